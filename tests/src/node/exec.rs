@@ -1,0 +1,10 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! (being written)
+
+/// Runs one of the node's executables.
+pub fn run(_tool: &str, _node: &std::path::Path, _args: Vec<std::ffi::OsString>) -> std::process::ExitCode {
+    std::process::ExitCode::FAILURE
+}

@@ -1,0 +1,10 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! (being written)
+
+/// Runs the program.
+pub fn run(_args: impl Iterator<Item = std::ffi::OsString>) -> std::process::ExitCode {
+    std::process::ExitCode::FAILURE
+}
