@@ -1,0 +1,370 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Reads a program's configuration: one JSON or TOML file, typed look-ups by dotted key, bounds,
+//! and **all** faults reported together, each naming its key.
+//!
+//! ```
+//! use daemon::Fields;
+//! use std::time::Duration;
+//!
+//! let mut fields = Fields::from_json(r#"{"listen": "127.0.0.1:9090", "sweep": "10s"}"#)?;
+//! let listen: std::net::SocketAddr = fields.parse("listen", "127.0.0.1:80");
+//! let sweep = fields.span("sweep", Duration::from_secs(10), Duration::from_millis(1)..=Duration::from_secs(3600));
+//! fields.finish()?;
+//! assert_eq!((listen.port(), sweep.as_secs()), (9090, 10));
+//! # Ok::<(), daemon::ConfigError>(())
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+/// Largest configuration file that is read, in bytes. Real ones have a few hundred.
+const FILE_CAP: u64 = 1 << 20;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("configuration {}: {source}", path.display())]
+    Read {
+        /// The file that was asked for.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is neither a JSON object nor a TOML table; `reason` names the place.
+    #[error("configuration {place}: {reason}")]
+    Syntax {
+        /// The file, or `(text)`.
+        place: String,
+        /// The parser's own words, with line and column.
+        reason: String,
+    },
+    /// Every wrong value of the file, one entry per key.
+    #[error("configuration {place}: {}", faults.join("; "))]
+    Faults {
+        /// The file, or `(text)`.
+        place: String,
+        /// `key: what is wrong`.
+        faults: Vec<String>,
+    },
+}
+
+/// A configuration file while it is being read: every look-up gives a usable value (the default
+/// in place of a wrong one) and remembers what was wrong, so that [`Fields::finish`] can tell all.
+#[derive(Debug)]
+pub struct Fields {
+    place: String,
+    root: Map<String, Value>,
+    known: BTreeSet<String>,
+    faults: Vec<String>,
+}
+
+impl Fields {
+    /// No file: every look-up gives its default.
+    pub fn empty() -> Self {
+        Self::new("(defaults)".to_owned(), Map::new())
+    }
+
+    /// Reads a file: `.toml` as TOML, all else as JSON (as Triton's config-agent writes it).
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = read_capped(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let place = path.display().to_string();
+        if path.extension().is_some_and(|ext| ext == "toml") {
+            Self::toml(place, &text)
+        } else {
+            Self::json(place, &text)
+        }
+    }
+
+    /// Reads JSON text; the text must be one object.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        Self::json("(text)".to_owned(), text)
+    }
+
+    /// Reads TOML text.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        Self::toml("(text)".to_owned(), text)
+    }
+
+    fn json(place: String, text: &str) -> Result<Self, ConfigError> {
+        match serde_json::from_str::<Value>(text) {
+            Ok(Value::Object(root)) => Ok(Self::new(place, root)),
+            Ok(_) => Err(ConfigError::Syntax { place, reason: "not a JSON object".to_owned() }),
+            Err(err) => Err(ConfigError::Syntax { place, reason: err.to_string() }),
+        }
+    }
+
+    fn toml(place: String, text: &str) -> Result<Self, ConfigError> {
+        match toml::from_str::<Map<String, Value>>(text) {
+            Ok(root) => Ok(Self::new(place, root)),
+            Err(err) => Err(ConfigError::Syntax {
+                place,
+                reason: err.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
+            }),
+        }
+    }
+
+    fn new(place: String, root: Map<String, Value>) -> Self {
+        Self { place, root, known: BTreeSet::new(), faults: Vec::new() }
+    }
+
+    /// The raw value at a dotted key (`napi.url`); the key counts as known from here on.
+    pub fn get(&mut self, key: &str) -> Option<&Value> {
+        self.known.insert(key.to_owned());
+        let mut parts = key.split('.');
+        let mut value = self.root.get(parts.next()?)?;
+        for part in parts {
+            value = value.as_object()?.get(part)?;
+        }
+        Some(value)
+    }
+
+    /// Notes a fault found by the caller (two keys that do not fit each other, say).
+    pub fn fault(&mut self, key: &str, reason: impl Display) {
+        self.faults.push(format!("{key}: {reason}"));
+    }
+
+    /// A text, if present.
+    pub fn optional_text(&mut self, key: &str) -> Option<String> {
+        match self.get(key)? {
+            Value::String(text) => Some(text.clone()),
+            other => {
+                let reason = format!("expected a text, found {}", kind(other));
+                self.fault(key, reason);
+                None
+            }
+        }
+    }
+
+    /// A text, or its default.
+    pub fn text(&mut self, key: &str, default: &str) -> String {
+        self.optional_text(key).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// A text that parses as `T` (an address, a level, a path, an enum).
+    ///
+    /// # Panics
+    /// When `default` itself does not parse: a mistake of the program, found by its first test.
+    pub fn parse<T>(&mut self, key: &str, default: &str) -> T
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        let given = self.optional_text(key);
+        if let Some(text) = given {
+            match text.parse() {
+                Ok(value) => return value,
+                Err(err) => self.fault(key, format_args!("{text:?}: {err}")),
+            }
+        }
+        match default.parse() {
+            Ok(value) => value,
+            Err(err) => panic!("invariant: the default of {key} parses: {err}"),
+        }
+    }
+
+    /// A path, or its default.
+    pub fn path(&mut self, key: &str, default: impl AsRef<Path>) -> PathBuf {
+        match self.optional_text(key) {
+            Some(text) => PathBuf::from(text),
+            None => default.as_ref().to_owned(),
+        }
+    }
+
+    /// A boolean, or its default.
+    pub fn flag(&mut self, key: &str, default: bool) -> bool {
+        match self.get(key) {
+            None => default,
+            Some(Value::Bool(value)) => *value,
+            Some(other) => {
+                let reason = format!("expected true or false, found {}", kind(other));
+                self.fault(key, reason);
+                default
+            }
+        }
+    }
+
+    /// A whole number within bounds, or its default.
+    pub fn number(&mut self, key: &str, default: u64, bounds: RangeInclusive<u64>) -> u64 {
+        let reason = match self.get(key) {
+            None => return default,
+            Some(value) => match value.as_u64() {
+                Some(number) if bounds.contains(&number) => return number,
+                Some(number) => {
+                    format!("{number} is not within {} to {}", bounds.start(), bounds.end())
+                }
+                None => format!("expected a whole number, found {}", kind(value)),
+            },
+        };
+        self.fault(key, reason);
+        default
+    }
+
+    /// A duration with its unit (`"250ms"`, `"10s"`, `"5m"`, `"1h30m"`) within bounds, or its default.
+    pub fn span(
+        &mut self,
+        key: &str,
+        default: Duration,
+        bounds: RangeInclusive<Duration>,
+    ) -> Duration {
+        let Some(text) = self.optional_text(key) else { return default };
+        match parse_span(&text) {
+            Ok(span) if bounds.contains(&span) => span,
+            Ok(span) => {
+                let (low, high) = (bounds.start(), bounds.end());
+                self.fault(key, format_args!("{span:?} is not within {low:?} to {high:?}"));
+                default
+            }
+            Err(reason) => {
+                self.fault(key, reason);
+                default
+            }
+        }
+    }
+
+    /// A list of durations, each as [`Fields::span`] reads it, or its default.
+    pub fn spans(&mut self, key: &str, default: &[Duration]) -> Vec<Duration> {
+        let parsed = match self.get(key) {
+            None => return default.to_vec(),
+            Some(Value::Array(items)) => items
+                .iter()
+                .map(|item| match item {
+                    Value::String(text) => parse_span(text),
+                    other => Err(format!("expected durations, found {}", kind(other))),
+                })
+                .collect::<Result<Vec<_>, _>>(),
+            Some(other) => Err(format!("expected a list of durations, found {}", kind(other))),
+        };
+        parsed.unwrap_or_else(|reason| {
+            self.fault(key, reason);
+            default.to_vec()
+        })
+    }
+
+    /// Ends the reading: all faults as one error, else the keys of the file that nothing asked
+    /// for. The caller logs those as a warning: they are not an error, files outlive programs.
+    pub fn finish(self) -> Result<Vec<String>, ConfigError> {
+        if !self.faults.is_empty() {
+            return Err(ConfigError::Faults { place: self.place, faults: self.faults });
+        }
+        let mut unknown = Vec::new();
+        collect_unknown(&self.root, "", &self.known, &mut unknown);
+        Ok(unknown)
+    }
+}
+
+/// A duration in words: a number and its unit, several joined (`"1h30m"`).
+pub fn parse_span(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration (write 250ms, 10s, 5m, 2h, 1h30m)");
+    if text.trim() == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| wrong())?;
+    Duration::try_from(signed).map_err(|_| wrong())
+}
+
+fn collect_unknown(
+    map: &Map<String, Value>,
+    prefix: &str,
+    known: &BTreeSet<String>,
+    unknown: &mut Vec<String>,
+) {
+    for (name, value) in map {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        if known.contains(&key) {
+            continue;
+        }
+        let inner = format!("{key}.");
+        match value {
+            Value::Object(child) if known.iter().any(|k| k.starts_with(&inner)) => {
+                collect_unknown(child, &key, known, unknown);
+            }
+            _ => unknown.push(key),
+        }
+    }
+}
+
+fn read_capped(path: &Path) -> io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(FILE_CAP + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_CAP {
+        return Err(io::Error::other(format!("larger than {FILE_CAP} bytes")));
+    }
+    Ok(text)
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANY: RangeInclusive<Duration> = Duration::ZERO..=Duration::MAX;
+
+    #[test]
+    fn all_faults_come_at_once_and_name_their_keys() {
+        let mut fields =
+            Fields::from_json(r#"{"a": {"span": "5"}, "count": 99, "addr": "nowhere", "on": 1}"#)
+                .unwrap();
+        fields.span("a.span", Duration::ZERO, ANY);
+        fields.number("count", 1, 1..=10);
+        fields.parse::<std::net::SocketAddr>("addr", "127.0.0.1:1");
+        fields.flag("on", false);
+        let text = fields.finish().unwrap_err().to_string();
+        for key in ["a.span:", "count:", "addr:", "on:"] {
+            assert!(text.contains(key), "{key} missing in {text}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_listed_and_no_error() {
+        let mut fields =
+            Fields::from_json(r#"{"napi": {"url": "x", "odd": 1}, "more": 2}"#).unwrap();
+        assert_eq!(fields.text("napi.url", ""), "x");
+        assert_eq!(fields.finish().unwrap(), ["napi.odd", "more"]);
+    }
+
+    #[test]
+    fn spans_carry_units() {
+        for (text, millis) in
+            [("250ms", 250), ("10s", 10_000), ("5m", 300_000), ("1h30m", 5_400_000), ("0", 0)]
+        {
+            assert_eq!(parse_span(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "-5s", "soon", "5 parsecs"] {
+            assert!(parse_span(text).is_err(), "{text:?} was taken");
+        }
+    }
+
+    #[test]
+    fn toml_is_read_too_and_broken_files_name_the_place() {
+        let mut fields = Fields::from_toml("[refresh]\nmin = \"270s\"\n").unwrap();
+        assert_eq!(fields.span("refresh.min", Duration::ZERO, ANY), Duration::from_secs(270));
+        assert!(fields.finish().unwrap().is_empty());
+        let text = Fields::from_json("{\n  nonsense").unwrap_err().to_string();
+        assert!(text.contains("line 2"), "{text}");
+        assert!(Fields::from_json("[]").is_err());
+        assert!(Fields::from_toml("a = ").is_err());
+    }
+}

@@ -1,0 +1,71 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The single-instance lock: a file that is locked as long as the program lives. The kernel lets
+//! go of it when the process ends in any way, so there is never a stale one.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Why the lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process holds it.
+    #[error("another instance runs already (it holds {})", path.display())]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The lock file cannot be made or locked.
+    #[error("lock file {}: {source}", path.display())]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A held lock; dropping it (or dying) lets go.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock at once or says why not. The file holds the owner's pid for readers.
+    pub fn take(path: &Path) -> Result<Self, LockError> {
+        let io = |source: io::Error| LockError::Io { path: path.to_owned(), source };
+        let mut file =
+            OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(io)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(LockError::Held { path: path.to_owned() });
+            }
+            Err(err) => return Err(io(err.into())),
+        }
+        file.set_len(0).map_err(io)?;
+        writeln!(file, "{}", std::process::id()).map_err(io)?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_taker_is_refused_until_the_first_lets_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let first = Lock::take(&path).unwrap();
+        assert!(matches!(Lock::take(&path), Err(LockError::Held { .. })));
+        drop(first);
+        Lock::take(&path).unwrap();
+    }
+}

@@ -1,0 +1,191 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Logs as bunyan lines, which is what Triton's tools read: one JSON object a line with
+//! `name`, `hostname`, `pid`, `level` (10 trace … 50 error), `msg`, `time`, `v`, then the
+//! event's own fields. A full disk loses lines and stops nothing.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+/// Starts logging to stdout for the whole process; later calls change nothing.
+///
+/// `level` is a tracing filter (`info`, `debug`, `vminfod::sources=trace,info`); the environment's
+/// `LOG_LEVEL` wins. An unreadable filter counts as `info`.
+pub fn init(name: &'static str, level: &str) {
+    let wanted = std::env::var("LOG_LEVEL").unwrap_or_else(|_| level.to_owned());
+    let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|_| EnvFilter::new("info"));
+    let layer = Bunyan::new(name, std::io::stdout);
+    let _already_set = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+}
+
+/// An error with all its causes, joined by `: `. An error's own text says only its own part.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            let _infallible = write!(text, ": {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// The layer that writes the lines; `make` gives a writer for each of them.
+#[derive(Debug)]
+pub struct Bunyan<M> {
+    name: &'static str,
+    hostname: String,
+    pid: u32,
+    make: M,
+}
+
+impl<M, W> Bunyan<M>
+where
+    M: Fn() -> W,
+    W: Write,
+{
+    /// A layer for the program `name`.
+    pub fn new(name: &'static str, make: M) -> Self {
+        let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self { name, hostname, pid: std::process::id(), make }
+    }
+}
+
+impl<S, M, W> Layer<S> for Bunyan<M>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    M: Fn() -> W + 'static,
+    W: Write + 'static,
+{
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let mut line = Map::new();
+        line.insert("name".into(), json!(self.name));
+        line.insert("hostname".into(), json!(self.hostname));
+        line.insert("pid".into(), json!(self.pid));
+        line.insert("level".into(), json!(number(event.metadata().level())));
+        line.insert("component".into(), json!(event.metadata().target()));
+        line.insert("msg".into(), json!(fields.message));
+        line.insert("time".into(), json!(format!("{:.3}", jiff::Timestamp::now())));
+        line.insert("v".into(), json!(0));
+        for (key, value) in fields.others {
+            line.entry(key).or_insert(value);
+        }
+        let mut text = Value::Object(line).to_string();
+        text.push('\n');
+        // A log that cannot be written must never stop the program.
+        let _lost = (self.make)().write_all(text.as_bytes());
+    }
+}
+
+fn number(level: &Level) -> u8 {
+    match *level {
+        Level::TRACE => 10,
+        Level::DEBUG => 20,
+        Level::INFO => 30,
+        Level::WARN => 40,
+        Level::ERROR => 50,
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Map<String, Value>,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::String(text)) => self.message = text,
+            (name, value) => {
+                self.others.insert(name.to_owned(), value);
+            }
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.put(field, Value::String(format!("{value:?}")));
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, Value::String(value.to_owned()));
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, json!(value));
+    }
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, json!(value));
+    }
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, json!(value));
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, json!(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_has_what_bunyan_wants() {
+        let sink = Sink::default();
+        let maker = sink.clone();
+        let subscriber =
+            tracing_subscriber::registry().with(Bunyan::new("test", move || maker.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(vm = "abc", seq = 7_u64, "line\nbreak");
+        });
+        let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.matches('\n').count(), 1, "one line: {text}");
+        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["v"], 0);
+        assert_eq!(line["level"], 40);
+        assert_eq!(line["name"], "test");
+        assert_eq!(line["msg"], "line\nbreak");
+        assert_eq!((&line["vm"], &line["seq"]), (&json!("abc"), &json!(7)));
+        assert!(line["hostname"].is_string() && line["pid"].is_u64());
+        let time = line["time"].as_str().unwrap();
+        assert!(time.ends_with('Z') && time.len() == 24, "{time}");
+    }
+
+    #[test]
+    fn a_chain_tells_every_cause_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] std::io::Error);
+        assert_eq!(chain(&Outer(std::io::Error::other("inner"))), "outer: inner");
+    }
+}
