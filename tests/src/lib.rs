@@ -7,6 +7,7 @@
 pub mod cli;
 pub mod conform;
 pub mod faults;
+pub mod fuzz;
 pub mod lab;
 pub mod napi;
 pub mod node;

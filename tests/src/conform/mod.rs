@@ -2,7 +2,58 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The conformance runner.
+//! The conformance runner: recorded behaviour of the shipped software against ours.
+//!
+//! Every kind prints one line per failing case (where, expected, got), then `N passed, M failed`.
+//! Exit 0: all passed; 1: some failed; 2: the path cannot be read; 3: the kind is not built yet.
 
 pub mod napi;
 pub mod vmload;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The kind is known and not built yet.
+const NOT_BUILT: u8 = 3;
+
+const USAGE: &str = "\
+usage: testbed conform KIND PATH [--keys]
+
+  vmload DIR          VM objects of recorded nodes (--keys: key order too)
+  napi FILE           NAPI exchanges
+  vminfod-events FILE, vminfod-http FILE, vmadm-cli FILE, qmp FILE: not built yet (exit 3)
+";
+
+/// Runs `testbed conform`; the arguments start after that word.
+pub fn run(args: &[OsString]) -> ExitCode {
+    let words: Vec<String> = args.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let (flags, operands): (Vec<String>, Vec<String>) =
+        words.into_iter().partition(|word| word.starts_with("--"));
+    let [kind, path] = operands.as_slice() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(daemon::exit::USAGE);
+    };
+    if let Some(flag) = flags.iter().find(|flag| *flag != "--keys") {
+        eprintln!("testbed conform: unknown flag {flag}");
+        return ExitCode::from(daemon::exit::USAGE);
+    }
+    let path = Path::new(path);
+    match kind.as_str() {
+        "vmload" => vmload::run(path, &flags),
+        "napi" => napi::run(path, &flags),
+        "vminfod-events" | "vminfod-http" | "vmadm-cli" | "qmp" => {
+            eprintln!("testbed conform: {kind} is not built yet");
+            ExitCode::from(NOT_BUILT)
+        }
+        _ => {
+            eprintln!("testbed conform: no kind {kind:?}");
+            eprint!("{USAGE}");
+            ExitCode::from(daemon::exit::USAGE)
+        }
+    }
+}

@@ -2,4 +2,6 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! The lab.
+
+pub mod cli;
