@@ -1,0 +1,436 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What can go wrong with a request, in one taxonomy for every service.
+//!
+//! An [`Error`] names the request it belongs to, keeps everything the server
+//! said, and answers the two questions every caller has: may I send it again
+//! ([`Error::is_retryable`]), and may it have happened ([`Error::may_have_applied`]).
+//! No other module decides either of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{HeaderMap, Method, StatusCode};
+use serde_json::Value;
+
+/// How many bytes of an unexpected body an error keeps.
+const BODY_PREFIX: usize = 512;
+
+/// The step of a request in which its time ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// No connection was made: nothing has been sent.
+    Connect,
+    /// The request was sent, no status line came.
+    Answer,
+    /// The answer began and did not end.
+    Body,
+}
+
+impl Phase {
+    fn as_str(self) -> &'static str {
+        match self {
+            Phase::Connect => "connecting",
+            Phase::Answer => "waiting for the answer",
+            Phase::Body => "reading the body",
+        }
+    }
+}
+
+/// The kind of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// Refused, unreachable, or the name is unknown: the request was never sent.
+    Connect,
+    /// The deadline passed; for a write only in [`Phase::Connect`].
+    Timeout(Phase),
+    /// A read was cut off after it had been sent.
+    Interrupted,
+    /// A write was sent and its answer was lost: it may or may not have happened.
+    UnknownOutcome,
+    /// 429, 502, 503 or 504: the service asks for patience.
+    Unavailable,
+    /// Any other 5xx, with or without a `code`.
+    Server,
+    /// 404: the route is there, the thing is not.
+    NotFoundResource,
+    /// 404: this server has no such route.
+    NotFoundRoute,
+    /// 410: the resume position is out of the server's history.
+    Gone,
+    /// 412: the thing changed since it was read.
+    Precondition,
+    /// 304: the cached copy is current.
+    NotModified,
+    /// The server refused what was sent (422, 409 `ValidationFailed`, other 4xx).
+    Invalid,
+    /// In use, duplicate, or full (422 `InUse`, 409, 507).
+    Conflict,
+    /// The server does not speak the wanted version (400 `InvalidVersion`, 406).
+    Version,
+    /// A success whose body is not what the call promises, or an unexpected status.
+    Protocol,
+    /// The request could not be built; nothing was sent.
+    Request,
+}
+
+impl Class {
+    /// A short name for logs and counters.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Connect => "connect",
+            Class::Timeout(Phase::Connect) => "connect_timeout",
+            Class::Timeout(_) => "timeout",
+            Class::Interrupted => "interrupted",
+            Class::UnknownOutcome => "unknown_outcome",
+            Class::Unavailable => "unavailable",
+            Class::Server => "server",
+            Class::NotFoundResource => "not_found",
+            Class::NotFoundRoute => "no_route",
+            Class::Gone => "gone",
+            Class::Precondition => "precondition",
+            Class::NotModified => "not_modified",
+            Class::Invalid => "invalid",
+            Class::Conflict => "conflict",
+            Class::Version => "version",
+            Class::Protocol => "protocol",
+            Class::Request => "request",
+        }
+    }
+}
+
+/// A failed request.
+#[derive(Clone)]
+pub struct Error(Box<Detail>);
+
+#[derive(Clone)]
+struct Detail {
+    class: Class,
+    method: Method,
+    path: String,
+    status: Option<u16>,
+    code: Option<String>,
+    message: String,
+    errors: Vec<Value>,
+    request_id: Option<String>,
+    retry_after: Option<Duration>,
+    attempts: u32,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of the given class about `method path`.
+    pub fn new(
+        class: Class,
+        method: &Method,
+        path: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Error {
+        Error(Box::new(Detail {
+            class,
+            method: method.clone(),
+            path: path.into(),
+            status: None,
+            code: None,
+            message: message.into(),
+            errors: Vec::new(),
+            request_id: None,
+            retry_after: None,
+            attempts: 1,
+            source: None,
+        }))
+    }
+
+    /// The connection could not be made; nothing was sent.
+    pub fn connect(method: &Method, path: impl Into<String>, message: impl Into<String>) -> Error {
+        Error::new(Class::Connect, method, path, message)
+    }
+
+    /// The connection broke after the request was sent. For a write the
+    /// outcome is unknown.
+    pub fn broken(method: &Method, path: impl Into<String>, message: impl Into<String>) -> Error {
+        let class = if is_read(method) { Class::Interrupted } else { Class::UnknownOutcome };
+        Error::new(class, method, path, message)
+    }
+
+    /// The time ran out in `phase`. For a write that had been sent the outcome is unknown.
+    pub fn timed_out(
+        phase: Phase,
+        method: &Method,
+        path: impl Into<String>,
+        after: Duration,
+    ) -> Error {
+        let class = if phase == Phase::Connect || is_read(method) {
+            Class::Timeout(phase)
+        } else {
+            Class::UnknownOutcome
+        };
+        let message = format!("timed out after {} ms while {}", after.as_millis(), phase.as_str());
+        Error::new(class, method, path, message)
+    }
+
+    /// A success whose body is not what was promised; keeps the start of it.
+    pub fn protocol(
+        method: &Method,
+        path: impl Into<String>,
+        status: Option<StatusCode>,
+        expected: &str,
+        body: &[u8],
+    ) -> Error {
+        let message = if body.is_empty() {
+            format!("expected {expected}, got an empty body")
+        } else {
+            format!("expected {expected}, got: {}", prefix(body))
+        };
+        let mut error = Error::new(Class::Protocol, method, path, message);
+        error.0.status = status.map(|s| s.as_u16());
+        error
+    }
+
+    /// What a status other than success means, with everything the server said.
+    pub fn from_answer(
+        method: &Method,
+        path: impl Into<String>,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Error {
+        let (mut code, mut message, mut errors) = (None, None, Vec::new());
+        if let Ok(Value::Object(mut map)) = serde_json::from_slice::<Value>(body) {
+            code = map.get("code").and_then(Value::as_str).map(str::to_owned);
+            message = map.get("message").and_then(Value::as_str).map(str::to_owned);
+            if let Some(Value::Array(list)) = map.remove("errors") {
+                errors = list;
+            }
+        }
+        let message = message.unwrap_or_else(|| prefix(body));
+        let class = classify(status, code.as_deref(), &message);
+        let mut error = Error::new(class, method, path, message);
+        error.0.status = Some(status.as_u16());
+        error.0.code = code;
+        error.0.errors = errors;
+        error.0.request_id = text_header(headers, "x-request-id");
+        error.0.retry_after = text_header(headers, "retry-after")
+            .and_then(|s| s.trim().parse().ok())
+            .map(Duration::from_secs);
+        error
+    }
+
+    /// Attaches the error beneath this one.
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
+        self.0.source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// Attaches the request id that was sent, unless the server named its own.
+    pub fn with_request_id(mut self, id: &str) -> Error {
+        self.0.request_id.get_or_insert_with(|| id.to_owned());
+        self
+    }
+
+    /// Notes how often the request was tried in all.
+    pub fn with_attempts(mut self, attempts: u32) -> Error {
+        self.0.attempts = attempts;
+        self
+    }
+
+    /// The kind of the failure.
+    pub fn class(&self) -> Class {
+        self.0.class
+    }
+
+    /// Whether sending the very same request again is safe and may help. A
+    /// write is sent again only if it was certainly never sent.
+    pub fn is_retryable(&self) -> bool {
+        match self.0.class {
+            Class::Connect | Class::Timeout(Phase::Connect) => true,
+            Class::Timeout(_) | Class::Interrupted | Class::Unavailable | Class::Server => {
+                is_read(&self.0.method)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a write may have happened although it failed: read again and decide again.
+    pub fn may_have_applied(&self) -> bool {
+        if is_read(&self.0.method) {
+            return false;
+        }
+        match self.0.class {
+            Class::UnknownOutcome | Class::Server | Class::Protocol => true,
+            // A gateway speaks of what stands behind it; 503 and 429 speak of refusal.
+            Class::Unavailable => matches!(self.0.status, Some(502 | 504)),
+            _ => false,
+        }
+    }
+
+    /// The method of the failed request.
+    pub fn method(&self) -> &Method {
+        &self.0.method
+    }
+
+    /// Path and query of the failed request.
+    pub fn path(&self) -> &str {
+        &self.0.path
+    }
+
+    /// The HTTP status, if an answer came.
+    pub fn status(&self) -> Option<u16> {
+        self.0.status
+    }
+
+    /// The server's `code`, if it sent one.
+    pub fn code(&self) -> Option<&str> {
+        self.0.code.as_deref()
+    }
+
+    /// The server's message, or our own words.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The server's `errors[]`, as sent.
+    pub fn errors(&self) -> &[Value] {
+        &self.0.errors
+    }
+
+    /// The request id to look for in the server's log.
+    pub fn request_id(&self) -> Option<&str> {
+        self.0.request_id.as_deref()
+    }
+
+    /// How long the server asked us to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// How often the request was tried.
+    pub fn attempts(&self) -> u32 {
+        self.0.attempts
+    }
+
+    /// The thing asked for is not there.
+    pub fn is_not_found_resource(&self) -> bool {
+        self.0.class == Class::NotFoundResource
+    }
+
+    /// This server lacks the route: a missing capability, not a missing thing.
+    pub fn is_not_found_route(&self) -> bool {
+        self.0.class == Class::NotFoundRoute
+    }
+
+    /// The etag did not match: read again.
+    pub fn is_precondition_failed(&self) -> bool {
+        self.0.class == Class::Precondition
+    }
+
+    /// The time ran out, in whatever phase.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self.0.class, Class::Timeout(_))
+    }
+
+    /// The parameters that the server says it does not know, if that is what it says.
+    pub fn unknown_parameters(&self) -> Option<Vec<&str>> {
+        let mut found = None;
+        for element in &self.0.errors {
+            if element.get("code").and_then(Value::as_str) != Some("UnknownParameters") {
+                continue;
+            }
+            let names: &mut Vec<&str> = found.get_or_insert_default();
+            match element.get("field") {
+                Some(Value::Array(fields)) => names.extend(fields.iter().filter_map(Value::as_str)),
+                Some(Value::String(field)) => names.push(field),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+fn classify(status: StatusCode, code: Option<&str>, message: &str) -> Class {
+    match status.as_u16() {
+        304 => Class::NotModified,
+        404 if message.ends_with("does not exist") || message == "Unsupported URL Path" => {
+            Class::NotFoundRoute
+        }
+        404 => Class::NotFoundResource,
+        410 => Class::Gone,
+        412 => Class::Precondition,
+        400 if code == Some("InvalidVersion") => Class::Version,
+        406 => Class::Version,
+        409 if code == Some("ValidationFailed") => Class::Invalid,
+        422 if code == Some("InUse") => Class::Conflict,
+        409 | 507 => Class::Conflict,
+        429 | 502..=504 => Class::Unavailable,
+        400..=499 => Class::Invalid,
+        500..=599 => Class::Server,
+        _ => Class::Protocol,
+    }
+}
+
+fn text_header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned)
+}
+
+fn prefix(body: &[u8]) -> String {
+    let cut = body.get(..BODY_PREFIX).unwrap_or(body);
+    let mut text = String::from_utf8_lossy(cut).trim().to_owned();
+    if body.len() > cut.len() {
+        text.push('…');
+    }
+    text
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let d = &self.0;
+        write!(f, "{} {}: {}", d.method, d.path, d.class.as_str())?;
+        if let Some(status) = d.status {
+            write!(f, ", status {status}")?;
+        }
+        if let Some(code) = &d.code {
+            write!(f, " {code}")?;
+        }
+        if !d.message.is_empty() {
+            write!(f, ": {}", d.message)?;
+        }
+        if d.attempts > 1 {
+            write!(f, " (tried {} times)", d.attempts)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("class", &self.0.class)
+            .field("method", &self.0.method)
+            .field("path", &self.0.path)
+            .field("status", &self.0.status)
+            .field("code", &self.0.code)
+            .field("message", &self.0.message)
+            .field("errors", &self.0.errors)
+            .field("request_id", &self.0.request_id)
+            .field("attempts", &self.0.attempts)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}

@@ -1,0 +1,274 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! HTTP out: one base URL, one user agent, one retry policy per service.
+//!
+//! [`Http`] builds requests, gives each logical call a request id that all its
+//! attempts carry, sets deadlines, and turns every answer that is not a
+//! success into an [`Error`]. Bytes are moved by a [`Transport`]: reqwest in
+//! production, in process under simulated time. It never follows redirects,
+//! never uses a proxy, and never sends a write twice once it may have arrived.
+
+mod answer;
+mod call;
+mod transport;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ::http::header::{self, HeaderName, HeaderValue};
+use ::http::{HeaderMap, Method, StatusCode};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use url::Url;
+
+use crate::error::{Class, Error, Phase};
+use crate::jitter::Jitter;
+use crate::retry::{self, Budget, Policy};
+
+pub use answer::{Reply, Versioned};
+pub use call::{Call, Precondition};
+pub use transport::HttpTransport;
+
+/// Deadline of an ordinary request, connecting included.
+pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Deadline of a request for a list.
+pub const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Deadline for a connection.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest body that is read.
+pub const BODY_CAP: usize = 64 << 20;
+
+/// By how much the outer deadline trails the transport's own, which knows the phase.
+const DEADLINE_SLACK: Duration = Duration::from_millis(250);
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// One request on its way out, complete.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The whole address, query included.
+    pub url: Url,
+    /// All headers but those the connection needs.
+    pub headers: HeaderMap,
+    /// The body; `None` for methods without.
+    pub body: Option<Bytes>,
+    /// The deadline for the whole exchange (for a stream: until its headers).
+    pub timeout: Duration,
+    /// The longest body to read.
+    pub body_cap: usize,
+}
+
+impl Request {
+    /// Path and query, as errors name it.
+    pub fn target(&self) -> String {
+        match self.url.query() {
+            Some(query) => format!("{}?{query}", self.url.path()),
+            None => self.url.path().to_owned(),
+        }
+    }
+}
+
+/// A complete answer, of whatever status.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// An answer whose body is still coming.
+pub struct StreamResponse {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, piece by piece; ends after an error.
+    pub body: BoxStream<'static, Result<Bytes, Error>>,
+}
+
+impl std::fmt::Debug for StreamResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamResponse").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// Moves one request out and one answer back. It neither retries nor judges
+/// statuses; an error means that no complete answer came, and says through
+/// [`Error::connect`], [`Error::broken`] or [`Error::timed_out`] how far it got.
+pub trait Transport: Send + Sync {
+    /// Sends the request and reads the whole answer.
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>>;
+
+    /// Sends the request and returns once the headers are there. The body has
+    /// no deadline. The default reads it all first, which suits answers that end.
+    fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        let whole = self.send(request);
+        Box::pin(async move {
+            let Response { status, headers, body } = whole.await?;
+            let body = stream::once(async move { Ok(body) }).boxed();
+            Ok(StreamResponse { status, headers, body })
+        })
+    }
+}
+
+/// One service, as its clients see it. Clones are cheap and share the
+/// connections, the retry budget and the source of jitter.
+#[derive(Clone)]
+pub struct Http(Arc<Inner>);
+
+struct Inner {
+    base: Url,
+    user_agent: HeaderValue,
+    transport: Arc<dyn Transport>,
+    policy: Policy,
+    jitter: Mutex<Jitter>,
+    budget: Budget,
+}
+
+impl std::fmt::Debug for Http {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Http").field("base", &self.0.base.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl Http {
+    /// A client of the service at `base_url` (a path prefix and a trailing
+    /// slash are fine) over real sockets, retrying as [`Policy::napi`] says.
+    pub fn new(base_url: &str, user_agent: &str) -> Result<Http, Error> {
+        Http::with_transport(base_url, user_agent, Arc::new(HttpTransport::new()?))
+    }
+
+    /// The same over a transport of the caller's.
+    pub fn with_transport(
+        base_url: &str,
+        user_agent: &str,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Http, Error> {
+        let bad = |what: String| Error::new(Class::Request, &Method::GET, base_url, what);
+        let base = Url::parse(base_url)
+            .map_err(|e| bad("the base URL cannot be read".into()).with_source(e))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
+            return Err(bad("the base URL must be http://host…".into()));
+        }
+        let user_agent = HeaderValue::from_str(user_agent)
+            .map_err(|e| bad("the user agent is not a header value".into()).with_source(e))?;
+        Ok(Http(Arc::new(Inner {
+            base,
+            user_agent,
+            transport,
+            policy: Policy::napi(),
+            jitter: Mutex::new(Jitter::from_entropy()),
+            budget: Budget::new(),
+        })))
+    }
+
+    /// The same service with another retry policy and source of jitter, and a budget of its own.
+    pub fn retrying(&self, policy: Policy, jitter: Jitter) -> Http {
+        Http(Arc::new(Inner {
+            base: self.0.base.clone(),
+            user_agent: self.0.user_agent.clone(),
+            transport: Arc::clone(&self.0.transport),
+            policy,
+            jitter: Mutex::new(jitter),
+            budget: Budget::new(),
+        }))
+    }
+
+    /// The same service, every request sent once.
+    pub fn without_retries(&self) -> Http {
+        self.retrying(Policy::once(), Jitter::from_seed(0))
+    }
+
+    /// The base URL.
+    pub fn base(&self) -> &Url {
+        &self.0.base
+    }
+
+    /// Sends the call, again where that is safe, and returns the answer if it is a success.
+    pub async fn execute(&self, call: Call) -> Result<Reply, Error> {
+        let id = uuid::Uuid::new_v4().to_string();
+        let timeouts_final = call.timeouts_final;
+        let request = self.build(call, &id)?;
+        let mut jitter = self.fork_jitter();
+        let mut attempts = 0u32;
+        let outcome = retry::with_budget(&self.0.policy, &mut jitter, Some(&self.0.budget), || {
+            attempts += 1;
+            let request = request.clone();
+            async {
+                match self.attempt(request).await {
+                    // Kept from the retry loop: the caller means to ask for less.
+                    Err(e)
+                        if timeouts_final
+                            && e.class() != Class::Timeout(Phase::Connect)
+                            && e.is_timeout() =>
+                    {
+                        Ok(Err(e))
+                    }
+                    Err(e) => Err(e),
+                    Ok(response) => Ok(Ok(response)),
+                }
+            }
+        })
+        .await
+        .and_then(|inner| inner)
+        .map_err(|e| e.with_request_id(&id))?;
+        Ok(Reply::new(request.method.clone(), request.target(), id, attempts, outcome))
+    }
+
+    /// Sends the call once and returns when the headers of a success are there;
+    /// the body then comes without a deadline.
+    pub async fn open(&self, call: Call) -> Result<StreamResponse, Error> {
+        let id = uuid::Uuid::new_v4().to_string();
+        let request = self.build(call, &id)?;
+        let (method, target, limit) = (request.method.clone(), request.target(), request.timeout);
+        let opened = tokio::time::timeout(limit + DEADLINE_SLACK, self.0.transport.stream(request))
+            .await
+            .unwrap_or_else(|_| Err(Error::timed_out(Phase::Answer, &method, &target, limit)))
+            .map_err(|e| e.with_request_id(&id))?;
+        if opened.status.is_success() {
+            return Ok(opened);
+        }
+        let StreamResponse { status, headers, body } = opened;
+        let rest = body.take_while(|piece| std::future::ready(piece.is_ok())).take(64);
+        let rest = tokio::time::timeout(Duration::from_secs(5), rest.collect::<Vec<_>>());
+        let pieces = rest.await.unwrap_or_default();
+        let body: Vec<u8> = pieces.into_iter().flatten().flatten().collect();
+        Err(Error::from_answer(&method, target, status, &headers, &body).with_request_id(&id))
+    }
+
+    async fn attempt(&self, request: Request) -> Result<Response, Error> {
+        let (method, target, limit) = (request.method.clone(), request.target(), request.timeout);
+        let response = tokio::time::timeout(limit + DEADLINE_SLACK, self.0.transport.send(request))
+            .await
+            .unwrap_or_else(|_| Err(Error::timed_out(Phase::Answer, &method, &target, limit)))?;
+        if response.status.is_success() {
+            return Ok(response);
+        }
+        let Response { status, headers, body } = response;
+        Err(Error::from_answer(&method, target, status, &headers, &body))
+    }
+
+    fn build(&self, call: Call, id: &str) -> Result<Request, Error> {
+        let mut request = call.into_request(&self.0.base)?;
+        let headers = &mut request.headers;
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(header::USER_AGENT, self.0.user_agent.clone());
+        if let Ok(value) = HeaderValue::from_str(id) {
+            headers.insert(X_REQUEST_ID, value);
+        }
+        Ok(request)
+    }
+
+    fn fork_jitter(&self) -> Jitter {
+        self.0.jitter.lock().unwrap_or_else(PoisonError::into_inner).fork()
+    }
+}

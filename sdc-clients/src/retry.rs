@@ -1,0 +1,211 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! How often, how long and how randomly a failed request is tried again.
+//!
+//! The `backoff` crate is named here and nowhere else, and supplies only the
+//! sequence of ceilings; the waits are drawn by [`Jitter`] and slept on
+//! tokio's clock. Whether an error may be retried is [`Error::is_retryable`]'s word.
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use backoff::backoff::Backoff as _;
+use tokio::time::Instant;
+
+use crate::{Error, Jitter};
+
+/// The longest `Retry-After` that is waited out here; a longer one is the caller's to plan.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// A named schedule of attempts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// Ceiling of the first wait.
+    pub initial: Duration,
+    /// No ceiling grows beyond this.
+    pub max: Duration,
+    /// Growth from one ceiling to the next.
+    pub multiplier: f64,
+    /// Attempts in all, the first included; `None` for no limit.
+    pub max_attempts: Option<u32>,
+    /// No wait begins that would end later than this after the first attempt.
+    pub max_elapsed: Option<Duration>,
+}
+
+impl Policy {
+    /// For services of this node: short waits, soon given up.
+    pub fn local() -> Policy {
+        Policy {
+            initial: Duration::from_millis(100),
+            max: Duration::from_secs(2),
+            multiplier: 2.0,
+            max_attempts: Some(4),
+            max_elapsed: Some(Duration::from_secs(10)),
+        }
+    }
+
+    /// For one request to NAPI or VMAPI.
+    pub fn napi() -> Policy {
+        Policy {
+            initial: Duration::from_millis(500),
+            max: Duration::from_secs(8),
+            multiplier: 2.0,
+            max_attempts: Some(5),
+            max_elapsed: Some(Duration::from_secs(90)),
+        }
+    }
+
+    /// For asking, for ever, whether something has come back.
+    pub fn probe() -> Policy {
+        Policy {
+            initial: Duration::from_secs(1),
+            max: Duration::from_secs(60),
+            multiplier: 2.0,
+            max_attempts: None,
+            max_elapsed: None,
+        }
+    }
+
+    /// One attempt, no second.
+    pub fn once() -> Policy {
+        Policy { max_attempts: Some(1), ..Policy::local() }
+    }
+}
+
+/// The waits of one run of failures.
+#[derive(Debug)]
+pub struct Backoff {
+    ceilings: backoff::ExponentialBackoff,
+    policy: Policy,
+    jitter: Jitter,
+    attempts: u32,
+    started: Instant,
+}
+
+impl Backoff {
+    /// A fresh run under `policy`.
+    pub fn new(policy: &Policy, jitter: Jitter) -> Backoff {
+        let ceilings = backoff::ExponentialBackoffBuilder::new()
+            .with_initial_interval(policy.initial.min(policy.max))
+            .with_max_interval(policy.max)
+            .with_multiplier(policy.multiplier.max(1.0))
+            .with_randomization_factor(0.0)
+            .with_max_elapsed_time(None)
+            .build();
+        Backoff { ceilings, policy: policy.clone(), jitter, attempts: 1, started: Instant::now() }
+    }
+
+    /// The wait before the next attempt, or `None` when the policy is exhausted.
+    pub fn next_delay(&mut self) -> Option<Duration> {
+        if self.policy.max_attempts.is_some_and(|max| self.attempts >= max) {
+            return None;
+        }
+        let ceiling = self.ceilings.next_backoff()?.min(self.policy.max);
+        let delay = self.jitter.full(ceiling);
+        if self.policy.max_elapsed.is_some_and(|max| self.started.elapsed() + delay > max) {
+            return None;
+        }
+        self.attempts += 1;
+        Some(delay)
+    }
+
+    /// Forgets the failures so far.
+    pub fn reset(&mut self) {
+        self.ceilings.reset();
+        self.attempts = 1;
+        self.started = Instant::now();
+    }
+
+    /// Attempts made so far, the running one included.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+}
+
+/// A bound on retries across all calls of one client: when a service is down
+/// for everybody, retrying is the problem. Each first attempt earns a tenth of a retry.
+#[derive(Debug)]
+pub struct Budget(Mutex<u32>);
+
+impl Budget {
+    /// Retries that may be saved up, in tenths; a new budget starts full.
+    const FULL: u32 = 200;
+    const RETRY: u32 = 10;
+
+    /// A full budget.
+    pub fn new() -> Budget {
+        Budget(Mutex::new(Budget::FULL))
+    }
+
+    fn earn(&self) {
+        let mut tenths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *tenths = (*tenths + 1).min(Budget::FULL);
+    }
+
+    fn spend(&self) -> bool {
+        let mut tenths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match tenths.checked_sub(Budget::RETRY) {
+            Some(rest) => {
+                *tenths = rest;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget::new()
+    }
+}
+
+/// Runs `op` until it succeeds, fails for good, or the policy is exhausted.
+pub async fn with_retry<T, F, Fut>(policy: &Policy, jitter: &mut Jitter, op: F) -> Result<T, Error>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, Error>>,
+{
+    with_budget(policy, jitter, None, op).await
+}
+
+/// As [`with_retry`], with every retry paid from `budget`.
+pub async fn with_budget<T, F, Fut>(
+    policy: &Policy,
+    jitter: &mut Jitter,
+    budget: Option<&Budget>,
+    mut op: F,
+) -> Result<T, Error>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, Error>>,
+{
+    let mut backoff = Backoff::new(policy, jitter.fork());
+    if let Some(budget) = budget {
+        budget.earn();
+    }
+    loop {
+        let error = match op().await {
+            Ok(value) => return Ok(value),
+            Err(error) => error.with_attempts(backoff.attempts()),
+        };
+        if !error.is_retryable() {
+            return Err(error);
+        }
+        let asked = error.retry_after().unwrap_or_default();
+        if asked > LONGEST_RETRY_AFTER {
+            return Err(error);
+        }
+        let Some(delay) = backoff.next_delay() else { return Err(error) };
+        if budget.is_some_and(|b| !b.spend()) {
+            tracing::warn!(error = %error, "retry budget is empty, giving up");
+            return Err(error);
+        }
+        tracing::debug!(error = %error, delay_ms = delay.as_millis() as u64, "trying again");
+        // Jitter on top of what was asked: all clients were told the same.
+        tokio::time::sleep(asked + delay).await;
+    }
+}

@@ -1,0 +1,253 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The watcher: snapshot and changes as one stream that never ends.
+//!
+//! ```text
+//!              ┌──────────────── wait (back-off from 1 s) ◄──────────┐
+//!              ▼                                                     │ Lost
+//!  start ─► connect ──200──► await ready ──snapshot──► follow ───────┤
+//!              │                  │   derived, Synced    end, error, │
+//!              └── error, 30 s ───┴──────────────────────bad line, gap
+//! ```
+//!
+//! No task runs behind it: [`Watcher::next`] drives the machine, and what it
+//! has begun survives being dropped in a `select!`. A silent stream is a
+//! quiet node, never a loss and never a deletion.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::Method;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::Vminfod;
+use super::lines::Lines;
+use super::mirror::Mirror;
+use super::types::{Change, Record, VmObject, parse_line};
+use crate::error::{Class, Error, Phase};
+use crate::http::{Call, StreamResponse};
+use crate::jitter::Jitter;
+use crate::retry::{Backoff, Policy};
+
+/// From the request to the whole first line.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// A connection that lived this long after its snapshot ends a run of failures.
+const CALM: Duration = Duration::from_secs(30);
+/// The first line holds every VM, escaped once more.
+const LINE_CAP: usize = 256 << 20;
+const PATH: &str = "/events";
+
+/// What the watcher has to say.
+#[derive(Debug, Clone)]
+pub enum WatchEvent {
+    /// A complete snapshot. After a reconnect, what it changes was said before it.
+    Synced(Vec<Arc<VmObject>>),
+    /// A VM is new.
+    Created(Arc<VmObject>),
+    /// A VM changed.
+    Modified {
+        /// The VM now.
+        vm: Arc<VmObject>,
+        /// The VM as it was last known.
+        old: Arc<VmObject>,
+        /// What the service says changed; empty where it was found by comparison.
+        changes: Vec<Change>,
+    },
+    /// A VM is gone.
+    Deleted {
+        /// The VM as it was last known.
+        vm: Arc<VmObject>,
+    },
+    /// A VM is to be left out of the inventory from now on (`do_not_inventory`); it still exists.
+    Hidden {
+        /// The VM now.
+        vm: Arc<VmObject>,
+    },
+    /// A VM is to be in the inventory again.
+    Shown {
+        /// The VM now.
+        vm: Arc<VmObject>,
+    },
+    /// The stream broke: the view is stale until the next `Synced`. Said once per attempt.
+    Lost(Error),
+}
+
+enum Step {
+    Wait(Instant),
+    Connect { opening: BoxFuture<'static, Result<StreamResponse, Error>>, by: Instant },
+    AwaitReady { body: Body, lines: Lines, by: Instant },
+    Follow { body: Body, lines: Lines, since: Instant },
+}
+
+type Body = BoxStream<'static, Result<Bytes, Error>>;
+
+/// Follows one vminfod. Made by [`watch`].
+pub struct Watcher {
+    client: Vminfod,
+    backoff: Backoff,
+    step: Step,
+    mirror: Mirror,
+    /// What is known but not yet told.
+    out: VecDeque<WatchEvent>,
+    seq: Option<u64>,
+    epoch: Option<String>,
+}
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let step = match self.step {
+            Step::Wait(_) => "wait",
+            Step::Connect { .. } => "connect",
+            Step::AwaitReady { .. } => "await ready",
+            Step::Follow { .. } => "follow",
+        };
+        f.debug_struct("Watcher")
+            .field("step", &step)
+            .field("seq", &self.seq)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Watches the VMs of `client`'s node; `jitter` spreads the reconnects.
+pub fn watch(client: &Vminfod, jitter: Jitter) -> Watcher {
+    let policy = Policy { max: Duration::from_secs(30), ..Policy::probe() };
+    Watcher {
+        client: client.clone(),
+        backoff: Backoff::new(&policy, jitter),
+        step: Step::Wait(Instant::now()),
+        mirror: Mirror::default(),
+        out: VecDeque::new(),
+        seq: None,
+        epoch: None,
+    }
+}
+
+impl Watcher {
+    /// The next event. Cancel-safe: dropping the future loses nothing.
+    pub async fn next(&mut self) -> WatchEvent {
+        loop {
+            if let Some(event) = self.out.pop_front() {
+                return event;
+            }
+            if let Err(error) = self.advance().await {
+                self.lose(error);
+            }
+        }
+    }
+
+    /// Whether the stream is up and its snapshot was taken.
+    pub fn is_following(&self) -> bool {
+        matches!(self.step, Step::Follow { .. })
+    }
+
+    /// One step of the machine. State changes only after the last await of each arm.
+    async fn advance(&mut self) -> Result<(), Error> {
+        match &mut self.step {
+            Step::Wait(until) => {
+                sleep_until(*until).await;
+                let http = self.client.http().clone();
+                let call = Call::get(&["events"]).timeout(READY_WITHIN);
+                let opening = Box::pin(async move { http.open(call).await });
+                self.step = Step::Connect { opening, by: Instant::now() + READY_WITHIN };
+            }
+            Step::Connect { opening, by } => {
+                let by = *by;
+                let opened = timeout_at(by, opening).await.map_err(|_| late(Phase::Answer))??;
+                let lines = Lines::new(LINE_CAP);
+                self.step = Step::AwaitReady { body: opened.body, lines, by };
+            }
+            Step::AwaitReady { body, lines, by } => {
+                let next = timeout_at(*by, next_record(body, lines));
+                let record = next.await.map_err(|_| late(Phase::Body))??;
+                let Record::Ready { vms, seq, epoch, .. } = record else {
+                    return Err(broken("the first line is not ready"));
+                };
+                self.mirror.snapshot(vms, &mut self.out);
+                (self.seq, self.epoch) = (seq, epoch);
+                let now = Step::Wait(Instant::now());
+                if let Step::AwaitReady { body, lines, .. } = std::mem::replace(&mut self.step, now)
+                {
+                    self.step = Step::Follow { body, lines, since: Instant::now() };
+                }
+            }
+            Step::Follow { body, lines, .. } => {
+                let record = next_record(body, lines).await?;
+                self.follow(record)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, record: Record) -> Result<(), Error> {
+        if let (Some(last), Some(seq)) = (self.seq, record.seq()) {
+            if seq <= last {
+                tracing::debug!(seq, last, "event seen before");
+                return Ok(());
+            }
+            if seq != last + 1 {
+                return Err(broken(format!("gap: event {seq} after {last}")));
+            }
+        }
+        self.seq = record.seq().or(self.seq);
+        match record {
+            Record::Create { zonename, vm, .. } => {
+                self.mirror.apply(zonename, vm, Vec::new(), &mut self.out);
+            }
+            Record::Modify { zonename, vm, changes, .. } => {
+                self.mirror.apply(zonename, vm, changes, &mut self.out);
+            }
+            Record::Delete { zonename, .. } => self.mirror.remove(&zonename, &mut self.out),
+            Record::Ready { .. } => return Err(broken("a second ready")),
+            Record::Other(kind) => tracing::warn!(kind, "unknown type of event, ignored"),
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, error: Error) {
+        if let Step::Follow { since, .. } = &self.step {
+            if since.elapsed() >= CALM {
+                self.backoff.reset();
+            }
+        }
+        let delay = self.backoff.next_delay().unwrap_or(CALM);
+        tracing::info!(error = %error, delay_ms = delay.as_millis() as u64, "lost vminfod");
+        self.step = Step::Wait(Instant::now() + delay);
+        self.seq = None;
+        self.out.push_back(WatchEvent::Lost(error));
+    }
+}
+
+/// Cancel-safe: each piece is kept in `lines` before the next await.
+async fn next_record(body: &mut Body, lines: &mut Lines) -> Result<Record, Error> {
+    loop {
+        let line = lines.next_line().map_err(|e| broken("a line is too long").with_source(e))?;
+        if let Some(line) = line {
+            return parse_line(&line).map_err(|e| broken(e.to_string()).with_source(e));
+        }
+        match body.next().await {
+            Some(Ok(piece)) => lines.push(&piece),
+            Some(Err(e)) => return Err(e),
+            None if lines.pending() > 0 => return Err(interrupted("ended inside a line")),
+            None => return Err(interrupted("the stream ended")),
+        }
+    }
+}
+
+fn broken(what: impl Into<String>) -> Error {
+    Error::new(Class::Protocol, &Method::GET, PATH, what)
+}
+
+fn interrupted(what: &str) -> Error {
+    Error::broken(&Method::GET, PATH, what)
+}
+
+fn late(phase: Phase) -> Error {
+    Error::timed_out(phase, &Method::GET, PATH, READY_WITHIN)
+}
