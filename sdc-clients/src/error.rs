@@ -9,6 +9,8 @@
 //! ([`Error::is_retryable`]), and may it have happened ([`Error::may_have_applied`]).
 //! No other module decides either of them.
 
+mod class;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,92 +18,11 @@ use std::time::Duration;
 use ::http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
+pub use class::{Class, Phase};
+use class::{classify, is_read};
+
 /// How many bytes of an unexpected body an error keeps.
 const BODY_PREFIX: usize = 512;
-
-/// The step of a request in which its time ran out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// No connection was made: nothing has been sent.
-    Connect,
-    /// The request was sent, no status line came.
-    Answer,
-    /// The answer began and did not end.
-    Body,
-}
-
-impl Phase {
-    fn as_str(self) -> &'static str {
-        match self {
-            Phase::Connect => "connecting",
-            Phase::Answer => "waiting for the answer",
-            Phase::Body => "reading the body",
-        }
-    }
-}
-
-/// The kind of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Class {
-    /// Refused, unreachable, or the name is unknown: the request was never sent.
-    Connect,
-    /// The deadline passed; for a write only in [`Phase::Connect`].
-    Timeout(Phase),
-    /// A read was cut off after it had been sent.
-    Interrupted,
-    /// A write was sent and its answer was lost: it may or may not have happened.
-    UnknownOutcome,
-    /// 429, 502, 503 or 504: the service asks for patience.
-    Unavailable,
-    /// Any other 5xx, with or without a `code`.
-    Server,
-    /// 404: the route is there, the thing is not.
-    NotFoundResource,
-    /// 404: this server has no such route.
-    NotFoundRoute,
-    /// 410: the resume position is out of the server's history.
-    Gone,
-    /// 412: the thing changed since it was read.
-    Precondition,
-    /// 304: the cached copy is current.
-    NotModified,
-    /// The server refused what was sent (422, 409 `ValidationFailed`, other 4xx).
-    Invalid,
-    /// In use, duplicate, or full (422 `InUse`, 409, 507).
-    Conflict,
-    /// The server does not speak the wanted version (400 `InvalidVersion`, 406).
-    Version,
-    /// A success whose body is not what the call promises, or an unexpected status.
-    Protocol,
-    /// The request could not be built; nothing was sent.
-    Request,
-}
-
-impl Class {
-    /// A short name for logs and counters.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Connect => "connect",
-            Class::Timeout(Phase::Connect) => "connect_timeout",
-            Class::Timeout(_) => "timeout",
-            Class::Interrupted => "interrupted",
-            Class::UnknownOutcome => "unknown_outcome",
-            Class::Unavailable => "unavailable",
-            Class::Server => "server",
-            Class::NotFoundResource => "not_found",
-            Class::NotFoundRoute => "no_route",
-            Class::Gone => "gone",
-            Class::Precondition => "precondition",
-            Class::NotModified => "not_modified",
-            Class::Invalid => "invalid",
-            Class::Conflict => "conflict",
-            Class::Version => "version",
-            Class::Protocol => "protocol",
-            Class::Request => "request",
-        }
-    }
-}
 
 /// A failed request.
 #[derive(Clone)]
@@ -351,31 +272,6 @@ impl Error {
             }
         }
         found
-    }
-}
-
-fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
-}
-
-fn classify(status: StatusCode, code: Option<&str>, message: &str) -> Class {
-    match status.as_u16() {
-        304 => Class::NotModified,
-        404 if message.ends_with("does not exist") || message == "Unsupported URL Path" => {
-            Class::NotFoundRoute
-        }
-        404 => Class::NotFoundResource,
-        410 => Class::Gone,
-        412 => Class::Precondition,
-        400 if code == Some("InvalidVersion") => Class::Version,
-        406 => Class::Version,
-        409 if code == Some("ValidationFailed") => Class::Invalid,
-        422 if code == Some("InUse") => Class::Conflict,
-        409 | 507 => Class::Conflict,
-        429 | 502..=504 => Class::Unavailable,
-        400..=499 => Class::Invalid,
-        500..=599 => Class::Server,
-        _ => Class::Protocol,
     }
 }
 

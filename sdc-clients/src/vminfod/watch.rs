@@ -40,6 +40,8 @@ use crate::retry::{Backoff, Policy};
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// A connection that lived this long after its snapshot ends a run of failures.
 const CALM: Duration = Duration::from_secs(30);
+/// The service is on this node: asking it is cheap, and news should not wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The first line holds every VM, escaped once more.
 const LINE_CAP: usize = 256 << 20;
 const PATH: &str = "/events";
@@ -117,7 +119,7 @@ impl std::fmt::Debug for Watcher {
 
 /// Watches the VMs of `client`'s node; `jitter` spreads the reconnects.
 pub fn watch(client: &Vminfod, jitter: Jitter) -> Watcher {
-    let policy = Policy { max: Duration::from_secs(30), ..Policy::probe() };
+    let policy = Policy { max: LONGEST_WAIT, ..Policy::probe() };
     Watcher {
         client: client.clone(),
         backoff: Backoff::new(&policy, jitter),
@@ -145,6 +147,11 @@ impl Watcher {
     /// Whether the stream is up and its snapshot was taken.
     pub fn is_following(&self) -> bool {
         matches!(self.step, Step::Follow { .. })
+    }
+
+    /// Epoch and number of the last event taken in, where the service counts.
+    pub fn position(&self) -> (Option<&str>, Option<u64>) {
+        (self.epoch.as_deref(), self.seq)
     }
 
     /// One step of the machine. State changes only after the last await of each arm.
@@ -211,12 +218,12 @@ impl Watcher {
     }
 
     fn lose(&mut self, error: Error) {
-        if let Step::Follow { since, .. } = &self.step {
-            if since.elapsed() >= CALM {
-                self.backoff.reset();
-            }
+        if let Step::Follow { since, .. } = &self.step
+            && since.elapsed() >= CALM
+        {
+            self.backoff.reset();
         }
-        let delay = self.backoff.next_delay().unwrap_or(CALM);
+        let delay = self.backoff.next_delay().unwrap_or(LONGEST_WAIT);
         tracing::info!(error = %error, delay_ms = delay.as_millis() as u64, "lost vminfod");
         self.step = Step::Wait(Instant::now() + delay);
         self.seq = None;
