@@ -2,6 +2,30 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! The mock NAPI: the NIC contract of the real service in memory, in the shapes of several
+//! eras, with fault rules and a request log. It never talks to anything but its clients.
 
 pub mod cli;
+
+mod admin;
+mod eras;
+mod errors;
+mod etag;
+mod handler;
+mod ips;
+mod list;
+mod mac;
+mod networks;
+mod nics;
+mod params;
+mod render;
+mod routes;
+mod seed;
+mod server;
+mod store;
+mod update;
+
+pub use eras::Era;
+pub use seed::{NewNic, SeedFile};
+pub use server::{Options, Server, router};
+pub use store::Store;

@@ -1,0 +1,242 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The socket side of the mock services: an accept loop whose handler may also answer with
+//! half a body or none at all, and the log of what was asked.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// What a mock decided about a request.
+#[derive(Debug)]
+pub enum Reply {
+    /// A whole answer.
+    Full(Response<Bytes>),
+    /// The headers of the whole answer, then this many bytes, then nothing.
+    Truncated(Response<Bytes>, usize),
+    /// The connection closes without an answer.
+    Cut,
+}
+
+/// A mock service: one function from request to reply.
+pub trait Mock: Send + Sync + 'static {
+    /// Answers one request.
+    fn handle(&self, request: Request<Bytes>) -> BoxFuture<'_, Reply>;
+}
+
+/// A request as a mock saw it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Seen {
+    /// Milliseconds since the mock started.
+    pub at_ms: u64,
+    /// The method.
+    pub method: String,
+    /// The path as sent.
+    pub path: String,
+    /// The text after `?`.
+    pub query: String,
+    /// The headers, names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The body, if it is text.
+    pub body: String,
+    /// The status of the answer; absent when none was sent.
+    pub status: Option<u16>,
+}
+
+/// The request log of a mock.
+#[derive(Debug)]
+pub struct Recorder {
+    start: Instant,
+    seen: Mutex<Vec<Seen>>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self { start: Instant::now(), seen: Mutex::new(Vec::new()) }
+    }
+}
+
+impl Recorder {
+    /// Enters the request; the answer's status follows with [`Recorder::finish`].
+    pub fn begin(&self, request: &Request<Bytes>) -> usize {
+        let elapsed = Instant::now().saturating_duration_since(self.start);
+        let seen = Seen {
+            at_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            method: request.method().to_string(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().unwrap_or_default().to_owned(),
+            headers: request
+                .headers()
+                .iter()
+                .map(|(name, value)| {
+                    (
+                        name.as_str().to_owned(),
+                        String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                    )
+                })
+                .collect(),
+            body: String::from_utf8_lossy(request.body()).into_owned(),
+            status: None,
+        };
+        let mut log = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push(seen);
+        log.len() - 1
+    }
+
+    /// Notes the status that went out for the entry.
+    pub fn finish(&self, entry: usize, reply: &Reply) {
+        let status = match reply {
+            Reply::Full(response) | Reply::Truncated(response, _) => {
+                Some(response.status().as_u16())
+            }
+            Reply::Cut => None,
+        };
+        if let Some(seen) = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get_mut(entry)
+        {
+            seen.status = status;
+        }
+    }
+
+    /// All requests so far.
+    pub fn all(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear(&self) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Reply {
+    /// The answer as an axum response; a cut becomes a body that fails at once.
+    pub fn into_axum(self) -> Response<Body> {
+        match self {
+            Reply::Full(response) => response.map(Body::from),
+            Reply::Truncated(response, bytes) => response.map(|body| cut_body(&body, bytes)),
+            Reply::Cut => Response::new(cut_body(&Bytes::new(), 0)),
+        }
+    }
+}
+
+/// A body that fails after so many bytes. The pause lets the bytes before the cut get out.
+fn cut_body(body: &Bytes, bytes: usize) -> Body {
+    let head = body.slice(..bytes.min(body.len()));
+    let chunks = futures_util::stream::unfold(Some(head), |state| async move {
+        match state {
+            Some(head) if !head.is_empty() => Some((Ok(head), Some(Bytes::new()))),
+            Some(_) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Some((Err(std::io::Error::other("cut by a fault rule")), None))
+            }
+            None => None,
+        }
+    });
+    Body::from_stream(chunks)
+}
+
+/// A running listener.
+#[derive(Debug)]
+pub struct Listening {
+    addr: SocketAddr,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Listening {
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Closes the listener and every connection, and waits until the port is free.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        // The accept task only fails if it panicked; then the port is free as well.
+        drop(self.task.await);
+    }
+
+    /// Waits until the listener ends.
+    pub async fn wait(self) {
+        drop(self.task.await);
+    }
+}
+
+/// Serves the mock on the address until [`Listening::stop`].
+pub async fn listen(addr: SocketAddr, mock: Arc<dyn Mock>) -> std::io::Result<Listening> {
+    let listener = tokio::net::TcpListener::bind(addr).await?;
+    let addr = listener.local_addr()?;
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    let task = tokio::spawn(async move {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            tokio::select! {
+                () = token.cancelled() => break,
+                accepted = listener.accept() => {
+                    if let Ok((stream, _)) = accepted {
+                        drop(stream.set_nodelay(true));
+                        connections.spawn(serve(stream, Arc::clone(&mock)));
+                    }
+                }
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            }
+        }
+        connections.shutdown().await;
+    });
+    Ok(Listening { addr, stop, task })
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cut by a fault rule")]
+struct CutError;
+
+async fn serve(stream: tokio::net::TcpStream, mock: Arc<dyn Mock>) {
+    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        let mock = Arc::clone(&mock);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = match body.collect().await {
+                Ok(collected) => collected.to_bytes(),
+                Err(_) => return Err(CutError),
+            };
+            match mock.handle(Request::from_parts(parts, body)).await {
+                Reply::Cut => Err(CutError),
+                reply => Ok(reply.into_axum()),
+            }
+        }
+    });
+    // A client that goes away, or a cut, ends the connection; there is nobody to tell.
+    let ended = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    drop(ended);
+}
+
+/// The router form of a mock, for callers that want tower's interface.
+pub(crate) fn router(mock: Arc<dyn Mock>) -> axum::Router {
+    axum::Router::new().fallback(move |request: axum::extract::Request| {
+        let mock = Arc::clone(&mock);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body =
+                body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            Ok::<_, Infallible>(mock.handle(Request::from_parts(parts, body)).await.into_axum())
+        }
+    })
+}

@@ -1,0 +1,232 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the mock stores, behind one lock that is never held across an await.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::Options;
+use super::eras::Era;
+use super::etag;
+use super::ips::Subnet;
+use crate::faults::{Faults, Recorder};
+
+/// The flags that are printed only when true, in the order they are printed.
+pub(super) const FLAGS: [&str; 6] = [
+    "allow_dhcp_spoofing",
+    "allow_ip_spoofing",
+    "allow_mac_spoofing",
+    "allow_restricted_traffic",
+    "allow_unfiltered_promisc",
+    "underlay",
+];
+
+/// A stored NIC.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct NicRow {
+    pub(super) mac: u64,
+    pub(super) belongs_to_type: String,
+    pub(super) belongs_to_uuid: String,
+    pub(super) owner_uuid: String,
+    pub(super) primary: bool,
+    pub(super) state: String,
+    pub(super) created: i64,
+    pub(super) modified: i64,
+    pub(super) cn_uuid: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) nic_tag: Option<String>,
+    pub(super) nic_tags_provided: Vec<String>,
+    pub(super) address: Option<(String, IpAddr)>,
+    pub(super) flags: [bool; 6],
+    pub(super) etag: String,
+}
+
+/// A stored network.
+#[derive(Debug, Clone)]
+pub(super) struct NetworkRow {
+    pub(super) uuid: String,
+    pub(super) name: String,
+    pub(super) nic_tag: String,
+    pub(super) vlan_id: u16,
+    pub(super) subnet: Subnet,
+    pub(super) start: IpAddr,
+    pub(super) end: IpAddr,
+    pub(super) mtu: u32,
+    pub(super) gateway: Option<String>,
+    pub(super) resolvers: Vec<String>,
+    pub(super) routes: Map<String, Value>,
+    pub(super) owner_uuids: Vec<String>,
+    pub(super) description: Option<String>,
+    /// The VNET id, for a fabric network.
+    pub(super) vnet: Option<u32>,
+    pub(super) ips: BTreeMap<IpAddr, IpRow>,
+}
+
+/// A stored address.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct IpRow {
+    pub(super) reserved: bool,
+    pub(super) belongs_to_type: Option<String>,
+    pub(super) belongs_to_uuid: Option<String>,
+    pub(super) owner_uuid: Option<String>,
+    /// Grows with every change; the address freed first is given out first.
+    pub(super) changed: u64,
+}
+
+impl IpRow {
+    pub(super) fn is_free(&self) -> bool {
+        !self.reserved && self.belongs_to_uuid.is_none()
+    }
+}
+
+/// Everything a data centre's NAPI would hold.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) era: Era,
+    pub(super) initializing: bool,
+    pub(super) admin_uuid: String,
+    pub(super) nics: BTreeMap<u64, NicRow>,
+    pub(super) networks: BTreeMap<String, NetworkRow>,
+    pub(super) pools: BTreeMap<String, (String, Vec<String>)>,
+    pub(super) tags: BTreeMap<String, (String, u32)>,
+    pub(super) vnets: BTreeMap<String, u32>,
+    pub(super) fabric_vlans: BTreeMap<(String, u16), Value>,
+    pub(super) rng: StdRng,
+    changes: u64,
+}
+
+impl World {
+    fn new(options: &Options) -> Self {
+        Self {
+            era: options.era,
+            initializing: options.initializing,
+            admin_uuid: options.admin_uuid.clone(),
+            nics: BTreeMap::new(),
+            networks: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            vnets: BTreeMap::new(),
+            fabric_vlans: BTreeMap::new(),
+            rng: StdRng::seed_from_u64(options.seed),
+            changes: 0,
+        }
+    }
+
+    /// The next number of the change counter.
+    pub(super) fn tick(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
+    }
+
+    /// Stores the NIC under a fresh tag; if it is primary, its siblings no longer are.
+    pub(super) fn put_nic(&mut self, mut row: NicRow) -> NicRow {
+        row.etag = String::new();
+        row.etag = etag::of(&format!("{row:?}"));
+        if row.primary {
+            let (mac, owner) = (row.mac, row.belongs_to_uuid.clone());
+            for sibling in
+                self.nics.values_mut().filter(|n| n.belongs_to_uuid == owner && n.mac != mac)
+            {
+                sibling.primary = false;
+                sibling.etag = etag::bulk(self.rng.random());
+            }
+        }
+        self.nics.insert(row.mac, row.clone());
+        row
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    world: Mutex<World>,
+    options: Options,
+    faults: Faults,
+    log: Recorder,
+    wall: i64,
+    start: Instant,
+    shift: Mutex<i64>,
+}
+
+/// A handle on the data, rules and log of one mock NAPI.
+#[derive(Debug, Clone)]
+pub struct Store(Arc<Inner>);
+
+impl Store {
+    /// An empty store.
+    pub fn new(options: Options) -> Self {
+        Self(Arc::new(Inner {
+            world: Mutex::new(World::new(&options)),
+            options,
+            faults: Faults::default(),
+            log: Recorder::default(),
+            wall: jiff::Timestamp::now().as_millisecond(),
+            start: Instant::now(),
+            shift: Mutex::new(0),
+        }))
+    }
+
+    /// The fault rules.
+    pub fn faults(&self) -> &Faults {
+        &self.0.faults
+    }
+
+    /// The request log.
+    pub fn log(&self) -> &Recorder {
+        &self.0.log
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Imitates another era from now on; the data stays.
+    pub fn set_era(&self, era: Era) {
+        self.world().era = era;
+    }
+
+    /// Which era it imitates.
+    pub fn era(&self) -> Era {
+        self.world().era
+    }
+
+    /// Whether it still starts up: 503 on everything but `/ping`.
+    pub fn set_initializing(&self, initializing: bool) {
+        self.world().initializing = initializing;
+    }
+
+    /// Forgets all data (not the rules, not the log).
+    pub fn reset(&self) {
+        let mut world = self.world();
+        let era = world.era;
+        *world = World::new(&self.0.options);
+        world.era = era;
+    }
+
+    /// Moves the mock's clock; records made before become older.
+    pub fn advance_clock(&self, by: Duration) {
+        let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        let mut shift = self.0.shift.lock().unwrap_or_else(PoisonError::into_inner);
+        *shift = shift.saturating_add(by);
+    }
+
+    /// The mock's time in milliseconds; follows tokio's clock, so paused time works.
+    pub fn now_ms(&self) -> i64 {
+        let elapsed = Instant::now().saturating_duration_since(self.0.start).as_millis();
+        let shift = *self.0.shift.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.wall.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX)).saturating_add(shift)
+    }
+
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.0.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,281 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The routes of the mock VMAPI.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use super::Store;
+use crate::faults::{Action, Mock, Reply, Rule};
+
+const FILTERS: [&str; 23] = [
+    "alias",
+    "billing_id",
+    "brand",
+    "create_timestamp",
+    "docker",
+    "fields",
+    "image_uuid",
+    "internal_metadata",
+    "limit",
+    "marker",
+    "offset",
+    "owner_uuid",
+    "package_name",
+    "package_version",
+    "predicate",
+    "query",
+    "ram",
+    "server_uuid",
+    "sort",
+    "state",
+    "uuid",
+    "uuids",
+    "role_tags",
+];
+
+impl Mock for Store {
+    fn handle(&self, request: Request<Bytes>) -> BoxFuture<'_, Reply> {
+        Box::pin(async move {
+            if let Some(what) = request.uri().path().strip_prefix("/_mock/") {
+                return Reply::Full(self.side_door(what, &request));
+            }
+            let entry = self.log().begin(&request);
+            let actions = self.faults().take(
+                request.method().as_str(),
+                request.uri().path(),
+                request.uri().query().unwrap_or_default(),
+            );
+            let reply = self.with_faults(&request, &actions).await;
+            self.log().finish(entry, &reply);
+            reply
+        })
+    }
+}
+
+fn build(request: &Request<Bytes>, status: u16, body: Option<&Value>) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let text = Bytes::from(body.map(Value::to_string).unwrap_or_default());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_LENGTH, text.len().into());
+    let id = request.headers().get("x-request-id").cloned();
+    let id = id.or_else(|| uuid::Uuid::new_v4().to_string().parse().ok());
+    if let Some(id) = id {
+        headers.insert("x-request-id", id);
+    }
+    if let Ok(date) =
+        jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string().parse()
+    {
+        headers.insert(header::DATE, date);
+    }
+    if request.method() != Method::HEAD {
+        *response.body_mut() = text;
+    }
+    response
+}
+
+fn failed(field: &str, code: &str, message: &str) -> (u16, Value) {
+    let errors = json!([{ "field": field, "code": code, "message": message }]);
+    (
+        409,
+        json!({ "code": "ValidationFailed", "message": "Invalid VM parameters", "errors": errors }),
+    )
+}
+
+impl Store {
+    async fn with_faults(&self, request: &Request<Bytes>, actions: &[Action]) -> Reply {
+        for action in actions {
+            match action {
+                Action::Delay { ms } | Action::DelayCommit { ms } => {
+                    tokio::time::sleep(Duration::from_millis(*ms)).await;
+                }
+                Action::Cut => return Reply::Cut,
+                Action::Status { status, body, retry_after } => {
+                    let mut response = build(request, *status, body.as_ref());
+                    if let Some(seconds) = retry_after {
+                        response.headers_mut().insert(header::RETRY_AFTER, (*seconds).into());
+                    }
+                    return Reply::Full(response);
+                }
+                _ => {}
+            }
+        }
+        let mut response = self.route(request);
+        for action in actions {
+            let body = match action {
+                Action::DropResponse => return Reply::Cut,
+                Action::Truncate { bytes } => return Reply::Truncated(response, *bytes),
+                Action::Garbage { text } => Bytes::from(text.clone()),
+                Action::EmptyBody => Bytes::new(),
+                _ => continue,
+            };
+            response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
+            *response.body_mut() = body;
+        }
+        Reply::Full(response)
+    }
+
+    fn route(&self, request: &Request<Bytes>) -> Response<Bytes> {
+        let query: BTreeMap<String, String> =
+            url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes())
+                .into_owned()
+                .collect();
+        let parts: Vec<&str> =
+            request.uri().path().split('/').filter(|part| !part.is_empty()).collect();
+        let (status, body) = match (request.method().as_str(), parts.as_slice()) {
+            ("GET" | "HEAD", ["ping"]) => {
+                (200, json!({ "status": "OK", "healthy": true, "services": {} }))
+            }
+            ("GET", ["statuses"]) => self.statuses(&query),
+            ("GET" | "HEAD", ["vms"]) => {
+                let (count, (status, body)) = self.list(&query);
+                let mut response = build(request, status, Some(&body));
+                response.headers_mut().insert("x-joyent-resource-count", count.into());
+                return response;
+            }
+            ("PUT", ["vms"]) => match self.put_all(&query, request.body()) {
+                Ok(()) => return build(request, 200, None),
+                Err(error) => error,
+            },
+            ("GET" | "HEAD", ["vms", uuid]) => match self.get(uuid) {
+                Some(vm) => (200, Value::Object(vm)),
+                None => (404, json!({ "code": "ResourceNotFound", "message": "VM not found" })),
+            },
+            ("PUT", ["vms", uuid]) => self.put_one(uuid, request.body()),
+            (_, ["ping" | "statuses" | "vms"] | ["vms", _]) => {
+                let message = format!("{} is not allowed", request.method());
+                (405, json!({ "code": "MethodNotAllowedError", "message": message }))
+            }
+            _ => {
+                let message = format!("{} does not exist", request.uri().path());
+                (404, json!({ "code": "ResourceNotFound", "message": message }))
+            }
+        };
+        build(request, status, Some(&body))
+    }
+
+    fn list(&self, query: &BTreeMap<String, String>) -> (usize, (u16, Value)) {
+        if let Some(name) =
+            query.keys().find(|n| !FILTERS.contains(&n.as_str()) && !n.starts_with("tag."))
+        {
+            return (0, failed(name, "Invalid", "Invalid Parameter"));
+        }
+        let fits = |vm: &Map<String, Value>| {
+            let text = |name: &str| vm.get(name).and_then(Value::as_str).unwrap_or_default();
+            query.iter().all(|(name, wanted)| match name.as_str() {
+                "state" if wanted == "active" => !matches!(text("state"), "destroyed" | "failed"),
+                "uuids" => wanted.split(',').any(|uuid| uuid == text("uuid")),
+                "state" | "server_uuid" | "owner_uuid" | "alias" | "brand" | "uuid"
+                | "image_uuid" => text(name) == wanted,
+                _ => true,
+            })
+        };
+        let all: Vec<Value> =
+            self.vms().values().rev().filter(|vm| fits(vm)).cloned().map(Value::Object).collect();
+        let number = |name: &str| query.get(name).and_then(|n| n.parse::<usize>().ok());
+        let after = query.get("marker").cloned();
+        let page = all
+            .iter()
+            .filter(|vm| {
+                after
+                    .as_ref()
+                    .is_none_or(|mark| vm["uuid"].as_str().is_some_and(|u| u < mark.as_str()))
+            })
+            .skip(number("offset").unwrap_or(0))
+            .take(number("limit").unwrap_or(1000).min(1000))
+            .cloned()
+            .collect();
+        (all.len(), (200, page))
+    }
+
+    fn statuses(&self, query: &BTreeMap<String, String>) -> (u16, Value) {
+        let Some(uuids) = query.get("uuids") else {
+            return failed("uuids", "MissingParameter", "is missing");
+        };
+        let vms = self.vms();
+        let known = uuids
+            .split(',')
+            .filter_map(|uuid| Some((uuid.to_owned(), vms.get(uuid)?.get("state")?.clone())));
+        (200, Value::Object(known.collect()))
+    }
+
+    fn put_one(&self, uuid: &str, body: &[u8]) -> (u16, Value) {
+        match serde_json::from_slice::<Map<String, Value>>(body) {
+            Ok(mut vm) => {
+                vm.insert("uuid".to_owned(), json!(uuid));
+                self.put(vm.clone());
+                (200, Value::Object(vm))
+            }
+            Err(error) => (
+                400,
+                json!({ "code": "InvalidContent", "message": format!("Invalid JSON: {error}") }),
+            ),
+        }
+    }
+
+    /// The node's whole view: its VMs are replaced; those it no longer names are destroyed.
+    fn put_all(&self, query: &BTreeMap<String, String>, body: &[u8]) -> Result<(), (u16, Value)> {
+        let Some(server) = query.get("server_uuid") else {
+            return Err(failed("server_uuid", "MissingParameter", "is missing"));
+        };
+        let body: Value = serde_json::from_slice(body).map_err(|e| {
+            (400, json!({ "code": "InvalidContent", "message": format!("Invalid JSON: {e}") }))
+        })?;
+        let Some(given) = body["vms"].as_object() else {
+            return Err(failed("vms", "MissingParameter", "is missing"));
+        };
+        let mut vms = self.vms();
+        for (uuid, vm) in vms.iter_mut() {
+            if vm.get("server_uuid").and_then(Value::as_str) == Some(server)
+                && !given.contains_key(uuid)
+            {
+                vm.insert("state".to_owned(), json!("destroyed"));
+            }
+        }
+        for (uuid, vm) in given.iter().filter_map(|(uuid, vm)| Some((uuid, vm.as_object()?))) {
+            let mut vm = vm.clone();
+            vm.insert("uuid".to_owned(), json!(uuid));
+            vm.insert("server_uuid".to_owned(), json!(server));
+            vms.insert(uuid.clone(), vm);
+        }
+        Ok(())
+    }
+
+    fn side_door(&self, what: &str, request: &Request<Bytes>) -> Response<Bytes> {
+        let outcome = match (request.method(), what) {
+            (&Method::POST, "faults") => {
+                serde_json::from_slice::<Rule>(request.body()).map(|rule| {
+                    self.faults().add(rule);
+                    json!({ "added": 1 })
+                })
+            }
+            (&Method::DELETE, "faults") => {
+                self.faults().clear();
+                Ok(json!({}))
+            }
+            (&Method::GET, "requests") => serde_json::to_value(self.log().all()),
+            (&Method::POST, "seed") => {
+                serde_json::from_slice::<Vec<Map<String, Value>>>(request.body()).map(|vms| {
+                    vms.into_iter().for_each(|vm| self.put(vm));
+                    json!({})
+                })
+            }
+            (&Method::GET, "dump") => Ok(json!({ "vms": self.all() })),
+            _ => return build(request, 404, Some(&json!({ "message": "no such side door" }))),
+        };
+        match outcome {
+            Ok(body) => build(request, 200, Some(&body)),
+            Err(error) => build(request, 400, Some(&json!({ "message": error.to_string() }))),
+        }
+    }
+}
