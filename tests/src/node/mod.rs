@@ -2,7 +2,170 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! The simulated compute node: a directory that keeps the files, the zones and the datasets of a
+//! SmartOS node, with executables that answer as the node's own commands do.
+//!
+//! Everything below obeys one rule: whoever changes the node's state holds its lock and posts the
+//! sysevent before the lock is dropped, so that events are as ordered as the changes. It must never
+//! answer from anything but the node's directory: every process sees the same node.
 
 pub mod cli;
+pub mod create;
+pub mod datasets;
+pub mod error;
 pub mod exec;
+pub mod exec_zfs;
+pub mod files;
+pub mod payload;
+pub mod show;
+pub mod state;
+pub mod sysevent;
+pub mod verbs;
+pub mod wait;
+pub mod xml;
+pub mod zones;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use create::CreateOptions;
+pub use error::NodeError;
+pub use verbs::Verbs;
+pub use wait::Wait;
+
+/// The commands every node has in its `bin` directory.
+pub const TOOLS: [&str; 4] = ["zoneadm", "zfs", "sysevent", "kstat"];
+
+/// What `node.json` says of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// The UUID of the compute node, as sysinfo has it.
+    pub cn_uuid: String,
+    /// The host name, which zfs puts into its history.
+    #[serde(default = "default_hostname")]
+    pub hostname: String,
+    /// Where this node's vminfod listens, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vminfod_url: Option<String>,
+    /// NAPI, for those who start agents on this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub napi_url: Option<String>,
+    /// VMAPI, for those who start agents on this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vmapi_url: Option<String>,
+    /// How long a zone stays in each state on its way, in milliseconds.
+    #[serde(default)]
+    pub pace_ms: u64,
+}
+
+fn default_hostname() -> String {
+    "cn-sim".to_string()
+}
+
+/// A simulated compute node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    dir: PathBuf,
+    info: NodeInfo,
+}
+
+impl Node {
+    /// Opens the node that lives in `dir`.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Node, NodeError> {
+        let given = dir.into();
+        let dir = std::path::absolute(&given).map_err(|e| NodeError::io("resolve", &given, e))?;
+        for part in ["node.json", "root", "state"] {
+            if !dir.join(part).exists() {
+                return Err(NodeError::NotANode { dir, missing: part });
+            }
+        }
+        let file = dir.join("node.json");
+        let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
+        let info = serde_json::from_slice(&text).map_err(|e| NodeError::malformed(&file, e))?;
+        Ok(Node { dir, info })
+    }
+
+    /// Makes a new node with generated VMs; see [`CreateOptions`].
+    pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
+        create::create(options)
+    }
+
+    /// The node's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The directory that stands for `/` of the node.
+    pub fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    /// A path of the node, such as `/etc/zones/index`, in the testbed's file system.
+    pub fn path(&self, absolute: &str) -> PathBuf {
+        self.root().join(absolute.trim_start_matches('/'))
+    }
+
+    /// The configuration file of a zone.
+    pub fn zone_xml(&self, zonename: &str) -> PathBuf {
+        self.path(&format!("/etc/zones/{zonename}.xml"))
+    }
+
+    /// One of the node's executables.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.dir.join("bin").join(name)
+    }
+
+    /// The directory with one socket per running `sysevent`.
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    /// The directory with what the kernel and zfs know.
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    /// What `node.json` says.
+    pub fn info(&self) -> &NodeInfo {
+        &self.info
+    }
+
+    /// The UUID of this compute node.
+    pub fn cn_uuid(&self) -> &str {
+        &self.info.cn_uuid
+    }
+
+    /// Where this node's vminfod listens.
+    pub fn vminfod_url(&self) -> Option<&str> {
+        self.info.vminfod_url.as_deref()
+    }
+
+    /// How long a zone stays in each state on its way.
+    pub fn pace(&self) -> Duration {
+        Duration::from_millis(self.info.pace_ms)
+    }
+
+    /// Changes `node.json` and what this value knows of it.
+    pub fn set_info(&mut self, change: impl FnOnce(&mut NodeInfo)) -> Result<(), NodeError> {
+        change(&mut self.info);
+        files::write_json(&self.dir.join("node.json"), &json!(self.info))
+    }
+
+    /// A configuration with which vminfod serves this node at `listen`.
+    pub fn vminfod_config_json(&self, listen: &str) -> Value {
+        let tool = |name: &str| self.tool(name).to_string_lossy().into_owned();
+        json!({
+            "root": self.root().to_string_lossy(),
+            "listen": listen,
+            "commands": {
+                "zoneadm": tool("zoneadm"),
+                "zfs": tool("zfs"),
+                "kstat": tool("kstat"),
+                "sysevent": tool("sysevent"),
+            },
+        })
+    }
+}

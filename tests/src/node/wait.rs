@@ -1,0 +1,102 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Waiting until vminfod shows what a verb did, as vmadm does. It reads with `sync=true` and never
+//! changes anything; where no vminfod listens there is nothing to wait for.
+
+use std::time::Duration;
+
+use sdc_clients::Class;
+use sdc_clients::vminfod::{VmObject, Vminfod};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Node, NodeError};
+
+/// How long a verb waits for one effect.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Who is asked whether the node's vminfod shows a change.
+#[derive(Clone)]
+pub struct Wait {
+    client: Option<Vminfod>,
+    limit: Duration,
+}
+
+impl Wait {
+    /// Do not wait.
+    pub fn none() -> Wait {
+        Wait { client: None, limit: LIMIT }
+    }
+
+    /// Ask the node's own vminfod, if `node.json` names one.
+    pub fn of(node: &Node) -> Result<Wait, NodeError> {
+        node.vminfod_url().map_or_else(|| Ok(Wait::none()), Wait::at)
+    }
+
+    /// Ask the vminfod at this URL.
+    pub fn at(url: &str) -> Result<Wait, NodeError> {
+        let client =
+            Vminfod::new(url).map_err(|e| NodeError::invalid("vminfod url", e.to_string()))?;
+        Ok(Wait { client: Some(client), limit: LIMIT })
+    }
+
+    /// The same with another limit.
+    pub fn with_limit(self, limit: Duration) -> Wait {
+        Wait { limit, ..self }
+    }
+
+    /// Waits until the VM, or its absence, satisfies `seen`.
+    pub async fn until(
+        &self,
+        vm: &str,
+        what: &str,
+        seen: impl Fn(Option<&VmObject>) -> bool,
+    ) -> Result<(), NodeError> {
+        let Some(client) = &self.client else { return Ok(()) };
+        let end = Instant::now() + self.limit;
+        let mut pause = Duration::from_millis(10);
+        let mut last = None;
+        loop {
+            let answer = tokio::time::timeout_at(end, client.vm(vm, true)).await;
+            match answer {
+                Ok(Ok(object)) if seen(Some(&object)) => return Ok(()),
+                Ok(Ok(_)) => last = None,
+                Ok(Err(e)) if e.is_not_found_resource() => {
+                    last = None;
+                    if seen(None) {
+                        return Ok(());
+                    }
+                }
+                Ok(Err(e)) if e.class() == Class::Connect => return Ok(()),
+                Ok(Err(e)) if e.is_retryable() => last = Some(e.to_string()),
+                Ok(Err(e)) => {
+                    let (vm, what) = (vm.to_string(), what.to_string());
+                    return Err(NodeError::Vminfod { vm, what, reason: e.to_string() });
+                }
+                Err(_) => {}
+            }
+            if Instant::now() + pause >= end {
+                let (vm, what) = (vm.to_string(), what.to_string());
+                return Err(match last {
+                    Some(reason) => NodeError::Vminfod { vm, what, reason },
+                    None => NodeError::NotSeen { vm, what, limit: self.limit },
+                });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// Waits until a key of the VM has this value.
+    pub async fn key(&self, vm: &str, key: &str, value: &Value) -> Result<(), NodeError> {
+        self.until(vm, &format!("{key} {value}"), |vm| vm.and_then(|v| v.get(key)) == Some(value))
+            .await
+    }
+
+    /// Waits until vminfod no longer has the VM.
+    pub async fn gone(&self, vm: &str) -> Result<(), NodeError> {
+        self.until(vm, "the deletion", |vm| vm.is_none()).await
+    }
+}
