@@ -2,4 +2,306 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! The only place that spawns: children get their own process group, a fixed environment, no
+//! standard input and no shell, and none outlives the call that started it.
+//!
+//! Nothing here knows what the tools print.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+
+/// The most that one command may print.
+pub const STDOUT_CAP: u64 = 256 * 1024 * 1024;
+/// How much of what a command complains about is kept.
+const STDERR_KEPT: u64 = 16 * 1024;
+const SEARCH_PATH: &str = "/usr/bin:/usr/sbin:/bin:/sbin";
+
+/// A program of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tool {
+    /// zoneadm(8)
+    Zoneadm,
+    /// zfs(8)
+    Zfs,
+    /// Prints the zone_misc kstats as JSON.
+    Kstat,
+    /// Prints sysevents as JSON lines.
+    Sysevent,
+}
+
+impl Tool {
+    /// The name as one would type it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tool::Zoneadm => "zoneadm",
+            Tool::Zfs => "zfs",
+            Tool::Kstat => "kstat",
+            Tool::Sysevent => "sysevent",
+        }
+    }
+}
+
+/// What a finished command left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// Exit status; 128 + signal for a command that was killed.
+    pub status: i32,
+    /// Everything it printed.
+    pub stdout: Vec<u8>,
+    /// The beginning of what it complained about.
+    pub stderr: Vec<u8>,
+}
+
+impl Output {
+    /// The complaint as one line of text.
+    pub fn complaint(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).trim().replace('\n', "; ")
+    }
+}
+
+/// Why a command has no output.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CommandError {
+    /// It could not be started.
+    #[error("cannot start {path:?}: {error}", path = path.display())]
+    Spawn {
+        /// The program.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        error: Arc<std::io::Error>,
+    },
+    /// It was killed because it took too long.
+    #[error("{} still ran after {} ms and was killed", tool.name(), after.as_millis())]
+    Deadline {
+        /// The program.
+        tool: Tool,
+        /// The time it had.
+        after: Duration,
+    },
+    /// It was killed because it printed too much.
+    #[error("{} printed more than {cap} bytes and was killed", tool.name())]
+    TooMuch {
+        /// The program.
+        tool: Tool,
+        /// The most that is accepted.
+        cap: u64,
+    },
+    /// Its output could not be read.
+    #[error("cannot read from {}: {error}", tool.name())]
+    Io {
+        /// The program.
+        tool: Tool,
+        /// What the system said.
+        #[source]
+        error: Arc<std::io::Error>,
+    },
+}
+
+/// The seam between the loader and the node's programs.
+pub trait Commands: Send + Sync {
+    /// Runs a command to its end.
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>>;
+
+    /// Starts a command that runs until it is dropped.
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError>;
+}
+
+/// One end of a running command's output.
+pub type Pipe = Box<dyn AsyncRead + Send + Unpin>;
+
+/// A running command; dropping it kills its whole process group.
+pub struct Follow {
+    /// What it prints.
+    pub stdout: Pipe,
+    /// What it complains about.
+    pub stderr: Pipe,
+    end: BoxFuture<'static, i32>,
+}
+
+impl Follow {
+    /// For commands that are not processes: `end` resolves to the exit status, and its drop stops them.
+    pub fn new(stdout: Pipe, stderr: Pipe, end: BoxFuture<'static, i32>) -> Self {
+        Follow { stdout, stderr, end }
+    }
+
+    /// Waits for the command's own end and gives its exit status.
+    pub async fn wait(&mut self) -> i32 {
+        (&mut self.end).await
+    }
+}
+
+/// Where the programs are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandPaths {
+    /// zoneadm(8)
+    pub zoneadm: PathBuf,
+    /// zfs(8)
+    pub zfs: PathBuf,
+    /// The program behind [`Tool::Kstat`].
+    pub kstat: PathBuf,
+    /// The program behind [`Tool::Sysevent`].
+    pub sysevent: PathBuf,
+}
+
+impl Default for CommandPaths {
+    fn default() -> Self {
+        CommandPaths {
+            zoneadm: "/usr/sbin/zoneadm".into(),
+            zfs: "/usr/sbin/zfs".into(),
+            kstat: "/usr/vm/sbin/zone-kstat".into(),
+            sysevent: "/usr/vm/sbin/sysevent".into(),
+        }
+    }
+}
+
+/// Real processes.
+#[derive(Debug, Clone)]
+pub struct RealCommands {
+    paths: CommandPaths,
+    stdout_cap: u64,
+}
+
+impl RealCommands {
+    /// Commands at these places.
+    pub fn new(paths: CommandPaths) -> Self {
+        RealCommands { paths, stdout_cap: STDOUT_CAP }
+    }
+
+    fn path(&self, tool: Tool) -> &Path {
+        match tool {
+            Tool::Zoneadm => &self.paths.zoneadm,
+            Tool::Zfs => &self.paths.zfs,
+            Tool::Kstat => &self.paths.kstat,
+            Tool::Sysevent => &self.paths.sysevent,
+        }
+    }
+
+    fn start(&self, tool: Tool, args: &[String]) -> Result<(Group, Pipe, Pipe), CommandError> {
+        let path = self.path(tool);
+        #[allow(clippy::disallowed_methods)] // the one place that spawns
+        let mut child = Command::new(path)
+            .args(args)
+            .env_clear()
+            .env("LANG", "C")
+            .env("LC_ALL", "C")
+            .env("PATH", SEARCH_PATH)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|e| CommandError::Spawn { path: path.to_path_buf(), error: Arc::new(e) })?;
+        let pipes = child.stdout.take().zip(child.stderr.take());
+        let group = Group { child };
+        let (out, err) = pipes.expect("invariant: both pipes were asked for");
+        Ok((group, Box::new(out), Box::new(err)))
+    }
+}
+
+impl Commands for RealCommands {
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        Box::pin(async move {
+            let (mut group, stdout, stderr) = self.start(tool, &args)?;
+            let work = finish(tool, &mut group, stdout, stderr, self.stdout_cap);
+            let result = tokio::time::timeout(deadline, work).await;
+            if !matches!(result, Ok(Ok(_))) {
+                group.end().await;
+            }
+            result.unwrap_or(Err(CommandError::Deadline { tool, after: deadline }))
+        })
+    }
+
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        let (mut group, stdout, stderr) = self.start(tool, &args)?;
+        Ok(Follow::new(stdout, stderr, Box::pin(async move { group.status().await })))
+    }
+}
+
+/// Reads both pipes to their end, then reaps. In this order the leader stays unreaped, and so its
+/// process group id stays ours, as long as anything may have to be killed.
+async fn finish(
+    tool: Tool,
+    group: &mut Group,
+    stdout: Pipe,
+    stderr: Pipe,
+    cap: u64,
+) -> Result<Output, CommandError> {
+    let printed = async {
+        let mut bytes = Vec::new();
+        let read = stdout.take(cap.saturating_add(1)).read_to_end(&mut bytes).await;
+        read.map_err(|e| CommandError::Io { tool, error: Arc::new(e) })?;
+        if bytes.len() as u64 > cap { Err(CommandError::TooMuch { tool, cap }) } else { Ok(bytes) }
+    };
+    let complaints = async {
+        let mut bytes = Vec::new();
+        let mut kept = stderr.take(STDERR_KEPT);
+        let read = kept.read_to_end(&mut bytes).await.map(|_| ());
+        let mut rest = kept.into_inner();
+        let drained = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
+        match read.and(drained.map(|_| ())) {
+            Ok(()) => Ok(bytes),
+            Err(e) => Err(CommandError::Io { tool, error: Arc::new(e) }),
+        }
+    };
+    let (stdout, stderr) = tokio::try_join!(printed, complaints)?;
+    Ok(Output { status: group.status().await, stdout, stderr })
+}
+
+/// A child that leads a process group of its own.
+struct Group {
+    child: Child,
+}
+
+impl Group {
+    async fn status(&mut self) -> i32 {
+        self.child.wait().await.map_or(-1, code)
+    }
+
+    /// Kills and reaps.
+    async fn end(&mut self) {
+        self.kill();
+        self.status().await;
+    }
+
+    fn kill(&self) {
+        // No id means that the leader was reaped: the group id may be somebody else's by now.
+        let leader = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(leader) = leader {
+            // The only possible failure is that nobody is left.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(-1)
+}
+
+#[cfg(test)]
+mod tests;

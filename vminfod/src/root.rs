@@ -2,4 +2,195 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! Every node path under one root: the only file that names files of a compute node.
+//!
+//! Reads are capped in size and bound by a deadline. Nothing here writes, and no path given by a
+//! zone can lead above the root.
+
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long one read of a file may take.
+pub const READ_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where the node's `/` is; a directory of its own in tests and on simulated nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root(Arc<Path>);
+
+/// Why a file could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadError {
+    /// The system refused.
+    #[error("cannot read: {0}")]
+    Io(#[source] Arc<std::io::Error>),
+    /// More bytes than this kind of file may have.
+    #[error("larger than {cap} bytes")]
+    TooLarge {
+        /// The most that is accepted.
+        cap: u64,
+    },
+    /// The file system did not answer.
+    #[error("no answer within {} s", READ_DEADLINE.as_secs())]
+    Deadline,
+}
+
+impl ReadError {
+    /// Whether the file is simply not there.
+    pub fn is_absent(&self) -> bool {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
+        matches!(self, ReadError::Io(e) if matches!(e.kind(), NotFound | NotADirectory))
+    }
+
+    fn io(e: std::io::Error) -> Self {
+        ReadError::Io(Arc::new(e))
+    }
+}
+
+impl Root {
+    /// A root at this directory; `/` on a real node.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Root(dir.into().into())
+    }
+
+    /// The directory itself.
+    pub fn dir(&self) -> &Path {
+        &self.0
+    }
+
+    /// An absolute path of the node, as seen from outside. `.` and `..` are dropped.
+    pub fn path(&self, abs: &str) -> PathBuf {
+        let mut path = self.0.to_path_buf();
+        path.extend(Path::new(abs).components().filter(|c| matches!(c, Component::Normal(_))));
+        path
+    }
+
+    /// The configuration of one zone.
+    pub fn zone_xml(&self, zonename: &str) -> PathBuf {
+        self.path("/etc/zones").join(format!("{}.xml", file_name(zonename)))
+    }
+
+    /// zoneadm's list of all zones.
+    pub fn zone_index(&self) -> PathBuf {
+        self.path("/etc/zones/index")
+    }
+
+    /// What sysinfo(8) left.
+    pub fn sysinfo(&self) -> PathBuf {
+        self.path("/tmp/.sysinfo.json")
+    }
+
+    /// `metadata`, `tags` or `routes` of the zone at this zonepath.
+    pub fn config_file(&self, zonepath: &str, name: &str) -> PathBuf {
+        self.path(zonepath).join("config").join(format!("{}.json", file_name(name)))
+    }
+
+    /// When and how the zone's init last ended.
+    pub fn lastexited(&self, zonepath: &str) -> PathBuf {
+        self.path(zonepath).join("lastexited")
+    }
+
+    /// The create payload of a VM being received.
+    pub fn receiving(&self, uuid: &str) -> PathBuf {
+        self.path("/etc/zones").join(format!("{}-receiving.json", file_name(uuid)))
+    }
+
+    /// Reads a regular file of at most `cap` bytes.
+    pub async fn read_capped(&self, path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
+        let path = path.to_path_buf();
+        blocking(move || read_file(&path, cap)).await?
+    }
+
+    /// The modification time of a regular file in whole seconds; `None` if there is no such file.
+    pub async fn modified(
+        &self,
+        paths: Vec<PathBuf>,
+    ) -> Result<Vec<Option<i64>>, (usize, ReadError)> {
+        let work = move || {
+            paths.iter().enumerate().map(|(i, p)| modified(p).map_err(|e| (i, e))).collect()
+        };
+        blocking(work).await.map_err(|e| (0, e))?
+    }
+}
+
+/// A name from outside made harmless as part of a path: a slash would leave the directory.
+fn file_name(name: &str) -> String {
+    name.replace(['/', '\0'], "_")
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ReadError> {
+    match tokio::time::timeout(READ_DEADLINE, tokio::task::spawn_blocking(work)).await {
+        Err(_) => Err(ReadError::Deadline),
+        Ok(Err(e)) => Err(ReadError::io(std::io::Error::other(e))),
+        Ok(Ok(value)) => Ok(value),
+    }
+}
+
+fn read_file(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
+    // Without the flag, opening a pipe that somebody left there would wait for a writer.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(ReadError::io)?;
+    let stat = file.metadata().map_err(ReadError::io)?;
+    if stat.is_dir() {
+        return Err(ReadError::io(std::io::ErrorKind::IsADirectory.into()));
+    }
+    if !stat.is_file() {
+        return Err(ReadError::io(std::io::Error::other("not a regular file")));
+    }
+    let mut bytes = Vec::with_capacity(stat.len().min(cap) as usize);
+    file.take(cap.saturating_add(1)).read_to_end(&mut bytes).map_err(ReadError::io)?;
+    if bytes.len() as u64 > cap {
+        return Err(ReadError::TooLarge { cap });
+    }
+    Ok(bytes)
+}
+
+fn modified(path: &Path) -> Result<Option<i64>, ReadError> {
+    use std::os::unix::fs::MetadataExt;
+    match std::fs::metadata(path) {
+        Ok(stat) if stat.is_file() => Ok(Some(stat.mtime())),
+        Ok(_) => Ok(None),
+        Err(e) => {
+            let error = ReadError::io(e);
+            if error.is_absent() { Ok(None) } else { Err(error) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_below_the_root() {
+        let root = Root::new("/node");
+        assert_eq!(root.path("/../../etc/../zones/a"), Path::new("/node/etc/zones/a"));
+        assert_eq!(root.zone_xml("../x"), Path::new("/node/etc/zones/.._x.xml"));
+        assert_eq!(
+            root.config_file("/zones/z", "tags"),
+            Path::new("/node/zones/z/config/tags.json")
+        );
+        assert_eq!(root.sysinfo(), Path::new("/node/tmp/.sysinfo.json"));
+    }
+
+    #[tokio::test]
+    async fn reads_are_capped_and_only_of_regular_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let file = dir.path().join("f");
+        std::fs::write(&file, b"12345").unwrap();
+        assert_eq!(root.read_capped(&file, 5).await.unwrap(), b"12345");
+        assert!(matches!(root.read_capped(&file, 4).await, Err(ReadError::TooLarge { cap: 4 })));
+        assert!(root.read_capped(dir.path(), 9).await.is_err_and(|e| !e.is_absent()));
+        assert!(root.read_capped(&dir.path().join("g"), 9).await.is_err_and(|e| e.is_absent()));
+        assert!(root.read_capped(&file.join("g"), 9).await.is_err_and(|e| e.is_absent()));
+    }
+}

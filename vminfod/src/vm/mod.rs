@@ -2,4 +2,179 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! Parts → VM object: a pure function, no I/O, no clock, the same bytes for the same parts.
+//!
+//! The order of the steps is the order of the keys; what a later step sets replaces what an earlier
+//! one did, in its place.
+
+pub mod convert;
+mod disks;
+mod fields;
+mod nics;
+mod state;
+
+use std::sync::Arc;
+
+use sdc_clients::vminfod::VmObject;
+use serde_json::{Value, json};
+
+use crate::json::{iso, number};
+use crate::load::{
+    ConfigJson, Datasets, LastExited, Origin, Receiving, Sysinfo, ZoneKstat, ZoneRow, ZoneXml,
+};
+
+pub use state::state_of;
+
+/// What one VM's object is made of, besides the node's datasets and sysinfo.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
+    /// zoneadm's row.
+    pub zone: Arc<ZoneRow>,
+    /// The configuration.
+    pub xml: Arc<ZoneXml>,
+    /// The kstat, if the zone has one.
+    pub kstat: Option<ZoneKstat>,
+    /// Metadata, tags, routes.
+    pub config: Arc<ConfigJson>,
+    /// How init last ended.
+    pub lastexited: Option<LastExited>,
+    /// Newest modification time of its files, in seconds.
+    pub last_modified: Option<i64>,
+    /// The create payload; only read in state receiving.
+    pub receiving: Option<Receiving>,
+}
+
+impl Parts {
+    /// Whether the VM is being received, so that the receiving file matters.
+    pub fn is_receiving(&self) -> bool {
+        state_of(&self.zone, &self.xml) == "receiving"
+    }
+}
+
+/// Why the parts make no object: the source to blame and what was expected of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {what}", origin.name())]
+pub struct ComposeError {
+    /// The source.
+    pub origin: Origin,
+    /// The line in its file, if that is known.
+    pub line: Option<u32>,
+    /// What was found and what was expected.
+    pub what: String,
+}
+
+impl ComposeError {
+    fn new(origin: Origin, what: impl Into<String>) -> Self {
+        ComposeError { origin, line: None, what: what.into() }
+    }
+
+    fn xml(line: u32, what: impl Into<String>) -> Self {
+        ComposeError { origin: Origin::ZoneXml, line: Some(line), what: what.into() }
+    }
+}
+
+/// Composes one object.
+pub fn compose(
+    parts: &Parts,
+    datasets: &Datasets,
+    sysinfo: &Sysinfo,
+) -> Result<VmObject, ComposeError> {
+    let mut vm = fields::from_xml(&parts.xml)?;
+    zone(&mut vm, &parts.zone);
+    files(&mut vm, parts)?;
+    absent(&mut vm, "resolvers", json!([]));
+    absent(&mut vm, "firewall_enabled", json!(false));
+    node(&mut vm, sysinfo);
+    let state = state::from_object(&vm, &parts.zone.zone_state);
+    let receiving = state == "receiving";
+    set(&mut vm, "state", state);
+    if let Some(kstat) = &parts.kstat {
+        running(&mut vm, kstat)?;
+    }
+    let config = &parts.config;
+    for (key, value) in [
+        ("customer_metadata", &config.customer_metadata),
+        ("internal_metadata", &config.internal_metadata),
+        ("routes", &config.routes),
+        ("tags", &config.tags),
+    ] {
+        if let Some(value) = value {
+            set(&mut vm, key, value.clone());
+        }
+    }
+    if let Some(filesystem) =
+        parts.receiving.as_ref().filter(|_| receiving).and_then(|r| r.zfs_filesystem.as_ref())
+    {
+        absent(&mut vm, "zfs_filesystem", filesystem.clone());
+    }
+    disks::datasets(&mut vm, &parts.zone, datasets)?;
+    if receiving {
+        disks::missing(&mut vm, &parts.zone, datasets);
+    }
+    Ok(vm)
+}
+
+fn set(vm: &mut VmObject, key: &str, value: impl Into<Value>) {
+    vm.insert(key.to_owned(), value.into());
+}
+
+fn absent(vm: &mut VmObject, key: &str, value: Value) {
+    if !vm.contains_key(key) {
+        set(vm, key, value);
+    }
+}
+
+fn zone(vm: &mut VmObject, row: &ZoneRow) {
+    set(vm, "brand", row.brand.as_str());
+    set(vm, "uuid", row.uuid.as_str());
+    set(vm, "zone_state", row.zone_state.as_str());
+    set(vm, "zonename", row.zonename.as_str());
+    set(vm, "zonepath", row.zonepath.as_str());
+    set(vm, "hvm", matches!(row.brand.as_str(), "kvm" | "bhyve"));
+    set(vm, "zoneid", row.zoneid.map(|n| number(n as f64)));
+    set(vm, "zonedid", row.zonedid.map(|n| number(n as f64)));
+}
+
+fn files(vm: &mut VmObject, parts: &Parts) -> Result<(), ComposeError> {
+    if let Some(seconds) = parts.last_modified {
+        let time = iso(seconds as f64 * 1000.0).ok_or_else(|| {
+            ComposeError::new(Origin::Times, format!("no date: {seconds} s since 1970"))
+        })?;
+        set(vm, "last_modified", time);
+    }
+    if let Some(end) = parts.lastexited.as_ref().filter(|_| parts.zone.zone_state != "running") {
+        set(vm, "exit_status", end.status);
+        set(vm, "exit_timestamp", end.timestamp.as_str());
+    }
+    Ok(())
+}
+
+fn node(vm: &mut VmObject, sysinfo: &Sysinfo) {
+    for (key, member) in [
+        ("server_uuid", "UUID"),
+        ("datacenter_name", "Datacenter Name"),
+        ("platform_buildstamp", "Live Image"),
+        ("headnode_id", "Headnode ID"),
+    ] {
+        if let Some(value) = sysinfo.get(member) {
+            set(vm, key, value.clone());
+        }
+    }
+}
+
+fn running(vm: &mut VmObject, kstat: &ZoneKstat) -> Result<(), ComposeError> {
+    let boot = kstat.boot_time.and_then(|seconds| iso(seconds * 1000.0)).ok_or_else(|| {
+        let what = format!("expected boot_time in seconds since 1970, found {:?}", kstat.boot_time);
+        ComposeError::new(Origin::Kstat, what)
+    })?;
+    set(vm, "boot_timestamp", boot);
+    for (key, value) in [("init_restarts", &kstat.init_restarts), ("pid", &kstat.init_pid)] {
+        if let Some(value) = value {
+            set(vm, key, value.clone());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! ZONEPATH/config: metadata, tags and routes, kept as they are.
+
+use serde_json::{Map, Value};
+
+use super::{Ctx, Fault, LoadError, Origin, ZoneRow};
+use crate::json::{self, JsonError};
+
+const CAP: u64 = 16 * 1024 * 1024;
+
+/// The four JSON fields; all are absent when the directory of an incomplete zone cannot be read.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ConfigJson {
+    /// `customer_metadata` of metadata.json.
+    pub customer_metadata: Option<Value>,
+    /// `internal_metadata` of metadata.json.
+    pub internal_metadata: Option<Value>,
+    /// All of routes.json.
+    pub routes: Option<Value>,
+    /// All of tags.json.
+    pub tags: Option<Value>,
+}
+
+/// Reads the three files of one zone.
+pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
+    let file = async |name: &str| {
+        let path = ctx.root.config_file(&row.zonepath, name);
+        match ctx.read(Origin::Config, &path, CAP).await {
+            Ok(bytes) => value(bytes.as_deref())
+                .map(Some)
+                .map_err(|e| LoadError::new(Origin::Config, Fault::Json(e)).in_file(&path)),
+            // An incomplete zone may be half there: its VM is shown without these fields.
+            Err(_) if row.zone_state == "incomplete" => Ok(None),
+            Err(e) => Err(e),
+        }
+    };
+    let (metadata, routes, tags) =
+        (file("metadata").await?, file("routes").await?, file("tags").await?);
+    let (Some(metadata), Some(routes), Some(tags)) = (metadata, routes, tags) else {
+        return Ok(ConfigJson::default());
+    };
+    let path = ctx.root.config_file(&row.zonepath, "metadata");
+    let (customer, internal) = split_metadata(metadata).map_err(|e| e.in_file(path))?;
+    Ok(ConfigJson {
+        customer_metadata: Some(customer),
+        internal_metadata: Some(internal),
+        routes: Some(routes),
+        tags: Some(tags),
+    })
+}
+
+/// One file's value: absent and what is no JSON count as an empty object, as deployed.
+pub fn value(bytes: Option<&[u8]>) -> Result<Value, JsonError> {
+    let empty = || Value::Object(Map::new());
+    match bytes.map(json::parse) {
+        None | Some(Err(JsonError::Syntax { .. })) => Ok(empty()),
+        Some(result) => result,
+    }
+}
+
+/// Customer and internal metadata. What is no object has neither.
+pub fn split_metadata(metadata: Value) -> Result<(Value, Value), LoadError> {
+    let mut members = match metadata {
+        Value::Object(members) => members,
+        Value::Null => {
+            return Err(LoadError::content(Origin::Config, "expected a JSON object, found null"));
+        }
+        _ => Map::new(),
+    };
+    // The deployed daemon dies of this key; nobody can have stored it on purpose.
+    if members.contains_key("hasOwnProperty") {
+        let what = "expected customer_metadata and internal_metadata, found the key hasOwnProperty";
+        return Err(LoadError::content(Origin::Config, what));
+    }
+    let mut take = |key| members.shift_remove(key).unwrap_or_else(|| Value::Object(Map::new()));
+    Ok((take("customer_metadata"), take("internal_metadata")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_no_json_is_empty() {
+        for text in
+            [None, Some(&b""[..]), Some(b"{"), Some(b"{\"a\":1,}"), Some(b"\xef\xbb\xbf{\"a\":1}")]
+        {
+            assert_eq!(value(text), Ok(json!({})));
+        }
+        assert_eq!(value(Some(b"[1]")), Ok(json!([1])));
+        assert!(value(Some("[".repeat(1000).as_bytes())).is_err(), "too deep is no empty object");
+    }
+
+    #[test]
+    fn metadata_is_split() {
+        let (customer, internal) =
+            split_metadata(json!({"customer_metadata": null, "x": 1})).unwrap();
+        assert_eq!((customer, internal), (json!(null), json!({})));
+        assert_eq!(split_metadata(json!("text")).unwrap(), (json!({}), json!({})));
+        assert!(split_metadata(json!(null)).is_err());
+        assert!(split_metadata(json!({"hasOwnProperty": 0})).is_err());
+    }
+}

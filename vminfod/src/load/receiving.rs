@@ -1,0 +1,53 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! /etc/zones/UUID-receiving.json: the create payload of a VM that is being received.
+
+use serde_json::Value;
+
+use super::{Ctx, Fault, LoadError, Origin, ZoneRow};
+use crate::json;
+
+const CAP: u64 = 4 * 1024 * 1024;
+
+/// What is used of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Receiving {
+    /// The dataset that will be the zone's root.
+    pub zfs_filesystem: Option<Value>,
+}
+
+/// Reads the file; `None` if it is not there or cannot be read.
+pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<Receiving>, LoadError> {
+    let path = ctx.root.receiving(&row.uuid);
+    match ctx.read(Origin::Receiving, &path, CAP).await {
+        Ok(Some(bytes)) => parse(&bytes).map(Some).map_err(|e| e.in_file(path)),
+        Ok(None) | Err(_) => Ok(None),
+    }
+}
+
+/// A payload; what is neither object nor null has nothing to give.
+pub fn parse(bytes: &[u8]) -> Result<Receiving, LoadError> {
+    let value =
+        json::parse(bytes).map_err(|e| LoadError::new(Origin::Receiving, Fault::Json(e)))?;
+    if value.is_null() {
+        return Err(LoadError::content(Origin::Receiving, "expected a JSON object, found null"));
+    }
+    Ok(Receiving { zfs_filesystem: value.get("zfs_filesystem").cloned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_one_member() {
+        assert_eq!(
+            parse(b"{\"zfs_filesystem\":\"a/b\"}").unwrap().zfs_filesystem,
+            Some("a/b".into())
+        );
+        assert_eq!(parse(b"[]").unwrap(), Receiving::default());
+        assert!(parse(b"null").is_err() && parse(b"x").is_err());
+    }
+}

@@ -1,0 +1,394 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! /etc/zones/NAME.xml: a zone's configuration, as a list of what it says in file order.
+//!
+//! The only file that names the XML parser. Nothing is converted here and no field has a name of
+//! ours yet; a file that is cut off, or stands in the way of its reader, is an error.
+
+use std::sync::Arc;
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
+
+use super::xml::{attributes, is_blank, is_char, is_name, reference};
+use super::{Ctx, Fault, LoadError, Origin};
+
+/// The largest file.
+pub const MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// How deep elements may stand in each other.
+pub const MAX_DEPTH: usize = 64;
+
+/// Attributes as they stand in a tag: name and value, in their order.
+pub type Attributes = Vec<(String, String)>;
+
+/// One zone's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ZoneXml {
+    /// The attributes of the zone element.
+    pub attributes: Attributes,
+    /// What the zone element holds, as far as it is known, in file order.
+    pub items: Vec<Item>,
+}
+
+/// One thing a configuration says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Where, counted from 1.
+    pub line: u32,
+    /// What.
+    pub what: What,
+}
+
+/// A name and a value, either of which may be missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The attribute `name`.
+    pub name: Option<String>,
+    /// The attribute `value`.
+    pub value: Option<String>,
+    /// Where, counted from 1.
+    pub line: u32,
+}
+
+/// The elements that count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// `attr`
+    Attr(Pair),
+    /// One `rctl-value` of an `rctl`
+    Rctl {
+        /// The name of the rctl.
+        name: Option<String>,
+        /// The attributes of the value.
+        attributes: Attributes,
+    },
+    /// `dataset` by its name
+    Dataset(Option<String>),
+    /// `filesystem`
+    Filesystem {
+        /// Its attributes.
+        attributes: Attributes,
+        /// The names of its fsoptions.
+        options: Vec<Option<String>>,
+    },
+    /// `network`
+    Network {
+        /// Its attributes.
+        attributes: Attributes,
+        /// Its net-attrs.
+        net_attrs: Vec<Pair>,
+    },
+    /// `device`
+    Device {
+        /// Its attributes.
+        attributes: Attributes,
+        /// Its net-attrs.
+        net_attrs: Vec<Pair>,
+    },
+}
+
+/// The value of one of these attributes.
+pub fn attribute<'a>(attributes: &'a Attributes, name: &str) -> Option<&'a str> {
+    attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+}
+
+impl ZoneXml {
+    /// The brand the file names; it decides what is there by default.
+    pub fn brand(&self) -> &str {
+        attribute(&self.attributes, "brand").unwrap_or_default()
+    }
+
+    /// The value of the last attr of this name.
+    pub fn attr(&self, name: &str) -> Option<&str> {
+        let value = self.items.iter().rev().find_map(|item| match &item.what {
+            What::Attr(pair) if pair.name.as_deref() == Some(name) => Some(pair.value.as_deref()),
+            _ => None,
+        });
+        value.flatten()
+    }
+}
+
+/// Reads the file of one zone.
+pub async fn load(ctx: &Ctx, zonename: &str) -> Result<Arc<ZoneXml>, LoadError> {
+    let path = ctx.root.zone_xml(zonename);
+    match ctx.read(Origin::ZoneXml, &path, MAX_BYTES).await? {
+        Some(bytes) => parse(&bytes).map(Arc::new).map_err(|e| e.in_file(path)),
+        None => Err(LoadError::new(Origin::ZoneXml, Fault::Absent).in_file(path)),
+    }
+}
+
+/// Reads a whole document. Bytes that are not UTF-8 count as U+FFFD, whatever the file declares.
+pub fn parse(bytes: &[u8]) -> Result<ZoneXml, LoadError> {
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(LoadError::content(Origin::ZoneXml, format!("larger than {MAX_BYTES} bytes")));
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    Document {
+        text,
+        at: 0,
+        lines: (0, 1),
+        path: Vec::new(),
+        zone: ZoneXml::default(),
+        rctl: None,
+        seen: Seen::default(),
+    }
+    .read()
+}
+
+#[derive(Default)]
+struct Seen {
+    root: bool,
+    doctype: bool,
+}
+
+/// A document being read.
+struct Document<'a> {
+    text: &'a str,
+    /// Where the current event begins.
+    at: usize,
+    /// An offset and its line, to count on from.
+    lines: (usize, u32),
+    /// The names of the open elements.
+    path: Vec<String>,
+    zone: ZoneXml,
+    /// The name of the open or last rctl.
+    rctl: Option<String>,
+    seen: Seen,
+}
+
+impl Document<'_> {
+    fn read(mut self) -> Result<ZoneXml, LoadError> {
+        let mut reader = Reader::from_str(self.text);
+        let config = reader.config_mut();
+        config.check_end_names = true;
+        config.check_comments = true;
+        config.allow_unmatched_ends = false;
+        config.allow_dangling_amp = false;
+        loop {
+            self.at = reader.buffer_position() as usize;
+            let event = match reader.read_event() {
+                Ok(event) => event,
+                Err(e) => {
+                    let offset = reader.error_position() as usize;
+                    return Err(self.error(offset, e.to_string()));
+                }
+            };
+            match event {
+                Event::Start(tag) => self.start(&tag)?,
+                Event::Empty(tag) => {
+                    self.start(&tag)?;
+                    self.end()?;
+                }
+                Event::End(_) => self.end()?,
+                Event::Text(text) => self.text(&text)?,
+                Event::GeneralRef(name) => self.general_ref(&name)?,
+                Event::CData(data) => {
+                    self.inside("CDATA")?;
+                    self.characters(&data)?;
+                }
+                Event::Comment(text) => self.characters(&text)?,
+                Event::PI(pi) => {
+                    if pi.target().eq_ignore_ascii_case("xml") {
+                        return Err(self.here("an XML declaration that is not at the beginning"));
+                    }
+                    self.characters(&pi)?;
+                }
+                Event::Decl(_) => {
+                    if self.at != 0 {
+                        return Err(self.here("an XML declaration that is not at the beginning"));
+                    }
+                }
+                Event::DocType(text) => self.doctype(&text)?,
+                Event::Eof => return self.finish(),
+            }
+        }
+    }
+
+    fn error(&mut self, offset: usize, what: impl Into<String>) -> LoadError {
+        let line = self.line(offset);
+        LoadError::line(Origin::ZoneXml, line, what)
+    }
+
+    fn here(&mut self, what: impl Into<String>) -> LoadError {
+        self.error(self.at, what)
+    }
+
+    /// The line of an offset; counts on from the last one asked for.
+    fn line(&mut self, offset: usize) -> u32 {
+        let offset = offset.min(self.text.len());
+        let (from, line) = if offset >= self.lines.0 { self.lines } else { (0, 1) };
+        let between = self.text.as_bytes().get(from..offset).unwrap_or_default();
+        let line = line + between.iter().filter(|b| **b == b'\n').count() as u32;
+        self.lines = (offset, line);
+        line
+    }
+
+    fn start(&mut self, tag: &BytesStart<'_>) -> Result<(), LoadError> {
+        let raw: &str = tag;
+        let name = tag.name().into_inner().to_owned();
+        if !is_name(&name) {
+            return Err(self.here(format!("{name:?} is no name of an element")));
+        }
+        if self.path.is_empty() && std::mem::replace(&mut self.seen.root, true) {
+            return Err(
+                self.here(format!("expected the end after the zone element, found <{name}>"))
+            );
+        }
+        if self.path.len() == MAX_DEPTH {
+            return Err(self.here(format!("nested deeper than {MAX_DEPTH}")));
+        }
+        let attributes = attributes(raw.get(name.len()..).unwrap_or_default()).map_err(|e| {
+            self.error(self.at + 1 + name.len() + e.offset, format!("<{name}>: {}", e.what))
+        })?;
+        if self.path.is_empty() && name != "zone" {
+            return Err(self.here(format!("expected a zone element, found <{name}>")));
+        }
+        let line = self.line(self.at);
+        self.path.push(name);
+        self.take(attributes, line)
+    }
+
+    /// Keeps the element that was just opened, if it counts where it stands.
+    fn take(&mut self, attributes: Attributes, line: u32) -> Result<(), LoadError> {
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let get = |name| attribute(&attributes, name).map(str::to_owned);
+        let pair = || Pair { name: get("name"), value: get("value"), line };
+        let what = match path[..] {
+            ["zone"] => {
+                self.zone.attributes = self.checked(attributes)?;
+                return Ok(());
+            }
+            ["zone", "attr"] => What::Attr(pair()),
+            ["zone", "rctl"] => {
+                self.rctl = get("name");
+                return Ok(());
+            }
+            ["zone", "rctl", "rctl-value"] => What::Rctl { name: self.rctl.clone(), attributes },
+            ["zone", "dataset"] => What::Dataset(get("name")),
+            ["zone", "filesystem"] => What::Filesystem { attributes, options: Vec::new() },
+            ["zone", "network"] => What::Network { attributes, net_attrs: Vec::new() },
+            ["zone", "device"] => What::Device { attributes, net_attrs: Vec::new() },
+            ["zone", "filesystem", "fsoption"] => {
+                if let Some(What::Filesystem { options, .. }) = self.zone.last() {
+                    options.push(attribute(&attributes, "name").map(str::to_owned));
+                }
+                return Ok(());
+            }
+            ["zone", "network" | "device", "net-attr"] => {
+                let pair = pair();
+                if let Some(What::Network { net_attrs, .. } | What::Device { net_attrs, .. }) =
+                    self.zone.last()
+                {
+                    net_attrs.push(pair);
+                }
+                return Ok(());
+            }
+            [.., "device"] => {
+                return Err(self.here("a device element that is not directly under zone"));
+            }
+            _ => return Ok(()),
+        };
+        self.zone.items.push(Item { line, what });
+        Ok(())
+    }
+
+    /// The zone element's own attributes.
+    fn checked(&mut self, attributes: Attributes) -> Result<Attributes, LoadError> {
+        for name in ["network", "fs"] {
+            if attribute(&attributes, name).is_some() {
+                return Err(self.here(format!("<zone> cannot have an attribute {name:?}")));
+            }
+        }
+        if attribute(&attributes, "brand").is_none_or(str::is_empty) {
+            return Err(self.here("<zone>: expected an attribute \"brand\""));
+        }
+        Ok(attributes)
+    }
+
+    fn end(&mut self) -> Result<(), LoadError> {
+        match self.path.pop() {
+            Some(_) => Ok(()),
+            None => Err(self.here("an end tag that nothing began")),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), LoadError> {
+        if self.path.is_empty() && !text.chars().all(is_blank) {
+            let expected =
+                if self.seen.root { "the end after the zone element" } else { "a zone element" };
+            let found: String = text.trim_matches(is_blank).chars().take(40).collect();
+            return Err(self.here(format!("expected {expected}, found {found:?}")));
+        }
+        if text.contains("]]>") {
+            return Err(self.here("]]> outside CDATA"));
+        }
+        self.characters(text)
+    }
+
+    fn characters(&mut self, text: &str) -> Result<(), LoadError> {
+        match text.char_indices().find(|(_, c)| !is_char(*c)) {
+            Some((i, c)) => {
+                let what = format!("the character {:#x} is not allowed", u32::from(c));
+                Err(self.error(self.at + i, what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn general_ref(&mut self, name: &str) -> Result<(), LoadError> {
+        self.inside("a reference")?;
+        match reference(name) {
+            Some(_) => Ok(()),
+            None => Err(self.here(format!(
+                "unknown reference &{};",
+                name.chars().take(40).collect::<String>()
+            ))),
+        }
+    }
+
+    fn inside(&mut self, what: &str) -> Result<(), LoadError> {
+        if self.path.is_empty() {
+            Err(self.here(format!("{what} outside the zone element")))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A DTD may be named, as zonecfg does; it is never loaded, and the file may not bring its own.
+    fn doctype(&mut self, text: &str) -> Result<(), LoadError> {
+        if self.seen.root || std::mem::replace(&mut self.seen.doctype, true) {
+            return Err(
+                self.here("a document type that is not before the zone element, or a second one")
+            );
+        }
+        if text.contains('[') {
+            return Err(self.here("a document type with declarations of its own is not accepted"));
+        }
+        self.characters(text)
+    }
+
+    fn finish(mut self) -> Result<ZoneXml, LoadError> {
+        let end = self.text.len();
+        match (self.path.pop(), self.seen.root) {
+            (Some(name), _) => {
+                Err(self.error(end, format!("expected </{name}>, found the end of the file")))
+            }
+            (None, false) => {
+                Err(self.error(end, "expected a zone element, found the end of the file"))
+            }
+            (None, true) => Ok(self.zone),
+        }
+    }
+}
+
+impl ZoneXml {
+    fn last(&mut self) -> Option<&mut What> {
+        self.items.last_mut().map(|item| &mut item.what)
+    }
+}
+
+#[cfg(test)]
+mod tests;
