@@ -3,5 +3,35 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! net-agent: keeps NAPI's NIC records in step with the node (RFD 58).
+//!
+//! The modules, in the order of one change; each imports only those below it.
+
+// One blank line each keeps rustfmt from sorting them.
 
 pub mod cli;
+
+pub mod agent;
+
+pub mod pass;
+
+pub mod follow;
+
+pub mod lanes;
+
+pub mod apply;
+
+pub mod shared;
+
+pub mod status;
+
+pub mod pace;
+
+pub mod plan;
+
+pub mod remote;
+
+pub mod inventory;
+
+pub mod holds;
+
+pub mod config;

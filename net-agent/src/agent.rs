@@ -1,0 +1,282 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The agent: who runs, and in which order. Warm-up (who are we?), then five loops that share
+//! nothing but [`Shared`] and the lanes:
+//!
+//! ```text
+//! follow   vminfod's stream → inventory → wakes       compare  every 300 s: fresh view ↔ memory
+//! work     lanes → apply                              own      the node's own NICs, once
+//! passes   delay → list → view → backfill → two looks → reap
+//! ```
+//!
+//! It never acts while vminfod is silent, never before it knows who it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::{Shutdown, Tasks};
+use futures_util::StreamExt as _;
+use sdc_clients::http::{HttpTransport, Transport};
+use sdc_clients::napi::Napi;
+use sdc_clients::vmapi::Vmapi;
+use sdc_clients::vminfod::Vminfod;
+use sdc_clients::{Error, Http, MacAddr};
+use serde_json::{Value, json};
+
+use crate::apply::{Apply, Clients, Outcome};
+use crate::config::{Config, VmapiChoice, Window};
+use crate::inventory::Identity;
+use crate::lanes::Lanes;
+use crate::pace::{Pace, Paced};
+use crate::shared::Shared;
+use crate::status::{Pages, history};
+
+/// One agent.
+pub struct Agent {
+    /// What its tasks share.
+    pub shared: Arc<Shared>,
+    /// Its clients.
+    pub clients: Clients,
+    /// The writer.
+    pub apply: Apply,
+    /// Work per VM.
+    pub lanes: Lanes,
+}
+
+/// Makes the clients over the transports given (one for NAPI and VMAPI, one for vminfod).
+///
+/// # Errors
+/// When a URL cannot be used.
+pub fn clients(
+    config: &Config,
+    outside: Arc<dyn Transport>,
+    node: Arc<dyn Transport>,
+) -> Result<Clients, Error> {
+    let agent = format!("net-agent/{} server/{}", env!("CARGO_PKG_VERSION"), config.cn_uuid);
+    let pace = Arc::new(Pace::new(config.per_second, config.in_flight));
+    let paced: Arc<dyn Transport> = Arc::new(Paced::new(Arc::clone(&outside), Arc::clone(&pace)));
+    let vmapi = match &config.vmapi {
+        VmapiChoice::None => None,
+        VmapiChoice::Url(url) => {
+            Some(Vmapi::new(Http::with_transport(url, &agent, Arc::clone(&paced))?))
+        }
+    };
+    Ok(Clients {
+        napi: Napi::new(Http::with_transport(&config.napi_url, &agent, paced)?),
+        napi_writes: Napi::new(
+            Http::with_transport(&config.napi_url, &agent, outside)?.without_retries(),
+        ),
+        vmapi,
+        vminfod: Vminfod::with_http(
+            Http::with_transport(&config.vminfod_url, &agent, node)?.without_retries(),
+        ),
+        pace,
+    })
+}
+
+impl Agent {
+    /// An agent over real sockets.
+    ///
+    /// # Errors
+    /// When the clients cannot be made.
+    pub fn new(config: Config) -> Result<Arc<Self>, Error> {
+        let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
+        let made = clients(&config, Arc::clone(&transport), transport)?;
+        Ok(Self::with_clients(config, made))
+    }
+
+    /// An agent over these clients.
+    pub fn with_clients(config: Config, clients: Clients) -> Arc<Self> {
+        let shared = Shared::new(config);
+        let apply = Apply::new(Arc::clone(&shared), clients.clone());
+        Arc::new(Self { shared, clients, apply, lanes: Lanes::default() })
+    }
+
+    /// Runs until the shutdown signal.
+    pub async fn run(self: Arc<Self>, shutdown: Shutdown) {
+        let status = &self.shared.status;
+        status.step(history::SERVER);
+        if !self.shared.config.no_rabbit {
+            let why = "no_rabbit is false: the feature is off, NAPI is left alone";
+            tracing::warn!("{why}");
+            status.waiting("feature", Some(why.to_owned()));
+            shutdown.wait().await;
+            return;
+        }
+        status.waiting("follow", Some("waiting for vminfod".to_owned()));
+        let tasks = Tasks::new(shutdown.clone());
+        macro_rules! start {
+            ($name:literal, $agent:ident => $work:expr) => {{
+                let ($agent, stop) = (Arc::clone(&self), shutdown.clone());
+                tasks.spawn_vital($name, async move {
+                    // Dropping the work at any await is safe: a request may be cut off, and its
+                    // outcome is read at the next start.
+                    tokio::select! {
+                        () = stop.wait() => {}
+                        () = $work => {}
+                    }
+                });
+            }};
+        }
+        start!("follow", agent => agent.follow());
+        start!("work", agent => Arc::clone(&agent).work());
+        start!("identity", agent => agent.identify());
+        start!("compare", agent => agent.compare());
+        start!("own-nics", agent => agent.own_nics_once());
+        start!("passes", agent => agent.passes());
+        shutdown.wait().await;
+        tasks.drain(Duration::from_secs(5)).await;
+    }
+
+    /// Reads sysinfo until it says who we are; then now and again, in case it says otherwise.
+    async fn identify(&self) {
+        let shared = &self.shared;
+        let mut wait = Duration::from_secs(1);
+        loop {
+            let read = match self.clients.vminfod.sysinfo().await {
+                Ok(answer) => Identity::read(&answer),
+                Err(err) => Err(format!("vminfod's /sysinfo: {}", daemon::log::chain(&err))),
+            };
+            match read {
+                Ok(identity) => {
+                    let ours = identity.uuid == shared.policy.cn_uuid;
+                    shared.identify(Some(identity));
+                    let why = if ours { None } else { shared.mute() };
+                    if let Some(why) = &why {
+                        tracing::error!("{why}");
+                    }
+                    shared.status.waiting("identity", why);
+                    wait = if ours { shared.config.resync } else { shared.config.config_poll };
+                }
+                Err(why) => {
+                    if shared.identity().is_none() {
+                        tracing::warn!(reason = why, "waiting for vminfod");
+                        shared
+                            .status
+                            .waiting("identity", Some(format!("waiting for vminfod: {why}")));
+                        wait = wait.saturating_mul(2).min(shared.config.config_poll);
+                    }
+                }
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Waits until something may be written, or until report mode is all that forbids it.
+    pub(crate) async fn ready(&self, task: &'static str) {
+        while let Some(why) = self.shared.mute() {
+            if why == "report mode" {
+                break;
+            }
+            self.shared.status.waiting(task, Some(why));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        self.shared.status.waiting(task, None);
+    }
+
+    async fn own_nics_once(&self) {
+        self.ready("own-nics").await;
+        let Window { min, max } = self.shared.config.server_nic_delay;
+        tokio::time::sleep(self.shared.draw(|jitter| jitter.uniform(min, max))).await;
+        self.own_nics().await;
+        std::future::pending().await
+    }
+
+    /// The node's own NICs: each read by its address, claimed and set running where due.
+    pub(crate) async fn own_nics(&self) {
+        let mut open: Vec<MacAddr> =
+            self.shared.identity().map(|i| i.macs.into_iter().collect()).unwrap_or_default();
+        let mut failures = 0;
+        while !open.is_empty() {
+            self.ready("own-nics").await;
+            let outcomes: Vec<(MacAddr, Outcome)> = futures_util::stream::iter(open)
+                .map(|mac| async move { (mac, self.apply.keep_up_own(mac).await) })
+                .buffer_unordered(4)
+                .collect()
+                .await;
+            open = outcomes
+                .into_iter()
+                .filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_)))
+                .map(|(mac, _)| mac)
+                .collect();
+            if !open.is_empty() {
+                tokio::time::sleep(self.backoff(&mut failures)).await;
+            }
+        }
+    }
+
+    /// The wait after the n-th failure in a row: doubled each time, full jitter above half a
+    /// first wait, never longer than the window's end.
+    pub(crate) fn backoff(&self, failures: &mut u32) -> Duration {
+        let Window { min, max } = self.shared.config.retry;
+        let ceiling = min.saturating_mul(1 << (*failures).min(16)).min(max);
+        *failures = failures.saturating_add(1);
+        self.shared.draw(|jitter| jitter.uniform(min.min(ceiling) / 2, ceiling))
+    }
+
+    /// The pages of the status listener.
+    pub fn pages(self: &Arc<Self>) -> Pages {
+        let status = {
+            let agent = Arc::clone(self);
+            move || agent.status_json()
+        };
+        let plan = {
+            let agent = Arc::clone(self);
+            move || {
+                let mut page = agent.shared.status.plan_json();
+                if let Some(page) = page.as_object_mut() {
+                    page.insert("departed".to_owned(), agent.departed_json());
+                }
+                page
+            }
+        };
+        let holds = {
+            let agent = Arc::clone(self);
+            move || agent.holds_json()
+        };
+        let me = Arc::clone(&self.shared);
+        Pages {
+            status: Arc::new(status),
+            plan: Arc::new(plan),
+            holds: Arc::new(holds),
+            metrics: Arc::new(move || me.status.metrics()),
+        }
+    }
+
+    fn status_json(&self) -> Value {
+        let mut page = self.shared.status.to_json();
+        let config = &self.shared.config;
+        if let Some(page) = page.as_object_mut() {
+            page.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+            page.insert("cn_uuid".to_owned(), config.cn_uuid.clone().into());
+            page.insert("mode".to_owned(), format!("{:?}", config.mode).to_lowercase().into());
+            page.insert("mute".to_owned(), self.shared.mute().into());
+            page.insert("vms".to_owned(), self.shared.look(|i| i.view.vms.len()).into());
+            page.insert("holds".to_owned(), self.holds_json());
+            page.insert("departed".to_owned(), self.departed_json());
+        }
+        page
+    }
+
+    fn departed_json(&self) -> Value {
+        let now = self.shared.clock();
+        let all = self.shared.all_departed();
+        Value::Array(
+            all.iter()
+                .map(|(mac, d)| {
+                    json!({"mac": mac.to_string(), "vm": d.vm, "why": d.why, "tries": d.tries,
+                        "due_in_ms": u64::try_from(d.due.saturating_sub(now).as_millis()).unwrap_or(u64::MAX)})
+                })
+                .collect(),
+        )
+    }
+
+    fn holds_json(&self) -> Value {
+        let now = jiff::Timestamp::now();
+        let holds = self.shared.holds.read_or_hold_all(now);
+        let live: Vec<_> = holds.in_force(now).cloned().collect();
+        serde_json::to_value(live).unwrap_or_default()
+    }
+}

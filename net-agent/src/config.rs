@@ -1,0 +1,369 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The shipped agent's file (`napi.url`, `cn_uuid`, `admin_uuid`, `no_rabbit`, …) read as it is,
+//! with our own keys beside it. Every wait has a unit and bounds; no guard has an off switch,
+//! so there is no key here that could weaken one beyond its floor.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use daemon::{ConfigError, Fields};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+
+/// Where the shipped platform keeps the agent's file.
+pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/net-agent.config.json";
+
+/// A window of time from which a wait is drawn uniformly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Shortest.
+    pub min: Duration,
+    /// Longest.
+    pub max: Duration,
+}
+
+/// What to do when NAPI has no `/search/nics`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// Prove that `/nics?cn_uuid=` is honoured, then use it.
+    Probe,
+    /// RFD 58 to the letter: wait for hours and ask again.
+    Never,
+}
+
+/// Does the agent write, or only say what it would write?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It writes.
+    On,
+    /// It only reports.
+    Report,
+}
+
+macro_rules! words {
+    ($name:ident { $($text:literal => $variant:ident),+ }) => {
+        impl std::str::FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err(concat!("expected one of", $(" ", $text),+).to_owned()),
+                }
+            }
+        }
+    };
+}
+words!(Fallback { "probe" => Probe, "never" => Never });
+words!(Mode { "on" => On, "report" => Report });
+
+/// Where VMAPI is, or that the operator chose to do without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VmapiChoice {
+    /// Ask there before every delete.
+    Url(String),
+    /// RFD 58's own rule: the predicate without G8.
+    None,
+}
+
+/// The whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// NAPI's base URL.
+    pub napi_url: String,
+    /// VMAPI's.
+    pub vmapi: VmapiChoice,
+    /// vminfod's.
+    pub vminfod_url: String,
+    /// This compute node.
+    pub cn_uuid: String,
+    /// The UFDS admin user: `other` NICs of this owner on our own MACs are claimed.
+    pub admin_uuid: Option<String>,
+    /// The shipped feature flag: false means no NAPI traffic at all.
+    pub no_rabbit: bool,
+    /// R1.
+    pub startup_delay: Window,
+    /// Wait of the agent's own server NICs.
+    pub server_nic_delay: Window,
+    /// Pause between a witnessed delete and the first look at what is left.
+    pub settle: Duration,
+    /// G7.
+    pub second_look: Duration,
+    /// G6.
+    pub min_age: Duration,
+    /// G5's long rule.
+    pub provisioning_age: Duration,
+    /// Comparison of memory with a fresh node view.
+    pub resync: Duration,
+    /// Between NAPI lists; zero means once per start.
+    pub relist: Duration,
+    /// R4.
+    pub unsupported_backoff: Duration,
+    /// Waits before VMAPI is asked again about a witnessed delete; the last one repeats.
+    pub verdict_retry: Vec<Duration>,
+    /// First and longest wait after a pass that failed.
+    pub retry: Window,
+    /// First and longest wait after a 412, and how many rounds.
+    pub conflict_retry: Window,
+    /// How long a hidden VM is remembered after its delete.
+    pub hidden_memory: Duration,
+    /// How often the files of holds and of a missing configuration are looked at.
+    pub config_poll: Duration,
+    /// R4's other half.
+    pub fallback: Fallback,
+    /// on or report.
+    pub mode: Mode,
+    /// Mirror `stopped` (and back) too, not only `provisioning` → `running`.
+    pub mirror_stopped: bool,
+    /// Holds, lock, memory.
+    pub state_dir: PathBuf,
+    /// Status listener; loopback only.
+    pub status_listen: SocketAddr,
+    /// Requests per second to NAPI and VMAPI together.
+    pub per_second: u64,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Seed of all jitter; drawn when absent.
+    pub seed: Option<u64>,
+    /// Tracing filter.
+    pub log_level: String,
+    /// Keys that nothing asked for.
+    pub unknown: Vec<String>,
+}
+
+impl Config {
+    /// Reads `file`, and `policy` over it when our keys are kept in a file of their own.
+    ///
+    /// # Errors
+    /// All faults at once, each naming its key.
+    pub fn load(file: &Path, policy: Option<&Path>) -> Result<Self, ConfigError> {
+        let shipped = Fields::load(file)?;
+        let ours = policy.map(Fields::load).transpose()?;
+        Self::read(shipped, ours)
+    }
+
+    /// Reads JSON text (one file that holds everything).
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        Self::read(Fields::from_json(text)?, None)
+    }
+
+    fn read(mut shipped: Fields, policy: Option<Fields>) -> Result<Self, ConfigError> {
+        let napi_url = required(&mut shipped, "napi.url", http_url);
+        let cn_uuid = required(&mut shipped, "cn_uuid", lower_uuid);
+        let admin_uuid = shipped.optional_text("admin_uuid").filter(|text| !text.is_empty());
+        let no_rabbit = shipped.flag("no_rabbit", true);
+        for key in ["agent_uuid", "bindip", "cueballAgent", "instance_uuid", "datacenter_name"] {
+            shipped.get(key);
+        }
+        let separate = policy.is_some();
+        let mut ours = policy.unwrap_or_else(Fields::empty);
+        let f = if separate { &mut ours } else { &mut shipped };
+        let config = Self::ours(f, napi_url, cn_uuid, admin_uuid, no_rabbit);
+        let mut unknown = shipped.finish()?;
+        unknown.extend(ours.finish()?);
+        Ok(Self { unknown, ..config })
+    }
+
+    fn ours(
+        f: &mut Fields,
+        napi_url: String,
+        cn_uuid: String,
+        admin_uuid: Option<String>,
+        no_rabbit: bool,
+    ) -> Self {
+        let ms = Duration::from_millis;
+        let s = Duration::from_secs;
+        let vmapi = match f.optional_text("vmapi.url").or_else(|| text_of(f, "vmapi")) {
+            Some(text) if text == "none" => VmapiChoice::None,
+            Some(text) => match http_url(&text) {
+                Ok(url) => VmapiChoice::Url(url),
+                Err(reason) => {
+                    f.fault("vmapi.url", reason);
+                    VmapiChoice::Url(String::new())
+                }
+            },
+            None => match derive_vmapi(&napi_url) {
+                Some(url) => VmapiChoice::Url(url),
+                None => {
+                    if !napi_url.is_empty() {
+                        f.fault(
+                            "vmapi.url",
+                            "cannot be derived from napi.url; give it, or \"none\"",
+                        );
+                    }
+                    VmapiChoice::Url(String::new())
+                }
+            },
+        };
+        let vminfod = f.text("vminfod.url", "http://127.0.0.1:9090");
+        let vminfod_url = http_url(&vminfod).unwrap_or_else(|reason| {
+            f.fault("vminfod.url", reason);
+            String::new()
+        });
+        let status_listen: SocketAddr = f.parse("status.listen", "127.0.0.1:5311");
+        if !status_listen.ip().is_loopback() {
+            f.fault("status.listen", "only a loopback address is allowed");
+        }
+        Self {
+            napi_url,
+            vmapi,
+            vminfod_url,
+            cn_uuid,
+            admin_uuid,
+            no_rabbit,
+            startup_delay: window(f, "startup_delay", s(120), s(600), DAY),
+            server_nic_delay: window(f, "server_nic_delay", s(0), s(60), DAY),
+            settle: f.span("settle", s(5), ms(1)..=s(3600)),
+            second_look: f.span("second_look", s(60), ms(1)..=DAY),
+            min_age: f.span("min_age", s(900), ms(1)..=WEEK),
+            provisioning_age: f.span("provisioning_age", s(7200), ms(1)..=WEEK),
+            resync: f.span("resync", s(300), ms(10)..=DAY),
+            relist: f.span("relist", DAY, s(0)..=WEEK),
+            unsupported_backoff: f.span("unsupported_backoff", s(4 * 3600), ms(10)..=DAY),
+            verdict_retry: verdict_retry(f),
+            retry: window(f, "retry", s(2), s(64), DAY),
+            conflict_retry: window(f, "conflict_retry", s(1), s(30), DAY),
+            hidden_memory: f.span("hidden_memory", s(300), s(300)..=DAY),
+            config_poll: f.span("config_poll", s(10), ms(10)..=s(3600)),
+            fallback: f.parse("fallback", "probe"),
+            mode: f.parse("mode", "on"),
+            mirror_stopped: f.flag("mirror_stopped", true),
+            state_dir: f.path("state_dir", "/var/db/net-agent"),
+            status_listen,
+            per_second: f.number("pace.per_second", 5, 1..=1000),
+            in_flight: f.number("pace.in_flight", 4, 1..=64),
+            seed: f.get("seed").is_some().then(|| f.number("seed", 0, 0..=u64::MAX)),
+            log_level: f.text("log_level", "info"),
+            unknown: Vec::new(),
+        }
+    }
+}
+
+fn text_of(f: &mut Fields, key: &str) -> Option<String> {
+    f.get(key).and_then(|value| value.as_str()).map(str::to_owned)
+}
+
+fn required(f: &mut Fields, key: &str, check: impl Fn(&str) -> Result<String, String>) -> String {
+    match f.optional_text(key) {
+        None => {
+            if f.get(key).is_none() {
+                f.fault(key, "missing");
+            }
+            String::new()
+        }
+        Some(text) => check(&text).unwrap_or_else(|reason| {
+            f.fault(key, reason);
+            String::new()
+        }),
+    }
+}
+
+fn window(f: &mut Fields, key: &str, min: Duration, max: Duration, most: Duration) -> Window {
+    let (low, high) = (format!("{key}.min"), format!("{key}.max"));
+    let found = Window {
+        min: f.span(&low, min, Duration::ZERO..=most),
+        max: f.span(&high, max, Duration::ZERO..=most),
+    };
+    if found.min > found.max {
+        f.fault(key, format_args!("min {:?} is above max {:?}", found.min, found.max));
+        return Window { min, max };
+    }
+    found
+}
+
+fn verdict_retry(f: &mut Fields) -> Vec<Duration> {
+    let usual = [5, 15, 60, 300].map(Duration::from_secs);
+    let spans = f.spans("verdict_retry", &usual);
+    if spans.is_empty() || spans.iter().any(Duration::is_zero) {
+        f.fault("verdict_retry", "needs at least one wait, none of them zero");
+        return usual.to_vec();
+    }
+    spans
+}
+
+fn http_url(text: &str) -> Result<String, String> {
+    let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
+        return Err(format!("{text:?}: expected http://host"));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn lower_uuid(text: &str) -> Result<String, String> {
+    let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    Ok(parsed.hyphenated().to_string())
+}
+
+/// `http://napi.dc.example` → `http://vmapi.dc.example`: the first label decides.
+fn derive_vmapi(napi_url: &str) -> Option<String> {
+    let (scheme, rest) = napi_url.split_once("://")?;
+    let tail = rest.strip_prefix("napi")?;
+    (tail.is_empty() || tail.starts_with(['.', ':', '/']))
+        .then(|| format!("{scheme}://vmapi{tail}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CN: &str = "a829c448-085b-4138-adbc-583ac96881c3";
+
+    fn minimal(extra: &str) -> String {
+        format!(r#"{{"napi": {{"url": "http://napi.lab.example"}}, "cn_uuid": "{CN}"{extra}}}"#)
+    }
+
+    #[test]
+    fn the_shipped_file_is_taken_as_it_is() {
+        let config = Config::from_json(&minimal(
+            r#", "logLevel": "info", "no_rabbit": true, "agent_uuid": "x", "bindip": "10.0.0.9",
+               "admin_uuid": "930896af-bf8c-48d4-885c-6573a94b1853",
+               "cueballAgent": {"resolvers": ["10.0.0.1"], "spares": 3}"#,
+        ))
+        .unwrap();
+        assert_eq!(config.vmapi, VmapiChoice::Url("http://vmapi.lab.example".to_owned()));
+        assert_eq!(config.startup_delay.min, Duration::from_secs(120));
+        assert_eq!(config.startup_delay.max, Duration::from_secs(600));
+        assert_eq!(config.unknown, ["logLevel"]);
+        assert!(config.no_rabbit);
+    }
+
+    #[test]
+    fn all_faults_come_at_once() {
+        let text = Config::from_json(
+            r#"{"napi": {"url": "nowhere"}, "cn_uuid": "", "settle": "5", "mode": "off",
+                "startup_delay": {"min": "10s", "max": "5s"}, "status": {"listen": "0.0.0.0:1"}}"#,
+        )
+        .unwrap_err()
+        .to_string();
+        for key in ["napi.url:", "cn_uuid:", "settle:", "mode:", "startup_delay:", "status.listen:"]
+        {
+            assert!(text.contains(key), "{key} missing in {text}");
+        }
+    }
+
+    #[test]
+    fn vmapi_is_derived_given_or_left_out() {
+        for (extra, napi, want) in [
+            ("", "http://napi.lab", Ok(VmapiChoice::Url("http://vmapi.lab".into()))),
+            ("", "http://127.0.0.1:80", Err(())),
+            (r#", "vmapi": {"url": "none"}"#, "http://127.0.0.1:80", Ok(VmapiChoice::None)),
+            (r#", "vmapi": "none""#, "http://127.0.0.1:80", Ok(VmapiChoice::None)),
+            (
+                r#", "vmapi": {"url": "http://127.0.0.1:81"}"#,
+                "http://napi.lab",
+                Ok(VmapiChoice::Url("http://127.0.0.1:81".into())),
+            ),
+        ] {
+            let text = format!(r#"{{"napi": {{"url": "{napi}"}}, "cn_uuid": "{CN}"{extra}}}"#);
+            let found = Config::from_json(&text).map(|c| c.vmapi).map_err(|_| ());
+            assert_eq!(found, want, "{napi} {extra}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! From what happens on the node to work: the watch stream and the comparison feed one function,
+//! [`Agent::noticed`], and the lanes do the rest. An event carries no work of its own; it wakes
+//! the VM's lane. What a snapshot holds is not an event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdc_clients::vminfod::{VmObject, WatchEvent, watch};
+
+use crate::agent::Agent;
+use crate::apply::Outcome;
+use crate::inventory::{LocalView, LocalVm};
+use crate::lanes::Due;
+use crate::plan::backfill::unwritable;
+use crate::plan::reap::Basis;
+use crate::shared::Left;
+use crate::status::{Count, history};
+
+impl Agent {
+    /// Follows vminfod's stream, for ever.
+    pub(crate) async fn follow(&self) {
+        let status = &self.shared.status;
+        status.step(history::WATCHER);
+        let jitter = self.shared.draw(|jitter| jitter.fork());
+        let mut watcher = watch(&self.clients.vminfod, jitter);
+        status.step(history::WATCHER_DONE);
+        status.step(history::STARTING);
+        loop {
+            match watcher.next().await {
+                WatchEvent::Synced(objects) => self.synced(&objects),
+                WatchEvent::Created(vm)
+                | WatchEvent::Modified { vm, .. }
+                | WatchEvent::Hidden { vm }
+                | WatchEvent::Shown { vm } => self.told(&vm),
+                WatchEvent::Deleted { vm } => self.deleted(&vm),
+                WatchEvent::Lost(err) => {
+                    let text = daemon::log::chain(&err);
+                    tracing::warn!(reason = text, "vminfod's stream is lost: nothing is written");
+                    if self.shared.learn(|i| std::mem::take(&mut i.synced)) {
+                        status.count(Count::StreamsLost);
+                    }
+                    status.waiting("follow", Some(format!("waiting for vminfod: {text}")));
+                }
+            }
+        }
+    }
+
+    fn synced(&self, objects: &[Arc<VmObject>]) {
+        let view = LocalView::read(objects.iter().map(Arc::as_ref), self.shared.clock());
+        let complete = view.complete;
+        let (first, differing) = self.shared.learn(|inventory| {
+            let first = inventory.most_vms(view.taken).is_none() && inventory.view.vms.is_empty();
+            inventory.synced = true;
+            (first, inventory.replace(view))
+        });
+        self.shared.status.waiting("follow", None);
+        self.shared.status.step(history::STARTED);
+        tracing::info!(complete, "vminfod's snapshot is read");
+        if !first {
+            for (uuid, before) in differing {
+                self.noticed(&uuid, before);
+            }
+        }
+    }
+
+    fn told(&self, object: &VmObject) {
+        let now = self.shared.clock();
+        let Some((before, vm)) = self.shared.learn(|inventory| inventory.put(object, now)) else {
+            tracing::warn!("vminfod told of a VM without a name");
+            self.shared.learn(|inventory| inventory.view.complete = false);
+            return;
+        };
+        if before.as_ref() != Some(&vm) {
+            self.noticed(&vm.uuid, before);
+        }
+    }
+
+    fn deleted(&self, object: &VmObject) {
+        let now = self.shared.clock();
+        let Some((vm, _)) = LocalVm::read(object) else { return };
+        let before = self.shared.learn(|inventory| inventory.remove(&vm.uuid, now));
+        if let Some(before) = before {
+            self.noticed(&before.uuid.clone(), Some(before));
+        }
+    }
+
+    /// A VM differs from what it was: it came, changed, was hidden or shown, or went.
+    pub(crate) fn noticed(&self, uuid: &str, before: Option<LocalVm>) {
+        let now = self.shared.clock();
+        let memory = self.shared.config.hidden_memory;
+        let (after, was_hidden) = self.shared.look(|inventory| {
+            (inventory.view.vms.get(uuid).cloned(), inventory.recently_hidden(uuid, now, memory))
+        });
+        let upkeep = Due { at: now, upkeep: true, tries: 0 };
+        match (before, after) {
+            (before, Some(after)) => {
+                // Hidden: everything queued about it is void; writes look once more themselves.
+                self.shared.returned(&after);
+                if after.hidden {
+                    return;
+                }
+                if let Some(before) = before.filter(|before| !before.hidden) {
+                    let left: Vec<_> = before
+                        .nics
+                        .iter()
+                        .map(|nic| nic.mac)
+                        .filter(|mac| !after.has(*mac))
+                        .collect();
+                    if !left.is_empty() {
+                        self.shared.depart(&before, left, Left::Alone);
+                    }
+                }
+                self.lanes.wake(uuid, upkeep);
+            }
+            (Some(before), None) => {
+                if before.hidden || was_hidden {
+                    tracing::info!(vm = uuid, "a hidden VM went: its NICs are left alone");
+                    return;
+                }
+                let macs: Vec<_> = before.nics.iter().map(|nic| nic.mac).collect();
+                self.shared.depart(&before, macs, Left::WithVm);
+                let at = now + self.shared.config.settle;
+                self.lanes.wake(uuid, Due { at, upkeep: false, tries: 0 });
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Every 300 s ± 10 %: a fresh view against memory. No request to NAPI unless they differ.
+    pub(crate) async fn compare(&self) {
+        loop {
+            let wait = self.shared.draw(|jitter| jitter.around(self.shared.config.resync, 0.1));
+            tokio::time::sleep(wait).await;
+            if !self.shared.look(|inventory| inventory.synced) {
+                continue;
+            }
+            match self.shared.fresh_view(&self.clients.vminfod).await {
+                Ok(fresh) => {
+                    self.shared.status.count(Count::Resyncs);
+                    for (uuid, before) in fresh.differing {
+                        self.shared.status.count(Count::MissedEvents);
+                        tracing::info!(vm = uuid, "differs from memory: an event was missed");
+                        self.noticed(&uuid, before);
+                    }
+                }
+                Err(why) => self.shared.status.failed(why),
+            }
+        }
+    }
+
+    /// Runs the lanes, for ever.
+    pub(crate) async fn work(self: Arc<Self>) {
+        let mut jobs = tokio::task::JoinSet::new();
+        loop {
+            let now = self.shared.clock();
+            let until = match self.lanes.take(now) {
+                Ok((vm, due)) => {
+                    let agent = Arc::clone(&self);
+                    jobs.spawn(async move {
+                        // A guard, so that a panic cannot keep the lane busy for ever.
+                        let lane = Busy { agent: &agent, vm: &vm };
+                        agent.job(&vm, due).await;
+                        drop(lane);
+                    });
+                    continue;
+                }
+                Err(until) => until,
+            };
+            let nap = until.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
+            // All arms are cancel-safe: a wake is kept, a finished job stays in the set.
+            tokio::select! {
+                () = self.lanes.wakes() => {}
+                () = tokio::time::sleep(nap) => {}
+                Some(ended) = jobs.join_next() => {
+                    if let Err(err) = ended && err.is_panic() {
+                        self.shared.status.failed("a job panicked".to_owned());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn job(&self, vm: &str, due: Due) {
+        let shared = &self.shared;
+        if shared.mute().is_some_and(|why| why != "report mode") {
+            let at = shared.clock() + Duration::from_secs(1);
+            self.lanes.wake(vm, Due { at, ..due });
+            return;
+        }
+        if due.upkeep {
+            let macs: Vec<_> = shared.look(|inventory| {
+                let found = inventory.view.vms.get(vm).filter(|vm| unwritable(vm).is_none());
+                found.map(|vm| vm.nics.iter().map(|nic| nic.mac).collect()).unwrap_or_default()
+            });
+            let mut open = false;
+            for mac in macs {
+                let outcome = self.apply.keep_up(mac, vm).await;
+                open |= matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_));
+            }
+            if open {
+                let mut tries = due.tries;
+                let at = shared.clock() + self.backoff(&mut tries);
+                self.lanes.wake(vm, Due { at, upkeep: true, tries });
+            }
+        }
+        for (mac, departure) in shared.departed(vm) {
+            if departure.due > shared.clock() {
+                continue;
+            }
+            let basis = match departure.left {
+                Left::WithVm => Basis::Witnessed,
+                Left::Alone => Basis::LeftVm,
+            };
+            match self.apply.reap(mac, vm, basis, None).await {
+                Outcome::Done | Outcome::Left(_) => shared.settled(mac, vm),
+                Outcome::Deferred(why) | Outcome::Failed(why) => shared.put_off(mac, vm, why),
+            }
+        }
+        if let Some(at) = shared.departed(vm).iter().map(|(_, departure)| departure.due).min() {
+            self.lanes.wake(vm, Due { at, upkeep: false, tries: 0 });
+        }
+    }
+}
+
+struct Busy<'a> {
+    agent: &'a Agent,
+    vm: &'a str,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.agent.lanes.release(self.vm);
+    }
+}

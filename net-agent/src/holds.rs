@@ -1,0 +1,237 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the operator told us to leave alone: a small file under the state directory, replaced
+//! whole and atomically, read again before each write. A file that cannot be understood counts
+//! as a hold on the whole node: doubt never deletes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// One hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The VM, or none for the whole node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vm: Option<String>,
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// Since when.
+    #[serde(with = "stamp")]
+    pub since: Timestamp,
+    /// Until when; none means until released.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "stamp::optional")]
+    pub until: Option<Timestamp>,
+}
+
+impl Hold {
+    fn in_force(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// All holds at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holds {
+    /// The holds, oldest first.
+    pub holds: Vec<Hold>,
+}
+
+impl Holds {
+    /// The hold that covers this VM now, if any; one on the node covers every VM.
+    pub fn covering(&self, vm: &str, now: Timestamp) -> Option<&Hold> {
+        self.holds
+            .iter()
+            .find(|hold| hold.in_force(now) && hold.vm.as_deref().is_none_or(|held| held == vm))
+    }
+
+    /// Those in force.
+    pub fn in_force(&self, now: Timestamp) -> impl Iterator<Item = &Hold> {
+        self.holds.iter().filter(move |hold| hold.in_force(now))
+    }
+}
+
+/// Times as ISO 8601 text.
+mod stamp {
+    use jiff::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(at)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+
+    pub mod optional {
+        use super::*;
+
+        pub fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+            match at {
+                Some(at) => to.collect_str(at),
+                None => to.serialize_none(),
+            }
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Option<Timestamp>, D::Error> {
+            let text = Option::<String>::deserialize(from)?;
+            text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+        }
+    }
+}
+
+/// Why the holds could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum HoldsError {
+    /// The file system refused.
+    #[error("holds file {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not ours.
+    #[error("holds file {}: {source}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Line and column.
+        source: serde_json::Error,
+    },
+}
+
+/// The file.
+#[derive(Clone, Debug)]
+pub struct HoldsFile {
+    path: PathBuf,
+}
+
+impl HoldsFile {
+    /// The file of this state directory.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { path: state_dir.join("holds.json") }
+    }
+
+    /// Reads it; a missing file means no holds.
+    ///
+    /// # Errors
+    /// When it exists and cannot be read or understood.
+    pub fn read(&self) -> Result<Holds, HoldsError> {
+        let bytes = match std::fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Holds::default()),
+            Err(source) => return Err(HoldsError::Io { path: self.path.clone(), source }),
+        };
+        serde_json::from_slice(&bytes)
+            .map_err(|source| HoldsError::Syntax { path: self.path.clone(), source })
+    }
+
+    /// Reads it; what cannot be read holds the node.
+    pub fn read_or_hold_all(&self, now: Timestamp) -> Holds {
+        self.read().unwrap_or_else(|err| Holds {
+            holds: vec![Hold { vm: None, reason: err.to_string(), since: now, until: None }],
+        })
+    }
+
+    /// Adds a hold (in place of an earlier one on the same VM) and drops expired ones.
+    ///
+    /// # Errors
+    /// When the file cannot be read or replaced.
+    pub fn hold(
+        &self,
+        vm: Option<String>,
+        length: Option<SignedDuration>,
+        reason: String,
+        now: Timestamp,
+    ) -> Result<Hold, HoldsError> {
+        let mut all = self.read()?;
+        let until = length.and_then(|length| now.checked_add(length).ok());
+        let hold = Hold { vm, reason, since: now, until };
+        all.holds.retain(|other| other.in_force(now) && other.vm != hold.vm);
+        all.holds.push(hold.clone());
+        self.write(&all)?;
+        Ok(hold)
+    }
+
+    /// Takes a hold away; says how many were in force.
+    ///
+    /// # Errors
+    /// As [`HoldsFile::hold`].
+    pub fn release(&self, vm: Option<&str>, now: Timestamp) -> Result<usize, HoldsError> {
+        let mut all = self.read()?;
+        let released = all.in_force(now).filter(|hold| hold.vm.as_deref() == vm).count();
+        all.holds.retain(|hold| hold.in_force(now) && hold.vm.as_deref() != vm);
+        self.write(&all)?;
+        Ok(released)
+    }
+
+    fn write(&self, holds: &Holds) -> Result<(), HoldsError> {
+        write_atomically(&self.path, holds)
+            .map_err(|source| HoldsError::Io { path: self.path.clone(), source })
+    }
+}
+
+/// Writes JSON beside `path`, flushes it to the disk and renames it into place.
+///
+/// # Errors
+/// Whatever the file system says; the old file is then untouched.
+pub fn write_atomically<T: Serialize>(path: &Path, content: &T) -> io::Result<()> {
+    use io::Write;
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let beside = path.with_extension(format!("new.{}", std::process::id()));
+    let mut file = std::fs::File::create(&beside)?;
+    file.write_all(&serde_json::to_vec_pretty(content)?)?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    if let Some(dir) = path.parent() {
+        std::fs::File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_hold_survives_a_restart_expires_by_itself_and_is_released() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = HoldsFile::new(dir.path());
+        assert_eq!(file.read().unwrap(), Holds::default());
+        let two_hours = SignedDuration::from_hours(2);
+        file.hold(Some("v1".into()), Some(two_hours), "migration".into(), at(1000)).unwrap();
+        let again = HoldsFile::new(dir.path()).read().unwrap();
+        assert!(again.covering("v1", at(1001)).is_some());
+        assert!(again.covering("v2", at(1001)).is_none());
+        assert!(again.covering("v1", at(1000 + 7200)).is_none(), "expired");
+        file.hold(None, None, "work".into(), at(1002)).unwrap();
+        assert!(file.read().unwrap().covering("v2", at(9_000_000)).is_some(), "the node");
+        assert_eq!(file.release(None, at(1003)).unwrap(), 1);
+        assert_eq!(file.release(Some("v1"), at(1003)).unwrap(), 1);
+        assert_eq!(file.read().unwrap(), Holds::default());
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_holds_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("holds.json"), "{").unwrap();
+        let file = HoldsFile::new(dir.path());
+        assert!(file.read().is_err());
+        assert!(file.read_or_hold_all(at(1)).covering("any", at(2)).is_some());
+    }
+}

@@ -1,0 +1,268 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The pass: RFD 58's reap with everything that has to come before it. In this order, and never
+//! another: NAPI's list, the node's view, backfill and state (awaited), a first look, a pause, a
+//! second look on a view of its own, VMAPI's verdicts, the brake, and only then deletes. What a
+//! guard puts off stays in the round until it is decided or the next list replaces it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use sdc_clients::MacAddr;
+
+use crate::agent::Agent;
+use crate::apply::Outcome;
+use crate::config::{Mode, Window};
+use crate::inventory::LocalView;
+use crate::lanes::Due;
+use crate::plan::reap::{Basis, Verdict};
+use crate::plan::{Action, Decision, Inputs, Plan, plan};
+use crate::remote::{self, ListError, RemoteView};
+use crate::status::{Count, history};
+
+/// Requests of a pass that wait at once; the pace bounds them all the same.
+const AT_ONCE: usize = 4;
+
+/// What a pass left to decide.
+#[derive(Debug, Default)]
+struct Open {
+    remote: RemoteView,
+    /// When the list was read, on the agent's clock.
+    read: Duration,
+    first_looks: BTreeMap<MacAddr, Duration>,
+}
+
+impl Open {
+    /// NAPI's list with NAPI's time moved on to now.
+    fn aged(&self, now: Duration) -> RemoteView {
+        let passed = SignedDuration::try_from(now.saturating_sub(self.read)).unwrap_or_default();
+        let date = self.remote.date.and_then(|date| date.checked_add(passed).ok());
+        RemoteView { date, ..self.remote.clone() }
+    }
+}
+
+#[derive(Debug)]
+enum Failed {
+    Unsupported(String),
+    Other(String),
+}
+
+impl Agent {
+    /// Passes for ever: one per start, and one per `relist`.
+    pub(crate) async fn passes(&self) {
+        let status = &self.shared.status;
+        let Window { min, max } = self.shared.config.startup_delay;
+        let delay = self.shared.draw(|jitter| jitter.uniform(min, max));
+        status.waiting("pass", Some(format!("startup delay, {} s", delay.as_secs())));
+        tokio::time::sleep(delay).await;
+        let mut failures = 0;
+        loop {
+            self.ready("pass").await;
+            match self.pass().await {
+                Ok(open) => {
+                    failures = 0;
+                    let number = status.passed();
+                    tracing::info!(number, open = open.remote.nics.len(), "pass done");
+                    self.rounds(open).await;
+                }
+                Err(Failed::Unsupported(why)) => {
+                    status.step(history::BACKED_OFF);
+                    let middle = self.shared.config.unsupported_backoff;
+                    let wait = self.shared.draw(|jitter| jitter.around(middle, 0.25));
+                    tracing::warn!(reason = why, wait_s = wait.as_secs(), "no reap for now");
+                    status.waiting("pass", Some(why));
+                    tokio::time::sleep(wait).await;
+                }
+                Err(Failed::Other(why)) => {
+                    tracing::warn!(reason = why, "the pass is void");
+                    status.failed(why.clone());
+                    status.waiting("pass", Some(format!("retrying: {why}")));
+                    tokio::time::sleep(self.backoff(&mut failures)).await;
+                }
+            }
+        }
+    }
+
+    async fn pass(&self) -> Result<Open, Failed> {
+        let (shared, status) = (&self.shared, &self.shared.status);
+        let again = status.passes() > 0;
+        let config = &shared.config;
+        let read = shared.clock();
+        let list = remote::list(&self.clients.napi, &config.cn_uuid, config.fallback).await;
+        let remote = list.map_err(|err| match err {
+            ListError::Unsupported(_) => Failed::Unsupported(err.to_string()),
+            other => Failed::Other(daemon::log::chain(&other)),
+        })?;
+        status.set(Count::Listed, remote.listed);
+        let mut open = Open { remote, read, first_looks: BTreeMap::new() };
+        let view = self.view().await?;
+        let first = self.compared(&open, &view, &BTreeMap::new());
+        status.planned(&first);
+        status.step(if config.mode == Mode::On { history::REAP } else { history::SKIPPED });
+        self.backfill(&first).await;
+        if again {
+            self.own_nics().await;
+        }
+        keep_candidates(&mut open, &first, view.taken);
+        if !open.remote.nics.is_empty() {
+            let pause = config.second_look;
+            status.waiting("pass", Some(format!("second look, in {} s", pause.as_secs_f64())));
+            tokio::time::sleep(pause).await;
+            self.ready("pass").await;
+            self.round(&mut open).await?;
+        }
+        Ok(open)
+    }
+
+    /// Until the next list: rounds over what is still open, one per comparison interval.
+    async fn rounds(&self, mut open: Open) {
+        let shared = &self.shared;
+        let relist = (!shared.config.relist.is_zero()).then(|| {
+            shared.clock() + shared.draw(|jitter| jitter.around(shared.config.relist, 0.25))
+        });
+        loop {
+            let round = shared.draw(|jitter| jitter.around(shared.config.resync, 0.1));
+            let left = relist.map(|at| at.saturating_sub(shared.clock()));
+            let waiting = open.remote.nics.len();
+            let text = (waiting > 0).then(|| format!("{waiting} candidates not decided yet"));
+            shared.status.waiting("pass", text);
+            match (waiting, left) {
+                (0, None) => std::future::pending().await,
+                (0, Some(left)) => tokio::time::sleep(left).await,
+                (_, left) => tokio::time::sleep(left.map_or(round, |left| left.min(round))).await,
+            }
+            if relist.is_some_and(|at| at <= shared.clock()) {
+                return;
+            }
+            self.ready("pass").await;
+            if let Err(Failed::Other(why) | Failed::Unsupported(why)) = self.round(&mut open).await
+            {
+                shared.status.failed(why);
+            }
+        }
+    }
+
+    /// One look at what is open: a fresh view, verdicts, the brake, deletes.
+    async fn round(&self, open: &mut Open) -> Result<(), Failed> {
+        let view = self.view().await?;
+        let mut verdicts = BTreeMap::new();
+        let asked = self.compared(open, &view, &verdicts);
+        let vms: BTreeSet<String> = asked.of("ask-vmapi").map(|d| d.vm.clone()).collect();
+        let answers: Vec<(String, Verdict)> = futures_util::stream::iter(vms)
+            .map(|vm| async move {
+                let verdict = self.apply.ask(&vm).await;
+                (vm, verdict)
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        verdicts.extend(answers);
+        let decided = self.compared(open, &view, &verdicts);
+        if let Some(why) = &decided.brake {
+            tracing::error!(reason = why, "brake: nothing is deleted");
+        }
+        self.shared.status.brake(decided.brake.clone());
+        self.shared.status.replanned(&decided);
+        let deletes: Vec<Decision> = decided.of("delete").cloned().collect();
+        let (first_looks, verdicts) = (&open.first_looks, &verdicts);
+        let settled: Vec<Option<MacAddr>> = futures_util::stream::iter(deletes)
+            .map(|d| async move {
+                let basis = Basis::Pass { first_look: first_looks.get(&d.mac).copied() };
+                let verdict = verdicts.get(&d.vm).cloned();
+                match self.apply.reap(d.mac, &d.vm, basis, verdict).await {
+                    Outcome::Done | Outcome::Left(_) => Some(d.mac),
+                    Outcome::Deferred(_) | Outcome::Failed(_) => None,
+                }
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        keep_candidates(open, &decided, view.taken);
+        open.remote.nics.retain(|nic| !settled.contains(&Some(nic.mac)));
+        for decision in decided.of("defer") {
+            self.shared.status.count(Count::Deferred);
+            let (mac, vm) = (decision.mac, &decision.vm);
+            tracing::info!(%mac, vm, reason = decision.reason, "deferred");
+        }
+        Ok(())
+    }
+
+    /// Writes what the plan wants written, and waits for all of it (R8, D2).
+    async fn backfill(&self, plan: &Plan) {
+        let now = self.shared.clock();
+        let wanted: Vec<Decision> =
+            plan.decisions.iter().filter(|d| d.evidence.is_empty()).cloned().collect();
+        let identity = self.shared.identity().unwrap_or_default();
+        futures_util::stream::iter(wanted)
+            .for_each_concurrent(AT_ONCE, |d| {
+                let own = identity.macs.contains(&d.mac) || d.vm == self.shared.policy.cn_uuid;
+                async move {
+                    let outcome = match d.action {
+                        Action::Look | Action::Write(_) | Action::AskVmapi if own => {
+                            self.apply.keep_up_own(d.mac).await
+                        }
+                        Action::Look | Action::Write(_) | Action::AskVmapi => {
+                            self.apply.keep_up(d.mac, &d.vm).await
+                        }
+                        Action::Defer => Outcome::Deferred(d.reason.clone()),
+                        Action::Delete | Action::Keep => return,
+                    };
+                    if matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_)) {
+                        self.lanes.wake(&d.vm, Due { at: now, upkeep: true, tries: 1 });
+                    }
+                }
+            })
+            .await;
+    }
+
+    async fn view(&self) -> Result<LocalView, Failed> {
+        let fresh = self.shared.fresh_view(&self.clients.vminfod).await.map_err(Failed::Other)?;
+        for (uuid, before) in fresh.differing {
+            self.shared.status.count(Count::MissedEvents);
+            self.noticed(&uuid, before);
+        }
+        Ok(fresh.view)
+    }
+
+    fn compared(
+        &self,
+        open: &Open,
+        view: &LocalView,
+        verdicts: &BTreeMap<String, Verdict>,
+    ) -> Plan {
+        let shared = &self.shared;
+        let (now, wall) = (shared.clock(), Timestamp::now());
+        plan(&Inputs {
+            local: view,
+            identity: &shared.identity().unwrap_or_default(),
+            remote: &open.aged(now),
+            holds: &shared.holds.read_or_hold_all(wall),
+            verdicts,
+            first_looks: &open.first_looks,
+            wall,
+            recent_deletes: shared.recent_deletes(),
+            most_vms: shared.look(|inventory| inventory.most_vms(now)),
+            policy: &shared.policy,
+        })
+    }
+}
+
+/// Keeps the records that look leaked and are not decided; notes a first look for new ones.
+fn keep_candidates(open: &mut Open, plan: &Plan, taken: Duration) {
+    let open_macs: BTreeSet<MacAddr> = plan
+        .decisions
+        .iter()
+        .filter(|d| !d.evidence.is_empty() && d.action != Action::Keep)
+        .map(|d| d.mac)
+        .collect();
+    open.remote.nics.retain(|nic| open_macs.contains(&nic.mac));
+    open.remote.whole = false;
+    open.first_looks.retain(|mac, _| open_macs.contains(mac));
+    for mac in open_macs {
+        open.first_looks.entry(mac).or_insert(taken);
+    }
+}

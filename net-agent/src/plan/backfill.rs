@@ -1,0 +1,110 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What should a NIC record say about a VM of this node? Pure: record × node → wish. Only of VMs
+//! that are shown (not `do_not_inventory`) and running or stopped; only of records that already
+//! belong to that VM; a foreign `cn_uuid` only when VMAPI agrees. Never `ip`, never `reserved`,
+//! never a wish that changes nothing.
+
+use sdc_clients::napi::{BelongsToType, Nic, NicState};
+
+use super::reap::Verdict;
+use super::{Policy, state};
+use crate::inventory::{LocalNic, LocalView, LocalVm};
+
+/// The fields to write; what is none stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// `cn_uuid`.
+    pub cn_uuid: Option<String>,
+    /// `state`.
+    pub state: Option<NicState>,
+    /// `owner_uuid`.
+    pub owner_uuid: Option<String>,
+    /// `primary: true`.
+    pub primary: bool,
+    /// `belongs_to_type: server` and `belongs_to_uuid`: a claim of our own admin NIC.
+    pub claim: Option<String>,
+    /// Was a `cn_uuid` of another node there? Then never without an etag.
+    pub foreign: bool,
+}
+
+impl Wish {
+    /// Nothing to write?
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What follows for one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upkeep {
+    /// Record and node agree.
+    Agrees,
+    /// Write this.
+    Write(Wish),
+    /// Leave it, and why.
+    Leave(String),
+    /// It has another node's `cn_uuid`: VMAPI decides.
+    AskVmapi,
+}
+
+/// Judges the record of an address that `vm` has. `verdict` is VMAPI's answer, once asked.
+pub fn upkeep(nic: &Nic, local: &LocalView, verdict: Option<&Verdict>, policy: &Policy) -> Upkeep {
+    let mut holders = local.holders(nic.mac);
+    let Some(vm) = holders.next() else {
+        return Upkeep::Leave("no VM here has this address".to_owned());
+    };
+    if holders.next().is_some() {
+        return Upkeep::Leave("two VMs here have this address".to_owned());
+    }
+    if let Some(why) = unwritable(vm) {
+        return Upkeep::Leave(why);
+    }
+    if nic.belongs_to_type != BelongsToType::Zone || nic.belongs_to_uuid != vm.uuid {
+        return Upkeep::Leave(format!(
+            "it belongs to {} {}, not to VM {}",
+            nic.belongs_to_type.as_str(),
+            nic.belongs_to_uuid,
+            vm.uuid
+        ));
+    }
+    let mut wish = Wish::default();
+    match nic.cn_uuid.as_deref() {
+        None | Some("") => wish.cn_uuid = Some(policy.cn_uuid.clone()),
+        Some(cn) if cn == policy.cn_uuid => {}
+        Some(cn) => match verdict {
+            None if policy.ask_vmapi => return Upkeep::AskVmapi,
+            Some(verdict) if verdict.places_on(&policy.cn_uuid) => {
+                wish.cn_uuid = Some(policy.cn_uuid.clone());
+                wish.foreign = true;
+            }
+            Some(verdict) => return Upkeep::Leave(format!("cn_uuid is {cn}; {verdict}")),
+            None => return Upkeep::Leave(format!("cn_uuid is {cn} and there is no VMAPI to ask")),
+        },
+    }
+    wish.state = state::of_zone_nic(&vm.state, &nic.state, policy.mirror_stopped);
+    if let Some(owner) = vm.owner_uuid.as_ref().filter(|owner| !owner.is_empty())
+        && nic.owner_uuid.as_ref().is_some_and(|known| known != owner)
+    {
+        wish.owner_uuid = Some(owner.clone());
+    }
+    wish.primary = !nic.primary && vm.nics.iter().any(|own| is_primary(own, nic));
+    if wish.is_empty() { Upkeep::Agrees } else { Upkeep::Write(wish) }
+}
+
+/// Why no record of this VM may be written, if so.
+pub fn unwritable(vm: &LocalVm) -> Option<String> {
+    if vm.hidden {
+        return Some(format!("VM {} has do_not_inventory", vm.uuid));
+    }
+    if !matches!(vm.state.as_str(), "running" | "stopped") {
+        return Some(format!("VM {} is {}", vm.uuid, vm.state));
+    }
+    None
+}
+
+fn is_primary(own: &LocalNic, nic: &Nic) -> bool {
+    own.mac == nic.mac && own.primary
+}

@@ -1,0 +1,362 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the operator sees: counters, the prototype's history names, what the agent waits for, the
+//! last plan with its evidence, and a listener on loopback that shows them. Read only: nothing
+//! here changes anything, and the agent works without it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::plan::Plan;
+use crate::plan::reap::Answer;
+
+/// Steps of a start, by the names the prototype of RFD 58 had.
+pub mod history {
+    /// The process is up.
+    pub const SERVER: &str = "InitializingServer";
+    /// Before the watch of vminfod.
+    pub const WATCHER: &str = "InitializingEventWatcher";
+    /// The watch exists.
+    pub const WATCHER_DONE: &str = "InitializedEventWatcher";
+    /// Connecting.
+    pub const STARTING: &str = "StartingEventWatcher";
+    /// The first snapshot is read.
+    pub const STARTED: &str = "StartedEventWatcher";
+    /// The list is read and the reap begun.
+    pub const REAP: &str = "StartedReapNics";
+    /// NAPI cannot list by node: later again.
+    pub const BACKED_OFF: &str = "BackedOffReapNics";
+    /// Nothing may be reaped (identity, mode, brake).
+    pub const SKIPPED: &str = "SkippedReapNics";
+}
+
+/// What the tasks count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Count {
+    /// Records listed by the last pass.
+    Listed,
+    /// `cn_uuid` written.
+    Backfilled,
+    /// `state` written.
+    StateFixed,
+    /// Server NICs claimed.
+    Claimed,
+    /// Other fields written.
+    Mirrored,
+    /// Records deleted.
+    Reaped,
+    /// Already gone when we came.
+    AlreadyGone,
+    /// Deletes put off.
+    Deferred,
+    /// Records left alone on purpose.
+    Skipped,
+    /// Addresses of ours that NAPI does not know.
+    Missing,
+    /// Records of a foreign owner on an address of ours.
+    ForeignOwner,
+    /// 412 and unknown outcomes read again.
+    Conflicts,
+    /// Requests that failed.
+    Errors,
+    /// Comparisons with a fresh view.
+    Resyncs,
+    /// Differences no event had told.
+    MissedEvents,
+    /// Times the stream of vminfod was lost.
+    StreamsLost,
+    /// Writes without an etag, to a NAPI that has none.
+    Unconditional,
+    /// Written about only, in report mode.
+    Reported,
+}
+
+impl Count {
+    /// Its name in `/status` and `/metrics`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Listed => "listed",
+            Self::Backfilled => "backfilled",
+            Self::StateFixed => "state_fixed",
+            Self::Claimed => "claimed",
+            Self::Mirrored => "mirrored",
+            Self::Reaped => "reaped",
+            Self::AlreadyGone => "already_gone",
+            Self::Deferred => "deferred",
+            Self::Skipped => "skipped",
+            Self::Missing => "missing_in_napi",
+            Self::ForeignOwner => "foreign_owner",
+            Self::Conflicts => "conflicts",
+            Self::Errors => "errors",
+            Self::Resyncs => "resyncs",
+            Self::MissedEvents => "missed_events",
+            Self::StreamsLost => "streams_lost",
+            Self::Unconditional => "unconditional",
+            Self::Reported => "reported",
+        }
+    }
+
+    const ALL: [Self; 18] = [
+        Self::Listed,
+        Self::Backfilled,
+        Self::StateFixed,
+        Self::Claimed,
+        Self::Mirrored,
+        Self::Reaped,
+        Self::AlreadyGone,
+        Self::Deferred,
+        Self::Skipped,
+        Self::Missing,
+        Self::ForeignOwner,
+        Self::Conflicts,
+        Self::Errors,
+        Self::Resyncs,
+        Self::MissedEvents,
+        Self::StreamsLost,
+        Self::Unconditional,
+        Self::Reported,
+    ];
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    history: Vec<(&'static str, Duration)>,
+    counts: BTreeMap<Count, u64>,
+    waiting: BTreeMap<&'static str, String>,
+    brake: Option<String>,
+    pass: u64,
+    last_pass: Option<Timestamp>,
+    last_error: Option<String>,
+    last_plan: Option<(Timestamp, Plan)>,
+}
+
+/// The board all tasks write on.
+#[derive(Debug)]
+pub struct Status {
+    started: tokio::time::Instant,
+    board: Mutex<Board>,
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self { started: tokio::time::Instant::now(), board: Mutex::default() }
+    }
+}
+
+impl Status {
+    fn with<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
+        change(&mut self.board.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Time since the start: the agent's clock.
+    pub fn clock(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// A step of the start; repeated ones are noted once.
+    pub fn step(&self, name: &'static str) {
+        let now = self.clock();
+        self.with(|b| {
+            if b.history.iter().all(|(known, _)| *known != name) {
+                b.history.push((name, now));
+            }
+        });
+    }
+
+    /// Counts one.
+    pub fn count(&self, what: Count) {
+        self.with(|b| *b.counts.entry(what).or_default() += 1);
+    }
+
+    /// Sets a count.
+    pub fn set(&self, what: Count, value: usize) {
+        self.with(|b| b.counts.insert(what, value as u64));
+    }
+
+    /// Reads a count.
+    pub fn get(&self, what: Count) -> u64 {
+        self.with(|b| b.counts.get(&what).copied().unwrap_or_default())
+    }
+
+    /// What `task` waits for; none when it does not.
+    pub fn waiting(&self, task: &'static str, what: Option<String>) {
+        self.with(|b| match what {
+            Some(what) => b.waiting.insert(task, what),
+            None => b.waiting.remove(task),
+        });
+    }
+
+    /// What is waited for.
+    pub fn waiting_for(&self) -> Vec<String> {
+        self.with(|b| b.waiting.values().cloned().collect())
+    }
+
+    /// The brake's reason, or none.
+    pub fn brake(&self, why: Option<String>) {
+        self.with(|b| b.brake = why);
+    }
+
+    /// Is the brake on?
+    pub fn braked(&self) -> Option<String> {
+        self.with(|b| b.brake.clone())
+    }
+
+    /// A pass ended well.
+    pub fn passed(&self) -> u64 {
+        self.with(|b| {
+            b.pass += 1;
+            b.last_pass = Some(Timestamp::now());
+            b.pass
+        })
+    }
+
+    /// How many passes ended well.
+    pub fn passes(&self) -> u64 {
+        self.with(|b| b.pass)
+    }
+
+    /// Something failed.
+    pub fn failed(&self, text: String) {
+        self.count(Count::Errors);
+        self.with(|b| b.last_error = Some(text));
+    }
+
+    /// Keeps the last plan for `/plan`.
+    pub fn planned(&self, plan: &Plan) {
+        self.with(|b| b.last_plan = Some((Timestamp::now(), plan.clone())));
+    }
+
+    /// Keeps a plan of a few records in the place of what the last one said of them.
+    pub fn replanned(&self, plan: &Plan) {
+        self.with(|b| match &mut b.last_plan {
+            None => b.last_plan = Some((Timestamp::now(), plan.clone())),
+            Some((made, all)) => {
+                *made = Timestamp::now();
+                all.brake.clone_from(&plan.brake);
+                all.decisions.retain(|old| plan.decisions.iter().all(|new| new.mac != old.mac));
+                all.decisions.extend(plan.decisions.iter().cloned());
+            }
+        });
+    }
+
+    /// `/status`.
+    pub fn to_json(&self) -> Value {
+        let micros = |at: Duration| u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+        let now = micros(self.clock());
+        self.with(|b| {
+            let mut all = json!({
+                "now": now,
+                "init_history": b.history.iter()
+                    .map(|(name, at)| json!({"h_name": name, "h_time": micros(*at)}))
+                    .collect::<Vec<_>>(),
+                "waiting_for": b.waiting.values().collect::<Vec<_>>(),
+                "pass": b.pass,
+                "last_pass": b.last_pass.map(|at| at.to_string()),
+                "brake": b.brake,
+                "last_error": b.last_error,
+            });
+            if let Some(all) = all.as_object_mut() {
+                for what in Count::ALL {
+                    let value = b.counts.get(&what).copied().unwrap_or_default();
+                    all.insert(what.name().to_owned(), value.into());
+                }
+            }
+            all
+        })
+    }
+
+    /// `/plan`.
+    pub fn plan_json(&self) -> Value {
+        self.with(|b| match &b.last_plan {
+            None => json!({"made": null, "brake": null, "decisions": [],
+                "waiting_for": b.waiting.values().collect::<Vec<_>>()}),
+            Some((made, plan)) => json!({
+                "made": made.to_string(),
+                "brake": plan.brake,
+                "decisions": plan.decisions.iter().map(decision_json).collect::<Vec<_>>(),
+            }),
+        })
+    }
+
+    /// `/metrics`, in Prometheus' text form.
+    pub fn metrics(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        self.with(|b| {
+            for what in Count::ALL {
+                let value = b.counts.get(&what).copied().unwrap_or_default();
+                let name = what.name();
+                let kind = if what == Count::Listed { "gauge" } else { "counter" };
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "# TYPE net_agent_{name} {kind}\nnet_agent_{name} {value}");
+            }
+            let _ = writeln!(
+                text,
+                "# TYPE net_agent_brake gauge\nnet_agent_brake {}\n# TYPE net_agent_passes counter\nnet_agent_passes {}",
+                u8::from(b.brake.is_some()),
+                b.pass
+            );
+        });
+        text
+    }
+}
+
+fn decision_json(decision: &crate::plan::Decision) -> Value {
+    json!({
+        "mac": decision.mac.to_string(),
+        "vm": decision.vm,
+        "action": decision.action.name(),
+        "reason": decision.reason,
+        "evidence": decision.evidence.iter().map(|e| json!({
+            "guard": e.guard.to_string(),
+            "answer": match e.answer {
+                Answer::Pass => "pass",
+                Answer::Later => "later",
+                Answer::Never => "never",
+            },
+            "said": e.said,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+/// Gives more JSON for a page: the agent adds what only it knows.
+pub type Page = Arc<dyn Fn() -> Value + Send + Sync>;
+
+/// The pages.
+#[derive(Clone)]
+pub struct Pages {
+    /// `/status`.
+    pub status: Page,
+    /// `/plan`.
+    pub plan: Page,
+    /// `/holds`.
+    pub holds: Page,
+    /// `/metrics`.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+/// The listener's routes.
+pub fn router(pages: Pages) -> Router {
+    Router::new()
+        .route("/ping", get(|| async { Json(json!({"ping": "pong"})) }))
+        .route("/status", get(|State(p): State<Pages>| async move { Json((p.status)()) }))
+        .route("/plan", get(|State(p): State<Pages>| async move { Json((p.plan)()) }))
+        .route("/holds", get(|State(p): State<Pages>| async move { Json((p.holds)()) }))
+        .route(
+            "/metrics",
+            get(|State(p): State<Pages>| async move {
+                ([("content-type", "text/plain; version=0.0.4")], (p.metrics)()).into_response()
+            }),
+        )
+        .with_state(pages)
+}
