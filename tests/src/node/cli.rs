@@ -10,10 +10,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use rand::SeedableRng;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{CreateOptions, Node, NodeError, Verbs, Wait, create, payload, zones};
+use super::{CreateOptions, Node, NodeError, Verbs, Wait, payload, sample, zones};
 
 #[derive(Parser)]
 #[command(name = "testbed", about = "A simulated compute node", disable_version_flag = true)]
@@ -140,21 +139,7 @@ pub(super) fn read_payload(
     seed: Option<u64>,
 ) -> Result<payload::Payload, NodeError> {
     let Some(file) = file else {
-        let mut rng = seed.map_or_else(create::fresh_rng, rand::rngs::StdRng::seed_from_u64);
-        let brand = brand.unwrap_or("joyent-minimal");
-        let at = match brand {
-            "docker" => 3,
-            _ => create::place_in_mix(brand).ok_or_else(|| {
-                NodeError::invalid(
-                    "brand",
-                    format!("'{brand}' is none of {}, docker", payload::BRANDS.join(", ")),
-                )
-            })?,
-        };
-        let mut vm = create::payload(&mut rng, at);
-        vm.insert("autoboot".to_string(), json!(true));
-        vm.shift_remove("create_timestamp");
-        return Ok(vm);
+        return sample::fresh(brand.unwrap_or("joyent-minimal"), seed);
     };
     let mut text = String::new();
     let read = match file.as_os_str() == "-" {

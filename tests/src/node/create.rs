@@ -5,6 +5,7 @@
 //! Making a node: its directories, its commands, its pool, and VMs of every brand. The same seed
 //! gives the same node. It posts nothing: nobody follows a node that is being made.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -14,11 +15,10 @@ use serde_json::{Value, json};
 
 use super::datasets::Datasets;
 use super::payload::{self, Payload};
+use super::sample::{self, BORN, MIX, Site, uuid};
 use super::state::{Zone, ZoneKstat, ZoneState, Zones};
 use super::{Node, NodeError, NodeInfo, TOOLS, files};
 
-/// When generated VMs were born, in seconds since 1970.
-const BORN: i64 = 1_750_000_000;
 const GIB: u64 = 1 << 30;
 
 /// How a node is made.
@@ -53,156 +53,6 @@ impl CreateOptions {
             pace_ms: 0,
         }
     }
-}
-
-/// Brand, docker, and whether it runs: the mix of the generated VMs.
-const MIX: [(&str, bool, bool); 12] = [
-    ("joyent", false, true),
-    ("joyent-minimal", false, true),
-    ("lx", false, true),
-    ("lx", true, true),
-    ("kvm", false, true),
-    ("bhyve", false, true),
-    ("builder", false, false),
-    ("joyent-minimal", false, false),
-    ("bhyve", false, false),
-    ("joyent", false, true),
-    ("lx", false, false),
-    ("kvm", false, false),
-];
-const ROLES: [&str; 8] = ["web", "db", "cache", "queue", "mail", "dns", "ci", "proxy"];
-
-fn uuid(rng: &mut impl Rng) -> String {
-    uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string()
-}
-
-fn mac(rng: &mut impl Rng) -> String {
-    let b: [u8; 5] = rng.random();
-    match rng.random_bool(0.5) {
-        true => format!("90:b8:d0:{:02x}:{:02x}:{:02x}", b[0], b[1], b[2]),
-        false => format!("b2:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[0], b[1], b[2], b[3], b[4]),
-    }
-}
-
-/// What the VMs of a node have in common.
-struct Site {
-    owners: Vec<String>,
-    images: Vec<String>,
-    disk_images: Vec<String>,
-    networks: Vec<String>,
-}
-
-impl Site {
-    /// The same on every node: several nodes share owners and networks.
-    fn new() -> Site {
-        let mut rng = StdRng::seed_from_u64(0x51fe);
-        let mut some = |n: usize| (0..n).map(|_| uuid(&mut rng)).collect::<Vec<_>>();
-        Site { owners: some(4), images: some(3), disk_images: some(2), networks: some(3) }
-    }
-}
-
-fn pick<'a>(rng: &mut impl Rng, from: &'a [String]) -> &'a str {
-    from.get(rng.random_range(0..from.len().max(1))).map_or("", String::as_str)
-}
-
-/// A payload such as the provisioner sends, of the brand that comes `n`th in the mix.
-pub fn payload(rng: &mut impl Rng, n: usize) -> Payload {
-    let site = Site::new();
-    let (brand, docker, runs) = MIX[n % MIX.len()];
-    let role = ROLES[rng.random_range(0..ROLES.len())];
-    let ram: u64 = 256 << rng.random_range(0..4_u32);
-    let hvm = payload::is_hvm(brand);
-    let memory = if hvm { ram + 1024 } else { ram };
-    let born =
-        jiff::Timestamp::from_second(BORN + 977 * n as i64).map(files::iso).unwrap_or_default();
-    let mut nics = Vec::new();
-    for i in 0..rng.random_range(1..=2_u8) {
-        let ip = format!(
-            "10.{}.{}.{}",
-            20 + i,
-            rng.random_range(0..250_u8),
-            rng.random_range(2..250_u8)
-        );
-        let mut nic = json!({
-            "interface": format!("{}{i}", if brand == "lx" { "eth" } else { "net" }),
-            "mac": mac(rng), "nic_tag": if i == 0 { "admin" } else { "external" },
-            "ip": ip, "ips": [format!("{ip}/16")], "netmask": "255.255.0.0",
-            "gateway": format!("10.{}.0.1", 20 + i), "gateways": [format!("10.{}.0.1", 20 + i)],
-            "network_uuid": site.networks.get(usize::from(i)),
-        });
-        if i == 0 {
-            nic["primary"] = json!(true);
-        } else {
-            nic["vlan_id"] = json!(1000 + u32::from(i));
-        }
-        if hvm {
-            nic["model"] = json!("virtio");
-        }
-        nics.push(nic);
-    }
-    let mut vm = json!({
-        "uuid": uuid(rng), "brand": brand, "v": 1, "create_timestamp": born,
-        "alias": format!("{role}-{n}"), "hostname": format!("{role}-{n}"),
-        "owner_uuid": pick(rng, &site.owners), "billing_id": uuid(rng),
-        "package_name": format!("sample-{ram}M"), "package_version": "1.0.0",
-        "autoboot": runs, "firewall_enabled": n.is_multiple_of(3),
-        "resolvers": ["10.20.0.11", "8.8.8.8"], "dns_domain": "local",
-        "cpu_shares": ram / 4, "zfs_io_priority": ram / 8, "cpu_cap": 100 * (1 + n as u64 % 4),
-        "max_lwps": 4000, "max_physical_memory": memory, "max_locked_memory": memory, "max_swap": memory * 2,
-        "quota": 10 + 5 * (n as u64 % 4), "nics": nics,
-        "tags": {"role": role, "slot": n}, "routes": {},
-        "customer_metadata": {"root_authorized_keys": format!("ssh-ed25519 AAAA{n:04} op@site\n")},
-        "internal_metadata": {"root_pw": format!("{:08x}", rng.random::<u32>())},
-    });
-    if hvm {
-        let image = pick(rng, &site.disk_images);
-        vm["ram"] = json!(ram);
-        vm["vcpus"] = json!(1 + n % 4);
-        vm["disks"] = json!([
-            {"image_uuid": image, "image_size": 10240, "size": 10240, "boot": true, "model": "virtio", "uuid": uuid(rng)},
-            {"size": 20480, "boot": false, "model": "virtio", "uuid": uuid(rng)},
-        ]);
-        if brand == "bhyve" {
-            vm["bootrom"] = json!("uefi");
-            vm["com1"] = json!("/dev/zconsole");
-            vm["disks"][0]["pci_slot"] = json!("0:4:0");
-            vm["disks"][1]["pci_slot"] = json!("0:4:1");
-        } else {
-            vm["cpu_type"] = json!("host");
-            vm["vnc_port"] = json!(0);
-        }
-    } else {
-        vm["image_uuid"] = json!(pick(rng, &site.images));
-        vm["tmpfs"] = json!(ram);
-        vm["maintain_resolvers"] = json!(true);
-    }
-    if brand == "lx" {
-        vm["kernel_version"] = json!("5.10.0");
-    }
-    if docker {
-        vm["docker"] = json!(true);
-        vm["restart_init"] = json!(false);
-        vm["init_name"] = json!("/native/usr/vm/sbin/dockerinit");
-        vm["internal_metadata_namespaces"] = json!(["docker"]);
-        vm["internal_metadata"]["docker:cmd"] = json!("[\"/bin/sh\"]");
-    }
-    if brand == "joyent" {
-        vm["delegate_dataset"] = json!(true);
-    }
-    match vm {
-        Value::Object(map) => map,
-        _ => Payload::new(),
-    }
-}
-
-/// Where the first VM of a brand comes in the mix.
-pub fn place_in_mix(brand: &str) -> Option<usize> {
-    MIX.iter().position(|(b, ..)| *b == brand)
-}
-
-/// Random numbers for payloads that nobody seeded.
-pub fn fresh_rng() -> StdRng {
-    StdRng::from_seed(std::array::from_fn(|_| uuid::Uuid::new_v4().as_bytes()[0]))
 }
 
 fn pool(images: &Site) -> Result<Datasets, NodeError> {
@@ -289,8 +139,10 @@ pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
 
     let mut all = pool(&Site::new())?;
     let mut zones = Zones::default();
+    let mut taken = HashSet::new();
     for n in 0..options.vms as usize {
-        let vm = payload(&mut rng, n);
+        let mut vm = sample::payload(&mut rng, n, n);
+        unique_macs(&mut vm, &mut rng, &mut taken);
         let (_, _, runs) = MIX[n % MIX.len()];
         place(&node, &vm, runs, BORN + 977 * n as i64, &mut zones, &mut all)?;
     }
@@ -302,6 +154,15 @@ pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     // Last: a directory without it is no node.
     node.set_info(|_| ())?;
     Ok(node)
+}
+
+/// No two NICs of a node share a MAC.
+fn unique_macs(vm: &mut Payload, rng: &mut impl Rng, taken: &mut HashSet<String>) {
+    for nic in vm.get_mut("nics").and_then(Value::as_array_mut).into_iter().flatten() {
+        while !taken.insert(nic["mac"].to_string()) {
+            nic["mac"] = json!(sample::mac(rng));
+        }
+    }
 }
 
 fn link_tools(dir: &std::path::Path, program: Option<PathBuf>) -> Result<(), NodeError> {

@@ -11,12 +11,16 @@
 
 pub mod cli;
 pub mod create;
+pub mod dataset_ops;
 pub mod datasets;
+pub mod edits;
 pub mod error;
 pub mod exec;
 pub mod exec_zfs;
 pub mod files;
+pub mod mounts;
 pub mod payload;
+pub mod sample;
 pub mod show;
 pub mod state;
 pub mod sysevent;

@@ -345,6 +345,11 @@ pub fn network(nic: &Payload, n: usize, brand: &str) -> Result<Element, NodeErro
     Ok(element)
 }
 
+/// Whether a NIC's key lives in a `net-attr`.
+pub fn is_nic_attr(key: &str) -> bool {
+    NIC_ATTRS.iter().any(|(k, _)| *k == key)
+}
+
 /// Changes those properties of a NIC that are given; `null` removes one.
 pub fn update_network(element: &mut Element, nic: &Payload) -> Result<(), NodeError> {
     for (key, form) in NIC_ATTRS {

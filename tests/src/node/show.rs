@@ -9,6 +9,9 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::edits::ConfigMap;
+use super::payload::Payload;
+use super::state::Zone;
 use super::{Node, NodeError, Verbs, cli, payload};
 
 /// `testbed vm VERB`.
@@ -46,8 +49,80 @@ pub(super) enum VmVerb {
     },
     /// Set the quota in GiB
     SetQuota { vm: String, gib: u64 },
+    /// Change a VM: KEY=VALUE pairs, or a payload with add_nics, set_tags and the like
+    Update {
+        vm: String,
+        /// Payload in JSON; `-` is stdin
+        #[arg(short, long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Fields to set; an empty value removes the field
+        #[arg(value_name = "KEY=VALUE")]
+        fields: Vec<String>,
+    },
+    /// Take a snapshot
+    Snapshot { vm: String, name: String },
+    /// Delete a snapshot
+    DeleteSnapshot { vm: String, name: String },
+    /// Go back to a snapshot
+    Rollback { vm: String, name: String },
+    /// Add a NIC, and print its MAC
+    AddNic {
+        vm: String,
+        /// MAC address; made up if absent
+        #[arg(long)]
+        mac: Option<String>,
+        /// IPv4 address
+        #[arg(long)]
+        ip: Option<std::net::Ipv4Addr>,
+        /// NIC tag
+        #[arg(long, default_value = "admin")]
+        nic_tag: String,
+        /// UUID of the network
+        #[arg(long)]
+        network: Option<String>,
+        /// VLAN
+        #[arg(long, value_parser = clap::value_parser!(u16).range(0..4095))]
+        vlan: Option<u16>,
+    },
+    /// Remove a NIC
+    RemoveNic { vm: String, mac: String },
+    /// Set a tag; the value is JSON or plain text
+    SetTag {
+        vm: String,
+        key: String,
+        #[arg(required_unless_present = "remove")]
+        value: Option<String>,
+        /// Remove it instead
+        #[arg(long, conflicts_with = "value")]
+        remove: bool,
+    },
+    /// Set a metadata key; the value is JSON or plain text
+    SetMetadata {
+        vm: String,
+        key: String,
+        #[arg(required_unless_present = "remove")]
+        value: Option<String>,
+        /// Remove it instead
+        #[arg(long, conflicts_with = "value")]
+        remove: bool,
+        /// Internal metadata
+        #[arg(long)]
+        internal: bool,
+    },
+    /// Hide a VM from inventory (do_not_inventory)
+    Hide { vm: String },
+    /// Show a hidden VM again
+    Show { vm: String },
+    /// Let the guest restart itself: a new init in the running zone
+    RestartInit { vm: String },
+    /// Print a VM as vminfod has it, or as the node's files have it when vminfod is down
+    Get { vm: String },
     /// List the VMs
-    List,
+    List {
+        /// In JSON
+        #[arg(short)]
+        json: bool,
+    },
 }
 
 impl VmVerb {
@@ -64,14 +139,138 @@ impl VmVerb {
             VmVerb::Delete { vm, raw: false } => verbs.delete(&vm).await?,
             VmVerb::Delete { vm, raw: true } => verbs.delete_raw(&vm).await?,
             VmVerb::SetQuota { vm, gib } => verbs.set_quota(&vm, gib).await?,
-            VmVerb::List => return list(verbs.node()),
+            VmVerb::Update { vm, file, fields } => {
+                let mut changes = match &file {
+                    Some(file) => cli::read_payload(Some(file), None, None)?,
+                    None => Payload::new(),
+                };
+                for field in fields {
+                    let (key, value) = field
+                        .split_once('=')
+                        .ok_or_else(|| NodeError::invalid(field.as_str(), "expected KEY=VALUE"))?;
+                    changes.insert(
+                        key.to_string(),
+                        if value.is_empty() { Value::Null } else { value_of(value) },
+                    );
+                }
+                if changes.is_empty() {
+                    return Err(NodeError::invalid(
+                        "update",
+                        "nothing to change: give KEY=VALUE or --file",
+                    ));
+                }
+                verbs.update(&vm, &changes).await?;
+            }
+            VmVerb::Snapshot { vm, name } => verbs.snapshot(&vm, &name).await?,
+            VmVerb::DeleteSnapshot { vm, name } => verbs.delete_snapshot(&vm, &name).await?,
+            VmVerb::Rollback { vm, name } => verbs.rollback(&vm, &name).await?,
+            VmVerb::AddNic { vm, mac, ip, nic_tag, network, vlan } => {
+                let nic = new_nic(mac, ip, &nic_tag, network, vlan)?;
+                return Ok(format!("{}\n", verbs.add_nic(&vm, &nic).await?));
+            }
+            VmVerb::RemoveNic { vm, mac } => verbs.remove_nic(&vm, &mac).await?,
+            VmVerb::SetTag { vm, key, value, .. } => {
+                let (set, remove) = change_of(key, value);
+                verbs.set_map(&vm, ConfigMap::Tags, set, remove).await?;
+            }
+            VmVerb::SetMetadata { vm, key, value, internal, .. } => {
+                let map = if internal {
+                    ConfigMap::InternalMetadata
+                } else {
+                    ConfigMap::CustomerMetadata
+                };
+                let (set, remove) = change_of(key, value);
+                verbs.set_map(&vm, map, set, remove).await?;
+            }
+            VmVerb::Hide { vm } => verbs.hide(&vm, true).await?,
+            VmVerb::Show { vm } => verbs.hide(&vm, false).await?,
+            VmVerb::RestartInit { vm } => verbs.restart_init(&vm).await?,
+            VmVerb::Get { vm } => return get(verbs, &vm).await,
+            VmVerb::List { json } => return list(verbs.node(), json),
         }
         Ok(String::new())
     }
 }
 
-fn list(node: &Node) -> Result<String, NodeError> {
+/// A value given by hand: JSON where it is JSON, else the text itself.
+fn value_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+}
+
+fn change_of(key: String, value: Option<String>) -> (Payload, Vec<String>) {
+    match value {
+        Some(value) => (Payload::from_iter([(key, value_of(&value))]), Vec::new()),
+        None => (Payload::new(), vec![key]),
+    }
+}
+
+fn new_nic(
+    mac: Option<String>,
+    ip: Option<std::net::Ipv4Addr>,
+    nic_tag: &str,
+    network: Option<String>,
+    vlan: Option<u16>,
+) -> Result<Payload, NodeError> {
+    let mut nic = Payload::from_iter([("nic_tag".to_string(), json!(nic_tag))]);
+    if let Some(mac) = mac {
+        nic.insert("mac".to_string(), json!(mac));
+    }
+    if let Some(ip) = ip {
+        nic.insert("ip".to_string(), json!(ip.to_string()));
+        nic.insert("ips".to_string(), json!([format!("{ip}/24")]));
+        nic.insert("netmask".to_string(), json!("255.255.255.0"));
+    }
+    if let Some(network) = network {
+        if uuid::Uuid::try_parse(&network).is_err() {
+            return Err(NodeError::invalid("network", format!("'{network}' is no UUID")));
+        }
+        nic.insert("network_uuid".to_string(), json!(network));
+    }
+    if let Some(vlan) = vlan {
+        nic.insert("vlan_id".to_string(), json!(vlan));
+    }
+    Ok(nic)
+}
+
+fn pretty(node: &Node, value: &Value) -> Result<String, NodeError> {
+    serde_json::to_string_pretty(value)
+        .map(|t| t + "\n")
+        .map_err(|e| NodeError::malformed(node.dir(), e))
+}
+
+async fn get(verbs: &Verbs, name: &str) -> Result<String, NodeError> {
+    let (node, zone) = (verbs.node(), verbs.resolve(name)?);
+    if let Some(vm) = verbs.wait().read(&zone.zonename).await? {
+        return pretty(node, &Value::Object(vm));
+    }
+    pretty(node, &summary(node, &zone))
+}
+
+/// What the node's own files say of a VM.
+fn summary(node: &Node, zone: &Zone) -> Value {
+    let config = node.zone_config(&zone.zonename).unwrap_or_default();
+    let value = |name: &str| config.value("attr", name);
+    let nic = |n: &super::xml::Element| {
+        json!({
+            "interface": n.get("physical"), "mac": n.get("mac-addr"), "nic_tag": n.get("global-nic"),
+            "ip": n.value("net-attr", "ip"), "network_uuid": n.value("net-attr", "network_uuid"),
+        })
+    };
+    json!({
+        "uuid": zone.uuid, "zonename": zone.zonename, "brand": zone.brand,
+        "zone_state": zone.state.as_str(), "zoneid": zone.zoneid, "zonepath": zone.zonepath,
+        "alias": payload::alias(&config), "owner_uuid": value("owner-uuid"), "image_uuid": value("dataset-uuid"),
+        "do_not_inventory": value("do-not-inventory") == Some("true"),
+        "nics": config.all("network").map(nic).collect::<Vec<_>>(),
+    })
+}
+
+fn list(node: &Node, as_json: bool) -> Result<String, NodeError> {
     let zones = node.zones()?;
+    if as_json {
+        let all: Vec<Value> = zones.listed(true).into_iter().map(|z| summary(node, z)).collect();
+        return pretty(node, &json!(all));
+    }
     let mut text = String::new();
     for zone in zones.listed(true) {
         let alias = node

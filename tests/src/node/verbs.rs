@@ -151,16 +151,16 @@ impl Verbs {
                 Ok(())
             }
         };
+        if self.node.zones()?.find(u).is_some() {
+            return Err(NodeError::refused(format!("VM {u} exists already")));
+        }
         // A bhyve or kvm VM has its datasets before it has a zone.
         let hvm = payload::is_hvm(&brand);
         if hvm {
             self.on_node(make(steps.clone())).await?;
         }
         let configured = vm.clone();
-        let made = self.on_node(move |node| configure(node, &configured)).await;
-        if let Err(error) = made {
-            return Err(error);
-        }
+        self.on_node(move |node| configure(node, &configured)).await?;
         self.wait.until(u, "the new VM", |v| v.is_some()).await?;
         let (name, rest) = (uuid.clone(), if hvm { Vec::new() } else { steps });
         self.on_node(move |node| node.zone_install(&name, |_| make(rest)(node))).await?;
@@ -182,7 +182,7 @@ impl Verbs {
         Ok(uuid)
     }
 
-    async fn start(&self, uuid: &str) -> Result<(), NodeError> {
+    pub(super) async fn start(&self, uuid: &str) -> Result<(), NodeError> {
         let name = uuid.to_string();
         self.on_node(move |node| node.zone_boot(&name)).await?;
         self.wait.key(uuid, "zone_state", &json!("running")).await
@@ -198,12 +198,25 @@ impl Verbs {
             })
         })
         .await?;
-        self.wait
-            .until(uuid, key, |vm| match vm.and_then(|v| v.get(key)) {
-                None => value.is_null() || value == json!(false),
-                Some(now) => *now == value,
-            })
-            .await
+        self.field_seen(uuid, key, &value).await
+    }
+
+    /// Waits until vminfod shows a field that zonecfg changed.
+    pub(super) async fn field_seen(
+        &self,
+        uuid: &str,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), NodeError> {
+        // A number may be given as text, and false may be stored as absence.
+        let shows = |now: Option<&Value>| match now {
+            None => value.is_null() || *value == json!(false),
+            Some(Value::Number(n)) => {
+                *value == Value::Number(n.clone()) || *value == json!(n.to_string())
+            }
+            Some(now) => now == value,
+        };
+        self.wait.until(uuid, key, |vm| vm.is_some_and(|v| shows(v.get(key)))).await
     }
 
     /// vmadm start.
@@ -224,11 +237,10 @@ impl Verbs {
         self.stop(z, status).await
     }
 
-    async fn stop(&self, zonename: &str, status: i64) -> Result<(), NodeError> {
+    pub(super) async fn stop(&self, zonename: &str, status: i64) -> Result<(), NodeError> {
         let name = zonename.to_string();
         self.on_node(move |node| node.zone_halt(&name, status)).await?;
-        let stopped = |vm: Option<&_>| {
-            let vm: Option<&Payload> = vm;
+        let stopped = |vm: Option<&Payload>| {
             vm.is_some_and(|v| {
                 v.get("zone_state") == Some(&json!("installed")) && v.contains_key("exit_timestamp")
             })
@@ -247,8 +259,7 @@ impl Verbs {
             })
             .await?;
         let zoneid = json!(after.zoneid);
-        let seen = |vm: Option<&_>| {
-            let vm: Option<&Payload> = vm;
+        let seen = |vm: Option<&Payload>| {
             let Some(vm) = vm else { return false };
             vm.get("zoneid") == Some(&zoneid) && vm.get("zone_state") == Some(&json!("running"))
         };
@@ -265,8 +276,7 @@ impl Verbs {
         if self.node.zone(z)?.state != ZoneState::Configured {
             let name = zone.zonename.clone();
             self.on_node(move |node| node.zone_uninstall(&name)).await?;
-            let unmade = |vm: Option<&_>| {
-                let vm: Option<&Payload> = vm;
+            let unmade = |vm: Option<&Payload>| {
                 vm.is_some_and(|v| {
                     v.get("zone_state") == Some(&json!("configured")) && !v.contains_key("zpool")
                 })

@@ -89,6 +89,19 @@ impl Wait {
         }
     }
 
+    /// The VM as vminfod has it now; nothing where no vminfod listens.
+    pub async fn read(&self, vm: &str) -> Result<Option<VmObject>, NodeError> {
+        let Some(client) = &self.client else { return Ok(None) };
+        match client.vm(vm, true).await {
+            Ok(object) => Ok(Some(object)),
+            Err(e) if e.class() == Class::Connect => Ok(None),
+            Err(e) => {
+                let (vm, what) = (vm.to_string(), "the VM".to_string());
+                Err(NodeError::Vminfod { vm, what, reason: e.to_string() })
+            }
+        }
+    }
+
     /// Waits until a key of the VM has this value.
     pub async fn key(&self, vm: &str, key: &str, value: &Value) -> Result<(), NodeError> {
         self.until(vm, &format!("{key} {value}"), |vm| vm.and_then(|v| v.get(key)) == Some(value))
