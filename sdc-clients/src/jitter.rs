@@ -64,3 +64,39 @@ impl Jitter {
         Jitter::from_seed(self.0.random())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_seed_determines_everything() {
+        let draw = |seed| {
+            let mut jitter = Jitter::from_seed(seed);
+            let mut items: Vec<u32> = (0..20).collect();
+            jitter.shuffle(&mut items);
+            (items, jitter.full(Duration::from_secs(9)), jitter.fork().full(Duration::from_secs(9)))
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+        let mut one = Jitter::from_entropy();
+        let mut two = Jitter::from_entropy();
+        let year = Duration::from_secs(31_536_000);
+        assert_ne!(one.full(year), two.full(year));
+    }
+
+    proptest! {
+        #[test]
+        fn waits_stay_in_bounds(seed: u64, a in 0u64..10_000_000, b in 0u64..10_000_000, fraction: f64) {
+            let mut jitter = Jitter::from_seed(seed);
+            let (a, b) = (Duration::from_micros(a), Duration::from_micros(b));
+            prop_assert!(jitter.full(a) <= a);
+            let wait = jitter.uniform(a, b);
+            prop_assert!(a.min(b) <= wait && wait <= a.max(b));
+            prop_assert!(jitter.around(a, fraction) <= a * 2 + Duration::from_nanos(1));
+            let near = jitter.around(a, 0.1);
+            prop_assert!(near >= a.mul_f64(0.899) && near <= a.mul_f64(1.101));
+        }
+    }
+}

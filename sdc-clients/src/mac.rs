@@ -99,3 +99,68 @@ impl<'de> Deserialize<'de> for MacAddr {
         text.parse().map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_spelling_of_the_field() {
+        let wanted = MacAddr::new([0x90, 0xb8, 0xd0, 0x01, 0x02, 0x0f]);
+        for text in [
+            "90b8d001020f",
+            "90B8D001020F",
+            "90:b8:d0:01:02:0f",
+            "90-B8-d0-01-02-0F",
+            "90:b8:d0:1:2:f",
+            "90-b8-d0-1-02-f",
+        ] {
+            assert_eq!(text.parse(), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_mac() {
+        for text in [
+            "",
+            ":",
+            ":::::",
+            "90b8d001020",
+            "90b8d001020fa",
+            "90b8d001020g",
+            "90:b8:d0:01:02",
+            "90:b8:d0:01:02:0f:",
+            ":90:b8:d0:01:02:0f",
+            "90:b8:d0:01:02:0f:aa",
+            "90:b8-d0:01-02:0f",
+            "90:b8:d0:01:02:00f",
+            "+0:b8:d0:01:02:0f",
+            " 90b8d001020f",
+            "90b8d001020f ",
+            "9é:b8:d0:1:2:3",
+            "éééééé",
+        ] {
+            assert!(text.parse::<MacAddr>().is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn prints_what_it_reads(octets: [u8; 6]) {
+            let mac = MacAddr::new(octets);
+            prop_assert_eq!(mac.to_string().parse(), Ok(mac));
+            prop_assert_eq!(mac.bare().parse(), Ok(mac));
+            let json = serde_json::to_string(&mac).unwrap();
+            prop_assert_eq!(serde_json::from_str::<MacAddr>(&json).unwrap(), mac);
+            prop_assert_eq!(json, format!("\"{mac}\""));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[0-9a-fA-F:é-]{0,20}") {
+            if let Ok(mac) = text.parse::<MacAddr>() {
+                prop_assert_eq!(mac.to_string().len(), 17);
+            }
+        }
+    }
+}

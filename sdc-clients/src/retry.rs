@@ -209,3 +209,81 @@ where
         tokio::time::sleep(asked + delay).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Class;
+    use ::http::Method;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn waits_never_exceed_their_ceilings(
+            seed: u64, initial in 1u64..5_000, max in 1u64..60_000, multiplier in 0.5f64..4.0, attempts in 1u32..12,
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let _guard = runtime.enter();
+            let policy = Policy {
+                initial: Duration::from_millis(initial),
+                max: Duration::from_millis(max),
+                multiplier,
+                max_attempts: Some(attempts),
+                max_elapsed: None,
+            };
+            let mut backoff = Backoff::new(&policy, Jitter::from_seed(seed));
+            for round in 0..2 {
+                let mut ceiling = policy.initial.min(policy.max);
+                for n in 1..attempts {
+                    let delay = backoff.next_delay();
+                    prop_assert!(delay.is_some(), "round {} attempt {}", round, n);
+                    // A little more than the ceiling: the crate counts in floats.
+                    prop_assert!(delay.unwrap_or_default() <= ceiling.mul_f64(1.001) + Duration::from_micros(1));
+                    ceiling = ceiling.mul_f64(multiplier.max(1.0)).min(policy.max);
+                }
+                prop_assert_eq!(backoff.next_delay(), None);
+                backoff.reset();
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_wait_ends_after_the_deadline_of_the_policy() {
+        let policy = Policy {
+            max_attempts: None,
+            max_elapsed: Some(Duration::from_secs(20)),
+            ..Policy::napi()
+        };
+        let started = Instant::now();
+        let mut jitter = Jitter::from_seed(5);
+        let outcome: Result<(), Error> = with_retry(&policy, &mut jitter, || async {
+            Err(Error::connect(&Method::GET, "/x", "refused"))
+        })
+        .await;
+        assert!(outcome.unwrap_err().attempts() > 3);
+        assert!(started.elapsed() <= Duration::from_secs(20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_may_be_repeated_is() {
+        for (class, method, tries) in [
+            (Class::Connect, Method::DELETE, 4),
+            (Class::Unavailable, Method::GET, 4),
+            (Class::Unavailable, Method::DELETE, 1),
+            (Class::UnknownOutcome, Method::PUT, 1),
+            (Class::NotFoundRoute, Method::GET, 1),
+            (Class::Protocol, Method::GET, 1),
+        ] {
+            let mut count = 0;
+            let outcome: Result<(), Error> =
+                with_retry(&Policy::local(), &mut Jitter::from_seed(1), || {
+                    count += 1;
+                    let error = Error::new(class, &method, "/x", "");
+                    async { Err(error) }
+                })
+                .await;
+            assert_eq!(outcome.unwrap_err().attempts(), tries, "{class:?} {method}");
+            assert_eq!(count, tries);
+        }
+    }
+}

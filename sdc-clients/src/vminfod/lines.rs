@@ -66,3 +66,60 @@ impl Lines {
         self.buffer.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(lines: &mut Lines) -> Vec<Bytes> {
+        std::iter::from_fn(|| lines.next_line().unwrap()).collect()
+    }
+
+    #[test]
+    fn ends_and_halves() {
+        let mut lines = Lines::new(100);
+        lines.push(b"one\ntwo\r\n\nthr");
+        assert_eq!(all(&mut lines), ["one", "two", ""]);
+        assert_eq!(lines.pending(), 3);
+        lines.push(b"ee\r");
+        assert!(all(&mut lines).is_empty());
+        lines.push(b"\n");
+        assert_eq!(all(&mut lines), ["three"]);
+        assert_eq!(lines.pending(), 0);
+    }
+
+    #[test]
+    fn a_line_is_capped_whether_it_ends_or_not() {
+        let mut lines = Lines::new(4);
+        lines.push(b"four\r\nfour\n");
+        assert_eq!(all(&mut lines), ["four", "four"]);
+        lines.push(b"five5\n");
+        assert_eq!(lines.next_line(), Err(LineTooLong { cap: 4 }));
+        let mut lines = Lines::new(4);
+        lines.push(b"fives6");
+        assert_eq!(lines.next_line(), Err(LineTooLong { cap: 4 }));
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_make_no_difference(
+            texts in prop::collection::vec("[^\r\n]{0,20}", 0..8),
+            cuts in prop::collection::vec(1usize..9, 1..40),
+        ) {
+            let whole: String = texts.iter().map(|text| format!("{text}\n")).collect();
+            let mut rest = whole.as_bytes();
+            let mut lines = Lines::new(200);
+            let mut found = Vec::new();
+            let mut cuts = cuts.iter().cycle();
+            while !rest.is_empty() {
+                let (piece, tail) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
+                lines.push(piece);
+                found.extend(all(&mut lines));
+                rest = tail;
+            }
+            let found: Vec<&str> = found.iter().map(|line| std::str::from_utf8(line).unwrap()).collect();
+            prop_assert_eq!(found, texts);
+        }
+    }
+}

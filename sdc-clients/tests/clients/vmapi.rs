@@ -1,0 +1,70 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! VMAPI: the verbs on the wire and the pager.
+
+use pretty_assertions::assert_eq;
+use sdc_clients::Class;
+use sdc_clients::vmapi::{Vm, VmQuery, Vmapi};
+use serde_json::{Value, json};
+
+use crate::script::{Script, answer, query};
+
+#[tokio::test]
+async fn a_vm_keeps_what_it_came_with() {
+    let record = json!({ "uuid": "u", "state": "shutting_down", "server_uuid": "s", "nics": [1], "x": null });
+    let body = record.clone();
+    let script = Script::new(move |request| {
+        let body = body.clone();
+        async move {
+            Ok(match request.url.path() {
+                "/vms/gone" => {
+                    answer(404, &json!({ "code": "ResourceNotFound", "message": "VM not found" }))
+                }
+                _ => answer(200, &body),
+            })
+        }
+    });
+    let vmapi = Vmapi::new(script.http());
+    let vm = vmapi.get_vm("u").await.unwrap();
+    assert_eq!((vm.state.as_str(), vm.server_uuid.as_deref()), ("shutting_down", Some("s")));
+    assert_eq!(serde_json::to_value(&vm).unwrap(), record);
+    assert!(vmapi.get_vm("gone").await.unwrap_err().is_not_found_resource());
+    assert_eq!(vmapi.get_vm("another").await.unwrap_err().class(), Class::Protocol);
+    assert_eq!(script.targets()[0], "/vms/u", "never with sync");
+    let loose: Vm =
+        serde_json::from_value(json!({ "uuid": "u", "state": "rebooting", "server_uuid": null }))
+            .unwrap();
+    assert_eq!(loose.server_uuid, None);
+}
+
+#[tokio::test]
+async fn listing_pages_until_a_short_page() {
+    for (total, requests) in [(0u32, 1), (999, 1), (1000, 2), (2500, 3)] {
+        let script = Script::new(move |request| async move {
+            let offset: u32 = query(&request, "offset").unwrap().parse().unwrap();
+            let page: Value = (offset..(offset + 1000).min(total))
+                .map(|n| json!({ "uuid": n.to_string(), "state": "running" }))
+                .collect();
+            Ok(answer(200, &page))
+        });
+        let wanted = VmQuery { server_uuid: Some("s".into()), state: Some("active".into()) };
+        let vms = Vmapi::new(script.http()).list_vms(&wanted).await.unwrap();
+        assert_eq!((vms.len(), script.count()), (total as usize, requests));
+        assert_eq!(script.targets()[0], "/vms?server_uuid=s&state=active&limit=1000&offset=0");
+    }
+}
+
+#[tokio::test]
+async fn writes_go_where_vmapi_reads_them() {
+    let script = Script::new(|_| async { Ok(answer(200, &json!({}))) });
+    let vmapi = Vmapi::new(script.http());
+    let vm = json!({ "uuid": "u" }).as_object().unwrap().clone();
+    vmapi.put_vm("u", &vm).await.unwrap();
+    let all = json!({ "u": vm }).as_object().unwrap().clone();
+    vmapi.put_vms("cn", &all).await.unwrap();
+    assert_eq!(script.targets(), ["/vms/u", "/vms?server_uuid=cn"]);
+    let log = script.log.lock().unwrap();
+    assert_eq!(log[1].1.body.as_deref(), Some(br#"{"vms":{"u":{"uuid":"u"}}}"#.as_slice()));
+}
