@@ -67,6 +67,9 @@ struct Vm {
     /// Wait until vminfod shows the effect
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, global = true, value_name = "true|false")]
     wait: bool,
+    /// Announce nothing, as if every sysevent were lost
+    #[arg(long, global = true)]
+    lose_events: bool,
     #[command(subcommand)]
     verb: super::show::VmVerb,
 }
@@ -77,8 +80,20 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(all) {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            let text = error.to_string();
+            let text = text.trim_start_matches("error: ");
+            let what: Vec<&str> = text
+                .lines()
+                .take_while(|l| !l.starts_with("Usage:"))
+                .map(str::trim)
+                .filter(|l| !l.is_empty())
+                .collect();
+            let _ = writeln!(std::io::stderr(), "testbed: {}", what.join(" "));
+            return ExitCode::from(2);
         }
     };
     let done = match cli.group {
@@ -124,6 +139,7 @@ fn cn_verb(cn: Cn) -> Result<String, NodeError> {
 fn vm_verb(vm: Vm) -> Result<String, NodeError> {
     let node = Node::open(vm.cn)?;
     let wait = if vm.wait { Wait::of(&node)? } else { Wait::none() };
+    let node = if vm.lose_events { node.losing_events() } else { node };
     let verbs = Verbs::new(&node, wait);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

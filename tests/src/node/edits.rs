@@ -84,7 +84,12 @@ impl Verbs {
             .on_node(move |node| {
                 let file = node.path(&zonepath).join("config").join(map.file());
                 node.step(|_| {
-                    let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
+                    let text = match std::fs::read(&file) {
+                        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                            return Err(NodeError::io("read", &file, e));
+                        }
+                        read => read.unwrap_or_default(),
+                    };
                     let mut all: Value =
                         serde_json::from_slice(&text).unwrap_or_else(|_| json!({}));
                     let wrong = || NodeError::malformed(&file, "expected an object");

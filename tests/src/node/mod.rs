@@ -74,6 +74,7 @@ fn default_hostname() -> String {
 pub struct Node {
     dir: PathBuf,
     info: NodeInfo,
+    silent: bool,
 }
 
 impl Node {
@@ -89,12 +90,17 @@ impl Node {
         let file = dir.join("node.json");
         let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
         let info = serde_json::from_slice(&text).map_err(|e| NodeError::malformed(&file, e))?;
-        Ok(Node { dir, info })
+        Ok(Node { dir, info, silent: false })
     }
 
     /// Makes a new node with generated VMs; see [`CreateOptions`].
     pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         create::create(options)
+    }
+
+    /// The same node, whose events are lost: what it does through this value nobody announces.
+    pub fn losing_events(&self) -> Node {
+        Node { silent: true, ..self.clone() }
     }
 
     /// The node's directory.

@@ -279,6 +279,9 @@ impl Guard<'_> {
 
     /// Tells every running `sysevent` of this node.
     pub fn post(&self, event: &Sysevent) -> Result<(), NodeError> {
+        if self.node.silent {
+            return Ok(());
+        }
         sysevent::post(self.node, event)
     }
 }

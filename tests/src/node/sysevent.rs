@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::{Node, NodeError, files};
 
 /// How long a sender waits for a follower whose queue is full.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How many events a follower keeps for a reader that is slow.
 const QUEUE: usize = 65_536;
 /// Longest socket address that is used as it is.

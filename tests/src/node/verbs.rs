@@ -143,6 +143,8 @@ impl Verbs {
         let brand = payload::text(&vm, "brand").unwrap_or_default().to_string();
         let boots = vm.get("autoboot").and_then(Value::as_bool).unwrap_or(true);
         let steps = dataset_steps(&self.node.datasets()?, &vm)?;
+        // A payload that makes no configuration must not leave datasets behind.
+        payload::zone_xml(&vm, "/zones/checked", 0)?;
         let make = |steps: Vec<DatasetStep>| {
             move |node: &Node| {
                 for step in &steps {

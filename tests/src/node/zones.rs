@@ -25,6 +25,11 @@ impl Node {
         change(&guard)
     }
 
+    /// Posts an event that no change of the node stands behind.
+    pub fn announce(&self, event: &Sysevent) -> Result<(), NodeError> {
+        self.step(|guard| guard.post(event))
+    }
+
     /// A zone by name or UUID, or zoneadm's complaint.
     pub fn zone(&self, name: &str) -> Result<Zone, NodeError> {
         let zones = self.zones()?;
