@@ -368,3 +368,6 @@ fn checked(row: &Dataset, key: &str, value: &str) -> Result<String, NodeError> {
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests;

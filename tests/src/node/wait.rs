@@ -113,3 +113,52 @@ impl Wait {
         self.until(vm, "the deletion", |vm| vm.is_none()).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A vminfod that shows the zone running from its third answer on, and forgets it after ten.
+    async fn hub() -> String {
+        let asked = Arc::new(AtomicU32::new(0));
+        let answer = move || {
+            let n = asked.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let state = if n < 2 { "installed" } else { "running" };
+                match n {
+                    1 => (StatusCode::SERVICE_UNAVAILABLE, "{}".to_string()),
+                    10.. => (StatusCode::NOT_FOUND, "VM Not Found: z".to_string()),
+                    _ => {
+                        (StatusCode::OK, json!({"zonename": "z", "zone_state": state}).to_string())
+                    }
+                }
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = axum::Router::new().route("/vms/z", get(answer));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
+    }
+
+    #[tokio::test]
+    async fn waits_through_stale_and_failing_answers() {
+        let wait = Wait::at(&hub().await).unwrap();
+        wait.key("z", "zone_state", &json!("running")).await.unwrap();
+        wait.gone("z").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn says_what_was_not_seen() {
+        let wait = Wait::at(&hub().await).unwrap().with_limit(Duration::from_millis(300));
+        let error = wait.key("z", "zone_state", &json!("down")).await.unwrap_err();
+        assert!(error.to_string().contains("zone_state \"down\" of z"), "{error}");
+    }
+}

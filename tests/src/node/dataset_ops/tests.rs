@@ -1,0 +1,90 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The operations on a small pool.
+
+use super::*;
+
+fn pool() -> Datasets {
+    let mut all = Datasets::default();
+    all.create("zones", &[]).unwrap();
+    all.create("zones/a", &[("quota".to_string(), "10g".to_string())]).unwrap();
+    all.create_volume("zones/a/v", 1 << 30, &[]).unwrap();
+    all.snapshot("zones/a@one", true).unwrap();
+    all.snapshot("zones/a@two", false).unwrap();
+    all
+}
+
+fn names(all: &Datasets) -> Vec<&str> {
+    all.sorted().into_iter().map(|d| d.name.as_str()).collect()
+}
+
+fn actions(history: &[History]) -> Vec<(&str, &str)> {
+    history.iter().map(|h| (h.action, h.dsname.as_str())).collect()
+}
+
+#[test]
+fn the_stored_table_reads_back() {
+    let mut all = pool();
+    all.set("zones/a", "atime", "off").unwrap();
+    all.set("zones/a", "com.example:note", "two words").unwrap();
+    let again = Datasets::parse(&all.print()).unwrap();
+    assert_eq!(again.print(), all.print());
+    assert_eq!(again.get("zones/a").unwrap().get("com.example:note"), "two words");
+    assert_eq!(again.get("zones/a").unwrap().get("quota"), "10737418240");
+    assert!(Datasets::parse("1\t2\t3").unwrap_err().contains("line 1"));
+}
+
+#[test]
+fn a_recursive_destroy_records_every_dataset_children_first() {
+    let mut all = pool();
+    assert_eq!(
+        names(&all),
+        ["zones", "zones/a", "zones/a@one", "zones/a@two", "zones/a/v", "zones/a/v@one"]
+    );
+    assert!(all.destroy("zones/a", false).is_err());
+    let history = all.destroy("zones/a", true).unwrap();
+    let gone: Vec<&str> = history.iter().map(|h| h.dsname.as_str()).collect();
+    assert_eq!(gone, ["zones/a/v@one", "zones/a@two", "zones/a@one", "zones/a/v", "zones/a"]);
+    assert_eq!(names(&all), ["zones"]);
+}
+
+#[test]
+fn a_rollback_destroys_what_is_newer_and_swaps() {
+    let mut all = pool();
+    assert!(all.rollback("zones/a@one", false).is_err());
+    let history = all.rollback("zones/a@one", true).unwrap();
+    assert_eq!(
+        actions(&history),
+        [
+            ("destroy", "zones/a@two"),
+            ("destroy", "zones/a/%rollback"),
+            ("clone swap", "zones/a/%rollback")
+        ]
+    );
+}
+
+#[test]
+fn a_rename_is_recorded_under_the_old_name_and_moves_everything_below() {
+    let mut all = pool();
+    let history = all.rename("zones/a", "zones/b").unwrap();
+    assert_eq!(actions(&history), [("rename", "zones/a")]);
+    assert_eq!(history[0].detail, "-> zones/b");
+    assert_eq!(
+        names(&all),
+        ["zones", "zones/b", "zones/b@one", "zones/b@two", "zones/b/v", "zones/b/v@one"]
+    );
+    assert_eq!(all.get("zones/b").unwrap().get("mountpoint"), "/zones/b");
+}
+
+#[test]
+fn holds_count_and_protect() {
+    let mut all = pool();
+    assert_eq!(all.hold("t", "zones/a@one", 1).unwrap()[0].detail, "tag=t temp=0 refs=1");
+    assert!(all.destroy("zones/a@one", false).is_err());
+    assert!(all.hold("t", "zones/a", 1).is_err());
+    assert_eq!(all.hold("t", "zones/a@one", -1).unwrap()[0].detail, "tag=t refs=0");
+    assert!(all.hold("t", "zones/a@one", -1).is_err());
+    all.destroy("zones/a@one", false).unwrap();
+}
