@@ -2,4 +2,121 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! The daemon's configuration: a JSON or TOML file, then flags. Every key has a default that fits
+//! a real node.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use daemon::{ConfigError, Fields};
+
+use crate::commands::CommandPaths;
+use crate::journal::Limits;
+use crate::load::Deadlines;
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the node's `/` is.
+    pub root: PathBuf,
+    /// Where to serve.
+    pub listen: SocketAddr,
+    /// The node's programs.
+    pub commands: CommandPaths,
+    /// Time between full refreshes: least and most.
+    pub refresh: (Duration, Duration),
+    /// Time between sweeps.
+    pub sweep: Duration,
+    /// How long commands may take.
+    pub deadlines: Deadlines,
+    /// VMs read at once.
+    pub concurrency: usize,
+    /// The ring of events.
+    pub journal: Limits,
+    /// What is logged.
+    pub log_level: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        match Self::read(Fields::empty()) {
+            Ok((config, _)) => config,
+            Err(error) => unreachable!("invariant: defaults are within their own bounds: {error}"),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file; also gives the keys that nothing asked for.
+    pub fn load(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+        Self::read(Fields::load(path)?)
+    }
+
+    /// Takes the settings out of what was read.
+    pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
+        const MS: Duration = Duration::from_millis(1);
+        const DAY: Duration = Duration::from_secs(86_400);
+        let seconds = Duration::from_secs;
+        let paths = CommandPaths::default();
+        let deadlines = Deadlines::default();
+        let journal = Limits::default();
+        let config = Self {
+            root: fields.path("root", "/"),
+            listen: fields.parse("listen", "127.0.0.1:9090"),
+            commands: CommandPaths {
+                zoneadm: fields.path("commands.zoneadm", paths.zoneadm),
+                zfs: fields.path("commands.zfs", paths.zfs),
+                kstat: fields.path("commands.kstat", paths.kstat),
+                sysevent: fields.path("commands.sysevent", paths.sysevent),
+            },
+            refresh: (
+                fields.span("refresh.min", seconds(270), MS..=DAY),
+                fields.span("refresh.max", seconds(300), MS..=DAY),
+            ),
+            sweep: fields.span("sweep", seconds(10), MS..=DAY),
+            deadlines: Deadlines {
+                zoneadm: fields.span("deadlines.zoneadm", deadlines.zoneadm, MS..=DAY),
+                zfs_one: fields.span("deadlines.zfs_one", deadlines.zfs_one, MS..=DAY),
+                zfs_node: fields.span("deadlines.zfs_node", deadlines.zfs_node, MS..=DAY),
+                kstat: fields.span("deadlines.kstat", deadlines.kstat, MS..=DAY),
+            },
+            concurrency: usize::try_from(fields.number("concurrency", 8, 1..=1024)).unwrap_or(8),
+            journal: Limits {
+                bytes: usize::try_from(fields.number("ring_bytes", journal.bytes as u64, 1..=1 << 40)).unwrap_or(usize::MAX),
+                ..journal
+            },
+            log_level: fields.text("log_level", "info"),
+        };
+        if config.refresh.0 > config.refresh.1 {
+            fields.fault("refresh", "min is greater than max");
+        }
+        let unknown = fields.finish()?;
+        Ok((config, unknown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_overrides() {
+        let config = Config::default();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:9090");
+        assert_eq!(config.refresh, (Duration::from_secs(270), Duration::from_secs(300)));
+        let text = r#"{"root": "/n", "refresh": {"min": "1s", "max": "2s"}, "commands": {"zfs": "/n/zfs"}, "odd": 1}"#;
+        let (config, unknown) = Config::read(Fields::from_json(text).unwrap()).unwrap();
+        assert_eq!((config.root.as_path(), config.commands.zfs.as_path()), (Path::new("/n"), Path::new("/n/zfs")));
+        assert_eq!(unknown, ["odd"]);
+    }
+
+    #[test]
+    fn all_faults_at_once() {
+        let text = r#"{"listen": "x", "refresh": {"min": "3s", "max": "2s"}, "concurrency": 0}"#;
+        let message = Config::read(Fields::from_json(text).unwrap()).unwrap_err().to_string();
+        for key in ["listen", "refresh", "concurrency"] {
+            assert!(message.contains(key), "{key} in {message}");
+        }
+    }
+}

@@ -2,4 +2,153 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! Old VM object, new VM object → change records, exactly as deployed clients match them
+//! (`vmadm` waits for single records, so one record per leaf or array element is a contract).
+//!
+//! Pure. Must never panic on any pair of objects, and never look at anything but its arguments.
+
+use std::collections::HashSet;
+
+use sdc_clients::vminfod::{Action, Change, VmObject};
+use serde_json::Value;
+
+/// The arrays whose elements have an identity: top-level name, identifying key.
+const KEYED: [(&str, &str); 2] = [("disks", "path"), ("nics", "mac")];
+
+type Path = Vec<Option<String>>;
+
+/// All differences between two objects: old keys first in their order, additions last, depth first.
+/// An empty answer means that the old object is still good (a mere reordering of an array, say).
+pub fn diff(old: &VmObject, new: &VmObject) -> Vec<Change> {
+    let mut out = Vec::new();
+    objects(&mut Vec::new(), None, old, new, &mut out);
+    out
+}
+
+/// A path as people read it: joined by dots, `*` for "some element", odd names in brackets.
+pub fn pretty_path(path: &[Option<String>]) -> String {
+    let mut text = String::new();
+    for (index, part) in path.iter().enumerate() {
+        let part = part.as_deref().unwrap_or("*");
+        if part.contains(['.', '[', ']']) {
+            text.push('[');
+            for c in part.chars() {
+                if matches!(c, '[' | ']') {
+                    text.push('\\');
+                }
+                text.push(c);
+            }
+            text.push(']');
+        } else {
+            if index > 0 {
+                text.push('.');
+            }
+            text.push_str(part);
+        }
+    }
+    text
+}
+
+fn objects(path: &mut Path, ident: Option<&Value>, old: &VmObject, new: &VmObject, out: &mut Vec<Change>) {
+    for (key, before) in old {
+        path.push(Some(key.clone()));
+        match new.get(key) {
+            None => out.push(record(path, ident, Action::Removed, Some(before), None)),
+            Some(after) => values(path, ident, before, after, out),
+        }
+        path.pop();
+    }
+    for (key, after) in new {
+        if !old.contains_key(key) {
+            path.push(Some(key.clone()));
+            out.push(record(path, ident, Action::Added, None, Some(after)));
+            path.pop();
+        }
+    }
+}
+
+fn values(path: &mut Path, ident: Option<&Value>, old: &Value, new: &Value, out: &mut Vec<Change>) {
+    match (old, new) {
+        (Value::Object(a), Value::Object(b)) => objects(path, ident, a, b, out),
+        (Value::Array(a), Value::Array(b)) => arrays(path, ident, a, b, out),
+        // An array against an object: both are walked as objects, as JavaScript sees them.
+        (Value::Array(a), Value::Object(b)) => objects(path, ident, &indexed(a), b, out),
+        (Value::Object(a), Value::Array(b)) => objects(path, ident, a, &indexed(b), out),
+        (a, b) if a == b => {}
+        (a, b) => out.push(record(path, ident, Action::Changed, Some(a), Some(b))),
+    }
+}
+
+fn indexed(items: &[Value]) -> VmObject {
+    items.iter().enumerate().map(|(i, item)| (i.to_string(), item.clone())).collect()
+}
+
+/// Elements are compared by their text: key order inside an element matters, the order and the
+/// number of equal elements do not.
+fn arrays(path: &mut Path, ident: Option<&Value>, old: &[Value], new: &[Value], out: &mut Vec<Change>) {
+    let old_texts: Vec<String> = old.iter().map(Value::to_string).collect();
+    let new_texts: Vec<String> = new.iter().map(Value::to_string).collect();
+    let removed = without_twin(old, &old_texts, &new_texts);
+    let mut added = without_twin(new, &new_texts, &old_texts);
+
+    let mut leftovers = Vec::new();
+    let mut pairs = Vec::new();
+    match key_of(path) {
+        None => leftovers = removed,
+        Some(key) => {
+            for before in removed {
+                let twin = added.iter().position(|after| same_identity(before, after, key));
+                match twin {
+                    Some(at) => pairs.push((before, added.remove(at), key)),
+                    None => leftovers.push(before),
+                }
+            }
+        }
+    }
+
+    path.push(None);
+    for before in leftovers {
+        out.push(record(path, ident, Action::Removed, Some(before), None));
+    }
+    for (before, after, key) in pairs {
+        if let (Value::Object(a), Value::Object(b)) = (before, after) {
+            objects(path, a.get(key), a, b, out);
+        }
+    }
+    for after in added {
+        out.push(record(path, ident, Action::Added, None, Some(after)));
+    }
+    path.pop();
+}
+
+fn without_twin<'a>(items: &'a [Value], texts: &[String], others: &[String]) -> Vec<&'a Value> {
+    let others: HashSet<&str> = others.iter().map(String::as_str).collect();
+    items.iter().zip(texts).filter(|(_, text)| !others.contains(text.as_str())).map(|(item, _)| item).collect()
+}
+
+fn key_of(path: &Path) -> Option<&'static str> {
+    let [Some(name)] = path.as_slice() else { return None };
+    KEYED.iter().find(|(array, _)| array == name).map(|(_, key)| *key)
+}
+
+/// Two objects whose identifiers are equal, or both missing.
+fn same_identity(a: &Value, b: &Value, key: &str) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => a.get(key) == b.get(key),
+        _ => false,
+    }
+}
+
+fn record(path: &Path, ident: Option<&Value>, action: Action, old: Option<&Value>, new: Option<&Value>) -> Change {
+    Change {
+        pretty_path: pretty_path(path),
+        path: path.clone(),
+        action,
+        old_value: old.cloned(),
+        new_value: new.cloned(),
+        ident: ident.cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,4 +2,178 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! The ring of serialised events: each is written once and every listener reads it at its own
+//! pace with a cursor of its own.
+//!
+//! Bounded by bytes and by count whatever a listener does: one that falls out of the ring is told
+//! so and must reconnect. Must never know what an event says.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+/// How much the ring keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Events beyond this many bytes leave the ring, oldest first …
+    pub bytes: usize,
+    /// … but this many are kept at least.
+    pub min_events: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes: 64 << 20, min_events: 1024 }
+    }
+}
+
+/// What a cursor finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Read {
+    /// The next events, oldest first, and the cursor after them.
+    Lines {
+        /// Whole lines, each with its newline.
+        lines: Vec<Bytes>,
+        /// The sequence number of the last of them.
+        cursor: u64,
+    },
+    /// Nothing newer yet.
+    Empty,
+    /// The event after the cursor has left the ring.
+    Gone,
+}
+
+/// The ring itself.
+#[derive(Debug)]
+pub struct Journal {
+    limits: Limits,
+    ring: Mutex<Ring>,
+    newest: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    lines: VecDeque<Bytes>,
+    /// Sequence number of the first line in the ring (of the next one when it is empty).
+    first: u64,
+    bytes: usize,
+}
+
+impl Ring {
+    fn newest(&self) -> u64 {
+        (self.first + self.lines.len() as u64).saturating_sub(1)
+    }
+}
+
+impl Journal {
+    /// An empty ring; the first event will be number 1.
+    pub fn new(limits: Limits) -> Self {
+        let ring = Ring { first: 1, ..Ring::default() };
+        Self { limits, ring: Mutex::new(ring), newest: watch::Sender::new(0) }
+    }
+
+    /// Appends the next event's line and wakes the listeners. Only the store does this.
+    pub fn push(&self, line: Bytes) -> u64 {
+        let mut ring = self.lock();
+        ring.bytes += line.len();
+        ring.lines.push_back(line);
+        while ring.bytes > self.limits.bytes && ring.lines.len() > self.limits.min_events.max(1) {
+            if let Some(old) = ring.lines.pop_front() {
+                ring.bytes -= old.len();
+                ring.first += 1;
+            }
+        }
+        let newest = ring.newest();
+        drop(ring);
+        self.newest.send_replace(newest);
+        newest
+    }
+
+    /// The lines after `cursor`, at most about `max_bytes` of them (one at least).
+    pub fn read(&self, cursor: u64, max_bytes: usize) -> Read {
+        let ring = self.lock();
+        if cursor >= ring.newest() {
+            return Read::Empty;
+        }
+        let Some(skip) = (cursor + 1).checked_sub(ring.first) else { return Read::Gone };
+        let mut lines = Vec::new();
+        let mut bytes = 0;
+        for line in ring.lines.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)) {
+            if !lines.is_empty() && bytes + line.len() > max_bytes {
+                break;
+            }
+            bytes += line.len();
+            lines.push(line.clone());
+        }
+        let cursor = cursor + lines.len() as u64;
+        Read::Lines { lines, cursor }
+    }
+
+    /// A receiver that changes with every event.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    /// The oldest and newest sequence numbers a cursor can still read (oldest > newest: none).
+    pub fn span(&self) -> (u64, u64) {
+        let ring = self.lock();
+        (ring.first, ring.newest())
+    }
+
+    /// Bytes held now.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        // A panic while the lock was held cannot leave a half-made line: all steps are moves.
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(n: u64) -> Bytes {
+        Bytes::from(format!("event {n}\n"))
+    }
+
+    #[test]
+    fn cursors_read_at_their_own_pace() {
+        let journal = Journal::new(Limits::default());
+        assert_eq!(journal.read(0, 1), Read::Empty);
+        for n in 1..=5 {
+            assert_eq!(journal.push(line(n)), n);
+        }
+        assert_eq!(journal.read(0, 1), Read::Lines { lines: vec![line(1)], cursor: 1 });
+        assert_eq!(journal.read(3, 1000), Read::Lines { lines: vec![line(4), line(5)], cursor: 5 });
+        assert_eq!(journal.read(5, 1000), Read::Empty);
+        // A snapshot may be one event ahead of the ring for an instant.
+        assert_eq!(journal.read(6, 1000), Read::Empty);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_a_cursor_that_fell_out_is_told() {
+        let journal = Journal::new(Limits { bytes: 100, min_events: 2 });
+        for n in 1..=1000 {
+            journal.push(line(n));
+        }
+        assert!(journal.bytes() <= 100 + 12);
+        let (oldest, newest) = journal.span();
+        assert_eq!(newest, 1000);
+        assert_eq!(journal.read(oldest - 2, 10), Read::Gone);
+        assert!(matches!(journal.read(oldest - 1, 10), Read::Lines { cursor, .. } if cursor == oldest));
+    }
+
+    #[test]
+    fn the_least_count_is_kept_however_big_the_lines_are() {
+        let journal = Journal::new(Limits { bytes: 1, min_events: 3 });
+        for n in 1..=10 {
+            journal.push(line(n));
+        }
+        assert_eq!(journal.span(), (8, 10));
+    }
+}

@@ -7,11 +7,12 @@
 //! The modules stand in the order of one change, last step first; a module uses only modules below it.
 
 pub mod cli;
-pub mod config;
+pub mod service;
 pub mod http;
 pub mod converge;
 pub mod sweep;
 pub mod store;
+pub mod config;
 pub mod journal;
 pub mod diff;
 pub mod vm;
@@ -21,3 +22,5 @@ pub mod sources;
 pub mod json;
 pub mod commands;
 pub mod root;
+
+pub use service::{Running, ServeError, serve, serve_with};

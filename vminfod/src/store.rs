@@ -2,4 +2,268 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! The one writer: an object, its sequence number and its event become visible in one step.
+//!
+//! Readers hold an immutable snapshot and never wait. Each VM object is serialised once, when it
+//! changes. Must never read the node, and never commit anything it was not given.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use indexmap::IndexMap;
+use sdc_clients::vminfod::VmObject;
+use serde_json::Value;
+
+use crate::diff::diff;
+use crate::journal::{Journal, Limits};
+use crate::json::to_ascii;
+
+/// One VM as readers see it.
+#[derive(Debug)]
+pub struct StoredVm {
+    /// The object.
+    pub object: Arc<VmObject>,
+    /// The same as ASCII JSON.
+    pub json: Bytes,
+}
+
+/// All VMs at one sequence number, in the order they came to be known.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The last event this view contains.
+    pub seq: u64,
+    /// By zone name.
+    pub vms: IndexMap<Arc<str>, Arc<StoredVm>>,
+}
+
+/// What a commit did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A VM that was not there.
+    Created,
+    /// This many change records.
+    Modified(usize),
+    /// The VM went.
+    Deleted,
+    /// Nothing to tell anyone.
+    Unchanged,
+}
+
+/// The read side, shared with HTTP.
+#[derive(Debug)]
+pub struct Published {
+    /// Sixteen hex digits, new at every start.
+    pub epoch: String,
+    current: ArcSwap<Snapshot>,
+    /// The events after a snapshot.
+    pub journal: Journal,
+}
+
+impl Published {
+    /// The newest snapshot.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+}
+
+/// The write side. There is exactly one, owned by the convergence loop.
+#[derive(Debug)]
+pub struct Store {
+    published: Arc<Published>,
+}
+
+impl Store {
+    /// An empty store with an epoch of its own.
+    pub fn new(limits: Limits) -> Self {
+        let epoch = uuid::Uuid::new_v4().simple().to_string().chars().take(16).collect();
+        let published = Published {
+            epoch,
+            current: ArcSwap::from_pointee(Snapshot { seq: 0, vms: IndexMap::new() }),
+            journal: Journal::new(limits),
+        };
+        Self { published: Arc::new(published) }
+    }
+
+    /// The read side.
+    pub fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.published)
+    }
+
+    /// Puts the objects of the first load in place, without events: nobody can have asked yet.
+    pub fn seed(&self, vms: impl IntoIterator<Item = (Arc<str>, VmObject)>) {
+        let vms = vms.into_iter().map(|(name, object)| (name, stored(object))).collect();
+        self.published.current.store(Arc::new(Snapshot { seq: 0, vms }));
+    }
+
+    /// Puts one object in place and tells the listeners what is different.
+    pub fn put(&self, name: &str, object: VmObject) -> Outcome {
+        let before = self.published.snapshot();
+        let Some(old) = before.vms.get(name) else {
+            let vm = stored(object);
+            let tail = [("vm", vm.json.clone())];
+            self.commit("create", name, &uuid_of(&vm.object, name), &tail, |vms| {
+                vms.insert(Arc::from(name), Arc::clone(&vm));
+            });
+            return Outcome::Created;
+        };
+        let changes = diff(&old.object, &object);
+        if changes.is_empty() {
+            return Outcome::Unchanged;
+        }
+        let vm = stored(object);
+        let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
+        let tail = [("vm", vm.json.clone()), ("changes", Bytes::from(to_ascii(&list)))];
+        self.commit("modify", name, &uuid_of(&vm.object, name), &tail, |vms| {
+            vms.insert(Arc::from(name), Arc::clone(&vm));
+        });
+        Outcome::Modified(changes.len())
+    }
+
+    /// Takes one VM out and tells the listeners.
+    pub fn remove(&self, name: &str) -> Outcome {
+        let before = self.published.snapshot();
+        let Some(old) = before.vms.get(name) else { return Outcome::Unchanged };
+        self.commit("delete", name, &uuid_of(&old.object, name), &[], |vms| {
+            vms.shift_remove(name);
+        });
+        Outcome::Deleted
+    }
+
+    fn commit(
+        &self,
+        kind: &str,
+        name: &str,
+        uuid: &str,
+        tail: &[(&str, Bytes)],
+        edit: impl FnOnce(&mut IndexMap<Arc<str>, Arc<StoredVm>>),
+    ) {
+        let before = self.published.snapshot();
+        let seq = before.seq + 1;
+        let mut vms = before.vms.clone();
+        edit(&mut vms);
+
+        let size: usize = tail.iter().map(|(key, json)| key.len() + json.len() + 4).sum();
+        let mut line = String::with_capacity(size + 200).into_bytes();
+        line.extend_from_slice(b"{\"type\":\"");
+        line.extend_from_slice(kind.as_bytes());
+        line.extend_from_slice(b"\",\"date\":\"");
+        line.extend_from_slice(now_iso().as_bytes());
+        for (key, text) in [("zonename", name), ("uuid", uuid)] {
+            push_key(&mut line, if key == "zonename" { "\",\"" } else { ",\"" }, key);
+            line.extend_from_slice(quoted(text).as_bytes());
+        }
+        for (key, json) in tail {
+            push_key(&mut line, ",\"", key);
+            line.extend_from_slice(json);
+        }
+        line.extend_from_slice(format!(",\"seq\":{seq},\"epoch\":\"{}\"}}\n", self.published.epoch).as_bytes());
+
+        // The snapshot goes first: whoever reads the event must find its effect in `/vms`. A
+        // listener that starts in between has a cursor one ahead of the ring and just waits.
+        self.published.current.store(Arc::new(Snapshot { seq, vms }));
+        self.published.journal.push(Bytes::from(line));
+    }
+}
+
+fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
+    line.extend_from_slice(open.as_bytes());
+    line.extend_from_slice(key.as_bytes());
+    line.extend_from_slice(b"\":");
+}
+
+fn stored(object: VmObject) -> Arc<StoredVm> {
+    let json = Bytes::from(to_ascii(&object));
+    Arc::new(StoredVm { object: Arc::new(object), json })
+}
+
+fn uuid_of(object: &VmObject, name: &str) -> String {
+    object.get("uuid").and_then(Value::as_str).unwrap_or(name).to_owned()
+}
+
+/// A text as an ASCII JSON string.
+pub fn quoted(text: &str) -> String {
+    to_ascii(&Value::String(text.to_owned()))
+}
+
+/// The wall clock as the stream shows it: ISO 8601, milliseconds, `Z`.
+pub fn now_iso() -> String {
+    let now = jiff::Timestamp::now();
+    format!("{now:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::journal::Read;
+
+    fn vm(value: Value) -> VmObject {
+        match value {
+            Value::Object(map) => map,
+            other => panic!("not an object: {other}"),
+        }
+    }
+
+    fn lines(store: &Store) -> Vec<Value> {
+        match store.published().journal.read(0, usize::MAX) {
+            Read::Lines { lines, .. } => {
+                lines.iter().map(|line| serde_json::from_slice(line).unwrap()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn object_number_and_event_come_together() {
+        let store = Store::new(Limits::default());
+        store.seed([(Arc::from("z0"), vm(json!({"zonename": "z0", "uuid": "u0"})))]);
+        assert_eq!(store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "\u{e9}"}))), Outcome::Created);
+        assert_eq!(store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "b"}))), Outcome::Modified(1));
+        assert_eq!(store.put("z1", vm(json!({"zonename": "z1", "alias": "b", "uuid": "u1"}))), Outcome::Unchanged);
+        assert_eq!(store.remove("z1"), Outcome::Deleted);
+        assert_eq!(store.remove("z1"), Outcome::Unchanged);
+
+        let published = store.published();
+        assert_eq!(published.snapshot().seq, 3);
+        assert_eq!(published.snapshot().vms.keys().map(|k| &**k).collect::<Vec<_>>(), ["z0"]);
+        let events = lines(&store);
+        assert_eq!(events.iter().map(|e| &e["type"]).collect::<Vec<_>>(), ["create", "modify", "delete"]);
+        assert_eq!(events.iter().map(|e| e["seq"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+        let keys: Vec<_> = events[1].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(keys, ["type", "date", "zonename", "uuid", "vm", "changes", "seq", "epoch"]);
+        assert_eq!(published.epoch.len(), 16);
+    }
+
+    #[test]
+    fn lines_are_ascii_and_single() {
+        let store = Store::new(Limits::default());
+        store.put("z\n\u{1f600}", vm(json!({"alias": "caf\u{e9}\r\n\u{1f600}"})));
+        let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else { panic!("no line") };
+        let line = &lines[0];
+        assert!(line.iter().all(|b| *b < 0x80));
+        assert_eq!(line.iter().filter(|b| **b == b'\n' || **b == b'\r').count(), 1);
+        assert!(line.ends_with(b"\n"));
+    }
+
+    #[test]
+    fn a_modify_keeps_the_place_and_a_create_goes_last() {
+        let store = Store::new(Limits::default());
+        for name in ["a", "b", "c"] {
+            store.put(name, vm(json!({"uuid": name})));
+        }
+        store.put("a", vm(json!({"uuid": "a", "x": 1})));
+        store.remove("b");
+        store.put("b", vm(json!({"uuid": "b"})));
+        let names: Vec<_> = store.published().snapshot().vms.keys().map(ToString::to_string).collect();
+        assert_eq!(names, ["a", "c", "b"]);
+    }
+
+    #[test]
+    fn dates_have_milliseconds_and_z() {
+        let date = now_iso();
+        assert_eq!(date.len(), "2026-01-05T10:00:00.123Z".len());
+        assert!(date.ends_with('Z'));
+    }
+}

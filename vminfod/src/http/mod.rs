@@ -2,4 +2,183 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! The interface on 127.0.0.1:9090: our own accept loop over hyper, so that every connection has
+//! caps and deadlines.
+//!
+//! Serves shared bytes of the store; must never wait for the node, except where a request asks
+//! for a fresh reading (`sync=true`).
+
+pub mod compat;
+
+mod body;
+mod events;
+mod listeners;
+mod server;
+mod stall;
+mod status;
+mod vms;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use daemon::Shutdown;
+use http::header::{CONTENT_TYPE, HOST, HeaderValue, ORIGIN, USER_AGENT};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use self::body::Body;
+use self::compat::Route;
+use self::events::From;
+use self::listeners::Listeners;
+pub use self::server::serve;
+use crate::converge::Syncs;
+use crate::converge::board::Board;
+use crate::json::to_ascii;
+use crate::store::Published;
+
+/// How long a `sync=true` request waits for its load.
+const SYNC_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the routes need.
+#[derive(Clone)]
+pub struct Api {
+    /// VMs and events.
+    pub published: Arc<Published>,
+    /// Status and sysinfo.
+    pub board: Board,
+    /// Fresh readings on request.
+    pub syncs: Syncs,
+    /// Ends the streams.
+    pub shutdown: Shutdown,
+    listeners: Listeners,
+}
+
+impl Api {
+    /// The routes over these.
+    pub fn new(published: Arc<Published>, board: Board, syncs: Syncs, shutdown: Shutdown) -> Self {
+        Self { published, board, syncs, shutdown, listeners: Listeners::default() }
+    }
+
+    /// Answers one request.
+    pub async fn answer<B>(self, request: Request<B>) -> Result<Response<Body>, Infallible> {
+        let began = Instant::now();
+        let (parts, _) = request.into_parts();
+        let response = self.route(&parts.method, parts.uri.path(), parts.uri.query(), &parts.headers).await;
+        tracing::debug!(method = %parts.method, path = parts.uri.path(), status = response.status().as_u16(),
+            us = began.elapsed().as_micros() as u64, "request");
+        Ok(response)
+    }
+
+    async fn route(&self, method: &Method, path: &str, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+        if !is_local(headers) {
+            return failure(StatusCode::FORBIDDEN, "Forbidden", "only local clients are served");
+        }
+        if method != Method::GET {
+            return reply(StatusCode::BAD_REQUEST, Body::empty());
+        }
+        let parts = compat::normalise(path);
+        match compat::route(&parts) {
+            Route::Ping => ok(Body::once(r#"{"ping":"pong"}"#)),
+            Route::Status => {
+                let full = compat::wants(query, "full");
+                let value = status::body(&self.published, &self.board, &self.listeners, full);
+                ok(Body::once(to_ascii(&value)))
+            }
+            Route::Vms => {
+                if wants_sync(query) && let Err(refusal) = self.sync(None).await {
+                    return refusal;
+                }
+                ok(vms::list(self.published.snapshot()))
+            }
+            Route::Vm(name) => {
+                if wants_sync(query) && let Err(refusal) = self.sync(Some(name)).await {
+                    return refusal;
+                }
+                match vms::one(&self.published.snapshot(), name) {
+                    Some(json) => ok(Body::once(json)),
+                    None => reply(StatusCode::NOT_FOUND, Body::once(compat::vm_not_found(name))),
+                }
+            }
+            Route::Events => self.events(query, headers),
+            Route::Sysinfo => self.sysinfo(),
+            Route::Ready => self.ready(),
+            Route::Unknown => reply(StatusCode::NOT_FOUND, Body::once(compat::UNSUPPORTED_PATH)),
+        }
+    }
+
+    /// Waits for a load of one VM, or of the node, that starts after this moment.
+    async fn sync(&self, name: Option<&str>) -> Result<(), Response<Body>> {
+        let refuse = |message: &str| failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
+        match tokio::time::timeout(SYNC_LIMIT, self.syncs.ask(name)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(message)) => Err(refuse(&message)),
+            Err(_elapsed) => Err(refuse("no fresh reading within 30 s")),
+        }
+    }
+
+    fn events(&self, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+        let agent = headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let from = match (compat::query(query, "epoch"), compat::query(query, "since")) {
+            (Some(epoch), Some(since)) => match since.parse() {
+                Ok(since) if epoch == self.published.epoch => From::After(since),
+                _ => return self.gone(self.published.journal.span()),
+            },
+            _ => From::Now,
+        };
+        let listener = self.listeners.enter(agent.unwrap_or_default());
+        match events::open(Arc::clone(&self.published), &from, listener, self.shutdown.clone()) {
+            Ok(body) => ok(body),
+            Err(gone) => self.gone((gone.oldest, gone.newest)),
+        }
+    }
+
+    fn gone(&self, (oldest, newest): (u64, u64)) -> Response<Body> {
+        let value = json!({"code": "Gone", "epoch": self.published.epoch, "oldest": oldest, "newest": newest});
+        reply(StatusCode::GONE, Body::once(to_ascii(&value)))
+    }
+
+    fn sysinfo(&self) -> Response<Body> {
+        let Some(view) = self.board.sysinfo() else {
+            return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "sysinfo has not been read yet");
+        };
+        let tail = format!(",\"age_ms\":{}}}", view.at.elapsed().as_millis());
+        let pieces = [Bytes::from_static(b"{\"sysinfo\":"), view.json.clone(), Bytes::from(tail)];
+        ok(Body::stream(futures_util::stream::iter(pieces)))
+    }
+
+    fn ready(&self) -> Response<Body> {
+        if self.board.edit(|view| view.stale) {
+            return failure(StatusCode::SERVICE_UNAVAILABLE, "Stale", "a node-wide source has not answered for two refreshes");
+        }
+        ok(Body::once(r#"{"ready":true}"#))
+    }
+}
+
+fn wants_sync(query: Option<&str>) -> bool {
+    compat::query(query, "sync") == Some("true")
+}
+
+/// No page of a browser may talk to this port, whatever name it was led here by.
+fn is_local(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).map(|value| value.to_str().unwrap_or("?"));
+    !headers.contains_key(ORIGIN) && compat::host_is_local(host)
+}
+
+fn ok(body: Body) -> Response<Body> {
+    reply(StatusCode::OK, body)
+}
+
+fn failure(status: StatusCode, code: &str, message: &str) -> Response<Body> {
+    let value: Value = json!({"code": code, "message": message});
+    reply(status, Body::once(to_ascii(&value)))
+}
+
+fn reply(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

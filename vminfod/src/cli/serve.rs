@@ -1,0 +1,106 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `vminfod serve`: settings together, programs there, then the daemon until a signal.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use daemon::{ConfigError, Fields, Shutdown, exit};
+
+use super::{NAME, ServeArgs};
+use crate::commands::{CommandPaths, RealCommands};
+use crate::config::Config;
+use crate::service::{ServeError, serve};
+
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("command {name} {}: {reason}", path.display())]
+    Command { name: &'static str, path: PathBuf, reason: String },
+    #[error("root directory {}: {source}", path.display())]
+    Root { path: PathBuf, source: std::io::Error },
+    #[error("signal handlers: {0}")]
+    Signals(std::io::Error),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+impl StartError {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Config(_) => exit::config_code(),
+            _ => exit::FAILED,
+        }
+    }
+}
+
+/// Runs the daemon to its end.
+pub async fn run(args: ServeArgs) -> ExitCode {
+    match start(args).await {
+        Ok(code) => code,
+        Err(error) => exit::report(NAME, &error, error.code()),
+    }
+}
+
+async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
+    let (mut config, unknown) = match &args.config {
+        Some(path) => Config::load(path)?,
+        None => Config::read(Fields::empty())?,
+    };
+    config.root = args.root.unwrap_or(config.root);
+    config.listen = args.listen.unwrap_or(config.listen);
+    std::fs::read_dir(&config.root).map_err(|source| StartError::Root { path: config.root.clone(), source })?;
+    check_commands(&config.commands)?;
+    if args.check_config {
+        for key in unknown {
+            eprintln!("{NAME}: warning: unknown key {key}");
+        }
+        println!("configuration is valid");
+        return Ok(ExitCode::SUCCESS);
+    }
+    daemon::log::init(NAME, &config.log_level);
+    for key in unknown {
+        tracing::warn!(key, "unknown key in the configuration");
+    }
+    let shutdown = Shutdown::new();
+    shutdown.on_signals().map_err(StartError::Signals)?;
+    let commands = Arc::new(RealCommands::new(config.commands.clone()));
+    tracing::info!(root = %config.root.display(), "starting");
+    let told = shutdown.clone();
+    let running = match serve(config, commands, shutdown).await {
+        Ok(running) => running,
+        // Told to stop while it was loading: that is an orderly end.
+        Err(ServeError::Stopped) if told.is_triggered() => return Ok(ExitCode::SUCCESS),
+        Err(error) => return Err(error.into()),
+    };
+    if !running.ended().await {
+        tracing::warn!("some tasks did not end in time");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_commands(paths: &CommandPaths) -> Result<(), StartError> {
+    let all = [
+        ("zoneadm", &paths.zoneadm),
+        ("zfs", &paths.zfs),
+        ("kstat", &paths.kstat),
+        ("sysevent", &paths.sysevent),
+    ];
+    for (name, path) in all {
+        check_command(path).map_err(|reason| StartError::Command { name, path: path.clone(), reason })?;
+    }
+    Ok(())
+}
+
+fn check_command(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let stat = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !stat.is_file() || stat.permissions().mode() & 0o111 == 0 {
+        return Err("is not an executable file".to_owned());
+    }
+    Ok(())
+}

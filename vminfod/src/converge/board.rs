@@ -1,0 +1,199 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the loop tells about itself: `/status`, `/sysinfo` and `/ready` read it, nothing decides
+//! by it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use indexmap::IndexMap;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// How many refresh errors and log entries are kept.
+const KEEP: usize = 5;
+
+/// A failing part of the node.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// Which source failed.
+    pub source: String,
+    /// What it said.
+    pub message: String,
+    /// When it began.
+    pub since: Instant,
+    /// Failed attempts so far.
+    pub attempts: u32,
+}
+
+/// One refresh that found differences.
+#[derive(Clone, Debug)]
+pub struct RefreshEntry {
+    /// When it began.
+    pub started: Instant,
+    /// When it ended.
+    pub ended: Instant,
+    /// Zone name, `create`, `modify` or `delete`.
+    pub vm_changes: Vec<(String, &'static str)>,
+}
+
+/// The file watcher as `/status?full` tells it.
+#[derive(Clone, Debug, Default)]
+pub struct WatchView {
+    /// Files that exist and are watched.
+    pub watching: Vec<String>,
+    /// Files whose appearance is waited for.
+    pub missing: Vec<String>,
+    /// Is the watcher alive?
+    pub running: bool,
+}
+
+/// Counts since start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Loads of one VM.
+    pub loads: u64,
+    /// … that failed.
+    pub load_failures: u64,
+    /// Full refreshes.
+    pub refreshes: u64,
+    /// Sweeps.
+    pub sweeps: u64,
+    /// Differences that a sweep found and no event had announced.
+    pub unannounced: u64,
+    /// Restarts of a source.
+    pub source_restarts: u64,
+    /// Reboots shown although both readings said `running`.
+    pub reboots_shown: u64,
+}
+
+/// Everything the status page reads.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// A full refresh is under way.
+    pub refreshing: bool,
+    /// VM loads under way: zone name, when it was asked for, when it began.
+    pub pending: IndexMap<String, (Instant, Instant)>,
+    /// VMs waiting for a load: zone name, since when.
+    pub queued: Vec<(String, Instant)>,
+    /// End of the last refresh, failed or not.
+    pub last_refresh: Option<Instant>,
+    /// The last failures of a refresh.
+    pub refresh_errors: VecDeque<(String, Instant)>,
+    /// The last refreshes that found something.
+    pub refresh_log: VecDeque<RefreshEntry>,
+    /// What fails now, by zone or source name.
+    pub errors: IndexMap<String, Trouble>,
+    /// Counts.
+    pub counters: Counters,
+    /// The file watcher.
+    pub watch: WatchView,
+    /// Sources that run now, by name.
+    pub sources: IndexMap<&'static str, bool>,
+    /// Node-wide sources are too old to be trusted.
+    pub stale: bool,
+}
+
+/// The sysinfo file, read and parsed.
+#[derive(Debug)]
+pub struct SysinfoView {
+    /// As ASCII JSON.
+    pub json: Bytes,
+    /// When it was read.
+    pub at: Instant,
+}
+
+/// The board itself; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Board {
+    /// Start of the program.
+    pub started: Instant,
+    view: Arc<Mutex<View>>,
+    sysinfo: Arc<ArcSwapOption<SysinfoView>>,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            view: Arc::default(),
+            sysinfo: Arc::new(ArcSwapOption::empty()),
+        }
+    }
+}
+
+impl Board {
+    /// A copy of everything.
+    pub fn view(&self) -> View {
+        self.lock().clone()
+    }
+
+    /// Changes something.
+    pub fn edit<R>(&self, edit: impl FnOnce(&mut View) -> R) -> R {
+        edit(&mut self.lock())
+    }
+
+    /// The last sysinfo that could be read.
+    pub fn sysinfo(&self) -> Option<Arc<SysinfoView>> {
+        self.sysinfo.load_full()
+    }
+
+    /// Shows a sysinfo that was just read.
+    pub fn show_sysinfo(&self, value: &Value) {
+        let json = Bytes::from(crate::json::to_ascii(value));
+        self.sysinfo.store(Some(Arc::new(SysinfoView { json, at: Instant::now() })));
+    }
+
+    /// Notes a failure; says whether it is a new one (worth a log line).
+    pub fn trouble(&self, name: &str, source: &str, message: String) -> bool {
+        self.edit(|view| match view.errors.get_mut(name) {
+            Some(known) => {
+                known.attempts = known.attempts.saturating_add(1);
+                let news = known.message != message;
+                known.message = message;
+                known.source = source.to_owned();
+                news
+            }
+            None => {
+                let trouble = Trouble { source: source.to_owned(), message, since: Instant::now(), attempts: 1 };
+                view.errors.insert(name.to_owned(), trouble);
+                true
+            }
+        })
+    }
+
+    /// Takes a failure back; says whether there was one.
+    pub fn well(&self, name: &str) -> bool {
+        self.edit(|view| view.errors.shift_remove(name).is_some())
+    }
+
+    /// Notes the end of a refresh.
+    pub fn refreshed(&self, started: Instant, result: Result<Vec<(String, &'static str)>, String>) {
+        let ended = Instant::now();
+        self.edit(|view| {
+            view.refreshing = false;
+            view.last_refresh = Some(ended);
+            view.counters.refreshes += 1;
+            match result {
+                Ok(vm_changes) if vm_changes.is_empty() => {}
+                Ok(vm_changes) => push(&mut view.refresh_log, RefreshEntry { started, ended, vm_changes }),
+                Err(message) => push(&mut view.refresh_errors, (message, ended)),
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn push<T>(ring: &mut VecDeque<T>, item: T) {
+    if ring.len() >= KEEP {
+        ring.pop_front();
+    }
+    ring.push_back(item);
+}

@@ -1,0 +1,158 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Dataset events: the node-wide table is edited by listing exactly the dataset that was touched.
+
+use std::collections::HashMap;
+
+use indexmap::IndexMap;
+use tokio::time::Instant;
+
+use super::{Done, Engine, Purpose};
+use crate::dirty::Stale;
+use crate::load::LoadError;
+use crate::load::datasets::{self, Row};
+use crate::sources::zfs::{Action, DatasetSignal, depth, pool, vm_uuid};
+
+/// Listings at once.
+const AT_ONCE: usize = 4;
+
+/// Which datasets are to be listed, and which are being listed.
+#[derive(Debug, Default)]
+pub(super) struct DatasetWork {
+    /// Name → when, and failed attempts.
+    wanted: IndexMap<String, (Instant, u32)>,
+    /// Name → "something happened to it, or below it, meanwhile", and failed attempts.
+    running: HashMap<String, (bool, u32)>,
+    /// Names touched while a refresh was reading the node.
+    pub(super) since_refresh: Vec<String>,
+}
+
+impl DatasetWork {
+    /// When the next listing is due.
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        if self.running.len() >= AT_ONCE {
+            return None;
+        }
+        self.wanted.iter().filter(|(name, _)| !self.running.contains_key(*name)).map(|(_, (at, _))| *at).min()
+    }
+
+    /// Wants a listing.
+    pub(super) fn want(&mut self, name: &str) {
+        self.wanted.insert(name.to_owned(), (Instant::now(), 0));
+    }
+
+    fn next(&self) -> Option<String> {
+        let now = Instant::now();
+        let due = |(name, (at, _)): &(&String, &(Instant, u32))| *at <= now && !self.running.contains_key(*name);
+        self.wanted.iter().find(due).map(|(name, _)| name.clone())
+    }
+}
+
+impl Engine {
+    /// Takes one event in.
+    pub(super) fn dataset_event(&mut self, event: DatasetSignal) {
+        let zone = self.zone_of(&event.name);
+        let known = zone.is_some();
+        // Names outside the VMs' own places are kept only where a VM may come to use them.
+        if !known && depth(&event.name) != 2 && !self.pool_is_used(pool(&event.name)) {
+            return;
+        }
+        if self.refreshing {
+            self.dataset_work.since_refresh.push(event.name.clone());
+        }
+        self.disturb(&event.name);
+        if event.action == Action::Expire {
+            self.datasets.expire(&event.name);
+            self.dataset_work.wanted.shift_remove(&event.name);
+        } else {
+            self.dataset_work.want(&event.name);
+        }
+        let Some(zone) = zone else { return };
+        let now = Instant::now();
+        if event.renamed {
+            // Its children have other names now, and no event says so.
+            self.everything();
+        }
+        if event.rolled_back {
+            self.mark(&zone, Stale::ON_ROLLBACK, now + super::FOLD);
+        } else if event.action == Action::Expire {
+            self.mark(&zone, Stale::OBJECT, now + super::FOLD);
+        }
+    }
+
+    /// A listing under way that covers this name may be older than the event.
+    fn disturb(&mut self, name: &str) {
+        let parent = name.rsplit_once(['/', '@']).map_or("", |(parent, _)| parent);
+        for (running, (again, _)) in &mut self.dataset_work.running {
+            *again |= running == name || running == parent;
+        }
+    }
+
+    fn zone_of(&self, dataset: &str) -> Option<String> {
+        let uuid = vm_uuid(dataset)?;
+        self.names.get(uuid).cloned().or_else(|| self.vms.contains_key(uuid).then(|| uuid.to_owned()))
+    }
+
+    fn pool_is_used(&self, pool: &str) -> bool {
+        let mut parts = self.vms.values().filter_map(|vm| vm.parts.as_ref());
+        parts.any(|parts| {
+            let zonepath = &parts.zone.zonepath;
+            let dataset = self.datasets.at(zonepath).map_or(zonepath.trim_start_matches('/'), Row::name);
+            crate::sources::zfs::pool(dataset) == pool
+        })
+    }
+
+    /// Starts the listings that are due.
+    pub(super) fn start_datasets(&mut self) {
+        while self.dataset_work.running.len() < AT_ONCE {
+            let Some(name) = self.dataset_work.next() else { return };
+            let failures = self.dataset_work.wanted.shift_remove(&name).map_or(0, |(_, failures)| failures);
+            self.dataset_work.running.insert(name.clone(), (false, failures));
+            let ctx = self.ctx.clone();
+            self.spawn(Purpose::Dataset(name.clone()), async move {
+                let rows = datasets::one(&ctx, &name).await;
+                Done::Dataset(name, rows)
+            });
+        }
+    }
+
+    /// A listing has ended.
+    pub(super) fn dataset_read(&mut self, name: &str, result: Result<Vec<Row>, LoadError>) {
+        let rows = match result {
+            Ok(rows) => rows,
+            Err(error) => return self.dataset_failed(name, error.to_string()),
+        };
+        if let Some((true, _)) = self.dataset_work.running.remove(name) {
+            self.dataset_work.want(name);
+        }
+        self.board.well(name);
+        let mut zones: Vec<String> = rows.iter().filter_map(|row| self.zone_of(row.name())).collect();
+        zones.extend(self.zone_of(name));
+        zones.sort();
+        zones.dedup();
+        self.datasets.expire(name);
+        self.datasets.insert(rows);
+        self.compose(zones);
+    }
+
+    /// A listing has failed: the VM is composed of what is known, and it is tried again.
+    pub(super) fn dataset_failed(&mut self, name: &str, message: String) {
+        let failures = self.dataset_work.running.remove(name).map_or(0, |(_, failures)| failures) + 1;
+        let at = Instant::now() + self.backoff(failures);
+        self.dataset_work.wanted.insert(name.to_owned(), (at, failures));
+        if self.board.trouble(name, "zfs", message.clone()) {
+            tracing::warn!(dataset = name, reason = %message, "listing failed: it is tried again");
+        }
+        let zone = self.zone_of(name);
+        self.compose(zone);
+    }
+
+    fn compose(&mut self, zones: impl IntoIterator<Item = String>) {
+        let now = Instant::now();
+        for zone in zones {
+            self.mark(&zone, Stale::OBJECT, now);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The whole node at once: at the start, every few minutes, and when signals were lost.
+//!
+//! A refresh reads everything in one task while all else goes on; what changed meanwhile is newer
+//! than it and is read again instead.
+
+use std::collections::HashSet;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::{Done, Engine, Purpose, answer, waiter};
+use crate::dirty::{Stale, Trace, Verdict};
+use crate::load::datasets::Row;
+use crate::load::{self, Node};
+use crate::vm::Parts;
+
+/// VMs taken in between two looks at other work.
+const YIELD_EVERY: usize = 16;
+
+impl Engine {
+    /// Reads the node for the first time; returns when every zone is loaded or in error. `false`:
+    /// the shutdown came first.
+    pub async fn first_load(&mut self) -> bool {
+        // Whatever was signalled before this moment is about to be read.
+        self.inbox.take();
+        let mut failures = 0;
+        loop {
+            let shutdown = self.shutdown.clone();
+            // A reading that is dropped kills its commands: that is what is wanted at shutdown.
+            let result = tokio::select! {
+                result = load::node(&self.ctx) => result,
+                () = shutdown.wait() => return false,
+            };
+            match result {
+                Ok(node) => {
+                    self.seed(node);
+                    self.refreshed_at = Instant::now();
+                    self.board.refreshed(self.refreshed_at, Ok(Vec::new()));
+                    return true;
+                }
+                Err(error) => {
+                    failures += 1;
+                    if self.board.trouble("node", error.source_name(), error.to_string()) {
+                        tracing::error!(source = error.source_name(), reason = %error,
+                            "the node cannot be read: trying again until it can");
+                    }
+                    let pause = self.backoff(failures);
+                    // Cancel-safe: nothing is held.
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = shutdown.wait() => return false,
+                    }
+                }
+            }
+        }
+    }
+
+    fn seed(&mut self, mut node: Node) {
+        self.board.well("node");
+        self.board.show_sysinfo(node.sysinfo.value());
+        self.datasets = node.datasets;
+        self.sysinfo = node.sysinfo;
+        let named = node.vms.into_iter().filter_map(|object| {
+            let name = object.get("zonename")?.as_str()?.to_owned();
+            Some((name.into(), object))
+        });
+        self.store.seed(named);
+        for (name, parts) in node.parts.drain() {
+            self.names.insert(parts.zone.uuid.clone(), name.clone());
+            let vm = self.vms.entry(name).or_default();
+            vm.parts = Some(parts);
+        }
+        self.zones_changed = true;
+        let broken = std::mem::take(&mut node.broken);
+        self.note_broken(broken);
+        tracing::info!(vms = self.store.published().snapshot().vms.len(), "first load done");
+    }
+
+    fn note_broken(&mut self, broken: Vec<load::Broken>) {
+        for one in broken {
+            let message = one.error.to_string();
+            if self.board.trouble(&one.zonename, one.error.source_name(), message.clone()) {
+                tracing::warn!(vm = %one.zonename, source = one.error.source_name(), reason = %message,
+                    "reading failed: the last good object stays, if there is one");
+            }
+            let pause = self.backoff(2);
+            self.mark(&one.zonename, Stale::ALL, Instant::now() + pause);
+        }
+    }
+
+    /// Plans the next refresh.
+    pub(super) fn plan_refresh(&mut self) {
+        let (min, max) = self.config.refresh;
+        self.refresh_due = Instant::now() + self.jitter.uniform(min, max);
+    }
+
+    pub(super) fn start_refresh(&mut self) {
+        self.refreshing = true;
+        self.refresh_due = Instant::now() + self.config.refresh.1;
+        self.node_reading_waiters = std::mem::take(&mut self.node_waiters);
+        self.dataset_work.since_refresh.clear();
+        self.board.edit(|view| view.refreshing = true);
+        let (ctx, began) = (self.ctx.clone(), Instant::now());
+        self.spawn(Purpose::Node, async move { Done::Node(began, Box::new(load::node(&ctx).await)) });
+    }
+
+    /// A refresh has ended.
+    pub(super) async fn node_read(&mut self, began: Instant, result: Result<Node, String>) {
+        self.refreshing = false;
+        let waiters = std::mem::take(&mut self.node_reading_waiters);
+        let node = match result {
+            Ok(node) => node,
+            Err(message) => {
+                self.refresh_failures += 1;
+                self.refresh_due = Instant::now() + self.backoff(self.refresh_failures).max(Duration::from_secs(1));
+                if self.board.trouble("node", "refresh", message.clone()) {
+                    tracing::warn!(reason = %message, "refresh failed: all objects stay");
+                }
+                let stale = self.refreshed_at.elapsed() > self.config.refresh.1 * 2;
+                self.board.edit(|view| view.stale = stale);
+                answer(waiters, &Err(message.clone()));
+                self.board.refreshed(began, Err(message));
+                return;
+            }
+        };
+        self.refresh_failures = 0;
+        self.refreshed_at = Instant::now();
+        self.board.edit(|view| view.stale = false);
+        self.board.well("node");
+        self.board.show_sysinfo(node.sysinfo.value());
+        self.take_datasets(node.datasets);
+        self.sysinfo = node.sysinfo;
+
+        let mut changes = Vec::new();
+        let mut parts = node.parts;
+        for (count, row) in node.rows.iter().enumerate() {
+            if let Some(parts) = parts.remove(&row.zonename) {
+                changes.extend(self.take_parts(&row.zonename, parts, began));
+            }
+            if count % YIELD_EVERY == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.note_broken(node.broken);
+        let listed: HashSet<&str> = node.rows.iter().map(|row| row.zonename.as_str()).collect();
+        self.confirm_missing(&listed, waiters);
+        for (name, change) in &changes {
+            tracing::info!(vm = %name, change, "refresh found a difference");
+        }
+        self.board.refreshed(began, Ok(changes));
+        self.plan_refresh();
+    }
+
+    /// Takes one VM of a refresh in, unless something newer is known or under way.
+    fn take_parts(&mut self, name: &str, parts: Parts, began: Instant) -> Option<(String, &'static str)> {
+        let vm = self.vms.entry(name.to_owned()).or_default();
+        let newer = vm.reading.is_some() || vm.stale.has(Stale::ALL) || vm.read_at.is_some_and(|at| at >= began);
+        if newer {
+            self.mark(name, Stale::ALL, Instant::now() + super::FOLD);
+            return None;
+        }
+        let before = vm.parts.clone();
+        if let Some(before) = before
+            && let Verdict::Show(state) = Trace::default().judge(&before.zone, &parts.zone, true)
+        {
+            self.show_away(name, before, &state);
+        }
+        let seq = self.store.published().snapshot().seq;
+        let was_there = self.store.published().snapshot().vms.contains_key(name);
+        match self.put(name, parts) {
+            Ok(()) => {
+                self.board.well(name);
+                let changed = self.store.published().snapshot().seq != seq;
+                changed.then(|| (name.to_owned(), if was_there { "modify" } else { "create" }))
+            }
+            Err(fault) => {
+                if self.board.trouble(name, fault.source_name(), fault.to_string()) {
+                    tracing::warn!(vm = name, source = fault.source_name(), reason = %fault, "reading failed");
+                }
+                let pause = self.backoff(1);
+                self.mark(name, Stale::ALL, Instant::now() + pause);
+                None
+            }
+        }
+    }
+
+    /// VMs that a complete list lacks: each is asked for by name before it is given up, and those
+    /// who wait for the refresh wait for that too.
+    fn confirm_missing(&mut self, listed: &HashSet<&str>, waiters: Vec<super::Waiter>) {
+        let missing: Vec<String> = self.vms.iter()
+            .filter(|(name, vm)| vm.parts.is_some() && !listed.contains(name.as_str()))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let mut confirmations = Vec::new();
+        for name in missing {
+            if let Some(vm) = self.mark(&name, Stale::ON_ZONE_EVENT, Instant::now()) {
+                let (done, confirmed) = waiter();
+                vm.waiters.push(done);
+                confirmations.push(confirmed);
+            }
+        }
+        if waiters.is_empty() {
+            return;
+        }
+        // Also what was being read while the refresh was: it is newer, and not committed yet.
+        for vm in self.vms.values_mut().filter(|vm| vm.reading.is_some() || vm.due.is_some() && vm.failures == 0) {
+            let (done, confirmed) = waiter();
+            vm.waiters.push(done);
+            confirmations.push(confirmed);
+        }
+        tokio::spawn(async move {
+            let mut result = Ok(());
+            for confirmed in confirmations {
+                if let Ok(Err(message)) = confirmed.await {
+                    result = Err(message);
+                }
+            }
+            answer(waiters, &result);
+        });
+    }
+
+    /// The node's datasets, except what was touched since they were listed, and what such a
+    /// listing is too shallow to show.
+    fn take_datasets(&mut self, mut fresh: load::Datasets) {
+        let mut again = std::mem::take(&mut self.dataset_work.since_refresh);
+        let mut deep: Vec<Row> = Vec::new();
+        for parts in self.vms.values().filter_map(|vm| vm.parts.as_ref()) {
+            let object = self.store.published().snapshot().vms.get(parts.zone.zonename.as_str()).map(|vm| vm.object.clone());
+            for name in super::datasets_of(parts, &self.datasets, object.as_deref()) {
+                let below = name.split('/').count() > 2;
+                if below && fresh.get(&name).is_some() && self.datasets.snapshots(&name).next().is_some() {
+                    deep.extend(self.datasets.snapshots(&name).map(|(_, row)| row.clone()));
+                    again.push(name);
+                }
+            }
+        }
+        fresh.insert(deep);
+        self.datasets = fresh;
+        for name in again {
+            self.dataset_work.want(&name);
+        }
+    }
+}

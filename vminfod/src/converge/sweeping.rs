@@ -1,0 +1,133 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What a sweep found: differences that no event announced become stale parts, a count and one
+//! log line each.
+
+use std::collections::{HashMap, HashSet};
+
+use tokio::time::Instant;
+
+use super::{Engine, FOLD};
+use crate::dirty::Stale;
+use crate::load::ZoneRow;
+use crate::sweep::{Look, files_of};
+
+/// Sweeps in a row that find unannounced zone changes before the source is started anew.
+const MISSES: u32 = 2;
+
+impl Engine {
+    /// Plans the next sweep.
+    pub(super) fn plan_sweep(&mut self) {
+        self.sweep_due = Instant::now() + self.jitter.around(self.config.sweep, 0.1);
+    }
+
+    /// A sweep has ended.
+    pub(super) fn swept(&mut self, look: Look) {
+        self.sweeping = false;
+        self.plan_sweep();
+        self.board.edit(|view| view.counters.sweeps += 1);
+        // What was signalled up to now is announced.
+        let pending = self.inbox.take();
+        if !pending.is_empty() {
+            self.take(pending);
+        }
+        match &look.rows {
+            Ok(rows) => {
+                self.board.well("sweep");
+                let misses = self.compare_rows(rows);
+                self.judge_source(misses);
+            }
+            Err(error) => {
+                if self.board.trouble("sweep", error.source_name(), error.to_string()) {
+                    tracing::warn!(reason = %error, "sweep failed");
+                }
+            }
+        }
+        self.compare_files(&look);
+        let (watching, missing) = look.stamps.presence();
+        self.board.edit(|view| {
+            view.watch.watching = watching;
+            view.watch.missing = missing;
+        });
+        self.stamps = look.stamps;
+        self.vms.values_mut().for_each(|vm| vm.announced = Stale::NONE);
+    }
+
+    fn compare_rows(&mut self, rows: &[ZoneRow]) -> u32 {
+        let mut misses = 0;
+        let mut odd: Vec<(String, &'static str)> = Vec::new();
+        for row in rows {
+            match self.vms.get(&row.zonename).and_then(|vm| vm.parts.as_ref()) {
+                Some(parts) if *parts.zone == *row => {}
+                Some(_) => odd.push((row.zonename.clone(), "its zoneadm row differs")),
+                None => odd.push((row.zonename.clone(), "it is new")),
+            }
+        }
+        let listed: HashSet<&str> = rows.iter().map(|row| row.zonename.as_str()).collect();
+        let gone = self.vms.iter().filter(|(name, vm)| vm.parts.is_some() && !listed.contains(name.as_str()));
+        odd.extend(gone.map(|(name, _)| (name.clone(), "it is not listed any more")));
+        for (name, what) in odd {
+            // An announced change is on its way already, or was too late for this look.
+            if self.unannounced(&name, Stale::ZONEADM, what) {
+                misses += 1;
+            }
+            self.mark(&name, Stale::ON_ZONE_EVENT, Instant::now() + FOLD);
+        }
+        misses
+    }
+
+    /// Counts and logs a difference, unless something announced it.
+    fn unannounced(&self, name: &str, part: Stale, what: &str) -> bool {
+        let vm = self.vms.get(name);
+        let announced = vm.is_some_and(|vm| {
+            vm.announced.has(part) || vm.stale.has(part) || vm.reading.as_ref().is_some_and(|r| r.stale.has(part)) || vm.failures > 0
+        });
+        if announced {
+            return false;
+        }
+        self.board.edit(|view| view.counters.unannounced += 1);
+        tracing::warn!(vm = name, what, "sweep found what no event announced");
+        true
+    }
+
+    fn judge_source(&mut self, misses: u32) {
+        self.misses = if misses > 0 { self.misses + 1 } else { 0 };
+        if self.misses >= MISSES {
+            self.misses = 0;
+            self.board.edit(|view| view.counters.source_restarts += 1);
+            // Where no child waits for it, the permit starts the next one anew: harmless.
+            self.restart_zones.notify_one();
+        }
+    }
+
+    fn compare_files(&mut self, look: &Look) {
+        let mut odd: HashMap<String, Stale> = HashMap::new();
+        for (name, zonepath) in self.zone_paths() {
+            for (file, path) in files_of(&self.ctx.root, &name, &zonepath) {
+                let stale = Stale::on_file(file);
+                match look.stamps.changed(&self.stamps, &path) {
+                    Some(false) => {}
+                    // First seen: what happened to it before is unknown.
+                    None => *odd.entry(name.clone()).or_default() |= stale,
+                    Some(true) => {
+                        let already = self.vms.get(&name).is_some_and(|vm| vm.announced.has(stale));
+                        if !already {
+                            self.unannounced(&name, stale, "one of its files changed");
+                            *odd.entry(name.clone()).or_default() |= stale;
+                        }
+                    }
+                }
+            }
+        }
+        let when = Instant::now() + FOLD;
+        for (name, stale) in odd {
+            self.mark(&name, stale, when);
+        }
+        let sysinfo = self.ctx.root.sysinfo();
+        if look.stamps.changed(&self.stamps, &sysinfo) != Some(false) {
+            self.sysinfo_stale = true;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A connection that gives up on a peer that does not move: a request's head must be complete
+//! within its deadline once begun, and bytes that we send must be taken within theirs. Both are
+//! silent about a connection that merely idles.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Set while a request's head has begun and is not complete; the service clears it.
+#[derive(Clone, Debug, Default)]
+pub struct Head(Arc<AtomicBool>);
+
+impl Head {
+    /// The head is complete.
+    pub fn complete(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The stream with its two deadlines.
+pub struct Stalling<T> {
+    inner: T,
+    head: Head,
+    head_limit: Duration,
+    write_limit: Duration,
+    head_timer: Option<Pin<Box<Sleep>>>,
+    write_timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Stalling<T> {
+    /// Wraps a stream.
+    pub fn new(inner: T, head: Head, head_limit: Duration, write_limit: Duration) -> Self {
+        Self { inner, head, head_limit, write_limit, head_timer: None, write_timer: None }
+    }
+
+    fn written<R>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if result.is_ready() {
+            self.write_timer = None;
+            return result;
+        }
+        let limit = self.write_limit;
+        expired(&mut self.write_timer, limit, cx)
+    }
+}
+
+/// Runs the timer; `Pending` until it fires, then an error for ever.
+fn expired<R>(timer: &mut Option<Pin<Box<Sleep>>>, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<R>> {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+    match timer.as_mut().poll(cx) {
+        Poll::Ready(()) => {
+            timer.as_mut().reset(Instant::now());
+            Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        }
+        Poll::Pending => Poll::Pending,
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Stalling<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if result.is_ready() {
+            if buf.filled().len() > before && !self.head.0.swap(true, Ordering::Relaxed) {
+                self.head_timer = None;
+            }
+            return result;
+        }
+        if !self.head.0.load(Ordering::Relaxed) {
+            self.head_timer = None;
+            return Poll::Pending;
+        }
+        let limit = self.head_limit;
+        expired(&mut self.head_timer, limit, cx)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Stalling<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.written(cx, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.written(cx, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,153 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `/status`: every key of the shipped service, filled with what this one really does, and our
+//! own keys behind them.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::compat::{hrtime, pretty};
+use super::listeners::Listeners;
+use crate::converge::board::{Board, View};
+use crate::store::{Published, now_iso};
+
+/// The whole answer.
+pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: bool) -> Value {
+    let clock = Clock { started: board.started, now: Instant::now() };
+    let view = board.view();
+    let snapshot = published.snapshot();
+    let rss = resident_bytes();
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
+    put("pid", json!(std::process::id()));
+    put("uptime", json!(pretty(clock.now - clock.started)));
+    put("memory", json!({"rss": rss, "heapTotal": rss, "heapUsed": rss}));
+    put("state", json!(if view.refreshing { "paused" } else { "running" }));
+    put("status", json!(if view.refreshing { "fetching vm cache data" } else { "working" }));
+    put("numVms", json!(snapshot.vms.len()));
+    put("curDate", json!(now_iso()));
+    put("curTime", json!(hrtime(clock.now - clock.started)));
+    put("queue", queue(&view, &clock));
+    put("lastRefresh", view.last_refresh.map_or(Value::Null, |at| json!(clock.ago(at))));
+    put("refreshErrors", view.refresh_errors.iter().map(|(err, at)| {
+        json!({"err": err, "time": clock.time(*at), "ago": clock.ago(*at)})
+    }).collect());
+    put("eventsListeners", listeners.list().into_iter().map(|(uuid, listener)| {
+        (uuid, json!({
+            "userAgent": listener.user_agent,
+            "createdTime": clock.time(listener.created),
+            "createdDate": listener.created_date,
+            "createdAgo": clock.ago(listener.created),
+        }))
+    }).collect::<Map<_, _>>().into());
+    if full {
+        put("refreshLog", refresh_log(&view, &clock));
+        put("fswatcher", json!({
+            "message_delays": {},
+            "watching": view.watch.watching,
+            "not_yet_watching": view.watch.missing,
+            "pending_actions": {},
+            "watcher_pid": std::process::id(),
+            "running": view.watch.running,
+        }));
+    }
+    put("errors", errors(&view, &clock));
+    put("sources", view.sources.iter().map(|(name, up)| {
+        ((*name).to_owned(), json!(if *up { "running" } else { "down" }))
+    }).collect::<Map<_, _>>().into());
+    let c = view.counters;
+    put("counters", json!({
+        "loads": c.loads, "loadFailures": c.load_failures, "refreshes": c.refreshes, "sweeps": c.sweeps,
+        "unannounced": c.unannounced, "sourceRestarts": c.source_restarts, "rebootsShown": c.reboots_shown,
+    }));
+    let (oldest, newest) = published.journal.span();
+    put("journal", json!({
+        "epoch": published.epoch, "seq": snapshot.seq, "oldest": oldest, "newest": newest,
+        "bytes": published.journal.bytes(),
+    }));
+    Value::Object(out)
+}
+
+fn queue(view: &View, clock: &Clock) -> Value {
+    let idle = view.pending.is_empty() && view.queued.is_empty() && !view.refreshing;
+    let pending: Map<String, Value> = view.pending.iter().map(|(name, (asked, began))| {
+        (name.clone(), json!({
+            "description": format!("load {name}"),
+            "created_at": clock.time(*asked),
+            "started_at": clock.time(*began),
+            "created_ago": clock.ago(*asked),
+            "started_ago": clock.ago(*began),
+            "start_latency": pretty(began.saturating_duration_since(*asked)),
+        }))
+    }).collect();
+    let queued: Vec<Value> = view.queued.iter().map(|(name, asked)| json!({
+        "description": format!("load {name}"),
+        "created_at": clock.time(*asked),
+        "created_ago": clock.ago(*asked),
+    })).collect();
+    let mut out = json!({"now": clock.time(clock.now), "paused": view.refreshing, "idle": idle});
+    if view.refreshing {
+        // Nothing is ever paused here; these keys are shown because their readers ask for them.
+        out["paused_at"] = json!(clock.time(clock.now));
+        out["paused_ago"] = json!(pretty(Duration::ZERO));
+        out["paused_nqueued"] = json!(0);
+        out["paused_queue"] = json!([]);
+    }
+    out["vasync_queue"] = json!({
+        "concurrency": 1, "npending": pending.len(), "nqueued": queued.len(), "pending": pending, "queued": queued,
+    });
+    out
+}
+
+fn refresh_log(view: &View, clock: &Clock) -> Value {
+    view.refresh_log.iter().map(|entry| {
+        let changes: Vec<Value> =
+            entry.vm_changes.iter().map(|(name, action)| json!({"zonename": name, "action": action})).collect();
+        json!({
+            "cacheChanges": [],
+            "vmChanges": changes,
+            "started": clock.time(entry.started),
+            "ended": clock.time(entry.ended),
+            "took": pretty(entry.ended - entry.started),
+            "endedAgo": clock.ago(entry.ended),
+        })
+    }).collect()
+}
+
+fn errors(view: &View, clock: &Clock) -> Value {
+    view.errors.iter().map(|(name, trouble)| {
+        (name.clone(), json!({
+            "source": trouble.source,
+            "message": trouble.message,
+            "attempts": trouble.attempts,
+            "since": clock.ago(trouble.since),
+        }))
+    }).collect::<Map<_, _>>().into()
+}
+
+struct Clock {
+    started: Instant,
+    now: Instant,
+}
+
+impl Clock {
+    fn time(&self, at: Instant) -> String {
+        hrtime(at.saturating_duration_since(self.started))
+    }
+
+    fn ago(&self, at: Instant) -> String {
+        pretty(self.now.saturating_duration_since(at))
+    }
+}
+
+/// Memory of this process where the system tells it cheaply, else 0.
+fn resident_bytes() -> u64 {
+    let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return 0 };
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    kib * 1024
+}

@@ -1,0 +1,125 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! File changes → signals. What is watched is the same on every system; how is behind [`Watch`].
+//!
+//! On Linux inotify does it. Elsewhere there is no watcher yet: there the sweep, which compares
+//! the stamps of the same files every few seconds, is the only notice of a file's change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::Shutdown;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use super::inbox::Inbox;
+use super::{Signal, ZoneFile};
+use crate::root::Root;
+
+/// The zones whose files matter: name → zonepath.
+pub type Zones = Arc<BTreeMap<String, String>>;
+
+/// The config files of a zone, without `.json`.
+pub const CONFIG_FILES: [&str; 3] = ["metadata", "tags", "routes"];
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+
+/// What a watcher works on.
+#[derive(Clone)]
+pub struct Order {
+    /// Where the node's files are.
+    pub root: Root,
+    /// Which zones, as of now.
+    pub zones: watch::Receiver<Zones>,
+    /// Where signals go.
+    pub inbox: Arc<Inbox>,
+    /// Told when the watcher is in place.
+    pub health: Arc<dyn Fn(bool) + Send + Sync>,
+}
+
+/// A way to hear of file changes. `follow` runs until it fails; dropping it ends it.
+pub trait Watch: Send + Sync {
+    /// Watches the node's files and those of the wanted zones. Whenever a file or directory comes
+    /// into being, goes or is replaced, a signal of its zone must follow.
+    fn follow(&self, order: Order) -> BoxFuture<'static, Result<(), WatchError>>;
+}
+
+/// Why a watcher ended.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The system refused.
+    #[error("file watcher: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// The watcher of this system.
+pub fn native() -> Box<dyn Watch> {
+    #[cfg(target_os = "linux")]
+    return Box::new(super::watch_linux::Inotify);
+    #[cfg(not(target_os = "linux"))]
+    return Box::new(SweepOnly);
+}
+
+/// No watcher at all: the sweep alone finds changes. Never says that it is in place.
+#[derive(Debug, Default)]
+pub struct SweepOnly;
+
+impl Watch for SweepOnly {
+    fn follow(&self, _: Order) -> BoxFuture<'static, Result<(), WatchError>> {
+        tracing::warn!("no file watcher on this system: file changes are found by the sweep");
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Keeps a watcher running until the shutdown; after each failure everything counts as stale.
+pub async fn run(watch: Box<dyn Watch>, order: Order, shutdown: Shutdown) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        // Dropping the watcher at shutdown ends it: that is what is wanted.
+        let ended = tokio::select! {
+            ended = watch.follow(order.clone()) => ended,
+            () = shutdown.wait() => return,
+        };
+        (order.health)(false);
+        let reason = ended.err().map_or_else(|| "ended".to_owned(), |error| error.to_string());
+        tracing::warn!(source = "files", %reason, pause_ms = pause.as_millis() as u64, "file watcher ended: starting it anew");
+        // Cancel-safe: nothing is held.
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shutdown.wait() => return,
+        }
+        pause = (pause * 2).min(LAST_PAUSE);
+        order.inbox.put(Signal::Everything);
+    }
+}
+
+/// What a name in the directory of zone configurations means.
+pub fn zone_config_signal(name: &str) -> Option<Signal> {
+    if name == "index" {
+        return Some(Signal::Index);
+    }
+    if let Some(uuid) = name.strip_suffix("-receiving.json") {
+        return Some(Signal::File(uuid.to_owned(), ZoneFile::Receiving));
+    }
+    let zone = name.strip_suffix(".xml").filter(|zone| !zone.is_empty())?;
+    Some(Signal::File(zone.to_owned(), ZoneFile::Xml))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_zone_configurations() {
+        assert_eq!(zone_config_signal("index"), Some(Signal::Index));
+        assert_eq!(zone_config_signal("z.xml"), Some(Signal::File("z".into(), ZoneFile::Xml)));
+        assert_eq!(zone_config_signal("u-receiving.json"), Some(Signal::File("u".into(), ZoneFile::Receiving)));
+        for name in [".xml", "z.xml.tmp", "zonecfgA1", "index.new"] {
+            assert_eq!(zone_config_signal(name), None, "{name}");
+        }
+    }
+}

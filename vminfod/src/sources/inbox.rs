@@ -1,0 +1,157 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The bounded place where sources put signals and the loop takes them: equal signals fold, so a
+//! storm costs the reading tasks nothing; the states a zone went through are kept in order.
+//!
+//! When it would grow past its bound it forgets all and says "everything" instead.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use indexmap::{IndexMap, IndexSet};
+use tokio::sync::Notify;
+
+use super::zfs::DatasetSignal;
+use super::{Signal, ZoneFile, ZoneSignal};
+
+/// Most names held at once; a node has a few thousand datasets at most.
+const CAP: usize = 50_000;
+/// Most events kept per zone between two readings; older ones fold away.
+const EVENTS_PER_ZONE: usize = 64;
+
+/// What has been signalled since the last look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Zone events, in order, by zone name.
+    pub zones: IndexMap<String, Vec<ZoneSignal>>,
+    /// Files of zones.
+    pub files: IndexSet<(String, ZoneFile)>,
+    /// The last event of each dataset.
+    pub datasets: IndexMap<String, DatasetSignal>,
+    /// The zone index.
+    pub index: bool,
+    /// Sysinfo.
+    pub sysinfo: bool,
+    /// Anything.
+    pub everything: bool,
+}
+
+impl Pending {
+    /// Is there nothing to do?
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, signal: Signal) {
+        match signal {
+            Signal::Zone(event) => {
+                let events = self.zones.entry(event.name.clone()).or_default();
+                // A repeat says nothing new; a full list keeps its beginning and its newest end.
+                if events.last() != Some(&event) {
+                    if events.len() >= EVENTS_PER_ZONE {
+                        events.pop();
+                    }
+                    events.push(event);
+                }
+            }
+            Signal::File(zone, file) => {
+                self.files.insert((zone, file));
+            }
+            Signal::Dataset(event) => match self.datasets.get_mut(&event.name) {
+                Some(known) => {
+                    known.action = event.action;
+                    known.rolled_back |= event.rolled_back;
+                    known.renamed |= event.renamed;
+                }
+                None => {
+                    self.datasets.insert(event.name.clone(), event);
+                }
+            },
+            Signal::Index => self.index = true,
+            Signal::Sysinfo => self.sysinfo = true,
+            Signal::Everything => self.everything = true,
+        }
+        if self.zones.len() + self.files.len() + self.datasets.len() > CAP {
+            *self = Self { everything: true, index: true, sysinfo: true, ..Self::default() };
+        }
+    }
+}
+
+/// The inbox of the loop.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    pending: Mutex<Pending>,
+    news: Notify,
+}
+
+impl Inbox {
+    /// Puts a signal in; never waits.
+    pub fn put(&self, signal: Signal) {
+        self.lock().add(signal);
+        self.news.notify_one();
+    }
+
+    /// Takes all that is there.
+    pub fn take(&self) -> Pending {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Waits until something may be there. Cancel-safe: news not taken stay news.
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::zfs::Action;
+    use super::*;
+
+    fn zone(name: &str, newstate: &str) -> Signal {
+        Signal::Zone(ZoneSignal { name: name.into(), newstate: newstate.into(), zoneid: Some(1) })
+    }
+
+    #[test]
+    fn repeats_fold_and_order_stays() {
+        let inbox = Inbox::default();
+        for state in ["shutting_down", "shutting_down", "uninitialized", "shutting_down"] {
+            inbox.put(zone("z", state));
+        }
+        let pending = inbox.take();
+        let states: Vec<_> = pending.zones["z"].iter().map(|e| e.newstate.as_str()).collect();
+        assert_eq!(states, ["shutting_down", "uninitialized", "shutting_down"]);
+        assert!(inbox.take().is_empty());
+    }
+
+    #[test]
+    fn the_last_action_of_a_dataset_wins() {
+        let event = |action, rolled_back| {
+            Signal::Dataset(DatasetSignal { name: "p/d".into(), action, rolled_back, renamed: false })
+        };
+        let inbox = Inbox::default();
+        inbox.put(event(Action::Fetch, true));
+        inbox.put(event(Action::Expire, false));
+        let pending = inbox.take();
+        assert_eq!(pending.datasets["p/d"].action, Action::Expire);
+        assert!(pending.datasets["p/d"].rolled_back);
+    }
+
+    #[test]
+    fn a_flood_becomes_everything() {
+        let inbox = Inbox::default();
+        for n in 0..=CAP {
+            inbox.put(Signal::File(n.to_string(), ZoneFile::Xml));
+        }
+        let pending = inbox.take();
+        assert!(pending.everything && pending.files.is_empty());
+        for n in 0..10_000 {
+            inbox.put(zone("z", if n % 2 == 0 { "running" } else { "shutting_down" }));
+        }
+        assert_eq!(inbox.take().zones["z"].len(), EVENTS_PER_ZONE);
+    }
+}

@@ -1,0 +1,289 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! File changes by inotify. Directories are watched, never files, so that a file that is renamed
+//! over, removed or created later is one and the same case; and the parents of a zone's
+//! directories are watched too, so that a zonepath that appears (or is another one) is armed.
+//!
+//! A file that is being written is not signalled until it is closed: half a JSON text would look
+//! like all metadata removed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use inotify::{EventMask, Inotify as Kernel, WatchDescriptor, WatchMask, Watches};
+
+use super::files::{CONFIG_FILES, Order, Watch, WatchError, Zones, zone_config_signal};
+use super::{Signal, ZoneFile};
+use crate::root::Root;
+
+/// The watcher.
+#[derive(Debug, Default)]
+pub struct Inotify;
+
+impl Watch for Inotify {
+    fn follow(&self, order: Order) -> BoxFuture<'static, Result<(), WatchError>> {
+        Box::pin(follow(order))
+    }
+}
+
+async fn follow(mut order: Order) -> Result<(), WatchError> {
+    let kernel = Kernel::init()?;
+    let mut armed = Armed::new(order.root.clone(), kernel.watches());
+    let mut events = kernel.into_event_stream(vec![0; 64 << 10])?;
+    armed.want(&order.zones.borrow_and_update().clone());
+    (order.health)(true);
+    loop {
+        // Both arms are cancel-safe: events stay in the kernel, a changed list stays changed.
+        let signals = tokio::select! {
+            event = events.next() => match event {
+                None => return Ok(()),
+                Some(event) => {
+                    let event = event?;
+                    armed.event(&event.wd, event.mask, event.name.as_deref())
+                }
+            },
+            changed = order.zones.changed() => {
+                if changed.is_err() {
+                    return Ok(());
+                }
+                let zones = order.zones.borrow_and_update().clone();
+                armed.want(&zones)
+            }
+        };
+        signals.into_iter().for_each(|signal| order.inbox.put(signal));
+    }
+}
+
+/// What a name in a watched directory means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// A file of a zone.
+    File(ZoneFile),
+    /// A directory on the way to a zone's files.
+    Way,
+}
+
+struct Armed {
+    root: Root,
+    kernel: Watches,
+    zones: Zones,
+    by_path: HashMap<PathBuf, WatchDescriptor>,
+    by_watch: HashMap<WatchDescriptor, BTreeSet<PathBuf>>,
+    /// Directory → name → what it means, to whom.
+    meanings: HashMap<PathBuf, BTreeMap<String, Vec<(String, Meaning)>>>,
+    configs: PathBuf,
+    sysinfo: PathBuf,
+}
+
+impl Armed {
+    fn new(root: Root, kernel: Watches) -> Self {
+        let (configs, sysinfo) = (root.path("/etc/zones"), root.sysinfo());
+        let mut armed = Self {
+            root,
+            kernel,
+            zones: Zones::default(),
+            by_path: HashMap::new(),
+            by_watch: HashMap::new(),
+            meanings: HashMap::new(),
+            configs,
+            sysinfo,
+        };
+        armed.arm_fixed();
+        armed
+    }
+
+    /// The two directories every node has, with the ways to them.
+    fn arm_fixed(&mut self) -> bool {
+        let mut news = false;
+        for dir in [self.configs.clone(), parent(&self.sysinfo)] {
+            for dir in self.ways(&dir) {
+                news |= self.arm(&dir);
+            }
+        }
+        news
+    }
+
+    /// From the root down to `dir`, both included.
+    fn ways(&self, dir: &Path) -> Vec<PathBuf> {
+        let top = self.root.dir();
+        let mut ways: Vec<PathBuf> = dir.ancestors().take_while(|at| at.starts_with(top)).map(Path::to_owned).collect();
+        ways.reverse();
+        ways
+    }
+
+    fn dirs_of(&self, zonepath: &str) -> Vec<PathBuf> {
+        self.ways(&self.root.path(zonepath).join("config"))
+    }
+
+    /// Takes a new list of zones; zones that are new or moved get a signal, since what happened to
+    /// their files before they were watched is unknown.
+    fn want(&mut self, zones: &Zones) -> Vec<Signal> {
+        let before = std::mem::replace(&mut self.zones, zones.clone());
+        self.meanings.clear();
+        for (zone, zonepath) in zones.iter() {
+            self.learn(zone, zonepath);
+        }
+        let mut signals = Vec::new();
+        for (zone, zonepath) in zones.iter() {
+            if before.get(zone) != Some(zonepath) {
+                self.arm_zone(zonepath);
+                signals.extend(all_files(zone));
+            }
+        }
+        self.prune();
+        signals
+    }
+
+    fn learn(&mut self, zone: &str, zonepath: &str) {
+        let config = self.root.path(zonepath).join("config");
+        let mut mean = |dir: &Path, name: &str, meaning: Meaning| {
+            let names = self.meanings.entry(dir.to_owned()).or_default();
+            names.entry(name.to_owned()).or_default().push((zone.to_owned(), meaning));
+        };
+        for name in CONFIG_FILES {
+            mean(&config, &format!("{name}.json"), Meaning::File(ZoneFile::Config));
+        }
+        mean(&parent(&config), "lastexited", Meaning::File(ZoneFile::LastExited));
+        let top = self.root.dir().to_owned();
+        for way in config.ancestors().take_while(|at| at.starts_with(&top) && *at != top) {
+            if let Some(name) = way.file_name().and_then(OsStr::to_str) {
+                mean(&parent(way), name, Meaning::Way);
+            }
+        }
+    }
+
+    /// Watches a directory as it is now; says whether it is another one than before.
+    fn arm(&mut self, dir: &Path) -> bool {
+        let mask = WatchMask::CLOSE_WRITE
+            | WatchMask::CREATE
+            | WatchMask::DELETE
+            | WatchMask::MOVED_FROM
+            | WatchMask::MOVED_TO
+            | WatchMask::ATTRIB
+            | WatchMask::ONLYDIR;
+        match self.kernel.add(dir, mask) {
+            Ok(wd) => {
+                if self.by_path.get(dir) == Some(&wd) {
+                    return false;
+                }
+                self.disarm(dir);
+                self.by_watch.entry(wd.clone()).or_default().insert(dir.to_owned());
+                self.by_path.insert(dir.to_owned(), wd);
+                true
+            }
+            Err(error) => {
+                if error.kind() != std::io::ErrorKind::NotFound {
+                    tracing::warn!(dir = %dir.display(), %error, "directory cannot be watched: the sweep looks at it");
+                }
+                self.disarm(dir)
+            }
+        }
+    }
+
+    fn disarm(&mut self, dir: &Path) -> bool {
+        let Some(wd) = self.by_path.remove(dir) else { return false };
+        if let Some(paths) = self.by_watch.get_mut(&wd) {
+            paths.remove(dir);
+            if paths.is_empty() {
+                self.by_watch.remove(&wd);
+                let _gone_already = self.kernel.remove(wd);
+            }
+        }
+        true
+    }
+
+    fn arm_zone(&mut self, zonepath: &str) -> bool {
+        let mut news = false;
+        for dir in self.dirs_of(zonepath) {
+            news |= self.arm(&dir);
+        }
+        news
+    }
+
+    /// Drops the directories that no zone needs any more.
+    fn prune(&mut self) {
+        let mut needed: BTreeSet<PathBuf> = BTreeSet::new();
+        for dir in [self.configs.clone(), parent(&self.sysinfo)] {
+            needed.extend(self.ways(&dir));
+        }
+        for zonepath in self.zones.values() {
+            needed.extend(self.dirs_of(zonepath));
+        }
+        let idle: Vec<PathBuf> = self.by_path.keys().filter(|dir| !needed.contains(*dir)).cloned().collect();
+        for dir in idle {
+            self.disarm(&dir);
+        }
+    }
+
+    fn event(&mut self, wd: &WatchDescriptor, mask: EventMask, name: Option<&OsStr>) -> Vec<Signal> {
+        if mask.contains(EventMask::Q_OVERFLOW) {
+            return vec![Signal::Everything];
+        }
+        let dirs: Vec<PathBuf> = self.by_watch.get(wd).into_iter().flatten().cloned().collect();
+        if mask.contains(EventMask::IGNORED) {
+            // The directory went; its parent's event arms whatever comes in its place.
+            for dir in &dirs {
+                self.by_path.remove(dir);
+            }
+            self.by_watch.remove(wd);
+            return Vec::new();
+        }
+        let Some(name) = name.and_then(OsStr::to_str) else { return Vec::new() };
+        dirs.iter().flat_map(|dir| self.named(dir, name, mask)).collect()
+    }
+
+    fn named(&mut self, dir: &Path, name: &str, mask: EventMask) -> Vec<Signal> {
+        let path = dir.join(name);
+        let mut signals = Vec::new();
+        let moved = EventMask::CREATE | EventMask::DELETE | EventMask::MOVED_FROM | EventMask::MOVED_TO;
+        if mask.intersects(moved) && (self.configs.starts_with(&path) || self.sysinfo.starts_with(&path)) && self.arm_fixed() {
+            signals.push(Signal::Everything);
+        }
+        // A file just created is empty: its close will tell. A link is complete at once.
+        if mask.contains(EventMask::CREATE) && !mask.contains(EventMask::ISDIR) && !is_link(&path) {
+            return signals;
+        }
+        if dir == self.configs {
+            signals.extend(zone_config_signal(name));
+        }
+        if path == self.sysinfo {
+            signals.push(Signal::Sysinfo);
+        }
+        let meanings = self.meanings.get(dir).and_then(|names| names.get(name)).cloned().unwrap_or_default();
+        for (zone, meaning) in meanings {
+            match meaning {
+                Meaning::File(file) => signals.push(Signal::File(zone, file)),
+                Meaning::Way if mask.intersects(moved) => {
+                    let zones = self.zones.clone();
+                    if let Some(zonepath) = zones.get(&zone) {
+                        self.arm_zone(zonepath);
+                        signals.extend(all_files(&zone));
+                    }
+                }
+                Meaning::Way => {}
+            }
+        }
+        signals
+    }
+}
+
+fn all_files(zone: &str) -> [Signal; 2] {
+    [ZoneFile::Config, ZoneFile::LastExited].map(|file| Signal::File(zone.to_owned(), file))
+}
+
+fn is_link(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|stat| stat.is_symlink() || stat.nlink() > 1)
+}
+
+fn parent(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+mod tests;
