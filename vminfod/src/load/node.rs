@@ -61,7 +61,10 @@ pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
         datasets::node(ctx)
     )?;
     let rows: Vec<Arc<ZoneRow>> = rows.into_iter().map(Arc::new).collect();
-    let loads = rows.iter().map(|row| zone(ctx, row.clone(), kstat::of(&kstats, row).cloned()));
+    let loads = rows.iter().cloned().map(|row| {
+        let kstat = kstat::of(&kstats, &row).cloned();
+        zone(ctx, row, kstat)
+    });
     let loaded: Vec<Result<Parts, LoadError>> =
         stream::iter(loads).buffered(AT_ONCE).collect().await;
     let mut node = Node {
