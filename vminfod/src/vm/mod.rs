@@ -168,11 +168,8 @@ fn running(vm: &mut VmObject, kstat: &ZoneKstat) -> Result<(), ComposeError> {
         ComposeError::new(Origin::Kstat, what)
     })?;
     set(vm, "boot_timestamp", boot);
-    for (key, value) in [("init_restarts", &kstat.init_restarts), ("pid", &kstat.init_pid)] {
-        if let Some(value) = value {
-            set(vm, key, value.clone());
-        }
-    }
+    set(vm, "init_restarts", kstat.init_restarts.clone());
+    set(vm, "pid", kstat.init_pid.clone());
     Ok(())
 }
 

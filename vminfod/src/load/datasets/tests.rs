@@ -1,3 +1,133 @@
 // This Source Code Form is subject to the terms of the Mozilla Public
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
+//! Listings by hand, and the edits that events make.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A line with these columns and plausible others.
+fn line(kind: &str, name: &str, mountpoint: &str, zoned: &str) -> String {
+    format!("lz4\t1500000000\t0\t{mountpoint}\t{name}\t1\t2\t3\t4\t18446744073709551615\t{kind}\t-\t7\t8\t9\t10\t{zoned}")
+}
+
+fn row(kind: &str, name: &str, mountpoint: &str) -> Row {
+    Row::parse(&line(kind, name, mountpoint, "off")).unwrap()
+}
+
+fn name_at(datasets: &Datasets, mountpoint: &str) -> Option<String> {
+    datasets.at(mountpoint).map(|row| row.name().to_owned())
+}
+
+fn names(datasets: &Datasets, dataset: &str) -> Vec<String> {
+    datasets.snapshots(dataset).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn a_row_has_seventeen_columns() {
+    let row = row("filesystem", "zones/a", "/zones/a");
+    assert_eq!(row.text(Column::Compression), "lz4");
+    assert_eq!(row.number(Column::Creation), Some(1_500_000_000.0));
+    assert_eq!(row.number(Column::SnapshotLimit), Some(18_446_744_073_709_551_615.0));
+    assert_eq!(row.number(Column::Usedbysnapshots), None, "a lone dash is no number");
+    assert_eq!(row.text(Column::Zoned), "off");
+    let good = line("volume", "a", "-", "off");
+    assert!(Row::parse(&format!("  {good} \r")).is_some());
+    for bad in ["", "a\tb", &format!("{good}\tx"), good.rsplit_once('\t').unwrap().0] {
+        assert!(Row::parse(bad).is_none(), "{bad:?}");
+    }
+}
+
+#[test]
+fn mountpoints() {
+    let table = [
+        ("volume", "zones/v-disk0", "-", "off", Some("/dev/zvol/rdsk/zones/v-disk0")),
+        ("filesystem", "zones/a", "-", "off", Some("/zones/a")),
+        ("filesystem", "zones/a", "legacy", "off", Some("/zones/a")),
+        ("filesystem", "zones/a", "/mnt", "off", Some("/mnt")),
+        ("filesystem", "zones/a", "none", "off", None),
+        ("filesystem", "zones/a", "/mnt", "on", None),
+        ("filesystem", "zones/a/data", "/mnt", "off", None),
+        ("filesystem", "zones/a/data/x", "/mnt", "off", None),
+        ("filesystem", "zones/data", "/mnt", "off", Some("/mnt")),
+    ];
+    for (kind, name, mountpoint, zoned, found) in table {
+        let row = Row::parse(&line(kind, name, mountpoint, zoned)).unwrap();
+        assert_eq!(row.mountpoint().as_deref(), found, "{kind} {name} {mountpoint} {zoned}");
+    }
+}
+
+#[test]
+fn the_later_of_two_at_one_mountpoint_counts_until_it_goes() {
+    let rows = [row("filesystem", "zones/a", "/m"), row("filesystem", "zones/b", "/m")];
+    let mut datasets: Datasets = rows.into_iter().collect();
+    assert_eq!(name_at(&datasets, "/m").as_deref(), Some("zones/b"));
+    datasets.expire("zones/b");
+    assert_eq!(name_at(&datasets, "/m").as_deref(), Some("zones/a"));
+    datasets.expire("zones/a");
+    assert_eq!(datasets, Datasets::default());
+}
+
+#[test]
+fn events_edit_the_tables() {
+    let rows = [
+        row("filesystem", "zones/a", "/zones/a"),
+        row("snapshot", "zones/a@one", "-"),
+        row("snapshot", "zones/a@two", "-"),
+        row("filesystem", "zones/a/data", "/data"),
+    ];
+    let listed: Datasets = rows.clone().into_iter().collect();
+    let mut edited = listed.clone();
+    edited.expire("zones/a@one");
+    assert_eq!(names(&edited, "zones/a"), ["two"]);
+    assert_eq!(names(&listed, "zones/a"), ["one", "two"], "a clone is its own");
+    edited.expire("zones/a");
+    assert!(edited.get("zones/a").is_none() && edited.at("/zones/a").is_none());
+    assert!(names(&edited, "zones/a").is_empty());
+    assert!(edited.get("zones/a/data").is_some(), "children stay");
+    edited.insert(rows);
+    assert_eq!(edited, listed);
+    edited.insert([row("filesystem", "zones/a", "/elsewhere")]);
+    assert_eq!(name_at(&edited, "/zones/a"), None);
+    assert_eq!(edited.len(), listed.len());
+}
+
+#[test]
+fn a_bad_snapshot_name_condemns_the_listing_and_is_named() {
+    let text = [line("snapshot", "a@b", "-", "-"), line("snapshot", "a@b@c", "-", "-")].join("\n");
+    let error = parse(text.as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "zfs: line 2: expected DATASET@SNAPSHOT, found \"a@b@c\"");
+    assert_eq!(parse(b"no rows\nhere").unwrap(), []);
+}
+
+#[test]
+fn the_command_is_the_deployed_one() {
+    let args = arguments(&["2"]);
+    assert_eq!(args[..5], ["list", "-H", "-p", "-t", "filesystem,snapshot,volume"]);
+    assert_eq!(args[6].split(',').count(), COUNT);
+    assert_eq!(args[6].split(',').nth(Column::Name as usize), Some("name"));
+    assert_eq!(args[7..], ["-d", "2"]);
+}
+
+proptest! {
+    #[test]
+    fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = parse(&bytes);
+    }
+
+    #[test]
+    fn inserting_one_by_one_gives_the_listing(picks in proptest::collection::vec((0..4usize, 0..3usize, 0..3usize), 0..20)) {
+        let rows: Vec<Row> = picks.iter().map(|(name, kind, mountpoint)| match kind {
+            0 => row("snapshot", &format!("zones/{name}@{mountpoint}"), "-"),
+            1 => row("volume", &format!("zones/v{name}"), "-"),
+            _ => row("filesystem", &format!("zones/f{name}"), &format!("/m{mountpoint}")),
+        }).collect();
+        let listed: Datasets = rows.clone().into_iter().collect();
+        let mut edited = Datasets::default();
+        for row in rows {
+            edited.insert([row]);
+        }
+        prop_assert_eq!(edited, listed);
+    }
+}
