@@ -104,6 +104,8 @@ impl std::fmt::Debug for StreamResponse {
 /// Moves one request out and one answer back. It neither retries nor judges
 /// statuses; an error means that no complete answer came, and says through
 /// [`Error::connect`], [`Error::broken`] or [`Error::timed_out`] how far it got.
+/// Time spent inside counts against [`Request::timeout`]: a transport that
+/// queues requests must expect to be dropped while they wait.
 pub trait Transport: Send + Sync {
     /// Sends the request and reads the whole answer.
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>>;

@@ -9,6 +9,7 @@
 
 mod http;
 mod napi;
+mod recorded;
 mod script;
 mod vmapi;
 mod vminfod;
