@@ -73,7 +73,7 @@ impl Apply {
     }
 
     /// Makes the record of a local VM's address say what the node says (backfill, state, mirror).
-    pub async fn keep_up(&self, mac: MacAddr, vm: &str) -> Outcome {
+    pub async fn keep_up(&self, mac: MacAddr, vm: &str, mirror: bool) -> Outcome {
         let mut verdict = None;
         for round in 0..ROUNDS {
             if round > 0 {
@@ -92,7 +92,8 @@ impl Apply {
             };
             let judge = |verdict: Option<&Verdict>| {
                 self.shared.look(|inventory| {
-                    backfill::upkeep(&fresh.value, &inventory.view, verdict, &self.shared.policy)
+                    let policy = &self.shared.policy;
+                    backfill::upkeep(&fresh.value, &inventory.view, verdict, mirror, policy)
                 })
             };
             let mut upkeep = judge(verdict.as_ref());

@@ -198,7 +198,7 @@ impl Agent {
             });
             let mut open = false;
             for mac in macs {
-                let outcome = self.apply.keep_up(mac, vm).await;
+                let outcome = self.apply.keep_up(mac, vm, true).await;
                 open |= matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_));
             }
             if open {

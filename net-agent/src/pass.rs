@@ -206,7 +206,7 @@ impl Agent {
                             self.apply.keep_up_own(d.mac).await
                         }
                         Action::Look | Action::Write(_) | Action::AskVmapi => {
-                            self.apply.keep_up(d.mac, &d.vm).await
+                            self.apply.keep_up(d.mac, &d.vm, false).await
                         }
                         Action::Defer => Outcome::Deferred(d.reason.clone()),
                         Action::Delete | Action::Keep => return,

@@ -50,8 +50,16 @@ pub enum Upkeep {
     AskVmapi,
 }
 
-/// Judges the record of an address that `vm` has. `verdict` is VMAPI's answer, once asked.
-pub fn upkeep(nic: &Nic, local: &LocalView, verdict: Option<&Verdict>, policy: &Policy) -> Upkeep {
+/// Judges the record of an address that a VM here has. `verdict` is VMAPI's answer, once asked;
+/// `mirror` asks for owner and primary too, which only an event of the VM does (a pass writes
+/// `cn_uuid` and `state`, nothing else).
+pub fn upkeep(
+    nic: &Nic,
+    local: &LocalView,
+    verdict: Option<&Verdict>,
+    mirror: bool,
+    policy: &Policy,
+) -> Upkeep {
     let mut holders = local.holders(nic.mac);
     let Some(vm) = holders.next() else {
         return Upkeep::Leave("no VM here has this address".to_owned());
@@ -85,6 +93,9 @@ pub fn upkeep(nic: &Nic, local: &LocalView, verdict: Option<&Verdict>, policy: &
         },
     }
     wish.state = state::of_zone_nic(&vm.state, &nic.state, policy.mirror_stopped);
+    if !mirror {
+        return if wish.is_empty() { Upkeep::Agrees } else { Upkeep::Write(wish) };
+    }
     if let Some(owner) = vm.owner_uuid.as_ref().filter(|owner| !owner.is_empty())
         && nic.owner_uuid.as_ref().is_some_and(|known| known != owner)
     {

@@ -156,7 +156,7 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
             kept_up(nic.mac, &nic.belongs_to_uuid, upkeep, inputs)
         } else if inputs.local.holders(nic.mac).next().is_some() {
             let verdict = inputs.verdicts.get(&nic.belongs_to_uuid);
-            let upkeep = backfill::upkeep(nic, inputs.local, verdict, inputs.policy);
+            let upkeep = backfill::upkeep(nic, inputs.local, verdict, false, inputs.policy);
             kept_up(nic.mac, &nic.belongs_to_uuid, upkeep, inputs)
         } else {
             reaped(nic, inputs)
