@@ -2,9 +2,68 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! (being written)
+//! `testbed conform napi FILE`: replays exchanges recorded from the real NAPI against the mock
+//! and reports every answer that differs. It never excuses a difference that the format of
+//! the recordings does not call volatile.
 
-/// Runs the cases found at the path; flags follow it.
-pub fn run(_path: &std::path::Path, _flags: &[String]) -> std::process::ExitCode {
-    std::process::ExitCode::FAILURE
+mod compare;
+mod replay;
+mod transcript;
+mod wire;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub use replay::{Outcome, replay};
+pub use transcript::{Transcript, TranscriptError};
+
+/// Groups that are not replayed, with the reason; at most two, and none about NICs.
+pub const LEFT_OUT: [(&str, &str); 0] = [];
+
+/// Runs the cases found at the path; flags follow it: `--only GROUP` replays one group.
+pub fn run(path: &Path, flags: &[String]) -> ExitCode {
+    let mut err = std::io::stderr();
+    let only = match flags {
+        [] => None,
+        [flag, group] if flag == "--only" => Some(group.as_str()),
+        _ => {
+            drop(writeln!(err, "conform napi: unknown flags {flags:?}; there is --only GROUP"));
+            return ExitCode::from(2);
+        }
+    };
+    let transcript = match Transcript::read(path) {
+        Ok(transcript) => transcript,
+        Err(error) => {
+            drop(writeln!(err, "conform napi: {error}"));
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            drop(writeln!(err, "conform napi: starting the runtime: {error}"));
+            return ExitCode::from(2);
+        }
+    };
+    let outcome = runtime.block_on(replay(&transcript, only));
+    match print(&outcome) {
+        Ok(()) if outcome.failures.is_empty() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => {
+            drop(writeln!(err, "conform napi: standard output: {error}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn print(outcome: &Outcome) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for failure in &outcome.failures {
+        writeln!(out, "{failure}")?;
+    }
+    for (name, reason) in LEFT_OUT {
+        writeln!(out, "left out: {name} ({reason})")?;
+    }
+    writeln!(out, "{} passed, {} failed", outcome.passed, outcome.failures.len())
 }

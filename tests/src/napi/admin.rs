@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
-use super::handler::build;
+use super::answers::build;
 use super::seed::SeedFile;
 use super::store::Store;
 use crate::faults::Rule;

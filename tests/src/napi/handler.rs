@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use serde_json::{Value, json};
 
 use super::admin;
+use super::answers::{build, foreign, http_date, ping, plain, set_body};
+use super::digest;
+use super::eras::Era;
 use super::errors::ApiError;
 use super::etag::{self, Verdict};
 use super::params::{self, Params};
 use super::routes::{self, Route};
-use super::store::{NicRow, Store};
-use super::{eras::Era, mac};
+use super::store::Store;
 use crate::faults::{Action, Mock, Reply};
 
 /// What an operation came to.
@@ -155,6 +157,7 @@ impl Store {
         let headers = request.headers();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if !reads {
+            check_digest(headers, request.body())?;
             params::merge_body(&mut given, kind, request.body(), era)?;
         }
         match route {
@@ -319,7 +322,11 @@ impl Store {
             }
             _ => (json!([]), false),
         };
-        let etag = tagged.then(|| etag::of(&body.to_string()));
+        let stored = match route {
+            Route::Ip(uuid, ip) => world.has_ip(uuid, ip),
+            _ => tagged,
+        };
+        let etag = stored.then(|| etag::of(&body.to_string()));
         if let Some(etag) = etag.as_ref().filter(|_| reads && world.era.has_etags()) {
             match etag::judge(headers, true, etag) {
                 Verdict::Go => {}
@@ -359,76 +366,13 @@ impl Store {
     }
 }
 
-fn http_date(ms: i64) -> String {
-    let at = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
-    at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
-/// An answer of the router itself: no request id.
-fn plain(method: &Method, status: u16, code: &str, message: &str) -> Response<Bytes> {
-    build(method, status, Some(&json!({ "code": code, "message": message })))
-}
-
-pub(super) fn build(method: &Method, status: u16, body: Option<&Value>) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() =
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    if let Some(body) = body {
-        let text = Bytes::from(body.to_string());
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-        headers.insert(header::CONTENT_LENGTH, text.len().into());
-        if *method != Method::HEAD {
-            *response.body_mut() = text;
-        }
+fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
+    let Some(sent) = headers.get("content-md5").and_then(|v| v.to_str().ok()) else {
+        return Ok(());
+    };
+    let ours = digest::md5_base64(body);
+    if sent == ours {
+        return Ok(());
     }
-    response
-}
-
-fn set_body(response: &mut Response<Bytes>, body: Bytes) {
-    response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
-    *response.body_mut() = body;
-}
-
-fn ping(era: Era, initializing: bool) -> Value {
-    let mut config = json!({ "fabrics_enabled": era.has_fabrics() });
-    if era.has_fabrics() {
-        config["subnet_alloc_enabled"] = json!(false);
-    }
-    json!({
-        "config": config,
-        "healthy": !initializing,
-        "services": { "moray": if initializing { "offline" } else { "online" } },
-        "status": if initializing { "initializing" } else { "OK" },
-    })
-}
-
-/// A NIC of a node nobody asked about.
-fn foreign() -> Value {
-    json!({
-        "belongs_to_type": "zone",
-        "belongs_to_uuid": "99999999-0000-4000-8000-000000000001",
-        "mac": mac::print(0x90b8_d0ff_ff01),
-        "owner_uuid": "99999999-0000-4000-8000-000000000002",
-        "primary": false,
-        "state": "running",
-        "created_timestamp": "2020-01-01T00:00:00.000Z",
-        "modified_timestamp": "2020-01-01T00:00:00.000Z",
-        "cn_uuid": "99999999-0000-4000-8000-000000000003",
-    })
-}
-
-impl Store {
-    /// A stored NIC in the form the API gives it, by any spelling of its address.
-    pub fn nic(&self, mac: &str) -> Option<Value> {
-        let world = self.world();
-        let row: &NicRow = world.nics.get(&mac::parse(mac)?)?;
-        Some(world.nic_json(row))
-    }
-
-    /// All stored NICs, by address.
-    pub fn nics(&self) -> Vec<Value> {
-        let world = self.world();
-        world.nics.values().map(|row| world.nic_json(row)).collect()
-    }
+    Err(ApiError::Plain(400, "BadDigest", format!("Content-MD5 '{sent}' didn't match '{ours}'")))
 }

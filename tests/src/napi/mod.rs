@@ -7,11 +7,15 @@
 
 pub mod cli;
 
+mod addresses;
 mod admin;
+mod answers;
+mod digest;
 mod eras;
 mod errors;
 mod etag;
 mod handler;
+mod in_process;
 mod ips;
 mod list;
 mod mac;
@@ -26,6 +30,7 @@ mod store;
 mod update;
 
 pub use eras::Era;
+pub use in_process::InProcess;
 pub use seed::{NewNic, SeedFile};
 pub use server::{Options, Server, router};
 pub use store::Store;

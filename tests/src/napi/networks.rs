@@ -13,10 +13,10 @@ use super::errors::{ApiError, element, missing, unknown, used_by};
 use super::ips::{Subnet, to_number};
 use super::mac;
 use super::params::{self, Params};
-use super::render::{ip_json, network_json};
+use super::render::network_json;
 use super::store::{IpRow, NetworkRow, World};
 
-fn text(given: &Params, name: &str) -> Option<String> {
+pub(super) fn text(given: &Params, name: &str) -> Option<String> {
     given.get(name).and_then(Value::as_str).map(str::to_owned)
 }
 
@@ -35,7 +35,7 @@ fn new_uuid() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-fn page(given: &Params, all: Vec<Value>) -> Result<Value, ApiError> {
+pub(super) fn page(given: &Params, all: Vec<Value>) -> Result<Value, ApiError> {
     let check = |e| ApiError::Invalid(vec![e]);
     let limit = given.get("limit").map(params::limit).transpose().map_err(check)?.unwrap_or(1000);
     let offset = given.get("offset").map(params::offset).transpose().map_err(check)?.unwrap_or(0);
@@ -206,105 +206,6 @@ impl World {
         }
         self.networks.remove(&uuid);
         Ok(())
-    }
-
-    pub(super) fn list_ips(&self, network: &str, given: &Params) -> Result<Value, ApiError> {
-        let row = self.find_network_by_name(network)?;
-        page(given, row.ips.iter().map(|(ip, record)| ip_json(&row.uuid, *ip, record)).collect())
-    }
-
-    pub(super) fn get_ip(&self, network: &str, ip: &str) -> Result<Value, ApiError> {
-        let row = self.find_network_by_name(network)?;
-        let ip: IpAddr = ip.parse().map_err(|_| ApiError::invalid("ip", "invalid IP address"))?;
-        if !row.subnet.contains(ip) {
-            return Err(ApiError::Plain(404, "ResourceNotFound", "IP is not in subnet".to_owned()));
-        }
-        Ok(ip_json(&row.uuid, ip, row.ips.get(&ip).unwrap_or(&IpRow::default())))
-    }
-
-    pub(super) fn update_ip(
-        &mut self,
-        network: &str,
-        ip: &str,
-        given: &Params,
-    ) -> Result<Value, ApiError> {
-        self.get_ip(network, ip)?;
-        let changed = self.tick();
-        let flag = |name: &str| {
-            given
-                .get(name)
-                .map(|v| params::boolean(name, v))
-                .transpose()
-                .map_err(|e| ApiError::Invalid(vec![e]))
-        };
-        let (reserved, free, unassign) = (flag("reserved")?, flag("free")?, flag("unassign")?);
-        let uuid = self.find_network_by_name(network)?.uuid.clone();
-        let parsed: IpAddr =
-            ip.parse().map_err(|_| ApiError::invalid("ip", "invalid IP address"))?;
-        let Some(row) = self.networks.get_mut(&uuid) else {
-            return Err(ApiError::NotFound("network"));
-        };
-        let record = row.ips.entry(parsed).or_default();
-        record.changed = changed;
-        for (name, slot) in [
-            ("belongs_to_type", &mut record.belongs_to_type),
-            ("belongs_to_uuid", &mut record.belongs_to_uuid),
-            ("owner_uuid", &mut record.owner_uuid),
-        ] {
-            if let Some(value) = text(given, name) {
-                *slot = Some(value);
-            }
-        }
-        record.reserved = reserved.unwrap_or(record.reserved);
-        if free == Some(true) {
-            *record = IpRow { changed, ..IpRow::default() };
-        } else if unassign == Some(true) {
-            record.belongs_to_type = None;
-            record.belongs_to_uuid = None;
-        }
-        Ok(ip_json(&uuid, parsed, record))
-    }
-
-    pub(super) fn search_ips(&self, given: &Params) -> Result<Value, ApiError> {
-        let known = ["ip", "belongs_to_type", "belongs_to_uuid", "fabric", "owner_uuid"];
-        let mut errors = match only(given, &known) {
-            Err(ApiError::Invalid(errors)) => errors,
-            _ => Vec::new(),
-        };
-        let ip = match given.get("ip") {
-            None => {
-                errors.push(missing("ip"));
-                None
-            }
-            Some(value) => {
-                let parsed = value.as_str().and_then(|text| text.parse::<IpAddr>().ok());
-                if parsed.is_none() {
-                    errors.push(element("ip", "InvalidParameter", "invalid IP address"));
-                }
-                parsed
-            }
-        };
-        let (Some(ip), true) = (ip, errors.is_empty()) else {
-            return Err(ApiError::Invalid(errors));
-        };
-        let networks: Vec<&NetworkRow> =
-            self.networks.values().filter(|n| n.subnet.contains(ip)).collect();
-        if networks.is_empty() {
-            let message = "No networks found matching search criteria".to_owned();
-            return Err(ApiError::Plain(404, "ResourceNotFound", message));
-        }
-        let free = IpRow::default();
-        let fits = |record: &IpRow| {
-            let same = |name: &str, has: &Option<String>| {
-                text(given, name).is_none_or(|w| has.as_ref() == Some(&w))
-            };
-            same("belongs_to_type", &record.belongs_to_type)
-                && same("belongs_to_uuid", &record.belongs_to_uuid)
-                && same("owner_uuid", &record.owner_uuid)
-        };
-        let hits =
-            networks.iter().map(|n| (n, n.ips.get(&ip).unwrap_or(&free))).filter(|(_, r)| fits(r));
-        Ok(hits.map(|(n, record)| ip_json(&n.uuid, ip, record)).collect())
     }
 
     pub(super) fn create_pool(&mut self, given: &Params) -> Result<Value, ApiError> {

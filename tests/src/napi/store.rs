@@ -226,6 +226,19 @@ impl Store {
         self.0.wall.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX)).saturating_add(shift)
     }
 
+    /// A stored NIC in the form the API gives it, by any spelling of its address.
+    pub fn nic(&self, mac: &str) -> Option<Value> {
+        let world = self.world();
+        let row: &NicRow = world.nics.get(&super::mac::parse(mac)?)?;
+        Some(world.nic_json(row))
+    }
+
+    /// All stored NICs, by address.
+    pub fn nics(&self) -> Vec<Value> {
+        let world = self.world();
+        world.nics.values().map(|row| world.nic_json(row)).collect()
+    }
+
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.0.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
