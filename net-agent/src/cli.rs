@@ -107,8 +107,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
         Err(err) => {
             let text = err.to_string();
-            let first = text.lines().next().unwrap_or("wrong usage").trim_start_matches("error: ");
-            eprintln!("net-agent: {first} (see --help)");
+            // clap's first paragraph says what is wrong; the rest is the usage.
+            let lines: Vec<_> =
+                text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+            let wrong = lines.join(" ");
+            eprintln!("net-agent: {} (see --help)", wrong.trim_start_matches("error: "));
             return ExitCode::from(exit::USAGE);
         }
     };

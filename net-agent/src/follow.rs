@@ -39,8 +39,11 @@ impl Agent {
                 WatchEvent::Deleted { vm } => self.deleted(&vm),
                 WatchEvent::Lost(err) => {
                     let text = daemon::log::chain(&err);
-                    tracing::warn!(reason = text, "vminfod's stream is lost: nothing is written");
                     if self.shared.learn(|i| std::mem::take(&mut i.synced)) {
+                        tracing::warn!(
+                            reason = text,
+                            "vminfod's stream is lost: nothing is written"
+                        );
                         status.count(Count::StreamsLost);
                     }
                     status.waiting("follow", Some(format!("waiting for vminfod: {text}")));

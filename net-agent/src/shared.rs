@@ -18,7 +18,7 @@ use crate::config::{Config, Mode};
 use crate::holds::{Hold, HoldsFile};
 use crate::inventory::{Identity, Inventory, LocalView, LocalVm};
 use crate::plan::Policy;
-use crate::plan::reap::Scale;
+use crate::plan::brake::Scale;
 use crate::status::{Count, Status};
 
 /// One hour, the brake's memory.

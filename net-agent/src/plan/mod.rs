@@ -7,6 +7,7 @@
 //! [`crate::apply`] reads again and asks the same guards before any request.
 
 pub mod backfill;
+pub mod brake;
 pub mod reap;
 pub mod state;
 #[cfg(test)]
@@ -20,7 +21,8 @@ use sdc_clients::MacAddr;
 use sdc_clients::napi::BelongsToType;
 
 use self::backfill::{Upkeep, Wish};
-use self::reap::{Basis, Evidence, Facts, Guard, Reading, Ruling, Scale, Verdict};
+use self::brake::Scale;
+use self::reap::{Basis, Evidence, Facts, Guard, Reading, Ruling, Verdict};
 use crate::config::{Config, VmapiChoice};
 use crate::holds::Holds;
 use crate::inventory::{Identity, LocalView};

@@ -5,7 +5,7 @@
 //! NAPI, VMAPI and vminfod of one node, in process, for paused time: enough of their rules to be
 //! lied to by, and a log of every request.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
