@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! From what happens on the node to work: the watch stream and the comparison feed one function,
-//! [`Agent::noticed`], and the lanes do the rest. An event carries no work of its own; it wakes
+//! `Agent::noticed`, and the lanes do the rest. An event carries no work of its own; it wakes
 //! the VM's lane. What a snapshot holds is not an event.
 
 use std::sync::Arc;
