@@ -6,21 +6,26 @@
 //! over, removed or created later is one and the same case; and the parents of a zone's
 //! directories are watched too, so that a zonepath that appears (or is another one) is armed.
 //!
-//! A file that is being written is not signalled until it is closed: half a JSON text would look
-//! like all metadata removed.
+//! A file that is being written is signalled when it is closed, or when its writer pauses: half a
+//! JSON text would look like all metadata removed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use inotify::{EventMask, Inotify as Kernel, WatchDescriptor, WatchMask, Watches};
+use tokio::time::{Instant, sleep_until};
 
 use super::files::{CONFIG_FILES, Order, Watch, WatchError, Zones, zone_config_signal};
 use super::{Signal, ZoneFile};
 use crate::root::Root;
+
+/// A writer that neither writes nor closes for this long has written what there is.
+const PAUSE: Duration = Duration::from_millis(300);
 
 /// The watcher.
 #[derive(Debug, Default)]
@@ -39,7 +44,7 @@ async fn follow(mut order: Order) -> Result<(), WatchError> {
     armed.want(&order.zones.borrow_and_update().clone());
     (order.health)(true);
     loop {
-        // Both arms are cancel-safe: events stay in the kernel, a changed list stays changed.
+        // All arms are cancel-safe: events stay in the kernel, a changed list stays changed.
         let signals = tokio::select! {
             event = events.next() => match event {
                 None => return Ok(()),
@@ -55,6 +60,7 @@ async fn follow(mut order: Order) -> Result<(), WatchError> {
                 let zones = order.zones.borrow_and_update().clone();
                 armed.want(&zones)
             }
+            () = sleep_until(armed.next_pause()) => armed.paused(),
         };
         signals.into_iter().for_each(|signal| order.inbox.put(signal));
     }
@@ -79,6 +85,8 @@ struct Armed {
     meanings: HashMap<PathBuf, BTreeMap<String, Vec<(String, Meaning)>>>,
     configs: PathBuf,
     sysinfo: PathBuf,
+    /// Files written to and not closed: when to take them as they are.
+    open: BTreeMap<(PathBuf, String), Instant>,
 }
 
 impl Armed {
@@ -93,6 +101,7 @@ impl Armed {
             meanings: HashMap::new(),
             configs,
             sysinfo,
+            open: BTreeMap::new(),
         };
         armed.arm_fixed();
         armed
@@ -161,6 +170,7 @@ impl Armed {
     /// Watches a directory as it is now; says whether it is another one than before.
     fn arm(&mut self, dir: &Path) -> bool {
         let mask = WatchMask::CLOSE_WRITE
+            | WatchMask::MODIFY
             | WatchMask::CREATE
             | WatchMask::DELETE
             | WatchMask::MOVED_FROM
@@ -238,7 +248,32 @@ impl Armed {
         dirs.iter().flat_map(|dir| self.named(dir, name, mask)).collect()
     }
 
+    fn concerns(&self, dir: &Path, name: &str) -> bool {
+        let zone_file = self.meanings.get(dir).is_some_and(|names| names.contains_key(name));
+        zone_file || dir == self.configs && zone_config_signal(name).is_some() || dir.join(name) == self.sysinfo
+    }
+
+    fn next_pause(&self) -> Instant {
+        let never = Instant::now() + Duration::from_secs(3600);
+        self.open.values().min().copied().unwrap_or(never)
+    }
+
+    /// Takes the files whose writers paused as they are.
+    fn paused(&mut self) -> Vec<Signal> {
+        let now = Instant::now();
+        let due: Vec<_> = self.open.iter().filter(|(_, at)| **at <= now).map(|(file, _)| file.clone()).collect();
+        due.into_iter().flat_map(|(dir, name)| self.named(&dir, &name, EventMask::CLOSE_WRITE)).collect()
+    }
+
     fn named(&mut self, dir: &Path, name: &str, mask: EventMask) -> Vec<Signal> {
+        let file = (dir.to_owned(), name.to_owned());
+        if mask.contains(EventMask::MODIFY) {
+            if self.concerns(dir, name) {
+                self.open.insert(file, Instant::now() + PAUSE);
+            }
+            return Vec::new();
+        }
+        self.open.remove(&file);
         let path = dir.join(name);
         let mut signals = Vec::new();
         let moved = EventMask::CREATE | EventMask::DELETE | EventMask::MOVED_FROM | EventMask::MOVED_TO;
