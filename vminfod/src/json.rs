@@ -44,7 +44,7 @@ pub fn number(n: f64) -> Value {
 
 /// Milliseconds since 1970 as an ISO time in UTC; `None` outside of what a date can hold.
 pub fn iso(ms: f64) -> Option<String> {
-    if !(ms.abs() <= LAST_MS) {
+    if ms.is_nan() || ms.abs() > LAST_MS {
         return None;
     }
     let ms = ms.trunc() as i64;

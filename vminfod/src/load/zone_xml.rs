@@ -191,16 +191,12 @@ impl Document<'_> {
                 }
                 Event::Comment(text) => self.characters(&text)?,
                 Event::PI(pi) => {
-                    if pi.target().eq_ignore_ascii_case("xml") {
-                        return Err(self.here("an XML declaration that is not at the beginning"));
+                    if !is_name(pi.target()) || pi.target().eq_ignore_ascii_case("xml") {
+                        return Err(self.here("a processing instruction without a name of its own"));
                     }
                     self.characters(&pi)?;
                 }
-                Event::Decl(_) => {
-                    if self.at != 0 {
-                        return Err(self.here("an XML declaration that is not at the beginning"));
-                    }
-                }
+                Event::Decl(decl) => self.declaration(&decl)?,
                 Event::DocType(text) => self.doctype(&text)?,
                 Event::Eof => return self.finish(),
             }
@@ -355,6 +351,23 @@ impl Document<'_> {
         } else {
             Ok(())
         }
+    }
+
+    /// Only at the very beginning. The encoding it names is not looked at.
+    fn declaration(&mut self, text: &str) -> Result<(), LoadError> {
+        if self.at != 0 {
+            return Err(self.here("an XML declaration that is not at the beginning"));
+        }
+        let known = ["version", "encoding", "standalone"];
+        let found = attributes(text.strip_prefix("xml").unwrap_or(text))
+            .map_err(|e| self.error(e.offset, format!("<?xml: {}", e.what)))?;
+        let mut places = found.iter().map(|(name, _)| known.iter().position(|k| k == name));
+        if places.next() != Some(Some(0)) || !places.all(|place| place.is_some_and(|p| p > 0)) {
+            return Err(
+                self.here("<?xml: expected version, then encoding and standalone or neither")
+            );
+        }
+        Ok(())
     }
 
     /// A DTD may be named, as zonecfg does; it is never loaded, and the file may not bring its own.

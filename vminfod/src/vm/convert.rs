@@ -149,7 +149,7 @@ mod tests {
         }
         assert_eq!(number_value(Some("-0")), json!(0));
         assert_eq!(number_value(None), json!(null));
-        assert_eq!(mib(to_number("1048576.5")), json!(1.000000476837158203125));
+        assert_eq!(mib(to_number("1048576.5")), json!(1.000_000_476_837_158_2));
     }
 
     #[test]

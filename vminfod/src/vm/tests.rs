@@ -17,7 +17,12 @@ use crate::root::Root;
 struct Kept(PathBuf);
 
 impl Commands for Kept {
-    fn run<'a>(&'a self, tool: Tool, _: Vec<String>, _: Duration) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        _: Vec<String>,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
         let file = match tool {
             Tool::Zoneadm => "zoneadm-list.txt",
             Tool::Zfs => "zfs-list.txt",
@@ -37,7 +42,8 @@ fn kept() -> PathBuf {
 }
 
 async fn node() -> Node {
-    let ctx = Ctx::new(Root::new(kept().join("root")), std::sync::Arc::new(Kept(kept().join("cmd"))));
+    let ctx =
+        Ctx::new(Root::new(kept().join("root")), std::sync::Arc::new(Kept(kept().join("cmd"))));
     load::node(&ctx).await.unwrap()
 }
 
@@ -101,8 +107,14 @@ fn made(parts: &Parts) -> VmObject {
 #[test]
 fn a_bare_zone_has_its_defaults() {
     let vm = made(&parts("", "installed", "kvm"));
-    assert_eq!((&vm["state"], &vm["zoneid"], &vm["zonedid"]), (&json!("stopped"), &Value::Null, &json!(5)));
-    assert_eq!((&vm["nics"], &vm["disks"], &vm["snapshots"], &vm["resolvers"]), (&json!([]), &json!([]), &json!([]), &json!([])));
+    assert_eq!(
+        (&vm["state"], &vm["zoneid"], &vm["zonedid"]),
+        (&json!("stopped"), &Value::Null, &json!(5))
+    );
+    assert_eq!(
+        (&vm["nics"], &vm["disks"], &vm["snapshots"], &vm["resolvers"]),
+        (&json!([]), &json!([]), &json!([]), &json!([]))
+    );
     assert_eq!((&vm["hvm"], &vm["firewall_enabled"]), (&json!(true), &json!(false)));
     assert_eq!(vm["last_modified"], json!("1970-01-01T00:00:01.000Z"));
     assert!(!vm.contains_key("autoboot"), "kvm's own comes from vm-autoboot");
@@ -133,7 +145,10 @@ fn receiving_lists_what_is_missing() {
     );
     assert_eq!(vm["device"], Value::Null);
     parts.receiving = None;
-    assert_eq!(made(&parts)["missing"]["datasets"][0], json!("zones/f8428503-41e2-426e-b0f9-a5d849b545f6"));
+    assert_eq!(
+        made(&parts)["missing"]["datasets"][0],
+        json!("zones/f8428503-41e2-426e-b0f9-a5d849b545f6")
+    );
 }
 
 #[test]

@@ -55,12 +55,17 @@ fn an_error_node_wants_the_others_and_the_name_of_the_bad_one() {
     let others: Value = want.into_iter().filter(|(u, _)| u != uuid).map(|(_, vm)| vm).collect();
     std::fs::remove_file(node.join("expected/vms.json")).unwrap();
     std::fs::write(node.join("expected/vms-without-broken.json"), others.to_string()).unwrap();
-    std::fs::write(node.join("expected/error.json"), format!(r#"{{"broken":["{uuid}"]}}"#)).unwrap();
+    std::fs::write(node.join("expected/error.json"), format!(r#"{{"broken":["{uuid}"]}}"#))
+        .unwrap();
     assert_eq!(check(&node, true).unwrap().failures.len(), 1, "the zone is still good");
     std::fs::remove_file(node.join(format!("root/etc/zones/{uuid}.xml"))).unwrap();
     std::fs::write(node.join("mtimes.json"), "{}").unwrap();
     let tally = check(&node, false).unwrap();
-    assert!(tally.failures.iter().all(|f| f.contains("last_modified")), "times were not set: {:?}", tally.failures);
+    assert!(
+        tally.failures.iter().all(|f| f.contains("last_modified")),
+        "times were not set: {:?}",
+        tally.failures
+    );
 }
 
 #[test]

@@ -36,37 +36,60 @@ fn children_belong_to_the_element_they_stand_in() {
          <network physical='net0'><net-attr name='ip' value='x'/></network>\
          <device match='/d'><net-attr name='boot'/></device><dataset name='d'/>",
     );
-    let [What::Rctl { name: Some(first), .. }, What::Rctl { name: None, .. }, filesystem, network, device, dataset] =
-        &found[..]
+    let [
+        What::Rctl { name: Some(first), .. },
+        What::Rctl { name: None, .. },
+        filesystem,
+        network,
+        device,
+        dataset,
+    ] = &found[..]
     else {
         panic!("{found:?}")
     };
     assert_eq!(first, "r");
-    assert!(matches!(filesystem, What::Filesystem { options, .. } if *options == [Some("ro".into()), None]));
+    assert!(
+        matches!(filesystem, What::Filesystem { options, .. } if *options == [Some("ro".into()), None])
+    );
     assert!(matches!(network, What::Network { net_attrs, .. } if net_attrs.len() == 1));
-    assert!(matches!(device, What::Device { attributes, net_attrs } if attributes.len() == 1 && net_attrs.len() == 1));
+    assert!(
+        matches!(device, What::Device { attributes, net_attrs } if attributes.len() == 1 && net_attrs.len() == 1)
+    );
     assert_eq!(*dataset, What::Dataset(Some("d".into())));
 }
 
 #[test]
 fn the_last_attr_of_a_name_counts() {
-    let zone = parse(format!("{ZONE}<attr name='a' value='1'/><attr name='a' value='2'/><attr name='b'/></zone>").as_bytes());
+    let zone = parse(
+        format!(
+            "{ZONE}<attr name='a' value='1'/><attr name='a' value='2'/><attr name='b'/></zone>"
+        )
+        .as_bytes(),
+    );
     let zone = zone.unwrap();
-    assert_eq!((zone.attr("a"), zone.attr("b"), zone.attr("c"), zone.brand()), (Some("2"), None, None, "lx"));
+    assert_eq!(
+        (zone.attr("a"), zone.attr("b"), zone.attr("c"), zone.brand()),
+        (Some("2"), None, None, "lx")
+    );
 }
 
 #[test]
 fn surroundings_are_accepted() {
     for text in [
         format!("{ZONE}</zone>\n<!-- end -->\n<?pi x?>\n"),
-        format!("<?xml version=\"1.0\"?>\r\n<!DOCTYPE zone PUBLIC \"p\" \"file:///d\">\r\n{ZONE}\r\n</zone>"),
+        format!(
+            "<?xml version=\"1.0\"?>\r\n<!DOCTYPE zone PUBLIC \"p\" \"file:///d\">\r\n{ZONE}\r\n</zone>"
+        ),
         format!("\u{feff}{ZONE}text &amp; <![CDATA[<x>]]></zone>"),
     ] {
         parse(text.as_bytes()).unwrap_or_else(|e| panic!("{text}: {e}"));
     }
-    let mut latin = format!("<?xml version='1.0' encoding='ISO-8859-1'?>{ZONE}<attr name='\u{e9}").into_bytes();
+    let mut latin =
+        format!("<?xml version='1.0' encoding='ISO-8859-1'?>{ZONE}<attr name='\u{e9}").into_bytes();
     latin.extend(b"\xff'/></zone>");
-    let Some(What::Attr(pair)) = parse(&latin).unwrap().items.pop().map(|i| i.what) else { panic!() };
+    let Some(What::Attr(pair)) = parse(&latin).unwrap().items.pop().map(|i| i.what) else {
+        panic!()
+    };
     assert_eq!(pair.name.as_deref(), Some("\u{e9}\u{fffd}"));
 }
 
@@ -78,13 +101,16 @@ fn what_is_not_well_formed_is_refused() {
         ("<thing brand='x'/>".to_owned(), "expected a zone element, found <thing>"),
         ("<zone name='z'/>".to_owned(), "expected an attribute \"brand\""),
         ("<zone network='x' brand='lx'/>".to_owned(), "network"),
-        (format!("{ZONE}"), "expected </zone>, found the end"),
+        (ZONE.to_owned(), "expected </zone>, found the end"),
         (format!("{ZONE}\n\n<attr name=\"a"), "line 3"),
         (format!("{ZONE}</zone>x"), "expected the end after the zone element, found \"x\""),
         (format!("{ZONE}</zone><zone/>"), "expected the end after the zone element, found <zone>"),
         (format!("{ZONE}</zone></zone>"), "line 1"),
         (format!("{ZONE}<a></b></zone>"), "line 1"),
-        (format!("{ZONE}\n<a x='1' x='2'/></zone>"), "line 2: <a>: the attribute \"x\" is there twice"),
+        (
+            format!("{ZONE}\n<a x='1' x='2'/></zone>"),
+            "line 2: <a>: the attribute \"x\" is there twice",
+        ),
         (format!("{ZONE}<a x='<'/></zone>"), "'<' inside a value"),
         (format!("{ZONE}<a x='&nope;'/></zone>"), "unknown reference &nope;"),
         (format!("{ZONE}&nope;</zone>"), "unknown reference &nope;"),
@@ -132,7 +158,9 @@ fn oracle(text: &str) -> Option<Vec<(String, Attributes)>> {
             n.attributes().map(|a| (a.name().to_owned(), a.value().to_owned())).collect()
         };
         match node.tag_name().name() {
-            name @ ("filesystem" | "network" | "device") => found.push((name.to_owned(), attributes(node))),
+            name @ ("filesystem" | "network" | "device") => {
+                found.push((name.to_owned(), attributes(node)))
+            }
             "rctl" => {
                 let values = node.children().filter(|n| n.has_tag_name("rctl-value"));
                 found.extend(values.map(|n| ("rctl".to_owned(), attributes(n))));
@@ -162,10 +190,13 @@ fn recorded() -> Vec<PathAndText> {
         println!("only the node kept here: {} is not there", shared.display());
     }
     let list = |dir: &std::path::Path| -> Vec<std::path::PathBuf> {
-        std::fs::read_dir(dir).map(|d| d.filter_map(|e| Some(e.ok()?.path())).collect()).unwrap_or_default()
+        std::fs::read_dir(dir)
+            .map(|d| d.filter_map(|e| Some(e.ok()?.path())).collect())
+            .unwrap_or_default()
     };
     let nodes = [here.join("tests/fixtures"), shared];
-    let files = nodes.iter().flat_map(|n| list(n)).flat_map(|node| list(&node.join("root/etc/zones")));
+    let files =
+        nodes.iter().flat_map(|n| list(n)).flat_map(|node| list(&node.join("root/etc/zones")));
     let xml = files.filter(|f| f.extension().is_some_and(|e| e == "xml"));
     xml.filter_map(|f| Some((f.clone(), std::fs::read_to_string(f).ok()?))).collect()
 }
