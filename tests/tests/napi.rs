@@ -4,6 +4,8 @@
 
 //! The mock NAPI held to the statements of the NIC contract, over real sockets.
 
+#![allow(clippy::unwrap_used)] // helpers of tests; a panic is the report
+
 #[path = "napi/faults.rs"]
 mod faults;
 #[path = "napi/lists.rs"]

@@ -106,11 +106,11 @@ impl Store {
             return Ok(response);
         }
         let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok());
-        if let Some(range) = header("accept-version").or(header("x-api-version")) {
-            if !routes::version_fits(range) {
-                let message = format!("{range} is not supported by {method} {path}");
-                return Ok(plain(method, 400, "InvalidVersion", &message));
-            }
+        if let Some(range) = header("accept-version").or(header("x-api-version"))
+            && !routes::version_fits(range)
+        {
+            let message = format!("{range} is not supported by {method} {path}");
+            return Ok(plain(method, 400, "InvalidVersion", &message));
         }
         let done = if !routes::acceptable(header("accept").unwrap_or_default()) {
             let served =

@@ -185,10 +185,10 @@ impl World {
         if given.contains_key("fields") {
             return Err(ApiError::NotFound("network"));
         }
-        if let Some(owner) = text(given, "provisionable_by") {
-            if !usable_by(row, &owner) {
-                return Err(ApiError::NotAuthorized("owner cannot provision on network"));
-            }
+        if let Some(owner) = text(given, "provisionable_by")
+            && !usable_by(row, &owner)
+        {
+            return Err(ApiError::NotAuthorized("owner cannot provision on network"));
         }
         Ok(network_json(row, self.era))
     }

@@ -186,10 +186,10 @@ impl Memory {
         if given || raw {
             return;
         }
-        if let (Some(recorded), Some(ours)) = (want["mac"].as_str(), got["mac"].as_str()) {
-            if ours.starts_with("90:b8:d0:") {
-                self.macs.insert(recorded.to_owned(), ours.to_owned());
-            }
+        if let (Some(recorded), Some(ours)) = (want["mac"].as_str(), got["mac"].as_str())
+            && ours.starts_with("90:b8:d0:")
+        {
+            self.macs.insert(recorded.to_owned(), ours.to_owned());
         }
     }
 
