@@ -342,11 +342,11 @@ async fn said(child: &mut Child, msg: &str, log: tokio::fs::File) -> Result<Valu
     let mut last = String::from("none");
     while let Some(line) = child.line().await {
         write_line(&mut log, &line).await;
-        if let Ok(value) = serde_json::from_str::<Value>(&line) {
-            if value["msg"] == msg {
-                tokio::spawn(keep(child.take_lines(), log));
-                return Ok(value);
-            }
+        if let Ok(value) = serde_json::from_str::<Value>(&line)
+            && value["msg"] == msg
+        {
+            tokio::spawn(keep(child.take_lines(), log));
+            return Ok(value);
         }
         last = line;
     }
