@@ -83,7 +83,12 @@ impl Config {
             },
             concurrency: usize::try_from(fields.number("concurrency", 8, 1..=1024)).unwrap_or(8),
             journal: Limits {
-                bytes: usize::try_from(fields.number("ring_bytes", journal.bytes as u64, 1..=1 << 40)).unwrap_or(usize::MAX),
+                bytes: usize::try_from(fields.number(
+                    "ring_bytes",
+                    journal.bytes as u64,
+                    1..=1 << 40,
+                ))
+                .unwrap_or(usize::MAX),
                 ..journal
             },
             log_level: fields.text("log_level", "info"),
@@ -107,7 +112,10 @@ mod tests {
         assert_eq!(config.refresh, (Duration::from_secs(270), Duration::from_secs(300)));
         let text = r#"{"root": "/n", "refresh": {"min": "1s", "max": "2s"}, "commands": {"zfs": "/n/zfs"}, "odd": 1}"#;
         let (config, unknown) = Config::read(Fields::from_json(text).unwrap()).unwrap();
-        assert_eq!((config.root.as_path(), config.commands.zfs.as_path()), (Path::new("/n"), Path::new("/n/zfs")));
+        assert_eq!(
+            (config.root.as_path(), config.commands.zfs.as_path()),
+            (Path::new("/n"), Path::new("/n/zfs"))
+        );
         assert_eq!(unknown, ["odd"]);
     }
 

@@ -52,7 +52,8 @@ use crate::vm::Parts;
 /// Signals of one VM within this make one commit.
 const FOLD: Duration = Duration::from_millis(10);
 /// Looks after a kernel event that showed no change: it may post before it stores.
-const LOOKS: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(1000)];
+const LOOKS: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(1000)];
 /// Names held at most; more can only be nonsense from a source.
 const NAMES_CAP: usize = 50_000;
 
@@ -137,6 +138,7 @@ pub struct Engine {
     node_reading_waiters: Vec<Waiter>,
     sweep_due: Instant,
     sweeping: bool,
+    sweep_again: bool,
     stamps: Stamps,
     misses: u32,
     restart_zones: Arc<Notify>,
@@ -196,6 +198,7 @@ impl Engine {
             node_reading_waiters: Vec::new(),
             sweep_due: now,
             sweeping: false,
+            sweep_again: false,
             stamps: Stamps::default(),
             misses: 0,
             restart_zones: seams.restart_zones,
@@ -249,7 +252,12 @@ impl Engine {
             events.iter().for_each(|event| vm.trace.note(event));
         }
         for (name, file) in pending.files {
-            let name = self.names.get(&name).filter(|_| !self.vms.contains_key(&name)).cloned().unwrap_or(name);
+            let name = self
+                .names
+                .get(&name)
+                .filter(|_| !self.vms.contains_key(&name))
+                .cloned()
+                .unwrap_or(name);
             let stale = Stale::on_file(file);
             // A file of a zone that nobody knows says nothing, except that the zone may be new.
             if !self.vms.contains_key(&name) && !stale.has(Stale::XML) {
@@ -263,8 +271,9 @@ impl Engine {
             self.dataset_event(event);
         }
         if pending.index {
-            // Its news are in zoneadm's list.
+            // Its news are in zoneadm's list; one that is being read may be too old to have them.
             self.sweep_due = self.sweep_due.min(now + FOLD);
+            self.sweep_again = self.sweeping;
         }
         if pending.sysinfo {
             self.sysinfo_stale = true;
@@ -304,7 +313,10 @@ impl Engine {
             self.start_reading(name);
         }
         self.start_datasets();
-        if self.sysinfo_stale && !self.sysinfo_reading && self.sysinfo_retry.is_none_or(|at| at <= now) {
+        if self.sysinfo_stale
+            && !self.sysinfo_reading
+            && self.sysinfo_retry.is_none_or(|at| at <= now)
+        {
             self.sysinfo_stale = false;
             self.sysinfo_reading = true;
             let ctx = self.ctx.clone();
@@ -316,9 +328,17 @@ impl Engine {
         if !self.sweeping && self.sweep_due <= now {
             self.sweeping = true;
             let (ctx, zones) = (self.ctx.clone(), self.zone_paths());
-            self.spawn(Purpose::Sweep, async move { Done::Sweep(Box::new(look(&ctx, zones).await)) });
+            self.spawn(
+                Purpose::Sweep,
+                async move { Done::Sweep(Box::new(look(&ctx, zones).await)) },
+            );
         }
-        let queued: Vec<_> = self.due.iter().take_while(|(at, _)| *at <= now).map(|(at, name)| (name.clone(), *at)).collect();
+        let queued: Vec<_> = self
+            .due
+            .iter()
+            .take_while(|(at, _)| *at <= now)
+            .map(|(at, name)| (name.clone(), *at))
+            .collect();
         self.board.edit(|view| view.queued = queued);
     }
 
@@ -340,7 +360,13 @@ impl Engine {
         let known = vm.parts.clone();
         let datasets = match &known {
             Some(parts) if stale.has(Stale::DATASETS) => {
-                let object = self.store.published().snapshot().vms.get(name.as_str()).map(|vm| Arc::clone(&vm.object));
+                let object = self
+                    .store
+                    .published()
+                    .snapshot()
+                    .vms
+                    .get(name.as_str())
+                    .map(|vm| Arc::clone(&vm.object));
                 datasets_of(parts, &self.datasets, object.as_deref())
             }
             _ => Vec::new(),
@@ -374,15 +400,23 @@ impl Engine {
         match (done, purpose) {
             (Ok((_, Done::Vm(name, result))), _) => self.vm_read(&name, result),
             (Ok((_, Done::Dataset(name, result))), _) => self.dataset_read(&name, result),
-            (Ok((_, Done::Sysinfo(result))), _) => self.sysinfo_read(result.map_err(|error| error.to_string())),
+            (Ok((_, Done::Sysinfo(result))), _) => {
+                self.sysinfo_read(result.map_err(|error| error.to_string()))
+            }
             (Ok((_, Done::Node(began, result))), _) => {
                 self.node_read(began, result.map_err(|error| error.to_string())).await;
             }
             (Ok((_, Done::Sweep(look))), _) => self.swept(*look),
             (Err(_), Some(Purpose::Vm(name))) => self.vm_read(&name, Err(LoadFault::Panic)),
-            (Err(_), Some(Purpose::Dataset(name))) => self.dataset_failed(&name, "the reading panicked".to_owned()),
-            (Err(_), Some(Purpose::Sysinfo)) => self.sysinfo_read(Err("the reading panicked".to_owned())),
-            (Err(_), Some(Purpose::Node)) => self.node_read(Instant::now(), Err("the reading panicked".to_owned())).await,
+            (Err(_), Some(Purpose::Dataset(name))) => {
+                self.dataset_failed(&name, "the reading panicked".to_owned())
+            }
+            (Err(_), Some(Purpose::Sysinfo)) => {
+                self.sysinfo_read(Err("the reading panicked".to_owned()))
+            }
+            (Err(_), Some(Purpose::Node)) => {
+                self.node_read(Instant::now(), Err("the reading panicked".to_owned())).await
+            }
             (Err(_), Some(Purpose::Sweep)) | (Err(_), None) => {
                 self.sweeping = false;
                 self.plan_sweep();
@@ -404,7 +438,8 @@ impl Engine {
             }
             Err(message) => {
                 self.sysinfo_stale = true;
-                self.sysinfo_retry = Some(Instant::now() + self.jitter.uniform(FOLD, Duration::from_secs(1)));
+                self.sysinfo_retry =
+                    Some(Instant::now() + self.jitter.uniform(FOLD, Duration::from_secs(1)));
                 if self.board.trouble("sysinfo", "sysinfo", message.clone()) {
                     tracing::warn!(source = "sysinfo", reason = %message, "reading failed: the last good one stays");
                 }
@@ -414,7 +449,12 @@ impl Engine {
 
     /// Every object is to be composed again from the parts there are.
     fn compose_all(&mut self) {
-        let names: Vec<String> = self.vms.iter().filter(|(_, vm)| vm.parts.is_some()).map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = self
+            .vms
+            .iter()
+            .filter(|(_, vm)| vm.parts.is_some())
+            .map(|(name, _)| name.clone())
+            .collect();
         let now = Instant::now();
         for name in names {
             self.mark(&name, Stale::OBJECT, now);
@@ -458,7 +498,8 @@ impl Engine {
 
     /// Back-off with full jitter: 0.5 s doubling to 60 s, never at once.
     fn backoff(&mut self, failures: u32) -> Duration {
-        let ceiling = Duration::from_millis(500).saturating_mul(1 << failures.saturating_sub(1).min(7));
+        let ceiling =
+            Duration::from_millis(500).saturating_mul(1 << failures.saturating_sub(1).min(7));
         self.jitter.full(ceiling.min(Duration::from_secs(60))).max(Duration::from_millis(50))
     }
 
@@ -467,7 +508,12 @@ impl Engine {
         match request.name {
             None => self.node_waiters.push(request.done),
             Some(name) => {
-                let name = self.names.get(&name).filter(|_| !self.vms.contains_key(&name)).cloned().unwrap_or(name);
+                let name = self
+                    .names
+                    .get(&name)
+                    .filter(|_| !self.vms.contains_key(&name))
+                    .cloned()
+                    .unwrap_or(name);
                 match self.mark(&name, Stale::FRESH, Instant::now()) {
                     Some(vm) => vm.waiters.push(request.done),
                     None => drop(request.done.send(Err("too many names are asked for".to_owned()))),

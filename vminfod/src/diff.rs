@@ -49,7 +49,13 @@ pub fn pretty_path(path: &[Option<String>]) -> String {
     text
 }
 
-fn objects(path: &mut Path, ident: Option<&Value>, old: &VmObject, new: &VmObject, out: &mut Vec<Change>) {
+fn objects(
+    path: &mut Path,
+    ident: Option<&Value>,
+    old: &VmObject,
+    new: &VmObject,
+    out: &mut Vec<Change>,
+) {
     for (key, before) in old {
         path.push(Some(key.clone()));
         match new.get(key) {
@@ -85,7 +91,13 @@ fn indexed(items: &[Value]) -> VmObject {
 
 /// Elements are compared by their text: key order inside an element matters, the order and the
 /// number of equal elements do not.
-fn arrays(path: &mut Path, ident: Option<&Value>, old: &[Value], new: &[Value], out: &mut Vec<Change>) {
+fn arrays(
+    path: &mut Path,
+    ident: Option<&Value>,
+    old: &[Value],
+    new: &[Value],
+    out: &mut Vec<Change>,
+) {
     let old_texts: Vec<String> = old.iter().map(Value::to_string).collect();
     let new_texts: Vec<String> = new.iter().map(Value::to_string).collect();
     let removed = without_twin(old, &old_texts, &new_texts);
@@ -123,7 +135,12 @@ fn arrays(path: &mut Path, ident: Option<&Value>, old: &[Value], new: &[Value], 
 
 fn without_twin<'a>(items: &'a [Value], texts: &[String], others: &[String]) -> Vec<&'a Value> {
     let others: HashSet<&str> = others.iter().map(String::as_str).collect();
-    items.iter().zip(texts).filter(|(_, text)| !others.contains(text.as_str())).map(|(item, _)| item).collect()
+    items
+        .iter()
+        .zip(texts)
+        .filter(|(_, text)| !others.contains(text.as_str()))
+        .map(|(item, _)| item)
+        .collect()
 }
 
 fn key_of(path: &Path) -> Option<&'static str> {
@@ -139,7 +156,13 @@ fn same_identity(a: &Value, b: &Value, key: &str) -> bool {
     }
 }
 
-fn record(path: &Path, ident: Option<&Value>, action: Action, old: Option<&Value>, new: Option<&Value>) -> Change {
+fn record(
+    path: &Path,
+    ident: Option<&Value>,
+    action: Action,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> Change {
     Change {
         pretty_path: pretty_path(path),
         path: path.clone(),

@@ -131,9 +131,12 @@ impl Trace {
             return Verdict::Plain;
         }
         // A trailing event of an earlier incarnation says nothing of the one that was read.
-        let left = self.left.as_ref().filter(|(_, zoneid)| zoneid.is_none() || *zoneid == before.zoneid);
+        let left =
+            self.left.as_ref().filter(|(_, zoneid)| zoneid.is_none() || *zoneid == before.zoneid);
         match left {
-            Some((state, _)) if self.back || last_look || before.zoneid != now.zoneid => Verdict::Show(state.clone()),
+            Some((state, _)) if self.back || last_look || before.zoneid != now.zoneid => {
+                Verdict::Show(state.clone())
+            }
             Some(_) => Verdict::LookAgain,
             None if before.zoneid != now.zoneid => Verdict::Show("shutting_down".to_owned()),
             None => Verdict::Plain,
@@ -168,21 +171,42 @@ mod tests {
 
     #[test]
     fn a_reboot_between_two_readings_is_shown() {
-        let whole = trace(&[("shutting_down", 5), ("uninitialized", 5), ("initialized", 6), ("ready", 6), ("running", 6)]);
-        assert_eq!(whole.judge(&row("running", 5), &row("running", 6), false), Verdict::Show("shutting_down".into()));
+        let whole = trace(&[
+            ("shutting_down", 5),
+            ("uninitialized", 5),
+            ("initialized", 6),
+            ("ready", 6),
+            ("running", 6),
+        ]);
+        assert_eq!(
+            whole.judge(&row("running", 5), &row("running", 6), false),
+            Verdict::Show("shutting_down".into())
+        );
         // The same number again, or no number in the events: the kernel's word is enough.
         let whole = trace(&[("uninitialized", 0), ("running", 0)]);
-        assert_eq!(whole.judge(&row("running", 5), &row("running", 5), false), Verdict::Show("uninitialized".into()));
+        assert_eq!(
+            whole.judge(&row("running", 5), &row("running", 5), false),
+            Verdict::Show("uninitialized".into())
+        );
         // No event at all: the number is enough.
-        assert_eq!(trace(&[]).judge(&row("running", 5), &row("running", 6), false), Verdict::Show("shutting_down".into()));
+        assert_eq!(
+            trace(&[]).judge(&row("running", 5), &row("running", 6), false),
+            Verdict::Show("shutting_down".into())
+        );
     }
 
     #[test]
     fn a_kernel_ahead_of_zoneadm_is_waited_for() {
         let ahead = trace(&[("shutting_down", 5)]);
         assert_eq!(ahead.judge(&row("running", 5), &row("running", 5), false), Verdict::LookAgain);
-        assert_eq!(ahead.judge(&row("running", 5), &row("running", 5), true), Verdict::Show("shutting_down".into()));
-        assert_eq!(ahead.judge(&row("running", 5), &row("shutting_down", 5), false), Verdict::Plain);
+        assert_eq!(
+            ahead.judge(&row("running", 5), &row("running", 5), true),
+            Verdict::Show("shutting_down".into())
+        );
+        assert_eq!(
+            ahead.judge(&row("running", 5), &row("shutting_down", 5), false),
+            Verdict::Plain
+        );
     }
 
     #[test]
@@ -194,10 +218,18 @@ mod tests {
     #[test]
     fn readings_that_differ_speak_for_themselves() {
         let any = trace(&[("shutting_down", 5), ("running", 6)]);
-        for (before, now) in [("running", "installed"), ("installed", "running"), ("down", "ready")] {
-            assert_eq!(any.judge(&row(before, 5), &row(now, 6), false), Verdict::Plain, "{before} {now}");
+        for (before, now) in [("running", "installed"), ("installed", "running"), ("down", "ready")]
+        {
+            assert_eq!(
+                any.judge(&row(before, 5), &row(now, 6), false),
+                Verdict::Plain,
+                "{before} {now}"
+            );
         }
-        assert_eq!(trace(&[("running", 5)]).judge(&row("running", 5), &row("running", 5), true), Verdict::Plain);
+        assert_eq!(
+            trace(&[("running", 5)]).judge(&row("running", 5), &row("running", 5), true),
+            Verdict::Plain
+        );
     }
 
     #[test]

@@ -165,7 +165,9 @@ mod tests {
         let (oldest, newest) = journal.span();
         assert_eq!(newest, 1000);
         assert_eq!(journal.read(oldest - 2, 10), Read::Gone);
-        assert!(matches!(journal.read(oldest - 1, 10), Read::Lines { cursor, .. } if cursor == oldest));
+        assert!(
+            matches!(journal.read(oldest - 1, 10), Read::Lines { cursor, .. } if cursor == oldest)
+        );
     }
 
     #[test]

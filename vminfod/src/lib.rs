@@ -7,20 +7,35 @@
 //! The modules stand in the order of one change, last step first; a module uses only modules below it.
 
 pub mod cli;
+
 pub mod service;
+
 pub mod http;
+
 pub mod converge;
+
 pub mod sweep;
+
 pub mod store;
+
 pub mod config;
+
 pub mod journal;
+
 pub mod diff;
+
 pub mod vm;
+
 pub mod load;
+
 pub mod dirty;
+
 pub mod sources;
+
 pub mod json;
+
 pub mod commands;
+
 pub mod root;
 
 pub use service::{Running, ServeError, serve, serve_with};

@@ -77,7 +77,11 @@ impl Running {
 }
 
 /// Starts everything and returns when requests are served.
-pub async fn serve(config: Config, commands: Arc<dyn Commands>, shutdown: Shutdown) -> Result<Running, ServeError> {
+pub async fn serve(
+    config: Config,
+    commands: Arc<dyn Commands>,
+    shutdown: Shutdown,
+) -> Result<Running, ServeError> {
     serve_with(config, commands, files::native(), Jitter::from_entropy(), shutdown).await
 }
 
@@ -89,7 +93,8 @@ pub async fn serve_with(
     mut jitter: Jitter,
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
-    std::fs::read_dir(&config.root).map_err(|source| ServeError::Root { path: config.root.clone(), source })?;
+    std::fs::read_dir(&config.root)
+        .map_err(|source| ServeError::Root { path: config.root.clone(), source })?;
     // Better to fail now than after minutes of loading.
     drop(bind(config.listen).await?);
 
@@ -97,7 +102,8 @@ pub async fn serve_with(
     let board = Board::default();
     let inbox = Arc::new(Inbox::default());
     let root = Root::new(config.root.clone());
-    let ctx = Ctx { root: root.clone(), commands: Arc::clone(&commands), deadlines: config.deadlines };
+    let ctx =
+        Ctx { root: root.clone(), commands: Arc::clone(&commands), deadlines: config.deadlines };
     let restart_zones = Arc::new(Notify::new());
 
     let mut up = Vec::new();
@@ -133,7 +139,15 @@ pub async fn serve_with(
     wait_for(up, &shutdown).await;
 
     let (syncs, requests) = Syncs::new();
-    let seams = Seams { ctx, inbox, syncs: requests, zones, restart_zones, jitter, shutdown: shutdown.clone() };
+    let seams = Seams {
+        ctx,
+        inbox,
+        syncs: requests,
+        zones,
+        restart_zones,
+        jitter,
+        shutdown: shutdown.clone(),
+    };
     let listen = config.listen;
     let mut engine = Engine::new(config, seams, board.clone());
     if !engine.first_load().await {
@@ -150,14 +164,19 @@ pub async fn serve_with(
             return Err(error);
         }
     };
-    let address = listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
+    let address =
+        listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
     tasks.spawn_vital("http", http::serve(listener, api));
     tracing::info!(%address, "listening");
     Ok(Running { address, tasks, shutdown })
 }
 
 /// Notes a source's health on the board and for whoever waits for it.
-fn health(board: &Board, name: &'static str, sender: watch::Sender<bool>) -> impl Fn(bool) + Send + Sync + 'static {
+fn health(
+    board: &Board,
+    name: &'static str,
+    sender: watch::Sender<bool>,
+) -> impl Fn(bool) + Send + Sync + 'static {
     let board = board.clone();
     board.edit(|view| view.sources.insert(name, false));
     move |up| {

@@ -157,7 +157,9 @@ impl Store {
             push_key(&mut line, ",\"", key);
             line.extend_from_slice(json);
         }
-        line.extend_from_slice(format!(",\"seq\":{seq},\"epoch\":\"{}\"}}\n", self.published.epoch).as_bytes());
+        line.extend_from_slice(
+            format!(",\"seq\":{seq},\"epoch\":\"{}\"}}\n", self.published.epoch).as_bytes(),
+        );
 
         // The snapshot goes first: whoever reads the event must find its effect in `/vms`. A
         // listener that starts in between has a cursor one ahead of the ring and just waits.
@@ -219,9 +221,18 @@ mod tests {
     fn object_number_and_event_come_together() {
         let store = Store::new(Limits::default());
         store.seed([(Arc::from("z0"), vm(json!({"zonename": "z0", "uuid": "u0"})))]);
-        assert_eq!(store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "\u{e9}"}))), Outcome::Created);
-        assert_eq!(store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "b"}))), Outcome::Modified(1));
-        assert_eq!(store.put("z1", vm(json!({"zonename": "z1", "alias": "b", "uuid": "u1"}))), Outcome::Unchanged);
+        assert_eq!(
+            store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "\u{e9}"}))),
+            Outcome::Created
+        );
+        assert_eq!(
+            store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "b"}))),
+            Outcome::Modified(1)
+        );
+        assert_eq!(
+            store.put("z1", vm(json!({"zonename": "z1", "alias": "b", "uuid": "u1"}))),
+            Outcome::Unchanged
+        );
         assert_eq!(store.remove("z1"), Outcome::Deleted);
         assert_eq!(store.remove("z1"), Outcome::Unchanged);
 
@@ -229,8 +240,14 @@ mod tests {
         assert_eq!(published.snapshot().seq, 3);
         assert_eq!(published.snapshot().vms.keys().map(|k| &**k).collect::<Vec<_>>(), ["z0"]);
         let events = lines(&store);
-        assert_eq!(events.iter().map(|e| &e["type"]).collect::<Vec<_>>(), ["create", "modify", "delete"]);
-        assert_eq!(events.iter().map(|e| e["seq"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(
+            events.iter().map(|e| &e["type"]).collect::<Vec<_>>(),
+            ["create", "modify", "delete"]
+        );
+        assert_eq!(
+            events.iter().map(|e| e["seq"].as_u64().unwrap()).collect::<Vec<_>>(),
+            [1, 2, 3]
+        );
         let keys: Vec<_> = events[1].as_object().unwrap().keys().cloned().collect();
         assert_eq!(keys, ["type", "date", "zonename", "uuid", "vm", "changes", "seq", "epoch"]);
         assert_eq!(published.epoch.len(), 16);
@@ -240,7 +257,9 @@ mod tests {
     fn lines_are_ascii_and_single() {
         let store = Store::new(Limits::default());
         store.put("z\n\u{1f600}", vm(json!({"alias": "caf\u{e9}\r\n\u{1f600}"})));
-        let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else { panic!("no line") };
+        let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else {
+            panic!("no line")
+        };
         let line = &lines[0];
         assert!(line.iter().all(|b| *b < 0x80));
         assert_eq!(line.iter().filter(|b| **b == b'\n' || **b == b'\r').count(), 1);
@@ -256,7 +275,8 @@ mod tests {
         store.put("a", vm(json!({"uuid": "a", "x": 1})));
         store.remove("b");
         store.put("b", vm(json!({"uuid": "b"})));
-        let names: Vec<_> = store.published().snapshot().vms.keys().map(ToString::to_string).collect();
+        let names: Vec<_> =
+            store.published().snapshot().vms.keys().map(ToString::to_string).collect();
         assert_eq!(names, ["a", "c", "b"]);
     }
 

@@ -41,7 +41,10 @@ impl Stamp {
 
 /// The files of one zone that matter, with what each is.
 pub fn files_of(root: &Root, zone: &str, zonepath: &str) -> Vec<(ZoneFile, PathBuf)> {
-    let mut files = vec![(ZoneFile::Xml, root.zone_xml(zone)), (ZoneFile::LastExited, root.lastexited(zonepath))];
+    let mut files = vec![
+        (ZoneFile::Xml, root.zone_xml(zone)),
+        (ZoneFile::LastExited, root.lastexited(zonepath)),
+    ];
     files.extend(CONFIG_FILES.map(|name| (ZoneFile::Config, root.config_file(zonepath, name))));
     files
 }
@@ -90,9 +93,11 @@ impl Stamps {
 
     /// Files that exist, and files that do not.
     pub fn presence(&self) -> (Vec<String>, Vec<String>) {
-        let mut sorted: Vec<_> = self.files.iter().map(|(path, stamp)| (path.display().to_string(), stamp)).collect();
+        let mut sorted: Vec<_> =
+            self.files.iter().map(|(path, stamp)| (path.display().to_string(), stamp)).collect();
         sorted.sort_by(|a, b| a.0.cmp(&b.0));
-        let (there, missing): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(_, stamp)| stamp.is_some());
+        let (there, missing): (Vec<_>, Vec<_>) =
+            sorted.into_iter().partition(|(_, stamp)| stamp.is_some());
         let names = |list: Vec<(String, _)>| list.into_iter().map(|(name, _)| name).collect();
         (names(there), names(missing))
     }

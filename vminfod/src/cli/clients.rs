@@ -72,7 +72,9 @@ async fn events(url: &str) -> Result<(), Error> {
                 json!({"type": "ready", "vms": vms})
             }
             WatchEvent::Created(vm) => json!({"type": "create", "vm": *vm}),
-            WatchEvent::Modified { vm, changes, .. } => json!({"type": "modify", "vm": *vm, "changes": changes}),
+            WatchEvent::Modified { vm, changes, .. } => {
+                json!({"type": "modify", "vm": *vm, "changes": changes})
+            }
             WatchEvent::Deleted { vm } => json!({"type": "delete", "vm": *vm}),
             WatchEvent::Hidden { vm } => json!({"type": "hidden", "vm": *vm}),
             WatchEvent::Shown { vm } => json!({"type": "shown", "vm": *vm}),

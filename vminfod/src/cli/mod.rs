@@ -95,13 +95,20 @@ struct Url {
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             print!("{error}");
             return ExitCode::SUCCESS;
         }
         Err(error) => {
             let text = error.to_string();
-            let line = text.lines().next().unwrap_or("wrong usage").trim_start_matches("error: ").to_owned();
+            let line = text
+                .lines()
+                .next()
+                .unwrap_or("wrong usage")
+                .trim_start_matches("error: ")
+                .to_owned();
             eprintln!("{NAME}: {line} (see --help)");
             return ExitCode::from(exit::USAGE);
         }

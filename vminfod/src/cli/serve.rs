@@ -53,7 +53,8 @@ async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
     };
     config.root = args.root.unwrap_or(config.root);
     config.listen = args.listen.unwrap_or(config.listen);
-    std::fs::read_dir(&config.root).map_err(|source| StartError::Root { path: config.root.clone(), source })?;
+    std::fs::read_dir(&config.root)
+        .map_err(|source| StartError::Root { path: config.root.clone(), source })?;
     check_commands(&config.commands)?;
     if args.check_config {
         for key in unknown {
@@ -91,7 +92,11 @@ fn check_commands(paths: &CommandPaths) -> Result<(), StartError> {
         ("sysevent", &paths.sysevent),
     ];
     for (name, path) in all {
-        check_command(path).map_err(|reason| StartError::Command { name, path: path.clone(), reason })?;
+        check_command(path).map_err(|reason| StartError::Command {
+            name,
+            path: path.clone(),
+            reason,
+        })?;
     }
     Ok(())
 }

@@ -159,7 +159,12 @@ impl Board {
                 news
             }
             None => {
-                let trouble = Trouble { source: source.to_owned(), message, since: Instant::now(), attempts: 1 };
+                let trouble = Trouble {
+                    source: source.to_owned(),
+                    message,
+                    since: Instant::now(),
+                    attempts: 1,
+                };
                 view.errors.insert(name.to_owned(), trouble);
                 true
             }
@@ -180,7 +185,9 @@ impl Board {
             view.counters.refreshes += 1;
             match result {
                 Ok(vm_changes) if vm_changes.is_empty() => {}
-                Ok(vm_changes) => push(&mut view.refresh_log, RefreshEntry { started, ended, vm_changes }),
+                Ok(vm_changes) => {
+                    push(&mut view.refresh_log, RefreshEntry { started, ended, vm_changes })
+                }
                 Err(message) => push(&mut view.refresh_errors, (message, ended)),
             }
         });

@@ -35,7 +35,11 @@ impl DatasetWork {
         if self.running.len() >= AT_ONCE {
             return None;
         }
-        self.wanted.iter().filter(|(name, _)| !self.running.contains_key(*name)).map(|(_, (at, _))| *at).min()
+        self.wanted
+            .iter()
+            .filter(|(name, _)| !self.running.contains_key(*name))
+            .map(|(_, (at, _))| *at)
+            .min()
     }
 
     /// Wants a listing.
@@ -45,7 +49,9 @@ impl DatasetWork {
 
     fn next(&self) -> Option<String> {
         let now = Instant::now();
-        let due = |(name, (at, _)): &(&String, &(Instant, u32))| *at <= now && !self.running.contains_key(*name);
+        let due = |(name, (at, _)): &(&String, &(Instant, u32))| {
+            *at <= now && !self.running.contains_key(*name)
+        };
         self.wanted.iter().find(due).map(|(name, _)| name.clone())
     }
 }
@@ -92,14 +98,18 @@ impl Engine {
 
     fn zone_of(&self, dataset: &str) -> Option<String> {
         let uuid = vm_uuid(dataset)?;
-        self.names.get(uuid).cloned().or_else(|| self.vms.contains_key(uuid).then(|| uuid.to_owned()))
+        self.names
+            .get(uuid)
+            .cloned()
+            .or_else(|| self.vms.contains_key(uuid).then(|| uuid.to_owned()))
     }
 
     fn pool_is_used(&self, pool: &str) -> bool {
         let mut parts = self.vms.values().filter_map(|vm| vm.parts.as_ref());
         parts.any(|parts| {
             let zonepath = &parts.zone.zonepath;
-            let dataset = self.datasets.at(zonepath).map_or(zonepath.trim_start_matches('/'), Row::name);
+            let dataset =
+                self.datasets.at(zonepath).map_or(zonepath.trim_start_matches('/'), Row::name);
             crate::sources::zfs::pool(dataset) == pool
         })
     }
@@ -108,7 +118,8 @@ impl Engine {
     pub(super) fn start_datasets(&mut self) {
         while self.dataset_work.running.len() < AT_ONCE {
             let Some(name) = self.dataset_work.next() else { return };
-            let failures = self.dataset_work.wanted.shift_remove(&name).map_or(0, |(_, failures)| failures);
+            let failures =
+                self.dataset_work.wanted.shift_remove(&name).map_or(0, |(_, failures)| failures);
             self.dataset_work.running.insert(name.clone(), (false, failures));
             let ctx = self.ctx.clone();
             self.spawn(Purpose::Dataset(name.clone()), async move {
@@ -128,7 +139,8 @@ impl Engine {
             self.dataset_work.want(name);
         }
         self.board.well(name);
-        let mut zones: Vec<String> = rows.iter().filter_map(|row| self.zone_of(row.name())).collect();
+        let mut zones: Vec<String> =
+            rows.iter().filter_map(|row| self.zone_of(row.name())).collect();
         zones.extend(self.zone_of(name));
         zones.sort();
         zones.dedup();
@@ -139,7 +151,8 @@ impl Engine {
 
     /// A listing has failed: the VM is composed of what is known, and it is tried again.
     pub(super) fn dataset_failed(&mut self, name: &str, message: String) {
-        let failures = self.dataset_work.running.remove(name).map_or(0, |(_, failures)| failures) + 1;
+        let failures =
+            self.dataset_work.running.remove(name).map_or(0, |(_, failures)| failures) + 1;
         let at = Instant::now() + self.backoff(failures);
         self.dataset_work.wanted.insert(name.to_owned(), (at, failures));
         if self.board.trouble(name, "zfs", message.clone()) {

@@ -98,12 +98,19 @@ impl Engine {
         }
         let object = match composed {
             Ok(Ok(object)) => object,
-            Ok(Err(error)) => return Err(LoadFault::Compose { origin: error.origin.name(), what: error.what }),
+            Ok(Err(error)) => {
+                return Err(LoadFault::Compose { origin: error.origin.name(), what: error.what });
+            }
             Err(_) => return Err(LoadFault::Panic),
         };
         match self.store.put(name, object) {
             Outcome::Unchanged => {}
-            outcome => tracing::info!(vm = name, ?outcome, seq = self.store.published().snapshot().seq, "committed"),
+            outcome => tracing::info!(
+                vm = name,
+                ?outcome,
+                seq = self.store.published().snapshot().seq,
+                "committed"
+            ),
         }
         Ok(())
     }
@@ -113,7 +120,10 @@ impl Engine {
         let zone = ZoneRow { zone_state: state.to_owned(), ..(*before.zone).clone() };
         let away = Parts { zone: Arc::new(zone), ..before.clone() };
         let (datasets, sysinfo) = (&self.datasets, &self.sysinfo);
-        let Ok(Ok(object)) = catch_unwind(AssertUnwindSafe(|| compose(&away, datasets, sysinfo))) else { return };
+        let Ok(Ok(object)) = catch_unwind(AssertUnwindSafe(|| compose(&away, datasets, sysinfo)))
+        else {
+            return;
+        };
         self.store.put(name, object);
         self.board.edit(|view| view.counters.reboots_shown += 1);
         tracing::info!(vm = name, state, "zone was away between two readings");

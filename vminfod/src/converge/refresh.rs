@@ -104,7 +104,10 @@ impl Engine {
         self.dataset_work.since_refresh.clear();
         self.board.edit(|view| view.refreshing = true);
         let (ctx, began) = (self.ctx.clone(), Instant::now());
-        self.spawn(Purpose::Node, async move { Done::Node(began, Box::new(load::node(&ctx).await)) });
+        self.spawn(
+            Purpose::Node,
+            async move { Done::Node(began, Box::new(load::node(&ctx).await)) },
+        );
     }
 
     /// A refresh has ended.
@@ -115,7 +118,8 @@ impl Engine {
             Ok(node) => node,
             Err(message) => {
                 self.refresh_failures += 1;
-                self.refresh_due = Instant::now() + self.backoff(self.refresh_failures).max(Duration::from_secs(1));
+                self.refresh_due = Instant::now()
+                    + self.backoff(self.refresh_failures).max(Duration::from_secs(1));
                 if self.board.trouble("node", "refresh", message.clone()) {
                     tracing::warn!(reason = %message, "refresh failed: all objects stay");
                 }
@@ -155,9 +159,16 @@ impl Engine {
     }
 
     /// Takes one VM of a refresh in, unless something newer is known or under way.
-    fn take_parts(&mut self, name: &str, parts: Parts, began: Instant) -> Option<(String, &'static str)> {
+    fn take_parts(
+        &mut self,
+        name: &str,
+        parts: Parts,
+        began: Instant,
+    ) -> Option<(String, &'static str)> {
         let vm = self.vms.entry(name.to_owned()).or_default();
-        let newer = vm.reading.is_some() || vm.stale.has(Stale::ALL) || vm.read_at.is_some_and(|at| at >= began);
+        let newer = vm.reading.is_some()
+            || vm.stale.has(Stale::ALL)
+            || vm.read_at.is_some_and(|at| at >= began);
         if newer {
             self.mark(name, Stale::ALL, Instant::now() + super::FOLD);
             return None;
@@ -190,7 +201,9 @@ impl Engine {
     /// VMs that a complete list lacks: each is asked for by name before it is given up, and those
     /// who wait for the refresh wait for that too.
     fn confirm_missing(&mut self, listed: &HashSet<&str>, waiters: Vec<super::Waiter>) {
-        let missing: Vec<String> = self.vms.iter()
+        let missing: Vec<String> = self
+            .vms
+            .iter()
             .filter(|(name, vm)| vm.parts.is_some() && !listed.contains(name.as_str()))
             .map(|(name, _)| name.clone())
             .collect();
@@ -206,7 +219,11 @@ impl Engine {
             return;
         }
         // Also what was being read while the refresh was: it is newer, and not committed yet.
-        for vm in self.vms.values_mut().filter(|vm| vm.reading.is_some() || vm.due.is_some() && vm.failures == 0) {
+        for vm in self
+            .vms
+            .values_mut()
+            .filter(|vm| vm.reading.is_some() || vm.due.is_some() && vm.failures == 0)
+        {
             let (done, confirmed) = waiter();
             vm.waiters.push(done);
             confirmations.push(confirmed);
@@ -228,10 +245,19 @@ impl Engine {
         let mut again = std::mem::take(&mut self.dataset_work.since_refresh);
         let mut deep: Vec<Row> = Vec::new();
         for parts in self.vms.values().filter_map(|vm| vm.parts.as_ref()) {
-            let object = self.store.published().snapshot().vms.get(parts.zone.zonename.as_str()).map(|vm| vm.object.clone());
+            let object = self
+                .store
+                .published()
+                .snapshot()
+                .vms
+                .get(parts.zone.zonename.as_str())
+                .map(|vm| vm.object.clone());
             for name in super::datasets_of(parts, &self.datasets, object.as_deref()) {
                 let below = name.split('/').count() > 2;
-                if below && fresh.get(&name).is_some() && self.datasets.snapshots(&name).next().is_some() {
+                if below
+                    && fresh.get(&name).is_some()
+                    && self.datasets.snapshots(&name).next().is_some()
+                {
                     deep.extend(self.datasets.snapshots(&name).map(|(_, row)| row.clone()));
                     again.push(name);
                 }

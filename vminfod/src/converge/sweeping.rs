@@ -20,7 +20,9 @@ const MISSES: u32 = 2;
 impl Engine {
     /// Plans the next sweep.
     pub(super) fn plan_sweep(&mut self) {
-        self.sweep_due = Instant::now() + self.jitter.around(self.config.sweep, 0.1);
+        let again = std::mem::take(&mut self.sweep_again);
+        let pause = if again { FOLD } else { self.jitter.around(self.config.sweep, 0.1) };
+        self.sweep_due = Instant::now() + pause;
     }
 
     /// A sweep has ended.
@@ -66,7 +68,10 @@ impl Engine {
             }
         }
         let listed: HashSet<&str> = rows.iter().map(|row| row.zonename.as_str()).collect();
-        let gone = self.vms.iter().filter(|(name, vm)| vm.parts.is_some() && !listed.contains(name.as_str()));
+        let gone = self
+            .vms
+            .iter()
+            .filter(|(name, vm)| vm.parts.is_some() && !listed.contains(name.as_str()));
         odd.extend(gone.map(|(name, _)| (name.clone(), "it is not listed any more")));
         for (name, what) in odd {
             // An announced change is on its way already, or was too late for this look.
@@ -82,7 +87,10 @@ impl Engine {
     fn unannounced(&self, name: &str, part: Stale, what: &str) -> bool {
         let vm = self.vms.get(name);
         let announced = vm.is_some_and(|vm| {
-            vm.announced.has(part) || vm.stale.has(part) || vm.reading.as_ref().is_some_and(|r| r.stale.has(part)) || vm.failures > 0
+            vm.announced.has(part)
+                || vm.stale.has(part)
+                || vm.reading.as_ref().is_some_and(|r| r.stale.has(part))
+                || vm.failures > 0
         });
         if announced {
             return false;

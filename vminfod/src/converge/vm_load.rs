@@ -7,6 +7,7 @@
 //! Must never decide what the reading means: it gives parts, or positive evidence that there is
 //! no such zone.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
@@ -15,8 +16,8 @@ use tokio::time::Instant;
 use crate::dirty::Stale;
 use crate::load::datasets::Row;
 use crate::load::{
-    Ctx, Datasets, LoadError, ZoneKstat, ZoneRow, config, datasets, is_lower_uuid, kstat, lastexited, receiving,
-    times, zone_xml, zoneadm,
+    Ctx, Datasets, LoadError, ZoneKstat, ZoneRow, config, datasets, is_lower_uuid, kstat,
+    lastexited, receiving, times, zone_xml, zoneadm,
 };
 use crate::vm::{Parts, state_of};
 
@@ -84,11 +85,14 @@ impl LoadFault {
 
 /// One kstat reading at a time, shared by all who asked before it began.
 #[derive(Debug, Default)]
-pub struct Kstats(Mutex<Option<(Instant, Arc<std::collections::HashMap<String, ZoneKstat>>)>>);
+pub struct Kstats(Mutex<Option<(Instant, Arc<AllKstats>)>>);
+
+/// By VM uuid.
+type AllKstats = HashMap<String, ZoneKstat>;
 
 impl Kstats {
     /// A reading that began after this call.
-    async fn fresh(&self, ctx: &Ctx) -> Result<Arc<std::collections::HashMap<String, ZoneKstat>>, LoadError> {
+    async fn fresh(&self, ctx: &Ctx) -> Result<Arc<AllKstats>, LoadError> {
         let asked = Instant::now();
         let mut last = self.0.lock().await;
         if let Some((began, kstats)) = &*last
@@ -135,7 +139,7 @@ impl Task {
         }
         let known = self.known.as_ref().filter(|parts| parts.zone.zonepath == row.zonepath);
         if known.is_none() {
-            stale = stale | Stale::ALL;
+            stale |= Stale::ALL;
         }
         let fresh = self.fresh_datasets(&row).await?;
         let xml = match known {
@@ -204,7 +208,11 @@ impl Task {
 }
 
 /// The datasets that one VM's object is made of, those that exist or did.
-pub fn datasets_of(parts: &Parts, datasets: &Datasets, object: Option<&sdc_clients::vminfod::VmObject>) -> Vec<String> {
+pub fn datasets_of(
+    parts: &Parts,
+    datasets: &Datasets,
+    object: Option<&sdc_clients::vminfod::VmObject>,
+) -> Vec<String> {
     let zonepath = &parts.zone.zonepath;
     let root = datasets.at(zonepath).map_or(zonepath.trim_start_matches('/'), Row::name).to_owned();
     let mut names = vec![root.clone()];
@@ -224,7 +232,9 @@ pub fn datasets_of(parts: &Parts, datasets: &Datasets, object: Option<&sdc_clien
 
 /// Does a zone index have a line for this zone?
 fn lists(index: &[u8], name: &str) -> bool {
-    index.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b':').next() == Some(name.as_bytes()))
+    index
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.split(|byte| *byte == b':').next() == Some(name.as_bytes()))
 }
 
 #[cfg(test)]

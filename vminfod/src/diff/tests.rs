@@ -41,7 +41,10 @@ fn scalars_are_changed_added_and_removed() {
 #[test]
 fn nested_maps_go_to_the_leaf() {
     assert_eq!(
-        wire(json!({"tags": {"a": 1, "b": true}}), json!({"tags": {"a": 2, "a.b": "x", "b": true}})),
+        wire(
+            json!({"tags": {"a": 1, "b": true}}),
+            json!({"tags": {"a": 2, "a.b": "x", "b": true}})
+        ),
         json!([
             {"prettyPath": "tags.a", "path": ["tags", "a"], "action": "changed", "oldValue": 1, "newValue": 2},
             {"prettyPath": "tags[a.b]", "path": ["tags", "a.b"], "action": "added", "newValue": "x"},
@@ -100,7 +103,10 @@ fn nic_edits_carry_the_mac_and_whole_elements_do_not() {
 #[test]
 fn disks_are_known_by_path() {
     assert_eq!(
-        wire(json!({"disks": [{"path": "/d0", "size": 1}]}), json!({"disks": [{"path": "/d0", "size": 2}]})),
+        wire(
+            json!({"disks": [{"path": "/d0", "size": 1}]}),
+            json!({"disks": [{"path": "/d0", "size": 2}]})
+        ),
         json!([{"prettyPath": "disks.*.size", "path": ["disks", null, "size"], "action": "changed",
                 "oldValue": 1, "newValue": 2, "ident": "/d0"}])
     );
@@ -121,14 +127,20 @@ fn elements_without_identity_or_shape_do_not_crash() {
 #[test]
 fn unkeyed_arrays_remove_and_add_whole_elements() {
     assert_eq!(
-        wire(json!({"snapshots": [{"name": "s1", "size": 1}]}), json!({"snapshots": [{"name": "s1", "size": 2}]})),
+        wire(
+            json!({"snapshots": [{"name": "s1", "size": 1}]}),
+            json!({"snapshots": [{"name": "s1", "size": 2}]})
+        ),
         json!([
             {"prettyPath": "snapshots.*", "path": ["snapshots", null], "action": "removed", "oldValue": {"name": "s1", "size": 1}},
             {"prettyPath": "snapshots.*", "path": ["snapshots", null], "action": "added", "newValue": {"name": "s1", "size": 2}},
         ])
     );
     // A nested array of the same name is not keyed.
-    let nested = wire(json!({"x": {"nics": [{"mac": "a", "v": 1}]}}), json!({"x": {"nics": [{"mac": "a", "v": 2}]}}));
+    let nested = wire(
+        json!({"x": {"nics": [{"mac": "a", "v": 1}]}}),
+        json!({"x": {"nics": [{"mac": "a", "v": 2}]}}),
+    );
     assert_eq!(nested[0]["path"], json!(["x", "nics", null]));
 }
 
@@ -141,7 +153,9 @@ fn order_and_multiplicity_of_elements_are_no_change_but_key_order_is() {
 
 #[test]
 fn pretty_paths() {
-    let path = |parts: &[Option<&str>]| pretty_path(&parts.iter().map(|p| p.map(str::to_owned)).collect::<Vec<_>>());
+    let path = |parts: &[Option<&str>]| {
+        pretty_path(&parts.iter().map(|p| p.map(str::to_owned)).collect::<Vec<_>>())
+    };
     assert_eq!(path(&[Some("nics"), None, Some("ip")]), "nics.*.ip");
     assert_eq!(path(&[Some("tags"), Some("a.b"), Some("c")]), "tags[a.b].c");
     assert_eq!(path(&[Some("a]["), Some("")]), "[a\\]\\[].");
@@ -167,7 +181,7 @@ fn replay(object: &mut Value, changes: &[sdc_clients::vminfod::Change]) {
             }
             Value::Array(items) => {
                 if let Some(old) = &change.old_value {
-                    items.retain(|item| item.to_string() != old.to_string());
+                    items.retain(|item| item != old);
                 }
                 items.extend(change.new_value.clone());
             }
@@ -181,7 +195,10 @@ fn sets(value: &Value) -> Value {
         Value::Object(map) => {
             let mut keys: Vec<_> = map.keys().cloned().collect();
             keys.sort();
-            keys.into_iter().map(|k| (k.clone(), sets(&map[&k]))).collect::<serde_json::Map<_, _>>().into()
+            keys.into_iter()
+                .map(|k| (k.clone(), sets(&map[&k])))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
         }
         Value::Array(items) => {
             let mut texts: Vec<String> = items.iter().map(Value::to_string).collect();

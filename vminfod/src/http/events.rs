@@ -153,7 +153,9 @@ impl Ready {
                 }
                 Bytes::from(piece)
             }
-            None => Bytes::from(format!("]\",\"seq\":{},\"epoch\":\"{epoch}\"}}\n", self.snapshot.seq)),
+            None => {
+                Bytes::from(format!("]\",\"seq\":{},\"epoch\":\"{epoch}\"}}\n", self.snapshot.seq))
+            }
         }
     }
 }

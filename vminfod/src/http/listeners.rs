@@ -28,7 +28,8 @@ impl Listeners {
     /// Enters one; it leaves when the guard is dropped.
     pub fn enter(&self, user_agent: String) -> Entered {
         let uuid = uuid::Uuid::new_v4().to_string();
-        let listener = Listener { user_agent, created: Instant::now(), created_date: crate::store::now_iso() };
+        let listener =
+            Listener { user_agent, created: Instant::now(), created_date: crate::store::now_iso() };
         self.lock().insert(uuid.clone(), listener);
         Entered { uuid, all: self.clone() }
     }

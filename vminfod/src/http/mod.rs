@@ -66,13 +66,20 @@ impl Api {
     pub async fn answer<B>(self, request: Request<B>) -> Result<Response<Body>, Infallible> {
         let began = Instant::now();
         let (parts, _) = request.into_parts();
-        let response = self.route(&parts.method, parts.uri.path(), parts.uri.query(), &parts.headers).await;
+        let response =
+            self.route(&parts.method, parts.uri.path(), parts.uri.query(), &parts.headers).await;
         tracing::debug!(method = %parts.method, path = parts.uri.path(), status = response.status().as_u16(),
             us = began.elapsed().as_micros() as u64, "request");
         Ok(response)
     }
 
-    async fn route(&self, method: &Method, path: &str, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+    async fn route(
+        &self,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Response<Body> {
         if !is_local(headers) {
             return failure(StatusCode::FORBIDDEN, "Forbidden", "only local clients are served");
         }
@@ -88,13 +95,17 @@ impl Api {
                 ok(Body::once(to_ascii(&value)))
             }
             Route::Vms => {
-                if wants_sync(query) && let Err(refusal) = self.sync(None).await {
+                if wants_sync(query)
+                    && let Err(refusal) = self.sync(None).await
+                {
                     return refusal;
                 }
                 ok(vms::list(self.published.snapshot()))
             }
             Route::Vm(name) => {
-                if wants_sync(query) && let Err(refusal) = self.sync(Some(name)).await {
+                if wants_sync(query)
+                    && let Err(refusal) = self.sync(Some(name)).await
+                {
                     return refusal;
                 }
                 match vms::one(&self.published.snapshot(), name) {
@@ -111,7 +122,8 @@ impl Api {
 
     /// Waits for a load of one VM, or of the node, that starts after this moment.
     async fn sync(&self, name: Option<&str>) -> Result<(), Response<Body>> {
-        let refuse = |message: &str| failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
+        let refuse =
+            |message: &str| failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
         match tokio::time::timeout(SYNC_LIMIT, self.syncs.ask(name)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(message)) => Err(refuse(&message)),
@@ -120,7 +132,9 @@ impl Api {
     }
 
     fn events(&self, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
-        let agent = headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let agent = headers
+            .get(USER_AGENT)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let from = match (compat::query(query, "epoch"), compat::query(query, "since")) {
             (Some(epoch), Some(since)) => match since.parse() {
                 Ok(since) if epoch == self.published.epoch => From::After(since),
@@ -142,7 +156,11 @@ impl Api {
 
     fn sysinfo(&self) -> Response<Body> {
         let Some(view) = self.board.sysinfo() else {
-            return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "sysinfo has not been read yet");
+            return failure(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "sysinfo has not been read yet",
+            );
         };
         let tail = format!(",\"age_ms\":{}}}", view.at.elapsed().as_millis());
         let pieces = [Bytes::from_static(b"{\"sysinfo\":"), view.json.clone(), Bytes::from(tail)];
@@ -151,7 +169,11 @@ impl Api {
 
     fn ready(&self) -> Response<Body> {
         if self.board.edit(|view| view.stale) {
-            return failure(StatusCode::SERVICE_UNAVAILABLE, "Stale", "a node-wide source has not answered for two refreshes");
+            return failure(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Stale",
+                "a node-wide source has not answered for two refreshes",
+            );
         }
         ok(Body::once(r#"{"ready":true}"#))
     }

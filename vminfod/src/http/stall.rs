@@ -44,7 +44,11 @@ impl<T> Stalling<T> {
         Self { inner, head, head_limit, write_limit, head_timer: None, write_timer: None }
     }
 
-    fn written<R>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+    fn written<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        result: Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
         if result.is_ready() {
             self.write_timer = None;
             return result;
@@ -55,7 +59,11 @@ impl<T> Stalling<T> {
 }
 
 /// Runs the timer; `Pending` until it fires, then an error for ever.
-fn expired<R>(timer: &mut Option<Pin<Box<Sleep>>>, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<R>> {
+fn expired<R>(
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    limit: Duration,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<R>> {
     let timer = timer.get_or_insert_with(|| Box::pin(sleep(limit)));
     match timer.as_mut().poll(cx) {
         Poll::Ready(()) => {
@@ -67,7 +75,11 @@ fn expired<R>(timer: &mut Option<Pin<Box<Sleep>>>, limit: Duration, cx: &mut Con
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Stalling<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let result = Pin::new(&mut self.inner).poll_read(cx, buf);
         if result.is_ready() {
@@ -86,7 +98,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Stalling<T> {
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Stalling<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.written(cx, result)
     }

@@ -33,62 +33,104 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
     put("curTime", json!(hrtime(clock.now - clock.started)));
     put("queue", queue(&view, &clock));
     put("lastRefresh", view.last_refresh.map_or(Value::Null, |at| json!(clock.ago(at))));
-    put("refreshErrors", view.refresh_errors.iter().map(|(err, at)| {
-        json!({"err": err, "time": clock.time(*at), "ago": clock.ago(*at)})
-    }).collect());
-    put("eventsListeners", listeners.list().into_iter().map(|(uuid, listener)| {
-        (uuid, json!({
-            "userAgent": listener.user_agent,
-            "createdTime": clock.time(listener.created),
-            "createdDate": listener.created_date,
-            "createdAgo": clock.ago(listener.created),
-        }))
-    }).collect::<Map<_, _>>().into());
+    put(
+        "refreshErrors",
+        view.refresh_errors
+            .iter()
+            .map(|(err, at)| json!({"err": err, "time": clock.time(*at), "ago": clock.ago(*at)}))
+            .collect(),
+    );
+    put(
+        "eventsListeners",
+        listeners
+            .list()
+            .into_iter()
+            .map(|(uuid, listener)| {
+                (
+                    uuid,
+                    json!({
+                        "userAgent": listener.user_agent,
+                        "createdTime": clock.time(listener.created),
+                        "createdDate": listener.created_date,
+                        "createdAgo": clock.ago(listener.created),
+                    }),
+                )
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+    );
     if full {
         put("refreshLog", refresh_log(&view, &clock));
-        put("fswatcher", json!({
-            "message_delays": {},
-            "watching": view.watch.watching,
-            "not_yet_watching": view.watch.missing,
-            "pending_actions": {},
-            "watcher_pid": std::process::id(),
-            "running": view.watch.running,
-        }));
+        put(
+            "fswatcher",
+            json!({
+                "message_delays": {},
+                "watching": view.watch.watching,
+                "not_yet_watching": view.watch.missing,
+                "pending_actions": {},
+                "watcher_pid": std::process::id(),
+                "running": view.watch.running,
+            }),
+        );
     }
     put("errors", errors(&view, &clock));
-    put("sources", view.sources.iter().map(|(name, up)| {
-        ((*name).to_owned(), json!(if *up { "running" } else { "down" }))
-    }).collect::<Map<_, _>>().into());
+    put(
+        "sources",
+        view.sources
+            .iter()
+            .map(|(name, up)| ((*name).to_owned(), json!(if *up { "running" } else { "down" })))
+            .collect::<Map<_, _>>()
+            .into(),
+    );
     let c = view.counters;
-    put("counters", json!({
-        "loads": c.loads, "loadFailures": c.load_failures, "refreshes": c.refreshes, "sweeps": c.sweeps,
-        "unannounced": c.unannounced, "sourceRestarts": c.source_restarts, "rebootsShown": c.reboots_shown,
-    }));
+    put(
+        "counters",
+        json!({
+            "loads": c.loads, "loadFailures": c.load_failures, "refreshes": c.refreshes, "sweeps": c.sweeps,
+            "unannounced": c.unannounced, "sourceRestarts": c.source_restarts, "rebootsShown": c.reboots_shown,
+        }),
+    );
     let (oldest, newest) = published.journal.span();
-    put("journal", json!({
-        "epoch": published.epoch, "seq": snapshot.seq, "oldest": oldest, "newest": newest,
-        "bytes": published.journal.bytes(),
-    }));
+    put(
+        "journal",
+        json!({
+            "epoch": published.epoch, "seq": snapshot.seq, "oldest": oldest, "newest": newest,
+            "bytes": published.journal.bytes(),
+        }),
+    );
     Value::Object(out)
 }
 
 fn queue(view: &View, clock: &Clock) -> Value {
     let idle = view.pending.is_empty() && view.queued.is_empty() && !view.refreshing;
-    let pending: Map<String, Value> = view.pending.iter().map(|(name, (asked, began))| {
-        (name.clone(), json!({
-            "description": format!("load {name}"),
-            "created_at": clock.time(*asked),
-            "started_at": clock.time(*began),
-            "created_ago": clock.ago(*asked),
-            "started_ago": clock.ago(*began),
-            "start_latency": pretty(began.saturating_duration_since(*asked)),
-        }))
-    }).collect();
-    let queued: Vec<Value> = view.queued.iter().map(|(name, asked)| json!({
-        "description": format!("load {name}"),
-        "created_at": clock.time(*asked),
-        "created_ago": clock.ago(*asked),
-    })).collect();
+    let pending: Map<String, Value> = view
+        .pending
+        .iter()
+        .map(|(name, (asked, began))| {
+            (
+                name.clone(),
+                json!({
+                    "description": format!("load {name}"),
+                    "created_at": clock.time(*asked),
+                    "started_at": clock.time(*began),
+                    "created_ago": clock.ago(*asked),
+                    "started_ago": clock.ago(*began),
+                    "start_latency": pretty(began.saturating_duration_since(*asked)),
+                }),
+            )
+        })
+        .collect();
+    let queued: Vec<Value> = view
+        .queued
+        .iter()
+        .map(|(name, asked)| {
+            json!({
+                "description": format!("load {name}"),
+                "created_at": clock.time(*asked),
+                "created_ago": clock.ago(*asked),
+            })
+        })
+        .collect();
     let mut out = json!({"now": clock.time(clock.now), "paused": view.refreshing, "idle": idle});
     if view.refreshing {
         // Nothing is ever paused here; these keys are shown because their readers ask for them.
@@ -104,29 +146,42 @@ fn queue(view: &View, clock: &Clock) -> Value {
 }
 
 fn refresh_log(view: &View, clock: &Clock) -> Value {
-    view.refresh_log.iter().map(|entry| {
-        let changes: Vec<Value> =
-            entry.vm_changes.iter().map(|(name, action)| json!({"zonename": name, "action": action})).collect();
-        json!({
-            "cacheChanges": [],
-            "vmChanges": changes,
-            "started": clock.time(entry.started),
-            "ended": clock.time(entry.ended),
-            "took": pretty(entry.ended - entry.started),
-            "endedAgo": clock.ago(entry.ended),
+    view.refresh_log
+        .iter()
+        .map(|entry| {
+            let changes: Vec<Value> = entry
+                .vm_changes
+                .iter()
+                .map(|(name, action)| json!({"zonename": name, "action": action}))
+                .collect();
+            json!({
+                "cacheChanges": [],
+                "vmChanges": changes,
+                "started": clock.time(entry.started),
+                "ended": clock.time(entry.ended),
+                "took": pretty(entry.ended - entry.started),
+                "endedAgo": clock.ago(entry.ended),
+            })
         })
-    }).collect()
+        .collect()
 }
 
 fn errors(view: &View, clock: &Clock) -> Value {
-    view.errors.iter().map(|(name, trouble)| {
-        (name.clone(), json!({
-            "source": trouble.source,
-            "message": trouble.message,
-            "attempts": trouble.attempts,
-            "since": clock.ago(trouble.since),
-        }))
-    }).collect::<Map<_, _>>().into()
+    view.errors
+        .iter()
+        .map(|(name, trouble)| {
+            (
+                name.clone(),
+                json!({
+                    "source": trouble.source,
+                    "message": trouble.message,
+                    "attempts": trouble.attempts,
+                    "since": clock.ago(trouble.since),
+                }),
+            )
+        })
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 struct Clock {

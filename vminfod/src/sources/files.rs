@@ -117,7 +117,10 @@ mod tests {
     fn names_of_zone_configurations() {
         assert_eq!(zone_config_signal("index"), Some(Signal::Index));
         assert_eq!(zone_config_signal("z.xml"), Some(Signal::File("z".into(), ZoneFile::Xml)));
-        assert_eq!(zone_config_signal("u-receiving.json"), Some(Signal::File("u".into(), ZoneFile::Receiving)));
+        assert_eq!(
+            zone_config_signal("u-receiving.json"),
+            Some(Signal::File("u".into(), ZoneFile::Receiving))
+        );
         for name in [".xml", "z.xml.tmp", "zonecfgA1", "index.new"] {
             assert_eq!(zone_config_signal(name), None, "{name}");
         }

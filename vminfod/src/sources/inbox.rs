@@ -131,7 +131,12 @@ mod tests {
     #[test]
     fn the_last_action_of_a_dataset_wins() {
         let event = |action, rolled_back| {
-            Signal::Dataset(DatasetSignal { name: "p/d".into(), action, rolled_back, renamed: false })
+            Signal::Dataset(DatasetSignal {
+                name: "p/d".into(),
+                action,
+                rolled_back,
+                renamed: false,
+            })
         };
         let inbox = Inbox::default();
         inbox.put(event(Action::Fetch, true));

@@ -96,11 +96,17 @@ pub fn parse(line: &[u8]) -> Result<Line, Garbage> {
             let newstate = data.get("newstate").and_then(Value::as_str).unwrap_or_default();
             let zoneid = data.get("zoneid").and_then(Value::as_i64).filter(|id| *id > 0);
             let signal = zone.map(|name| {
-                Signal::Zone(ZoneSignal { name: name.to_owned(), newstate: newstate.to_owned(), zoneid })
+                Signal::Zone(ZoneSignal {
+                    name: name.to_owned(),
+                    newstate: newstate.to_owned(),
+                    zoneid,
+                })
             });
             signal.into_iter().collect()
         }
-        ("EC_zfs", "ESC_ZFS_history_event") => zfs::signals(data).into_iter().map(Signal::Dataset).collect(),
+        ("EC_zfs", "ESC_ZFS_history_event") => {
+            zfs::signals(data).into_iter().map(Signal::Dataset).collect()
+        }
         _ => Vec::new(),
     };
     Ok(Line::Event(signals))
@@ -227,7 +233,9 @@ impl Follower {
                     self.inbox.put(Signal::Everything);
                 }
                 Line::Ready => {}
-                Line::Event(signals) => signals.into_iter().for_each(|signal| self.inbox.put(signal)),
+                Line::Event(signals) => {
+                    signals.into_iter().for_each(|signal| self.inbox.put(signal))
+                }
             }
         }
         Ok(())

@@ -121,7 +121,8 @@ impl Armed {
     /// From the root down to `dir`, both included.
     fn ways(&self, dir: &Path) -> Vec<PathBuf> {
         let top = self.root.dir();
-        let mut ways: Vec<PathBuf> = dir.ancestors().take_while(|at| at.starts_with(top)).map(Path::to_owned).collect();
+        let mut ways: Vec<PathBuf> =
+            dir.ancestors().take_while(|at| at.starts_with(top)).map(Path::to_owned).collect();
         ways.reverse();
         ways
     }
@@ -225,13 +226,19 @@ impl Armed {
         for zonepath in self.zones.values() {
             needed.extend(self.dirs_of(zonepath));
         }
-        let idle: Vec<PathBuf> = self.by_path.keys().filter(|dir| !needed.contains(*dir)).cloned().collect();
+        let idle: Vec<PathBuf> =
+            self.by_path.keys().filter(|dir| !needed.contains(*dir)).cloned().collect();
         for dir in idle {
             self.disarm(&dir);
         }
     }
 
-    fn event(&mut self, wd: &WatchDescriptor, mask: EventMask, name: Option<&OsStr>) -> Vec<Signal> {
+    fn event(
+        &mut self,
+        wd: &WatchDescriptor,
+        mask: EventMask,
+        name: Option<&OsStr>,
+    ) -> Vec<Signal> {
         if mask.contains(EventMask::Q_OVERFLOW) {
             return vec![Signal::Everything];
         }
@@ -250,7 +257,9 @@ impl Armed {
 
     fn concerns(&self, dir: &Path, name: &str) -> bool {
         let zone_file = self.meanings.get(dir).is_some_and(|names| names.contains_key(name));
-        zone_file || dir == self.configs && zone_config_signal(name).is_some() || dir.join(name) == self.sysinfo
+        zone_file
+            || dir == self.configs && zone_config_signal(name).is_some()
+            || dir.join(name) == self.sysinfo
     }
 
     fn next_pause(&self) -> Instant {
@@ -261,8 +270,11 @@ impl Armed {
     /// Takes the files whose writers paused as they are.
     fn paused(&mut self) -> Vec<Signal> {
         let now = Instant::now();
-        let due: Vec<_> = self.open.iter().filter(|(_, at)| **at <= now).map(|(file, _)| file.clone()).collect();
-        due.into_iter().flat_map(|(dir, name)| self.named(&dir, &name, EventMask::CLOSE_WRITE)).collect()
+        let due: Vec<_> =
+            self.open.iter().filter(|(_, at)| **at <= now).map(|(file, _)| file.clone()).collect();
+        due.into_iter()
+            .flat_map(|(dir, name)| self.named(&dir, &name, EventMask::CLOSE_WRITE))
+            .collect()
     }
 
     fn named(&mut self, dir: &Path, name: &str, mask: EventMask) -> Vec<Signal> {
@@ -276,8 +288,12 @@ impl Armed {
         self.open.remove(&file);
         let path = dir.join(name);
         let mut signals = Vec::new();
-        let moved = EventMask::CREATE | EventMask::DELETE | EventMask::MOVED_FROM | EventMask::MOVED_TO;
-        if mask.intersects(moved) && (self.configs.starts_with(&path) || self.sysinfo.starts_with(&path)) && self.arm_fixed() {
+        let moved =
+            EventMask::CREATE | EventMask::DELETE | EventMask::MOVED_FROM | EventMask::MOVED_TO;
+        if mask.intersects(moved)
+            && (self.configs.starts_with(&path) || self.sysinfo.starts_with(&path))
+            && self.arm_fixed()
+        {
             signals.push(Signal::Everything);
         }
         // A file just created is empty: its close will tell. A link is complete at once.
@@ -290,7 +306,8 @@ impl Armed {
         if path == self.sysinfo {
             signals.push(Signal::Sysinfo);
         }
-        let meanings = self.meanings.get(dir).and_then(|names| names.get(name)).cloned().unwrap_or_default();
+        let meanings =
+            self.meanings.get(dir).and_then(|names| names.get(name)).cloned().unwrap_or_default();
         for (zone, meaning) in meanings {
             match meaning {
                 Meaning::File(file) => signals.push(Signal::File(zone, file)),

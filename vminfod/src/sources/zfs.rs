@@ -55,10 +55,14 @@ pub fn signals(data: &Map<String, Value>) -> Vec<DatasetSignal> {
     match action {
         "receive" => Vec::new(),
         "destroy" => vec![signal(name, Action::Expire, false)],
-        "clone swap" => vec![DatasetSignal { rolled_back: true, ..signal(name, Action::Fetch, false) }],
+        "clone swap" => {
+            vec![DatasetSignal { rolled_back: true, ..signal(name, Action::Fetch, false) }]
+        }
         "rename" => {
             // The event carries the old name; the text says where it went.
-            let new = text("history_internal_str").and_then(|text| text.split_once("-> ")).map(|(_, new)| new.trim());
+            let new = text("history_internal_str")
+                .and_then(|text| text.split_once("-> "))
+                .map(|(_, new)| new.trim());
             let new = new.filter(|new| is_listable(new) && !below_delegated(new));
             let mut both = vec![signal(name, Action::Fetch, true)];
             both.extend(new.map(|new| signal(new, Action::Fetch, true)));
@@ -74,7 +78,8 @@ pub fn signals(data: &Map<String, Value>) -> Vec<DatasetSignal> {
 pub fn vm_uuid(name: &str) -> Option<&str> {
     let dataset = name.split('@').next()?;
     let second = dataset.split('/').nth(1)?;
-    (0..second.len().saturating_sub(35)).find_map(|at| second.get(at..at + 36).filter(|text| is_lower_uuid(text)))
+    (0..second.len().saturating_sub(35))
+        .find_map(|at| second.get(at..at + 36).filter(|text| is_lower_uuid(text)))
 }
 
 /// How many parts the dataset's name has.
@@ -113,19 +118,49 @@ mod tests {
 
     fn of(name: &str, action: &str, text: &str) -> Vec<(String, Action, bool)> {
         let data = json!({"history_dsname": name, "history_internal_name": action, "history_internal_str": text});
-        signals(data.as_object().unwrap()).into_iter().map(|s| (s.name, s.action, s.rolled_back)).collect()
+        signals(data.as_object().unwrap())
+            .into_iter()
+            .map(|s| (s.name, s.action, s.rolled_back))
+            .collect()
     }
 
     #[test]
     fn names_and_actions() {
-        for action in ["create", "clone", "snapshot", "set", "inherit", "hold", "release", "finish receiving", "what?"] {
-            assert_eq!(of("zones/a", action, ""), [("zones/a".into(), Action::Fetch, false)], "{action}");
+        for action in [
+            "create",
+            "clone",
+            "snapshot",
+            "set",
+            "inherit",
+            "hold",
+            "release",
+            "finish receiving",
+            "what?",
+        ] {
+            assert_eq!(
+                of("zones/a", action, ""),
+                [("zones/a".into(), Action::Fetch, false)],
+                "{action}"
+            );
         }
         assert_eq!(of("zones/a@s", "destroy", ""), [("zones/a@s".into(), Action::Expire, false)]);
         assert!(of("zones/a", "receive", "").is_empty());
         assert!(of("zones/a/%rollback", "destroy", "").is_empty());
-        assert_eq!(of("zones/a/%rollback", "clone swap", ""), [("zones/a".into(), Action::Fetch, true)]);
-        for name in ["zones/a/%recv", "zones/%recv", "zones/a@%temp", "a@b@c", "", "/", "-r", "zones//a", "zones/a@"] {
+        assert_eq!(
+            of("zones/a/%rollback", "clone swap", ""),
+            [("zones/a".into(), Action::Fetch, true)]
+        );
+        for name in [
+            "zones/a/%recv",
+            "zones/%recv",
+            "zones/a@%temp",
+            "a@b@c",
+            "",
+            "/",
+            "-r",
+            "zones//a",
+            "zones/a@",
+        ] {
             assert!(of(name, "create", "").is_empty(), "{name:?}");
         }
     }
@@ -149,13 +184,28 @@ mod tests {
 
     #[test]
     fn vms_of_datasets() {
-        for name in [format!("zones/{U}"), format!("tank/{U}-disk0@s"), format!("zones/{U}/disk0"), format!("z/x-{U}")] {
+        for name in [
+            format!("zones/{U}"),
+            format!("tank/{U}-disk0@s"),
+            format!("zones/{U}/disk0"),
+            format!("z/x-{U}"),
+        ] {
             assert_eq!(vm_uuid(&name), Some(U), "{name}");
         }
-        for name in ["zones".to_owned(), format!("zones/cores/{U}"), format!("zones/{}", U.to_uppercase()), format!("z@{U}")] {
+        for name in [
+            "zones".to_owned(),
+            format!("zones/cores/{U}"),
+            format!("zones/{}", U.to_uppercase()),
+            format!("z@{U}"),
+        ] {
             assert_eq!(vm_uuid(&name), None, "{name}");
         }
-        assert_eq!(vm_uuid("zones/\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}"), None);
+        assert_eq!(
+            vm_uuid(
+                "zones/\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}"
+            ),
+            None
+        );
         assert_eq!((depth("zones/a/b@c/d"), depth("zones")), (3, 1));
         assert_eq!((pool("zones/a"), pool("zones@x")), ("zones", "zones"));
     }
@@ -163,6 +213,11 @@ mod tests {
     #[test]
     fn events_without_a_dataset_are_nothing() {
         assert!(signals(&Map::new()).is_empty());
-        assert!(signals(json!({"history_dsname": 1, "history_internal_name": "set"}).as_object().unwrap()).is_empty());
+        assert!(
+            signals(
+                json!({"history_dsname": 1, "history_internal_name": "set"}).as_object().unwrap()
+            )
+            .is_empty()
+        );
     }
 }

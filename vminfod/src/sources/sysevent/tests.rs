@@ -15,19 +15,31 @@ fn line(value: serde_json::Value) -> Result<Line, Garbage> {
 }
 
 fn zone(name: &str, newstate: &str, zoneid: Option<i64>) -> Line {
-    Line::Event(vec![Signal::Zone(ZoneSignal { name: name.into(), newstate: newstate.into(), zoneid })])
+    Line::Event(vec![Signal::Zone(ZoneSignal {
+        name: name.into(),
+        newstate: newstate.into(),
+        zoneid,
+    })])
 }
 
 #[test]
 fn zone_lines() {
     let event = |class: &str, subclass: &str, data: serde_json::Value| {
-        line(json!({"date": "d", "type": "event", "class": class, "subclass": subclass, "data": data}))
+        line(
+            json!({"date": "d", "type": "event", "class": class, "subclass": subclass, "data": data}),
+        )
     };
     let data = json!({"zonename": "z", "newstate": "running", "zoneid": 7, "when": 1_767_607_200_178_431_227_u64});
     assert_eq!(event("status", "change", data.clone()), Ok(zone("z", "running", Some(7))));
     assert_eq!(event("status", "other", data.clone()), Ok(zone("z", "running", Some(7))));
-    assert_eq!(event("init", "restart", json!({"zonename": "z", "restarts": 2})), Ok(zone("z", "", None)));
-    assert_eq!(event("status", "change", json!({"zonename": "z", "newstate": "", "zoneid": -1})), Ok(zone("z", "", None)));
+    assert_eq!(
+        event("init", "restart", json!({"zonename": "z", "restarts": 2})),
+        Ok(zone("z", "", None))
+    );
+    assert_eq!(
+        event("status", "change", json!({"zonename": "z", "newstate": "", "zoneid": -1})),
+        Ok(zone("z", "", None))
+    );
     for (class, subclass) in [("init", "other"), ("else", "change"), ("", "")] {
         assert_eq!(event(class, subclass, data.clone()), Ok(Line::Event(vec![])));
     }
@@ -37,7 +49,10 @@ fn zone_lines() {
 
 #[test]
 fn events_without_data_and_ready() {
-    assert_eq!(line(json!({"type": "event", "class": "status", "subclass": "ping"})), Ok(Line::Event(vec![])));
+    assert_eq!(
+        line(json!({"type": "event", "class": "status", "subclass": "ping"})),
+        Ok(Line::Event(vec![]))
+    );
     assert_eq!(line(json!({"date": "d", "type": "ready"})), Ok(Line::Ready));
 }
 

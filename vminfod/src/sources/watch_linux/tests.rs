@@ -28,7 +28,8 @@ async fn harness(zones: &[(&str, &str)]) -> Harness {
         fs::create_dir_all(dir.path().join(sub)).unwrap();
     }
     let inbox = Arc::new(Inbox::default());
-    let zones: BTreeMap<String, String> = zones.iter().map(|(n, p)| ((*n).to_owned(), (*p).to_owned())).collect();
+    let zones: BTreeMap<String, String> =
+        zones.iter().map(|(n, p)| ((*n).to_owned(), (*p).to_owned())).collect();
     let (sender, receiver) = watch::channel(Arc::new(zones));
     let (up, mut is_up) = watch::channel(false);
     let order = Order {
@@ -99,7 +100,11 @@ async fn rename_over_is_seen_again_and_again() {
     harness.expect_file("z", ZoneFile::Config).await;
     for round in 0..3 {
         harness.write("zones/z/config/.tmp", &format!("{round}"));
-        fs::rename(harness.path("zones/z/config/.tmp"), harness.path("zones/z/config/metadata.json")).unwrap();
+        fs::rename(
+            harness.path("zones/z/config/.tmp"),
+            harness.path("zones/z/config/metadata.json"),
+        )
+        .unwrap();
         harness.expect_file("z", ZoneFile::Config).await;
     }
     harness.write("zones/z/lastexited", "1.0 0");

@@ -1,0 +1,402 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node in process: files in a directory of its own, and commands that answer from memory.
+
+#![allow(dead_code)] // each test program uses its part
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use daemon::Shutdown;
+use futures_util::future::BoxFuture;
+use sdc_clients::Jitter;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
+use vminfod::config::Config;
+use vminfod::sources::files;
+
+/// The columns of `zfs list` in the order of its output.
+const COLUMNS: [&str; 17] = [
+    "compression",
+    "creation",
+    "filesystem_limit",
+    "mountpoint",
+    "name",
+    "quota",
+    "recsize",
+    "refquota",
+    "refreservation",
+    "snapshot_limit",
+    "type",
+    "usedbysnapshots",
+    "userrefs",
+    "volblocksize",
+    "volsize",
+    "written",
+    "zoned",
+];
+
+/// What the commands answer from.
+#[derive(Default)]
+pub struct State {
+    /// Lines of `zoneadm list -pc`.
+    pub zoneadm: Vec<String>,
+    /// Rows of `zfs list`.
+    pub zfs: Vec<Map<String, Value>>,
+    /// kstats.
+    pub zoneinfo: Vec<Value>,
+    /// The far ends of the event streams: zones, zfs.
+    pub streams: HashMap<&'static str, DuplexStream>,
+    /// Tools that fail, with the complaint.
+    pub failing: HashMap<&'static str, String>,
+    /// Tools that never answer.
+    pub hanging: Vec<&'static str>,
+    /// Every command run.
+    pub log: Vec<(Tool, Vec<String>)>,
+}
+
+/// The node.
+#[derive(Clone)]
+pub struct FakeNode {
+    dir: Arc<tempfile::TempDir>,
+    state: Arc<Mutex<State>>,
+}
+
+impl FakeNode {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for sub in ["etc/zones", "tmp", "zones"] {
+            std::fs::create_dir_all(dir.path().join(sub)).unwrap();
+        }
+        let node = Self { dir: Arc::new(dir), state: Arc::default() };
+        node.write(
+            "/tmp/.sysinfo.json",
+            r#"{"UUID":"564d2f1c-0a70-4a2b-9a7e-7b1c0f3c2a11","Datacenter Name":"sim"}"#,
+        );
+        node.with(|state| state.zoneadm.push("0:global:running:/::ipkg:shared:0".to_owned()));
+        node
+    }
+
+    pub fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        work(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path.trim_start_matches('/'))
+    }
+
+    /// Temp file, then rename over.
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let temp = path.with_extension("tmp-write");
+        std::fs::write(&temp, text).unwrap();
+        std::fs::rename(&temp, &path).unwrap();
+    }
+
+    /// A zone with everything a small VM has.
+    pub fn add_zone(&self, uuid: &str, state: &str, zoneid: Option<i64>, alias: &str) {
+        self.write(&format!("/etc/zones/{uuid}.xml"), &xml(uuid, alias));
+        for name in ["metadata", "tags", "routes"] {
+            self.write(&format!("/zones/{uuid}/config/{name}.json"), "{}");
+        }
+        self.set_zone(uuid, state, zoneid);
+        self.set_dataset(
+            &format!("zones/{uuid}"),
+            json!({"quota": "10737418240", "mountpoint": format!("/zones/{uuid}")}),
+        );
+    }
+
+    pub fn set_zone(&self, uuid: &str, state: &str, zoneid: Option<i64>) {
+        let id = zoneid.map_or("-".to_owned(), |id| id.to_string());
+        let line = format!("{id}:{uuid}:{state}:/zones/{uuid}:{uuid}:joyent:excl:6");
+        self.with(|node| {
+            match node.zoneadm.iter_mut().find(|line| line.split(':').nth(1) == Some(uuid)) {
+                Some(old) => *old = line,
+                None => node.zoneadm.push(line),
+            }
+        });
+    }
+
+    pub fn drop_zone(&self, uuid: &str) {
+        self.with(|node| node.zoneadm.retain(|line| line.split(':').nth(1) != Some(uuid)));
+    }
+
+    pub fn set_dataset(&self, name: &str, columns: Value) {
+        self.with(|node| {
+            let at = node.zfs.iter().position(|row| row.get("name").and_then(Value::as_str) == Some(name));
+            let mut row = at.map_or_else(
+                || json!({"name": name, "type": "filesystem", "creation": "1767261600", "recsize": "131072", "compression": "off"}),
+                |at| Value::Object(node.zfs[at].clone()),
+            );
+            for (key, value) in columns.as_object().unwrap() {
+                row[key] = value.clone();
+            }
+            let row = row.as_object().unwrap().clone();
+            match at {
+                Some(at) => node.zfs[at] = row,
+                None => node.zfs.push(row),
+            }
+        });
+    }
+
+    /// Sends one line on `zones` or `zfs`.
+    pub async fn sysevent(&self, stream: &'static str, event: &Value) {
+        let mut line = json!({"date": "2026-01-05T10:00:00.000Z", "type": "event"});
+        for (key, value) in event.as_object().unwrap() {
+            line[key] = value.clone();
+        }
+        self.raw(stream, format!("{line}\n").as_bytes()).await;
+    }
+
+    pub async fn raw(&self, stream: &'static str, bytes: &[u8]) {
+        let mut pipe =
+            self.with(|state| state.streams.remove(stream)).expect("no such stream is followed");
+        let _it_may_be_closed = pipe.write_all(bytes).await;
+        self.with(|state| {
+            state.streams.entry(stream).or_insert(pipe);
+        });
+    }
+
+    pub async fn zone_event(&self, zone: &str, newstate: &str, zoneid: i64) {
+        let data = json!({"zonename": zone, "newstate": newstate, "zoneid": zoneid});
+        self.sysevent("zones", &json!({"class": "status", "subclass": "change", "data": data}))
+            .await;
+    }
+
+    pub async fn zfs_event(&self, dataset: &str, action: &str) {
+        let data = json!({"history_dsname": dataset, "history_internal_name": action, "history_internal_str": ""});
+        self.sysevent(
+            "zfs",
+            &json!({"class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "data": data}),
+        )
+        .await;
+    }
+
+    pub fn config(&self) -> Config {
+        Config {
+            root: self.dir.path().to_owned(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            ..Config::default()
+        }
+    }
+
+    pub async fn serve(&self) -> Served {
+        self.serve_as(self.config()).await
+    }
+
+    pub async fn serve_as(&self, config: Config) -> Served {
+        let shutdown = Shutdown::new();
+        let commands = Arc::new(self.clone());
+        let running = vminfod::serve_with(
+            config,
+            commands,
+            files::native(),
+            Jitter::from_seed(7),
+            shutdown.clone(),
+        )
+        .await
+        .unwrap();
+        Served { url: format!("http://{}", running.address), shutdown, running }
+    }
+
+    fn zoneadm(&self, args: &[String]) -> Output {
+        let lines = self.with(|state| state.zoneadm.clone());
+        match args {
+            [flag, name, ..] if flag == "-z" => {
+                match lines.iter().find(|line| line.split(':').nth(1) == Some(name)) {
+                    Some(line) => output(0, format!("{line}\n"), ""),
+                    None => output(
+                        1,
+                        String::new(),
+                        &format!("zoneadm: zone '{name}': No such zone configured"),
+                    ),
+                }
+            }
+            _ => output(0, lines.join("\n") + "\n", ""),
+        }
+    }
+
+    fn zfs(&self, args: &[String]) -> Output {
+        let rows = self.with(|state| state.zfs.clone());
+        let operand = args.iter().skip_while(|arg| *arg != "-d").nth(2);
+        let wanted = |row: &&Map<String, Value>| {
+            let name = row["name"].as_str().unwrap();
+            let depth = |name: &str| name.matches(['/', '@']).count();
+            match operand {
+                None => depth(name) <= 2,
+                Some(top) => {
+                    let rest = name.strip_prefix(top.as_str());
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+                        && depth(name) <= depth(top) + 1
+                }
+            }
+        };
+        let text: String = rows.iter().filter(wanted).map(row_line).collect();
+        match operand {
+            Some(top) if text.is_empty() => {
+                output(1, text, &format!("cannot open '{top}': dataset does not exist"))
+            }
+            _ => output(0, text, ""),
+        }
+    }
+}
+
+impl Commands for FakeNode {
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        let (complaint, hangs) = self.with(|state| {
+            state.log.push((tool, args.clone()));
+            (state.failing.get(tool.name()).cloned(), state.hanging.contains(&tool.name()))
+        });
+        Box::pin(async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            if let Some(complaint) = complaint {
+                return Ok(output(2, String::new(), &complaint));
+            }
+            Ok(match tool {
+                Tool::Zoneadm => self.zoneadm(&args),
+                Tool::Zfs => self.zfs(&args),
+                Tool::Kstat => output(
+                    0,
+                    Value::Array(self.with(|state| state.zoneinfo.clone())).to_string(),
+                    "",
+                ),
+                Tool::Sysevent => output(2, String::new(), "this one is followed"),
+            })
+        })
+    }
+
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        let (near, far) = duplex(1 << 20);
+        let (errors, _) = duplex(1);
+        let stream = if args.iter().any(|arg| arg == "-c") { "zones" } else { "zfs" };
+        self.with(|state| {
+            state.log.push((tool, args));
+            state.streams.insert(stream, far);
+        });
+        let ready =
+            tokio::io::AsyncReadExt::chain(&b"{\"date\":\"d\",\"type\":\"ready\"}\n"[..], near);
+        Ok(Follow::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending())))
+    }
+}
+
+fn row_line(row: &Map<String, Value>) -> String {
+    let cells: Vec<&str> =
+        COLUMNS.iter().map(|key| row.get(*key).and_then(Value::as_str).unwrap_or("-")).collect();
+    cells.join("\t") + "\n"
+}
+
+fn output(status: i32, stdout: String, stderr: &str) -> Output {
+    Output { status, stdout: stdout.into_bytes(), stderr: stderr.as_bytes().to_vec() }
+}
+
+/// A minimal zone configuration.
+pub fn xml(uuid: &str, alias: &str) -> String {
+    use std::fmt::Write;
+    let mut text = format!(
+        "<?xml version=\"1.0\"?>\n<zone name=\"{uuid}\" zonepath=\"/zones/{uuid}\" autoboot=\"true\" brand=\"joyent\" ip-type=\"exclusive\" debugid=\"6\">\n"
+    );
+    for (name, value) in
+        [("vm-version", "1"), ("create-timestamp", "2026-01-01T10:00:00.000Z"), ("alias", alias)]
+    {
+        // An alias that is not in base64 is taken as it is.
+        writeln!(text, "  <attr name=\"{name}\" type=\"string\" value=\"{value}\"/>").unwrap();
+    }
+    text + "</zone>\n"
+}
+
+/// A daemon on the fake node.
+pub struct Served {
+    pub url: String,
+    pub shutdown: Shutdown,
+    running: vminfod::Running,
+}
+
+impl Served {
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.running.address
+    }
+
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        let response = reqwest::get(format!("{}{path}", self.url)).await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+
+    pub async fn json(&self, path: &str) -> Value {
+        let (status, text) = self.get(path).await;
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{path}: {status} {text}"))
+    }
+
+    pub async fn events(&self) -> Events {
+        let response = reqwest::get(format!("{}/events", self.url)).await.unwrap();
+        let mut events = Events {
+            response,
+            lines: sdc_clients::vminfod::Lines::new(64 << 20),
+            ready: Value::Null,
+        };
+        events.ready = events.next().await.unwrap();
+        events
+    }
+
+    pub async fn stop(self) {
+        self.shutdown.trigger();
+        assert!(self.running.ended().await, "some task did not end");
+    }
+}
+
+/// An open stream.
+pub struct Events {
+    response: reqwest::Response,
+    lines: sdc_clients::vminfod::Lines,
+    pub ready: Value,
+}
+
+impl Events {
+    /// The next line; `None` at its orderly end.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(line) = self.lines.next_line().unwrap() {
+                assert!(!line.is_empty(), "a blank line");
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            match self.response.chunk().await.unwrap() {
+                Some(chunk) => self.lines.push(&chunk),
+                None => {
+                    assert_eq!(self.lines.pending(), 0, "the stream ended inside a line");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The next line, or a panic when it takes too long.
+    pub async fn soon(&mut self) -> Value {
+        self.within(Duration::from_secs(10)).await.expect("no event came")
+    }
+
+    pub async fn within(&mut self, limit: Duration) -> Option<Value> {
+        tokio::time::timeout(limit, self.next()).await.ok()?
+    }
+}
+
+/// Where the fixtures of the neighbouring directory are, if they are.
+pub fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures").join(name);
+    path.exists().then_some(path)
+}
