@@ -4,13 +4,15 @@
 
 //! A node in process: files in a directory of its own, and commands that answer from memory.
 
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code, clippy::unwrap_used)] // each test program uses its part and may stop at once
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use daemon::Shutdown;
 use futures_util::future::BoxFuture;
 use sdc_clients::Jitter;
@@ -315,7 +317,7 @@ pub fn xml(uuid: &str, alias: &str) -> String {
     for (name, value) in
         [("vm-version", "1"), ("create-timestamp", "2026-01-01T10:00:00.000Z"), ("alias", alias)]
     {
-        // An alias that is not in base64 is taken as it is.
+        let value = if name == "alias" { STANDARD.encode(value) } else { value.to_owned() };
         writeln!(text, "  <attr name=\"{name}\" type=\"string\" value=\"{value}\"/>").unwrap();
     }
     text + "</zone>\n"
