@@ -229,8 +229,9 @@ impl Follower {
             match parse(&line)? {
                 Line::Ready if deadline.take().is_some() => {
                     tracing::info!(source = self.channel.name(), "event source is ready");
-                    (self.health)(true);
+                    // In this order: whoever waits for the source reads everything anyway.
                     self.inbox.put(Signal::Everything);
+                    (self.health)(true);
                 }
                 Line::Ready => {}
                 Line::Event(signals) => {
