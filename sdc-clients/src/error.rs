@@ -31,6 +31,7 @@ pub struct Error(Box<Detail>);
 #[derive(Clone)]
 struct Detail {
     class: Class,
+    phase: Option<Phase>,
     method: Method,
     path: String,
     status: Option<u16>,
@@ -53,6 +54,7 @@ impl Error {
     ) -> Error {
         Error(Box::new(Detail {
             class,
+            phase: None,
             method: method.clone(),
             path: path.into(),
             status: None,
@@ -91,7 +93,9 @@ impl Error {
             Class::UnknownOutcome
         };
         let message = format!("timed out after {} ms while {}", after.as_millis(), phase.as_str());
-        Error::new(class, method, path, message)
+        let mut error = Error::new(class, method, path, message);
+        error.0.phase = Some(phase);
+        error
     }
 
     /// A success whose body is not what was promised; keeps the start of it.
@@ -190,6 +194,11 @@ impl Error {
             Class::Unavailable => matches!(self.0.status, Some(502 | 504)),
             _ => false,
         }
+    }
+
+    /// The step in which the time ran out, for a write whose outcome is unknown as well.
+    pub fn phase(&self) -> Option<Phase> {
+        self.0.phase
     }
 
     /// The method of the failed request.

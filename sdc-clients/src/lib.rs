@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Typed clients for the services that a compute node speaks to: vminfod on
-//! the node itself, NAPI and VMAPI in the data centre.
+//! the node itself, NAPI, VMAPI and CNAPI in the data centre.
 //!
 //! This crate knows wire formats, retries and errors. It never learns about
 //! zones, files or policy: what to do with an answer is the caller's business.
@@ -13,6 +13,8 @@
 pub mod vminfod;
 
 pub mod vmapi;
+
+pub mod cnapi;
 
 pub mod napi;
 

@@ -12,10 +12,12 @@ use ::http::{Method, StatusCode};
 pub enum Phase {
     /// No connection was made: nothing has been sent.
     Connect,
-    /// The request was sent, no status line came.
+    /// The request was sent, no status line and headers came.
     Answer,
-    /// The answer began and did not end.
+    /// The body stalled: nothing of it came for too long.
     Body,
+    /// The body kept coming until the deadline of the whole request.
+    Total,
 }
 
 impl Phase {
@@ -23,7 +25,8 @@ impl Phase {
         match self {
             Phase::Connect => "connecting",
             Phase::Answer => "waiting for the answer",
-            Phase::Body => "reading the body",
+            Phase::Body => "the body stalled",
+            Phase::Total => "the body was still coming",
         }
     }
 }

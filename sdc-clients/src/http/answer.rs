@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Response;
+use super::{Response, depth};
 use crate::error::Error;
 
 /// A value together with what the server said about this reading of it.
@@ -95,6 +95,7 @@ impl Reply {
 
     /// The body as a JSON object that is not empty.
     pub fn object(&self) -> Result<Map<String, Value>, Error> {
+        self.check_depth()?;
         match serde_json::from_slice(&self.response.body) {
             Ok(Value::Object(map)) if !map.is_empty() => Ok(map),
             Ok(_) => Err(self.unexpected("a JSON object")),
@@ -104,8 +105,16 @@ impl Reply {
 
     /// The body as the type that `expected` describes.
     pub fn json<T: DeserializeOwned>(&self, expected: &str) -> Result<T, Error> {
+        self.check_depth()?;
         serde_json::from_slice(&self.response.body)
             .map_err(|e| self.unexpected(expected).with_source(e))
+    }
+
+    fn check_depth(&self) -> Result<(), Error> {
+        if depth::too_deep(&self.response.body) {
+            return Err(self.unexpected(&format!("JSON at most {} deep", depth::JSON_DEPTH)));
+        }
+        Ok(())
     }
 
     /// The body as a value of one record, with etag and date.

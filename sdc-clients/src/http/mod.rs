@@ -12,6 +12,7 @@
 
 mod answer;
 mod call;
+mod depth;
 mod transport;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::error::{Class, Error, Phase};
@@ -31,7 +33,8 @@ use crate::retry::{self, Budget, Policy};
 
 pub use answer::{Reply, Versioned};
 pub use call::{Call, Precondition};
-pub use transport::HttpTransport;
+pub use depth::JSON_DEPTH;
+pub use transport::{HttpTransport, Timeouts};
 
 /// Deadline of an ordinary request, connecting included.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,6 +42,8 @@ pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Deadline for a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a body may stand still.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest body that is read.
 pub const BODY_CAP: usize = 64 << 20;
 
@@ -138,7 +143,7 @@ struct Inner {
 
 impl std::fmt::Debug for Http {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http").field("base", &self.0.base.as_str()).finish_non_exhaustive()
+        f.debug_struct("Http").field("base", &shown(&self.0.base)).finish_non_exhaustive()
     }
 }
 
@@ -155,14 +160,15 @@ impl Http {
         user_agent: &str,
         transport: Arc<dyn Transport>,
     ) -> Result<Http, Error> {
-        let bad = |what: String| Error::new(Class::Request, &Method::GET, base_url, what);
+        let bad = |base: &str, what: &str| Error::new(Class::Request, &Method::GET, base, what);
         let base = Url::parse(base_url)
-            .map_err(|e| bad("the base URL cannot be read".into()).with_source(e))?;
+            .map_err(|e| bad("", "the base URL cannot be read").with_source(e))?;
+        let clean = shown(&base);
         if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
-            return Err(bad("the base URL must be http://host…".into()));
+            return Err(bad(&clean, "the base URL must be http://host…"));
         }
         let user_agent = HeaderValue::from_str(user_agent)
-            .map_err(|e| bad("the user agent is not a header value".into()).with_source(e))?;
+            .map_err(|e| bad(&clean, "the user agent is not a header value").with_source(e))?;
         Ok(Http(Arc::new(Inner {
             base,
             user_agent,
@@ -204,9 +210,10 @@ impl Http {
         let mut attempts = 0u32;
         let outcome = retry::with_budget(&self.0.policy, &mut jitter, Some(&self.0.budget), || {
             attempts += 1;
-            let request = request.clone();
-            async {
-                match self.attempt(request).await {
+            let (request, nth) = (request.clone(), attempts);
+            let id = id.as_str();
+            async move {
+                match self.logged(request, id, nth).await {
                     // Kept from the retry loop: the caller means to ask for less.
                     Err(e)
                         if timeouts_final
@@ -247,6 +254,21 @@ impl Http {
         Err(Error::from_answer(&method, target, status, &headers, &body).with_request_id(&id))
     }
 
+    /// One attempt and its line in the request log: neither headers nor
+    /// bodies nor the base URL, where secrets may be.
+    async fn logged(&self, request: Request, id: &str, nth: u32) -> Result<Response, Error> {
+        let (method, target) = (request.method.clone(), request.target());
+        let started = Instant::now();
+        let outcome = self.attempt(request).await;
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (status, class, bytes) = match &outcome {
+            Ok(response) => (Some(response.status.as_u16()), "ok", response.body.len()),
+            Err(error) => (error.status(), error.class().as_str(), 0),
+        };
+        tracing::debug!(%method, target, status, class, bytes, ms, attempt = nth, request_id = id, "request");
+        outcome
+    }
+
     async fn attempt(&self, request: Request) -> Result<Response, Error> {
         let (method, target, limit) = (request.method.clone(), request.target(), request.timeout);
         let response = tokio::time::timeout(limit + DEADLINE_SLACK, self.0.transport.send(request))
@@ -273,4 +295,23 @@ impl Http {
     fn fork_jitter(&self) -> Jitter {
         self.0.jitter.lock().unwrap_or_else(PoisonError::into_inner).fork()
     }
+}
+
+/// The user agent of a node's service as the data centre's logs know it:
+/// `net-agent/1.0.0 server/<cn_uuid>`, the second word only where there is one.
+pub fn user_agent(service: &str, version: &str, server_uuid: Option<&str>) -> String {
+    match server_uuid {
+        Some(server) => format!("{service}/{version} server/{server}"),
+        None => format!("{service}/{version}"),
+    }
+}
+
+/// A URL without the secrets it may carry.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Both fail only for URLs that cannot carry any.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.into()
 }

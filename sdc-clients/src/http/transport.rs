@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
-use super::{CONNECT_TIMEOUT, Request, Response, StreamResponse, Transport};
+use super::{CONNECT_TIMEOUT, Request, Response, STALL_TIMEOUT, StreamResponse, Transport};
 use crate::error::{Class, Error, Phase};
 
 /// Node closes idle connections after five seconds: be gone before that.
@@ -23,24 +23,50 @@ const POOL_SIZE: usize = 4;
 /// A peer that vanished is noticed on an otherwise silent stream.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// How long each phase of an exchange may take. The whole of it has
+/// [`Request::timeout`] besides, which no phase outlasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection.
+    pub connect: Duration,
+    /// From the start until the headers of the answer; `None` for as long as the whole may take.
+    pub headers: Option<Duration>,
+    /// Between two pieces of a body.
+    pub stall: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts { connect: CONNECT_TIMEOUT, headers: None, stall: STALL_TIMEOUT }
+    }
+}
+
 /// HTTP/1.1 through reqwest.
 #[derive(Debug, Clone)]
-pub struct HttpTransport(reqwest::Client);
+pub struct HttpTransport {
+    client: reqwest::Client,
+    timeouts: Timeouts,
+}
 
 impl HttpTransport {
     /// A transport with its own small pool of connections.
     pub fn new() -> Result<HttpTransport, Error> {
+        HttpTransport::with_timeouts(Timeouts::default())
+    }
+
+    /// The same with other limits for the phases.
+    pub fn with_timeouts(timeouts: Timeouts) -> Result<HttpTransport, Error> {
         reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .http1_only()
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(timeouts.connect)
             .pool_idle_timeout(POOL_IDLE)
             .pool_max_idle_per_host(POOL_SIZE)
             .tcp_keepalive(KEEPALIVE)
             .build()
-            .map(HttpTransport)
+            .map(|client| HttpTransport { client, timeouts })
             .map_err(|e| {
                 Error::new(Class::Request, &Method::GET, "", "no HTTP client").with_source(e)
             })
@@ -52,16 +78,21 @@ impl HttpTransport {
             method: request.method.clone(),
             limit: request.timeout,
             until: Instant::now() + request.timeout,
+            timeouts: self.timeouts,
             body_cap: request.body_cap,
         };
-        let mut builder = self.0.request(request.method, request.url).headers(request.headers);
+        let (within, until) = match self.timeouts.headers {
+            Some(headers) if headers < exchange.limit => (headers, Instant::now() + headers),
+            _ => (exchange.limit, exchange.until),
+        };
+        let mut builder = self.client.request(request.method, request.url).headers(request.headers);
         if let Some(body) = request.body {
             builder = builder.body(body);
         }
-        match timeout_at(exchange.until, builder.send()).await {
+        match timeout_at(until, builder.send()).await {
             Ok(Ok(response)) => Ok((response, exchange)),
             Ok(Err(e)) => Err(exchange.failed(e)),
-            Err(_) => Err(exchange.late(Phase::Answer)),
+            Err(_) => Err(exchange.late(Phase::Answer, within)),
         }
     }
 }
@@ -72,12 +103,13 @@ struct Exchange {
     target: String,
     limit: Duration,
     until: Instant,
+    timeouts: Timeouts,
     body_cap: usize,
 }
 
 impl Exchange {
-    fn late(&self, phase: Phase) -> Error {
-        Error::timed_out(phase, &self.method, self.target.as_str(), self.limit)
+    fn late(&self, phase: Phase, after: Duration) -> Error {
+        Error::timed_out(phase, &self.method, self.target.as_str(), after)
     }
 
     fn failed(&self, e: reqwest::Error) -> Error {
@@ -91,7 +123,7 @@ impl Exchange {
         let error = if e.is_builder() {
             Error::new(Class::Request, &self.method, self.target.as_str(), what)
         } else if e.is_connect() && e.is_timeout() {
-            Error::timed_out(Phase::Connect, &self.method, self.target.as_str(), CONNECT_TIMEOUT)
+            self.late(Phase::Connect, self.timeouts.connect)
         } else if e.is_connect() {
             Error::connect(&self.method, self.target.as_str(), what)
         } else {
@@ -113,14 +145,18 @@ impl Exchange {
         }
         let mut whole = BytesMut::new();
         loop {
-            match timeout_at(self.until, response.chunk()).await {
+            let stalled = Instant::now() + self.timeouts.stall;
+            match timeout_at(self.until.min(stalled), response.chunk()).await {
                 Ok(Ok(Some(piece))) if whole.len() + piece.len() > self.body_cap => {
                     return Err(self.too_long(response));
                 }
                 Ok(Ok(Some(piece))) => whole.extend_from_slice(&piece),
                 Ok(Ok(None)) => return Ok(whole.freeze()),
                 Ok(Err(e)) => return Err(self.failed(e)),
-                Err(_) => return Err(self.late(Phase::Body)),
+                Err(_) if stalled < self.until => {
+                    return Err(self.late(Phase::Body, self.timeouts.stall));
+                }
+                Err(_) => return Err(self.late(Phase::Total, self.limit)),
             }
         }
     }

@@ -7,12 +7,14 @@
 
 use std::collections::HashSet;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
 use jiff::Timestamp;
 
 use super::types::{Nic, NicQuery};
 use super::{NicList, read_page};
 use crate::error::Error;
-use crate::http::{Call, Http, LIST_TIMEOUT};
+use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
 use crate::mac::MacAddr;
 
 /// The server's own maximum.
@@ -32,46 +34,116 @@ pub struct NicPages {
     pub requests: u32,
 }
 
-pub(super) async fn all(http: &Http, list: NicList, query: &NicQuery) -> Result<NicPages, Error> {
-    let mut found = NicPages { nics: Vec::new(), date: None, requests: 0 };
-    let mut seen: HashSet<MacAddr> = HashSet::new();
-    let (mut limit, mut offset) = (LARGEST_PAGE, 0u32);
-    loop {
-        let page = NicQuery { limit: Some(limit), offset: Some(offset), ..query.clone() };
-        let mut call = page.apply(Call::get(list.segments()).timeout(LIST_TIMEOUT));
-        if limit > SMALLEST_PAGE {
-            call = call.timeouts_final();
-        }
-        let reply = match http.execute(call).await {
-            Ok(reply) => reply,
-            Err(e) if e.is_timeout() && limit > SMALLEST_PAGE => {
-                found.requests = found.requests.saturating_add(e.attempts());
-                limit = (limit / 2).max(SMALLEST_PAGE);
-                tracing::info!(limit, offset, error = %e, "page timed out, asking for less");
-                continue;
-            }
-            Err(e) => return Err(e),
-        };
-        found.requests = found.requests.saturating_add(reply.attempts());
-        if offset == 0 {
-            found.date = reply.date();
-        }
-        let nics = read_page(&reply)?;
-        let count = u32::try_from(nics.len()).unwrap_or(u32::MAX);
-        if count > limit {
-            return Err(reply.unexpected(&format!("at most {limit} NICs")));
-        }
-        let before = found.nics.len();
-        found.nics.extend(nics.into_iter().filter(|nic| seen.insert(nic.mac)));
-        if count < limit {
-            return Ok(found);
-        }
-        if found.nics.len() == before {
-            return Err(reply.unexpected("another page than the ones before"));
-        }
-        offset = offset.saturating_add(count);
-        if offset >= MOST_NICS {
-            return Err(reply.unexpected(&format!("fewer than {MOST_NICS} NICs")));
+/// One page of a listing that is still going on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NicPage {
+    /// The records that no earlier page had.
+    pub nics: Vec<Nic>,
+    /// The server's clock when it answered.
+    pub date: Option<Timestamp>,
+    /// How many requests this page took.
+    pub requests: u32,
+    /// The listing is complete with this page, and only with such a one.
+    pub last: bool,
+}
+
+/// Where a listing stands.
+struct Pager {
+    http: Http,
+    list: NicList,
+    query: NicQuery,
+    seen: HashSet<MacAddr>,
+    limit: u32,
+    offset: u32,
+    done: bool,
+}
+
+impl Pager {
+    fn new(http: &Http, list: NicList, query: &NicQuery) -> Pager {
+        Pager {
+            http: http.clone(),
+            list,
+            query: query.clone(),
+            seen: HashSet::new(),
+            limit: LARGEST_PAGE,
+            offset: 0,
+            done: false,
         }
     }
+
+    async fn next(&mut self) -> Result<Option<NicPage>, Error> {
+        if self.done {
+            return Ok(None);
+        }
+        let (reply, requests) = self.ask().await?;
+        let mut nics = read_page(&reply)?;
+        let count = u32::try_from(nics.len()).unwrap_or(u32::MAX);
+        if count > self.limit {
+            return Err(reply.unexpected(&format!("at most {} NICs", self.limit)));
+        }
+        nics.retain(|nic| self.seen.insert(nic.mac));
+        self.done = count < self.limit;
+        if !self.done {
+            if nics.is_empty() {
+                return Err(reply.unexpected("another page than the ones before"));
+            }
+            self.offset = self.offset.saturating_add(count);
+            if self.offset >= MOST_NICS {
+                return Err(reply.unexpected(&format!("fewer than {MOST_NICS} NICs")));
+            }
+        }
+        Ok(Some(NicPage { nics, date: reply.date(), requests, last: self.done }))
+    }
+
+    /// Asks for the page at the offset, for less and less of it when that takes too long.
+    async fn ask(&mut self) -> Result<(Reply, u32), Error> {
+        let mut requests = 0u32;
+        loop {
+            let (limit, offset) = (Some(self.limit), Some(self.offset));
+            let page = NicQuery { limit, offset, ..self.query.clone() };
+            let mut call = page.apply(Call::get(self.list.segments()).timeout(LIST_TIMEOUT));
+            if self.limit > SMALLEST_PAGE {
+                call = call.timeouts_final();
+            }
+            match self.http.execute(call).await {
+                Ok(reply) => {
+                    requests = requests.saturating_add(reply.attempts());
+                    return Ok((reply, requests));
+                }
+                Err(e) if e.is_timeout() && self.limit > SMALLEST_PAGE => {
+                    requests = requests.saturating_add(e.attempts());
+                    self.limit = (self.limit / 2).max(SMALLEST_PAGE);
+                    let (limit, offset) = (self.limit, self.offset);
+                    tracing::info!(limit, offset, error = %e, "page timed out, asking for less");
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// The pages one by one; the stream ends after a last page or an error.
+pub(super) fn stream(
+    http: &Http,
+    list: NicList,
+    query: &NicQuery,
+) -> BoxStream<'static, Result<NicPage, Error>> {
+    let pager = Pager::new(http, list, query);
+    stream::try_unfold(pager, |mut pager| async move {
+        Ok(pager.next().await?.map(|page| (page, pager)))
+    })
+    .boxed()
+}
+
+pub(super) async fn all(http: &Http, list: NicList, query: &NicQuery) -> Result<NicPages, Error> {
+    let mut pager = Pager::new(http, list, query);
+    let mut found = NicPages { nics: Vec::new(), date: None, requests: 0 };
+    while let Some(page) = pager.next().await? {
+        if found.requests == 0 {
+            found.date = page.date;
+        }
+        found.requests = found.requests.saturating_add(page.requests);
+        found.nics.extend(page.nics);
+    }
+    Ok(found)
 }

@@ -5,21 +5,29 @@
 //! VMAPI: the data centre's records of VMs. Never asks it to query the
 //! compute node: that may mark a VM destroyed.
 //!
-//! ```no_run
-//! # async fn f() -> Result<(), sdc_clients::Error> {
-//! let http = sdc_clients::Http::new("http://vmapi.example.com", "net-agent/1.0")?;
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let app = axum::Router::new().fallback(|| async {
+//! #     let body = serde_json::json!({ "code": "ResourceNotFound", "message": "VM not found" });
+//! #     (axum::http::StatusCode::NOT_FOUND, axum::Json(body))
+//! # });
+//! # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let url = format!("http://{}", listener.local_addr()?);
+//! # tokio::spawn(async move { axum::serve(listener, app).await });
+//! let http = sdc_clients::Http::new(&url, "net-agent/1.0")?;
 //! let vmapi = sdc_clients::vmapi::Vmapi::new(http);
 //! match vmapi.get_vm("00000000-0000-4000-8000-000000000001").await {
 //!     Ok(vm) => println!("{} is {}", vm.uuid, vm.state),
 //!     Err(e) if e.is_not_found_resource() => println!("VMAPI never heard of it"),
-//!     Err(e) => return Err(e),
+//!     Err(e) => return Err(e.into()),
 //! }
 //! # Ok(()) }
 //! ```
 
 mod types;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use ::http::{Method, StatusCode};
 use serde_json::{Map, Value};
@@ -30,8 +38,10 @@ use crate::http::{Call, Http, LIST_TIMEOUT};
 pub use types::{Vm, VmQuery};
 
 /// The server's own maximum.
-const PAGE: u32 = 1000;
-const MOST_VMS: u32 = 1_000_000;
+const PAGE: usize = 1000;
+const MOST_VMS: usize = 1_000_000;
+/// UUIDs in one request: an address line of some 4 kB.
+const STATUSES: usize = 100;
 
 /// A client of VMAPI.
 #[derive(Debug, Clone)]
@@ -61,30 +71,48 @@ impl Vmapi {
     }
 
     /// Every VM that matches, or an error: never a part of them.
+    ///
+    /// Each page begins after the last VM of the one before, so that records
+    /// which come and go meanwhile shift nobody out of sight.
     pub async fn list_vms(&self, query: &VmQuery) -> Result<Vec<Vm>, Error> {
         let mut found: Vec<Vm> = Vec::new();
         let mut seen = HashSet::new();
-        let mut offset = 0;
+        let mut marker: Option<String> = None;
         loop {
             let call = Call::get(&["vms"]).timeout(LIST_TIMEOUT);
-            let call = query.apply(call).query("limit", PAGE).query("offset", offset);
+            let call = query.apply(call).query("limit", PAGE).query_opt("marker", marker.as_ref());
             let reply = self.http.execute(call).await?;
             reply.require(StatusCode::OK)?;
             let vms: Vec<Vm> = reply.json("an array of VMs")?;
-            let count = u32::try_from(vms.len()).unwrap_or(u32::MAX);
+            if vms.len() > PAGE {
+                return Err(reply.unexpected(&format!("at most {PAGE} VMs")));
+            }
+            let whole = vms.len() == PAGE;
+            marker = vms.last().map(|vm| vm.uuid.clone());
             let before = found.len();
             found.extend(vms.into_iter().filter(|vm| seen.insert(vm.uuid.clone())));
-            if count < PAGE {
+            if !whole {
                 return Ok(found);
             }
             if found.len() == before {
                 return Err(reply.unexpected("another page than the ones before"));
             }
-            offset += count;
-            if offset >= MOST_VMS {
+            if found.len() >= MOST_VMS {
                 return Err(reply.unexpected(&format!("fewer than {MOST_VMS} VMs")));
             }
         }
+    }
+
+    /// The states of VMs by UUID; VMs that are not known are absent.
+    pub async fn statuses(&self, uuids: &[String]) -> Result<BTreeMap<String, String>, Error> {
+        let mut found = BTreeMap::new();
+        for some in uuids.chunks(STATUSES) {
+            let call = Call::get(&["statuses"]).query_list("uuids", some);
+            let reply = self.http.execute(call).await?;
+            let part: BTreeMap<String, String> = reply.json("an object of states")?;
+            found.extend(part);
+        }
+        Ok(found)
     }
 
     /// Replaces the record of one VM: `vm` must be the whole object.

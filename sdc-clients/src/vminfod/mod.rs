@@ -4,23 +4,34 @@
 
 //! vminfod: what this node's VMs look like, and every change of them.
 //!
-//! ```no_run
-//! # async fn f() -> Result<(), sdc_clients::Error> {
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let ready = serde_json::json!({ "type": "ready", "date": "2026-01-05T10:00:00.000Z", "vms": "[]" });
+//! # let app = axum::Router::new()
+//! #     .route("/vms", axum::routing::get(|| async { "[]" }))
+//! #     .route("/events", axum::routing::get(move || async move { format!("{ready}\n") }));
+//! # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let url = format!("http://{}", listener.local_addr()?);
+//! # tokio::spawn(async move { axum::serve(listener, app).await });
 //! use sdc_clients::Jitter;
 //! use sdc_clients::vminfod::{Vminfod, WatchEvent, watch};
 //!
-//! let vminfod = Vminfod::new("http://127.0.0.1:9090")?;
+//! let vminfod = Vminfod::new(&url)?;
 //! println!("{} VMs", vminfod.vms(false).await?.len());
 //! let mut watcher = watch(&vminfod, Jitter::from_entropy());
 //! loop {
 //!     match watcher.next().await {
-//!         WatchEvent::Synced(vms) => println!("complete: {} VMs", vms.len()),
+//!         WatchEvent::Synced(vms) => {
+//!             println!("complete: {} VMs", vms.len());
+//!             break; // a daemon goes on for ever
+//!         }
 //!         WatchEvent::Modified { changes, .. } => println!("{} changes", changes.len()),
 //!         WatchEvent::Lost(error) => eprintln!("{error}"),
 //!         _ => {}
 //!     }
 //! }
-//! # }
+//! # Ok(()) }
 //! ```
 
 mod lines;

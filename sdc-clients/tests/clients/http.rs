@@ -323,21 +323,19 @@ async fn bodies_are_capped() {
 }
 
 #[tokio::test]
-async fn a_dripping_answer_meets_its_deadline() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        let (mut socket, _) = listener.accept().await.unwrap();
-        let mut request = [0u8; 4096];
-        tokio::io::AsyncReadExt::read(&mut socket, &mut request).await.unwrap();
-        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
-        tokio::io::AsyncWriteExt::write_all(&mut socket, head).await.unwrap();
-        std::future::pending::<()>().await;
-    });
-    let http = Http::new(&base, "t").unwrap().without_retries();
-    let call = Call::get(&["x"]).timeout(Duration::from_millis(300));
-    let error = http.execute(call).await.unwrap_err();
-    assert_eq!(error.class(), Class::Timeout(Phase::Body), "{error}");
+async fn nesting_has_an_end() {
+    for (deep, fine) in [(100, true), (101, false), (200_000, false)] {
+        let text = format!("{{\"a\":{}{}}}", "[".repeat(deep - 1), "]".repeat(deep - 1));
+        let script = Script::new(move |_| {
+            let body = text.clone().into();
+            async move { Ok(sdc_clients::http::Response { body, ..answer(200, &json!({})) }) }
+        });
+        let reply = script.http().execute(Call::get(&["x"])).await.unwrap();
+        assert_eq!(reply.object().is_ok(), fine, "{deep}");
+        if let Err(error) = reply.json::<Value>("anything") {
+            assert_eq!(error.class(), Class::Protocol);
+        }
+    }
 }
 
 #[tokio::test]

@@ -298,3 +298,73 @@ proptest! {
         prop_assert_eq!(again, nic);
     }
 }
+
+#[tokio::test]
+async fn the_other_verbs_go_where_napi_reads_them() {
+    let script = Script::new(|request| async move {
+        Ok(match request.url.path() {
+            "/search/ips" => answer(200, &json!([{ "ip": "10.0.0.1", "network_uuid": "n" }])),
+            "/nic_tags/admin" => answer(200, &json!({ "name": "admin", "mtu": 1500 })),
+            "/networks/admin/nics" => answer(
+                200,
+                &json!({ "mac": "90:b8:d0:00:00:01", "primary": false, "state": "running",
+                    "belongs_to_type": "zone", "belongs_to_uuid": "u", "owner_uuid": "o" }),
+            ),
+            "/servers/s" => {
+                answer(200, &json!({ "uuid": "s", "status": "unknown", "sysinfo": {} }))
+            }
+            _ => answer(200, &json!([])),
+        })
+    });
+    let napi = Napi::new(script.http());
+    let ips = napi.search_ips("10.0.0.1".parse().unwrap()).await.unwrap();
+    assert_eq!(ips[0]["network_uuid"], "n");
+    assert_eq!(napi.get_nic_tag("admin").await.unwrap()["mtu"], 1500);
+    let nic = json!({ "belongs_to_type": "zone", "belongs_to_uuid": "u", "owner_uuid": "o" });
+    napi.provision_nic("admin", nic.as_object().unwrap()).await.unwrap();
+    napi.search_nics(&NicQuery::default()).await.unwrap();
+    let cnapi = sdc_clients::cnapi::Cnapi::new(script.http());
+    let server = cnapi.get_server("s").await.unwrap();
+    assert_eq!(server.status.as_deref(), Some("unknown"));
+    assert!(server.other.contains_key("sysinfo"));
+    assert_eq!(cnapi.get_server("t").await.unwrap_err().class(), Class::Protocol);
+    assert_eq!(
+        script.targets(),
+        [
+            "/search/ips?ip=10.0.0.1",
+            "/nic_tags/admin",
+            "/networks/admin/nics",
+            "/search/nics",
+            "/servers/s",
+            "/servers/t"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn pages_come_one_by_one_and_the_last_says_so() {
+    use futures_util::StreamExt as _;
+    for fails in [false, true] {
+        let script = Script::new(move |request| async move {
+            let offset: u64 = query(&request, "offset").unwrap().parse().unwrap();
+            if fails && offset == 2000 {
+                return Ok(answer(422, &json!({ "code": "InvalidParameters" })));
+            }
+            let page: Value = (offset..(offset + 1000).min(2500))
+                .map(|n| json!({ "mac": format!("{n:012x}"), "belongs_to_type": "zone",
+                    "belongs_to_uuid": "u", "owner_uuid": "o", "primary": false, "state": "running" }))
+                .collect();
+            Ok(answer(200, &page))
+        });
+        let napi = Napi::new(script.http());
+        let mut pages = napi.nic_pages(NicList::Nics, &NicQuery::default());
+        assert_eq!(script.count(), 0, "nothing is asked before somebody reads");
+        let mut seen = Vec::new();
+        while let Some(page) = pages.next().await {
+            seen.push(page.map(|p| (p.nics.len(), p.last)).map_err(|e| e.class()));
+        }
+        let end = if fails { Err(Class::Invalid) } else { Ok((500, true)) };
+        assert_eq!(seen, [Ok((1000, false)), Ok((1000, false)), end]);
+        assert_eq!(script.count(), 3);
+    }
+}

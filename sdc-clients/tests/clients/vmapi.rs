@@ -43,8 +43,9 @@ async fn a_vm_keeps_what_it_came_with() {
 async fn listing_pages_until_a_short_page() {
     for (total, requests) in [(0u32, 1), (999, 1), (1000, 2), (2500, 3)] {
         let script = Script::new(move |request| async move {
-            let offset: u32 = query(&request, "offset").unwrap().parse().unwrap();
-            let page: Value = (offset..(offset + 1000).min(total))
+            assert_eq!(query(&request, "offset"), None, "never shifted by what comes and goes");
+            let next = query(&request, "marker").map_or(0, |m| m.parse::<u32>().unwrap() + 1);
+            let page: Value = (next..(next + 1000).min(total))
                 .map(|n| json!({ "uuid": n.to_string(), "state": "running" }))
                 .collect();
             Ok(answer(200, &page))
@@ -52,7 +53,7 @@ async fn listing_pages_until_a_short_page() {
         let wanted = VmQuery { server_uuid: Some("s".into()), state: Some("active".into()) };
         let vms = Vmapi::new(script.http()).list_vms(&wanted).await.unwrap();
         assert_eq!((vms.len(), script.count()), (total as usize, requests));
-        assert_eq!(script.targets()[0], "/vms?server_uuid=s&state=active&limit=1000&offset=0");
+        assert_eq!(script.targets()[0], "/vms?server_uuid=s&state=active&limit=1000");
     }
 }
 
@@ -67,4 +68,20 @@ async fn writes_go_where_vmapi_reads_them() {
     assert_eq!(script.targets(), ["/vms/u", "/vms?server_uuid=cn"]);
     let log = script.log.lock().unwrap();
     assert_eq!(log[1].1.body.as_deref(), Some(br#"{"vms":{"u":{"uuid":"u"}}}"#.as_slice()));
+}
+
+#[tokio::test]
+async fn statuses_are_asked_for_by_the_hundred() {
+    let script = Script::new(|request| async move {
+        let asked = query(&request, "uuids").unwrap();
+        let known = asked.split(',').filter(|u| *u != "7");
+        Ok(answer(200, &known.map(|u| (u.to_owned(), json!("running"))).collect()))
+    });
+    let uuids: Vec<String> = (0..250).map(|n| n.to_string()).collect();
+    let vmapi = Vmapi::new(script.http());
+    let states = vmapi.statuses(&uuids).await.unwrap();
+    assert_eq!((states.len(), script.count()), (249, 3));
+    assert!(states["8"] == "running" && !states.contains_key("7"));
+    assert!(vmapi.statuses(&[]).await.unwrap().is_empty());
+    assert_eq!(script.count(), 3);
 }
