@@ -7,6 +7,8 @@
 //!
 //! Nothing here knows what the tools print.
 
+mod lines;
+
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -105,6 +107,9 @@ pub enum CommandError {
     },
 }
 
+/// Takes the lines of a command.
+pub type LineSink<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
+
 /// The seam between the loader and the node's programs.
 pub trait Commands: Send + Sync {
     /// Runs a command to its end.
@@ -114,6 +119,23 @@ pub trait Commands: Send + Sync {
         args: Vec<String>,
         deadline: Duration,
     ) -> BoxFuture<'a, Result<Output, CommandError>>;
+
+    /// Runs a command to its end and gives `each` its lines as they come, without their newline;
+    /// the [`Output`] has no stdout. What the lines say counts only once the exit status is known
+    /// to be good.
+    fn lines<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        deadline: Duration,
+        each: LineSink<'a>,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        Box::pin(async move {
+            let output = self.run(tool, args, deadline).await?;
+            output.stdout.split(|byte| *byte == b'\n').for_each(each);
+            Ok(Output { stdout: Vec::new(), ..output })
+        })
+    }
 
     /// Starts a command that runs until it is dropped.
     fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError>;
@@ -220,13 +242,34 @@ impl Commands for RealCommands {
         deadline: Duration,
     ) -> BoxFuture<'a, Result<Output, CommandError>> {
         Box::pin(async move {
-            let (mut group, stdout, stderr) = self.start(tool, &args)?;
-            let work = finish(tool, &mut group, stdout, stderr, self.stdout_cap);
-            let result = tokio::time::timeout(deadline, work).await;
-            if !matches!(result, Ok(Ok(_))) {
-                group.end().await;
-            }
-            result.unwrap_or(Err(CommandError::Deadline { tool, after: deadline }))
+            let (group, stdout, stderr) = self.start(tool, &args)?;
+            let cap = self.stdout_cap;
+            let printed = async move {
+                let mut bytes = Vec::new();
+                let read = stdout.take(cap.saturating_add(1)).read_to_end(&mut bytes).await;
+                read.map_err(|e| CommandError::Io { tool, error: Arc::new(e) })?;
+                if bytes.len() as u64 > cap {
+                    return Err(CommandError::TooMuch { tool, cap });
+                }
+                Ok(bytes)
+            };
+            within(tool, deadline, group, printed, stderr).await
+        })
+    }
+
+    fn lines<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        deadline: Duration,
+        each: LineSink<'a>,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        Box::pin(async move {
+            let (group, stdout, stderr) = self.start(tool, &args)?;
+            let printed = async move {
+                lines::split(tool, stdout, self.stdout_cap, each).await.map(|()| Vec::new())
+            };
+            within(tool, deadline, group, printed, stderr).await
         })
     }
 
@@ -236,21 +279,30 @@ impl Commands for RealCommands {
     }
 }
 
+/// Sees a command to its end, or ends it: at the deadline, or when its output is no good.
+async fn within(
+    tool: Tool,
+    deadline: Duration,
+    mut group: Group,
+    printed: impl Future<Output = Result<Vec<u8>, CommandError>>,
+    stderr: Pipe,
+) -> Result<Output, CommandError> {
+    let work = finish(tool, &mut group, printed, stderr);
+    let result = tokio::time::timeout(deadline, work).await;
+    if !matches!(result, Ok(Ok(_))) {
+        group.end().await;
+    }
+    result.unwrap_or(Err(CommandError::Deadline { tool, after: deadline }))
+}
+
 /// Reads both pipes to their end, then reaps. In this order the leader stays unreaped, and so its
 /// process group id stays ours, as long as anything may have to be killed.
 async fn finish(
     tool: Tool,
     group: &mut Group,
-    stdout: Pipe,
+    printed: impl Future<Output = Result<Vec<u8>, CommandError>>,
     stderr: Pipe,
-    cap: u64,
 ) -> Result<Output, CommandError> {
-    let printed = async {
-        let mut bytes = Vec::new();
-        let read = stdout.take(cap.saturating_add(1)).read_to_end(&mut bytes).await;
-        read.map_err(|e| CommandError::Io { tool, error: Arc::new(e) })?;
-        if bytes.len() as u64 > cap { Err(CommandError::TooMuch { tool, cap }) } else { Ok(bytes) }
-    };
     let complaints = async {
         let mut bytes = Vec::new();
         let mut kept = stderr.take(STDERR_KEPT);

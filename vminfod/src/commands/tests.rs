@@ -118,3 +118,20 @@ async fn what_is_not_there_is_named() {
     let error = RealCommands::new(paths).run(Tool::Zfs, vec![], LONG).await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/zfs"), "{error}");
 }
+
+#[tokio::test]
+async fn lines_come_with_the_status_and_die_at_the_deadline() {
+    let mut got = Vec::new();
+    let mut each = |line: &[u8]| got.push(String::from_utf8_lossy(line).into_owned());
+    let commands = shell();
+    let text = script("printf 'a\\n\\nb'; echo bad >&2; exit 3");
+    let out = commands.lines(Tool::Zfs, text, LONG, &mut each).await.unwrap();
+    assert_eq!(out, Output { status: 3, stdout: Vec::new(), stderr: b"bad\n".to_vec() });
+    assert_eq!(got, ["a", "", "b"]);
+    let short = Duration::from_millis(100);
+    let mut pid = 0;
+    let mut each = |line: &[u8]| pid = String::from_utf8_lossy(line).parse().unwrap();
+    let result = shell().lines(Tool::Zfs, script("echo $$; sleep 60"), short, &mut each).await;
+    assert!(matches!(result, Err(CommandError::Deadline { .. })));
+    assert!(is_dead(pid));
+}

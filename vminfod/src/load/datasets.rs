@@ -8,9 +8,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Ctx, Fault, LoadError, Origin, lines};
-use crate::commands::{Output, Tool};
+use super::{Ctx, Fault, LoadError, Origin};
+use crate::commands::{LineSink, Output, Tool};
 use crate::vm::convert::to_number;
 
 const COLUMNS: &str = "compression,creation,filesystem_limit,mountpoint,name,quota,recsize,refquota,refreservation,\
@@ -172,25 +173,74 @@ impl Datasets {
 
 impl FromIterator<Row> for Datasets {
     fn from_iter<T: IntoIterator<Item = Row>>(rows: T) -> Self {
-        let mut tables = Tables::default();
-        let mut snapshots: HashMap<String, usize> = HashMap::new();
+        let mut builder = Builder::default();
         for row in rows {
-            // A listing names a snapshot once, except when it was made by hand: the later line counts.
-            if row.is_snapshot() {
-                let known = snapshots.get(row.name()).copied();
-                let list = tables.snapshots.entry(parent(row.name())).or_default();
-                match known.and_then(|at| list.get_mut(at)) {
-                    Some(slot) => *slot = Arc::new(row),
-                    None => {
-                        snapshots.insert(row.name().to_owned(), list.len());
-                        list.push(Arc::new(row));
-                    }
-                }
-            } else {
-                tables.insert(Arc::new(row));
+            builder.row(row);
+        }
+        Datasets(Arc::new(builder.tables))
+    }
+}
+
+/// Makes the tables of a listing while it is read; nothing of them is seen before its end.
+#[derive(Default)]
+pub struct Builder {
+    reader: Lines,
+    tables: Tables,
+    /// Where each snapshot stands in its dataset's list.
+    snapshots: HashMap<String, usize>,
+}
+
+impl Builder {
+    /// Takes the next line in.
+    pub fn line(&mut self, line: &[u8]) {
+        if let Some(row) = self.reader.row(line) {
+            self.row(row);
+        }
+    }
+
+    /// The datasets, if every line was good.
+    pub fn finish(self) -> Result<Datasets, LoadError> {
+        match self.reader.fault {
+            Some(fault) => Err(fault),
+            None => Ok(Datasets(Arc::new(self.tables))),
+        }
+    }
+
+    fn row(&mut self, row: Row) {
+        if !row.is_snapshot() {
+            self.tables.insert(Arc::new(row));
+            return;
+        }
+        // A listing names a snapshot once, except when it was made by hand: the later line counts.
+        let known = self.snapshots.get(row.name()).copied();
+        let list = self.tables.snapshots.entry(parent(row.name())).or_default();
+        match known.and_then(|at| list.get_mut(at)) {
+            Some(slot) => *slot = Arc::new(row),
+            None => {
+                self.snapshots.insert(row.name().to_owned(), list.len());
+                list.push(Arc::new(row));
             }
         }
-        Datasets(Arc::new(tables))
+    }
+}
+
+/// Reads lines as rows until one is bad.
+#[derive(Default)]
+struct Lines {
+    number: u32,
+    fault: Option<LoadError>,
+}
+
+impl Lines {
+    fn row(&mut self, line: &[u8]) -> Option<Row> {
+        self.number = self.number.saturating_add(1);
+        let row = Row::parse(&String::from_utf8_lossy(line)).filter(|_| self.fault.is_none())?;
+        if row.is_snapshot() && row.name().matches('@').count() != 1 {
+            let what = format!("expected DATASET@SNAPSHOT, found {:?}", row.name());
+            self.fault = Some(LoadError::line(Origin::Datasets, self.number, what));
+            return None;
+        }
+        Some(row)
     }
 }
 
@@ -237,24 +287,36 @@ fn arguments(rest: &[&str]) -> Vec<String> {
 
 /// All datasets of the node, as deep as the deployed daemon lists them.
 pub async fn node(ctx: &Ctx) -> Result<Datasets, LoadError> {
-    let output =
-        ctx.run(Origin::Datasets, Tool::Zfs, arguments(&["2"]), ctx.deadlines.zfs_node).await?;
+    let mut builder = Builder::default();
+    let mut each = |line: &[u8]| builder.line(line);
+    let output = list(ctx, &["2"], ctx.deadlines.zfs_node, &mut each).await?;
     if output.status != 0 {
         return Err(failed(&output));
     }
-    Ok(parse(&output.stdout)?.into_iter().collect())
+    builder.finish()
 }
 
 /// One dataset with its children and snapshots; nothing if it does not exist.
 pub async fn one(ctx: &Ctx, name: &str) -> Result<Vec<Row>, LoadError> {
-    let output = ctx
-        .run(Origin::Datasets, Tool::Zfs, arguments(&["1", name]), ctx.deadlines.zfs_one)
-        .await?;
-    match output.status {
-        0 => parse(&output.stdout),
-        1 if output.complaint().contains("dataset does not exist") => Ok(Vec::new()),
+    let (mut reader, mut rows) = (Lines::default(), Vec::new());
+    let mut each = |line: &[u8]| rows.extend(reader.row(line));
+    let output = list(ctx, &["1", name], ctx.deadlines.zfs_one, &mut each).await?;
+    match (output.status, reader.fault) {
+        (0, None) => Ok(rows),
+        (0, Some(fault)) => Err(fault),
+        (1, _) if output.complaint().contains("dataset does not exist") => Ok(Vec::new()),
         _ => Err(failed(&output)),
     }
+}
+
+async fn list(
+    ctx: &Ctx,
+    rest: &[&str],
+    deadline: Duration,
+    each: LineSink<'_>,
+) -> Result<Output, LoadError> {
+    let listed = ctx.commands.lines(Tool::Zfs, arguments(rest), deadline, each).await;
+    listed.map_err(|e| LoadError::new(Origin::Datasets, Fault::Command(e)))
 }
 
 fn failed(output: &Output) -> LoadError {
@@ -265,18 +327,12 @@ fn failed(output: &Output) -> LoadError {
 /// The rows of a listing; lines that are none are left out. A snapshot name that cannot be one
 /// condemns the listing.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Row>, LoadError> {
-    let mut rows = Vec::new();
-    for (i, line) in lines(bytes).enumerate() {
-        let Some(row) = Row::parse(&line) else {
-            continue;
-        };
-        if row.is_snapshot() && row.name().matches('@').count() != 1 {
-            let what = format!("expected DATASET@SNAPSHOT, found {:?}", row.name());
-            return Err(LoadError::line(Origin::Datasets, i as u32 + 1, what));
-        }
-        rows.push(row);
+    let mut reader = Lines::default();
+    let rows = bytes.split(|byte| *byte == b'\n').filter_map(|line| reader.row(line)).collect();
+    match reader.fault {
+        Some(fault) => Err(fault),
+        None => Ok(rows),
     }
-    Ok(rows)
 }
 
 #[cfg(test)]

@@ -133,3 +133,28 @@ proptest! {
         prop_assert_eq!(edited, listed);
     }
 }
+
+/// Prints half a listing and fails.
+fn failing(script: &str) -> (tempfile::TempDir, Ctx) {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("zfs");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let paths = crate::commands::CommandPaths { zfs: program, ..Default::default() };
+    let commands = Arc::new(crate::commands::RealCommands::new(paths));
+    let ctx = Ctx::new(crate::root::Root::new(dir.path()), commands);
+    (dir, ctx)
+}
+
+#[tokio::test]
+async fn half_a_listing_of_a_failed_command_is_an_error() {
+    let good = line("filesystem", "zones/a", "/zones/a", "off");
+    let (_dir, ctx) = failing(&format!("echo '{good}'; echo 'pool I/O is suspended' >&2; exit 1"));
+    let error = node(&ctx).await.unwrap_err().to_string();
+    assert!(error.contains("pool I/O is suspended"), "{error}");
+    assert!(one(&ctx, "zones/a").await.is_err());
+    let (_dir, ctx) = failing(&format!("echo '{good}'"));
+    assert_eq!(node(&ctx).await.unwrap().len(), 1);
+    assert_eq!(one(&ctx, "zones/a").await.unwrap().len(), 1);
+}
