@@ -22,6 +22,7 @@ usage: testbed COMMAND [ARGS]
   vmapi     a mock VMAPI
   conform   compare this implementation with recorded behaviour
   fuzz      run every parser over generated input for a while
+  bench     measure how long loading a node takes
 
 `testbed COMMAND --help` tells more.
 ";
@@ -58,6 +59,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "vmapi" => vmapi::cli::run(rest),
         "conform" => conform::run(&rest),
         "fuzz" => crate::fuzz::run(&rest),
+        "bench" => crate::bench::run(&rest),
         "help" | "-h" | "--help" => {
             print!("{USAGE}");
             ExitCode::SUCCESS

@@ -4,6 +4,7 @@
 
 //! The testbed: a simulated compute node, mock services, the conformance runner and the lab.
 
+pub mod bench;
 pub mod cli;
 pub mod conform;
 pub mod faults;

@@ -8,7 +8,7 @@
 //! What is expected is read only when the load is done, so that nothing can lean on it.
 
 mod compare;
-mod recorded;
+pub(crate) mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
