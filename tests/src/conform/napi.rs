@@ -62,6 +62,9 @@ fn print(outcome: &Outcome) -> std::io::Result<()> {
     for failure in &outcome.failures {
         writeln!(out, "{failure}")?;
     }
+    if LEFT_OUT.is_empty() {
+        writeln!(out, "left out: none")?;
+    }
     for (name, reason) in LEFT_OUT {
         writeln!(out, "left out: {name} ({reason})")?;
     }

@@ -3,12 +3,11 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The socket side of the mock services: an accept loop whose handler may also answer with
-//! half a body or none at all, and the log of what was asked.
+//! half a body or none at all.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,8 +17,6 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What a mock decided about a request.
@@ -37,90 +34,6 @@ pub enum Reply {
 pub trait Mock: Send + Sync + 'static {
     /// Answers one request.
     fn handle(&self, request: Request<Bytes>) -> BoxFuture<'_, Reply>;
-}
-
-/// A request as a mock saw it.
-#[derive(Debug, Clone, Serialize)]
-pub struct Seen {
-    /// Milliseconds since the mock started.
-    pub at_ms: u64,
-    /// The method.
-    pub method: String,
-    /// The path as sent.
-    pub path: String,
-    /// The text after `?`.
-    pub query: String,
-    /// The headers, names in lower case.
-    pub headers: BTreeMap<String, String>,
-    /// The body, if it is text.
-    pub body: String,
-    /// The status of the answer; absent when none was sent.
-    pub status: Option<u16>,
-}
-
-/// The request log of a mock.
-#[derive(Debug)]
-pub struct Recorder {
-    start: Instant,
-    seen: Mutex<Vec<Seen>>,
-}
-
-impl Default for Recorder {
-    fn default() -> Self {
-        Self { start: Instant::now(), seen: Mutex::new(Vec::new()) }
-    }
-}
-
-impl Recorder {
-    /// Enters the request; the answer's status follows with [`Recorder::finish`].
-    pub fn begin(&self, request: &Request<Bytes>) -> usize {
-        let elapsed = Instant::now().saturating_duration_since(self.start);
-        let seen = Seen {
-            at_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-            method: request.method().to_string(),
-            path: request.uri().path().to_owned(),
-            query: request.uri().query().unwrap_or_default().to_owned(),
-            headers: request
-                .headers()
-                .iter()
-                .map(|(name, value)| {
-                    (
-                        name.as_str().to_owned(),
-                        String::from_utf8_lossy(value.as_bytes()).into_owned(),
-                    )
-                })
-                .collect(),
-            body: String::from_utf8_lossy(request.body()).into_owned(),
-            status: None,
-        };
-        let mut log = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        log.push(seen);
-        log.len() - 1
-    }
-
-    /// Notes the status that went out for the entry.
-    pub fn finish(&self, entry: usize, reply: &Reply) {
-        let status = match reply {
-            Reply::Full(response) | Reply::Truncated(response, _) => {
-                Some(response.status().as_u16())
-            }
-            Reply::Cut => None,
-        };
-        if let Some(seen) = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get_mut(entry)
-        {
-            seen.status = status;
-        }
-    }
-
-    /// All requests so far.
-    pub fn all(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Forgets the requests so far.
-    pub fn clear(&self) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
 }
 
 impl Reply {

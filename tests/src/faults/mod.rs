@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod http;
+mod record;
 pub(crate) use http::router;
-pub use http::{Listening, Mock, Recorder, Reply, Seen, listen};
+pub use http::{Listening, Mock, Reply, listen};
+pub use record::{Recorder, Seen};
 
 /// What a rule does to a request it meets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
