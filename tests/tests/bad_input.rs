@@ -4,6 +4,8 @@
 
 //! Bad input gives one clear line on stderr and a non-zero exit, never a panic.
 
+#![allow(clippy::unwrap_used)] // A failed step of a test is a failed test; clippy sees tests only in #[test] itself.
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

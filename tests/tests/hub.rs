@@ -4,6 +4,8 @@
 
 //! The whole hub end to end: real programs, files, signals and sockets on a simulated node.
 
+#![allow(clippy::unwrap_used)] // A failed step of a test is a failed test; clippy sees tests only in #[test] itself.
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
