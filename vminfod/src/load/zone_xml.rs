@@ -6,6 +6,21 @@
 //!
 //! The only file that names the XML parser. Nothing is converted here and no field has a name of
 //! ours yet; a file that is cut off, or stands in the way of its reader, is an error.
+//!
+//! Where the deployed parser answers otherwise, and why ours does not follow it:
+//!
+//! * *A file that is cut off* (six recorded cases) is an error here. The deployed parser is never told
+//!   that its input has ended and shows a VM without the fields that are still to come, which its
+//!   listeners take for changes. Here the VM keeps its last good object, and the next look finds the
+//!   whole file.
+//! * *An entity that nothing declares* (one case) is an error here. There it is dropped without a
+//!   word because the DTD that could declare it is never read; a value with a hole in it is worse
+//!   than none. Nothing that writes zone configurations makes entities of its own.
+//! * *An internal DTD subset* (two cases) is refused whole, so that no document can bring entities
+//!   that expand without bound, or default values for attributes. Zone configurations have none.
+//!
+//! All other recorded accidents (bytes that are no UTF-8, odd numbers, odd base64, odd times) are
+//! shown as deployed: they can be stored, so somebody may have seen them.
 
 mod model;
 

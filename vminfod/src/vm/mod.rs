@@ -174,4 +174,6 @@ fn running(vm: &mut VmObject, kstat: &ZoneKstat) -> Result<(), ComposeError> {
 }
 
 #[cfg(test)]
+mod quirks;
+#[cfg(test)]
 mod tests;

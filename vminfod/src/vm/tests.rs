@@ -77,7 +77,7 @@ async fn the_same_parts_make_the_same_bytes() {
     }
 }
 
-fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
+pub(super) fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
     let uuid = "f8428503-41e2-426e-b0f9-a5d849b545f6";
     let row = ZoneRow {
         zoneid: None,
@@ -100,7 +100,7 @@ fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
     }
 }
 
-fn made(parts: &Parts) -> VmObject {
+pub(super) fn made(parts: &Parts) -> VmObject {
     compose(parts, &Datasets::default(), &Sysinfo::default()).unwrap()
 }
 
