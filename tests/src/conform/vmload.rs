@@ -8,6 +8,8 @@
 //! What is expected is read only when the load is done, so that nothing can lean on it.
 
 mod compare;
+#[cfg(test)]
+mod fields;
 pub(crate) mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet};
