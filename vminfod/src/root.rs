@@ -100,18 +100,16 @@ impl Root {
     /// Reads a regular file of at most `cap` bytes.
     pub async fn read_capped(&self, path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
         let path = path.to_path_buf();
-        blocking(move || read_file(&path, cap)).await?
+        self.on_files(move |_| read_file(&path, cap)).await?
     }
 
-    /// The modification time of a regular file in whole seconds; `None` if there is no such file.
-    pub async fn modified(
+    /// Does work on files where it may block, and waits for it no longer than [`READ_DEADLINE`].
+    pub async fn on_files<T: Send + 'static>(
         &self,
-        paths: Vec<PathBuf>,
-    ) -> Result<Vec<Option<i64>>, (usize, ReadError)> {
-        let work = move || {
-            paths.iter().enumerate().map(|(i, p)| modified(p).map_err(|e| (i, e))).collect()
-        };
-        blocking(work).await.map_err(|e| (0, e))?
+        work: impl FnOnce(&Root) -> T + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let root = self.clone();
+        blocking(move || work(&root)).await
     }
 }
 
@@ -130,7 +128,8 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-fn read_file(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
+/// Reads a regular file of at most `cap` bytes, here and now: for work inside [`Root::on_files`].
+pub fn read_file(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
     // Without the flag, opening a pipe that somebody left there would wait for a writer.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = std::fs::OpenOptions::new()
@@ -153,7 +152,8 @@ fn read_file(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-fn modified(path: &Path) -> Result<Option<i64>, ReadError> {
+/// The modification time of a regular file in whole seconds; `None` if there is no such file.
+pub fn modified(path: &Path) -> Result<Option<i64>, ReadError> {
     use std::os::unix::fs::MetadataExt;
     match std::fs::metadata(path) {
         Ok(stat) if stat.is_file() => Ok(Some(stat.mtime())),

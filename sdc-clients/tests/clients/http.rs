@@ -386,3 +386,12 @@ async fn a_transport_is_shared_between_services() {
         http.execute(Call::get(&["x"])).await.unwrap();
     }
 }
+
+#[test]
+fn user_agents_name_the_service_and_its_node() {
+    assert_eq!(
+        sdc_clients::http::user_agent("net-agent", "1.0.0", Some("u")),
+        "net-agent/1.0.0 server/u"
+    );
+    assert_eq!(sdc_clients::http::user_agent("net-agent-cli", "1", None), "net-agent-cli/1");
+}

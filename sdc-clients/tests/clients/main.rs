@@ -8,7 +8,6 @@
 #![allow(clippy::unwrap_used)] // a test's helpers are tests, which the lint cannot see
 
 mod http;
-mod log;
 mod napi;
 mod phases;
 mod recorded;

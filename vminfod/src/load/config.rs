@@ -6,8 +6,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{Ctx, Fault, LoadError, Origin, ZoneRow};
+use super::{Ctx, Fault, LoadError, Origin, ZoneRow, read_if_there};
 use crate::json::{self, JsonError};
+use crate::root::Root;
 
 const CAP: u64 = 16 * 1024 * 1024;
 
@@ -26,9 +27,15 @@ pub struct ConfigJson {
 
 /// Reads the three files of one zone.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
-    let file = async |name: &str| {
-        let path = ctx.root.config_file(&row.zonepath, name);
-        match ctx.read(Origin::Config, &path, CAP).await {
+    let row = row.clone();
+    ctx.on_files(Origin::Config, move |root| read(root, &row)).await
+}
+
+/// The same here and now, where it may block.
+pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
+    let file = |name: &str| {
+        let path = root.config_file(&row.zonepath, name);
+        match read_if_there(Origin::Config, &path, CAP) {
             Ok(bytes) => value(bytes.as_deref())
                 .map(Some)
                 .map_err(|e| LoadError::new(Origin::Config, Fault::Json(e)).in_file(&path)),
@@ -37,12 +44,11 @@ pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
             Err(e) => Err(e),
         }
     };
-    let (metadata, routes, tags) =
-        (file("metadata").await?, file("routes").await?, file("tags").await?);
+    let (metadata, routes, tags) = (file("metadata")?, file("routes")?, file("tags")?);
     let (Some(metadata), Some(routes), Some(tags)) = (metadata, routes, tags) else {
         return Ok(ConfigJson::default());
     };
-    let path = ctx.root.config_file(&row.zonepath, "metadata");
+    let path = root.config_file(&row.zonepath, "metadata");
     let (customer, internal) = split_metadata(metadata).map_err(|e| e.in_file(path))?;
     Ok(ConfigJson {
         customer_metadata: Some(customer),

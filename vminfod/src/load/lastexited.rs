@@ -4,8 +4,9 @@
 
 //! ZONEPATH/lastexited: when and how the zone's init last ended.
 
-use super::{Ctx, LoadError, Origin, ZoneRow};
+use super::{Ctx, LoadError, Origin, ZoneRow, read_if_there};
 use crate::json;
+use crate::root::Root;
 use crate::vm::convert::{is_space, to_int32, to_number, trim};
 
 const CAP: u64 = 64 * 1024;
@@ -21,8 +22,14 @@ pub struct LastExited {
 
 /// Reads the file of one zone; `None` if it is not there or not of that form.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<LastExited>, LoadError> {
-    let path = ctx.root.lastexited(&row.zonepath);
-    match ctx.read(Origin::LastExited, &path, CAP).await? {
+    let row = row.clone();
+    ctx.on_files(Origin::LastExited, move |root| read(root, &row)).await
+}
+
+/// The same here and now, where it may block.
+pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<LastExited>, LoadError> {
+    let path = root.lastexited(&row.zonepath);
+    match read_if_there(Origin::LastExited, &path, CAP)? {
         Some(bytes) => parse(&bytes).map_err(|e| e.in_file(path)),
         None => Ok(None),
     }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::commands::{Commands, Output, Tool};
-use crate::root::Root;
+use crate::root::{Root, read_file};
 
 pub use config::ConfigJson;
 pub use datasets::Datasets;
@@ -92,18 +92,27 @@ impl Ctx {
             .map_err(|e| LoadError::new(origin, Fault::Command(e)))
     }
 
-    /// Reads a file; absent is `None`.
-    async fn read(
+    /// Reads and parses files where that may block; what outlasts the deadline is a failed read.
+    async fn on_files<T: Send + 'static>(
         &self,
         origin: Origin,
-        path: &std::path::Path,
-        cap: u64,
-    ) -> Result<Option<Vec<u8>>, LoadError> {
-        match self.root.read_capped(path, cap).await {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(e) if e.is_absent() => Ok(None),
-            Err(e) => Err(LoadError::new(origin, Fault::Read(e)).in_file(path)),
-        }
+        work: impl FnOnce(&Root) -> Result<T, LoadError> + Send + 'static,
+    ) -> Result<T, LoadError> {
+        let done = self.root.on_files(work).await;
+        done.map_err(|e| LoadError::new(origin, Fault::Read(e)))?
+    }
+}
+
+/// Reads a file; absent is `None`.
+fn read_if_there(
+    origin: Origin,
+    path: &std::path::Path,
+    cap: u64,
+) -> Result<Option<Vec<u8>>, LoadError> {
+    match read_file(path, cap) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.is_absent() => Ok(None),
+        Err(e) => Err(LoadError::new(origin, Fault::Read(e)).in_file(path)),
     }
 }
 

@@ -14,10 +14,14 @@ use super::{
     Ctx, Datasets, Fault, LoadError, Origin, Sysinfo, ZoneKstat, ZoneRow, config, datasets, kstat,
     lastexited, receiving, sysinfo, times, zone_xml, zoneadm,
 };
+use crate::root::Root;
 use crate::vm::{self, ComposeError, Parts};
 
-/// How many zones are read at once.
+/// How many groups of zones are read at once.
 const AT_ONCE: usize = 8;
+/// Zones of one group: enough that changing threads costs nothing, few enough that one that hangs
+/// holds up few.
+const GROUP: usize = 32;
 
 /// Everything that one load of a node gave.
 #[derive(Debug, Clone)]
@@ -61,42 +65,86 @@ pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
         datasets::node(ctx)
     )?;
     let rows: Vec<Arc<ZoneRow>> = rows.into_iter().map(Arc::new).collect();
-    let loads = rows.iter().cloned().map(|row| {
-        let kstat = kstat::of(&kstats, &row).cloned();
-        zone(ctx, row, kstat)
-    });
-    let loaded: Vec<Result<Parts, LoadError>> =
-        stream::iter(loads).buffered(AT_ONCE).collect().await;
     let mut node = Node {
-        vms: Vec::new(),
+        vms: Vec::with_capacity(rows.len()),
         broken: Vec::new(),
-        parts: HashMap::new(),
+        parts: HashMap::with_capacity(rows.len()),
         rows: rows.clone(),
         kstats,
         datasets,
         sysinfo: Arc::new(sysinfo),
     };
+    let groups: Vec<Group> = rows.chunks(GROUP).map(|rows| Group::of(&node, rows)).collect();
+    let mut loads = stream::iter(groups.into_iter().map(|group| group.load(ctx))).buffered(AT_ONCE);
     let mut receiving = Vec::new();
-    for (row, loaded) in rows.iter().zip(loaded) {
-        let composed = loaded.and_then(|parts| {
-            let vm = vm::compose(&parts, &node.datasets, &node.sysinfo)
-                .map_err(|e| LoadError::from_compose(ctx, &parts, e))?;
-            Ok((parts, vm))
-        });
-        match composed {
-            Ok((parts, vm)) => {
-                let list = if parts.is_receiving() { &mut receiving } else { &mut node.vms };
-                list.push(vm);
-                node.parts.insert(row.zonename.clone(), parts);
-            }
-            Err(error) => {
-                let (zonename, uuid) = (row.zonename.clone(), row.uuid.clone());
-                node.broken.push(Broken { zonename, uuid, error });
+    while let Some(loaded) = loads.next().await {
+        for (row, loaded) in loaded {
+            match loaded {
+                Ok((parts, vm)) => {
+                    let list = if parts.is_receiving() { &mut receiving } else { &mut node.vms };
+                    list.push(vm);
+                    node.parts.insert(row.zonename.clone(), parts);
+                }
+                Err(error) => {
+                    let (zonename, uuid) = (row.zonename.clone(), row.uuid.clone());
+                    node.broken.push(Broken { zonename, uuid, error });
+                }
             }
         }
     }
+    drop(loads);
     node.vms.append(&mut receiving);
     Ok(node)
+}
+
+type Loaded = Result<(Parts, VmObject), LoadError>;
+
+/// Some zones that are read and composed together, with what concerns all of them.
+#[derive(Clone)]
+struct Group {
+    zones: Vec<(Arc<ZoneRow>, Option<ZoneKstat>)>,
+    datasets: Datasets,
+    sysinfo: Arc<Sysinfo>,
+}
+
+impl Group {
+    fn of(node: &Node, rows: &[Arc<ZoneRow>]) -> Self {
+        let kstat = |row: &Arc<ZoneRow>| kstat::of(&node.kstats, row).cloned();
+        Group {
+            zones: rows.iter().map(|row| (row.clone(), kstat(row))).collect(),
+            datasets: node.datasets.clone(),
+            sysinfo: node.sysinfo.clone(),
+        }
+    }
+
+    /// All at once; if that outlasts the deadline of a read, one by one, so that only the zone
+    /// whose file system hangs has to do without.
+    async fn load(self, ctx: &Ctx) -> Vec<(Arc<ZoneRow>, Loaded)> {
+        let (group, files) = (self.clone(), ctx.clone());
+        let work = move |_: &Root| {
+            let read = |(row, kstat): &(Arc<ZoneRow>, Option<ZoneKstat>)| {
+                let parts = read(&files.root, row.clone(), kstat.clone());
+                (row.clone(), parts.and_then(|parts| group.compose(&files, parts)))
+            };
+            group.zones.iter().map(read).collect()
+        };
+        if let Ok(loaded) = ctx.root.on_files(work).await {
+            return loaded;
+        }
+        let mut loaded = Vec::with_capacity(self.zones.len());
+        for (row, kstat) in &self.zones {
+            let parts = zone(ctx, row.clone(), kstat.clone()).await;
+            loaded.push((row.clone(), parts.and_then(|parts| self.compose(ctx, parts))));
+        }
+        loaded
+    }
+
+    fn compose(&self, ctx: &Ctx, parts: Parts) -> Loaded {
+        match vm::compose(&parts, &self.datasets, &self.sysinfo) {
+            Ok(vm) => Ok((parts, vm)),
+            Err(e) => Err(LoadError::from_compose(ctx, &parts, e)),
+        }
+    }
 }
 
 /// Reads what concerns one zone alone; `kstat` comes from the node's.
@@ -105,16 +153,20 @@ pub async fn zone(
     zone: Arc<ZoneRow>,
     kstat: Option<ZoneKstat>,
 ) -> Result<Parts, LoadError> {
+    ctx.on_files(Origin::ZoneXml, move |root| read(root, zone, kstat)).await
+}
+
+fn read(root: &Root, zone: Arc<ZoneRow>, kstat: Option<ZoneKstat>) -> Result<Parts, LoadError> {
     if zone.zonepath.is_empty() {
         let what = format!("expected a path for the zone {}, found none", zone.zonename);
         return Err(LoadError::content(Origin::Zoneadm, what));
     }
-    let xml = zone_xml::load(ctx, &zone.zonename).await?;
-    let lastexited = lastexited::load(ctx, &zone).await?;
-    let last_modified = times::load(ctx, &zone).await?;
-    let config = Arc::new(config::load(ctx, &zone).await?);
+    let xml = zone_xml::read(root, &zone.zonename)?;
+    let lastexited = lastexited::read(root, &zone)?;
+    let last_modified = times::read(root, &zone)?;
+    let config = Arc::new(config::read(root, &zone)?);
     let receives = vm::state_of(&zone, &xml) == "receiving";
-    let receiving = if receives { receiving::load(ctx, &zone).await? } else { None };
+    let receiving = if receives { receiving::read(root, &zone)? } else { None };
     Ok(Parts { zone, xml, kstat, config, lastexited, last_modified, receiving })
 }
 

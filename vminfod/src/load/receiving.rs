@@ -6,8 +6,9 @@
 
 use serde_json::Value;
 
-use super::{Ctx, Fault, LoadError, Origin, ZoneRow};
+use super::{Ctx, Fault, LoadError, Origin, ZoneRow, read_if_there};
 use crate::json;
+use crate::root::Root;
 
 const CAP: u64 = 4 * 1024 * 1024;
 
@@ -20,8 +21,14 @@ pub struct Receiving {
 
 /// Reads the file; `None` if it is not there or cannot be read.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<Receiving>, LoadError> {
-    let path = ctx.root.receiving(&row.uuid);
-    match ctx.read(Origin::Receiving, &path, CAP).await {
+    let row = row.clone();
+    ctx.on_files(Origin::Receiving, move |root| read(root, &row)).await
+}
+
+/// The same here and now, where it may block.
+pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<Receiving>, LoadError> {
+    let path = root.receiving(&row.uuid);
+    match read_if_there(Origin::Receiving, &path, CAP) {
         Ok(Some(bytes)) => parse(&bytes).map(Some).map_err(|e| e.in_file(path)),
         Ok(None) | Err(_) => Ok(None),
     }

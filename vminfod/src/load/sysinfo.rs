@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Ctx, Fault, LoadError, Origin};
+use super::{Ctx, Fault, LoadError, Origin, read_if_there};
 use crate::json;
 
 const CAP: u64 = 4 * 1024 * 1024;
@@ -37,11 +37,14 @@ impl Default for Sysinfo {
 
 /// Reads the file.
 pub async fn load(ctx: &Ctx) -> Result<Sysinfo, LoadError> {
-    let path = ctx.root.sysinfo();
-    match ctx.read(Origin::Sysinfo, &path, CAP).await? {
-        Some(bytes) => parse(&bytes).map_err(|e| e.in_file(path)),
-        None => Err(LoadError::new(Origin::Sysinfo, Fault::Absent).in_file(path)),
-    }
+    ctx.on_files(Origin::Sysinfo, |root| {
+        let path = root.sysinfo();
+        match read_if_there(Origin::Sysinfo, &path, CAP)? {
+            Some(bytes) => parse(&bytes).map_err(|e| e.in_file(path)),
+            None => Err(LoadError::new(Origin::Sysinfo, Fault::Absent).in_file(path)),
+        }
+    })
+    .await
 }
 
 /// An object; null, as deployed, is one without members.

@@ -5,25 +5,27 @@
 //! The modification times of the files a VM object is made of.
 
 use super::{Ctx, Fault, LoadError, Origin, ZoneRow};
+use crate::root::{Root, modified};
 
 /// The newest, in whole seconds since 1970. Only regular files count, and a time of 0 does not.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<i64>, LoadError> {
-    let root = &ctx.root;
-    let paths = vec![
+    let row = row.clone();
+    ctx.on_files(Origin::Times, move |root| read(root, &row)).await
+}
+
+/// The same here and now, where it may block.
+pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<i64>, LoadError> {
+    let paths = [
         root.zone_xml(&row.zonename),
         root.config_file(&row.zonepath, "metadata"),
         root.config_file(&row.zonepath, "routes"),
         root.config_file(&row.zonepath, "tags"),
         root.lastexited(&row.zonepath),
     ];
-    let times = root.modified(paths.clone()).await.map_err(|(i, e)| {
-        let error = LoadError::new(Origin::Times, Fault::Read(e));
-        match paths.get(i) {
-            Some(path) => error.in_file(path),
-            None => error,
-        }
-    })?;
-    Ok(newest(times))
+    let times = paths.iter().map(|path| {
+        modified(path).map_err(|e| LoadError::new(Origin::Times, Fault::Read(e)).in_file(path))
+    });
+    Ok(newest(times.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// The newest of these times.

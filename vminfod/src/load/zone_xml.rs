@@ -30,7 +30,8 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::xml::{attributes, is_blank, is_char, is_name, reference};
-use super::{Ctx, Fault, LoadError, Origin};
+use super::{Ctx, Fault, LoadError, Origin, read_if_there};
+use crate::root::Root;
 
 pub use model::{Attributes, Item, Pair, What, ZoneXml, attribute};
 
@@ -41,8 +42,14 @@ pub const MAX_DEPTH: usize = 64;
 
 /// Reads the file of one zone.
 pub async fn load(ctx: &Ctx, zonename: &str) -> Result<Arc<ZoneXml>, LoadError> {
-    let path = ctx.root.zone_xml(zonename);
-    match ctx.read(Origin::ZoneXml, &path, MAX_BYTES).await? {
+    let zonename = zonename.to_owned();
+    ctx.on_files(Origin::ZoneXml, move |root| read(root, &zonename)).await
+}
+
+/// The same here and now, where it may block.
+pub(super) fn read(root: &Root, zonename: &str) -> Result<Arc<ZoneXml>, LoadError> {
+    let path = root.zone_xml(zonename);
+    match read_if_there(Origin::ZoneXml, &path, MAX_BYTES)? {
         Some(bytes) => parse(&bytes).map(Arc::new).map_err(|e| e.in_file(path)),
         None => Err(LoadError::new(Origin::ZoneXml, Fault::Absent).in_file(path)),
     }
