@@ -21,8 +21,12 @@ usage: testbed COMMAND [ARGS]
   napi      a mock NAPI
   vmapi     a mock VMAPI
   conform   compare this implementation with recorded behaviour
+  storm     thousands of mutations with listeners coming and going
+  sim       the whole system under a seeded world, invariants checked after every step
+  fleet     ten thousand agents against one NAPI, on a virtual clock
+  soak      churn for minutes, and what grows
   fuzz      run every parser over generated input for a while
-  bench     measure how long loading a node takes
+  bench     measure against limits taken in the same run
 
 `testbed COMMAND --help` tells more.
 ";
@@ -53,11 +57,19 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             process::die_with_parent();
             net_agent::cli::run(std::iter::once("net-agent".into()).chain(rest))
         }
+        "@kvmd" => {
+            process::die_with_parent();
+            kvmd::cli::run(std::iter::once("kvmd".into()).chain(rest))
+        }
         "lab" => lab::cli::run(rest),
         "cn" | "vm" => node::cli::run(std::iter::once(command.clone()).chain(rest).collect()),
         "napi" => napi::cli::run(rest),
         "vmapi" => vmapi::cli::run(rest),
         "conform" => conform::run(&rest),
+        "storm" => crate::storm::run(&rest),
+        "sim" => crate::sim::run(&rest),
+        "fleet" => crate::fleet::run(&rest),
+        "soak" => crate::soak::run(&rest),
         "fuzz" => crate::fuzz::run(&rest),
         "bench" => crate::bench::run(&rest),
         "help" | "-h" | "--help" => {

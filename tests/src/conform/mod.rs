@@ -8,6 +8,10 @@
 //! Exit 0: all passed; 1: some failed; 2: the path cannot be read; 3: the kind is not built yet.
 
 pub mod napi;
+pub mod qmp;
+pub mod vmadm_cli;
+pub mod vminfod_events;
+pub mod vminfod_http;
 pub mod vmload;
 
 use std::ffi::OsString;
@@ -46,10 +50,10 @@ pub fn run(args: &[OsString]) -> ExitCode {
     match kind.as_str() {
         "vmload" => vmload::run(path, &flags),
         "napi" => napi::run(path, &flags),
-        "vminfod-events" | "vminfod-http" | "vmadm-cli" | "qmp" => {
-            eprintln!("testbed conform: {kind} is not built yet");
-            ExitCode::from(NOT_BUILT)
-        }
+        "vminfod-events" => vminfod_events::run(path, &flags),
+        "vminfod-http" => vminfod_http::run(path, &flags),
+        "vmadm-cli" => vmadm_cli::run(path, &flags),
+        "qmp" => qmp::run(path, &flags),
         _ => {
             eprintln!("testbed conform: no kind {kind:?}");
             eprint!("{USAGE}");

@@ -1,0 +1,14 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `testbed sim`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs the command with these arguments.
+pub fn run(_args: &[OsString]) -> ExitCode {
+    eprintln!("testbed: sim is not built yet");
+    ExitCode::from(3)
+}
