@@ -1,0 +1,31 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+// What vminfod says of itself: sources, stale VMs, refreshes, listeners.
+
+import { byId, el, facts, short } from './dom.js';
+
+/** Draws `/status`. */
+export function draw(status) {
+  const parts = [];
+  for (const [vm, trouble] of Object.entries(status.errors ?? {})) {
+    parts.push(el('p', { class: 'note bad' },
+      el('b', {}, short(vm, 60)), ` keeps its last good object: ${short(trouble.message, 300)} (since ${trouble.since})`));
+  }
+  const sources = Object.entries(status.sources ?? {});
+  parts.push(facts([
+    ...sources.map(([name, state]) => [name, el('span', { class: state === 'running' ? 'good' : 'bad' }, state)]),
+    ['up for', status.uptime],
+    ['last full refresh at', status.lastRefresh ?? 'none yet'],
+    ['memory', `${Math.round((status.memory?.rss ?? 0) / 1048576)} MiB`],
+    ['differences no event told', String(status.counters?.unannounced ?? 0)],
+    ['journal', status.journal ? `${status.journal.oldest}–${status.journal.newest}, ${Math.ceil(status.journal.bytes / 1024)} KiB` : ''],
+  ]));
+  const listeners = Object.values(status.eventsListeners ?? {});
+  const table = el('table', {}, el('tbody', {}, ...listeners.map((listener) => el('tr', {},
+    el('td', { 'data-label': 'listener' }, short(listener.userAgent || 'unnamed', 70)),
+    el('td', { 'data-label': 'for', class: 'number' }, short(listener.createdAgo?.replace(/^.*\((.*)\)$/, '$1')))))));
+  parts.push(el('h3', {}, `Listeners (${listeners.length})`), table);
+  byId('health').replaceChildren(...parts);
+}
