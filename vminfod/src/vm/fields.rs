@@ -88,6 +88,13 @@ const ATTRS: &Table = &[
     ("zlog-name", "zlog_name", Rule::Text),
 ];
 
+/// The fields that the tables of this module give, for the table of origins to be held to.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let tables = [ZONE, ATTRS].into_iter().flatten().map(|(_, field, _)| *field);
+    tables.chain(RCTLS.iter().map(|(_, _, field, _)| *field))
+}
+
 /// Name of the rctl, its action, field, and whether it is bytes shown as MiB.
 const RCTLS: &[(&str, &str, &str, bool)] = &[
     ("zone.cpu-shares", "none", "cpu_shares", false),

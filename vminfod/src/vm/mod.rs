@@ -11,6 +11,7 @@ pub mod convert;
 mod disks;
 mod fields;
 mod nics;
+pub mod origin;
 mod state;
 
 use std::sync::Arc;
