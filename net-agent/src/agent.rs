@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use daemon::{Shutdown, Tasks};
 use futures_util::StreamExt as _;
-use sdc_clients::http::{HttpTransport, Transport};
+use sdc_clients::http::{HttpTransport, Transport, user_agent};
 use sdc_clients::napi::Napi;
 use sdc_clients::vmapi::Vmapi;
 use sdc_clients::vminfod::Vminfod;
-use sdc_clients::{Error, Http, MacAddr};
+use sdc_clients::retry::Policy;
+use sdc_clients::{Error, Http, Jitter, MacAddr};
 use serde_json::{Value, json};
 
 use crate::apply::{Apply, Clients, Outcome};
@@ -54,17 +55,22 @@ pub fn clients(
     outside: Arc<dyn Transport>,
     node: Arc<dyn Transport>,
 ) -> Result<Clients, Error> {
-    let agent = format!("net-agent/{} server/{}", env!("CARGO_PKG_VERSION"), config.cn_uuid);
+    let agent = user_agent("net-agent", env!("CARGO_PKG_VERSION"), Some(&config.cn_uuid));
+    let mut jitter = config.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let pace = Arc::new(Pace::new(config.per_second, config.in_flight));
     let paced: Arc<dyn Transport> = Arc::new(Paced::new(Arc::clone(&outside), Arc::clone(&pace)));
     let vmapi = match &config.vmapi {
         VmapiChoice::None => None,
         VmapiChoice::Url(url) => {
-            Some(Vmapi::new(Http::with_transport(url, &agent, Arc::clone(&paced))?))
+            let http = Http::with_transport(url, &agent, Arc::clone(&paced))?;
+            Some(Vmapi::new(http.retrying(Policy::napi(), jitter.fork())))
         }
     };
     Ok(Clients {
-        napi: Napi::new(Http::with_transport(&config.napi_url, &agent, paced)?),
+        napi: Napi::new(
+            Http::with_transport(&config.napi_url, &agent, paced)?
+                .retrying(Policy::napi(), jitter.fork()),
+        ),
         napi_writes: Napi::new(
             Http::with_transport(&config.napi_url, &agent, outside)?.without_retries(),
         ),

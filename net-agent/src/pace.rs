@@ -3,16 +3,16 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! How fast: at most so many requests in flight and so many per second, for NAPI and VMAPI
-//! together, all through this one place. Reads take their turn inside the transport; a write
-//! takes it first and looks at holds and node once more after the wait, so nothing decided long
-//! ago is ever sent.
+//! together, all through this one place. A read takes its turn before each attempt, retries
+//! included, and the wait counts against no deadline. A write takes it first and looks at holds
+//! and node once more after the wait, so nothing decided long ago is ever sent.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sdc_clients::Error;
-use sdc_clients::http::{Request, Response, Transport};
+use sdc_clients::http::{Permit, Request, Response, Transport};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -54,7 +54,7 @@ impl Pace {
     }
 }
 
-/// A transport whose every request takes its turn.
+/// A transport whose every request takes its turn before its deadline begins.
 pub struct Paced {
     inner: Arc<dyn Transport>,
     pace: Arc<Pace>,
@@ -68,11 +68,12 @@ impl Paced {
 }
 
 impl Transport for Paced {
+    fn admit(&self) -> BoxFuture<'_, Permit> {
+        Box::pin(async move { Permit::holding(self.pace.turn().await) })
+    }
+
     fn send(&self, req: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move {
-            let _turn = self.pace.turn().await;
-            self.inner.send(req).await
-        })
+        self.inner.send(req)
     }
 }
 
@@ -96,5 +97,32 @@ mod tests {
         assert!(fifth.is_err(), "a fifth was let through");
         held.pop();
         pace.turn().await;
+    }
+
+    /// Answers after a while, as slow as a NAPI under load.
+    struct Slow(Duration);
+
+    impl Transport for Slow {
+        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, Error>> {
+            Box::pin(async move {
+                tokio::time::sleep(self.0).await;
+                let (status, headers) = (http::StatusCode::OK, http::HeaderMap::new());
+                Ok(Response { status, headers, body: "[]".into() })
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_a_turn_takes_nothing_from_a_requests_own_time() {
+        let pace = Arc::new(Pace::new(5, 1));
+        let slow: Arc<dyn Transport> = Arc::new(Slow(Duration::from_secs(20)));
+        let paced = Arc::new(Paced::new(slow, Arc::clone(&pace)));
+        let http = sdc_clients::Http::with_transport("http://napi.lab", "t/1", paced).unwrap();
+        let calls = (0..6).map(|_| {
+            let http = http.clone();
+            async move { http.execute(sdc_clients::http::Call::get(&["nics"])).await }
+        });
+        let answers = futures_util::future::join_all(calls).await;
+        assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|a| a.attempts() == 1)));
     }
 }

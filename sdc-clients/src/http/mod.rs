@@ -110,8 +110,15 @@ impl std::fmt::Debug for StreamResponse {
 /// statuses; an error means that no complete answer came, and says through
 /// [`Error::connect`], [`Error::broken`] or [`Error::timed_out`] how far it got.
 /// Time spent inside counts against [`Request::timeout`]: a transport that
-/// queues requests must expect to be dropped while they wait.
+/// queues requests does so in [`Transport::admit`].
 pub trait Transport: Send + Sync {
+    /// Waits until a request may be sent; asked before each attempt, and the wait counts
+    /// against no deadline. What it gives is kept until the answer is there. Must be
+    /// cancel-safe. The default never waits.
+    fn admit(&self) -> BoxFuture<'_, Permit> {
+        Box::pin(std::future::ready(Permit::default()))
+    }
+
     /// Sends the request and reads the whole answer.
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>>;
 
@@ -124,6 +131,23 @@ pub trait Transport: Send + Sync {
             let body = stream::once(async move { Ok(body) }).boxed();
             Ok(StreamResponse { status, headers, body })
         })
+    }
+}
+
+/// The right to have one request under way; dropped, it frees what it stands for.
+#[derive(Default)]
+pub struct Permit(Option<Box<dyn std::any::Any + Send>>);
+
+impl Permit {
+    /// A permit that holds `held` for as long as the request is under way.
+    pub fn holding(held: impl std::any::Any + Send) -> Permit {
+        Permit(Some(Box::new(held)))
+    }
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Permit").field(&self.0.is_some()).finish()
     }
 }
 
@@ -239,6 +263,7 @@ impl Http {
         let id = uuid::Uuid::new_v4().to_string();
         let request = self.build(call, &id)?;
         let (method, target, limit) = (request.method.clone(), request.target(), request.timeout);
+        let _permit = self.0.transport.admit().await;
         let opened = tokio::time::timeout(limit + DEADLINE_SLACK, self.0.transport.stream(request))
             .await
             .unwrap_or_else(|_| Err(Error::timed_out(Phase::Answer, &method, &target, limit)))
@@ -258,6 +283,7 @@ impl Http {
     /// bodies nor the base URL, where secrets may be.
     async fn logged(&self, request: Request, id: &str, nth: u32) -> Result<Response, Error> {
         let (method, target) = (request.method.clone(), request.target());
+        let _permit = self.0.transport.admit().await;
         let started = Instant::now();
         let outcome = self.attempt(request).await;
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
