@@ -121,8 +121,9 @@ pub trait Commands: Send + Sync {
     ) -> BoxFuture<'a, Result<Output, CommandError>>;
 
     /// Runs a command to its end and gives `each` its lines as they come, without their newline;
-    /// the [`Output`] has no stdout. What the lines say counts only once the exit status is known
-    /// to be good.
+    /// the [`Output`]'s stdout is what stands after the last newline, so that a listing that was cut
+    /// off can be told from a whole one. What the lines say counts only once the exit status is
+    /// known to be good.
     fn lines<'a>(
         &'a self,
         tool: Tool,
@@ -131,9 +132,13 @@ pub trait Commands: Send + Sync {
         each: LineSink<'a>,
     ) -> BoxFuture<'a, Result<Output, CommandError>> {
         Box::pin(async move {
-            let output = self.run(tool, args, deadline).await?;
-            output.stdout.split(|byte| *byte == b'\n').for_each(each);
-            Ok(Output { stdout: Vec::new(), ..output })
+            let mut output = self.run(tool, args, deadline).await?;
+            let whole =
+                output.stdout.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let rest = output.stdout.split_off(whole);
+            let lines = output.stdout.split_inclusive(|byte| *byte == b'\n');
+            lines.map(|line| line.strip_suffix(b"\n").unwrap_or(line)).for_each(each);
+            Ok(Output { stdout: rest, ..output })
         })
     }
 
@@ -266,9 +271,7 @@ impl Commands for RealCommands {
     ) -> BoxFuture<'a, Result<Output, CommandError>> {
         Box::pin(async move {
             let (group, stdout, stderr) = self.start(tool, &args)?;
-            let printed = async move {
-                lines::split(tool, stdout, self.stdout_cap, each).await.map(|()| Vec::new())
-            };
+            let printed = lines::split(tool, stdout, self.stdout_cap, each);
             within(tool, deadline, group, printed, stderr).await
         })
     }

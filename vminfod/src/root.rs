@@ -13,6 +13,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
 /// How long one read of a file may take.
 pub const READ_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -32,6 +35,9 @@ pub enum ReadError {
         /// The most that is accepted.
         cap: u64,
     },
+    /// It is not the file itself that stands there.
+    #[error("a symbolic link is not followed")]
+    Link,
     /// The file system did not answer.
     #[error("no answer within {} s", READ_DEADLINE.as_secs())]
     Deadline,
@@ -84,7 +90,12 @@ impl Root {
 
     /// `metadata`, `tags` or `routes` of the zone at this zonepath.
     pub fn config_file(&self, zonepath: &str, name: &str) -> PathBuf {
-        self.path(zonepath).join("config").join(format!("{}.json", file_name(name)))
+        self.config_dir(zonepath).join(format!("{}.json", file_name(name)))
+    }
+
+    /// Where the zone at this zonepath has its metadata, tags and routes.
+    pub fn config_dir(&self, zonepath: &str) -> PathBuf {
+        self.path(zonepath).join("config")
     }
 
     /// When and how the zone's init last ended.
@@ -130,11 +141,35 @@ async fn blocking<T: Send + 'static>(
 
 /// Reads a regular file of at most `cap` bytes, here and now: for work inside [`Root::on_files`].
 pub fn read_file(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
+    read_opened(path, cap, OFlags::empty())
+}
+
+/// The same for a file below a zonepath. A link there could lead to any file of the node and make
+/// it part of an object that everybody may read.
+pub fn read_unlinked(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
+    read_opened(path, cap, OFlags::NOFOLLOW).map_err(|e| match &e {
+        ReadError::Io(io) if io.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            ReadError::Link
+        }
+        _ => e,
+    })
+}
+
+/// That a directory below a zonepath is not a link, if it is there at all.
+pub fn check_unlinked(dir: &Path) -> Result<(), ReadError> {
+    match std::fs::symlink_metadata(dir) {
+        Ok(stat) if stat.is_symlink() => Err(ReadError::Link),
+        // Reading what is in it tells the rest.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn read_opened(path: &Path, cap: u64, flags: OFlags) -> Result<Vec<u8>, ReadError> {
     // Without the flag, opening a pipe that somebody left there would wait for a writer.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let flags = flags | OFlags::NONBLOCK;
     let file = std::fs::OpenOptions::new()
         .read(true)
-        .custom_flags(flags)
+        .custom_flags(flags.bits() as i32)
         .open(path)
         .map_err(ReadError::io)?;
     let stat = file.metadata().map_err(ReadError::io)?;
@@ -155,7 +190,7 @@ pub fn read_file(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
 /// The modification time of a regular file in whole seconds; `None` if there is no such file.
 pub fn modified(path: &Path) -> Result<Option<i64>, ReadError> {
     use std::os::unix::fs::MetadataExt;
-    match std::fs::metadata(path) {
+    match std::fs::symlink_metadata(path) {
         Ok(stat) if stat.is_file() => Ok(Some(stat.mtime())),
         Ok(_) => Ok(None),
         Err(e) => {
@@ -192,5 +227,21 @@ mod tests {
         assert!(root.read_capped(dir.path(), 9).await.is_err_and(|e| !e.is_absent()));
         assert!(root.read_capped(&dir.path().join("g"), 9).await.is_err_and(|e| e.is_absent()));
         assert!(root.read_capped(&file.join("g"), 9).await.is_err_and(|e| e.is_absent()));
+    }
+
+    #[test]
+    fn links_are_followed_only_where_nobody_else_can_make_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link, inside) =
+            (dir.path().join("f"), dir.path().join("l"), dir.path().join("d"));
+        std::fs::write(&file, b"secret").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        std::os::unix::fs::symlink(dir.path(), &inside).unwrap();
+        assert_eq!(read_file(&link, 9).unwrap(), b"secret");
+        assert_eq!(read_unlinked(&file, 9).unwrap(), b"secret");
+        assert!(matches!(read_unlinked(&link, 9), Err(ReadError::Link)));
+        assert!(matches!(check_unlinked(&inside), Err(ReadError::Link)));
+        assert!(check_unlinked(dir.path()).is_ok() && check_unlinked(&link.join("x")).is_ok());
+        assert_eq!(modified(&link).unwrap(), None);
     }
 }

@@ -17,13 +17,13 @@ pub(super) const CHUNK: usize = 64 * 1024;
 /// The longest line; a longer one is no listing.
 pub(super) const LONGEST: usize = 1024 * 1024;
 
-/// Gives `each` every line of the stream, also a last one without newline.
+/// Gives `each` every line of the stream; what comes after the last newline is returned.
 pub(super) async fn split(
     tool: Tool,
     mut stream: impl AsyncRead + Unpin,
     cap: u64,
     each: LineSink<'_>,
-) -> Result<(), CommandError> {
+) -> Result<Vec<u8>, CommandError> {
     let mut chunk = vec![0; CHUNK];
     // The beginning of a line whose end has not come yet.
     let mut begun: Vec<u8> = Vec::new();
@@ -57,10 +57,7 @@ pub(super) async fn split(
         }
         begun.extend_from_slice(rest);
     }
-    if !begun.is_empty() {
-        each(&begun);
-    }
-    Ok(())
+    Ok(begun)
 }
 
 #[cfg(test)]

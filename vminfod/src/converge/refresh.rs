@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use super::{Done, Engine, Purpose, answer, waiter};
 use crate::dirty::{Stale, Trace, Verdict};
-use crate::load::datasets::Row;
 use crate::load::{self, Node};
 use crate::vm::Parts;
 
@@ -243,7 +242,6 @@ impl Engine {
     /// listing is too shallow to show.
     fn take_datasets(&mut self, mut fresh: load::Datasets) {
         let mut again = std::mem::take(&mut self.dataset_work.since_refresh);
-        let mut deep: Vec<Row> = Vec::new();
         for parts in self.vms.values().filter_map(|vm| vm.parts.as_ref()) {
             let object = self
                 .store
@@ -258,12 +256,11 @@ impl Engine {
                     && fresh.get(&name).is_some()
                     && self.datasets.snapshots(&name).next().is_some()
                 {
-                    deep.extend(self.datasets.snapshots(&name).map(|(_, row)| row.clone()));
+                    fresh.keep_snapshots(&self.datasets, &name);
                     again.push(name);
                 }
             }
         }
-        fresh.insert(deep);
         self.datasets = fresh;
         for name in again {
             self.dataset_work.want(&name);

@@ -231,7 +231,7 @@ pub fn datasets_of(
 }
 
 /// Does a zone index have a line for this zone?
-fn lists(index: &[u8], name: &str) -> bool {
+pub fn lists(index: &[u8], name: &str) -> bool {
     index
         .split(|byte| *byte == b'\n')
         .any(|line| line.split(|byte| *byte == b':').next() == Some(name.as_bytes()))

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{Ctx, Fault, LoadError, Origin, ZoneRow, read_if_there};
+use super::{Ctx, Fault, LoadError, Origin, ZoneRow, read_unlinked_if_there};
 use crate::json::{self, JsonError};
-use crate::root::Root;
+use crate::root::{Root, check_unlinked};
 
 const CAP: u64 = 16 * 1024 * 1024;
 
@@ -33,9 +33,13 @@ pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
 
 /// The same here and now, where it may block.
 pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
+    let dir = root.config_dir(&row.zonepath);
+    let own = check_unlinked(&dir)
+        .map_err(|e| LoadError::new(Origin::Config, Fault::Read(e)).in_file(&dir));
     let file = |name: &str| {
         let path = root.config_file(&row.zonepath, name);
-        match read_if_there(Origin::Config, &path, CAP) {
+        let read = own.clone().and_then(|()| read_unlinked_if_there(Origin::Config, &path, CAP));
+        match read {
             Ok(bytes) => value(bytes.as_deref())
                 .map(Some)
                 .map_err(|e| LoadError::new(Origin::Config, Fault::Json(e)).in_file(&path)),

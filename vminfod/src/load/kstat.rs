@@ -40,6 +40,10 @@ pub fn of<'a>(kstats: &'a HashMap<String, ZoneKstat>, row: &ZoneRow) -> Option<&
 
 /// Reads the array; kstats that could not be read or belong to no VM are left out.
 pub fn parse(bytes: &[u8]) -> Result<HashMap<String, ZoneKstat>, LoadError> {
+    if let Err(e) = std::str::from_utf8(bytes) {
+        let what = format!("expected UTF-8 at offset {}", e.valid_up_to());
+        return Err(LoadError::content(Origin::Kstat, what));
+    }
     let value = json::parse(bytes).map_err(|e| LoadError::new(Origin::Kstat, Fault::Json(e)))?;
     let Value::Array(kstats) = value else {
         return Err(LoadError::content(Origin::Kstat, "expected a JSON array of kstats"));

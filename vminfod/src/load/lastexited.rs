@@ -4,7 +4,7 @@
 
 //! ZONEPATH/lastexited: when and how the zone's init last ended.
 
-use super::{Ctx, LoadError, Origin, ZoneRow, read_if_there};
+use super::{Ctx, LoadError, Origin, ZoneRow, read_unlinked_if_there};
 use crate::json;
 use crate::root::Root;
 use crate::vm::convert::{is_space, to_int32, to_number, trim};
@@ -29,7 +29,7 @@ pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<LastExited>, LoadEr
 /// The same here and now, where it may block.
 pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<LastExited>, LoadError> {
     let path = root.lastexited(&row.zonepath);
-    match read_if_there(Origin::LastExited, &path, CAP)? {
+    match read_unlinked_if_there(Origin::LastExited, &path, CAP)? {
         Some(bytes) => parse(&bytes).map_err(|e| e.in_file(path)),
         None => Ok(None),
     }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::commands::{Commands, Output, Tool};
-use crate::root::{Root, read_file};
+use crate::root::{ReadError, Root, read_file, read_unlinked};
 
 pub use config::ConfigJson;
 pub use datasets::Datasets;
@@ -109,7 +109,24 @@ fn read_if_there(
     path: &std::path::Path,
     cap: u64,
 ) -> Result<Option<Vec<u8>>, LoadError> {
-    match read_file(path, cap) {
+    there(origin, path, read_file(path, cap))
+}
+
+/// The same for a file below a zonepath, where a link is an error.
+fn read_unlinked_if_there(
+    origin: Origin,
+    path: &std::path::Path,
+    cap: u64,
+) -> Result<Option<Vec<u8>>, LoadError> {
+    there(origin, path, read_unlinked(path, cap))
+}
+
+fn there(
+    origin: Origin,
+    path: &std::path::Path,
+    read: Result<Vec<u8>, ReadError>,
+) -> Result<Option<Vec<u8>>, LoadError> {
+    match read {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.is_absent() => Ok(None),
         Err(e) => Err(LoadError::new(origin, Fault::Read(e)).in_file(path)),

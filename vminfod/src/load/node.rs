@@ -64,6 +64,10 @@ pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
         kstat::node(ctx),
         datasets::node(ctx)
     )?;
+    if datasets.is_empty() && !rows.is_empty() {
+        // No pool has no dataset: every VM would lose its disks, its quota and its snapshots.
+        return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
+    }
     let rows: Vec<Arc<ZoneRow>> = rows.into_iter().map(Arc::new).collect();
     let mut node = Node {
         vms: Vec::with_capacity(rows.len()),

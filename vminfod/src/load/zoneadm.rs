@@ -35,6 +35,7 @@ pub async fn list(ctx: &Ctx) -> Result<Vec<ZoneRow>, LoadError> {
     if output.status != 0 {
         return Err(failed(&output));
     }
+    whole(&output.stdout)?;
     Ok(parse(&output.stdout))
 }
 
@@ -51,6 +52,7 @@ pub async fn one(
     args.extend(["list", "-p"].map(String::from));
     let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
     if output.status == 0 {
+        whole(&output.stdout)?;
         return Ok(parse(&output.stdout).into_iter().find(|row| row.zonename == zonename));
     }
     if output.complaint().ends_with("No such zone configured") {
@@ -63,6 +65,28 @@ pub async fn one(
 fn failed(output: &Output) -> LoadError {
     let fault = Fault::Exit { status: output.status, complaint: output.complaint() };
     LoadError::new(Origin::Zoneadm, fault)
+}
+
+/// Whether this can be all that zoneadm had to say. It prints at least one line, the global zone's
+/// in a list, each with its end, in ASCII: a listing that is none of that would make VMs vanish.
+fn whole(stdout: &[u8]) -> Result<(), LoadError> {
+    let fault = |line: usize, what: String| {
+        Err(LoadError::line(Origin::Zoneadm, u32::try_from(line).unwrap_or(u32::MAX), what))
+    };
+    let count = stdout.iter().filter(|byte| **byte == b'\n').count();
+    match std::str::from_utf8(stdout) {
+        Ok("") => Err(LoadError::content(Origin::Zoneadm, "expected a zone, found nothing")),
+        Ok(text) if text.ends_with('\n') => Ok(()),
+        Ok(text) => {
+            let rest: String = text.lines().last().unwrap_or_default().chars().take(80).collect();
+            fault(count + 1, format!("expected the end of a line after {rest:?}"))
+        }
+        Err(e) => {
+            let before = stdout.get(..e.valid_up_to()).unwrap_or_default();
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            fault(line, "expected UTF-8".to_owned())
+        }
+    }
 }
 
 /// The rows of a listing. Lines that are no rows and zones that are no VMs are left out; of two

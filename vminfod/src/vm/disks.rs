@@ -67,13 +67,9 @@ fn amount(row: &Row, column: Column) -> f64 {
     row.number(column).unwrap_or(f64::NAN)
 }
 
-fn created(row: &Row) -> Result<String, ComposeError> {
-    iso(amount(row, Column::Creation) * 1000.0).ok_or_else(|| {
-        let what = format!(
-            "{}: expected the time of creation, found {:?}",
-            row.name(),
-            row.text(Column::Creation)
-        );
+fn created(name: &str, seconds: Option<f64>, text: &str) -> Result<String, ComposeError> {
+    seconds.and_then(|seconds| iso(seconds * 1000.0)).ok_or_else(|| {
+        let what = format!("{name}: expected the time of creation, found {text:?}");
         ComposeError::new(Origin::Datasets, what)
     })
 }
@@ -115,7 +111,8 @@ fn zone_root(
     let quota = if zone.brand == "bhyve" { Column::Refquota } else { Column::Quota };
     set(vm, "quota", number(amount(root, quota) / GIB));
     if !vm.contains_key("create_timestamp") {
-        set(vm, "create_timestamp", created(root)?);
+        let (seconds, text) = (root.number(Column::Creation), root.text(Column::Creation));
+        set(vm, "create_timestamp", created(root.name(), seconds, text)?);
     }
     if root.text(Column::Compression) != "off" {
         set(vm, "zfs_root_compression", root.text(Column::Compression));
@@ -138,7 +135,7 @@ fn zone_root(
 fn held(dataset: &str, datasets: &Datasets) -> bool {
     datasets
         .snapshots(dataset)
-        .any(|(name, row)| name == "indestructible" && amount(row, Column::Userrefs) > 0.0)
+        .any(|one| one.name == "indestructible" && one.userrefs().is_some_and(|count| count > 0.0))
 }
 
 fn delegated(vm: &mut VmObject, name: &str, datasets: &Datasets) {
@@ -187,9 +184,10 @@ fn disks<'a>(vm: &mut VmObject, datasets: &'a Datasets) -> Vec<Option<&'a Row>> 
 /// vmadm's snapshots, newest first.
 fn snapshots(dataset: &str, datasets: &Datasets) -> Result<Value, ComposeError> {
     let mut found = Vec::new();
-    for (name, row) in datasets.snapshots(dataset) {
-        if let Some(name) = name.strip_prefix("vmsnap-").filter(|name| !name.is_empty()) {
-            found.push((created(row)?, name, mib(amount(row, Column::Written))));
+    for one in datasets.snapshots(dataset) {
+        if let Some(name) = one.name.strip_prefix("vmsnap-").filter(|name| !name.is_empty()) {
+            let time = created(dataset, one.created(), one.creation)?;
+            found.push((time, name, mib(one.written().unwrap_or(f64::NAN))));
         }
     }
     found.sort_by(|(a, ..), (b, ..)| b.cmp(a));

@@ -85,8 +85,12 @@ proptest! {
         }
         let mut got = Vec::new();
         let mut each = |line: &[u8]| got.push(String::from_utf8_lossy(line).into_owned());
-        runtime.block_on(split(Tool::Zfs, mock, u64::MAX, &mut each)).unwrap();
+        let rest = runtime.block_on(split(Tool::Zfs, mock, u64::MAX, &mut each)).unwrap();
         let text = pieces.concat();
-        prop_assert_eq!(got, text.lines().map(str::to_owned).collect::<Vec<_>>());
+        let (whole, cut) = text.rsplit_once('\n').map_or(("", &*text), |(_, cut)| {
+            (&text[..text.len() - cut.len()], cut)
+        });
+        prop_assert_eq!(got, whole.lines().map(str::to_owned).collect::<Vec<_>>());
+        prop_assert_eq!(rest, cut.as_bytes());
     }
 }

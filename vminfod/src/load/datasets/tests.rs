@@ -3,6 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 //! Listings by hand, and the edits that events make.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -23,7 +25,7 @@ fn name_at(datasets: &Datasets, mountpoint: &str) -> Option<String> {
 }
 
 fn names(datasets: &Datasets, dataset: &str) -> Vec<String> {
-    datasets.snapshots(dataset).map(|(name, _)| name.to_owned()).collect()
+    datasets.snapshots(dataset).map(|one| one.name.to_owned()).collect()
 }
 
 #[test]
@@ -157,4 +159,61 @@ async fn half_a_listing_of_a_failed_command_is_an_error() {
     let (_dir, ctx) = failing(&format!("echo '{good}'"));
     assert_eq!(node(&ctx).await.unwrap().len(), 1);
     assert_eq!(one(&ctx, "zones/a").await.unwrap().len(), 1);
+}
+
+#[test]
+fn fifty_thousand_snapshots_take_few_bytes_each() {
+    const OF: u32 = 50_000;
+    let mut builder = Builder::default();
+    let mut text = 0;
+    for n in 0..OF {
+        // As long as real ones: a date in the name, eleven digits of size.
+        let name = format!("zones/f8428503-41e2-426e-b0f9-a5d849b545f6@vmsnap-daily-2026-{n:05}");
+        let line = line("snapshot", &name, "-", "-");
+        text += line.len();
+        builder.line(line.as_bytes());
+    }
+    let datasets = builder.finish().unwrap();
+    let dataset = "zones/f8428503-41e2-426e-b0f9-a5d849b545f6";
+    assert_eq!(datasets.snapshots(dataset).count(), OF as usize);
+    let each = datasets.bytes() / OF as usize;
+    println!("{each} bytes are kept of each snapshot, {} were printed", text / OF as usize);
+    assert!(each <= 64, "{each} bytes each");
+}
+
+#[test]
+fn a_listing_replaces_what_is_there_and_keeps_the_order() {
+    let mut datasets: Datasets = (0..5).map(|n| row("snapshot", &format!("z@{n}"), "-")).collect();
+    datasets.insert(["z@3", "z@7", "z@7", "z@0"].map(|name| row("snapshot", name, "-")));
+    assert_eq!(names(&datasets, "z"), ["0", "1", "2", "3", "4", "7"]);
+    datasets.expire("z@1");
+    datasets.expire("z@nothing");
+    assert_eq!(names(&datasets, "z"), ["0", "2", "3", "4", "7"]);
+    let mut fresh = Datasets::default();
+    fresh.keep_snapshots(&datasets, "z");
+    assert_eq!((names(&fresh, "z"), fresh.len()), (names(&datasets, "z"), 5));
+}
+
+#[test]
+fn only_a_mountpoint_may_be_no_utf8() {
+    let with = |from: &str, to: &[u8]| {
+        let text = line("filesystem", "zones/a", "/mnt/here", "off");
+        let at = text.find(from).unwrap();
+        [&text.as_bytes()[..at], to, &text.as_bytes()[at + from.len()..]].concat()
+    };
+    assert_eq!(parse(&with("here", b"caf\xe9")).unwrap().len(), 1);
+    let error = parse(&with("zones/a", b"zones/\xe9")).unwrap_err().to_string();
+    assert!(error.starts_with("zfs: line 1: expected UTF-8"), "{error}");
+}
+
+#[tokio::test]
+async fn a_listing_that_is_cut_or_empty_is_an_error() {
+    let good = line("filesystem", "zones/a", "/zones/a", "off");
+    let (_dir, ctx) = failing(&format!("echo '{good}'; printf 'lz4\\t15000'"));
+    for error in [node(&ctx).await.unwrap_err(), one(&ctx, "zones/a").await.unwrap_err()] {
+        assert!(error.to_string().starts_with("zfs: expected the end of a line"), "{error}");
+    }
+    let (_dir, ctx) = failing(":");
+    let error = one(&ctx, "zones/a").await.unwrap_err().to_string();
+    assert_eq!(error, "zfs: expected zones/a at least, found nothing");
 }

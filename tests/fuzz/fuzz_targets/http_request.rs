@@ -1,0 +1,25 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Arbitrary text as the path and query of a request: whatever a path is normalised to has neither
+//! empty nor dotted parts, and a value found in a query stands in it.
+
+#![no_main]
+
+use vminfod::http::compat;
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    let parts = compat::normalise(path);
+    assert!(parts.iter().all(|part| !matches!(*part, "" | "." | "..") && !part.contains('/')));
+    assert_eq!(compat::normalise(&parts.join("/")), parts);
+    let _route = compat::route(&parts);
+    for key in ["full", "sync", "epoch", "since"] {
+        if let Some(value) = compat::query(query, key) {
+            assert!(query.is_some_and(|query| query.contains(value)));
+        }
+        let _wanted = compat::wants(query, key);
+    }
+    let _local = compat::host_is_local(Some(text));
+});
