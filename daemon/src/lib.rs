@@ -3,15 +3,18 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! What every daemon of this project does besides its work, and what each later agent would
-//! otherwise copy: configuration, bunyan logs, supervised tasks, the single-instance lock, and
-//! one way to end a program.
+//! otherwise copy: configuration, bunyan logs, supervised tasks, the single-instance lock, one way
+//! to end a program, and HTTP served with caps and deadlines: event streams with resume, metrics.
 //!
-//! Nothing here knows of zones, NICs or HTTP routes.
+//! Nothing here knows of zones, NICs or routes.
 
 pub mod config;
 pub mod exit;
+pub mod http;
+pub mod journal;
 pub mod lock;
 pub mod log;
+pub mod metrics;
 pub mod tasks;
 
 pub use config::{ConfigError, Fields};

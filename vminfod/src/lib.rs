@@ -20,7 +20,7 @@ pub mod store;
 
 pub mod config;
 
-pub mod journal;
+pub use daemon::journal;
 
 pub mod diff;
 

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::http::{Limits, Server};
 use daemon::{Shutdown, Tasks};
 use sdc_clients::Jitter;
 use tokio::net::TcpListener;
@@ -22,7 +23,7 @@ use crate::commands::Commands;
 use crate::config::Config;
 use crate::converge::board::Board;
 use crate::converge::{Engine, Seams, Syncs};
-use crate::http::{self, Api};
+use crate::http::Api;
 use crate::load::Ctx;
 use crate::root::Root;
 use crate::sources::files::{self, Order, Watch, Zones};
@@ -154,7 +155,8 @@ pub async fn serve_with(
         tasks.drain(DRAIN_LIMIT).await;
         return Err(ServeError::Stopped);
     }
-    let api = Api::new(engine.published(), board, syncs, shutdown.clone());
+    let server = Server::new(Limits::default(), shutdown.clone());
+    let api = Api::new(engine.published(), board, syncs, server.counts(), shutdown.clone());
     tasks.spawn_vital("converge", engine.run());
     let listener = match bind(listen).await {
         Ok(listener) => listener,
@@ -166,7 +168,7 @@ pub async fn serve_with(
     };
     let address =
         listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
-    tasks.spawn_vital("http", http::serve(listener, api));
+    tasks.spawn_vital("http", server.serve(listener, move |request| api.clone().answer(request)));
     tracing::info!(%address, "listening");
     Ok(Running { address, tasks, shutdown })
 }

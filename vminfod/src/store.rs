@@ -15,6 +15,8 @@ use indexmap::IndexMap;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
+use daemon::http::now_iso;
+
 use crate::diff::diff;
 use crate::journal::{Journal, Limits};
 use crate::json::to_ascii;
@@ -57,7 +59,7 @@ pub struct Published {
     pub epoch: String,
     current: ArcSwap<Snapshot>,
     /// The events after a snapshot.
-    pub journal: Journal,
+    pub journal: Arc<Journal>,
 }
 
 impl Published {
@@ -80,7 +82,7 @@ impl Store {
         let published = Published {
             epoch,
             current: ArcSwap::from_pointee(Snapshot { seq: 0, vms: IndexMap::new() }),
-            journal: Journal::new(limits),
+            journal: Arc::new(Journal::new(limits)),
         };
         Self { published: Arc::new(published) }
     }
@@ -188,12 +190,6 @@ pub fn quoted(text: &str) -> String {
     to_ascii(&Value::String(text.to_owned()))
 }
 
-/// The wall clock as the stream shows it: ISO 8601, milliseconds, `Z`.
-pub fn now_iso() -> String {
-    let now = jiff::Timestamp::now();
-    format!("{now:.3}")
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -211,7 +207,7 @@ mod tests {
     fn lines(store: &Store) -> Vec<Value> {
         match store.published().journal.read(0, usize::MAX) {
             Read::Lines { lines, .. } => {
-                lines.iter().map(|line| serde_json::from_slice(line).unwrap()).collect()
+                lines.iter().map(|event| serde_json::from_slice(&event.line).unwrap()).collect()
             }
             _ => Vec::new(),
         }
@@ -260,7 +256,7 @@ mod tests {
         let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else {
             panic!("no line")
         };
-        let line = &lines[0];
+        let line = &lines[0].line;
         assert!(line.iter().all(|b| *b < 0x80));
         assert_eq!(line.iter().filter(|b| **b == b'\n' || **b == b'\r').count(), 1);
         assert!(line.ends_with(b"\n"));

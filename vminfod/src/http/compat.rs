@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use daemon::http::query;
+
 /// Body of a 404 for a path that is no route.
 pub const UNSUPPORTED_PATH: &str = "Unsupported URL Path";
 
@@ -67,19 +69,9 @@ pub fn route<'a>(parts: &[&'a str]) -> Route<'a> {
     }
 }
 
-/// The last value of a query key; a key without `=` has the empty value.
-pub fn query<'a>(query: Option<&'a str>, key: &str) -> Option<&'a str> {
-    query?
-        .split('&')
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .filter(|(name, _)| *name == key)
-        .map(|(_, value)| value)
-        .next_back()
-}
-
 /// JavaScript's truth of a query value: any text but the empty one, `false` included.
 pub fn wants(text: Option<&str>, key: &str) -> bool {
-    query(text, key).is_some_and(|value| !value.is_empty())
+    query::value(text, key).is_some_and(|value| !value.is_empty())
 }
 
 /// Monotonic time as `/status` writes it: `1549.580650862`.
@@ -106,19 +98,6 @@ pub fn pretty(span: Duration) -> String {
     }
     let number = number.strip_suffix('.').unwrap_or(&number);
     format!("{}s ({number}{unit})", hrtime(span))
-}
-
-/// Is the `Host` one that a local client sends? A name that somebody's DNS could point at this
-/// node is refused: a browser must not be led here.
-pub fn host_is_local(host: Option<&str>) -> bool {
-    let Some(host) = host else { return true };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or(""),
-        None => host.split(':').next().unwrap_or(""),
-    };
-    name.is_empty()
-        || name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok()
 }
 
 #[cfg(test)]
@@ -164,14 +143,5 @@ mod tests {
         ] {
             assert_eq!(pretty(Duration::from_nanos(nanos)), text);
         }
-    }
-
-    #[test]
-    fn only_local_hosts() {
-        for host in ["127.0.0.1:9090", "localhost", "LOCALHOST:1", "[::1]:9090", "10.0.0.1", ""] {
-            assert!(host_is_local(Some(host)), "{host}");
-        }
-        assert!(host_is_local(None));
-        assert!(!host_is_local(Some("rebound.example:9090")));
     }
 }

@@ -2,38 +2,30 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The interface on 127.0.0.1:9090: our own accept loop over hyper, so that every connection has
-//! caps and deadlines.
+//! The interface on 127.0.0.1:9090: the routes. Connections, their caps and their deadlines are
+//! `daemon::http`'s.
 //!
 //! Serves shared bytes of the store; must never wait for the node, except where a request asks
 //! for a fresh reading (`sync=true`).
 
 pub mod compat;
 
-mod body;
 mod events;
-mod listeners;
-mod server;
-mod stall;
 mod status;
 mod vms;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::Shutdown;
-use http::header::{CONTENT_TYPE, HOST, HeaderValue, ORIGIN, USER_AGENT};
+use daemon::http::{Body, Counts, Gone, Listeners, Start, query as queries, reply};
+use http::header::USER_AGENT;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::body::Body;
 use self::compat::Route;
-use self::events::From;
-use self::listeners::Listeners;
-pub use self::server::serve;
 use crate::converge::Syncs;
 use crate::converge::board::Board;
 use crate::json::to_ascii;
@@ -53,24 +45,31 @@ pub struct Api {
     pub syncs: Syncs,
     /// Ends the streams.
     pub shutdown: Shutdown,
+    counts: Arc<Counts>,
     listeners: Listeners,
 }
 
 impl Api {
     /// The routes over these.
-    pub fn new(published: Arc<Published>, board: Board, syncs: Syncs, shutdown: Shutdown) -> Self {
-        Self { published, board, syncs, shutdown, listeners: Listeners::default() }
+    pub fn new(
+        published: Arc<Published>,
+        board: Board,
+        syncs: Syncs,
+        counts: Arc<Counts>,
+        shutdown: Shutdown,
+    ) -> Self {
+        Self { published, board, syncs, shutdown, counts, listeners: Listeners::default() }
     }
 
     /// Answers one request.
-    pub async fn answer<B>(self, request: Request<B>) -> Result<Response<Body>, Infallible> {
+    pub async fn answer<B>(self, request: Request<B>) -> Response<Body> {
         let began = Instant::now();
         let (parts, _) = request.into_parts();
         let response =
             self.route(&parts.method, parts.uri.path(), parts.uri.query(), &parts.headers).await;
         tracing::debug!(method = %parts.method, path = parts.uri.path(), status = response.status().as_u16(),
             us = began.elapsed().as_micros() as u64, "request");
-        Ok(response)
+        response
     }
 
     async fn route(
@@ -80,9 +79,6 @@ impl Api {
         query: Option<&str>,
         headers: &HeaderMap,
     ) -> Response<Body> {
-        if !is_local(headers) {
-            return failure(StatusCode::FORBIDDEN, "Forbidden", "only local clients are served");
-        }
         if method != Method::GET {
             return reply(StatusCode::BAD_REQUEST, Body::empty());
         }
@@ -135,22 +131,19 @@ impl Api {
         let agent = headers
             .get(USER_AGENT)
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let from = match (compat::query(query, "epoch"), compat::query(query, "since")) {
-            (Some(epoch), Some(since)) => match since.parse() {
-                Ok(since) if epoch == self.published.epoch => From::After(since),
-                _ => return self.gone(self.published.journal.span()),
-            },
-            _ => From::Now,
-        };
-        let listener = self.listeners.enter(agent.unwrap_or_default());
-        match events::open(Arc::clone(&self.published), &from, listener, self.shutdown.clone()) {
-            Ok(body) => ok(body),
-            Err(gone) => self.gone((gone.oldest, gone.newest)),
+        let published = &self.published;
+        match Start::of(query, &published.epoch, &published.journal) {
+            Ok(start) => {
+                let listener = self.listeners.enter(agent.unwrap_or_default());
+                let counts = Arc::clone(&self.counts);
+                ok(events::open(published, start, listener, counts, self.shutdown.clone()))
+            }
+            Err(gone) => self.gone(&gone),
         }
     }
 
-    fn gone(&self, (oldest, newest): (u64, u64)) -> Response<Body> {
-        let value = json!({"code": "Gone", "epoch": self.published.epoch, "oldest": oldest, "newest": newest});
+    fn gone(&self, gone: &Gone) -> Response<Body> {
+        let value = gone.body(&self.published.epoch);
         reply(StatusCode::GONE, Body::once(to_ascii(&value)))
     }
 
@@ -164,7 +157,7 @@ impl Api {
         };
         let tail = format!(",\"age_ms\":{}}}", view.at.elapsed().as_millis());
         let pieces = [Bytes::from_static(b"{\"sysinfo\":"), view.json.clone(), Bytes::from(tail)];
-        ok(Body::stream(futures_util::stream::iter(pieces)))
+        ok(Body::pieces(pieces))
     }
 
     fn ready(&self) -> Response<Body> {
@@ -180,13 +173,7 @@ impl Api {
 }
 
 fn wants_sync(query: Option<&str>) -> bool {
-    compat::query(query, "sync") == Some("true")
-}
-
-/// No page of a browser may talk to this port, whatever name it was led here by.
-fn is_local(headers: &HeaderMap) -> bool {
-    let host = headers.get(HOST).map(|value| value.to_str().unwrap_or("?"));
-    !headers.contains_key(ORIGIN) && compat::host_is_local(host)
+    queries::value(query, "sync") == Some("true")
 }
 
 fn ok(body: Body) -> Response<Body> {
@@ -196,11 +183,4 @@ fn ok(body: Body) -> Response<Body> {
 fn failure(status: StatusCode, code: &str, message: &str) -> Response<Body> {
     let value: Value = json!({"code": code, "message": message});
     reply(status, Body::once(to_ascii(&value)))
-}
-
-fn reply(status: StatusCode, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }

@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
+use daemon::http::{Listeners, now_iso};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::compat::{hrtime, pretty};
-use super::listeners::Listeners;
 use crate::converge::board::{Board, View};
-use crate::store::{Published, now_iso};
+use crate::store::Published;
 
 /// The whole answer.
 pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: bool) -> Value {

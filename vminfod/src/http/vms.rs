@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream;
 
-use super::body::Body;
 use crate::store::Snapshot;
+use daemon::http::Body;
 
 /// All VMs as one array, without copying any of them.
 pub fn list(snapshot: Arc<Snapshot>) -> Body {

@@ -36,12 +36,26 @@ pub struct Stalling<T> {
     write_limit: Duration,
     head_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
+    stalled: Arc<AtomicBool>,
 }
 
 impl<T> Stalling<T> {
     /// Wraps a stream.
     pub fn new(inner: T, head: Head, head_limit: Duration, write_limit: Duration) -> Self {
-        Self { inner, head, head_limit, write_limit, head_timer: None, write_timer: None }
+        Self {
+            inner,
+            head,
+            head_limit,
+            write_limit,
+            head_timer: None,
+            write_timer: None,
+            stalled: Arc::default(),
+        }
+    }
+
+    /// Becomes true when a deadline passes.
+    pub fn has_stalled(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stalled)
     }
 
     fn written<R>(
@@ -54,7 +68,7 @@ impl<T> Stalling<T> {
             return result;
         }
         let limit = self.write_limit;
-        expired(&mut self.write_timer, limit, cx)
+        expired(&mut self.write_timer, limit, &self.stalled, cx)
     }
 }
 
@@ -62,12 +76,14 @@ impl<T> Stalling<T> {
 fn expired<R>(
     timer: &mut Option<Pin<Box<Sleep>>>,
     limit: Duration,
+    stalled: &AtomicBool,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<R>> {
     let timer = timer.get_or_insert_with(|| Box::pin(sleep(limit)));
     match timer.as_mut().poll(cx) {
         Poll::Ready(()) => {
             timer.as_mut().reset(Instant::now());
+            stalled.store(true, Ordering::Relaxed);
             Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
         }
         Poll::Pending => Poll::Pending,
@@ -92,8 +108,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Stalling<T> {
             self.head_timer = None;
             return Poll::Pending;
         }
-        let limit = self.head_limit;
-        expired(&mut self.head_timer, limit, cx)
+        let this = &mut *self;
+        expired(&mut this.head_timer, this.head_limit, &this.stalled, cx)
     }
 }
 

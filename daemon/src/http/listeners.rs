@@ -2,14 +2,14 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who listens to `/events` right now, as `/status` tells it.
+//! Who listens to an event stream right now, as a status page tells it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexMap;
 use tokio::time::Instant;
 
-/// One open `/events` connection.
+/// One open event stream.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// As the client names itself; the shipped CLI wants a text, so a silent client has the empty one.
@@ -29,7 +29,7 @@ impl Listeners {
     pub fn enter(&self, user_agent: String) -> Entered {
         let uuid = uuid::Uuid::new_v4().to_string();
         let listener =
-            Listener { user_agent, created: Instant::now(), created_date: crate::store::now_iso() };
+            Listener { user_agent, created: Instant::now(), created_date: super::now_iso() };
         self.lock().insert(uuid.clone(), listener);
         Entered { uuid, all: self.clone() }
     }

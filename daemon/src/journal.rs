@@ -29,13 +29,42 @@ impl Default for Limits {
     }
 }
 
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its line, with the newline: what every listener gets.
+    pub line: Bytes,
+    /// What only those are told who ask for another form of it; often empty.
+    pub note: Bytes,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.line.len() + self.note.len()
+    }
+}
+
+impl std::ops::Deref for Entry {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.line
+    }
+}
+
+impl From<Bytes> for Entry {
+    fn from(line: Bytes) -> Self {
+        Self { line, note: Bytes::new() }
+    }
+}
+
 /// What a cursor finds.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read {
     /// The next events, oldest first, and the cursor after them.
     Lines {
-        /// Whole lines, each with its newline.
-        lines: Vec<Bytes>,
+        /// The events.
+        lines: Vec<Entry>,
         /// The sequence number of the last of them.
         cursor: u64,
     },
@@ -55,7 +84,7 @@ pub struct Journal {
 
 #[derive(Debug, Default)]
 struct Ring {
-    lines: VecDeque<Bytes>,
+    lines: VecDeque<Entry>,
     /// Sequence number of the first line in the ring (of the next one when it is empty).
     first: u64,
     bytes: usize,
@@ -74,14 +103,15 @@ impl Journal {
         Self { limits, ring: Mutex::new(ring), newest: watch::Sender::new(0) }
     }
 
-    /// Appends the next event's line and wakes the listeners. Only the store does this.
-    pub fn push(&self, line: Bytes) -> u64 {
+    /// Appends the next event and wakes the listeners. Only one writer does this.
+    pub fn push(&self, event: impl Into<Entry>) -> u64 {
+        let event = event.into();
         let mut ring = self.lock();
-        ring.bytes += line.len();
-        ring.lines.push_back(line);
+        ring.bytes += event.bytes();
+        ring.lines.push_back(event);
         while ring.bytes > self.limits.bytes && ring.lines.len() > self.limits.min_events.max(1) {
             if let Some(old) = ring.lines.pop_front() {
-                ring.bytes -= old.len();
+                ring.bytes -= old.bytes();
                 ring.first += 1;
             }
         }
@@ -101,10 +131,10 @@ impl Journal {
         let mut lines = Vec::new();
         let mut bytes = 0;
         for line in ring.lines.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)) {
-            if !lines.is_empty() && bytes + line.len() > max_bytes {
+            if !lines.is_empty() && bytes + line.line.len() > max_bytes {
                 break;
             }
-            bytes += line.len();
+            bytes += line.line.len();
             lines.push(line.clone());
         }
         let cursor = cursor + lines.len() as u64;
@@ -137,8 +167,8 @@ impl Journal {
 mod tests {
     use super::*;
 
-    fn line(n: u64) -> Bytes {
-        Bytes::from(format!("event {n}\n"))
+    fn line(n: u64) -> Entry {
+        Bytes::from(format!("event {n}\n")).into()
     }
 
     #[test]

@@ -1,0 +1,28 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Query strings, read as Node's do: the last of equal keys wins, a key without `=` is empty.
+
+/// The last value of a query key, not decoded; a key without `=` has the empty value.
+pub fn value<'a>(query: Option<&'a str>, key: &str) -> Option<&'a str> {
+    query?
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .filter(|(name, _)| *name == key)
+        .map(|(_, value)| value)
+        .next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value;
+
+    #[test]
+    fn the_last_of_equal_keys_wins() {
+        assert_eq!(value(Some("a=1&b&a=2"), "a"), Some("2"));
+        assert_eq!(value(Some("a=1&b&a=2"), "b"), Some(""));
+        assert_eq!(value(Some("a=1"), "c"), None);
+        assert_eq!(value(None, "a"), None);
+    }
+}

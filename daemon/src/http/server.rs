@@ -1,0 +1,290 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The accept loop: caps on connections, heads and rates, deadlines, and an orderly end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use super::body::Body;
+use super::guard::Guard;
+use super::pace::Pace;
+use super::refuse;
+use super::stall::{Head, Stalling};
+use super::unix::Socket;
+use crate::tasks::Shutdown;
+
+/// Caps and deadlines of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once; more are closed as they come.
+    pub connections: usize,
+    /// Requests a second in the long run, twice as many at once; more get 429. 0: no limit.
+    pub requests_per_second: u32,
+    /// Largest head of a request, in bytes.
+    pub head_bytes: usize,
+    /// A head must be complete this long after its first byte.
+    pub head: Duration,
+    /// An idle connection is kept this long, as the shipped service does.
+    pub idle: Duration,
+    /// A peer must take some of our bytes within this.
+    pub write: Duration,
+    /// Streams have this long to end after a shutdown.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 16_384,
+            requests_per_second: 10_000,
+            head_bytes: 16 << 10,
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(120),
+            write: Duration::from_secs(60),
+            drain: Duration::from_secs(3),
+        }
+    }
+}
+
+/// What a server counted since its start.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Requests answered, refusals included.
+    pub requests: AtomicU64,
+    /// Connections accepted.
+    pub connections: AtomicU64,
+    /// Connections open now.
+    pub open: AtomicU64,
+    /// Connections closed at once because too many were open.
+    pub refused: AtomicU64,
+    /// Requests answered with 403: not a local client.
+    pub foreign: AtomicU64,
+    /// Requests answered with 429.
+    pub throttled: AtomicU64,
+    /// Connections cut because the peer took nothing, or did not finish a request's head.
+    pub stalled: AtomicU64,
+    /// Event streams ended because their next event had left the ring.
+    pub fell_behind: AtomicU64,
+}
+
+impl Counts {
+    /// One more of these.
+    pub fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Where connections come from.
+#[derive(Debug)]
+pub enum Acceptor {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A unix socket.
+    Unix(Socket),
+}
+
+impl From<TcpListener> for Acceptor {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<Socket> for Acceptor {
+    fn from(socket: Socket) -> Self {
+        Self::Unix(socket)
+    }
+}
+
+enum Peer {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Acceptor {
+    async fn accept(&self) -> io::Result<Peer> {
+        match self {
+            Self::Tcp(listener) => Ok(Peer::Tcp(listener.accept().await?.0)),
+            Self::Unix(socket) => Ok(Peer::Unix(socket.listener.accept().await?.0)),
+        }
+    }
+
+    /// The rule of who may ask here. Browsers cannot be led to a unix socket, but it costs
+    /// nothing to ask the same of its clients.
+    fn guard(&self) -> Guard {
+        let address: Option<SocketAddr> = match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(_) => None,
+        };
+        address.map(Guard::at).unwrap_or_default()
+    }
+}
+
+/// What all the listeners of one program share; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Server {
+    limits: Limits,
+    counts: Arc<Counts>,
+    permits: Arc<Semaphore>,
+    pace: Arc<Pace>,
+    shutdown: Shutdown,
+}
+
+impl Server {
+    /// A server that ends its streams at the shutdown.
+    pub fn new(limits: Limits, shutdown: Shutdown) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(limits.connections)),
+            pace: Arc::new(Pace::per_second(limits.requests_per_second)),
+            limits,
+            counts: Arc::default(),
+            shutdown,
+        }
+    }
+
+    /// What it counted.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Serves until the shutdown, then lets every stream end at a line boundary. `answer` is
+    /// called once for each request that a local client sent.
+    pub async fn serve<S, F>(self, acceptor: impl Into<Acceptor>, answer: S)
+    where
+        S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        let acceptor = acceptor.into();
+        let guard = acceptor.guard();
+        let connections = TaskTracker::new();
+        loop {
+            // Cancel-safe: a connection not accepted here stays in the backlog.
+            let accepted = tokio::select! {
+                accepted = acceptor.accept() => accepted,
+                () = self.shutdown.wait() => break,
+            };
+            let peer = match accepted {
+                Ok(peer) => peer,
+                Err(error) => {
+                    // Out of descriptors, most likely: the loop must neither end nor spin.
+                    tracing::warn!(%error, "accept failed");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+                Counts::add(&self.counts.refused);
+                tracing::warn!(
+                    limit = self.limits.connections,
+                    "connection refused: too many are open"
+                );
+                continue;
+            };
+            Counts::add(&self.counts.connections);
+            Counts::add(&self.counts.open);
+            let (server, answer) = (self.clone(), answer.clone());
+            connections.spawn(async move {
+                match peer {
+                    Peer::Tcp(stream) => {
+                        let _best_effort = stream.set_nodelay(true);
+                        let _best_effort =
+                            rustix::net::sockopt::set_socket_keepalive(&stream, true);
+                        server.connection(stream, guard, answer).await;
+                    }
+                    Peer::Unix(stream) => server.connection(stream, guard, answer).await,
+                }
+                server.counts.open.fetch_sub(1, Ordering::Relaxed);
+                drop(permit);
+            });
+        }
+        drop(acceptor);
+        connections.close();
+        if tokio::time::timeout(self.limits.drain, connections.wait()).await.is_err() {
+            tracing::warn!(left = connections.len(), "connections cut at shutdown");
+        }
+    }
+
+    async fn connection<T, S, F>(&self, stream: T, guard: Guard, answer: S)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        let head = Head::default();
+        let stalling = Stalling::new(stream, head.clone(), self.limits.head, self.limits.write);
+        let stalled = stalling.has_stalled();
+        let io = TokioIo::new(stalling);
+        let service = service_fn(move |request: Request<Incoming>| {
+            head.complete();
+            let refusal = self.refusal(&request, guard);
+            let answer = refusal.is_none().then(|| answer(request));
+            async move {
+                Ok::<_, Infallible>(match (refusal, answer) {
+                    (None, Some(answer)) => answer.await,
+                    (refusal, _) => refusal.unwrap_or_default(),
+                })
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.idle)
+            .max_buf_size(self.limits.head_bytes)
+            .title_case_headers(true)
+            .serve_connection(io, service);
+        let mut connection = std::pin::pin!(connection);
+        // Both arms are cancel-safe: the connection stays pinned here and is polled on below.
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.shutdown.wait() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if stalled.load(Ordering::Relaxed) {
+            Counts::add(&self.counts.stalled);
+        }
+        if let Err(error) = ended {
+            tracing::debug!(%error, "connection ended");
+        }
+    }
+
+    fn refusal(&self, request: &Request<Incoming>, guard: Guard) -> Option<Response<Body>> {
+        Counts::add(&self.counts.requests);
+        if !self.pace.take() {
+            Counts::add(&self.counts.throttled);
+            let mut response = refuse(
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                "too many requests a second",
+            );
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return Some(response);
+        }
+        if !guard.admits(request) {
+            Counts::add(&self.counts.foreign);
+            return Some(refuse(
+                StatusCode::FORBIDDEN,
+                "Forbidden",
+                "only local clients are served",
+            ));
+        }
+        None
+    }
+}

@@ -1,0 +1,107 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Unix sockets: bound with a mode from their first moment, and over a file that a dead server
+//! left behind, never over one that somebody answers on.
+
+use std::fs;
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::path::{Path, PathBuf};
+
+use tokio::net::UnixListener;
+
+/// A bound socket; its file goes when this is dropped, unless another took its place.
+#[derive(Debug)]
+pub struct Socket {
+    pub(super) listener: UnixListener,
+    _file: File,
+}
+
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|stat| stat.ino() == self.inode) {
+            let _gone_already = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Binds a socket that has `mode` from its first moment under this name.
+///
+/// # Errors
+/// `AddrInUse` when somebody answers there; `AlreadyExists` when the file is no socket; and
+/// what the system says.
+pub fn bind(path: &Path, mode: u32) -> Result<Socket> {
+    match fs::symlink_metadata(path) {
+        Ok(stat) if !stat.file_type().is_socket() => {
+            return Err(Error::new(ErrorKind::AlreadyExists, "it exists and is no socket"));
+        }
+        Ok(_) => refuse_if_answered(path)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    // Bound under another name, so that nobody can connect before the mode is set.
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let temporary = PathBuf::from(name);
+    let _left_by_a_crash = fs::remove_file(&temporary);
+    let listener = StdListener::bind(&temporary)?;
+    let finish = || {
+        fs::set_permissions(&temporary, fs::Permissions::from_mode(mode))?;
+        let inode = fs::symlink_metadata(&temporary)?.ino();
+        fs::rename(&temporary, path)?;
+        listener.set_nonblocking(true)?;
+        Ok(File { path: path.to_owned(), inode })
+    };
+    let file = finish().inspect_err(|_: &Error| {
+        let _best_effort = fs::remove_file(&temporary);
+    })?;
+    Ok(Socket { listener: UnixListener::from_std(listener)?, _file: file })
+}
+
+fn refuse_if_answered(path: &Path) -> Result<()> {
+    match StdStream::connect(path) {
+        Ok(_) => Err(Error::new(ErrorKind::AddrInUse, "somebody answers on this socket")),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_has_its_mode_and_only_a_dead_one_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let socket = bind(&path, 0o600).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(bind(&path, 0o600).unwrap_err().kind(), ErrorKind::AddrInUse);
+        drop(socket);
+        assert!(!path.exists());
+        // What a killed server leaves behind.
+        drop(StdListener::bind(&path).unwrap());
+        let socket = bind(&path, 0o660).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        // Another one's file is not ours to remove.
+        fs::remove_file(&path).unwrap();
+        let _other = StdListener::bind(&path).unwrap();
+        drop(socket);
+        assert!(path.exists());
+        fs::write(dir.path().join("f"), "").unwrap();
+        assert_eq!(
+            bind(&dir.path().join("f"), 0o600).unwrap_err().kind(),
+            ErrorKind::AlreadyExists
+        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+}
