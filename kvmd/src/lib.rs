@@ -3,5 +3,19 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! kvmd: tells who turned a VM off.
+//!
+//! The modules, in the order of one verdict read backwards; each imports only those below it.
+
+// One blank line each keeps rustfmt from sorting them.
 
 pub mod cli;
+
+pub mod session;
+
+pub mod judge;
+
+pub mod history;
+
+pub mod qmp;
+
+pub mod verdict;

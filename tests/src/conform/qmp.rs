@@ -2,13 +2,155 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed conform qmp`.
+//! `testbed conform qmp FILE`: recorded QMP sessions of real QEMUs against kvmd's verdicts, by
+//! both rules. What is expected stands beside the recording: `…transcripts….jsonl` →
+//! `…expected….json`.
+//!
+//! Of each scenario one client's received lines are fed, in order and at their recorded times,
+//! then the end of the stream; nothing else of the scenario is known to the judge.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use indexmap::IndexMap;
+use kvmd::judge::ADMIN_WINDOW;
+use kvmd::qmp::Line;
+use kvmd::session::Session;
+use kvmd::verdict::{Kind, word};
+use serde::Deserialize;
+
+/// One line of the recording.
+#[derive(Debug, Deserialize)]
+struct Row {
+    scenario: String,
+    direction: String,
+    t_ms: u64,
+    line: String,
+    #[serde(default)]
+    client: Option<String>,
+}
+
+/// What is expected of a scenario.
+#[derive(Debug, Deserialize)]
+struct Expected {
+    client: Option<String>,
+    initiator: Option<String>,
+    kind: String,
+    #[serde(default)]
+    kvmd_2_11_rule: Option<String>,
+}
+
+/// The client whose rows carry no name.
+const OBSERVER: &str = "obs";
+/// The kind of a scenario that is about something else.
+const NO_VERDICT: &str = "not-a-verdict-scenario";
 
 /// Compares with the recording at `path`.
-pub fn run(_path: &Path, _flags: &[String]) -> ExitCode {
-    eprintln!("testbed conform: qmp is not built yet");
-    ExitCode::from(super::NOT_BUILT)
+pub fn run(path: &Path, _flags: &[String]) -> ExitCode {
+    match compare(path) {
+        Ok(failures) => {
+            let failed = failures.values().filter(|reasons| !reasons.is_empty()).count();
+            for (scenario, reasons) in &failures {
+                for reason in reasons {
+                    println!("{scenario}: {reason}");
+                }
+            }
+            println!("{} passed, {failed} failed", failures.len() - failed);
+            ExitCode::from(if failed == 0 { 0 } else { daemon::exit::FAILED })
+        }
+        Err(error) => {
+            eprintln!("testbed conform: {error:#}");
+            ExitCode::from(daemon::exit::USAGE)
+        }
+    }
+}
+
+/// Every expected scenario with what is wrong about it.
+fn compare(path: &Path) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+    let beside = expected_path(path)?;
+    let text = std::fs::read_to_string(&beside).with_context(|| beside.display().to_string())?;
+    let expected: IndexMap<String, Expected> =
+        serde_json::from_str(&text).with_context(|| beside.display().to_string())?;
+    let recorded = read(path)?;
+    let mut failures = BTreeMap::new();
+    for (scenario, expected) in &expected {
+        let rows = recorded.get(scenario).map(Vec::as_slice).unwrap_or_default();
+        failures.insert(scenario.clone(), examine(rows, expected));
+    }
+    for scenario in recorded.keys().filter(|scenario| !expected.contains_key(*scenario)) {
+        failures.insert(scenario.clone(), vec!["recorded, but nothing is expected of it".into()]);
+    }
+    Ok(failures)
+}
+
+fn expected_path(path: &Path) -> anyhow::Result<PathBuf> {
+    let name = path.file_name().and_then(|name| name.to_str()).context("not a file")?;
+    let name = name.replace("transcripts", "expected");
+    Ok(path.with_file_name(name.replace(".jsonl", ".json")))
+}
+
+fn read(path: &Path) -> anyhow::Result<IndexMap<String, Vec<Row>>> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let mut scenarios: IndexMap<String, Vec<Row>> = IndexMap::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let row: Row = serde_json::from_str(line)
+            .with_context(|| format!("{}:{}", path.display(), number + 1))?;
+        scenarios.entry(row.scenario.clone()).or_default().push(row);
+    }
+    Ok(scenarios)
+}
+
+/// What our two rules say that is not expected.
+fn examine(rows: &[Row], expected: &Expected) -> Vec<String> {
+    if rows.is_empty() {
+        return vec!["nothing is recorded of it".to_owned()];
+    }
+    let Some(client) = expected.client.as_deref() else {
+        // No client's stream is named: there is nobody to give a verdict on.
+        let no_verdict = expected.kind == NO_VERDICT;
+        let reason = format!("no client is named, and {:?} is expected", expected.kind);
+        return if no_verdict { Vec::new() } else { vec![reason] };
+    };
+    let (session, at) = feed(rows, client);
+    let verdict = session.verdict(at, ADMIN_WINDOW);
+    let (initiator, kind) = (word(&verdict.initiator), word(&verdict.kind));
+    let mut wrong = Vec::new();
+    if expected.kind == NO_VERDICT {
+        if verdict.kind != Kind::Unwatched {
+            wrong.push(format!("expected no verdict, got {initiator}/{kind}"));
+        }
+    } else {
+        let wanted = expected.initiator.as_deref().unwrap_or("-");
+        if (initiator.as_str(), kind.as_str()) != (wanted, expected.kind.as_str()) {
+            wrong.push(format!(
+                "expected {wanted}/{}, got {initiator}/{kind} on {:?}",
+                expected.kind, verdict.evidence
+            ));
+        }
+    }
+    let shipped = if session.user_by_shipped_rule() { "user" } else { "not-user" };
+    if expected.kvmd_2_11_rule.as_deref().is_some_and(|wanted| wanted != shipped) {
+        wrong.push(format!(
+            "shipped rule: expected {}, got {shipped}",
+            expected.kvmd_2_11_rule.as_deref().unwrap_or_default()
+        ));
+    }
+    wrong
+}
+
+/// Feeds what `client` received; gives the session and when its stream ended.
+fn feed(rows: &[Row], client: &str) -> (Session, Duration) {
+    let mut session = Session::default();
+    let mut at = Duration::ZERO;
+    for row in rows.iter().filter(|row| row.client.as_deref().unwrap_or(OBSERVER) == client) {
+        at = at.max(Duration::from_millis(row.t_ms));
+        if row.direction == "recv" {
+            // A line that cannot be understood is counted by the session, as on a live one.
+            let _counted = session.line(at, &Line::Whole(row.line.as_bytes().to_vec()));
+        }
+    }
+    (session, at)
 }
