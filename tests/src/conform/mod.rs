@@ -7,6 +7,7 @@
 //! Every kind prints one line per failing case (where, expected, got), then `N passed, M failed`.
 //! Exit 0: all passed; 1: some failed; 2: the path cannot be read; 3: the kind is not built yet.
 
+mod deviations;
 pub mod napi;
 pub mod qmp;
 pub mod vmadm_cli;
@@ -26,7 +27,9 @@ usage: testbed conform KIND PATH [--keys]
 
   vmload DIR          VM objects of recorded nodes (--keys: key order too)
   napi FILE           NAPI exchanges
-  vminfod-events FILE, vminfod-http FILE, vmadm-cli FILE, qmp FILE: not built yet (exit 3)
+  vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
+  vminfod-http PATH   what vminfod answers to bytes on its socket
+  vmadm-cli FILE, qmp FILE: not built yet (exit 3)
 ";
 
 /// Runs `testbed conform`; the arguments start after that word.
