@@ -20,9 +20,9 @@ use daemon::{Shutdown, Tasks};
 use futures_util::StreamExt as _;
 use sdc_clients::http::{HttpTransport, Transport, user_agent};
 use sdc_clients::napi::Napi;
+use sdc_clients::retry::Policy;
 use sdc_clients::vmapi::Vmapi;
 use sdc_clients::vminfod::Vminfod;
-use sdc_clients::retry::Policy;
 use sdc_clients::{Error, Http, Jitter, MacAddr};
 use serde_json::{Value, json};
 
@@ -44,6 +44,8 @@ pub struct Agent {
     pub apply: Apply,
     /// Work per VM.
     pub lanes: Lanes,
+    /// Has vminfod told all its VMs once?
+    pub(crate) told_once: std::sync::atomic::AtomicBool,
 }
 
 /// Makes the clients over the transports given (one for NAPI and VMAPI, one for vminfod).
@@ -97,7 +99,8 @@ impl Agent {
     pub fn with_clients(config: Config, clients: Clients) -> Arc<Self> {
         let shared = Shared::new(config);
         let apply = Apply::new(Arc::clone(&shared), clients.clone());
-        Arc::new(Self { shared, clients, apply, lanes: Lanes::default() })
+        let told_once = std::sync::atomic::AtomicBool::new(false);
+        Arc::new(Self { shared, clients, apply, lanes: Lanes::default(), told_once })
     }
 
     /// Runs until the shutdown signal.
@@ -132,8 +135,10 @@ impl Agent {
         start!("compare", agent => agent.compare());
         start!("own-nics", agent => agent.own_nics_once());
         start!("passes", agent => agent.passes());
+        start!("memory", agent => Arc::clone(&agent.shared).keep());
         shutdown.wait().await;
         tasks.drain(Duration::from_secs(5)).await;
+        self.shared.keep_once(&mut None).await;
     }
 
     /// Reads sysinfo until it says who we are; then now and again, in case it says otherwise.

@@ -55,24 +55,42 @@ impl Agent {
     fn synced(&self, objects: &[Arc<VmObject>]) {
         let view = LocalView::read(objects.iter().map(Arc::as_ref), self.shared.clock());
         let complete = view.complete;
-        let (first, differing) = self.shared.learn(|inventory| {
-            let first = inventory.most_vms(view.taken).is_none() && inventory.view.vms.is_empty();
+        let first = !self.told_once.swap(true, std::sync::atomic::Ordering::SeqCst);
+        let memory = self.shared.config.hidden_memory;
+        let differing = self.shared.learn(|inventory| {
             inventory.synced = true;
-            (first, inventory.replace(view))
+            inventory.replace(view, memory)
         });
         self.shared.status.waiting("follow", None);
         self.shared.status.step(history::STARTED);
         tracing::info!(complete, "vminfod's snapshot is read");
-        if !first {
+        if first {
+            self.resume();
+        } else {
             for (uuid, before) in differing {
                 self.noticed(&uuid, before);
             }
         }
     }
 
+    /// Takes up what the last run left: what is here again is struck out, the rest comes due.
+    fn resume(&self) {
+        let here: Vec<LocalVm> =
+            self.shared.look(|inventory| inventory.view.vms.values().cloned().collect());
+        for vm in &here {
+            self.shared.returned(vm);
+        }
+        self.shared.match_strays();
+        for (_, departure) in self.shared.all_departed() {
+            let due = Due { at: departure.due, upkeep: false, tries: 0 };
+            self.lanes.wake(&departure.vm, due);
+        }
+    }
+
     fn told(&self, object: &VmObject) {
-        let now = self.shared.clock();
-        let Some((before, vm)) = self.shared.learn(|inventory| inventory.put(object, now)) else {
+        let (now, memory) = (self.shared.clock(), self.shared.config.hidden_memory);
+        let Some((before, vm)) = self.shared.learn(|inventory| inventory.put(object, now, memory))
+        else {
             tracing::warn!("vminfod told of a VM without a name");
             self.shared.learn(|inventory| inventory.view.complete = false);
             return;
@@ -83,9 +101,9 @@ impl Agent {
     }
 
     fn deleted(&self, object: &VmObject) {
-        let now = self.shared.clock();
+        let (now, memory) = (self.shared.clock(), self.shared.config.hidden_memory);
         let Some((vm, _)) = LocalVm::read(object) else { return };
-        let before = self.shared.learn(|inventory| inventory.remove(&vm.uuid, now));
+        let before = self.shared.learn(|inventory| inventory.remove(&vm.uuid, now, memory));
         if let Some(before) = before {
             self.noticed(&before.uuid.clone(), Some(before));
         }
@@ -94,9 +112,8 @@ impl Agent {
     /// A VM differs from what it was: it came, changed, was hidden or shown, or went.
     pub(crate) fn noticed(&self, uuid: &str, before: Option<LocalVm>) {
         let now = self.shared.clock();
-        let memory = self.shared.config.hidden_memory;
         let (after, was_hidden) = self.shared.look(|inventory| {
-            (inventory.view.vms.get(uuid).cloned(), inventory.recently_hidden(uuid, now, memory))
+            (inventory.view.vms.get(uuid).cloned(), inventory.recently_hidden(uuid, now))
         });
         let upkeep = Due { at: now, upkeep: true, tries: 0 };
         match (before, after) {
@@ -144,6 +161,7 @@ impl Agent {
             match self.shared.fresh_view(&self.clients.vminfod).await {
                 Ok(fresh) => {
                     self.shared.status.count(Count::Resyncs);
+                    self.shared.settle_size();
                     for (uuid, before) in fresh.differing {
                         self.shared.status.count(Count::MissedEvents);
                         tracing::info!(vm = uuid, "differs from memory: an event was missed");
@@ -217,11 +235,15 @@ impl Agent {
             let basis = match departure.left {
                 Left::WithVm => Basis::Witnessed,
                 Left::Alone => Basis::LeftVm,
+                Left::Before => Basis::Remembered,
             };
             match self.apply.reap(mac, vm, basis, None).await {
                 Outcome::Done | Outcome::Left(_) => shared.settled(mac, vm),
                 Outcome::Deferred(why) | Outcome::Failed(why) => shared.put_off(mac, vm, why),
             }
+        }
+        if shared.all_departed().iter().all(|(_, d)| !d.why.starts_with("G10")) {
+            shared.status.brake("departures", None);
         }
         if let Some(at) = shared.departed(vm).iter().map(|(_, departure)| departure.due).min() {
             self.lanes.wake(vm, Due { at, upkeep: false, tries: 0 });

@@ -56,7 +56,7 @@ impl Holds {
 }
 
 /// Times as ISO 8601 text.
-mod stamp {
+pub(crate) mod stamp {
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -152,6 +152,7 @@ impl HoldsFile {
         reason: String,
         now: Timestamp,
     ) -> Result<Hold, HoldsError> {
+        let _one_at_a_time = self.lock()?;
         let mut all = self.read()?;
         let until = length.and_then(|length| now.checked_add(length).ok());
         let hold = Hold { vm, reason, since: now, until };
@@ -166,11 +167,27 @@ impl HoldsFile {
     /// # Errors
     /// As [`HoldsFile::hold`].
     pub fn release(&self, vm: Option<&str>, now: Timestamp) -> Result<usize, HoldsError> {
+        let _one_at_a_time = self.lock()?;
         let mut all = self.read()?;
         let released = all.in_force(now).filter(|hold| hold.vm.as_deref() == vm).count();
         all.holds.retain(|hold| hold.in_force(now) && hold.vm.as_deref() != vm);
         self.write(&all)?;
         Ok(released)
+    }
+
+    /// Two operators at once must not undo each other's holds; the kernel lets go by itself.
+    fn lock(&self) -> Result<std::fs::File, HoldsError> {
+        let path = self.path.with_extension("lock");
+        let take = || {
+            if let Some(dir) = path.parent() {
+                std::fs::create_dir_all(dir)?;
+            }
+            let mut options = std::fs::OpenOptions::new();
+            let file = options.create(true).truncate(false).write(true).open(&path)?;
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+            Ok(file)
+        };
+        take().map_err(|source| HoldsError::Io { path: path.clone(), source })
     }
 
     fn write(&self, holds: &Holds) -> Result<(), HoldsError> {
@@ -224,6 +241,18 @@ mod tests {
         assert_eq!(file.release(None, at(1003)).unwrap(), 1);
         assert_eq!(file.release(Some("v1"), at(1003)).unwrap(), 1);
         assert_eq!(file.read().unwrap(), Holds::default());
+    }
+
+    #[test]
+    fn holds_put_at_the_same_time_are_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let file = HoldsFile::new(dir.path());
+                scope.spawn(move || file.hold(Some(format!("v{n}")), None, "x".into(), at(1)));
+            }
+        });
+        assert_eq!(HoldsFile::new(dir.path()).read().unwrap().holds.len(), 8);
     }
 
     #[test]

@@ -95,12 +95,16 @@ pub struct LocalView {
     pub taken: Duration,
     /// Could everything be read?
     pub complete: bool,
+    /// VMs that are not here any more and were hidden a short while ago.
+    pub lately_hidden: BTreeSet<String>,
+    /// What was hidden before is not known (the memory on disk was damaged, a short while ago).
+    pub hidden_unknown: bool,
 }
 
 impl LocalView {
     /// Reads a whole answer of vminfod.
     pub fn read<'a>(objects: impl IntoIterator<Item = &'a VmObject>, taken: Duration) -> Self {
-        let mut view = Self { vms: BTreeMap::new(), taken, complete: true };
+        let mut view = Self { taken, complete: true, ..Self::default() };
         for object in objects {
             match LocalVm::read(object) {
                 Some((vm, whole)) => {
@@ -176,55 +180,90 @@ pub struct Inventory {
     pub view: LocalView,
     /// Is the stream connected and its snapshot read?
     pub synced: bool,
-    /// VMs that were hidden, and when that was last seen.
+    /// VMs that were hidden, and until when that is remembered if they go.
     hidden: BTreeMap<String, Duration>,
+    /// Until when nobody knows what was hidden.
+    unknown_until: Duration,
     /// How many VMs the complete views of the last hour showed, for the brake.
     counts: VecDeque<(Duration, usize)>,
+    /// The size that the view fell short of by half. Time does not heal that: it stays until
+    /// the view has recovered, or the new size was accepted.
+    fallen_from: Option<usize>,
 }
 
 /// How long a view's size is remembered.
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Inventory {
+    /// Puts in place what the last run knew: the size of its view, what was hidden (and until
+    /// when), or until when that is not known.
+    pub fn recall(
+        &mut self,
+        vms: Option<usize>,
+        hidden: BTreeMap<String, Duration>,
+        unknown_until: Duration,
+    ) {
+        self.counts.extend(vms.map(|count| (Duration::ZERO, count)));
+        self.hidden.extend(hidden);
+        self.unknown_until = unknown_until;
+    }
+
     /// Takes one VM object as told by an event; gives what was known before.
-    pub fn put(&mut self, object: &VmObject, now: Duration) -> Option<(Option<LocalVm>, LocalVm)> {
+    pub fn put(
+        &mut self,
+        object: &VmObject,
+        now: Duration,
+        memory: Duration,
+    ) -> Option<(Option<LocalVm>, LocalVm)> {
         let (vm, whole) = LocalVm::read(object)?;
         self.view.complete &= whole;
         self.view.taken = now;
-        if vm.hidden {
-            self.hidden.insert(vm.uuid.clone(), now);
-        }
+        self.note(&vm, now + memory);
         let before = self.view.vms.insert(vm.uuid.clone(), vm.clone());
         Some((before, vm))
     }
 
     /// A VM is gone.
-    pub fn remove(&mut self, uuid: &str, now: Duration) -> Option<LocalVm> {
+    pub fn remove(&mut self, uuid: &str, now: Duration, memory: Duration) -> Option<LocalVm> {
         self.view.taken = now;
         let vm = self.view.vms.remove(uuid)?;
-        if vm.hidden {
-            self.hidden.insert(vm.uuid.clone(), now);
-        }
+        self.note(&vm, now + memory);
         Some(vm)
     }
 
-    /// Most VMs that any complete view of the last hour showed.
+    /// Hidden: remembered until then at least. Shown: a new VM here, whatever it was before.
+    fn note(&mut self, vm: &LocalVm, until: Duration) {
+        if vm.hidden {
+            self.hidden.insert(vm.uuid.clone(), until);
+        } else {
+            self.hidden.remove(&vm.uuid);
+        }
+    }
+
+    /// Most VMs that any complete view of the last hour showed, or the size that the view has
+    /// fallen from since.
     pub fn most_vms(&self, now: Duration) -> Option<usize> {
         let young = self.counts.iter().filter(|(at, _)| now.saturating_sub(*at) < HOUR);
-        young.map(|(_, count)| *count).max()
+        young.map(|(_, count)| *count).max().max(self.fallen_from)
     }
 
     /// Puts a whole view in place; gives the uuids that differ, and what they were.
-    pub fn replace(&mut self, view: LocalView) -> Vec<(String, Option<LocalVm>)> {
-        for vm in view.vms.values().filter(|vm| vm.hidden) {
-            self.hidden.insert(vm.uuid.clone(), view.taken);
+    pub fn replace(&mut self, view: LocalView, memory: Duration) -> Vec<(String, Option<LocalVm>)> {
+        let now = view.taken;
+        for vm in view.vms.values() {
+            self.note(vm, now + memory);
+        }
+        let gone_hidden = self.view.vms.values().filter(|vm| vm.hidden);
+        for vm in gone_hidden.filter(|vm| !view.vms.contains_key(&vm.uuid)) {
+            self.hidden.insert(vm.uuid.clone(), now + memory);
         }
         if view.complete {
-            let now = view.taken;
+            let size = view.vms.len();
+            self.fallen_from = self.most_vms(now).filter(|most| size * 2 < *most);
             self.counts.retain(|(at, _)| now.saturating_sub(*at) < HOUR);
             // One entry per size is enough: the newest, so that it is forgotten last.
-            self.counts.retain(|(_, count)| *count != view.vms.len());
-            self.counts.push_back((now, view.vms.len()));
+            self.counts.retain(|(_, count)| *count != size);
+            self.counts.push_back((now, size));
         }
         let mut differing = Vec::new();
         for (uuid, before) in &self.view.vms {
@@ -239,16 +278,43 @@ impl Inventory {
         differing
     }
 
-    /// Was this VM hidden within the memory's length?
-    pub fn recently_hidden(&self, uuid: &str, now: Duration, memory: Duration) -> bool {
-        self.hidden.get(uuid).is_some_and(|seen| now.saturating_sub(*seen) < memory)
+    /// The view's size is right as it is: nothing that the missing VMs left is undecided, or the
+    /// operator said so.
+    pub fn accept_size(&mut self, now: Duration) {
+        self.fallen_from = None;
+        self.counts.clear();
+        self.counts.push_back((now, self.view.vms.len()));
+    }
+
+    /// Was this VM hidden within the memory's length, or may it have been?
+    pub fn recently_hidden(&self, uuid: &str, now: Duration) -> bool {
+        now < self.unknown_until || self.hidden.get(uuid).is_some_and(|until| now < *until)
+    }
+
+    /// Brings what the view says of lately hidden VMs up to the moment.
+    pub fn refresh(&mut self, now: Duration) {
+        let mut view = std::mem::take(&mut self.view);
+        self.mark(&mut view, now);
+        self.view = view;
+    }
+
+    /// Notes in a view what is remembered of hidden VMs.
+    pub fn mark(&self, view: &mut LocalView, now: Duration) {
+        let gone = self.hidden.iter().filter(|(uuid, _)| !view.vms.contains_key(*uuid));
+        view.lately_hidden =
+            gone.filter(|(_, until)| now < **until).map(|(uuid, _)| uuid.clone()).collect();
+        view.hidden_unknown = now < self.unknown_until;
+    }
+
+    /// What is hidden or was a short while ago, and until when that is remembered.
+    pub fn hidden(&self) -> &BTreeMap<String, Duration> {
+        &self.hidden
     }
 
     /// Forgets hidden VMs that are gone and old.
-    pub fn forget(&mut self, now: Duration, memory: Duration) {
+    pub fn forget(&mut self, now: Duration) {
         let vms = &self.view.vms;
-        self.hidden
-            .retain(|uuid, seen| vms.contains_key(uuid) || now.saturating_sub(*seen) < memory);
+        self.hidden.retain(|uuid, until| vms.contains_key(uuid) || now < *until);
     }
 }
 
@@ -287,12 +353,46 @@ mod tests {
     }
 
     #[test]
-    fn hidden_vms_are_remembered_after_their_delete() {
+    fn hidden_vms_are_remembered_after_their_delete_and_shown_ones_are_not() {
+        let mut inventory = Inventory::default();
+        let (s, memory) = (Duration::from_secs, Duration::from_secs(300));
+        let vm = |hidden: bool| object(json!({"uuid": "u", "do_not_inventory": hidden}));
+        inventory.put(&vm(true), s(10), memory);
+        inventory.remove("u", s(20), memory);
+        assert!(inventory.recently_hidden("u", s(319)));
+        inventory.refresh(s(319));
+        assert!(inventory.view.lately_hidden.contains("u"));
+        assert!(!inventory.recently_hidden("u", s(320)));
+        inventory.refresh(s(320));
+        assert!(inventory.view.lately_hidden.is_empty());
+        inventory.put(&vm(true), s(400), memory);
+        inventory.put(&vm(false), s(401), memory);
+        inventory.remove("u", s(402), memory);
+        assert!(!inventory.recently_hidden("u", s(403)));
+        // Gone between two whole views.
+        inventory.put(&vm(true), s(500), memory);
+        inventory.replace(LocalView::read([], s(900)), memory);
+        assert!(inventory.recently_hidden("u", s(1199)));
+    }
+
+    #[test]
+    fn a_size_that_was_lost_is_not_forgotten_by_waiting() {
+        let vms: Vec<_> = (0..10).map(|n| object(json!({"uuid": format!("v{n}")}))).collect();
         let mut inventory = Inventory::default();
         let s = Duration::from_secs;
-        inventory.put(&object(json!({"uuid": "u", "do_not_inventory": true})), s(10));
-        inventory.remove("u", s(20));
-        assert!(inventory.recently_hidden("u", s(319), s(300)));
-        assert!(!inventory.recently_hidden("u", s(320), s(300)));
+        let read = |count: usize, at| LocalView::read(&vms[..count], s(at));
+        inventory.replace(read(10, 0), s(300));
+        for at in [300, 4000, 90_000] {
+            inventory.replace(read(4, at), s(300));
+            assert_eq!(inventory.most_vms(s(at)), Some(10), "{at}");
+        }
+        inventory.replace(read(5, 100_000), s(300));
+        assert_eq!(inventory.most_vms(s(100_000)), Some(5), "recovered");
+        inventory.replace(read(1, 100_300), s(300));
+        assert_eq!(inventory.most_vms(s(100_300)), Some(5));
+        inventory.accept_size(s(100_301));
+        assert_eq!(inventory.most_vms(s(100_301)), Some(1));
+        inventory.recall(Some(40), BTreeMap::new(), Duration::ZERO);
+        assert_eq!(inventory.most_vms(s(10)), Some(40), "what the last run saw");
     }
 }

@@ -20,7 +20,15 @@ pub mod lanes;
 
 pub mod apply;
 
+pub mod recall;
+
 pub mod shared;
+
+pub mod memory;
+
+pub mod departed;
+
+pub mod approval;
 
 pub mod status;
 

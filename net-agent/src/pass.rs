@@ -19,7 +19,8 @@ use crate::apply::Outcome;
 use crate::config::{Mode, Window};
 use crate::inventory::LocalView;
 use crate::lanes::Due;
-use crate::plan::reap::{Basis, Verdict};
+use crate::plan::reap::Basis;
+use crate::plan::verdict::Verdict;
 use crate::plan::{Action, Decision, Inputs, Plan, plan};
 use crate::remote::{self, ListError, RemoteView};
 use crate::status::{Count, history};
@@ -108,6 +109,7 @@ impl Agent {
             self.own_nics().await;
         }
         keep_candidates(&mut open, &first, view.taken);
+        shared.note_open(open.remote.nics.len());
         if !open.remote.nics.is_empty() {
             let pause = config.second_look;
             status.waiting("pass", Some(format!("second look, in {} s", pause.as_secs_f64())));
@@ -130,10 +132,20 @@ impl Agent {
             let waiting = open.remote.nics.len();
             let text = (waiting > 0).then(|| format!("{waiting} candidates not decided yet"));
             shared.status.waiting("pass", text);
-            match (waiting, left) {
-                (0, None) => std::future::pending().await,
-                (0, Some(left)) => tokio::time::sleep(left).await,
-                (_, left) => tokio::time::sleep(left.map_or(round, |left| left.min(round))).await,
+            let pause = match (waiting, left) {
+                (0, None) => Duration::MAX,
+                (0, Some(left)) => left,
+                (_, left) => left.map_or(round, |left| left.min(round)),
+            };
+            // Both arms are cancel-safe: an approval not waited for is kept.
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = shared.approved.notified() => {
+                    for (_, departure) in shared.all_departed() {
+                        let at = departure.due;
+                        self.lanes.wake(&departure.vm, Due { at, upkeep: false, tries: 0 });
+                    }
+                }
             }
             if relist.is_some_and(|at| at <= shared.clock()) {
                 return;
@@ -148,6 +160,7 @@ impl Agent {
 
     /// One look at what is open: a fresh view, verdicts, the brake, deletes.
     async fn round(&self, open: &mut Open) -> Result<(), Failed> {
+        let shared = &self.shared;
         let view = self.view().await?;
         let mut verdicts = BTreeMap::new();
         let asked = self.compared(open, &view, &verdicts);
@@ -165,13 +178,16 @@ impl Agent {
         if let Some(why) = &decided.brake {
             tracing::error!(reason = why, "brake: nothing is deleted");
         }
-        self.shared.status.brake(decided.brake.clone());
+        self.shared.status.brake("pass", decided.brake.clone());
+        self.shared.keep_braked(decided.braked());
         self.shared.status.replanned(&decided);
         let deletes: Vec<Decision> = decided.of("delete").cloned().collect();
         let (first_looks, verdicts) = (&open.first_looks, &verdicts);
+        let on_approval = decided.brake.is_some();
         let settled: Vec<Option<MacAddr>> = futures_util::stream::iter(deletes)
             .map(|d| async move {
-                let basis = Basis::Pass { first_look: first_looks.get(&d.mac).copied() };
+                let first_look = first_looks.get(&d.mac).copied();
+                let basis = Basis::Pass { first_look, on_approval };
                 let verdict = verdicts.get(&d.vm).cloned();
                 match self.apply.reap(d.mac, &d.vm, basis, verdict).await {
                     Outcome::Done | Outcome::Left(_) => Some(d.mac),
@@ -183,6 +199,7 @@ impl Agent {
             .await;
         keep_candidates(open, &decided, view.taken);
         open.remote.nics.retain(|nic| !settled.contains(&Some(nic.mac)));
+        shared.note_open(open.remote.nics.len());
         for decision in decided.of("defer") {
             self.shared.status.count(Count::Deferred);
             let (mac, vm) = (decision.mac, &decision.vm);
@@ -246,6 +263,7 @@ impl Agent {
             wall,
             recent_deletes: shared.recent_deletes(),
             most_vms: shared.look(|inventory| inventory.most_vms(now)),
+            approved: &shared.approved_macs(),
             policy: &shared.policy,
         })
     }

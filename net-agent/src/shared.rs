@@ -6,47 +6,28 @@
 //! one place that answers "may anything be written at this moment?". Locks here are held for a
 //! few instructions and never over an await.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Jitter, MacAddr};
+use tokio::sync::Notify;
 
+use crate::approval::{Approvals, Offer, Refused};
 use crate::config::{Config, Mode};
+use crate::departed::Departed;
+pub use crate::departed::{Departure, Left};
 use crate::holds::{Hold, HoldsFile};
 use crate::inventory::{Identity, Inventory, LocalView, LocalVm};
+use crate::memory::{MemoryFile, Seen};
 use crate::plan::Policy;
-use crate::plan::brake::Scale;
+use crate::plan::brake::{Scale, UNKNOWN};
 use crate::status::{Count, Status};
 
 /// One hour, the brake's memory.
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// How a NIC left the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// Its VM was deleted.
-    WithVm,
-    /// It left a VM that stays.
-    Alone,
-}
-
-/// A NIC that left the node before our eyes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Departure {
-    /// Its VM.
-    pub vm: String,
-    /// How.
-    pub left: Left,
-    /// When to try (again), on the agent's clock.
-    pub due: Duration,
-    /// Tries so far.
-    pub tries: usize,
-    /// Why it is not settled yet.
-    pub why: String,
-}
 
 /// What all tasks share.
 #[derive(Debug)]
@@ -63,31 +44,60 @@ pub struct Shared {
     /// Grows with every change of the inventory.
     revision: std::sync::atomic::AtomicU64,
     identity: Mutex<Option<Identity>>,
-    departures: Mutex<BTreeMap<MacAddr, Departure>>,
-    deletes: Mutex<VecDeque<Duration>>,
+    pub(crate) departed: Mutex<Departed>,
+    /// When each delete of the last hour stops to count, on the agent's clock.
+    pub(crate) deletes: Mutex<VecDeque<Duration>>,
+    approvals: Mutex<Approvals>,
+    /// Candidates of the last pass that are not decided.
+    open: std::sync::atomic::AtomicUsize,
+    /// What the brake keeps, with the VMs.
+    braked: Mutex<BTreeMap<MacAddr, String>>,
+    /// Addresses of the last run that are not here and not decided yet, with their VMs.
+    pub(crate) strays: Mutex<BTreeMap<MacAddr, String>>,
+    /// The file of what outlives this process.
+    pub memory: MemoryFile,
+    /// Since when an earlier memory is lost, and what was wrong with it.
+    pub(crate) lost: Mutex<Option<Seen>>,
+    /// Why the memory cannot be written, if so.
+    pub(crate) memory_fault: Mutex<Option<String>>,
+    /// Something to be kept has changed.
+    pub(crate) changed: Notify,
+    /// The passes have something to do at once.
+    pub(crate) approved: Notify,
     jitter: Mutex<Jitter>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// Empty: nothing known yet.
+    /// Nothing known yet but what the last run left on the disk.
     pub fn new(config: Config) -> Arc<Self> {
         let jitter = config.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
-        Arc::new(Self {
+        let shared = Self {
             policy: Policy::of(&config),
             holds: HoldsFile::new(&config.state_dir),
             status: Status::default(),
             inventory: Mutex::default(),
             revision: std::sync::atomic::AtomicU64::new(0),
             identity: Mutex::default(),
-            departures: Mutex::default(),
+            departed: Mutex::default(),
             deletes: Mutex::default(),
+            approvals: Mutex::default(),
+            open: std::sync::atomic::AtomicUsize::new(0),
+            braked: Mutex::default(),
+            strays: Mutex::default(),
+            memory: MemoryFile::new(&config.state_dir),
+            lost: Mutex::default(),
+            memory_fault: Mutex::default(),
+            changed: Notify::new(),
+            approved: Notify::new(),
             jitter: Mutex::new(jitter),
             config,
-        })
+        };
+        shared.recall();
+        Arc::new(shared)
     }
 
     /// The agent's clock.
@@ -95,16 +105,20 @@ impl Shared {
         self.status.clock()
     }
 
-    /// Reads the inventory.
+    /// Reads the inventory, with what is remembered of hidden VMs as of now.
     pub fn look<T>(&self, read: impl FnOnce(&Inventory) -> T) -> T {
-        read(&lock(&self.inventory))
+        let mut inventory = lock(&self.inventory);
+        inventory.refresh(self.clock());
+        read(&inventory)
     }
 
     /// Changes the inventory.
     pub fn learn<T>(&self, change: impl FnOnce(&mut Inventory) -> T) -> T {
         let mut inventory = lock(&self.inventory);
         self.revision.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        change(&mut inventory)
+        let changed = change(&mut inventory);
+        self.changed.notify_one();
+        changed
     }
 
     /// How often the inventory has changed.
@@ -154,48 +168,36 @@ impl Shared {
     /// NICs left the node: they will be looked at after the settle delay.
     pub fn depart(&self, before: &LocalVm, macs: impl IntoIterator<Item = MacAddr>, left: Left) {
         let due = self.clock() + self.config.settle;
-        let mut departures = lock(&self.departures);
-        for mac in macs {
-            let departure = Departure {
-                vm: before.uuid.clone(),
-                left,
-                due,
-                tries: 0,
-                why: "settling".to_owned(),
-            };
-            departures.insert(mac, departure);
-        }
+        lock(&self.departed).add(&before.uuid, macs, left, due);
+        self.changed.notify_one();
     }
 
-    /// A VM is here: nothing of it has left but what it lacks, and its addresses are its own.
+    /// A VM is here: whatever of it had left, and had not, is struck out.
     pub fn returned(&self, vm: &LocalVm) {
-        lock(&self.departures).retain(|mac, departure| {
-            let same_vm = departure.vm == vm.uuid;
-            !(vm.has(*mac) || (same_vm && (vm.hidden || departure.left == Left::WithVm)))
-        });
+        if lock(&self.departed).returned(vm) {
+            self.changed.notify_one();
+        }
     }
 
     /// The departures of one VM.
     pub fn departed(&self, vm: &str) -> Vec<(MacAddr, Departure)> {
-        let departures = lock(&self.departures);
-        departures.iter().filter(|(_, d)| d.vm == vm).map(|(m, d)| (*m, d.clone())).collect()
+        lock(&self.departed).of(vm)
     }
 
     /// All departures.
     pub fn all_departed(&self) -> Vec<(MacAddr, Departure)> {
-        lock(&self.departures).iter().map(|(m, d)| (*m, d.clone())).collect()
+        lock(&self.departed).all()
     }
 
     /// Is this departure still waiting? A return cancels it at once.
     pub fn is_departed(&self, mac: MacAddr, vm: &str) -> bool {
-        lock(&self.departures).get(&mac).is_some_and(|departure| departure.vm == vm)
+        lock(&self.departed).has(mac, vm)
     }
 
     /// A departure is settled.
     pub fn settled(&self, mac: MacAddr, vm: &str) {
-        let mut departures = lock(&self.departures);
-        if departures.get(&mac).is_some_and(|departure| departure.vm == vm) {
-            departures.remove(&mac);
+        if lock(&self.departed).settle(mac, vm) {
+            self.changed.notify_one();
         }
     }
 
@@ -203,8 +205,8 @@ impl Shared {
     pub fn put_off(&self, mac: MacAddr, vm: &str, why: String) {
         let now = self.clock();
         let waits = &self.config.verdict_retry;
-        let mut departures = lock(&self.departures);
-        let Some(departure) = departures.get_mut(&mac).filter(|d| d.vm == vm) else { return };
+        let mut departed = lock(&self.departed);
+        let Some(departure) = departed.get_mut(mac, vm) else { return };
         let wait = match waits.get(departure.tries) {
             Some(wait) => *wait,
             None => {
@@ -215,36 +217,116 @@ impl Shared {
         departure.tries += 1;
         departure.due = now + wait;
         departure.why = why;
+        drop(departed);
+        self.changed.notify_one();
     }
 
     /// Notes a delete for the brake's memory.
     pub fn deleted(&self) {
+        lock(&self.deletes).push_back(self.clock() + HOUR);
+        self.changed.notify_one();
+    }
+
+    /// Deletes of the last hour; [`UNKNOWN`] while they are not known.
+    pub fn recent_deletes(&self) -> usize {
+        if self.lost_within(HOUR) {
+            return UNKNOWN;
+        }
         let now = self.clock();
         let mut deletes = lock(&self.deletes);
-        deletes.push_back(now);
-        while deletes.front().is_some_and(|at| now.saturating_sub(*at) >= HOUR) {
-            deletes.pop_front();
-        }
+        deletes.retain(|until| now < *until);
+        deletes.len()
     }
 
-    /// Deletes of the last hour.
-    pub fn recent_deletes(&self) -> usize {
-        let now = self.clock();
-        lock(&self.deletes).iter().filter(|at| now.saturating_sub(**at) < HOUR).count()
-    }
-
-    /// The brake's question for one witnessed delete.
-    pub fn scale_of_one(&self, confirmed: bool) -> Scale {
+    /// The brake's question for witnessed deletes: all that left is looked at together.
+    pub fn scale_of_departures(&self) -> Scale {
         let now = self.clock();
         let (local_vms, most_vms) = self.look(|i| (i.view.vms.len(), i.most_vms(now)));
         Scale {
-            deletes: 1,
-            confirmed: usize::from(confirmed),
+            candidates: lock(&self.departed).len().max(1),
             recent: self.recent_deletes(),
             listed: usize::try_from(self.status.get(Count::Listed)).unwrap_or(usize::MAX),
             local_vms,
             most_vms,
         }
+    }
+
+    /// Notes how many candidates the pass has not decided.
+    pub(crate) fn note_open(&self, open: usize) {
+        self.open.store(open, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// When nothing that missing VMs may have left is undecided, the node is as big as it is:
+    /// the brake measures against that from now on. Never before a list was read.
+    pub(crate) fn settle_size(&self) {
+        let open = self.open.load(std::sync::atomic::Ordering::SeqCst);
+        if open == 0 && self.status.passes() > 0 && lock(&self.departed).is_empty() {
+            let now = self.clock();
+            let fallen = |i: &Inventory| i.most_vms(now).is_some_and(|m| i.view.vms.len() * 2 < m);
+            if self.look(|i| i.view.complete && fallen(i)) {
+                self.learn(|inventory| inventory.accept_size(now));
+            }
+        }
+    }
+
+    /// What the brake keeps of a pass, for offers.
+    pub fn keep_braked(&self, kept: BTreeMap<MacAddr, String>) {
+        *lock(&self.braked) = kept;
+    }
+
+    /// Everything that the brake keeps, of passes and of departures.
+    pub fn all_braked(&self) -> BTreeMap<MacAddr, String> {
+        let mut all = lock(&self.braked).clone();
+        for (mac, departure) in self.all_departed() {
+            if departure.why.starts_with("G10") {
+                all.insert(mac, departure.vm);
+            }
+        }
+        all
+    }
+
+    /// Offers these records, as they were read, for approval.
+    pub fn offer(&self, pairs: BTreeMap<MacAddr, String>) -> Option<Offer> {
+        lock(&self.approvals).offer(pairs, self.clock())
+    }
+
+    /// The latest offer that can be approved, and for how much longer.
+    pub fn offered(&self) -> Option<(Offer, Duration)> {
+        let now = self.clock();
+        let approvals = lock(&self.approvals);
+        let offer = approvals.latest(now)?.clone();
+        let left = crate::approval::VALID.saturating_sub(now.saturating_sub(offer.made));
+        Some((offer, left))
+    }
+
+    /// The operator approves an offer; gives its size. Passes and departures go on at once.
+    ///
+    /// # Errors
+    /// When the id names no offer that still holds.
+    pub fn approve(&self, id: &str) -> Result<usize, Refused> {
+        let now = self.clock();
+        let approved = lock(&self.approvals).approve(id, now)?;
+        let mut departed = lock(&self.departed);
+        for (mac, departure) in departed.all() {
+            if departure.why.starts_with("G10")
+                && let Some(departure) = departed.get_mut(mac, &departure.vm)
+            {
+                departure.due = now;
+            }
+        }
+        drop(departed);
+        self.approved.notify_one();
+        Ok(approved)
+    }
+
+    /// Has the operator approved this record as it is?
+    pub fn is_approved(&self, mac: MacAddr, etag: Option<&str>) -> bool {
+        etag.is_some_and(|etag| lock(&self.approvals).covers(mac, etag, self.clock()))
+    }
+
+    /// Addresses that the operator approved.
+    pub fn approved_macs(&self) -> BTreeSet<MacAddr> {
+        lock(&self.approvals).macs(self.clock()).collect()
     }
 
     /// A complete view of the node, read now (`GET /vms?sync=true`) and put in place, with what
@@ -259,13 +341,15 @@ impl Shared {
                 .vms(true)
                 .await
                 .map_err(|err| format!("vminfod: {}", daemon::log::chain(&err)))?;
-            let view = LocalView::read(&objects, asked);
+            let mut view = LocalView::read(&objects, asked);
             if self.revision() != revision {
                 continue;
             }
             let differing = self.learn(|inventory| {
-                inventory.forget(asked, self.config.hidden_memory);
-                inventory.replace(view.clone())
+                inventory.forget(asked);
+                let differing = inventory.replace(view.clone(), self.config.hidden_memory);
+                inventory.mark(&mut view, asked);
+                differing
             });
             return Ok(Fresh { view, differing });
         }

@@ -133,11 +133,20 @@ struct Board {
     history: Vec<(&'static str, Duration)>,
     counts: BTreeMap<Count, u64>,
     waiting: BTreeMap<&'static str, String>,
-    brake: Option<String>,
+    /// By who keeps: a pass, or the departures.
+    brakes: BTreeMap<&'static str, String>,
+    memory: Option<String>,
     pass: u64,
     last_pass: Option<Timestamp>,
     last_error: Option<String>,
     last_plan: Option<(Timestamp, Plan)>,
+}
+
+impl Board {
+    fn braked(&self) -> Option<String> {
+        let all: Vec<&str> = self.brakes.values().map(String::as_str).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
 }
 
 /// The board all tasks write on.
@@ -201,14 +210,22 @@ impl Status {
         self.with(|b| b.waiting.values().cloned().collect())
     }
 
-    /// The brake's reason, or none.
-    pub fn brake(&self, why: Option<String>) {
-        self.with(|b| b.brake = why);
+    /// The brake's reason, or none, as `who` sees it.
+    pub fn brake(&self, who: &'static str, why: Option<String>) {
+        self.with(|b| match why {
+            Some(why) => b.brakes.insert(who, why),
+            None => b.brakes.remove(who),
+        });
     }
 
     /// Is the brake on?
     pub fn braked(&self) -> Option<String> {
-        self.with(|b| b.brake.clone())
+        self.with(|b| b.braked())
+    }
+
+    /// What is wrong with the memory on the disk, if anything.
+    pub fn memory(&self, what: Option<String>) {
+        self.with(|b| b.memory = what);
     }
 
     /// A pass ended well.
@@ -262,7 +279,8 @@ impl Status {
                 "waiting_for": b.waiting.values().collect::<Vec<_>>(),
                 "pass": b.pass,
                 "last_pass": b.last_pass.map(|at| at.to_string()),
-                "brake": b.brake,
+                "brake": b.braked(),
+                "memory": b.memory,
                 "last_error": b.last_error,
             });
             if let Some(all) = all.as_object_mut() {
@@ -303,7 +321,7 @@ impl Status {
             let _ = writeln!(
                 text,
                 "# TYPE net_agent_brake gauge\nnet_agent_brake {}\n# TYPE net_agent_passes counter\nnet_agent_passes {}",
-                u8::from(b.brake.is_some()),
+                u8::from(!b.brakes.is_empty()),
                 b.pass
             );
         });

@@ -8,10 +8,12 @@
 
 pub mod backfill;
 pub mod brake;
+pub mod evidence;
 pub mod reap;
 pub mod state;
 #[cfg(test)]
 mod tables;
+pub mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -81,8 +83,10 @@ pub struct Inputs<'a> {
     pub wall: Timestamp,
     /// Deletes of the last hour.
     pub recent_deletes: usize,
-    /// Most VMs any complete view of the last hour showed.
+    /// Most VMs any complete view of the last hour showed, or the size it has fallen from.
     pub most_vms: Option<usize>,
+    /// Addresses that the operator approved, whatever their etag is by now.
+    pub approved: &'a BTreeSet<MacAddr>,
     /// The rules.
     pub policy: &'a Policy,
 }
@@ -133,16 +137,41 @@ pub struct Decision {
     pub evidence: Vec<Evidence>,
 }
 
+impl Decision {
+    /// Does it look leaked as far as the node can tell (G1–G4)?
+    pub fn is_candidate(&self) -> bool {
+        let local = [Guard::G1, Guard::G2, Guard::G3, Guard::G4];
+        local.iter().all(|guard| {
+            self.evidence.iter().any(|e| e.guard == *guard && e.answer == reap::Answer::Pass)
+        })
+    }
+
+    /// Does nothing but VMAPI's word (or the brake) keep it?
+    fn is_due(&self) -> bool {
+        let others = |e: &&Evidence| !matches!(e.guard, Guard::G8 | Guard::G10);
+        matches!(self.action, Action::Delete | Action::Defer | Action::AskVmapi)
+            && !self.evidence.is_empty()
+            && self.evidence.iter().filter(others).all(|e| e.answer == reap::Answer::Pass)
+    }
+}
+
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// One per record, writes first: nothing is deleted before the backfill (R8, D2).
     pub decisions: Vec<Decision>,
-    /// G10: why none of the deletes may happen.
+    /// G10: why nothing is deleted but what the operator approved.
     pub brake: Option<String>,
 }
 
 impl Plan {
+    /// What nothing but the brake keeps, with the VMs.
+    pub fn braked(&self) -> BTreeMap<MacAddr, String> {
+        let kept = self.decisions.iter().filter(|d| d.action == Action::Defer && d.is_due());
+        let kept = kept.filter(|_| self.brake.is_some());
+        kept.map(|d| (d.mac, d.vm.clone())).collect()
+    }
+
     /// The decisions of one kind.
     pub fn of(&self, name: &'static str) -> impl Iterator<Item = &Decision> {
         self.decisions.iter().filter(move |d| d.action.name() == name)
@@ -164,11 +193,12 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
             reaped(nic, inputs)
         });
     }
-    let brake = scale(&decisions, inputs).brake();
+    let brake = braked(&decisions, inputs);
     if let Some(why) = &brake {
-        for decision in decisions.iter_mut().filter(|d| d.action == Action::Delete) {
+        let deletes = decisions.iter_mut().filter(|d| d.action == Action::Delete);
+        for decision in deletes.filter(|d| !inputs.approved.contains(&d.mac)) {
             decision.action = Action::Defer;
-            decision.reason.clone_from(why);
+            decision.reason = format!("{}: {why}", Guard::G10);
             decision.evidence.push(Evidence {
                 guard: Guard::G10,
                 answer: reap::Answer::Later,
@@ -248,7 +278,7 @@ fn reaped(nic: &sdc_clients::napi::Nic, inputs: &Inputs<'_>) -> Decision {
             now: inputs.remote.date,
             verdict: inputs.verdicts.get(vm),
             hold: inputs.holds.covering(vm, inputs.wall),
-            basis: Basis::Pass { first_look: inputs.first_looks.get(&nic.mac).copied() },
+            basis: Basis::pass(inputs.first_looks.get(&nic.mac).copied()),
             reading: Reading::Listed,
             policy: inputs.policy,
         },
@@ -265,16 +295,20 @@ fn reaped(nic: &sdc_clients::napi::Nic, inputs: &Inputs<'_>) -> Decision {
     Decision { mac: nic.mac, vm: vm.clone(), action, reason, evidence: judgement.evidence }
 }
 
-fn scale(decisions: &[Decision], inputs: &Inputs<'_>) -> Scale {
-    let deletes = || decisions.iter().filter(|d| d.action == Action::Delete);
-    Scale {
-        deletes: deletes().count(),
-        confirmed: deletes()
-            .filter(|d| matches!(inputs.verdicts.get(&d.vm), Some(Verdict::Gone(_))))
-            .count(),
+/// G10: the brake is on when the scale says so, and stays on until VMAPI has confirmed each one
+/// that nothing else keeps. A 404 of VMAPI is no confirmation here: an empty VMAPI must not vouch
+/// for an empty node.
+fn braked(decisions: &[Decision], inputs: &Inputs<'_>) -> Option<String> {
+    let scale = Scale {
+        candidates: decisions.iter().filter(|d| d.is_candidate()).count(),
         recent: inputs.recent_deletes,
         listed: inputs.remote.listed,
         local_vms: inputs.local.vms.len(),
         most_vms: inputs.most_vms,
-    }
+    };
+    let why = scale.tripped()?;
+    let gone = |d: &&Decision| matches!(inputs.verdicts.get(&d.vm), Some(Verdict::Gone(_)));
+    let due = decisions.iter().filter(|d| d.is_due() && !inputs.approved.contains(&d.mac));
+    let open = due.filter(|d| !gone(d)).count();
+    (open > 0).then(|| format!("{why}; VMAPI has not confirmed {open}"))
 }

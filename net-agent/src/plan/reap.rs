@@ -7,126 +7,16 @@
 //! request. Every guard leaves its evidence. None of them can be switched off; `vmapi = "none"`
 //! is the one choice the operator has, and it never lets a record in `provisioning` go.
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use sdc_clients::MacAddr;
 use sdc_clients::napi::{BelongsToType, Nic, NicState};
 
 use super::Policy;
+pub use super::evidence::{Answer, Evidence, Guard};
+pub use super::verdict::Verdict;
 use crate::holds::Hold;
 use crate::inventory::LocalView;
-
-/// The guards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Guard {
-    /// It belongs to a zone.
-    G1,
-    /// Its `cn_uuid` is exactly this node.
-    G2,
-    /// Its VM is not here.
-    G3,
-    /// Its address is on no VM here.
-    G4,
-    /// Its state: running or stopped, or provisioning behind the long rule.
-    G5,
-    /// It is old enough.
-    G6,
-    /// It was a candidate twice, a grace period apart.
-    G7,
-    /// VMAPI's verdict.
-    G8,
-    /// The fresh copy has an etag.
-    G9,
-    /// The mass-change brake.
-    G10,
-    /// No hold covers it.
-    Hold,
-}
-
-impl fmt::Display for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hold => f.write_str("hold"),
-            guard => write!(f, "{guard:?}"),
-        }
-    }
-}
-
-/// How a guard answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It lets the delete pass.
-    Pass,
-    /// It may pass later.
-    Later,
-    /// It forbids.
-    Never,
-}
-
-/// One guard's answer in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evidence {
-    /// Which.
-    pub guard: Guard,
-    /// What it answered.
-    pub answer: Answer,
-    /// Why.
-    pub said: String,
-}
-
-/// What VMAPI said of the VM a record belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// 200, destroyed or failed.
-    Gone(String),
-    /// 404.
-    Unknown,
-    /// 200, any other state.
-    Alive {
-        /// VMAPI's state text.
-        state: String,
-        /// Where VMAPI places it.
-        server: Option<String>,
-        /// The addresses VMAPI lists for it, if it lists any.
-        macs: Option<BTreeSet<MacAddr>>,
-    },
-    /// Anything else.
-    NoAnswer(String),
-}
-
-impl Verdict {
-    /// From VMAPI's record.
-    pub fn of(state: &str, server: Option<&str>, macs: Option<BTreeSet<MacAddr>>) -> Self {
-        match state {
-            "destroyed" | "failed" => Self::Gone(state.to_owned()),
-            _ => Self::Alive { state: state.to_owned(), server: server.map(str::to_owned), macs },
-        }
-    }
-
-    /// Does VMAPI place the living VM on this node?
-    pub fn places_on(&self, cn_uuid: &str) -> bool {
-        matches!(self, Self::Alive { server: Some(server), .. } if server == cn_uuid)
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gone(state) => write!(f, "VMAPI says {state}"),
-            Self::Unknown => f.write_str("VMAPI does not know the VM"),
-            Self::Alive { state, server: Some(server), .. } => {
-                write!(f, "VMAPI says {state} on {server}")
-            }
-            Self::Alive { state, server: None, .. } => {
-                write!(f, "VMAPI says {state}, placed nowhere")
-            }
-            Self::NoAnswer(why) => write!(f, "no answer from VMAPI: {why}"),
-        }
-    }
-}
 
 /// Why a delete is considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,15 +25,26 @@ pub enum Basis {
     Pass {
         /// The first look.
         first_look: Option<Duration>,
+        /// The brake is on; only the operator's approval of this very record lets it go.
+        on_approval: bool,
     },
     /// The node told us that the VM went away: the settle delay and a fresh absence check have
     /// taken the place of age and second look.
     Witnessed,
     /// The node told us that the NIC left a VM which stays; likewise.
     LeftVm,
+    /// The node told an earlier run of this agent that the VM went away: it has settled again
+    /// since, but who knows what was written meanwhile, so its age counts.
+    Remembered,
 }
 
 impl Basis {
+    /// A listed record, first seen then.
+    pub fn pass(first_look: Option<Duration>) -> Self {
+        Self::Pass { first_look, on_approval: false }
+    }
+
+    /// Did this run see the end itself?
     fn is_witnessed(self) -> bool {
         matches!(self, Self::Witnessed | Self::LeftVm)
     }
@@ -282,6 +183,10 @@ fn g3(nic: &Nic, facts: &Facts<'_>) -> Evidence {
     }
     if local.has_vm(vm) {
         says(Guard::G3, Answer::Never, format!("VM {vm} is on this node"))
+    } else if local.lately_hidden.contains(vm) {
+        says(Guard::G3, Answer::Later, format!("VM {vm} was hidden here a short while ago"))
+    } else if local.hidden_unknown {
+        says(Guard::G3, Answer::Later, "what was hidden here a short while ago is not known")
     } else if !local.complete {
         says(Guard::G3, Answer::Later, "the view of the node is not complete")
     } else {
@@ -340,10 +245,13 @@ fn g7(facts: &Facts<'_>) -> Evidence {
         Basis::Witnessed | Basis::LeftVm => {
             return says(Guard::G7, Answer::Pass, "its end was witnessed, absence checked afresh");
         }
-        Basis::Pass { first_look: None } => {
+        Basis::Remembered => {
+            return says(Guard::G7, Answer::Pass, "its end was witnessed before the restart");
+        }
+        Basis::Pass { first_look: None, .. } => {
             return says(Guard::G7, Answer::Later, "first look");
         }
-        Basis::Pass { first_look: Some(first) } => first,
+        Basis::Pass { first_look: Some(first), .. } => first,
     };
     let apart = facts.local.taken.saturating_sub(first);
     if apart >= facts.policy.second_look {

@@ -74,6 +74,7 @@ struct Case {
     first_look: Option<u64>,
     recent: usize,
     most: Option<usize>,
+    approved: BTreeSet<MacAddr>,
     policy: Policy,
 }
 
@@ -88,6 +89,7 @@ impl Case {
             first_look: Some(900),
             recent: 0,
             most: None,
+            approved: BTreeSet::new(),
             policy: policy(),
         }
     }
@@ -109,6 +111,7 @@ impl Case {
             wall: Timestamp::from_second(NOW).unwrap(),
             recent_deletes: self.recent,
             most_vms: self.most,
+            approved: &self.approved,
             policy: &self.policy,
         })
     }
