@@ -1,0 +1,313 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Hostile input, all kinds at a daemon that runs: each is an error that names its source, the VM
+//! keeps its last good object, no other VM is affected, and everything heals without help.
+
+#![allow(clippy::unwrap_used)] // a test may stop at once
+
+mod common;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{FakeNode, Served, xml};
+use daemon::Shutdown;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
+use vminfod::config::Config;
+
+const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
+const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
+
+/// One GiB that takes no disk.
+fn sparse(path: &std::path::Path) {
+    let file = File::create(path).unwrap();
+    file.set_len(1 << 30).unwrap();
+}
+
+/// The VM's object, without the time that healing changes.
+async fn shown(served: &Served) -> Value {
+    let mut vm = served.json(&format!("/vms/{A}")).await;
+    vm.as_object_mut().unwrap().shift_remove("last_modified");
+    vm
+}
+
+/// The VM cannot be read afresh: the answer and `/status` name the source, and what is shown stays.
+async fn is_refused(served: &Served, source: &str, name: &str, good: &Value) {
+    let (status, body) = served.get(&format!("/vms/{A}?sync=true")).await;
+    assert_eq!(status, 503, "{name}: {body}");
+    assert!(body.contains(source), "{name}: {body}");
+    let trouble = &served.json("/status").await["errors"][A];
+    assert_eq!(trouble["source"], source, "{name}: {trouble}");
+    assert_eq!(shown(served).await, *good, "{name}");
+}
+
+/// The other VM's news come as if nothing were wrong.
+async fn other_goes_on(node: &FakeNode, served: &Served, n: usize) {
+    node.write(&format!("/zones/{B}/config/tags.json"), &json!({ "n": n }).to_string());
+    let vm = served.json(&format!("/vms/{B}?sync=true")).await;
+    assert_eq!(vm["tags"], json!({ "n": n }));
+}
+
+async fn is_healed(served: &Served, name: &str) {
+    let (status, body) = served.get(&format!("/vms/{A}?sync=true")).await;
+    assert_eq!(status, 200, "{name}: {body}");
+    assert_eq!(served.json("/status").await["errors"].get(A), None, "{name}");
+}
+
+/// Few of the engine's own looks, so that the tests' are what counts.
+fn calm(node: &FakeNode) -> Config {
+    let never = Duration::from_secs(24 * 3600);
+    Config { sweep: never, refresh: (never, never), ..node.config() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_hostile_configuration_is_refused_alone() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "good");
+    node.add_zone(B, "installed", None, "other");
+    let good = xml(A, "good");
+    let served = node.serve_as(calm(&node)).await;
+    let object = shown(&served).await;
+    let body = good.split_once("<zone ").unwrap().1;
+    let bomb: String = (1..10)
+        .map(|n| format!("<!ENTITY e{n} \"{}\">", format!("&e{};", n - 1).repeat(10)))
+        .collect();
+    let deep = |count: usize| "<a>".repeat(count) + &"</a>".repeat(count);
+    let cases: Vec<(&str, Vec<u8>)> = vec![
+        ("truncated", good.as_bytes()[..good.len() / 2].to_vec()),
+        ("truncated before the last tag", good.replace("</zone>", "").into_bytes()),
+        (
+            "entity bomb",
+            format!("<!DOCTYPE zone [<!ENTITY e0 \"x\">{bomb}]><zone alias='&e9;' {body}")
+                .into_bytes(),
+        ),
+        (
+            "external entity",
+            format!(
+                "<!DOCTYPE zone [<!ENTITY e SYSTEM \"file:///etc/passwd\">]><zone a='&e;' {body}"
+            )
+            .into_bytes(),
+        ),
+        ("nested", good.replace("</zone>", &(deep(100_000) + "</zone>")).into_bytes()),
+        ("an attribute twice", good.replace("brand=", "brand=\"lx\" brand=").into_bytes()),
+        ("NUL in a value", good.replace("vm-version", "vm\0version").into_bytes()),
+        ("NUL everywhere", vec![0; 4096]),
+        ("NUL after the end", [good.as_bytes(), &[0; 64]].concat()),
+        ("empty", Vec::new()),
+        ("UTF-16", good.encode_utf16().flat_map(u16::to_le_bytes).collect()),
+        ("no XML", b"{\"zone\":1}".to_vec()),
+        ("two roots", [good.as_bytes(), b"<zone brand='lx'/>"].concat()),
+        (
+            "many attributes",
+            good.replace(
+                "brand=",
+                &((0..300).map(|n| format!("a{n}='' ")).collect::<String>() + "brand="),
+            )
+            .into_bytes(),
+        ),
+    ];
+    let path = node.path(&format!("/etc/zones/{A}.xml"));
+    for (n, (name, bytes)) in cases.iter().enumerate() {
+        std::fs::write(&path, bytes).unwrap();
+        is_refused(&served, "zone_xml", name, &object).await;
+        other_goes_on(&node, &served, n).await;
+        node.write(&format!("/etc/zones/{A}.xml"), &good);
+        is_healed(&served, name).await;
+    }
+    // Too large to be read, let alone parsed.
+    sparse(&path);
+    is_refused(&served, "zone_xml", "1 GB", &object).await;
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    is_refused(&served, "zone_xml", "a directory", &object).await;
+    std::fs::remove_dir(&path).unwrap();
+    node.write(&format!("/etc/zones/{A}.xml"), &good);
+    is_healed(&served, "at last").await;
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_below_a_zonepath_shows_nobody_a_file_of_the_node() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "good");
+    node.add_zone(B, "installed", None, "other");
+    node.write("/root/secret.json", r#"{"customer_metadata":{"secret":"s3cr3t"}}"#);
+    let served = node.serve_as(calm(&node)).await;
+    let object = shown(&served).await;
+    let zone = |rest: &str| node.path(&format!("/zones/{A}/{rest}"));
+
+    for (n, (file, source)) in [
+        ("config/tags.json", "config"),
+        ("config/metadata.json", "config"),
+        ("config/routes.json", "config"),
+        ("lastexited", "lastexited"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let _not_there = std::fs::remove_file(zone(file));
+        symlink(node.path("/root/secret.json"), zone(file)).unwrap();
+        is_refused(&served, source, file, &object).await;
+        other_goes_on(&node, &served, n).await;
+        std::fs::remove_file(zone(file)).unwrap();
+        is_healed(&served, file).await;
+    }
+    // The whole directory elsewhere.
+    std::fs::rename(zone("config"), zone("config.real")).unwrap();
+    symlink(node.path("/root"), zone("config")).unwrap();
+    node.write("/root/metadata.json", r#"{"customer_metadata":{"secret":"s3cr3t"}}"#);
+    let (status, body) = served.get(&format!("/vms/{A}?sync=true")).await;
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains("config") && body.contains("link"), "{body}");
+    let all = served.get("/vms").await.1;
+    assert!(!all.contains("s3cr3t"));
+    std::fs::remove_file(zone("config")).unwrap();
+    std::fs::rename(zone("config.real"), zone("config")).unwrap();
+    is_healed(&served, "the directory").await;
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_of_the_wrong_shape_is_refused_alone() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "good");
+    node.add_zone(B, "installed", None, "other");
+    let served = node.serve_as(calm(&node)).await;
+    let path = |name: &str| format!("/zones/{A}/config/{name}.json");
+    let object = shown(&served).await;
+    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+    for (n, (name, text)) in [
+        ("metadata", "null"),
+        ("metadata", r#"{"hasOwnProperty":1}"#),
+        ("tags", deep.as_str()),
+        ("metadata", deep.as_str()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        node.write(&path(name), text);
+        is_refused(&served, "config", name, &object).await;
+        other_goes_on(&node, &served, n).await;
+        node.write(&path(name), "{}");
+        is_healed(&served, name).await;
+    }
+    sparse(&node.path(&path("tags")));
+    is_refused(&served, "config", "1 GB", &object).await;
+    node.write(&path("tags"), "{}");
+    is_healed(&served, "1 GB").await;
+    node.write(&format!("/zones/{A}/lastexited"), "soon 0\n");
+    is_refused(&served, "lastexited", "lastexited", &object).await;
+    node.write(&format!("/zones/{A}/lastexited"), "0 0\n");
+    is_healed(&served, "lastexited").await;
+
+    // The node's own description concerns all: every object stays as it is.
+    let before = served.json("/vms").await;
+    for text in ["[1]", "\"text\"", "7", "{\"UUID\":", ""] {
+        node.write("/tmp/.sysinfo.json", text);
+        let (status, body) = served.get("/vms?sync=true").await;
+        assert_eq!(status, 503, "{text}: {body}");
+        assert!(body.contains("sysinfo"), "{text}: {body}");
+        assert_eq!(served.json("/vms").await, before, "{text}");
+    }
+    served.stop().await;
+}
+
+/// A node whose commands say what they are told to.
+struct Lying {
+    node: FakeNode,
+    lies: Mutex<HashMap<Tool, Vec<u8>>>,
+}
+
+impl Commands for Lying {
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        Box::pin(async move {
+            let truth = self.node.run(tool, args, deadline).await?;
+            let lie = self.lies.lock().unwrap().get(&tool).cloned();
+            Ok(Output { stdout: lie.unwrap_or(truth.stdout), status: 0, stderr: Vec::new() })
+        })
+    }
+
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        self.node.follow(tool, args)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_is_cut_empty_or_no_text_changes_no_object() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "one");
+    node.add_zone(B, "installed", None, "two");
+    let commands = Arc::new(Lying { node: node.clone(), lies: Mutex::default() });
+    let shutdown = Shutdown::new();
+    let watch = vminfod::sources::files::native();
+    let jitter = sdc_clients::Jitter::from_seed(7);
+    let running =
+        vminfod::serve_with(calm(&node), commands.clone(), watch, jitter, shutdown.clone())
+            .await
+            .unwrap();
+    let get = async |path: &str| {
+        let response = reqwest::get(format!("http://{}{path}", running.address)).await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    let (_, before) = get("/vms").await;
+    let truth = async |tool: Tool, args: &[&str]| {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        node.run(tool, args, Duration::from_secs(1)).await.unwrap().stdout
+    };
+    let list = truth(Tool::Zoneadm, &["list", "-p", "-c"]).await;
+    let zfs = truth(Tool::Zfs, &["list", "-d", "2"]).await;
+    let non_utf8 = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        let at = bytes.len() / 2;
+        bytes[at] = 0xff;
+        bytes
+    };
+    let cut = |bytes: &[u8]| bytes[..bytes.len() - 20].to_vec();
+    let lies = [
+        (Tool::Zoneadm, "zoneadm", cut(&list)),
+        (Tool::Zoneadm, "zoneadm", list[..list.len() - 1].to_vec()),
+        (Tool::Zoneadm, "zoneadm", non_utf8(&list)),
+        (Tool::Zoneadm, "zoneadm", Vec::new()),
+        (Tool::Zfs, "zfs", cut(&zfs)),
+        (Tool::Zfs, "zfs", zfs[..zfs.len() - 1].to_vec()),
+        (Tool::Zfs, "zfs", Vec::new()),
+        (Tool::Zfs, "zfs", format!("{}\n", line_with_two_ats()).into_bytes()),
+        (Tool::Kstat, "kstat", b"[{\"data\":{\"zonena".to_vec()),
+        (Tool::Kstat, "kstat", b"[{\"data\":{\"zonename\":\"\xff\"}}]".to_vec()),
+        (Tool::Kstat, "kstat", Vec::new()),
+        (Tool::Kstat, "kstat", b"{}".to_vec()),
+    ];
+    for (tool, source, bytes) in lies {
+        let shown = String::from_utf8_lossy(&bytes).into_owned();
+        commands.lies.lock().unwrap().insert(tool, bytes);
+        for path in ["/vms?sync=true".to_owned(), format!("/vms/{A}?sync=true")] {
+            let (status, body) = get(&path).await;
+            assert_eq!(status, 503, "{path} {source} {shown:?}: {body}");
+            assert!(body.contains(source), "{path} {source} {shown:?}: {body}");
+        }
+        assert_eq!(get("/vms").await.1, before, "{source} {shown:?}");
+        commands.lies.lock().unwrap().clear();
+        let (status, body) = get("/vms?sync=true").await;
+        assert_eq!((status, &body), (200, &before), "healed after {source} {shown:?}");
+    }
+    shutdown.trigger();
+    assert!(running.ended().await);
+}
+
+fn line_with_two_ats() -> String {
+    let name = format!("zones/{A}@a@b");
+    ["-", "1", "-", "-", &name, "-", "-", "-", "-", "-", "snapshot", "-", "0", "-", "-", "1", "-"]
+        .join("\t")
+}
