@@ -168,14 +168,12 @@ async fn live(
 
 fn hints(world: &World, screen: &Screen) {
     let dir = shown(world.node().dir());
-    let program = this_program().map(|path| shown(&path)).unwrap_or_default();
-    screen.say(Voice::Lab, "up; Ctrl-C ends it and leaves nothing behind. In another terminal:");
+    screen.say(Voice::Lab, "up; Ctrl-C ends it and leaves nothing behind. In a browser:");
+    println!("\n  {}/ui\n", world.vminfod_url());
+    screen.say(Voice::Lab, "or in another terminal:");
     println!(
-        "\n  curl -s {hub}/vms | head -c 300\n  curl -sN {hub}/events\n  curl -s {agent}/status\n  \
-         {program} vm --cn {dir} list\n  {program} vm --cn {dir} halt UUID\n  \
-         {dir}/bin/zfs set quota=20g zones/UUID\n  tail -f {dir}/net-agent.log\n",
-        hub = world.vminfod_url(),
-        agent = world.agent_url(),
+        "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm halt UUID\n  \
+         zfs set quota=20g zones/UUID\n  net-agent status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
     );
 }
 

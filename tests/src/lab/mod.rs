@@ -12,6 +12,7 @@
 pub mod cli;
 pub mod screen;
 pub mod seed;
+pub mod tools;
 pub mod tour;
 pub mod vm_agent;
 pub mod world;

@@ -23,22 +23,26 @@ pub async fn follow(hub: Vminfod, vmapi: Store, cn_uuid: String) {
                 tell(&vmapi, &vm, &cn_uuid);
             }
             WatchEvent::Deleted { vm } => {
-                if let Some(uuid) = uuid(&vm) {
+                if let (Some(uuid), false) = (uuid(&vm), hidden(&vm)) {
                     vmapi.set(uuid, "destroyed", Some(&cn_uuid));
                 }
             }
-            // A hidden VM is not this agent's to speak of; a lost stream comes back by itself.
+            // A hidden VM is not this agent's to speak of, not even when it goes; a lost stream
+            // comes back by itself.
             WatchEvent::Hidden { .. } | WatchEvent::Lost(_) => {}
         }
     }
 }
 
 fn tell(vmapi: &Store, vm: &VmObject, cn_uuid: &str) {
-    let hidden = vm.get("do_not_inventory") == Some(&Value::Bool(true));
-    if let (Some(uuid), false) = (uuid(vm), hidden) {
+    if let (Some(uuid), false) = (uuid(vm), hidden(vm)) {
         let state = vm.get("state").and_then(Value::as_str).unwrap_or("unknown");
         vmapi.set(uuid, state, Some(cn_uuid));
     }
+}
+
+fn hidden(vm: &VmObject) -> bool {
+    vm.get("do_not_inventory") == Some(&Value::Bool(true))
 }
 
 fn uuid(vm: &VmObject) -> Option<&str> {

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::LabError;
+use super::tools::{self, Places};
 use crate::napi::Era;
 use crate::node::{CreateOptions, Node};
 use crate::process::Child;
@@ -179,9 +180,16 @@ impl World {
             self.vminfod_port = port;
         }
         let url = self.vminfod_url();
-        self.node.set_info(|info| info.vminfod_url = Some(url))?;
+        self.node.set_info(|info| info.vminfod_url = Some(url.clone()))?;
         self.vminfod = Some(child);
-        Ok(())
+        tools::write(&Places {
+            program: &self.options.program,
+            node: self.node.dir(),
+            vminfod: &url,
+            napi: &self.napi.url(),
+            vmapi: &self.vmapi.url(),
+        })
+        .map_err(LabError::io("writing the operator's commands"))
     }
 
     /// Starts net-agent.

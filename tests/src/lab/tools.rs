@@ -1,0 +1,66 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The operator's commands of a lab, under the names they have on a real node: little scripts
+//! beside the node's own `zoneadm` and `zfs`. They only pass on where this lab is.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Where the lab's services are.
+#[derive(Clone, Debug)]
+pub struct Places<'a> {
+    /// The testbed program.
+    pub program: &'a Path,
+    /// The node's directory.
+    pub node: &'a Path,
+    /// vminfod's base URL.
+    pub vminfod: &'a str,
+    /// The mock NAPI's.
+    pub napi: &'a str,
+    /// The mock VMAPI's.
+    pub vmapi: &'a str,
+}
+
+/// Writes them all into the node's `bin`.
+pub fn write(places: &Places<'_>) -> io::Result<()> {
+    let testbed = quoted(&places.program.to_string_lossy());
+    let node = quoted(&places.node.to_string_lossy());
+    let agent = quoted(&places.node.join("net-agent.json").to_string_lossy());
+    let curl = |url: &str| {
+        format!(
+            "path=$1\nshift\nexec curl -sS -H 'content-type: application/json' \"$@\" {}\"$path\" -w '\\n'",
+            quoted(url)
+        )
+    };
+    let config = quoted(&places.node.join("vminfod.json").to_string_lossy());
+    let url = quoted(places.vminfod);
+    let vminfod = format!(
+        "case $1 in\ncheck | serve) exec {testbed} @vminfod \"$@\" --config {config} ;;\n\
+         *) exec {testbed} @vminfod \"$@\" --url {url} ;;\nesac"
+    );
+    let vmadm = format!(
+        "verb=$1\nshift\ncase $verb in\nstart) verb=boot ;;\nstop) verb=halt ;;\nesac\n\
+         exec {testbed} vm --cn {node} \"$verb\" \"$@\""
+    );
+    let scripts = [
+        ("vmadm", vmadm),
+        ("vminfod", vminfod),
+        ("net-agent", format!("exec {testbed} @net-agent \"$@\" --config {agent}")),
+        ("sdc-napi", curl(places.napi)),
+        ("sdc-vmapi", curl(places.vmapi)),
+    ];
+    for (name, body) in scripts {
+        let file = places.node.join("bin").join(name);
+        std::fs::write(&file, format!("#!/bin/bash\n{body}\n"))?;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// A word as the shell takes it literally.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
