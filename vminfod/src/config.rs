@@ -10,10 +10,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::{ConfigError, Fields};
+use serde_json::Value;
 
 use crate::commands::CommandPaths;
 use crate::journal::Limits;
 use crate::load::Deadlines;
+
+/// Agents of this node by name, and where each tells its status: loopback only.
+pub type Agents = Vec<(String, SocketAddr)>;
+
+/// Who the dashboard looks for when the file says nothing.
+const AGENTS: [(&str, u16); 2] = [("net-agent", 5311), ("kvmd", 5312)];
 
 /// All settings.
 #[derive(Clone, Debug)]
@@ -34,6 +41,8 @@ pub struct Config {
     pub concurrency: usize,
     /// The ring of events.
     pub journal: Limits,
+    /// Agents that the dashboard shows.
+    pub agents: Agents,
     /// What is logged.
     pub log_level: String,
 }
@@ -91,6 +100,7 @@ impl Config {
                 .unwrap_or(usize::MAX),
                 ..journal
             },
+            agents: agents(&mut fields),
             log_level: fields.text("log_level", "info"),
         };
         if config.refresh.0 > config.refresh.1 {
@@ -99,6 +109,25 @@ impl Config {
         let unknown = fields.finish()?;
         Ok((config, unknown))
     }
+}
+
+/// `agents`: an object from name to `ADDRESS:PORT`; an address of another node is a fault.
+fn agents(fields: &mut Fields) -> Agents {
+    let Some(given) = fields.get("agents").cloned() else {
+        return AGENTS.map(|(name, port)| (name.to_owned(), ([127, 0, 0, 1], port).into())).into();
+    };
+    let Value::Object(given) = given else {
+        fields.fault("agents", "expected an object from name to address");
+        return Agents::new();
+    };
+    let mut agents = Agents::new();
+    for (name, address) in given {
+        match address.as_str().map(str::parse::<SocketAddr>) {
+            Some(Ok(address)) if address.ip().is_loopback() => agents.push((name, address)),
+            _ => fields.fault(&format!("agents.{name}"), "expected a loopback ADDRESS:PORT"),
+        }
+    }
+    agents
 }
 
 #[cfg(test)]

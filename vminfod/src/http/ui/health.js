@@ -17,7 +17,7 @@ export function draw(status) {
   parts.push(facts([
     ...sources.map(([name, state]) => [name, el('span', { class: state === 'running' ? 'good' : 'bad' }, state)]),
     ['up for', status.uptime],
-    ['last full refresh at', status.lastRefresh ?? 'none yet'],
+    ['since the last full refresh', status.lastRefresh ?? 'none yet'],
     ['memory', `${Math.round((status.memory?.rss ?? 0) / 1048576)} MiB`],
     ['differences no event told', String(status.counters?.unannounced ?? 0)],
     ['journal', status.journal ? `${status.journal.oldest}–${status.journal.newest}, ${Math.ceil(status.journal.bytes / 1024)} KiB` : ''],
