@@ -9,6 +9,10 @@
 
 mod clients;
 mod serve;
+pub mod stream;
+pub mod supply;
+pub mod vmadm;
+pub mod vminfo;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

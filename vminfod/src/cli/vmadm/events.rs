@@ -1,0 +1,303 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One line of `/events` → lines for people or JSON. Pure.
+
+use serde_json::{Map, Value};
+
+use super::lookup::is_uuid;
+use super::nopt::Parsed;
+use super::value::{compact, lone_argument, units};
+use crate::json;
+
+/// The longest alias that is shown whole, in UTF-16 units.
+const ALIAS: usize = 30;
+
+/// What `vmadm events` was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventsPlan {
+    /// Whole dates and zone names.
+    pub full: bool,
+    /// The events as they are.
+    pub json: bool,
+    /// The first line too.
+    pub ready: bool,
+    /// Only of this VM.
+    pub uuid: Option<String>,
+}
+
+impl EventsPlan {
+    pub(super) fn new(parsed: &Parsed) -> EventsPlan {
+        let flag = |name| parsed.flag(name).unwrap_or(false);
+        // What has not the shape of a UUID is no restriction.
+        let uuid = parsed.operands.first().filter(|text| is_uuid(text)).cloned();
+        EventsPlan { full: flag("full"), json: flag("json"), ready: flag("ready"), uuid }
+    }
+}
+
+/// How a change is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// As `vmadm events` and `vminfo events` do.
+    Shipped {
+        /// Whole dates and zone names.
+        full: bool,
+    },
+    /// As RFD 39 has it: no alias, null for the missing side.
+    Plain {
+        /// Times and the first part of UUIDs only.
+        short: bool,
+    },
+}
+
+/// How `ready.vms` is printed with `-j`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadyVms {
+    /// As it is sent: JSON in a string.
+    Text,
+    /// An object by zone name.
+    ByName,
+    /// The list itself.
+    List,
+}
+
+/// Why a line of the stream cannot be printed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EventFault {
+    /// It is no event.
+    #[error("not a line of events: {0}")]
+    BadLine(String),
+    /// The VM that was asked for is not there.
+    #[error("VM {0} not found")]
+    NoSuchVm(String),
+}
+
+/// Prints events.
+#[derive(Debug, Clone)]
+pub struct Printer {
+    /// How changes are written.
+    pub style: Style,
+    /// JSON instead, and how its first line is.
+    pub json: Option<ReadyVms>,
+    /// Whether the first line is printed.
+    pub ready: bool,
+    /// Only of this VM.
+    pub only: Option<String>,
+}
+
+impl Printer {
+    /// The text for one line of the stream; empty for what is not shown.
+    pub fn line(&self, line: &[u8]) -> Result<String, EventFault> {
+        let bad = |reason: &str| EventFault::BadLine(reason.to_owned());
+        let value = json::parse(line).map_err(|error| EventFault::BadLine(error.to_string()))?;
+        let Value::Object(mut event) = value else { return Err(bad("no object")) };
+        let date = event.get("date").and_then(Value::as_str).and_then(date);
+        let date = date.ok_or_else(|| bad("no date"))?;
+        event.insert("date".to_owned(), date.clone().into());
+        if text(&event, "type") == "ready" {
+            return self.first(event, &date);
+        }
+        if self.only.as_ref().is_some_and(|only| text(&event, "zonename") != only) {
+            return Ok(String::new());
+        }
+        Ok(match self.json {
+            Some(_) => self.json_line(&Value::Object(event)),
+            None => self.changes(&event, &date),
+        })
+    }
+
+    fn first(&self, mut event: Map<String, Value>, date: &str) -> Result<String, EventFault> {
+        if let Some(only) = &self.only
+            && !vms(&event)?.iter().any(|vm| text(vm, "zonename") == only)
+        {
+            return Err(EventFault::NoSuchVm(only.clone()));
+        }
+        if !self.ready {
+            return Ok(String::new());
+        }
+        let list = match self.json {
+            Some(ReadyVms::ByName) => {
+                let named = |vm: Map<String, Value>| (text(&vm, "zonename").to_owned(), vm.into());
+                Some(Value::Object(vms(&event)?.into_iter().map(named).collect()))
+            }
+            Some(ReadyVms::List) => Some(vms(&event)?.into_iter().map(Value::Object).collect()),
+            Some(ReadyVms::Text) | None => None,
+        };
+        if let Some(list) = list {
+            event.insert("vms".to_owned(), list);
+        }
+        if self.json.is_some() {
+            return Ok(self.json_line(&Value::Object(event)));
+        }
+        Ok(match self.style {
+            Style::Shipped { full: true } => {
+                format!("[{date}] ready (uuid {})\n", text(&event, "uuid"))
+            }
+            Style::Shipped { full: false } | Style::Plain { short: true } => {
+                format!("[{}] ready\n", time(date))
+            }
+            Style::Plain { short: false } => format!("[{date}] ready\n"),
+        })
+    }
+
+    fn json_line(&self, event: &Value) -> String {
+        let line = compact(event);
+        let shipped = matches!(self.style, Style::Shipped { .. });
+        (if shipped { lone_argument(&line) } else { line }) + "\n"
+    }
+
+    fn changes(&self, event: &Map<String, Value>, date: &str) -> String {
+        let (kind, zone) = (text(event, "type"), text(event, "zonename"));
+        let short_zone = zone.split('-').next().unwrap_or_default();
+        let (head, missing) = match self.style {
+            Style::Shipped { full } => {
+                let alias = alias(event);
+                let (when, zone) = if full { (date, zone) } else { (time(date), short_zone) };
+                (format!("[{when}] {zone} {alias} {kind}"), "undefined")
+            }
+            Style::Plain { short } => {
+                let (when, zone) = if short { (time(date), short_zone) } else { (date, zone) };
+                (format!("[{when}] {} {kind}", visible(zone)), "null")
+            }
+        };
+        let Some(Value::Array(changes)) = event.get("changes") else { return head + "\n" };
+        let side =
+            |change: &Value, key: &str| change.get(key).map_or_else(|| missing.to_owned(), compact);
+        let plain = matches!(self.style, Style::Plain { .. });
+        changes
+            .iter()
+            .map(|change| {
+                let word = |key: &str| change.get(key).and_then(Value::as_str).unwrap_or_default();
+                let (path, action) = (word("prettyPath"), word("action"));
+                let (old, new) = (side(change, "oldValue"), side(change, "newValue"));
+                if plain {
+                    // What tenants wrote must not move the cursor of whoever watches.
+                    let (path, old, new) = (visible(path), visible(&old), visible(&new));
+                    format!("{head}: {path} {action} :: {old} -> {new}\n")
+                } else {
+                    format!("{head}: {path} {action} :: {old} -> {new}\n")
+                }
+            })
+            .collect()
+    }
+}
+
+/// A text whose control characters are written out as `\u001b` is, so that a terminal only shows.
+pub fn visible(text: &str) -> String {
+    if !text.contains(|c: char| c.is_control()) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The VMs of the first line, which come as text.
+fn vms(event: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, EventFault> {
+    let bad = || EventFault::BadLine("ready without its VMs".to_owned());
+    let list = match event.get("vms") {
+        Some(Value::String(text)) => json::parse(text.as_bytes()).map_err(|_| bad())?,
+        Some(other) => other.clone(),
+        None => return Err(bad()),
+    };
+    let Value::Array(list) = list else { return Err(bad()) };
+    list.into_iter()
+        .map(|vm| match vm {
+            Value::Object(vm) => Ok(vm),
+            _ => Err(bad()),
+        })
+        .collect()
+}
+
+/// A date as it is printed: ISO, UTC, three decimals.
+fn date(text: &str) -> Option<String> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    json::iso(at.as_millisecond() as f64)
+}
+
+/// The time of an ISO date.
+fn time(date: &str) -> &str {
+    date.split_once('T').map_or(date, |(_, time)| time)
+}
+
+fn alias(event: &Map<String, Value>) -> String {
+    let alias = event.get("vm").and_then(|vm| vm.get("alias")).and_then(Value::as_str);
+    match alias.unwrap_or_default() {
+        "" => "-".to_owned(),
+        alias if units(alias) > ALIAS => {
+            let start: Vec<u16> = alias.encode_utf16().take(ALIAS - 3).collect();
+            String::from_utf16_lossy(&start) + "..."
+        }
+        alias => alias.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODIFY: &str = r#"{"type":"modify","date":"2026-01-05T10:00:02Z","zonename":"0a-b","uuid":"0a-b","vm":{"alias":"web"},"changes":[{"prettyPath":"quota","path":["quota"],"action":"added","newValue":10},{"prettyPath":"tags[a.b]","path":["tags","a.b"],"action":"removed","oldValue":"\u001b\u009b"}]}"#;
+
+    fn printer(style: Style) -> Printer {
+        Printer { style, json: None, ready: true, only: None }
+    }
+
+    #[test]
+    fn styles() {
+        for (style, lines) in [
+            (
+                Style::Plain { short: false },
+                "[2026-01-05T10:00:02.000Z] 0a-b modify: quota added :: null -> 10\n\
+                 [2026-01-05T10:00:02.000Z] 0a-b modify: tags[a.b] removed :: \"\\u001b\\u009b\" -> null\n",
+            ),
+            (
+                Style::Plain { short: true },
+                "[10:00:02.000Z] 0a modify: quota added :: null -> 10\n\
+                 [10:00:02.000Z] 0a modify: tags[a.b] removed :: \"\\u001b\\u009b\" -> null\n",
+            ),
+            (
+                Style::Shipped { full: false },
+                "[10:00:02.000Z] 0a web modify: quota added :: undefined -> 10\n\
+                 [10:00:02.000Z] 0a web modify: tags[a.b] removed :: \"\\u001b\u{9b}\" -> undefined\n",
+            ),
+        ] {
+            assert_eq!(printer(style).line(MODIFY.as_bytes()).unwrap(), lines);
+        }
+    }
+
+    #[test]
+    fn one_vm_only() {
+        let ready = r#"{"type":"ready","date":"2026-01-05T10:00:00.000Z","uuid":"l","vms":"[{\"zonename\":\"0a-b\",\"uuid\":\"0a-b\"}]"}"#;
+        let mut printer = printer(Style::Plain { short: false });
+        printer.only = Some("0a-b".to_owned());
+        assert_eq!(printer.line(ready.as_bytes()).unwrap(), "[2026-01-05T10:00:00.000Z] ready\n");
+        assert!(!printer.line(MODIFY.as_bytes()).unwrap().is_empty());
+        printer.only = Some("other".to_owned());
+        assert_eq!(printer.line(MODIFY.as_bytes()).unwrap(), "");
+        assert_eq!(printer.line(ready.as_bytes()).unwrap_err().to_string(), "VM other not found");
+        assert!(printer.line(b"{\"type\":\"x\"}").is_err());
+        assert!(printer.line(b"oh").is_err());
+    }
+
+    #[test]
+    fn long_aliases() {
+        let event = |alias: &str| {
+            let event = serde_json::json!({ "vm": { "alias": alias } });
+            super::alias(event.as_object().unwrap())
+        };
+        assert_eq!(event(&"a".repeat(30)), "a".repeat(30));
+        assert_eq!(event(&"a".repeat(31)), "a".repeat(27) + "...");
+        assert_eq!(event(""), "-");
+    }
+}

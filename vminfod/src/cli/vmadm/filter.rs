@@ -1,0 +1,264 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The operands of `list` and `lookup`: `key=value`, all of which must hold. Pure.
+
+use indexmap::IndexMap;
+
+use super::fields::is_filter_key;
+use super::regexp::Regexp;
+use super::value::{array_index, member, text_form};
+use super::vm::Vm;
+use crate::vm::convert::to_number;
+
+/// Why VMs cannot be picked.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterError {
+    /// An operand that is neither `key=value` nor a key: wrong usage.
+    #[error("Bad arguments: unable to split {0}")]
+    Operand(String),
+    /// What is asked for cannot be looked at.
+    #[error("not a regular expression: {key}=~{pattern}: {reason}")]
+    Pattern {
+        /// The key.
+        key: String,
+        /// As given.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What a property has to be like.
+#[derive(Debug)]
+enum Wanted {
+    Text(String),
+    Pattern(String),
+}
+
+/// Filters as given, not yet checked.
+#[derive(Debug, Default)]
+pub struct Filters(IndexMap<String, Wanted>);
+
+impl Filters {
+    /// Takes the operands apart. Of several with one key the last counts.
+    pub fn read(operands: &[String]) -> Result<Filters, FilterError> {
+        let mut filters = IndexMap::new();
+        for operand in operands {
+            let (key, value) = match operand.split_once('=') {
+                Some(pair) => pair,
+                None if to_number(operand) < 2.0 => {
+                    return Err(FilterError::Operand(operand.clone()));
+                }
+                None => (operand.as_str(), ""),
+            };
+            let wanted = match value.strip_prefix('~') {
+                Some(pattern) => Wanted::Pattern(pattern.to_owned()),
+                None => Wanted::Text(value.to_owned()),
+            };
+            filters.insert(key.to_owned(), wanted);
+        }
+        Ok(Filters(filters))
+    }
+
+    /// The first key that may not be filtered by, in the order the shipped program looks at them:
+    /// keys that are numbers come first.
+    pub fn invalid_key(&self) -> Option<&str> {
+        let mut bad: Vec<&str> =
+            self.0.keys().map(String::as_str).filter(|key| !is_filter_key(key)).collect();
+        bad.sort_by_key(|key| array_index(key).unwrap_or(usize::MAX));
+        bad.first().copied()
+    }
+
+    /// Makes them ready to be used.
+    pub fn ready(self) -> Result<Picker, FilterError> {
+        let mut tests = Vec::new();
+        for (key, wanted) in self.0 {
+            let parts: Vec<String> = key.split('.').map(str::to_owned).collect();
+            let test = match wanted {
+                Wanted::Text(text) => Test::Text(match parts.as_slice() {
+                    [nics, _, mac] if nics == "nics" && mac == "mac" => normal_mac(&text),
+                    _ => text,
+                }),
+                Wanted::Pattern(pattern) => match Regexp::new(&pattern, true) {
+                    Ok(regexp) => Test::Pattern(regexp, pattern),
+                    Err(fault) => {
+                        return Err(FilterError::Pattern {
+                            key,
+                            pattern,
+                            reason: fault.to_string(),
+                        });
+                    }
+                },
+            };
+            tests.push((parts, test));
+        }
+        Ok(Picker(tests))
+    }
+}
+
+/// Picks VMs.
+#[derive(Debug)]
+pub struct Picker(Vec<(Vec<String>, Test)>);
+
+#[derive(Debug)]
+enum Test {
+    Text(String),
+    Pattern(Regexp, String),
+}
+
+impl Picker {
+    /// Whether all filters hold for this VM.
+    pub fn picks(&self, vm: &Vm) -> Result<bool, FilterError> {
+        for (parts, test) in &self.0 {
+            let mut holds = false;
+            for text in texts(vm, parts) {
+                holds |= test.holds(&text).map_err(|reason| FilterError::Pattern {
+                    key: parts.join("."),
+                    pattern: test.pattern().to_owned(),
+                    reason,
+                })?;
+            }
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Test {
+    fn holds(&self, text: &str) -> Result<bool, String> {
+        match self {
+            Test::Text(wanted) => Ok(wanted == text),
+            Test::Pattern(regexp, _) => {
+                regexp.is_match(text).map_err(|too_long| too_long.to_string())
+            }
+        }
+    }
+
+    fn pattern(&self) -> &str {
+        match self {
+            Test::Text(_) => "",
+            Test::Pattern(_, pattern) => pattern,
+        }
+    }
+}
+
+/// The texts a filter looks at: none where the property is absent or null, several for `*`.
+fn texts(vm: &Vm, parts: &[String]) -> Vec<String> {
+    let [first, rest @ ..] = parts else { return Vec::new() };
+    let Some(top) = vm.object.get(first) else { return Vec::new() };
+    match rest {
+        [] => text_form(top).into_iter().collect(),
+        // A second dot inside of a key is not reachable.
+        [key] => member(top, key).and_then(text_form).into_iter().collect(),
+        [index, key] if index == "*" => {
+            let elements = top.as_array().into_iter().flatten();
+            elements.filter_map(|element| text_form(member(element, key)?)).collect()
+        }
+        [index, key] if matches!(first.as_str(), "nics" | "disks") => {
+            let element = member(top, index);
+            element
+                .and_then(|element| member(element, key))
+                .and_then(text_form)
+                .into_iter()
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A MAC address as VMs have it: each part two digits in lower case.
+fn normal_mac(text: &str) -> String {
+    let part = |part: &str| {
+        let part = part.trim();
+        let digits = part.strip_prefix("0x").or_else(|| part.strip_prefix("0X")).unwrap_or(part);
+        let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+        let digits = digits.get(..end).unwrap_or_default();
+        match u64::from_str_radix(digits, 16) {
+            Ok(number) => format!("{number:02x}"),
+            Err(_) => "NaN".to_owned(),
+        }
+    };
+    text.split(':').map(part).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn picks(filters: &[&str], object: &Value) -> bool {
+        let Value::Object(object) = object.clone() else { panic!("no object") };
+        let operands: Vec<String> = filters.iter().map(|text| (*text).to_owned()).collect();
+        let filters = Filters::read(&operands).unwrap();
+        assert_eq!(filters.invalid_key(), None);
+        filters.ready().unwrap().picks(&Vm::new(object)).unwrap()
+    }
+
+    #[test]
+    fn values() {
+        let vm = json!({
+            "uuid": "u", "brand": "kvm", "alias": "Web=1", "quota": 10.5, "autoboot": false,
+            "zoneid": null, "hostname": "", "tags": {"role": "web", "a.b": 1, "z": null},
+            "nics": [{"mac": "02:00:00:00:00:0a", "ip": "10.0.0.1"}, {"ip": "10.0.0.2"}],
+        });
+        for filter in [
+            "quota=10.5",
+            "autoboot=false",
+            "alias=Web=1",
+            "alias=~^web",
+            "type=KVM",
+            "hostname=",
+            "hostname",
+            "tags.role=web",
+            "nics.*.ip=10.0.0.2",
+            "nics.1.ip=10.0.0.2",
+            "nics.*.mac=2:0:0:0:0:A",
+            "nics.0.mac=~^02",
+            "uuid=~",
+            "alias=~(?=web)",
+        ] {
+            assert!(picks(&[filter], &vm), "{filter}");
+        }
+        for filter in [
+            "quota=10.50",
+            "autoboot=0",
+            "alias=web=1",
+            "zoneid=null",
+            "zoneid=~",
+            "zoneid=",
+            "hostname=x",
+            "tags.a.b=1",
+            "tags.z=",
+            "nics.0.ip=10.0.0.2",
+            "nics.2.ip=10.0.0.2",
+            "nics.*.mac=~2:0:0:0:0:A",
+            "foonics.0.ip=10.0.0.1",
+            "nicsx0xip=10.0.0.1",
+            "package_name=",
+            "nics.00.ip=10.0.0.1",
+        ] {
+            assert!(!picks(&[filter], &vm), "{filter}");
+        }
+        assert!(picks(&["alias=no", "alias=Web=1"], &vm), "the last of one key counts");
+        assert!(!picks(&["alias=Web=1", "quota=1"], &vm), "all must hold");
+    }
+
+    #[test]
+    fn operands() {
+        let read = |operand: &str| Filters::read(&[operand.to_owned()]);
+        for operand in ["1", "0", "", "-3", "0x1", " "] {
+            assert!(matches!(read(operand), Err(FilterError::Operand(_))), "{operand:?}");
+        }
+        for operand in ["2", "alias", "1=1"] {
+            assert!(read(operand).is_ok(), "{operand:?}");
+        }
+        let filters = Filters::read(&["x=1".into(), "alias=1".into(), "7=1".into()]).unwrap();
+        assert_eq!(filters.invalid_key(), Some("7"));
+        let error = read("alias=~*").unwrap().ready().unwrap_err().to_string();
+        assert_eq!(error, "not a regular expression: alias=~*: nothing to repeat");
+    }
+}

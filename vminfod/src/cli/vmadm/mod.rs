@@ -1,0 +1,144 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The read-only commands of the shipped `vmadm`, byte for byte: `list`, `lookup`, `get`, `json`,
+//! `events`.
+//!
+//! The modules below are pure: arguments and objects in, text out. Where the objects come from is
+//! the supplier's matter ([`super::supply`]); nothing here opens anything.
+//!
+//! Where the shipped program dies of an exception (a null in a filter, a bad regular expression),
+//! this one says what is wrong and exits with 1.
+
+pub mod events;
+pub mod fields;
+pub mod filter;
+pub mod list;
+pub mod lookup;
+pub mod nopt;
+pub mod options;
+pub mod regexp;
+pub mod sort;
+pub mod usage;
+pub mod value;
+pub mod vm;
+
+use super::supply::{Supplier, SupplyError};
+use events::EventsPlan;
+use filter::FilterError;
+use list::Listing;
+use lookup::Lookup;
+
+/// What a command leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Printed {
+    /// All bytes of stdout.
+    pub stdout: String,
+    /// All bytes of stderr.
+    pub stderr: String,
+    /// The exit status.
+    pub code: u8,
+}
+
+/// Why a command ends early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// It cannot be done: one line, exit 1.
+    Failed(String),
+    /// It was called in a wrong way: an optional line, the usage text, exit 2.
+    Usage(Option<String>),
+}
+
+impl Failure {
+    /// It cannot be done.
+    pub fn failed(text: impl Into<String>) -> Failure {
+        Failure::Failed(text.into())
+    }
+}
+
+impl From<FilterError> for Failure {
+    fn from(error: FilterError) -> Failure {
+        match error {
+            FilterError::Operand(_) => Failure::Usage(Some(error.to_string())),
+            FilterError::Pattern { .. } => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<SupplyError> for Failure {
+    fn from(error: SupplyError) -> Failure {
+        Failure::Failed(error.to_string())
+    }
+}
+
+/// A command understood, and what is left to be done for it.
+#[derive(Debug)]
+pub enum Plan {
+    /// `list`
+    List(Listing),
+    /// `lookup`
+    Lookup(Lookup),
+    /// `get` of this VM
+    Get(String),
+    /// `events`
+    Events(EventsPlan),
+}
+
+/// Understands the arguments that follow the program's name.
+pub fn plan(args: &[String]) -> Result<Plan, Failure> {
+    let Some((command, args)) = args.split_first() else { return Err(Failure::Usage(None)) };
+    match command.as_str() {
+        "list" => {
+            Ok(Plan::List(Listing::new(&nopt::parse(args, options::LIST, options::LIST_SHORTS))?))
+        }
+        "lookup" => {
+            let parsed = nopt::parse(args, options::LOOKUP, options::LOOKUP_SHORTS);
+            Ok(Plan::Lookup(Lookup::new(&parsed)?))
+        }
+        "get" | "json" => {
+            let parsed = nopt::parse(args, options::PLAIN, options::PLAIN_SHORTS);
+            let missing = || Failure::Usage(Some(format!("Invalid or missing UUID for {command}")));
+            let uuid = parsed.operands.into_iter().next().filter(|uuid| lookup::is_uuid(uuid));
+            Ok(Plan::Get(uuid.ok_or_else(missing)?))
+        }
+        "events" => {
+            let parsed = nopt::parse(args, options::EVENTS, options::EVENTS_SHORTS);
+            Ok(Plan::Events(EventsPlan::new(&parsed)))
+        }
+        "help" | "-h" | "-?" => Err(Failure::Usage(None)),
+        other if usage::COMMANDS.contains(&other) => Err(Failure::Failed(format!(
+            "{other} changes the node or leaves it, and this program only reads: use the platform's vmadm"
+        ))),
+        other => Err(Failure::Usage(Some(format!("Invalid command: \"{other}\".")))),
+    }
+}
+
+/// Runs any command but `events`, whose output has no end.
+pub async fn run(plan: Plan, supplier: &dyn Supplier) -> Result<String, Failure> {
+    match plan {
+        Plan::List(listing) => listing.print(supplier.vms().await?),
+        Plan::Lookup(lookup) => lookup.print(supplier.vms().await?),
+        Plan::Get(uuid) => match supplier.vm(&uuid).await? {
+            Some(vm) => Ok(lookup::one(vm)),
+            None => Err(Failure::failed(format!("zoneadm: {uuid}: No such zone configured"))),
+        },
+        Plan::Events(_) => Err(Failure::failed("events have no end")),
+    }
+}
+
+impl Printed {
+    /// What a command's result prints; `program` is the path the usage text names.
+    pub fn of(result: Result<String, Failure>, program: &str) -> Printed {
+        match result {
+            Ok(stdout) => Printed { stdout, stderr: String::new(), code: 0 },
+            Err(Failure::Failed(text)) => {
+                Printed { stdout: String::new(), stderr: text + "\n", code: 1 }
+            }
+            Err(Failure::Usage(text)) => {
+                let text = text.map(|text| text + "\n").unwrap_or_default();
+                Printed { stdout: String::new(), stderr: text + &usage::vmadm(program), code: 2 }
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The options of `vmadm`: options and operands mix, prefixes of long names work, what is unknown
+//! takes the next argument with it. Pure.
+
+use std::collections::BTreeMap;
+
+/// An option of a command.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec {
+    /// Its long name.
+    pub name: &'static str,
+    /// Whether it is a yes or no; else it takes a text.
+    pub is_flag: bool,
+}
+
+/// A short letter and what is meant.
+pub type Short = (char, &'static [&'static str]);
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    flags: BTreeMap<&'static str, bool>,
+    texts: BTreeMap<&'static str, String>,
+    /// Everything else, in its order.
+    pub operands: Vec<String>,
+}
+
+impl Parsed {
+    /// Yes, no, or nothing said.
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.flags.get(name).copied()
+    }
+
+    /// The text given.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.texts.get(name).map(String::as_str)
+    }
+}
+
+/// Reads the arguments of a command that has these options.
+pub fn parse(args: &[String], specs: &[Spec], shorts: &[Short]) -> Parsed {
+    let mut parsed = Parsed::default();
+    // The next argument is at the end.
+    let mut rest: Vec<String> = args.iter().rev().cloned().collect();
+    while let Some(arg) = rest.pop() {
+        if is_end(&arg) {
+            parsed.operands.extend(rest.drain(..).rev());
+            break;
+        }
+        if !arg.starts_with('-') {
+            parsed.operands.push(arg);
+            continue;
+        }
+        let name = match arg.split_once('=') {
+            Some((name, value)) => {
+                rest.push(value.to_owned());
+                name.trim_start_matches('-')
+            }
+            None => arg.trim_start_matches('-'),
+        };
+        match letters(name, specs, shorts) {
+            Some(meant) => {
+                rest.extend(meant.iter().rev().map(|long| (*long).to_owned()));
+            }
+            None => option(name, specs, &mut rest, &mut parsed),
+        }
+    }
+    parsed
+}
+
+/// What a letter, or several, stand for. A word that begins a long name is none, nor is one with a
+/// letter that nobody knows.
+fn letters<'a>(name: &str, specs: &[Spec], shorts: &'a [Short]) -> Option<Vec<&'a str>> {
+    let find = |letter: char| shorts.iter().find(|(known, _)| *known == letter);
+    let is_letter = name.chars().count() == 1 && name.chars().all(|c| find(c).is_some());
+    if !is_letter && long(name, specs).is_some() {
+        return None;
+    }
+    let meant: Option<Vec<_>> = name.chars().map(|c| find(c).map(|(_, long)| *long)).collect();
+    Some(meant?.concat())
+}
+
+/// The option that the name is, or is the only one to begin with it.
+fn long<'a>(name: &str, specs: &'a [Spec]) -> Option<&'a Spec> {
+    if name.is_empty() {
+        return None;
+    }
+    let exact = specs.iter().find(|spec| spec.name == name);
+    let mut beginning = specs.iter().filter(|spec| spec.name.starts_with(name));
+    exact.or_else(|| beginning.next().filter(|_| beginning.next().is_none()))
+}
+
+fn option(name: &str, specs: &[Spec], rest: &mut Vec<String>, parsed: &mut Parsed) {
+    let (mut name, mut no) = (name, false);
+    while name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("no-")) {
+        no = !no;
+        name = name.get(3..).unwrap_or_default();
+    }
+    let spec = long(name, specs);
+    if no || spec.is_some_and(|spec| spec.is_flag) {
+        let mut value = !no;
+        if let Some(next @ ("true" | "false")) = rest.last().map(String::as_str) {
+            value = (next == "true") != no;
+            rest.pop();
+        }
+        match spec {
+            Some(spec) if spec.is_flag => drop(parsed.flags.insert(spec.name, value)),
+            Some(spec) => drop(parsed.texts.insert(spec.name, value.to_string())),
+            None => {}
+        }
+        return;
+    }
+    let value = if rest.last().is_some_and(|next| is_end(next)) { None } else { rest.pop() };
+    let value = value.unwrap_or_else(|| "true".to_owned());
+    if let Some(spec) = spec {
+        parsed.texts.insert(spec.name, value.trim_matches(super::value::is_space).to_owned());
+    }
+}
+
+/// Two or more dashes: what follows are operands.
+fn is_end(arg: &str) -> bool {
+    arg.len() >= 2 && arg.bytes().all(|b| b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::{LIST, LIST_SHORTS, LOOKUP, LOOKUP_SHORTS};
+    use super::*;
+
+    fn list(line: &str) -> String {
+        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let parsed = parse(&args, LIST, LIST_SHORTS);
+        let flags = parsed.flags.iter().map(|(name, value)| format!("{name}={value}"));
+        let texts = parsed.texts.iter().map(|(name, value)| format!("{name}:{value}"));
+        let all: Vec<String> = flags.chain(texts).chain(parsed.operands.clone()).collect();
+        all.join(" ")
+    }
+
+    #[test]
+    fn lines() {
+        for (line, meaning) in [
+            ("a=1 -p b=2", "parsable=true a=1 b=2"),
+            ("-pH", "header=false parsable=true"),
+            ("-Ho alias x", "header=false order:alias x"),
+            ("--ord=uuid", "order:uuid"),
+            ("-o=uuid", "order:uuid"),
+            ("-ouuid next x", "x"),
+            ("-x state=running y", "y"),
+            ("-x=1 y", "y"),
+            ("--no-header", "header=false"),
+            ("--no-no-header", "header=true"),
+            ("--header false", "header=false"),
+            ("--no-header false", "header=true"),
+            ("-p false", "parsable=false"),
+            ("-o", "order:true"),
+            ("-o -p", "order:-p"),
+            ("-o -- -p", "order:true -p"),
+            ("-o a -o b", "order:b"),
+            ("-- -p", "-p"),
+            ("--- -p", "-p"),
+            ("- x", "x"),
+            ("-p=3", "parsable=true 3"),
+            ("---parsable", "parsable=true"),
+            ("-vd", "debug=true verbose=true"),
+            ("--no-x y", "y"),
+            ("--no-order x", "order:false x"),
+            ("-h -p", "header=true parsable=true"),
+            ("-1 x y", "y"),
+        ] {
+            assert_eq!(list(line), meaning, "{line}");
+        }
+    }
+
+    #[test]
+    fn texts_are_trimmed_and_lookup_has_its_own() {
+        let args = ["-o", "  a,b ", "-1j", "-H", "x"].map(str::to_owned);
+        let parsed = parse(&args, LOOKUP, LOOKUP_SHORTS);
+        assert_eq!(parsed.text("output"), Some("a,b"));
+        assert_eq!((parsed.flag("unique"), parsed.flag("json")), (Some(true), Some(true)));
+        assert!(parsed.operands.is_empty(), "what is unknown takes the next argument");
+    }
+}
