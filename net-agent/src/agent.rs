@@ -24,7 +24,6 @@ use sdc_clients::retry::Policy;
 use sdc_clients::vmapi::Vmapi;
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Error, Http, Jitter, MacAddr};
-use serde_json::{Value, json};
 
 use crate::apply::{Apply, Clients, Outcome};
 use crate::config::{Config, VmapiChoice, Window};
@@ -32,7 +31,7 @@ use crate::inventory::Identity;
 use crate::lanes::Lanes;
 use crate::pace::{Pace, Paced};
 use crate::shared::Shared;
-use crate::status::{Pages, history};
+use crate::status::history;
 
 /// One agent.
 pub struct Agent {
@@ -225,69 +224,5 @@ impl Agent {
         let ceiling = min.saturating_mul(1 << (*failures).min(16)).min(max);
         *failures = failures.saturating_add(1);
         self.shared.draw(|jitter| jitter.uniform(min.min(ceiling) / 2, ceiling))
-    }
-
-    /// The pages of the status listener.
-    pub fn pages(self: &Arc<Self>) -> Pages {
-        let status = {
-            let agent = Arc::clone(self);
-            move || agent.status_json()
-        };
-        let plan = {
-            let agent = Arc::clone(self);
-            move || {
-                let mut page = agent.shared.status.plan_json();
-                if let Some(page) = page.as_object_mut() {
-                    page.insert("departed".to_owned(), agent.departed_json());
-                }
-                page
-            }
-        };
-        let holds = {
-            let agent = Arc::clone(self);
-            move || agent.holds_json()
-        };
-        let me = Arc::clone(&self.shared);
-        Pages {
-            status: Arc::new(status),
-            plan: Arc::new(plan),
-            holds: Arc::new(holds),
-            metrics: Arc::new(move || me.status.metrics()),
-        }
-    }
-
-    fn status_json(&self) -> Value {
-        let mut page = self.shared.status.to_json();
-        let config = &self.shared.config;
-        if let Some(page) = page.as_object_mut() {
-            page.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
-            page.insert("cn_uuid".to_owned(), config.cn_uuid.clone().into());
-            page.insert("mode".to_owned(), format!("{:?}", config.mode).to_lowercase().into());
-            page.insert("mute".to_owned(), self.shared.mute().into());
-            page.insert("vms".to_owned(), self.shared.look(|i| i.view.vms.len()).into());
-            page.insert("holds".to_owned(), self.holds_json());
-            page.insert("departed".to_owned(), self.departed_json());
-        }
-        page
-    }
-
-    fn departed_json(&self) -> Value {
-        let now = self.shared.clock();
-        let all = self.shared.all_departed();
-        Value::Array(
-            all.iter()
-                .map(|(mac, d)| {
-                    json!({"mac": mac.to_string(), "vm": d.vm, "why": d.why, "tries": d.tries,
-                        "due_in_ms": u64::try_from(d.due.saturating_sub(now).as_millis()).unwrap_or(u64::MAX)})
-                })
-                .collect(),
-        )
-    }
-
-    fn holds_json(&self) -> Value {
-        let now = jiff::Timestamp::now();
-        let holds = self.shared.holds.read_or_hold_all(now);
-        let live: Vec<_> = holds.in_force(now).cloned().collect();
-        serde_json::to_value(live).unwrap_or_default()
     }
 }

@@ -121,6 +121,8 @@ pub struct Config {
     pub mirror_stopped: bool,
     /// Holds, lock, memory.
     pub state_dir: PathBuf,
+    /// The unix socket for root: offers, approvals, explanations.
+    pub control_socket: PathBuf,
     /// Status listener; loopback only.
     pub status_listen: SocketAddr,
     /// Requests per second to NAPI and VMAPI together.
@@ -208,6 +210,7 @@ impl Config {
             String::new()
         });
         let status_listen: SocketAddr = f.parse("status.listen", "127.0.0.1:5311");
+        let state_dir = f.path("state_dir", "/var/db/net-agent");
         if !status_listen.ip().is_loopback() {
             f.fault("status.listen", "only a loopback address is allowed");
         }
@@ -235,7 +238,8 @@ impl Config {
             fallback: f.parse("fallback", "probe"),
             mode: f.parse("mode", "on"),
             mirror_stopped: f.flag("mirror_stopped", true),
-            state_dir: f.path("state_dir", "/var/db/net-agent"),
+            control_socket: f.path("control.socket", state_dir.join("control.sock")),
+            state_dir,
             status_listen,
             per_second: f.number("pace.per_second", 5, 1..=1000),
             in_flight: f.number("pace.in_flight", 4, 1..=64),

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sdc_clients::MacAddr;
 use sdc_clients::vminfod::{VmObject, WatchEvent, watch};
 
 use crate::agent::Agent;
@@ -109,6 +110,26 @@ impl Agent {
         }
     }
 
+    /// A fresh view differed from memory: as if an event had told it (R13).
+    pub(crate) fn told_by_view(&self, differing: Vec<(String, Option<LocalVm>)>) {
+        for (uuid, before) in differing {
+            self.shared.status.count(Count::MissedEvents);
+            tracing::info!(vm = uuid, "differs from memory: an event was missed");
+            self.noticed(&uuid, before);
+        }
+    }
+
+    /// Why a delete of this record is considered, as things stand.
+    pub(crate) fn basis_of(&self, mac: MacAddr, vm: &str) -> Basis {
+        let departure = self.shared.departed(vm).into_iter().find(|(left, _)| *left == mac);
+        match departure.map(|(_, departure)| departure.left) {
+            Some(Left::WithVm) => Basis::Witnessed,
+            Some(Left::Alone) => Basis::LeftVm,
+            Some(Left::Before) => Basis::Remembered,
+            None => Basis::pass(self.shared.first_look(mac)),
+        }
+    }
+
     /// A VM differs from what it was: it came, changed, was hidden or shown, or went.
     pub(crate) fn noticed(&self, uuid: &str, before: Option<LocalVm>) {
         let now = self.shared.clock();
@@ -162,11 +183,7 @@ impl Agent {
                 Ok(fresh) => {
                     self.shared.status.count(Count::Resyncs);
                     self.shared.settle_size();
-                    for (uuid, before) in fresh.differing {
-                        self.shared.status.count(Count::MissedEvents);
-                        tracing::info!(vm = uuid, "differs from memory: an event was missed");
-                        self.noticed(&uuid, before);
-                    }
+                    self.told_by_view(fresh.differing);
                 }
                 Err(why) => self.shared.status.failed(why),
             }
@@ -232,11 +249,7 @@ impl Agent {
             if departure.due > shared.clock() {
                 continue;
             }
-            let basis = match departure.left {
-                Left::WithVm => Basis::Witnessed,
-                Left::Alone => Basis::LeftVm,
-                Left::Before => Basis::Remembered,
-            };
+            let basis = self.basis_of(mac, vm);
             match self.apply.reap(mac, vm, basis, None).await {
                 Outcome::Done | Outcome::Left(_) => shared.settled(mac, vm),
                 Outcome::Deferred(why) | Outcome::Failed(why) => shared.put_off(mac, vm, why),

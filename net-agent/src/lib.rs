@@ -10,9 +10,17 @@
 
 pub mod cli;
 
+pub mod control;
+
+pub mod pages;
+
+pub mod explain;
+
 pub mod agent;
 
 pub mod pass;
+
+pub mod extra;
 
 pub mod follow;
 
@@ -29,6 +37,8 @@ pub mod memory;
 pub mod departed;
 
 pub mod approval;
+
+pub mod metrics;
 
 pub mod status;
 

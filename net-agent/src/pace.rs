@@ -8,6 +8,7 @@
 //! and node once more after the wait, so nothing decided long ago is ever sent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,6 +23,7 @@ pub struct Pace {
     slots: Arc<Semaphore>,
     spacing: Duration,
     next: Mutex<Option<Instant>>,
+    taken: AtomicU64,
 }
 
 /// One request's turn; keep it until the answer is there.
@@ -38,7 +40,13 @@ impl Pace {
             slots: Arc::new(Semaphore::new(usize::try_from(in_flight.max(1)).unwrap_or(1))),
             spacing: Duration::from_secs(1) / per_second,
             next: Mutex::new(None),
+            taken: AtomicU64::new(0),
         }
+    }
+
+    /// Turns taken since the start.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Waits for a slot and for the rate.
@@ -50,6 +58,7 @@ impl Pace {
             tokio::time::sleep_until(at).await;
         }
         *next = Some(Instant::now() + self.spacing);
+        self.taken.fetch_add(1, Ordering::Relaxed);
         Turn { _slot: slot }
     }
 }

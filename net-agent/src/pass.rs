@@ -101,6 +101,9 @@ impl Agent {
         status.set(Count::Listed, remote.listed);
         let mut open = Open { remote, read, first_looks: BTreeMap::new() };
         let view = self.view().await?;
+        if config.mode == Mode::On {
+            self.add_unlisted(&mut open.remote, &view, !again).await;
+        }
         let first = self.compared(&open, &view, &BTreeMap::new());
         status.planned(&first);
         status.step(if config.mode == Mode::On { history::REAP } else { history::SKIPPED });
@@ -109,7 +112,7 @@ impl Agent {
             self.own_nics().await;
         }
         keep_candidates(&mut open, &first, view.taken);
-        shared.note_open(open.remote.nics.len());
+        shared.note_open(&open.first_looks);
         if !open.remote.nics.is_empty() {
             let pause = config.second_look;
             status.waiting("pass", Some(format!("second look, in {} s", pause.as_secs_f64())));
@@ -162,18 +165,9 @@ impl Agent {
     async fn round(&self, open: &mut Open) -> Result<(), Failed> {
         let shared = &self.shared;
         let view = self.view().await?;
-        let mut verdicts = BTreeMap::new();
-        let asked = self.compared(open, &view, &verdicts);
-        let vms: BTreeSet<String> = asked.of("ask-vmapi").map(|d| d.vm.clone()).collect();
-        let answers: Vec<(String, Verdict)> = futures_util::stream::iter(vms)
-            .map(|vm| async move {
-                let verdict = self.apply.ask(&vm).await;
-                (vm, verdict)
-            })
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await;
-        verdicts.extend(answers);
+        let asked = self.compared(open, &view, &BTreeMap::new());
+        let vms = asked.of("ask-vmapi").map(|d| d.vm.clone()).collect();
+        let verdicts = self.ask_all(vms).await;
         let decided = self.compared(open, &view, &verdicts);
         if let Some(why) = &decided.brake {
             tracing::error!(reason = why, "brake: nothing is deleted");
@@ -199,7 +193,8 @@ impl Agent {
             .await;
         keep_candidates(open, &decided, view.taken);
         open.remote.nics.retain(|nic| !settled.contains(&Some(nic.mac)));
-        shared.note_open(open.remote.nics.len());
+        open.first_looks.retain(|mac, _| !settled.contains(&Some(*mac)));
+        shared.note_open(&open.first_looks);
         for decision in decided.of("defer") {
             self.shared.status.count(Count::Deferred);
             let (mac, vm) = (decision.mac, &decision.vm);
@@ -238,11 +233,33 @@ impl Agent {
 
     async fn view(&self) -> Result<LocalView, Failed> {
         let fresh = self.shared.fresh_view(&self.clients.vminfod).await.map_err(Failed::Other)?;
-        for (uuid, before) in fresh.differing {
-            self.shared.status.count(Count::MissedEvents);
-            self.noticed(&uuid, before);
-        }
+        self.told_by_view(fresh.differing);
         Ok(fresh.view)
+    }
+
+    /// One look at a list, with VMAPI's word on every candidate.
+    pub(crate) async fn look_once(&self, remote: RemoteView, view: &LocalView) -> Plan {
+        let read = self.shared.clock();
+        let open = Open { remote, read, first_looks: BTreeMap::new() };
+        let first = self.compared(&open, view, &BTreeMap::new());
+        let vms = first.decisions.iter().filter(|d| d.is_candidate()).map(|d| d.vm.clone());
+        let verdicts = self.ask_all(vms.collect()).await;
+        self.compared(&open, view, &verdicts)
+    }
+
+    /// VMAPI's word on these VMs.
+    async fn ask_all(&self, vms: BTreeSet<String>) -> BTreeMap<String, Verdict> {
+        if !self.shared.policy.ask_vmapi {
+            return BTreeMap::new();
+        }
+        futures_util::stream::iter(vms)
+            .map(|vm| async move {
+                let verdict = self.apply.ask(&vm).await;
+                (vm, verdict)
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await
     }
 
     fn compared(

@@ -48,8 +48,8 @@ pub struct Shared {
     /// When each delete of the last hour stops to count, on the agent's clock.
     pub(crate) deletes: Mutex<VecDeque<Duration>>,
     approvals: Mutex<Approvals>,
-    /// Candidates of the last pass that are not decided.
-    open: std::sync::atomic::AtomicUsize,
+    /// Candidates of the last pass that are not decided, and when each was first seen.
+    looks: Mutex<BTreeMap<MacAddr, Duration>>,
     /// What the brake keeps, with the VMs.
     braked: Mutex<BTreeMap<MacAddr, String>>,
     /// Addresses of the last run that are not here and not decided yet, with their VMs.
@@ -85,7 +85,7 @@ impl Shared {
             departed: Mutex::default(),
             deletes: Mutex::default(),
             approvals: Mutex::default(),
-            open: std::sync::atomic::AtomicUsize::new(0),
+            looks: Mutex::default(),
             braked: Mutex::default(),
             strays: Mutex::default(),
             memory: MemoryFile::new(&config.state_dir),
@@ -251,16 +251,25 @@ impl Shared {
         }
     }
 
-    /// Notes how many candidates the pass has not decided.
-    pub(crate) fn note_open(&self, open: usize) {
-        self.open.store(open, std::sync::atomic::Ordering::SeqCst);
+    /// Notes the candidates that the pass has not decided, and their first looks.
+    pub(crate) fn note_open(&self, looks: &BTreeMap<MacAddr, Duration>) {
+        lock(&self.looks).clone_from(looks);
+    }
+
+    /// How many candidates are not decided.
+    pub fn open(&self) -> usize {
+        lock(&self.looks).len()
+    }
+
+    /// When an undecided candidate was first seen.
+    pub fn first_look(&self, mac: MacAddr) -> Option<Duration> {
+        lock(&self.looks).get(&mac).copied()
     }
 
     /// When nothing that missing VMs may have left is undecided, the node is as big as it is:
     /// the brake measures against that from now on. Never before a list was read.
     pub(crate) fn settle_size(&self) {
-        let open = self.open.load(std::sync::atomic::Ordering::SeqCst);
-        if open == 0 && self.status.passes() > 0 && lock(&self.departed).is_empty() {
+        if self.open() == 0 && self.status.passes() > 0 && lock(&self.departed).is_empty() {
             let now = self.clock();
             let fallen = |i: &Inventory| i.most_vms(now).is_some_and(|m| i.view.vms.len() * 2 < m);
             if self.look(|i| i.view.complete && fallen(i)) {

@@ -2,23 +2,19 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the operator sees: counters, the prototype's history names, what the agent waits for, the
-//! last plan with its evidence, and a listener on loopback that shows them. Read only: nothing
-//! here changes anything, and the agent works without it.
+//! The board on which all tasks write what the operator sees: counters, the prototype's history
+//! names, what is waited for, the last plan with its evidence. Nothing here decides or changes
+//! anything, and the agent works without ever being asked.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::response::IntoResponse;
-use axum::routing::get;
-use axum::{Json, Router};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::plan::Plan;
-use crate::plan::reap::Answer;
+use crate::plan::evidence::{Answer, Evidence};
 
 /// Steps of a start, by the names the prototype of RFD 58 had.
 pub mod history {
@@ -106,7 +102,8 @@ impl Count {
         }
     }
 
-    const ALL: [Self; 18] = [
+    /// All of them.
+    pub const ALL: [Self; 18] = [
         Self::Listed,
         Self::Backfilled,
         Self::StateFixed,
@@ -228,6 +225,11 @@ impl Status {
         self.with(|b| b.memory = what);
     }
 
+    /// As noted by [`Status::memory`].
+    pub fn memory_fault(&self) -> Option<String> {
+        self.with(|b| b.memory.clone())
+    }
+
     /// A pass ended well.
     pub fn passed(&self) -> u64 {
         self.with(|b| {
@@ -235,6 +237,11 @@ impl Status {
             b.last_pass = Some(Timestamp::now());
             b.pass
         })
+    }
+
+    /// When the last pass ended well.
+    pub fn last_pass(&self) -> Option<Timestamp> {
+        self.with(|b| b.last_pass)
     }
 
     /// How many passes ended well.
@@ -305,28 +312,6 @@ impl Status {
             }),
         })
     }
-
-    /// `/metrics`, in Prometheus' text form.
-    pub fn metrics(&self) -> String {
-        use std::fmt::Write as _;
-        let mut text = String::new();
-        self.with(|b| {
-            for what in Count::ALL {
-                let value = b.counts.get(&what).copied().unwrap_or_default();
-                let name = what.name();
-                let kind = if what == Count::Listed { "gauge" } else { "counter" };
-                // Writing to a String cannot fail.
-                let _ = writeln!(text, "# TYPE net_agent_{name} {kind}\nnet_agent_{name} {value}");
-            }
-            let _ = writeln!(
-                text,
-                "# TYPE net_agent_brake gauge\nnet_agent_brake {}\n# TYPE net_agent_passes counter\nnet_agent_passes {}",
-                u8::from(!b.brakes.is_empty()),
-                b.pass
-            );
-        });
-        text
-    }
 }
 
 fn decision_json(decision: &crate::plan::Decision) -> Value {
@@ -335,46 +320,20 @@ fn decision_json(decision: &crate::plan::Decision) -> Value {
         "vm": decision.vm,
         "action": decision.action.name(),
         "reason": decision.reason,
-        "evidence": decision.evidence.iter().map(|e| json!({
-            "guard": e.guard.to_string(),
-            "answer": match e.answer {
-                Answer::Pass => "pass",
-                Answer::Later => "later",
-                Answer::Never => "never",
-            },
-            "said": e.said,
-        })).collect::<Vec<_>>(),
+        "napi": decision.napi,
+        "evidence": decision.evidence.iter().map(evidence_json).collect::<Vec<_>>(),
     })
 }
 
-/// Gives more JSON for a page: the agent adds what only it knows.
-pub type Page = Arc<dyn Fn() -> Value + Send + Sync>;
-
-/// The pages.
-#[derive(Clone)]
-pub struct Pages {
-    /// `/status`.
-    pub status: Page,
-    /// `/plan`.
-    pub plan: Page,
-    /// `/holds`.
-    pub holds: Page,
-    /// `/metrics`.
-    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
-}
-
-/// The listener's routes.
-pub fn router(pages: Pages) -> Router {
-    Router::new()
-        .route("/ping", get(|| async { Json(json!({"ping": "pong"})) }))
-        .route("/status", get(|State(p): State<Pages>| async move { Json((p.status)()) }))
-        .route("/plan", get(|State(p): State<Pages>| async move { Json((p.plan)()) }))
-        .route("/holds", get(|State(p): State<Pages>| async move { Json((p.holds)()) }))
-        .route(
-            "/metrics",
-            get(|State(p): State<Pages>| async move {
-                ([("content-type", "text/plain; version=0.0.4")], (p.metrics)()).into_response()
-            }),
-        )
-        .with_state(pages)
+/// One guard's answer, as pages show it.
+pub fn evidence_json(evidence: &Evidence) -> Value {
+    json!({
+        "guard": evidence.guard.to_string(),
+        "answer": match evidence.answer {
+            Answer::Pass => "pass",
+            Answer::Later => "later",
+            Answer::Never => "never",
+        },
+        "said": evidence.said,
+    })
 }

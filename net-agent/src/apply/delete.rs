@@ -111,7 +111,13 @@ impl Apply {
         Outcome::Failed(format!("{mac} changed under {ROUNDS} attempts in a row"))
     }
 
-    fn judge(&self, fresh: &Versioned<Nic>, basis: Basis, verdict: Option<&Verdict>) -> Judgement {
+    /// The predicate, asked of this copy and the node as it is known now.
+    pub(crate) fn judge(
+        &self,
+        fresh: &Versioned<Nic>,
+        basis: Basis,
+        verdict: Option<&Verdict>,
+    ) -> Judgement {
         let hold = self.shared.held(&fresh.value.belongs_to_uuid);
         self.shared.look(|inventory| {
             reap::judge(

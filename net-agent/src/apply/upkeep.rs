@@ -68,6 +68,62 @@ impl Apply {
         Outcome::Failed(format!("{mac} changed under {ROUNDS} attempts in a row"))
     }
 
+    /// Gives a record without `cn_uuid` ours, when its VM was destroyed on this node by VMAPI's
+    /// own word: RFD 58 wants such records reaped too, and no list would ever show them.
+    pub async fn adopt(&self, mac: MacAddr, vm: &str) -> Outcome {
+        let gone = || {
+            self.shared.look(|inventory| {
+                let view = &inventory.view;
+                let hidden = view.lately_hidden.contains(vm) || view.hidden_unknown;
+                view.complete && !hidden && !view.has_vm(vm) && view.holders(mac).next().is_none()
+            })
+        };
+        for round in 0..ROUNDS {
+            if round > 0 {
+                self.pause(round).await;
+            }
+            if let Some(hold) = self.shared.held(vm) {
+                return self.deferred(mac, vm, &format!("held: {}", hold.reason));
+            }
+            let fresh = match self.read(mac).await {
+                Ok(Fresh::Record(fresh)) => fresh,
+                Ok(Fresh::Missing) => return self.left(mac, vm, "NAPI has no record of it"),
+                Err(failed) => return failed,
+            };
+            let zone = fresh.value.belongs_to_type == BelongsToType::Zone;
+            if !zone || fresh.value.belongs_to_uuid != vm {
+                return self.left(mac, vm, "it is another's now");
+            }
+            match fresh.value.cn_uuid.as_deref() {
+                None | Some("") => {}
+                Some(cn) if cn == self.shared.policy.cn_uuid => return Outcome::Done,
+                Some(cn) => return self.left(mac, vm, &format!("its cn_uuid is {cn}")),
+            }
+            if !gone() {
+                return self.left(mac, vm, "the VM or the address is here, or may be");
+            }
+            if !self.destroyed_here(vm).await {
+                return self.deferred(mac, vm, "VMAPI does not place the destroyed VM here");
+            }
+            let cn_uuid = Some(self.shared.policy.cn_uuid.clone());
+            // As with another node's cn_uuid: never without an etag.
+            let wish = Wish { cn_uuid, foreign: true, ..Wish::default() };
+            if let Some(outcome) = self.put(mac, vm, &fresh, &wish, "adopt", gone).await {
+                return outcome;
+            }
+        }
+        Outcome::Failed(format!("{mac} changed under {ROUNDS} attempts in a row"))
+    }
+
+    async fn destroyed_here(&self, vm: &str) -> bool {
+        let Some(vmapi) = &self.clients.vmapi else { return false };
+        let here = Some(self.shared.policy.cn_uuid.as_str());
+        vmapi.get_vm(vm).await.is_ok_and(|found| {
+            matches!(found.state.as_str(), "destroyed" | "failed")
+                && found.server_uuid.as_deref() == here
+        })
+    }
+
     /// Makes the record of one of the node's own addresses right: claim, `running`.
     pub async fn keep_up_own(&self, mac: MacAddr) -> Outcome {
         let Some(identity) = self.shared.identity() else {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sdc_clients::MacAddr;
-use sdc_clients::napi::BelongsToType;
+use sdc_clients::napi::{BelongsToType, Nic};
 
 use self::backfill::{Upkeep, Wish};
 use self::brake::Scale;
@@ -133,6 +133,8 @@ pub struct Decision {
     pub action: Action,
     /// Why, in one line.
     pub reason: String,
+    /// What NAPI said of it, in one line; nothing where it is not in the list.
+    pub napi: String,
     /// The guards' answers, for records that look leaked.
     pub evidence: Vec<Evidence>,
 }
@@ -184,11 +186,11 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
     for nic in &inputs.remote.nics {
         decisions.push(if nic.belongs_to_type != BelongsToType::Zone {
             let upkeep = state::of_own_nic(nic, inputs.identity, inputs.policy);
-            kept_up(nic.mac, &nic.belongs_to_uuid, upkeep, inputs)
+            kept_up(nic, upkeep, inputs)
         } else if inputs.local.holders(nic.mac).next().is_some() {
             let verdict = inputs.verdicts.get(&nic.belongs_to_uuid);
             let upkeep = backfill::upkeep(nic, inputs.local, verdict, false, inputs.policy);
-            kept_up(nic.mac, &nic.belongs_to_uuid, upkeep, inputs)
+            kept_up(nic, upkeep, inputs)
         } else {
             reaped(nic, inputs)
         });
@@ -226,14 +228,22 @@ fn looks(inputs: &Inputs<'_>) -> Vec<Decision> {
             };
             looks.insert(
                 mac,
-                Decision { mac, vm: vm.uuid.clone(), action, reason, evidence: Vec::new() },
+                Decision {
+                    mac,
+                    vm: vm.uuid.clone(),
+                    action,
+                    reason,
+                    napi: String::new(),
+                    evidence: Vec::new(),
+                },
             );
         }
     }
     looks.into_values().collect()
 }
 
-fn kept_up(mac: MacAddr, owner: &str, upkeep: Upkeep, inputs: &Inputs<'_>) -> Decision {
+fn kept_up(nic: &Nic, upkeep: Upkeep, inputs: &Inputs<'_>) -> Decision {
+    let owner = &nic.belongs_to_uuid;
     let held = inputs.holds.covering(owner, inputs.wall);
     let (action, reason) = match (upkeep, held) {
         (Upkeep::Agrees, _) => (Action::Keep, "record and node agree".to_owned()),
@@ -245,7 +255,8 @@ fn kept_up(mac: MacAddr, owner: &str, upkeep: Upkeep, inputs: &Inputs<'_>) -> De
             (Action::Write(wish), reason)
         }
     };
-    Decision { mac, vm: owner.to_owned(), action, reason, evidence: Vec::new() }
+    let (mac, vm) = (nic.mac, owner.clone());
+    Decision { mac, vm, action, reason, napi: said(nic), evidence: Vec::new() }
 }
 
 /// A wish in words.
@@ -269,7 +280,7 @@ pub fn describe(wish: &Wish) -> String {
     parts.join(" ")
 }
 
-fn reaped(nic: &sdc_clients::napi::Nic, inputs: &Inputs<'_>) -> Decision {
+fn reaped(nic: &Nic, inputs: &Inputs<'_>) -> Decision {
     let vm = &nic.belongs_to_uuid;
     let judgement = reap::judge(
         nic,
@@ -292,7 +303,17 @@ fn reaped(nic: &sdc_clients::napi::Nic, inputs: &Inputs<'_>) -> Decision {
     let reason = judgement
         .obstacle()
         .map_or_else(|| "leaked".to_owned(), |e| format!("{}: {}", e.guard, e.said));
-    Decision { mac: nic.mac, vm: vm.clone(), action, reason, evidence: judgement.evidence }
+    let (mac, vm, napi) = (nic.mac, vm.clone(), said(nic));
+    Decision { mac, vm, action, reason, napi, evidence: judgement.evidence }
+}
+
+/// What NAPI said of a record.
+fn said(nic: &Nic) -> String {
+    let (kind, owner, state) =
+        (nic.belongs_to_type.as_str(), &nic.belongs_to_uuid, nic.state.as_str());
+    let written = nic.created_timestamp.max(nic.modified_timestamp);
+    let written = written.map_or_else(|| "never".to_owned(), |at| at.to_string());
+    format!("{kind} {owner}, {state}, written {written}")
 }
 
 /// G10: the brake is on when the scale says so, and stays on until VMAPI has confirmed each one
