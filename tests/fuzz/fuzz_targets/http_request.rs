@@ -7,19 +7,20 @@
 
 #![no_main]
 
+use daemon::http::query;
 use vminfod::http::compat;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    let (path, text_of_query) =
+        text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
     let parts = compat::normalise(path);
     assert!(parts.iter().all(|part| !matches!(*part, "" | "." | "..") && !part.contains('/')));
     assert_eq!(compat::normalise(&parts.join("/")), parts);
     let _route = compat::route(&parts);
     for key in ["full", "sync", "epoch", "since"] {
-        if let Some(value) = compat::query(query, key) {
-            assert!(query.is_some_and(|query| query.contains(value)));
+        if let Some(value) = query::value(text_of_query, key) {
+            assert!(text_of_query.is_some_and(|query| query.contains(value)));
         }
-        let _wanted = compat::wants(query, key);
+        let _wanted = compat::wants(text_of_query, key);
     }
-    let _local = compat::host_is_local(Some(text));
 });
