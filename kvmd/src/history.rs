@@ -63,6 +63,15 @@ pub struct Words {
     pub stop: bool,
 }
 
+impl Words {
+    /// Flags of two pieces of one life.
+    pub fn join(&mut self, other: Words) {
+        self.shutdown |= other.shutdown;
+        self.powerdown |= other.powerdown;
+        self.stop |= other.stop;
+    }
+}
+
 /// The history of one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

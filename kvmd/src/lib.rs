@@ -10,6 +10,32 @@
 
 pub mod cli;
 
+pub mod service;
+
+pub mod http;
+
+pub mod zones;
+
+pub mod zone;
+
+pub mod control;
+
+pub mod monitor;
+
+pub mod dial;
+
+pub mod ledger;
+
+pub mod memory;
+
+pub mod marker;
+
+pub mod config;
+
+pub mod needed;
+
+pub mod clock;
+
 pub mod session;
 
 pub mod judge;

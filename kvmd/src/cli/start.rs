@@ -1,0 +1,214 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `kvmd start|serve|clear`: settings together, then the daemon until a signal; or the admin
+//! path's half of the marker's contract, which needs no daemon.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use daemon::lock::LockError;
+use daemon::{ConfigError, Fields, Shutdown, exit};
+use sdc_clients::vminfod::Vminfod;
+use tokio::time::{Instant, sleep};
+
+use super::{ConfigFile, NAME, ServeArgs};
+use crate::config::{Config, DEFAULT_FILE};
+use crate::marker::{Clears, is_name, marker_of};
+use crate::service::{ServeError, serve};
+
+/// A daemon in the background has this long to serve.
+const UP_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("signal handlers: {0}")]
+    Signals(#[source] std::io::Error),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error("{0:?} is not an instance's name")]
+    Name(String),
+    #[error("no control directory: nothing has markers here")]
+    NoControl,
+    #[error("clearing {name}: {source}")]
+    Clear { name: String, source: std::io::Error },
+    #[error("starting in the background: {0}")]
+    Background(#[source] std::io::Error),
+    #[error("it does not serve after {UP_WITHIN:?}")]
+    NotUp,
+}
+
+impl StartError {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Config(_) => exit::config_code(),
+            Self::Name(_) | Self::NoControl => exit::USAGE,
+            _ => exit::FAILED,
+        }
+    }
+}
+
+fn report(error: &StartError) -> ExitCode {
+    exit::report(NAME, error, error.code())
+}
+
+/// Runs the daemon to its end; `again`: that it runs already is a success.
+pub async fn run(args: ServeArgs, again: bool) -> ExitCode {
+    match daemon(args).await {
+        Ok(code) => code,
+        Err(StartError::Serve(ServeError::NotNeeded(reason))) => {
+            eprintln!("{NAME}: not needed: {reason}");
+            ExitCode::SUCCESS
+        }
+        Err(StartError::Serve(ServeError::Lock(LockError::Held { .. }))) if again => {
+            eprintln!("{NAME}: runs already");
+            ExitCode::SUCCESS
+        }
+        Err(error) => report(&error),
+    }
+}
+
+async fn daemon(args: ServeArgs) -> Result<ExitCode, StartError> {
+    let (config, unknown) = settings(&args)?;
+    if args.check_config {
+        for key in unknown {
+            eprintln!("{NAME}: warning: unknown key {key}");
+        }
+        println!("configuration is valid");
+        return Ok(ExitCode::SUCCESS);
+    }
+    daemon::log::init(NAME, &config.log_level);
+    for key in unknown {
+        tracing::warn!(key, "unknown key in the configuration");
+    }
+    let shutdown = Shutdown::new();
+    shutdown.on_signals().map_err(StartError::Signals)?;
+    let running = serve(config, args.root, shutdown).await?;
+    if !running.ended().await {
+        tracing::warn!("some tasks did not end in time");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), StartError> {
+    let (mut config, unknown) = load(&args.file)?;
+    config.need.enabled |= args.enable;
+    config.listen = args.listen.unwrap_or(config.listen);
+    config.rule = args.rule.unwrap_or(config.rule);
+    if let Some(run_dir) = &args.run_dir {
+        config.run_dir.clone_from(run_dir);
+    }
+    if let (Some(control), Some(dir)) = (&mut config.control, &args.control) {
+        control.dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    }
+    Ok((config, unknown))
+}
+
+/// The named file, else the usual one if it is there, else nothing but defaults.
+fn load(file: &ConfigFile) -> Result<(Config, Vec<String>), ConfigError> {
+    match &file.config {
+        Some(path) => Config::load(path),
+        None if Path::new(DEFAULT_FILE).exists() => Config::load(Path::new(DEFAULT_FILE)),
+        None => Config::read(Fields::empty()),
+    }
+}
+
+/// Starts the same program without this terminal and waits until it serves, or has ended well
+/// because it runs already or is not needed.
+pub async fn background(args: &[OsString], serve: ServeArgs, log: Option<PathBuf>) -> ExitCode {
+    match spawn(args, &serve, log).await {
+        Ok(code) => code,
+        Err(error) => report(&error),
+    }
+}
+
+async fn spawn(
+    args: &[OsString],
+    serve: &ServeArgs,
+    log: Option<PathBuf>,
+) -> Result<ExitCode, StartError> {
+    let (config, _) = settings(serve)?;
+    let failed = StartError::Background;
+    let output = || -> std::io::Result<Stdio> {
+        Ok(match &log {
+            None => Stdio::null(),
+            Some(path) => std::fs::OpenOptions::new().create(true).append(true).open(path)?.into(),
+        })
+    };
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut child = {
+        #[allow(clippy::disallowed_methods)] // It starts nothing but itself, once.
+        let mut command = tokio::process::Command::new(program);
+        let rest = args.iter().skip(1).filter(|arg| *arg != "--background");
+        let rest: Vec<&OsString> = without_log(rest);
+        command.args(rest).process_group(0).stdin(Stdio::null());
+        command.stdout(output().map_err(failed)?).stderr(output().map_err(failed)?);
+        command.spawn().map_err(failed)?
+    };
+    let client = Vminfod::new(&format!("http://{}", config.listen)).map_err(ServeError::from)?;
+    let deadline = Instant::now() + UP_WITHIN;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            // Running already and not being needed end so too.
+            return Ok(if status.success() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(exit::FAILED)
+            });
+        }
+        if client.ping().await.is_ok() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    Err(StartError::NotUp)
+}
+
+fn without_log<'a>(args: impl Iterator<Item = &'a OsString>) -> Vec<&'a OsString> {
+    let mut kept = Vec::new();
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy();
+        if text == "--log" {
+            args.next();
+        } else if !text.starts_with("--log=") {
+            kept.push(arg);
+        }
+    }
+    kept
+}
+
+/// Clears an instance's marker, whether a daemon runs or not.
+pub fn clear(
+    name: &str,
+    file: &ConfigFile,
+    control: Option<PathBuf>,
+    run_dir: Option<PathBuf>,
+) -> ExitCode {
+    match clear_marker(name, file, control, run_dir) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report(&error),
+    }
+}
+
+fn clear_marker(
+    name: &str,
+    file: &ConfigFile,
+    dir: Option<PathBuf>,
+    run_dir: Option<PathBuf>,
+) -> Result<(), StartError> {
+    if !is_name(name) {
+        return Err(StartError::Name(name.to_owned()));
+    }
+    let (config, _) = load(file)?;
+    let control = config.control.ok_or(StartError::NoControl)?;
+    let socket = dir.unwrap_or(control.dir).join(format!("{name}.{}", control.extension));
+    Clears::below(&run_dir.unwrap_or(config.run_dir))
+        .clear(name, &marker_of(&socket))
+        .map_err(|source| StartError::Clear { name: name.to_owned(), source })
+}

@@ -1,0 +1,151 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The interface on 127.0.0.1:5312: `/ping`, `/status`, `/events`, `/metrics`. Connections, their
+//! caps and their deadlines, the framing and the resume of streams are `daemon::http`'s.
+//!
+//! Only reads. What changes anything here is the node's own business: files.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use daemon::Shutdown;
+use daemon::http::events::{self, Follow};
+use daemon::http::{Body, Counts, Listeners, Start, now_iso, refuse, reply, reply_json};
+use futures_util::stream;
+use http::header::USER_AGENT;
+use http::{Method, Request, Response, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::ledger::{Ledger, Snapshot};
+use crate::verdict::Rule;
+
+/// What the routes need.
+#[derive(Clone)]
+pub struct Api {
+    ledger: Ledger,
+    rule: Rule,
+    started: Instant,
+    counts: Arc<Counts>,
+    listeners: Listeners,
+    shutdown: Shutdown,
+}
+
+impl Api {
+    /// The routes over these.
+    pub fn new(ledger: Ledger, rule: Rule, counts: Arc<Counts>, shutdown: Shutdown) -> Self {
+        let (started, listeners) = (Instant::now(), Listeners::default());
+        Self { ledger, rule, started, counts, listeners, shutdown }
+    }
+
+    /// Answers one request.
+    pub async fn answer<B>(self, request: Request<B>) -> Response<Body> {
+        if request.method() != Method::GET {
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, "BadMethod", "only GET is served");
+        }
+        match request.uri().path() {
+            "/ping" => reply_json(StatusCode::OK, &json!({"ping": "pong"})),
+            "/status" => reply_json(StatusCode::OK, &self.status()),
+            "/metrics" => daemon::metrics::answer(&registry(&self.ledger.snapshot())),
+            "/events" => self.events(&request),
+            _ => refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path"),
+        }
+    }
+
+    fn status(&self) -> Value {
+        let snapshot = self.ledger.snapshot();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "up_s": self.started.elapsed().as_secs(),
+            "rule": self.rule,
+            "instances": snapshot.instances,
+            "verdicts": snapshot.verdicts,
+            "counts": snapshot.counts,
+            "listeners": self.listeners.list().len(),
+            "seq": snapshot.seq,
+            "epoch": *self.ledger.epoch,
+        })
+    }
+
+    fn events<B>(&self, request: &Request<B>) -> Response<Body> {
+        let (epoch, journal) = (&*self.ledger.epoch, &self.ledger.journal);
+        let start = match Start::of(request.uri().query(), epoch, journal) {
+            Ok(start) => start,
+            Err(gone) => return reply_json(StatusCode::GONE, &gone.body(epoch)),
+        };
+        let agent = request.headers().get(USER_AGENT);
+        let agent = agent.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let keep = self.listeners.enter(agent.unwrap_or_default());
+        let (lead, cursor) = match start {
+            Start::Now => {
+                let snapshot = self.ledger.snapshot();
+                (ready(&snapshot, &keep.uuid, epoch), snapshot.seq)
+            }
+            Start::After(since) => (events::resume_line(epoch, since), since),
+        };
+        let follow = Follow {
+            journal: Arc::clone(journal),
+            cursor,
+            lens: None,
+            keep,
+            counts: Arc::clone(&self.counts),
+            shutdown: self.shutdown.clone(),
+        };
+        reply(StatusCode::OK, events::open(stream::iter([lead]), follow))
+    }
+}
+
+/// The first line of a stream: everything up to `seq`.
+fn ready(snapshot: &Snapshot, uuid: &str, epoch: &str) -> Bytes {
+    let line = json!({
+        "type": "ready",
+        "date": now_iso(),
+        "uuid": uuid,
+        "instances": snapshot.instances,
+        "verdicts": snapshot.verdicts,
+        "seq": snapshot.seq,
+        "epoch": epoch,
+    });
+    Bytes::from(format!("{line}\n"))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: String,
+}
+
+fn registry(snapshot: &Snapshot) -> Registry {
+    let mut registry = Registry::with_prefix("kvmd");
+    let instances = Family::<StateLabel, Gauge>::default();
+    for instance in snapshot.instances.values() {
+        let state = crate::verdict::word(&instance.state);
+        instances.get_or_create(&StateLabel { state }).inc();
+    }
+    registry.register("instances", "Instances by how far their watching is", instances);
+    let unreachable = snapshot.instances.values().filter(|instance| !instance.reachable).count();
+    let gauge: Gauge = Gauge::default();
+    gauge.set(i64::try_from(unreachable).unwrap_or(i64::MAX));
+    registry.register("unreachable", "Watched instances whose socket lost its name", gauge);
+    let counts = snapshot.counts;
+    let all = [
+        ("connections", "Monitors connected to", counts.connections),
+        ("verdicts", "Verdicts given", counts.verdicts),
+        ("users", "Verdicts that count as the user's wish", counts.users),
+        ("markers_written", "Markers written", counts.markers_written),
+        ("markers_failed", "Markers that could not be changed", counts.markers_failed),
+        ("bad_lines", "Lines of monitors that could not be understood", counts.bad_lines),
+        ("broken", "Monitors closed by a process that served them again", counts.broken),
+    ];
+    for (name, help, value) in all {
+        registry.register(name, help, ConstCounter::new(value));
+    }
+    registry
+}

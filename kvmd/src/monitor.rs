@@ -1,0 +1,392 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One instance name, for as long as something answers under it: connect, listen, and when the
+//! connection ends, judge. One task and one descriptor for each (R13, K9).
+//!
+//! ```text
+//!   Dialing ──connected──► listening ──end of stream──► who is there now?
+//!      │                      │  ▲                        │     │      │
+//!      │ nobody               │  └──same process, no word─┘     │      │ nobody
+//!      ▼                      │        of an end (broken)       │      ▼
+//!     done            a new file under the name:        another │   verdict, marker
+//!                     does another QEMU greet there?            ▼
+//!                       yes: it is the instance now,   verdict without marker,
+//!                       the old one only gets a verdict    listening to that one
+//! ```
+//!
+//! A generation is a connection with its greeting, never an inode or a file's being there. A
+//! marker is written only for the latest generation of a name, and not when the admin path
+//! cleared it meanwhile.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::Shutdown;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::clock::Clock;
+use crate::config::Limits;
+use crate::dial::{Connection, Turn, dial, once};
+use crate::ledger::{Ledger, Marker, Record, Source, State};
+use crate::marker::{self, Clears, Stamp};
+use crate::memory::Memory;
+use crate::qmp::Peer;
+use crate::session::{Session, Stage};
+use crate::verdict::{Rule, Verdict};
+
+/// How long whoever answers under an old name has to greet.
+const SUCCESSOR: Duration = Duration::from_secs(1);
+/// A process that lived this long before it was connected to may have been asked something.
+const ATTACHED_LATE: Duration = Duration::from_secs(10);
+/// Clock ticks a second, as Linux tells them to programs on every architecture we know.
+const USER_HZ: u64 = 100;
+
+/// What all monitors share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The clock.
+    pub clock: Clock,
+    /// Waits.
+    pub limits: Limits,
+    /// Whose rule.
+    pub rule: Rule,
+    /// The clearings.
+    pub clears: Clears,
+    /// What daemons before this one heard.
+    pub memory: Memory,
+    /// Where verdicts go.
+    pub ledger: Ledger,
+    /// The end.
+    pub shutdown: Shutdown,
+}
+
+/// What is monitored.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// The instance.
+    pub name: String,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Who hears the verdicts: a marker and the ledger, or the zones' loop.
+    pub outlet: Outlet,
+}
+
+/// Where a seat's verdicts go.
+#[derive(Clone, Debug)]
+pub enum Outlet {
+    /// To the marker beside the socket, and to the ledger.
+    Marker,
+    /// To the loop that joins them with the zone's facts.
+    Zones(mpsc::Sender<(String, Verdict)>),
+}
+
+/// One connection's life.
+struct Generation {
+    connection: Connection,
+    session: Session,
+    number: u64,
+    /// The latest clearing when it began.
+    cleared: Stamp,
+}
+
+/// Monitors a name until nobody answers under it. `poke`: a new file came under the name.
+pub async fn monitor(shared: Arc<Shared>, seat: Seat, poke: Arc<Notify>) {
+    let mut next = None;
+    loop {
+        let connection = match next.take() {
+            Some(connection) => connection,
+            None => match shared.dial(&seat).await {
+                Some(connection) => (connection, Session::default()),
+                None => return,
+            },
+        };
+        let mut generation = shared.begin(&seat, connection);
+        next = loop {
+            match shared.listen(&seat, &mut generation, &poke).await {
+                Heard::Shutdown => return,
+                Heard::Rival(rival) => {
+                    tokio::spawn(shared.clone().outlive(seat.clone(), generation));
+                    break Some(*rival);
+                }
+                Heard::End => {}
+            }
+            match shared.after(&seat, &generation).await {
+                After::Same(connection, session) => {
+                    shared.resume(&seat, &mut generation, connection, session)
+                }
+                After::Other(connection, session) => {
+                    shared.conclude(&seat, generation, true).await;
+                    break Some((connection, session));
+                }
+                After::Nobody => {
+                    shared.conclude(&seat, generation, false).await;
+                    break None;
+                }
+            }
+        };
+    }
+}
+
+/// A connection whose other end has greeted.
+type Met = (Connection, Session);
+
+enum Heard {
+    End,
+    Rival(Box<Met>),
+    Shutdown,
+}
+
+enum After {
+    Nobody,
+    Same(Connection, Session),
+    Other(Connection, Session),
+}
+
+impl Shared {
+    /// Connects; gives up at the shutdown.
+    async fn dial(&self, seat: &Seat) -> Option<Connection> {
+        // Both arms are cancel-safe: a connection that is dropped is closed.
+        tokio::select! {
+            dialed = dial(&seat.socket, self.limits.connect) => dialed
+                .inspect_err(|why| tracing::debug!(instance = seat.name, ?why, "nobody to watch"))
+                .ok(),
+            () = self.shutdown.wait() => None,
+        }
+    }
+
+    /// A generation begins, with what was heard of the same process before.
+    fn begin(&self, seat: &Seat, (connection, mut session): Met) -> Generation {
+        let number = self.ledger.connected(&seat.name, connection.peer.map(|peer| peer.pid));
+        let now = self.clock.now();
+        let before = connection.peer.and_then(|peer| self.memory.of(&seat.name, peer));
+        if let Some(history) = before {
+            let heard = std::mem::replace(&mut session.history, history);
+            session.history.hole(now);
+            session.history.words.join(heard.words);
+        } else if is_older(connection.peer, now, ATTACHED_LATE) {
+            session.history.hole(now);
+        }
+        tracing::info!(instance = seat.name, generation = number, "start monitor");
+        if session.stage == Stage::Watching {
+            self.ledger.watching(&seat.name, number, session.version.as_deref());
+        }
+        let cleared = self.clears.latest(&seat.name);
+        Generation { connection, session, number, cleared }
+    }
+
+    /// Listens until the end of the connection, or until another QEMU has taken the name.
+    async fn listen(&self, seat: &Seat, generation: &mut Generation, poke: &Notify) -> Heard {
+        let greeted_by = Instant::now() + self.limits.greeting;
+        let mut probe: Option<JoinHandle<Option<Met>>> = None;
+        loop {
+            let waiting = generation.session.stage == Stage::AwaitGreeting;
+            // All arms are cancel-safe: bytes and pokes stay where they are, the probe's task
+            // runs on, timers only observe.
+            tokio::select! {
+                () = generation.connection.readable() => {
+                    if self.read(seat, generation) == Turn::Ended {
+                        if let Some(probe) = probe { probe.abort(); }
+                        return Heard::End;
+                    }
+                }
+                () = sleep_until(greeted_by), if waiting && greeted_by > Instant::now() => {
+                    self.ledger.edit(&seat.name, generation.number, |it| it.state = State::Queued);
+                    tracing::warn!(instance = seat.name, "somebody else holds its monitor: not watched");
+                }
+                () = poke.notified(), if probe.is_none() => {
+                    let (socket, served_by) = (seat.socket.clone(), generation.connection.peer);
+                    probe = Some(tokio::spawn(rival(socket, served_by, self.clock)));
+                }
+                found = finished(&mut probe) => {
+                    probe = None;
+                    if let Some(rival) = found {
+                        return Heard::Rival(Box::new(rival));
+                    }
+                }
+                () = self.shutdown.wait() => return Heard::Shutdown,
+            }
+        }
+    }
+
+    /// One turn of reading; what matters to a later daemon is written down.
+    fn read(&self, seat: &Seat, generation: &mut Generation) -> Turn {
+        let Generation { connection, session, .. } = generation;
+        let (stage, history) = (session.stage, session.history.clone());
+        let turn = connection.read(|line| {
+            if let Err(bad) = session.line(self.clock.now(), &line) {
+                self.ledger.count(|counts| counts.bad_lines += 1);
+                tracing::debug!(instance = seat.name, error = %bad, "line not understood");
+            }
+        });
+        if session.stage > stage {
+            match session.stage {
+                Stage::Watching => {
+                    let qemu = session.version.as_deref();
+                    self.ledger.watching(&seat.name, generation.number, qemu);
+                }
+                _ => {
+                    self.ledger.edit(&seat.name, generation.number, |it| it.state = State::Greeting)
+                }
+            }
+        }
+        if turn == Turn::Open
+            && session.history != history
+            && let Some(peer) = connection.peer
+        {
+            self.memory.keep(&seat.name, peer, &session.history);
+        }
+        turn
+    }
+
+    /// The connection ended: who answers under the name now?
+    async fn after(&self, seat: &Seat, generation: &Generation) -> After {
+        let Ok(connection) = once(&seat.socket).await else { return After::Nobody };
+        let (was, is) = (generation.connection.peer, connection.peer);
+        let told_apart = is_told(was) && is_told(is);
+        match timeout(SUCCESSOR, greeting(connection, self.clock)).await.ok().flatten() {
+            // QEMU does not close a monitor that it goes on serving, unless it is told to.
+            Some((connection, session))
+                if told_apart && was == is && generation.session.history.shutdown.is_none() =>
+            {
+                After::Same(connection, session)
+            }
+            Some((connection, session)) => After::Other(connection, session),
+            None => After::Nobody,
+        }
+    }
+
+    /// The same process serves on: no end, and no verdict.
+    fn resume(
+        &self,
+        seat: &Seat,
+        generation: &mut Generation,
+        connection: Connection,
+        session: Session,
+    ) {
+        self.ledger.count(|counts| counts.broken += 1);
+        tracing::info!(instance = seat.name, "its monitor was closed and is served again");
+        let heard = std::mem::replace(&mut generation.session, session);
+        let words = generation.session.history.words;
+        generation.session.history = heard.history;
+        generation.session.history.words.join(words);
+        generation.session.history.hole(self.clock.now());
+        generation.connection = connection;
+    }
+
+    /// Listens to a QEMU that lost its name to another, for its verdict alone.
+    async fn outlive(self: Arc<Self>, seat: Seat, mut generation: Generation) {
+        tracing::warn!(instance = seat.name, "another QEMU serves its socket's name");
+        match self.listen(&seat, &mut generation, &Notify::new()).await {
+            Heard::End => self.conclude(&seat, generation, true).await,
+            Heard::Rival(_) | Heard::Shutdown => {}
+        }
+    }
+
+    /// Gives the one verdict on a generation.
+    async fn conclude(&self, seat: &Seat, generation: Generation, superseded: bool) {
+        let Generation { connection, session, number, cleared } = generation;
+        drop(connection);
+        let verdict = session.verdict(self.clock.now(), self.limits.admin_window);
+        if !superseded {
+            self.memory.forget(&seat.name);
+        }
+        self.ledger.gone(&seat.name, number);
+        tracing::info!(instance = seat.name, generation = number, "stop monitor");
+        if let Outlet::Zones(zones) = &seat.outlet {
+            // Their loop is gone only at the shutdown.
+            let _at_shutdown = zones.send((seat.name.clone(), verdict)).await;
+            return;
+        }
+        let user = match self.rule {
+            Rule::Ganeti => session.user_by_shipped_rule(),
+            Rule::Reason => verdict.is_users_wish(),
+        };
+        let marker = self.mark(seat, user, &cleared, superseded);
+        self.ledger.publish(&Record {
+            name: seat.name.clone(),
+            verdict,
+            user,
+            rule: self.rule,
+            marker,
+            source: Source::Qmp,
+            generation: number,
+        });
+    }
+
+    /// Writes or removes the marker (K6), for the latest generation only (R4) and never against
+    /// the admin path (R3).
+    fn mark(&self, seat: &Seat, user: bool, cleared: &Stamp, superseded: bool) -> Marker {
+        if superseded {
+            return Marker::Superseded;
+        }
+        let path = marker::marker_of(&seat.socket);
+        let allowed = || self.clears.allow(&seat.name, cleared, self.limits.clear_window);
+        let written = user && allowed();
+        let done = if written { marker::write(&path) } else { marker::remove(&path) };
+        if let Err(error) = done {
+            tracing::warn!(marker = %path.display(), %error, "marker not changed");
+            return Marker::Failed;
+        }
+        if written && !allowed() {
+            // The admin path was between our look and our writing.
+            let _removed_by_it = marker::remove(&path);
+            return Marker::Cleared;
+        }
+        match (user, written) {
+            (true, true) => Marker::Written,
+            (true, false) => Marker::Cleared,
+            (false, _) => Marker::Removed,
+        }
+    }
+}
+
+/// Does another QEMU answer under the name? One client is served at a time, so a greeting while
+/// the old connection lives can only be another's.
+async fn rival(socket: PathBuf, served_by: Option<Peer>, clock: Clock) -> Option<Met> {
+    let connection = once(&socket).await.ok()?;
+    if is_told(served_by) && served_by == connection.peer {
+        return None;
+    }
+    timeout(SUCCESSOR, greeting(connection, clock)).await.ok().flatten()
+}
+
+/// Reads until the other end has greeted; `None` if it ends before.
+async fn greeting(mut connection: Connection, clock: Clock) -> Option<Met> {
+    let mut session = Session::default();
+    loop {
+        connection.readable().await;
+        let turn = connection.read(|line| drop(session.line(clock.now(), &line)));
+        if session.stage > Stage::AwaitGreeting {
+            return Some((connection, session));
+        }
+        if turn == Turn::Ended {
+            return None;
+        }
+    }
+}
+
+async fn finished(probe: &mut Option<JoinHandle<Option<Met>>>) -> Option<Met> {
+    match probe {
+        Some(task) => task.await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Can this process be told from others? One that serves its own monitors (a test) cannot.
+fn is_told(peer: Option<Peer>) -> bool {
+    peer.is_some_and(|peer| peer.start.is_some() && peer.pid != std::process::id() as i32)
+}
+
+/// Did the process start this long before `now`?
+fn is_older(peer: Option<Peer>, now: Duration, age: Duration) -> bool {
+    let Some(start) = peer.filter(|peer| is_told(Some(*peer))).and_then(|peer| peer.start) else {
+        return false;
+    };
+    let started = Duration::from_millis(start.saturating_mul(1000) / USER_HZ);
+    now.saturating_sub(started) > age
+}
