@@ -10,6 +10,7 @@
 
 pub mod body;
 pub mod events;
+mod first_line;
 pub mod guard;
 pub mod listeners;
 pub mod pace;

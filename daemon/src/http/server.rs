@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::header::{HeaderValue, RETRY_AFTER};
+use http::header::{CONNECTION, EXPECT, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -24,12 +24,16 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::body::Body;
+use super::first_line::{FirstLine, is_refused};
 use super::guard::Guard;
 use super::pace::Pace;
-use super::refuse;
 use super::stall::{Head, Stalling};
 use super::unix::Socket;
+use super::{refuse, reply};
 use crate::tasks::Shutdown;
+
+/// More than the shipped services take fits into the largest head.
+const MAX_HEADERS: usize = 1024;
 
 /// Caps and deadlines of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,24 +232,30 @@ impl Server {
         F: Future<Output = Response<Body>> + Send + 'static,
     {
         let head = Head::default();
+        let stream = FirstLine::new(stream, self.limits.head_bytes);
         let stalling = Stalling::new(stream, head.clone(), self.limits.head, self.limits.write);
         let stalled = stalling.has_stalled();
         let io = TokioIo::new(stalling);
-        let service = service_fn(move |request: Request<Incoming>| {
+        let limit = self.limits.head;
+        let service = service_fn(move |mut request: Request<Incoming>| {
             head.complete();
             let refusal = self.refusal(&request, guard);
-            let answer = refusal.is_none().then(|| answer(request));
+            let answer = answer.clone();
             async move {
-                Ok::<_, Infallible>(match (refusal, answer) {
-                    (None, Some(answer)) => answer.await,
-                    (refusal, _) => refusal.unwrap_or_default(),
-                })
+                if let Some(refusal) = refusal {
+                    return Ok::<_, Infallible>(refusal);
+                }
+                if request.headers().contains_key(EXPECT) {
+                    invite(request.body_mut(), limit).await;
+                }
+                Ok(answer(request).await)
             }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.idle)
             .max_buf_size(self.limits.head_bytes)
+            .max_headers(MAX_HEADERS)
             .title_case_headers(true)
             .serve_connection(io, service);
         let mut connection = std::pin::pin!(connection);
@@ -277,6 +287,11 @@ impl Server {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return Some(response);
         }
+        if is_refused(request) {
+            let mut response = reply(StatusCode::BAD_REQUEST, Body::empty());
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return Some(response);
+        }
         if !guard.admits(request) {
             Counts::add(&self.counts.foreign);
             return Some(refuse(
@@ -287,4 +302,13 @@ impl Server {
         }
         None
     }
+}
+
+/// Who waits to be asked for a body is asked: the library says `100 Continue` while somebody waits
+/// for the body, and not at all when nobody does. Its first piece, or what comes within the
+/// limit, is dropped.
+async fn invite(body: &mut Incoming, limit: Duration) {
+    let piece = std::future::poll_fn(|cx| std::pin::Pin::new(&mut *body).poll_frame(cx));
+    // Elapsed: the peer thought better of it.
+    let _not_wanted = tokio::time::timeout(limit, piece).await;
 }

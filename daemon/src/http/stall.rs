@@ -4,7 +4,8 @@
 
 //! A connection that gives up on a peer that does not move: a request's head must be complete
 //! within its deadline once begun, and bytes that we send must be taken within theirs. Both are
-//! silent about a connection that merely idles.
+//! silent about a connection that merely idles. A peer that has said all it will is answered before
+//! it is told so: the library drops a stream's first bytes when it reads the end too early.
 
 use std::future::Future;
 use std::io;
@@ -16,6 +17,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
+
+/// What was asked is answered within this after the peer has closed its half.
+const LAST_WORD: Duration = Duration::from_millis(100);
 
 /// Set while a request's head has begun and is not complete; the service clears it.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +39,7 @@ pub struct Stalling<T> {
     head_limit: Duration,
     write_limit: Duration,
     head_timer: Option<Pin<Box<Sleep>>>,
+    end_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
     stalled: Arc<AtomicBool>,
 }
@@ -48,6 +53,7 @@ impl<T> Stalling<T> {
             head_limit,
             write_limit,
             head_timer: None,
+            end_timer: None,
             write_timer: None,
             stalled: Arc::default(),
         }
@@ -96,8 +102,16 @@ impl<T: AsyncRead + Unpin> AsyncRead for Stalling<T> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(timer) = &mut self.end_timer {
+            return timer.as_mut().poll(cx).map(Ok);
+        }
         let before = buf.filled().len();
         let result = Pin::new(&mut self.inner).poll_read(cx, buf);
+
+        if matches!(result, Poll::Ready(Ok(()))) && buf.filled().len() == before {
+            let timer = self.end_timer.insert(Box::pin(sleep(LAST_WORD)));
+            return timer.as_mut().poll(cx).map(Ok);
+        }
         if result.is_ready() {
             if buf.filled().len() > before && !self.head.0.swap(true, Ordering::Relaxed) {
                 self.head_timer = None;

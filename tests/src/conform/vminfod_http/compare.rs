@@ -8,8 +8,10 @@ use serde_json::Value;
 
 use super::reply::Response;
 
-/// Objects of `/status` whose keys are names of things, not of fields.
-const NAMED_BY_THINGS: [&str; 3] = ["eventsListeners", "pending", "pending_actions"];
+/// Objects of `/status` whose keys are names of things, not of fields: listeners, tasks, and how
+/// many messages were averaged, of which a quiet daemon has had none.
+const NAMED_BY_THINGS: [&str; 4] =
+    ["eventsListeners", "pending", "pending_actions", "message_delays"];
 /// What of an event's line the clock decides, or this daemon adds.
 const FREE_OF_READY: [&str; 4] = ["date", "uuid", "seq", "epoch"];
 
