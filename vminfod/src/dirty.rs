@@ -33,6 +33,8 @@ impl Stale {
     pub const TIMES: Self = Self(32);
     /// `UUID-receiving.json`
     pub const RECEIVING: Self = Self(64);
+    /// All that is read from files with a time.
+    pub const FILES: Self = Self(2 | 8 | 16);
     /// Nothing of its own; datasets or sysinfo changed, so the object is to be composed again.
     pub const OBJECT: Self = Self(128);
     /// Its datasets (asked for by a fresh reading only; events name the dataset themselves).

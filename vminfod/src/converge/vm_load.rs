@@ -24,6 +24,9 @@ use crate::vm::{Parts, state_of};
 /// Bytes of a zone index; real ones have some hundred a zone.
 const INDEX_CAP: u64 = 16 << 20;
 
+/// Readings of files that change meanwhile; the next signal brings what the last one missed.
+const TRIES: u32 = 3;
+
 /// What a reading gave.
 #[derive(Debug)]
 pub enum Loaded {
@@ -142,25 +145,43 @@ impl Task {
             stale |= Stale::ALL;
         }
         let fresh = self.fresh_datasets(&row).await?;
-        let xml = match known {
-            Some(parts) if !stale.has(Stale::XML) => Arc::clone(&parts.xml),
-            _ => zone_xml::load(ctx, &row.zonename).await?,
-        };
         let kstat = match known {
             Some(parts) if !stale.has(Stale::KSTAT) => parts.kstat.clone(),
             _ => kstat::of(&*self.kstats.fresh(ctx).await?, &row).cloned(),
         };
-        let lastexited = match known {
-            Some(parts) if !stale.has(Stale::LAST_EXITED) => parts.lastexited.clone(),
-            _ => lastexited::load(ctx, &row).await?,
-        };
-        let last_modified = match known {
+        let mut last_modified = match known {
             Some(parts) if !stale.has(Stale::TIMES) => parts.last_modified,
             _ => times::load(ctx, &row).await?,
         };
-        let config = match known {
-            Some(parts) if !stale.has(Stale::CONFIG) => Arc::clone(&parts.config),
-            _ => Arc::new(config::load(ctx, &row).await?),
+        let mut tries = 0;
+        let (xml, lastexited, config) = loop {
+            // A time that nobody knew belongs to a file that may be newer than what is known of it.
+            if known.is_some_and(|parts| parts.last_modified != last_modified) {
+                stale |= Stale::FILES;
+            }
+            let xml = match known {
+                Some(parts) if !stale.has(Stale::XML) => Arc::clone(&parts.xml),
+                _ => zone_xml::load(ctx, &row.zonename).await?,
+            };
+            let lastexited = match known {
+                Some(parts) if !stale.has(Stale::LAST_EXITED) => parts.lastexited.clone(),
+                _ => lastexited::load(ctx, &row).await?,
+            };
+            let config = match known {
+                Some(parts) if !stale.has(Stale::CONFIG) => Arc::clone(&parts.config),
+                _ => Arc::new(config::load(ctx, &row).await?),
+            };
+            tries += 1;
+            if !stale.has(Stale::TIMES) || tries == TRIES {
+                break (xml, lastexited, config);
+            }
+            let after = times::load(ctx, &row).await?;
+            if after == last_modified {
+                break (xml, lastexited, config);
+            }
+            // A file was replaced while they were read: which of them is unknown.
+            last_modified = after;
+            stale |= Stale::FILES;
         };
         let receives = state_of(&row, &xml) == "receiving";
         let receiving = if receives { receiving::load(ctx, &row).await? } else { None };

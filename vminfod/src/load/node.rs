@@ -23,6 +23,9 @@ const AT_ONCE: usize = 8;
 /// holds up few.
 const GROUP: usize = 32;
 
+/// Readings of files that change meanwhile.
+const TRIES: u32 = 3;
+
 /// Everything that one load of a node gave.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -165,10 +168,20 @@ fn read(root: &Root, zone: Arc<ZoneRow>, kstat: Option<ZoneKstat>) -> Result<Par
         let what = format!("expected a path for the zone {}, found none", zone.zonename);
         return Err(LoadError::content(Origin::Zoneadm, what));
     }
-    let xml = zone_xml::read(root, &zone.zonename)?;
-    let lastexited = lastexited::read(root, &zone)?;
-    let last_modified = times::read(root, &zone)?;
-    let config = Arc::new(config::read(root, &zone)?);
+    // No object may have the time of a file that it was not made of.
+    let mut last_modified = times::read(root, &zone)?;
+    let mut tries = 0;
+    let (xml, lastexited, config) = loop {
+        let xml = zone_xml::read(root, &zone.zonename)?;
+        let lastexited = lastexited::read(root, &zone)?;
+        let config = Arc::new(config::read(root, &zone)?);
+        tries += 1;
+        let after = times::read(root, &zone)?;
+        if after == last_modified || tries == TRIES {
+            break (xml, lastexited, config);
+        }
+        last_modified = after;
+    };
     let receives = vm::state_of(&zone, &xml) == "receiving";
     let receiving = if receives { receiving::read(root, &zone)? } else { None };
     Ok(Parts { zone, xml, kstat, config, lastexited, last_modified, receiving })
