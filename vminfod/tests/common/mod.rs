@@ -6,6 +6,9 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // each test program uses its part and may stop at once
 
+pub mod scene;
+pub mod world;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,6 +21,7 @@ use futures_util::future::BoxFuture;
 use sdc_clients::Jitter;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::Notify;
 use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
 use vminfod::config::Config;
 use vminfod::sources::files;
@@ -58,6 +62,10 @@ pub struct State {
     pub failing: HashMap<&'static str, String>,
     /// Tools that never answer.
     pub hanging: Vec<&'static str>,
+    /// Tools that never answer when an argument contains this text.
+    pub hanging_on: Vec<(&'static str, String)>,
+    /// Tools that answer only when they are [`FakeNode::release`]d.
+    pub held: Vec<&'static str>,
     /// Every command run.
     pub log: Vec<(Tool, Vec<String>)>,
 }
@@ -67,6 +75,7 @@ pub struct State {
 pub struct FakeNode {
     dir: Arc<tempfile::TempDir>,
     state: Arc<Mutex<State>>,
+    released: Arc<Notify>,
 }
 
 impl FakeNode {
@@ -75,7 +84,7 @@ impl FakeNode {
         for sub in ["etc/zones", "tmp", "zones"] {
             std::fs::create_dir_all(dir.path().join(sub)).unwrap();
         }
-        let node = Self { dir: Arc::new(dir), state: Arc::default() };
+        let node = Self { dir: Arc::new(dir), state: Arc::default(), released: Arc::default() };
         node.write(
             "/tmp/.sysinfo.json",
             r#"{"UUID":"564d2f1c-0a70-4a2b-9a7e-7b1c0f3c2a11","Datacenter Name":"sim"}"#,
@@ -120,12 +129,15 @@ impl FakeNode {
 
     pub fn set_zone(&self, uuid: &str, state: &str, zoneid: Option<i64>) {
         let id = zoneid.map_or("-".to_owned(), |id| id.to_string());
-        let line = format!("{id}:{uuid}:{state}:/zones/{uuid}:{uuid}:joyent:excl:6");
-        self.with(|node| {
-            match node.zoneadm.iter_mut().find(|line| line.split(':').nth(1) == Some(uuid)) {
-                Some(old) => *old = line,
-                None => node.zoneadm.push(line),
-            }
+        self.set_line(format!("{id}:{uuid}:{state}:/zones/{uuid}:{uuid}:joyent:excl:6"));
+    }
+
+    /// A line of zoneadm, in place of the one for the same zone.
+    pub fn set_line(&self, line: String) {
+        let name = |line: &str| line.split(':').nth(1).map(str::to_owned);
+        self.with(|node| match node.zoneadm.iter_mut().find(|old| name(old) == name(&line)) {
+            Some(old) => *old = line,
+            None => node.zoneadm.push(line),
         });
     }
 
@@ -211,6 +223,12 @@ impl FakeNode {
         Served { url: format!("http://{}", running.address), shutdown, running }
     }
 
+    /// Lets every held tool answer.
+    pub fn release(&self) {
+        self.with(|state| state.held.clear());
+        self.released.notify_waiters();
+    }
+
     fn zoneadm(&self, args: &[String]) -> Output {
         let lines = self.with(|state| state.zoneadm.clone());
         match args {
@@ -258,17 +276,29 @@ impl Commands for FakeNode {
         &'a self,
         tool: Tool,
         args: Vec<String>,
-        _: Duration,
+        deadline: Duration,
     ) -> BoxFuture<'a, Result<Output, CommandError>> {
-        let (complaint, hangs) = self.with(|state| {
+        let name = tool.name();
+        let hangs = self.with(|state| {
             state.log.push((tool, args.clone()));
-            (state.failing.get(tool.name()).cloned(), state.hanging.contains(&tool.name()))
+            let on = |(tool, text): &(&'static str, String)| {
+                *tool == name && args.iter().any(|arg| arg.contains(text))
+            };
+            state.hanging.contains(&name) || state.hanging_on.iter().any(on)
         });
         Box::pin(async move {
             if hangs {
-                std::future::pending::<()>().await;
+                tokio::time::sleep(deadline).await;
+                return Err(CommandError::Deadline { tool, after: deadline });
             }
-            if let Some(complaint) = complaint {
+            loop {
+                let released = self.released.notified();
+                if !self.with(|state| state.held.contains(&name)) {
+                    break;
+                }
+                released.await;
+            }
+            if let Some(complaint) = self.with(|state| state.failing.get(name).cloned()) {
                 return Ok(output(2, String::new(), &complaint));
             }
             Ok(match tool {
@@ -351,8 +381,10 @@ impl Served {
             response,
             lines: sdc_clients::vminfod::Lines::new(64 << 20),
             ready: Value::Null,
+            seq: 0,
         };
         events.ready = events.next().await.unwrap();
+        events.seq = events.ready["seq"].as_u64().unwrap();
         events
     }
 
@@ -367,6 +399,8 @@ pub struct Events {
     response: reqwest::Response,
     lines: sdc_clients::vminfod::Lines,
     pub ready: Value,
+    /// Of the last line.
+    pub seq: u64,
 }
 
 impl Events {
@@ -375,7 +409,9 @@ impl Events {
         loop {
             if let Some(line) = self.lines.next_line().unwrap() {
                 assert!(!line.is_empty(), "a blank line");
-                return Some(serde_json::from_slice(&line).unwrap());
+                let line: Value = serde_json::from_slice(&line).unwrap();
+                self.seq = line["seq"].as_u64().unwrap_or_default();
+                return Some(line);
             }
             match self.response.chunk().await.unwrap() {
                 Some(chunk) => self.lines.push(&chunk),

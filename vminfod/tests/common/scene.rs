@@ -1,0 +1,238 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What tests say again and again: a VM like this, a stream read until that, nothing else told.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use vminfod::config::Config;
+
+use super::{Events, FakeNode, Served};
+
+pub const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
+pub const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
+pub const C: &str = "0b0c5a2e-9c54-4e5c-8f4e-0d5f7a1a9b03";
+/// The VM by which [`Events::settled`] knows that all before it is done.
+pub const MARK: &str = "3d1f0c58-55f3-4a1b-a2ab-5d8f1a2b3c4d";
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// Longer than anything that goes well takes.
+pub const LATE: Duration = Duration::from_secs(15);
+
+/// A zone configuration with these elements in it.
+pub fn config_of(zone: &str, brand: &str, items: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>\n<zone name=\"{zone}\" zonepath=\"/zones/{zone}\" autoboot=\"true\" \
+         brand=\"{brand}\" ip-type=\"exclusive\">\n{items}\n</zone>\n"
+    )
+}
+
+/// An attr of a zone configuration.
+pub fn attr(name: &str, value: &str) -> String {
+    format!("<attr name=\"{name}\" type=\"string\" value=\"{value}\"/>")
+}
+
+/// A NIC of a zone configuration.
+pub fn nic(interface: &str, mac: &str, attrs: &[(&str, &str)]) -> String {
+    let attrs: String = attrs
+        .iter()
+        .map(|(name, value)| format!("<net-attr name=\"{name}\" value=\"{value}\"/>"))
+        .collect();
+    format!(
+        "<network physical=\"{interface}\" mac-addr=\"{mac}\" global-nic=\"admin\">{attrs}</network>"
+    )
+}
+
+impl FakeNode {
+    /// Settings under which nothing but events tells: no sweep, no refresh.
+    pub fn quiet(&self) -> Config {
+        Config { sweep: DAY, refresh: (DAY, DAY), ..self.config() }
+    }
+
+    /// A daemon that learns from events alone.
+    pub async fn serve_quiet(&self) -> Served {
+        self.serve_as(self.quiet()).await
+    }
+
+    /// A running VM whose configuration has these elements.
+    pub fn add_vm(&self, uuid: &str, brand: &str, items: &str) {
+        self.add_zone(uuid, "running", Some(5), "");
+        self.set_line(format!("5:{uuid}:running:/zones/{uuid}:{uuid}:{brand}:excl:6"));
+        self.configure(uuid, brand, items);
+    }
+
+    /// Other elements in the same configuration.
+    pub fn configure(&self, uuid: &str, brand: &str, items: &str) {
+        self.write(&format!("/etc/zones/{uuid}.xml"), &config_of(uuid, brand, items));
+    }
+
+    /// Writes a file that nobody watches yet.
+    pub fn write_now(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub fn tags(&self, uuid: &str, tags: &Value) {
+        self.write(&format!("/zones/{uuid}/config/tags.json"), &tags.to_string());
+    }
+
+    /// The kernel's numbers of a zone; `None`: it does not run.
+    pub fn kstat(&self, uuid: &str, numbers: Option<(i64, i64, i64)>) {
+        self.with(|state| {
+            state.zoneinfo.retain(|kstat| kstat["data"]["zonename"] != uuid);
+            if let Some((pid, restarts, boot)) = numbers {
+                let data = json!({"zonename": uuid, "init_pid": pid, "init_restarts": restarts, "boot_time": boot});
+                state.zoneinfo.push(json!({"class": "zone_misc", "module": "zones", "data": data}));
+            }
+        });
+    }
+
+    /// Zone, configuration and datasets are gone; nothing is announced.
+    pub fn remove(&self, uuid: &str) {
+        self.drop_zone(uuid);
+        self.drop_datasets(&format!("zones/{uuid}"));
+        std::fs::remove_file(self.path(&format!("/etc/zones/{uuid}.xml"))).unwrap();
+    }
+
+    /// A dataset and all below it are gone.
+    pub fn drop_datasets(&self, name: &str) {
+        self.with(|state| {
+            state.zfs.retain(|row| {
+                let rest = row["name"].as_str().unwrap().strip_prefix(name);
+                !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+            });
+        });
+    }
+
+    /// How often `zfs list` was run so far.
+    pub fn listings(&self) -> usize {
+        self.with(|state| state.log.iter().filter(|(tool, _)| tool.name() == "zfs").count())
+    }
+
+    /// A ZFS event with its text.
+    pub async fn zfs_event_saying(&self, dataset: &str, action: &str, text: &str) {
+        let data = json!({"history_dsname": dataset, "history_internal_name": action, "history_internal_str": text});
+        let event = json!({"class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "data": data});
+        self.sysevent("zfs", &event).await;
+    }
+}
+
+/// The changes of an event, one text each, without the time of the files.
+pub fn told(event: &Value) -> Vec<String> {
+    let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let side = |change: &Value, key: &str| change.get(key).map_or("-".to_owned(), Value::to_string);
+    list.iter()
+        .filter(|change| change["prettyPath"] != "last_modified")
+        .map(|change| {
+            let (old, new) = (side(change, "oldValue"), side(change, "newValue"));
+            let (path, action) = (&change["prettyPath"], &change["action"]);
+            format!("{} {} {old} -> {new}", path.as_str().unwrap(), action.as_str().unwrap())
+        })
+        .collect()
+}
+
+/// The one change of an event at this path.
+pub fn change<'a>(event: &'a Value, path: &str) -> Option<&'a Value> {
+    event["changes"].as_array()?.iter().find(|change| change["prettyPath"] == path)
+}
+
+impl Events {
+    /// The next event that is as wanted; those before it are dropped.
+    pub async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let (_, event) = self.gather(wanted).await;
+        event
+    }
+
+    /// Events up to the wanted one.
+    pub async fn gather(&mut self, wanted: impl Fn(&Value) -> bool) -> (Vec<Value>, Value) {
+        let (end, mut before) = (Instant::now() + LATE, Vec::new());
+        loop {
+            let next = tokio::time::timeout_at(end, self.next()).await;
+            match next.unwrap_or_else(|_| panic!("not the wanted event: {before:#?}")) {
+                Some(event) if wanted(&event) => return (before, event),
+                Some(event) => before.push(event),
+                None => panic!("the stream ended after {before:#?}"),
+            }
+        }
+    }
+
+    /// Waits until the VM [`A`] has this tag, be it there already or not.
+    pub async fn until_tag(&mut self, served: &Served, key: &str) {
+        while served.json(&format!("/vms/{A}")).await["tags"].get(key).is_none() {
+            self.soon().await;
+        }
+    }
+
+    /// The next event in which this path changed.
+    pub async fn change_of(&mut self, path: &str) -> Value {
+        self.until(|event| change(event, path).is_some()).await
+    }
+
+    /// Everything told until a later event of both sysevent streams and of the files has had its
+    /// effect: what is not in it was not told. There must be the VM [`MARK`].
+    pub async fn settled(&mut self, node: &FakeNode, served: &Served) -> Vec<Value> {
+        let quota = (self.seq + 100) << 30;
+        node.set_dataset(&format!("zones/{MARK}"), json!({"quota": quota.to_string()}));
+        node.zfs_event(&format!("zones/{MARK}"), "set").await;
+        let tag = json!({"mark": self.seq});
+        node.tags(MARK, &tag);
+        let id = i64::try_from(self.seq).unwrap() + 1000;
+        node.set_zone(MARK, "running", Some(id));
+        node.zone_event(MARK, "running", id).await;
+        let mut all = Vec::new();
+        loop {
+            let event = self.soon().await;
+            let vm = event["vm"].clone();
+            let mark = event["zonename"] == MARK;
+            all.push(event);
+            let seen = vm["tags"] == tag && vm["zoneid"] == id && vm["quota"] == quota >> 30;
+            if mark && seen {
+                break;
+            }
+        }
+        served.idle().await;
+        let newest = served.json("/status").await["journal"]["newest"].as_u64().unwrap();
+        while self.seq < newest {
+            all.push(self.soon().await);
+        }
+        all.retain(|event| event["zonename"] != MARK);
+        all
+    }
+}
+
+impl Served {
+    /// Waits until nothing is being read or about to be.
+    pub async fn idle(&self) {
+        self.status_until(|status| status["queue"]["idle"] == true).await;
+    }
+
+    /// Looks at `/status?full=1` until it is as wanted.
+    pub async fn status_until(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + LATE;
+        loop {
+            let status = self.json("/status?full=1").await;
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < end, "never as wanted: {status:#}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn counter(&self, name: &str) -> u64 {
+        self.json("/status").await["counters"][name].as_u64().unwrap()
+    }
+}
+
+/// Waits for a condition that no event announces.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LATE;
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        tokio::task::yield_now().await;
+    }
+}

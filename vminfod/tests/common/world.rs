@@ -1,0 +1,146 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The loop on a node in process without sockets and watchers, so that a paused clock can be
+//! turned: hours of the daemon in milliseconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::Shutdown;
+use sdc_clients::Jitter;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use vminfod::config::Config;
+use vminfod::converge::board::Board;
+use vminfod::converge::{Engine, Seams, Syncs};
+use vminfod::journal::Read;
+use vminfod::load::Ctx;
+use vminfod::root::Root;
+use vminfod::sources::files::Zones;
+use vminfod::sources::inbox::Inbox;
+use vminfod::sources::sysevent::{self, Line};
+use vminfod::sources::{Signal, ZoneFile};
+use vminfod::store::Published;
+
+use super::FakeNode;
+
+/// A running loop.
+pub struct World {
+    pub node: FakeNode,
+    pub published: Arc<Published>,
+    pub inbox: Arc<Inbox>,
+    pub board: Board,
+    pub syncs: Syncs,
+    shutdown: Shutdown,
+    cursor: u64,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+    }
+}
+
+impl World {
+    /// Loads the node and starts the loop.
+    pub async fn start(node: &FakeNode, config: Config) -> Self {
+        let (board, inbox, shutdown) =
+            (Board::default(), Arc::new(Inbox::default()), Shutdown::new());
+        let (syncs, requests) = Syncs::new();
+        let ctx = Ctx {
+            root: Root::new(config.root.clone()),
+            commands: Arc::new(node.clone()),
+            deadlines: config.deadlines,
+        };
+        let seams = Seams {
+            ctx,
+            inbox: Arc::clone(&inbox),
+            syncs: requests,
+            zones: watch::channel(Zones::default()).0,
+            restart_zones: Arc::new(Notify::new()),
+            jitter: Jitter::from_seed(11),
+            shutdown: shutdown.clone(),
+        };
+        let mut engine = Engine::new(config, seams, board.clone());
+        assert!(engine.first_load().await);
+        let published = engine.published();
+        tokio::spawn(engine.run());
+        Self { node: node.clone(), published, inbox, board, syncs, shutdown, cursor: 0 }
+    }
+
+    /// What the child on this channel would have printed.
+    pub fn line(&self, line: &Value) {
+        match sysevent::parse(line.to_string().as_bytes()).unwrap() {
+            Line::Event(signals) => signals.into_iter().for_each(|signal| self.inbox.put(signal)),
+            Line::Ready => panic!("that is no event"),
+        }
+    }
+
+    pub fn zone_event(&self, zone: &str, newstate: &str, zoneid: i64) {
+        let data = json!({"zonename": zone, "newstate": newstate, "zoneid": zoneid});
+        self.line(&json!({"type": "event", "class": "status", "subclass": "change", "data": data}));
+    }
+
+    pub fn zfs_event(&self, dataset: &str, action: &str) {
+        let data = json!({"history_dsname": dataset, "history_internal_name": action, "history_internal_str": ""});
+        self.line(&json!({"type": "event", "class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "data": data}));
+    }
+
+    pub fn file_event(&self, zone: &str, file: ZoneFile) {
+        self.inbox.put(Signal::File(zone.to_owned(), file));
+    }
+
+    /// Some time of the paused clock later.
+    pub async fn later(&self, span: Duration) {
+        tokio::time::sleep(span).await;
+    }
+
+    /// One VM as readers see it now.
+    pub fn vm(&self, name: &str) -> Option<Value> {
+        let snapshot = self.published.snapshot();
+        Some(Value::Object((*snapshot.vms.get(name)?.object).clone()))
+    }
+
+    pub fn seq(&self) -> u64 {
+        self.published.snapshot().seq
+    }
+
+    /// The events since the last call.
+    pub fn events(&mut self) -> Vec<Value> {
+        let mut all = Vec::new();
+        loop {
+            match self.published.journal.read(self.cursor, usize::MAX) {
+                Read::Lines { lines, cursor } => {
+                    let bytes: Vec<u8> = lines.iter().flat_map(|line| line.to_vec()).collect();
+                    let text = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                    all.extend(text.map(|line| serde_json::from_slice::<Value>(line).unwrap()));
+                    self.cursor = cursor;
+                }
+                Read::Empty => return all,
+                Read::Gone => panic!("the ring is too small for this test"),
+            }
+        }
+    }
+
+    /// Waits until a VM is as wanted and says how long that took.
+    pub async fn until(
+        &self,
+        name: &str,
+        limit: Duration,
+        wanted: impl Fn(Option<&Value>) -> bool,
+    ) -> Duration {
+        let began = Instant::now();
+        let mut news = self.published.journal.subscribe();
+        loop {
+            let vm = self.vm(name);
+            if wanted(vm.as_ref()) {
+                return began.elapsed();
+            }
+            let changed = tokio::time::timeout_at(began + limit, news.changed()).await;
+            assert!(changed.is_ok(), "after {limit:?} still {vm:#?}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 50–56, 61: the arrays of a VM and the records of their changes.
+
+use serde_json::{Value, json};
+
+use crate::common::FakeNode;
+use crate::common::scene::{A, MARK, attr, nic, told};
+
+const M1: &str = "02:08:20:00:00:01";
+const M2: &str = "02:08:20:00:00:02";
+
+/// A configuration becomes another one; gives the records, without the time of the file.
+async fn edited(brand: &str, before: &str, after: &str) -> Vec<Value> {
+    let node = FakeNode::new();
+    node.add_vm(A, brand, before);
+    let served = node.serve_quiet().await;
+    let mut events = served.events().await;
+    node.configure(A, brand, after);
+    let event = events.soon().await;
+    served.stop().await;
+    let mut list = event["changes"].as_array().unwrap().clone();
+    list.retain(|record| record["prettyPath"] != "last_modified");
+    list
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s050_a_nic_edit_names_the_property_and_the_mac() {
+    let before = nic("net0", M1, &[("ip", "10.0.0.1")]) + &nic("net1", M2, &[("ip", "10.0.0.9")]);
+    let after = nic("net0", M1, &[("ip", "10.0.0.2")]) + &nic("net1", M2, &[("ip", "10.0.0.9")]);
+    assert_eq!(
+        edited("joyent", &before, &after).await,
+        [json!({"prettyPath": "nics.*.ip", "path": ["nics", null, "ip"], "action": "changed",
+            "oldValue": "10.0.0.1", "newValue": "10.0.0.2", "ident": M1})]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s051_a_nic_comes_and_goes_whole() {
+    let (one, two) = (nic("net0", M1, &[("ip", "10.0.0.1")]), nic("net1", M2, &[("mtu", "1500")]));
+    let list = edited("joyent", &one, &two).await;
+    let (gone, come) = (&list[0], &list[1]);
+    assert_eq!(list.len(), 2, "{list:?}");
+    assert_eq!((&gone["path"], &gone["action"]), (&json!(["nics", null]), &json!("removed")));
+    assert_eq!(
+        (&gone["oldValue"]["mac"], &gone["oldValue"]["ip"]),
+        (&json!(M1), &json!("10.0.0.1"))
+    );
+    assert_eq!((&come["path"], &come["action"]), (&json!(["nics", null]), &json!("added")));
+    assert_eq!(
+        (&come["newValue"]["mac"], &come["newValue"]["interface"]),
+        (&json!(M2), &json!("net1"))
+    );
+    assert!(list.iter().all(|record| record.get("ident").is_none()), "{list:?}");
+}
+
+fn disk(path: &str, model: &str) -> String {
+    format!("<device match=\"{path}\"><net-attr name=\"model\" value=\"{model}\"/></device>")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s052_a_disk_edit_names_the_property_and_the_path() {
+    let path = format!("/dev/zvol/rdsk/zones/{A}/disk0");
+    let other = format!("/dev/zvol/rdsk/zones/{A}/disk1");
+    let list = edited("bhyve", &disk(&path, "virtio"), &disk(&path, "ahci")).await;
+    assert_eq!(
+        list,
+        [
+            json!({"prettyPath": "disks.*.model", "path": ["disks", null, "model"], "action": "changed",
+            "oldValue": "virtio", "newValue": "ahci", "ident": path})
+        ]
+    );
+    let list = edited("bhyve", &disk(&path, "virtio"), &disk(&other, "virtio")).await;
+    assert_eq!(list.len(), 2, "{list:?}");
+    assert_eq!(
+        (&list[0]["action"], &list[0]["oldValue"]["path"]),
+        (&json!("removed"), &json!(path))
+    );
+    assert_eq!(
+        (&list[1]["action"], &list[1]["newValue"]["path"]),
+        (&json!("added"), &json!(other))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s053_an_array_inside_a_nic_is_told_by_element_with_the_mac() {
+    let before = nic("net0", M1, &[("ips", "10.0.0.1/24,10.0.0.7/24")]);
+    let after = nic("net0", M1, &[("ips", "10.0.0.7/24,10.0.0.2/24")]);
+    assert_eq!(
+        edited("joyent", &before, &after).await,
+        [
+            json!({"prettyPath": "nics.*.ips.*", "path": ["nics", null, "ips", null], "action": "removed",
+                "oldValue": "10.0.0.1/24", "ident": M1}),
+            json!({"prettyPath": "nics.*.ips.*", "path": ["nics", null, "ips", null], "action": "added",
+                "newValue": "10.0.0.2/24", "ident": M1}),
+        ]
+    );
+}
+
+/// One element goes, another one comes, and nothing names them.
+fn swapped(list: &[Value], array: &str) {
+    assert_eq!(list.len(), 2, "{list:?}");
+    for (record, action) in list.iter().zip(["removed", "added"]) {
+        assert_eq!((&record["path"], &record["action"]), (&json!([array, null]), &json!(action)));
+        assert!(record.get("ident").is_none(), "{record}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s054_other_arrays_lose_and_gain_whole_elements() {
+    let resolvers = |text: &str| attr("resolvers", text);
+    let list = edited("joyent", &resolvers("8.8.8.8,9.9.9.9"), &resolvers("1.1.1.1,9.9.9.9")).await;
+    swapped(&list, "resolvers");
+    assert_eq!(
+        (&list[0]["oldValue"], &list[1]["newValue"]),
+        (&json!("8.8.8.8"), &json!("1.1.1.1"))
+    );
+
+    let dataset = |name: &str| format!("<dataset name=\"zones/{A}/{name}\"/>");
+    swapped(&edited("joyent", &dataset("data"), &dataset("more")).await, "datasets");
+    let mount =
+        |kind: &str| format!("<filesystem special=\"/s\" directory=\"/t\" type=\"{kind}\"/>");
+    swapped(&edited("joyent", &mount("lofs"), &mount("tmpfs")).await, "filesystems");
+    let pci = |slot: &str| {
+        format!(
+            "<device match=\"/devices/{slot}\"><net-attr name=\"model\" value=\"passthru\"/>\
+             <net-attr name=\"pci-slot\" value=\"{slot}\"/></device>"
+        )
+    };
+    swapped(&edited("bhyve", &pci("0:8:0"), &pci("0:9:0")).await, "pci_devices");
+
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let snapshot = format!("zones/{A}@vmsnap-s1");
+    node.set_dataset(&snapshot, json!({"type": "snapshot", "used": "1", "written": "1"}));
+    let served = node.serve_quiet().await;
+    assert_eq!(served.json(&format!("/vms/{A}")).await["snapshots"][0]["name"], "s1");
+    let mut events = served.events().await;
+    node.set_dataset(&snapshot, json!({"creation": "1767261999", "written": "2"}));
+    node.zfs_event(&snapshot, "set").await;
+    swapped(events.soon().await["changes"].as_array().unwrap(), "snapshots");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s055_b15_another_order_alone_is_no_event_and_no_other_object() {
+    let node = FakeNode::new();
+    let (one, two) = (nic("eth0", M1, &[]), nic("eth1", M2, &[]));
+    node.add_vm(A, "lx", &format!("{}{one}{two}", attr("resolvers", "8.8.8.8,9.9.9.9")));
+    node.add_zone(MARK, "running", Some(7), "mark");
+    let served = node.serve_quiet().await;
+    let before = served.json(&format!("/vms/{A}")).await;
+    let mut events = served.events().await;
+    node.configure(A, "lx", &format!("{}{two}{one}", attr("resolvers", "9.9.9.9,8.8.8.8,9.9.9.9")));
+    node.zone_event(A, "running", 5).await;
+    let all = events.settled(&node, &served).await;
+    // The time of the file is another one: at most that is told.
+    assert!(all.iter().all(|event| told(event).is_empty()), "{all:#?}");
+    let mut after = served.json(&format!("/vms/{A}")).await;
+    after["last_modified"] = before["last_modified"].clone();
+    if all.is_empty() {
+        assert_eq!(after, before);
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s056_elements_are_compared_by_their_text() {
+    // The same pairs in another order inside an element are another text.
+    let before = "<filesystem special=\"/s\" directory=\"/t\" type=\"lofs\"/>";
+    let after = "<filesystem type=\"lofs\" directory=\"/t\" special=\"/s\"/>";
+    let list = edited("joyent", before, after).await;
+    swapped(&list, "filesystems");
+    let (old, new) = (&list[0]["oldValue"], &list[1]["newValue"]);
+    assert_eq!(old, new, "equal as sets of keys");
+    assert_ne!(old.to_string(), new.to_string(), "and not as texts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s057_arrays_tell_removed_then_modified_then_added() {
+    let before = nic("net0", "02:08:20:00:00:0a", &[("ip", "10.0.0.1")])
+        + &nic("net1", M1, &[("ip", "10.0.0.2")]);
+    let after = nic("net0", M2, &[("ip", "10.0.0.3")]) + &nic("net1", M1, &[("ip", "10.0.0.4")]);
+    let list = edited("joyent", &before, &after).await;
+    let order: Vec<&str> = list.iter().map(|record| record["action"].as_str().unwrap()).collect();
+    assert_eq!(order, ["removed", "changed", "added"], "{list:?}");
+    assert_eq!(list[1]["ident"], M1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s061_mounts_have_their_keys_in_the_order_that_vmadm_matches() {
+    let node = FakeNode::new();
+    let mount = "<filesystem special=\"/s\" directory=\"/t\" type=\"lofs\"><fsoption name=\"ro\"/></filesystem>";
+    node.add_vm(A, "joyent", mount);
+    let served = node.serve_quiet().await;
+    let (_, text) = served.get(&format!("/vms/{A}")).await;
+    let want = r#""filesystems":[{"source":"/s","target":"/t","type":"lofs","options":["ro"]}]"#;
+    assert!(text.contains(want), "{text}");
+    served.stop().await;
+}

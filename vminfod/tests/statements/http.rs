@@ -1,0 +1,307 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 1–17: the routes.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use vminfod::config::Config;
+
+use crate::common::scene::{A, B, C, attr, eventually};
+use crate::common::{FakeNode, Served};
+
+async fn two_vms() -> (FakeNode, Served) {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.add_zone(B, "installed", None, "two");
+    let served = node.serve_quiet().await;
+    (node, served)
+}
+
+async fn ask(served: &Served, method: Method, path: &str) -> (u16, String, Vec<u8>) {
+    let url = format!("{}{path}", served.url);
+    let response = reqwest::Client::new().request(method, url).send().await.unwrap();
+    let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
+    (response.status().as_u16(), kind, response.bytes().await.unwrap().to_vec())
+}
+
+/// Sends a request line as it is and gives the whole answer.
+async fn raw(at: SocketAddr, target: &str) -> String {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    // The lines between are the sizes of chunks.
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let pieces: String = body.split("\r\n").skip(1).step_by(2).collect();
+    format!("{head}\n{pieces}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s001_listens_on_the_loopback_address_alone() {
+    assert_eq!(Config::default().listen.to_string(), "127.0.0.1:9090");
+    let node = FakeNode::new();
+    let served = node.serve_quiet().await;
+    TcpStream::connect(served.address()).await.unwrap();
+    // All of 127/8 is this host on Linux: a socket bound to every address would answer here.
+    if cfg!(target_os = "linux") {
+        let other = SocketAddr::from(([127, 0, 0, 2], served.address().port()));
+        let refused = TcpStream::connect(other).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s002_refuses_connections_until_every_vm_is_loaded() {
+    let node = FakeNode::new();
+    for uuid in [A, B, C] {
+        node.add_zone(uuid, "running", Some(5), "one");
+    }
+    node.with(|state| state.held.push("zfs"));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (other, config) = (node.clone(), Config { listen: free, ..node.quiet() });
+    let starting = tokio::spawn(async move { other.serve_as(config).await });
+    eventually("the first load lists the datasets", || node.listings() > 0).await;
+    let refused = TcpStream::connect(free).await.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    node.release();
+    let served = starting.await.unwrap();
+    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 3);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s003_ping_is_answered_with_pong() {
+    let (_node, served) = two_vms().await;
+    assert_eq!(served.get("/ping").await, (200, r#"{"ping":"pong"}"#.to_owned()));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s004_every_answer_says_that_it_is_json() {
+    let (_node, served) = two_vms().await;
+    let one = format!("/vms/{A}");
+    for (method, path, status) in [
+        (Method::GET, "/ping", 200),
+        (Method::GET, "/status", 200),
+        (Method::GET, "/vms", 200),
+        (Method::GET, one.as_str(), 200),
+        (Method::GET, "/vms/none", 404),
+        (Method::GET, "/none", 404),
+        (Method::POST, "/vms", 400),
+        (Method::HEAD, "/none", 400),
+    ] {
+        let (got, kind, _) = ask(&served, method.clone(), path).await;
+        assert_eq!((got, kind.as_str()), (status, "application/json"), "{method} {path}");
+    }
+    let events = reqwest::get(format!("{}/events", served.url)).await.unwrap();
+    assert_eq!(events.headers()["content-type"], "application/json");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s005_all_but_get_is_refused_without_a_word() {
+    let (_node, served) = two_vms().await;
+    for (method, path) in [
+        (Method::POST, "/ping"),
+        (Method::HEAD, "/vms"),
+        (Method::PUT, "/x"),
+        (Method::OPTIONS, "/events"),
+        (Method::DELETE, "/vms"),
+    ] {
+        let (status, _, body) = ask(&served, method.clone(), path).await;
+        assert_eq!((status, body.len()), (400, 0), "{method} {path}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s006_unknown_paths_are_unsupported_and_data_is_answered() {
+    let (_node, served) = two_vms().await;
+    for path in ["/", "/foo", "/vm", "/pings", "/dat"] {
+        let answer = served.get(path).await;
+        assert_eq!(answer, (404, "Unsupported URL Path".to_owned()), "{path}");
+    }
+    // Ours: the raw parts per source, which RFD 39 asks for.
+    let (status, text) = served.get("/data").await;
+    assert_eq!(status, 200, "{text}");
+    let data: Value = serde_json::from_str(&text).unwrap();
+    assert!(data.is_object() && text.contains(A), "{data}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s007_a_vm_that_is_not_there_is_named_in_the_404() {
+    let (_node, served) = two_vms().await;
+    for name in [C, "x", "global"] {
+        let answer = served.get(&format!("/vms/{name}")).await;
+        assert_eq!(answer, (404, format!("VM Not Found: {name}")));
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s008_one_vm_equals_its_element_of_the_list() {
+    let (_node, served) = two_vms().await;
+    let list = served.json("/vms").await;
+    for uuid in [A, B] {
+        let element = list.as_array().unwrap().iter().find(|vm| vm["zonename"] == uuid).unwrap();
+        let (status, text) = served.get(&format!("/vms/{uuid}")).await;
+        assert_eq!((status, text), (200, element.to_string()), "byte for byte");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s009_paths_are_normalised_and_their_ends_ignored() {
+    let (_node, served) = two_vms().await;
+    let at = served.address();
+    let list = served.get("/vms").await.1;
+    let one = served.get(&format!("/vms/{A}")).await.1;
+    for (path, want) in [
+        ("/vms/".to_owned(), list.as_str()),
+        (format!("/vms/{A}/x"), one.as_str()),
+        ("/ping/x".to_owned(), "{\"ping\":\"pong\"}"),
+        ("/a/../ping".to_owned(), "{\"ping\":\"pong\"}"),
+        ("//ping/.".to_owned(), "{\"ping\":\"pong\"}"),
+    ] {
+        let answer = raw(at, &path).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(want), "{path}: {answer}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s010_paths_are_compared_as_they_are_written() {
+    let (_node, served) = two_vms().await;
+    let at = served.address();
+    let encoded = format!("/vms/%37{}", A.strip_prefix('7').unwrap());
+    for (path, text) in [
+        ("/PING", "Unsupported URL Path".to_owned()),
+        ("/Vms", "Unsupported URL Path".to_owned()),
+        ("/p%69ng", "Unsupported URL Path".to_owned()),
+        (encoded.as_str(), format!("VM Not Found: {}", encoded.strip_prefix("/vms/").unwrap())),
+    ] {
+        let answer = raw(at, path).await;
+        assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains(&text), "{path}: {answer}");
+    }
+    let upper = A.to_uppercase();
+    assert_eq!(served.get(&format!("/vms/{upper}")).await.0, 404);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s011_the_list_is_an_array_and_empty_on_an_empty_node() {
+    let node = FakeNode::new();
+    let served = node.serve_quiet().await;
+    assert_eq!(served.get("/vms").await, (200, "[]".to_owned()));
+    served.stop().await;
+    let (_node, served) = two_vms().await;
+    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s012_vms_hidden_from_inventory_are_listed() {
+    let node = FakeNode::new();
+    node.add_vm(A, "joyent", &attr("do-not-inventory", "true"));
+    let served = node.serve_quiet().await;
+    let list = served.json("/vms").await;
+    assert_eq!((&list[0]["uuid"], &list[0]["do_not_inventory"]), (&json!(A), &json!(true)));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s013_new_vms_come_last_and_a_change_keeps_the_place() {
+    let (node, served) = two_vms().await;
+    let mut events = served.events().await;
+    node.add_zone(C, "configured", None, "three");
+    node.zone_event(C, "configured", -1).await;
+    events.until(|event| event["type"] == "create").await;
+    node.tags(A, &json!({"changed": true}));
+    events.change_of("tags.changed").await;
+    let list = served.json("/vms").await;
+    let names: Vec<&Value> = list.as_array().unwrap().iter().map(|vm| &vm["zonename"]).collect();
+    assert_eq!(names, [A, B, C]);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s014_one_connection_serves_two_requests() {
+    let (_node, served) = two_vms().await;
+    let mut stream = TcpStream::connect(served.address()).await.unwrap();
+    for _ in 0..2 {
+        stream.write_all(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"0\r\n\r\n") {
+            let mut piece = [0; 512];
+            let count = stream.read(&mut piece).await.unwrap();
+            assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&piece[..count]);
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("pong"), "{answer}");
+    }
+    served.stop().await;
+}
+
+/// A refresh that waits for `zfs list`, and what it is compared with.
+async fn refreshing(node: &FakeNode, served: &Served) -> tokio::task::JoinHandle<u16> {
+    node.with(|state| state.held.push("zfs"));
+    let url = format!("{}/vms?sync=true", served.url);
+    let asked = tokio::spawn(async move { reqwest::get(url).await.unwrap().status().as_u16() });
+    served.status_until(|status| status["state"] == "paused").await;
+    asked
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s016_a_refresh_under_way_delays_no_answer() {
+    let (node, served) = two_vms().await;
+    let before = (served.get("/vms").await, served.get(&format!("/vms/{A}")).await);
+    node.set_zone(A, "installed", None);
+    let asked = refreshing(&node, &served).await;
+    // Nothing can finish the refresh: all of this is answered meanwhile, with what was known.
+    let began = tokio::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(served.get("/vms").await, before.0);
+        assert_eq!(served.get(&format!("/vms/{A}")).await, before.1);
+        assert_eq!(served.get("/ping").await.0, 200);
+        assert_eq!(served.get("/status").await.0, 200);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?} for 80 requests", began.elapsed());
+    node.release();
+    assert_eq!(asked.await.unwrap(), 200);
+    assert_eq!(served.json(&format!("/vms/{A}")).await["state"], "stopped");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s017_b21_a_failed_refresh_changes_no_answer_but_the_status() {
+    let (node, served) = two_vms().await;
+    let mut events = served.events().await;
+    let one = format!("/vms/{A}");
+    let before = (served.get("/vms").await, served.get(&one).await, served.get("/none").await);
+    node.set_zone(A, "installed", None);
+    node.with(|state| state.failing.insert("zfs", "out of order".to_owned()));
+    assert_eq!(served.get("/vms?sync=true").await.0, 503);
+    let after = (served.get("/vms").await, served.get(&one).await, served.get("/none").await);
+    assert_eq!(before, after);
+    let status = served.json("/status").await;
+    let error = status["refreshErrors"][0]["err"].as_str().unwrap();
+    assert!(error.contains("out of order"), "{status}");
+    assert_eq!(events.seq, status["journal"]["newest"], "nothing was told");
+    // The attempt advances `lastRefresh` as shipped; whether data are fresh is told elsewhere.
+    assert!(status["errors"]["node"]["attempts"].as_u64() >= Some(1), "{status}");
+    node.with(|state| state.failing.clear());
+    assert_eq!(served.get("/vms?sync=true").await.0, 200);
+    assert_eq!(events.soon().await["vm"]["state"], "stopped");
+    served.stop().await;
+}

@@ -1,0 +1,217 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 18–25: what `/status` tells.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+
+use crate::common::scene::{A, B};
+use crate::common::{FakeNode, Served};
+
+async fn one_vm() -> (FakeNode, Served) {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    (node, served)
+}
+
+/// Digits, a dot, nine digits.
+fn is_hrtime(text: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('.').is_some_and(|(s, n)| digits(s) && digits(n) && n.len() == 9)
+}
+
+/// The same, `s (`, anything, `)`.
+fn is_duration(value: &Value) -> bool {
+    let parts = value.as_str().and_then(|text| text.split_once("s ("));
+    parts.is_some_and(|(time, rest)| is_hrtime(time) && rest.len() > 1 && rest.ends_with(')'))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s018_all_base_keys_have_their_types() {
+    let (_node, served) = one_vm().await;
+    let status = served.json("/status").await;
+    for key in ["pid", "numVms"] {
+        assert!(status[key].is_u64(), "{key}: {status}");
+    }
+    for key in ["state", "status", "curDate", "curTime"] {
+        assert!(status[key].is_string(), "{key}: {status}");
+    }
+    for key in ["uptime", "lastRefresh"] {
+        assert!(is_duration(&status[key]), "{key}: {}", status[key]);
+    }
+    for key in ["rss", "heapTotal", "heapUsed"] {
+        assert!(status["memory"][key].is_u64(), "{key}: {status}");
+    }
+    assert_eq!(status["pid"], std::process::id());
+    assert_eq!(status["numVms"], 1);
+    assert!(status["refreshErrors"].is_array() && status["eventsListeners"].is_object());
+    let queue = &status["queue"];
+    assert!(is_hrtime(queue["now"].as_str().unwrap()), "{queue}");
+    assert!(queue["paused"].is_boolean() && queue["idle"].is_boolean(), "{queue}");
+    let inner = &queue["vasync_queue"];
+    for key in ["concurrency", "npending", "nqueued"] {
+        assert!(inner[key].is_u64(), "{key}: {queue}");
+    }
+    assert!(inner["pending"].is_object() && inner["queued"].is_array(), "{queue}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s019_times_have_the_shipped_form() {
+    let (_node, served) = one_vm().await;
+    let status = served.json("/status").await;
+    assert!(is_hrtime(status["curTime"].as_str().unwrap()), "{status}");
+    let date = status["curDate"].as_str().unwrap();
+    let form: String = date.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(form, "0000-00-00T00:00:00.000Z", "{date}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s020_an_idle_daemon_is_running_and_working() {
+    let (_node, served) = one_vm().await;
+    let status = served.json("/status").await;
+    assert_eq!((&status["state"], &status["status"]), (&json!("running"), &json!("working")));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s021_a_refresh_shows_as_a_pause_with_all_its_keys() {
+    const PAUSED: [&str; 4] = ["paused_at", "paused_ago", "paused_nqueued", "paused_queue"];
+    let (node, served) = one_vm().await;
+    let queue = served.json("/status").await["queue"].clone();
+    assert_eq!(queue["paused"], false);
+    assert!(PAUSED.iter().all(|key| queue.get(key).is_none()), "{queue}");
+
+    node.with(|state| state.held.push("zfs"));
+    let url = format!("{}/vms?sync=true", served.url);
+    let asked = tokio::spawn(async move { reqwest::get(url).await.unwrap().status().as_u16() });
+    let status = served.status_until(|status| status["state"] == "paused").await;
+    let queue = &status["queue"];
+    assert_eq!(queue["paused"], true);
+    assert!(PAUSED.iter().all(|key| queue.get(key).is_some()), "{queue}");
+    assert!(queue["paused_nqueued"].is_u64() && queue["paused_queue"].is_array(), "{queue}");
+    assert_ne!(status["status"], "working");
+
+    node.release();
+    assert_eq!(asked.await.unwrap(), 200);
+    let queue = served.json("/status").await["queue"].clone();
+    assert!(PAUSED.iter().all(|key| queue.get(key).is_none()), "{queue}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s022_full_is_asked_for_as_javascript_sees_truth() {
+    let (_node, served) = one_vm().await;
+    for query in ["full=true", "full=1", "full=false"] {
+        let status = served.json(&format!("/status?{query}")).await;
+        assert!(status["refreshLog"].is_array(), "{query}");
+        let watcher = &status["fswatcher"];
+        assert!(watcher["watching"].is_array() && watcher["not_yet_watching"].is_array());
+        assert!(watcher["message_delays"].is_object() && watcher["pending_actions"].is_object());
+        assert!(watcher["running"].is_boolean() && watcher["watcher_pid"].is_u64(), "{watcher}");
+    }
+    for query in ["full", "full=", "FULL=1", "x=full"] {
+        let status = served.json(&format!("/status?{query}")).await;
+        assert!(status.get("refreshLog").is_none() && status.get("fswatcher").is_none(), "{query}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s023_listeners_are_known_by_the_uuid_of_their_ready_line() {
+    let (_node, served) = one_vm().await;
+    let listed = || async {
+        let status = served.json("/status").await;
+        let keys = status["eventsListeners"].as_object().unwrap().keys();
+        keys.cloned().collect::<BTreeSet<String>>()
+    };
+    assert!(listed().await.is_empty());
+    let (first, second) = (served.events().await, served.events().await);
+    let uuid = |ready: &Value| ready["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(listed().await, BTreeSet::from([uuid(&first.ready), uuid(&second.ready)]));
+    let status = served.json("/status").await;
+    let one = &status["eventsListeners"][&uuid(&first.ready)];
+    assert!(is_hrtime(one["createdTime"].as_str().unwrap()), "{one}");
+    assert!(is_duration(&one["createdAgo"]) && one["createdDate"].is_string(), "{one}");
+    drop(first);
+    let left = BTreeSet::from([uuid(&second.ready)]);
+    while listed().await != left {
+        tokio::task::yield_now().await;
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s024_the_user_agent_is_echoed_and_always_a_text() {
+    let (_node, served) = one_vm().await;
+    let url = format!("{}/events", served.url);
+    let client = reqwest::Client::new();
+    let named = client.get(&url).header("User-Agent", "vmadm - cn/17 (/usr/vm/sbin/vmadm)");
+    let named = named.send().await.unwrap();
+    let silent = served.events().await;
+    let status = served
+        .status_until(|status| status["eventsListeners"].as_object().unwrap().len() == 2)
+        .await;
+    let agents: Vec<&Value> = status["eventsListeners"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|one| &one["userAgent"])
+        .collect();
+    assert!(agents.contains(&&json!("vmadm - cn/17 (/usr/vm/sbin/vmadm)")), "{agents:?}");
+    // The deployed tool throws where this is no text.
+    assert!(agents.iter().all(|agent| agent.is_string()), "{agents:?}");
+    drop((named, silent));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s025_refresh_errors_and_log_keep_five_entries() {
+    let (node, served) = one_vm().await;
+    for n in 0..7 {
+        node.with(|state| state.failing.insert("zfs", format!("failure {n}")));
+        assert_eq!(served.get("/vms?sync=true").await.0, 503);
+        node.with(|state| state.failing.clear());
+        node.set_zone(A, if n % 2 == 0 { "installed" } else { "running" }, None);
+        assert_eq!(served.get("/vms?sync=true").await.0, 200);
+    }
+    let status = served.json("/status?full=1").await;
+    let errors = status["refreshErrors"].as_array().unwrap();
+    assert_eq!(errors.len(), 5, "{errors:?}");
+    assert!(errors[4]["err"].as_str().unwrap().contains("failure 6"), "{errors:?}");
+    assert!(is_hrtime(errors[0]["time"].as_str().unwrap()) && is_duration(&errors[0]["ago"]));
+    let log = status["refreshLog"].as_array().unwrap();
+    assert_eq!(log.len(), 5, "{log:?}");
+    assert_eq!(log[4]["vmChanges"][0]["zonename"], A);
+    assert_eq!(log[4]["vmChanges"][0]["action"], "modify");
+    assert!(log.iter().all(|one| one["cacheChanges"].is_array() && is_duration(&one["took"])));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b19_b17_many_listeners_leave_no_trace_when_they_go() {
+    let (node, served) = one_vm().await;
+    let mut open = Vec::new();
+    for _ in 0..40 {
+        open.push(served.events().await);
+    }
+    assert_eq!(served.json("/status").await["eventsListeners"].as_object().unwrap().len(), 40);
+    node.add_zone(B, "configured", None, "two");
+    node.zone_event(B, "configured", -1).await;
+    for events in &mut open {
+        assert_eq!(events.soon().await["type"], "create");
+    }
+    drop(open);
+    served.status_until(|status| status["eventsListeners"].as_object().unwrap().is_empty()).await;
+    // Every timer and task ends with the daemon, and the child that it followed.
+    served.stop().await;
+    let mut pipe = node.with(|state| state.streams.remove("zones")).unwrap();
+    assert!(pipe.write_all(b"{}\n").await.is_err(), "nobody reads it any more");
+}

@@ -1,0 +1,370 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 27–44: the lines of `/events`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use vminfod::config::Config;
+use vminfod::journal::Limits;
+
+use crate::common::scene::{A, B, C, attr, change};
+use crate::common::{Events, FakeNode, Served};
+
+async fn one_vm() -> (FakeNode, Served) {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = node.serve_quiet().await;
+    (node, served)
+}
+
+fn parsed(ready: &Value) -> Value {
+    serde_json::from_str(ready["vms"].as_str().unwrap()).unwrap()
+}
+
+/// The bytes of a stream as they come, until there are this many lines.
+async fn bytes_of(served: &Served, lines: usize) -> Vec<u8> {
+    let mut response = reqwest::get(format!("{}/events", served.url)).await.unwrap();
+    let mut bytes = Vec::new();
+    while bytes.iter().filter(|byte| **byte == b'\n').count() < lines {
+        bytes.extend_from_slice(&response.chunk().await.unwrap().unwrap());
+    }
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s027_ready_comes_first_and_at_once_with_thousands_of_vms() {
+    let node = FakeNode::new();
+    node.set_dataset("zones", json!({"mountpoint": "/zones"}));
+    for n in 0..2000 {
+        let uuid = format!("{n:08x}-8812-4060-8b15-fff23517df24");
+        node.write_now(&format!("/etc/zones/{uuid}.xml"), &crate::common::xml(&uuid, "many"));
+        node.with(|state| {
+            state.zoneadm.push(format!("-:{uuid}:installed:/zones/{uuid}:{uuid}:joyent:excl:6"));
+        });
+    }
+    let served = node.serve_quiet().await;
+    let began = Instant::now();
+    let events = served.events().await;
+    assert_eq!(events.ready["type"], "ready");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(parsed(&events.ready).as_array().unwrap().len(), 2000);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s028_ready_carries_the_list_as_a_text() {
+    let (node, served) = one_vm().await;
+    node.tags(A, &json!({"quote": "\"\\ \u{e9}"}));
+    served.events().await.until_tag(&served, "quote").await;
+    let events = served.events().await;
+    assert!(events.ready["vms"].is_string());
+    assert_eq!(parsed(&events.ready).to_string(), served.json("/vms").await.to_string());
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s029_s030_each_connection_has_one_ready_line_with_a_uuid_of_its_own() {
+    let (node, served) = one_vm().await;
+    let mut seen = HashSet::new();
+    let mut open = Vec::new();
+    for _ in 0..5 {
+        let events = served.events().await;
+        let uuid = events.ready["uuid"].as_str().unwrap().to_owned();
+        assert!(uuid::Uuid::try_parse(&uuid).is_ok(), "{uuid}");
+        assert!(seen.insert(uuid));
+        open.push(events);
+    }
+    for n in 0..3 {
+        node.tags(A, &json!({"n": n}));
+        for events in &mut open {
+            assert_eq!(events.soon().await["type"], "modify", "never a second ready");
+        }
+    }
+    served.stop().await;
+}
+
+/// A mirror as clients keep it, strict about what may follow what.
+struct Mirror(BTreeMap<String, Value>);
+
+impl Mirror {
+    fn of(ready: &Value) -> Self {
+        let vms = parsed(ready);
+        let name = |vm: &Value| vm["zonename"].as_str().unwrap().to_owned();
+        Self(vms.as_array().unwrap().iter().map(|vm| (name(vm), vm.clone())).collect())
+    }
+
+    fn take(&mut self, event: &Value) {
+        let name = event["zonename"].as_str().unwrap().to_owned();
+        match event["type"].as_str().unwrap() {
+            "create" => {
+                let known = self.0.insert(name, event["vm"].clone());
+                assert!(known.is_none(), "create of a known VM: {event}");
+            }
+            "modify" => {
+                let known = self.0.insert(name, event["vm"].clone());
+                assert!(known.is_some(), "modify of an unknown VM: {event}");
+            }
+            "delete" => {
+                assert!(self.0.remove(&name).is_some(), "delete of an unknown VM: {event}");
+            }
+            other => panic!("type {other}"),
+        }
+    }
+}
+
+async fn churn(node: &FakeNode, rounds: i64) {
+    for n in 0..rounds {
+        node.tags(A, &json!({"n": n}));
+        if n % 3 == 0 {
+            node.add_zone(B, "installed", None, "two");
+            node.zone_event(B, "installed", -1).await;
+        } else if n % 3 == 2 {
+            node.remove(B);
+            node.zone_event(B, "", -1).await;
+        }
+        node.set_zone(C, if n % 2 == 0 { "running" } else { "installed" }, None);
+        node.zone_event(C, "running", 9).await;
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn s031_s040_s041_s042_nothing_is_lost_or_doubled_for_whoever_connects_when() {
+    let (node, served) = one_vm().await;
+    node.add_zone(C, "installed", None, "three");
+    node.zone_event(C, "installed", -1).await;
+    let served = std::sync::Arc::new(served);
+    let followers: Vec<_> = (0..30)
+        .map(|turn| {
+            let served = std::sync::Arc::clone(&served);
+            tokio::spawn(async move {
+                // One after the other connects while all of it changes.
+                for _ in 0..turn * 40 {
+                    tokio::task::yield_now().await;
+                }
+                let mut events: Events = served.events().await;
+                let mut mirror = Mirror::of(&events.ready);
+                while let Some(event) = events.next().await {
+                    mirror.take(&event);
+                    if event["vm"]["tags"]["end"] == true {
+                        break;
+                    }
+                }
+                (mirror, events.seq)
+            })
+        })
+        .collect();
+    churn(&node, 60).await;
+    assert_eq!(served.get("/vms?sync=true").await.0, 200);
+    node.tags(A, &json!({"end": true}));
+    for follower in followers {
+        let (mirror, seq) =
+            tokio::time::timeout(Duration::from_secs(30), follower).await.unwrap().unwrap();
+        let list = served.json("/vms").await;
+        assert_eq!(served.json("/status").await["journal"]["seq"], seq, "nothing after the end");
+        let want: BTreeMap<String, Value> = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|vm| (vm["zonename"].as_str().unwrap().to_owned(), vm.clone()))
+            .collect();
+        assert_eq!(mirror.0, want);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s032_s033_every_line_is_one_dated_json_text() {
+    let (node, served) = one_vm().await;
+    node.tags(A, &json!({"text": "a\nb\r\nc\u{2028}"}));
+    served.events().await.until_tag(&served, "text").await;
+    let reader = tokio::spawn({
+        let url = served.url.clone();
+        async move { lines_of(&url, 4).await }
+    });
+    served.status_until(|status| status["eventsListeners"].as_object().unwrap().len() == 1).await;
+    for n in 2..5 {
+        node.tags(A, &json!({"text": format!("line\n{n}\r")}));
+        served.status_until(|s| s["journal"]["newest"].as_u64() == Some(n)).await;
+    }
+    let bytes = reader.await.unwrap();
+    assert!(!bytes.contains(&b'\r'), "no carriage return at all");
+    let text = String::from_utf8(bytes).unwrap();
+    let lines: Vec<&str> = text.strip_suffix('\n').unwrap().split('\n').collect();
+    assert!(lines.len() >= 4 && lines.iter().all(|line| !line.is_empty()), "{text}");
+    for line in lines {
+        let value: Value = serde_json::from_str(line).unwrap();
+        assert!(value["type"].is_string());
+        let date = value["date"].as_str().unwrap();
+        assert_eq!(
+            (date.len(), date.get(10..11), date.get(23..)),
+            (24, Some("T"), Some("Z")),
+            "{date}"
+        );
+    }
+    served.stop().await;
+}
+
+async fn lines_of(url: &str, lines: usize) -> Vec<u8> {
+    let mut response = reqwest::get(format!("{url}/events")).await.unwrap();
+    let mut bytes = Vec::new();
+    while bytes.iter().filter(|byte| **byte == b'\n').count() < lines {
+        bytes.extend_from_slice(&response.chunk().await.unwrap().unwrap());
+    }
+    bytes
+}
+
+/// A VM's whole life, as its listener sees it.
+async fn life(node: &FakeNode, events: &mut Events) -> Vec<Value> {
+    let mut all = Vec::new();
+    node.add_zone(B, "configured", None, "two");
+    node.zone_event(B, "configured", -1).await;
+    all.push(events.until(|event| event["type"] == "create").await);
+    node.tags(B, &json!({"a": 1}));
+    all.push(events.change_of("tags.a").await);
+    node.remove(B);
+    node.zone_event(B, "", -1).await;
+    all.push(events.until(|event| event["type"] == "delete").await);
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s034_s036_only_four_types_with_their_keys_in_order() {
+    let (node, served) = one_vm().await;
+    let mut events = served.events().await;
+    let keys = |event: &Value| event.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&events.ready)[..4], ["type", "date", "uuid", "vms"]);
+    let all = life(&node, &mut events).await;
+    let wanted: [(&str, &[&str]); 3] = [
+        ("create", &["type", "date", "zonename", "uuid", "vm"]),
+        ("modify", &["type", "date", "zonename", "uuid", "vm", "changes"]),
+        ("delete", &["type", "date", "zonename", "uuid"]),
+    ];
+    for (event, (kind, first)) in all.iter().zip(wanted) {
+        assert_eq!(event["type"], kind);
+        let keys = keys(event);
+        assert_eq!(keys[..first.len()], *first);
+        for key in &keys[first.len()..] {
+            assert!(["seq", "epoch", "lost"].contains(&key.as_str()), "{key} in {kind}");
+        }
+        assert_eq!((&event["zonename"], &event["uuid"]), (&json!(B), &json!(B)));
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s035_b23_every_byte_is_ascii() {
+    let node = FakeNode::new();
+    // Two, three and four bytes in UTF-8, in a value, in a key and in the configuration.
+    node.add_vm(A, "joyent", &attr("hostname", "gr\u{fc}n-\u{20ac}"));
+    node.tags(A, &json!({"schl\u{fc}ssel": "\u{e9}\u{20ac}\u{1f600}"}));
+    let served = node.serve_quiet().await;
+    let bytes = bytes_of(&served, 1).await;
+    assert!(bytes.is_ascii());
+    let reader = tokio::spawn({
+        let url = served.url.clone();
+        async move { lines_of(&url, 2).await }
+    });
+    served.status_until(|s| s["eventsListeners"].as_object().unwrap().len() == 1).await;
+    node.tags(A, &json!({"schl\u{fc}ssel": "\u{1f600}\u{e9}"}));
+    let bytes = reader.await.unwrap();
+    assert!(bytes.is_ascii(), "{}", String::from_utf8_lossy(&bytes));
+    let last = bytes.split(|byte| *byte == b'\n').nth(1).unwrap();
+    let event: Value = serde_json::from_slice(last).unwrap();
+    assert_eq!(event["vm"]["tags"], json!({"schl\u{fc}ssel": "\u{1f600}\u{e9}"}));
+    assert_eq!(event["vm"]["hostname"], "gr\u{fc}n-\u{20ac}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s037_s055_a_modify_always_says_what_changed_and_no_change_is_no_event() {
+    let (node, served) = one_vm().await;
+    node.add_zone(crate::common::scene::MARK, "running", Some(7), "mark");
+    node.zone_event(crate::common::scene::MARK, "running", 7).await;
+    let mut events = served.events().await;
+    events.seq = events.ready["seq"].as_u64().unwrap();
+    node.tags(A, &json!({"a": 1}));
+    let event = events.change_of("tags.a").await;
+    assert!(!event["changes"].as_array().unwrap().is_empty());
+    // The same text again, and all that can be announced without anything having changed.
+    node.tags(A, &json!({"a": 1}));
+    node.zone_event(A, "running", 5).await;
+    node.zfs_event(&format!("zones/{A}"), "set").await;
+    let more = events.settled(&node, &served).await;
+    let odd = |event: &&Value| event["changes"].as_array().is_none_or(Vec::is_empty);
+    assert!(more.iter().find(odd).is_none(), "{more:#?}");
+    let beside = |event: &&Value| crate::common::scene::told(event) != Vec::<String>::new();
+    assert!(more.iter().find(beside).is_none(), "{more:#?}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s038_s039_what_an_event_says_is_what_the_next_request_gives() {
+    let (node, served) = one_vm().await;
+    let mut events = served.events().await;
+    let one = format!("/vms/{A}");
+    for n in 0..20 {
+        node.tags(A, &json!({"n": n}));
+        let event = events.soon().await;
+        assert_eq!(served.json(&one).await, event["vm"]);
+    }
+    life(&node, &mut events).await;
+    assert_eq!(served.get(&format!("/vms/{B}")).await.0, 404);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s040_b10_whoever_connects_at_a_create_sees_the_vm_once() {
+    let node = FakeNode::new();
+    let served = node.serve_quiet().await;
+    let mut first = served.events().await;
+    for n in 0..40_u32 {
+        let uuid = format!("{n:08x}-8812-4060-8b15-fff23517df24");
+        node.add_zone(&uuid, "configured", None, "new");
+        node.zone_event(&uuid, "configured", -1).await;
+        // Connects while the VM appears: it is in `ready`, or it is created, never both.
+        let mut late = served.events().await;
+        first.until(|event| event["type"] == "create" && event["uuid"] == uuid).await;
+        let known = parsed(&late.ready).as_array().unwrap().iter().any(|vm| vm["uuid"] == uuid);
+        if known {
+            assert!(late.ready["seq"].as_u64() >= Some(u64::from(n) + 1), "it counts as seen");
+        } else {
+            let event = late.soon().await;
+            assert_eq!((&event["type"], &event["uuid"]), (&json!("create"), &json!(uuid)));
+        }
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s043_s044_b01_scar_a_stalled_reader_costs_bounded_memory_and_nobody_time() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let journal = Limits { bytes: 300_000, min_events: 4 };
+    let served = node.serve_as(Config { journal, ..node.quiet() }).await;
+    let mut stalled = TcpStream::connect(served.address()).await.unwrap();
+    let request = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+    stalled.write_all(request).await.unwrap();
+    let mut events = served.events().await;
+    let filler = "x".repeat(200_000);
+    for n in 0..60 {
+        let text = format!(r#"{{"customer_metadata":{{"k":"{n}{filler}"}}}}"#);
+        node.write(&format!("/zones/{A}/config/metadata.json"), &text);
+        let event = events.soon().await;
+        assert!(change(&event, "customer_metadata.k").is_some() || n == 0, "others go on");
+    }
+    let bytes = served.json("/status").await["journal"]["bytes"].as_u64().unwrap();
+    assert!(bytes < 4_000_000, "60 events of 600 kB went by, {bytes} bytes are kept");
+    // When it reads on it gets whole lines and then an orderly end, never half a line and silence.
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(20), stalled.read_to_end(&mut rest));
+    read.await.expect("it was not cut").unwrap();
+    assert!(rest.ends_with(b"\n\r\n0\r\n\r\n"), "the last chunk ends a line");
+    served.stop().await;
+}
