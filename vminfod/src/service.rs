@@ -22,7 +22,8 @@ use tokio::sync::{Notify, watch};
 use crate::commands::Commands;
 use crate::config::Config;
 use crate::converge::board::Board;
-use crate::converge::{Engine, Seams, Syncs};
+use crate::converge::{Asks, Engine, Seams};
+use crate::http::ui::Ui;
 use crate::http::Api;
 use crate::load::Ctx;
 use crate::root::Root;
@@ -139,24 +140,26 @@ pub async fn serve_with(
     }
     wait_for(up, &shutdown).await;
 
-    let (syncs, requests) = Syncs::new();
+    let (asks, requests) = Asks::new();
     let seams = Seams {
         ctx,
         inbox,
-        syncs: requests,
+        asks: requests,
         zones,
         restart_zones,
         jitter,
         shutdown: shutdown.clone(),
     };
-    let listen = config.listen;
+    let (listen, agents) = (config.listen, config.agents.clone());
+    let max_jobs = config.concurrency;
     let mut engine = Engine::new(config, seams, board.clone());
     if !engine.first_load().await {
         tasks.drain(DRAIN_LIMIT).await;
         return Err(ServeError::Stopped);
     }
     let server = Server::new(Limits::default(), shutdown.clone());
-    let api = Api::new(engine.published(), board, syncs, server.counts(), shutdown.clone());
+    let api = Api::new(engine.published(), board, asks, server.counts(), max_jobs, shutdown.clone())
+        .with_ui(Ui::new(&agents));
     tasks.spawn_vital("converge", engine.run());
     let listener = match bind(listen).await {
         Ok(listener) => listener,
@@ -188,10 +191,10 @@ fn health(
             if name == "files" {
                 view.watch.running = up;
             }
-            if !up {
-                view.counters.source_restarts += 1;
-            }
         });
+        if !up {
+            board.restarted(name);
+        }
     }
 }
 

@@ -7,6 +7,8 @@
 //! Readers hold an immutable snapshot and never wait. Each VM object is serialised once, when it
 //! changes. Must never read the node, and never commit anything it was not given.
 
+pub mod note;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -17,8 +19,9 @@ use serde_json::Value;
 
 use daemon::http::now_iso;
 
+use self::note::Note;
 use crate::diff::diff;
-use crate::journal::{Journal, Limits};
+use crate::journal::{Entry, Journal, Limits};
 use crate::json::to_ascii;
 
 /// One VM as readers see it.
@@ -104,7 +107,8 @@ impl Store {
         let Some(old) = before.vms.get(name) else {
             let vm = stored(object);
             let tail = [("vm", vm.json.clone())];
-            self.commit("create", name, &uuid_of(&vm.object, name), &tail, |vms| {
+            let note = Note::of(None, Some(&vm.object), &[]);
+            self.commit("create", name, &uuid_of(&vm.object, name), &tail, &note, |vms| {
                 vms.insert(Arc::from(name), Arc::clone(&vm));
             });
             return Outcome::Created;
@@ -116,7 +120,8 @@ impl Store {
         let vm = stored(object);
         let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
         let tail = [("vm", vm.json.clone()), ("changes", Bytes::from(to_ascii(&list)))];
-        self.commit("modify", name, &uuid_of(&vm.object, name), &tail, |vms| {
+        let note = Note::of(Some(&old.object), Some(&vm.object), &changes);
+        self.commit("modify", name, &uuid_of(&vm.object, name), &tail, &note, |vms| {
             vms.insert(Arc::from(name), Arc::clone(&vm));
         });
         Outcome::Modified(changes.len())
@@ -126,7 +131,8 @@ impl Store {
     pub fn remove(&self, name: &str) -> Outcome {
         let before = self.published.snapshot();
         let Some(old) = before.vms.get(name) else { return Outcome::Unchanged };
-        self.commit("delete", name, &uuid_of(&old.object, name), &[], |vms| {
+        let note = Note::of(Some(&old.object), None, &[]);
+        self.commit("delete", name, &uuid_of(&old.object, name), &[], &note, |vms| {
             vms.shift_remove(name);
         });
         Outcome::Deleted
@@ -138,6 +144,7 @@ impl Store {
         name: &str,
         uuid: &str,
         tail: &[(&str, Bytes)],
+        note: &Note,
         edit: impl FnOnce(&mut IndexMap<Arc<str>, Arc<StoredVm>>),
     ) {
         let before = self.published.snapshot();
@@ -166,7 +173,7 @@ impl Store {
         // The snapshot goes first: whoever reads the event must find its effect in `/vms`. A
         // listener that starts in between has a cursor one ahead of the ring and just waits.
         self.published.current.store(Arc::new(Snapshot { seq, vms }));
-        self.published.journal.push(Bytes::from(line));
+        self.published.journal.push(Entry { line: Bytes::from(line), note: note.to_bytes() });
     }
 }
 

@@ -5,8 +5,9 @@
 //! What the loop tells about itself: `/status`, `/sysinfo` and `/ready` read it, nothing decides
 //! by it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -63,8 +64,10 @@ pub struct Counters {
     pub refreshes: u64,
     /// Sweeps.
     pub sweeps: u64,
-    /// Differences that a sweep found and no event had announced.
+    /// Differences that a sweep or a refresh found and no event had announced.
     pub unannounced: u64,
+    /// Files that a refresh did not read because nothing about them had changed.
+    pub confirmed: u64,
     /// Restarts of a source.
     pub source_restarts: u64,
     /// Reboots shown although both readings said `running`.
@@ -74,8 +77,8 @@ pub struct Counters {
 /// Everything the status page reads.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// A full refresh is under way.
-    pub refreshing: bool,
+    /// The full refresh under way.
+    pub refresh: Option<Refresh>,
     /// VM loads under way: zone name, when it was asked for, when it began.
     pub pending: IndexMap<String, (Instant, Instant)>,
     /// VMs waiting for a load: zone name, since when.
@@ -88,14 +91,60 @@ pub struct View {
     pub refresh_log: VecDeque<RefreshEntry>,
     /// What fails now, by zone or source name.
     pub errors: IndexMap<String, Trouble>,
+    /// How long the last refresh took.
+    pub refresh_took: Option<Duration>,
     /// Counts.
     pub counters: Counters,
+    /// The differences that no event had announced, by what differed.
+    pub unannounced: BTreeMap<&'static str, u64>,
+    /// Restarts by source.
+    pub restarts: BTreeMap<&'static str, u64>,
     /// The file watcher.
     pub watch: WatchView,
     /// Sources that run now, by name.
     pub sources: IndexMap<&'static str, bool>,
     /// Node-wide sources are too old to be trusted.
     pub stale: bool,
+}
+
+impl View {
+    /// What is done now, in the words of the shipped service.
+    pub fn phase(&self) -> &'static str {
+        match self.refresh {
+            None => "working",
+            Some(refresh) => refresh.phase.words(),
+        }
+    }
+}
+
+/// A full refresh under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Refresh {
+    /// When it began.
+    pub began: Instant,
+    /// How far it is.
+    pub phase: Phase,
+}
+
+/// The steps of a refresh; the shipped one's names for them are kept for their readers' sake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The commands and files are being read.
+    Reading,
+    /// What was read is being compared with what is known.
+    Comparing,
+    /// What differs is being committed.
+    Committing,
+}
+
+impl Phase {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Reading => "fetching vm cache data",
+            Self::Comparing => "comparing vmobj sets",
+            Self::Committing => "synchronizing data",
+        }
+    }
 }
 
 /// The sysinfo file, read and parsed.
@@ -176,12 +225,34 @@ impl Board {
         self.edit(|view| view.errors.shift_remove(name).is_some())
     }
 
+    /// Counts a difference that no event had announced.
+    pub fn unannounced(&self, class: &'static str) {
+        self.edit(|view| {
+            view.counters.unannounced += 1;
+            *view.unannounced.entry(class).or_default() += 1;
+        });
+    }
+
+    /// Shows how far a refresh is.
+    pub fn show_refresh(&self, began: Instant, phase: Phase) {
+        self.edit(|view| view.refresh = Some(Refresh { began, phase }));
+    }
+
+    /// Counts a restart of a source.
+    pub fn restarted(&self, source: &'static str) {
+        self.edit(|view| {
+            view.counters.source_restarts += 1;
+            *view.restarts.entry(source).or_default() += 1;
+        });
+    }
+
     /// Notes the end of a refresh.
     pub fn refreshed(&self, started: Instant, result: Result<Vec<(String, &'static str)>, String>) {
         let ended = Instant::now();
         self.edit(|view| {
-            view.refreshing = false;
+            view.refresh = None;
             view.last_refresh = Some(ended);
+            view.refresh_took = Some(ended - started);
             view.counters.refreshes += 1;
             match result {
                 Ok(vm_changes) if vm_changes.is_empty() => {}

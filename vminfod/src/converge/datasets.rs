@@ -27,9 +27,29 @@ pub(super) struct DatasetWork {
     running: HashMap<String, (bool, u32)>,
     /// Names touched while a refresh was reading the node.
     pub(super) since_refresh: Vec<String>,
+    /// When the last good listing of the node began.
+    pub(super) node_at: Option<Instant>,
+    /// When the listings of single names since then ended.
+    since: HashMap<String, Instant>,
 }
 
 impl DatasetWork {
+    /// The node was listed: what is known of single names is older than that.
+    pub(super) fn node_listed(&mut self, began: Instant) {
+        self.node_at = Some(began);
+        self.since.retain(|_, at| *at > began);
+    }
+
+    /// When this name was last listed by itself.
+    pub(super) fn read_at(&self, name: &str) -> Option<Instant> {
+        self.since.get(name).copied()
+    }
+
+    /// Is a listing of this name wanted or under way?
+    pub(super) fn is_wanted(&self, name: &str) -> bool {
+        self.wanted.contains_key(name) || self.running.contains_key(name)
+    }
+
     /// When the next listing is due.
     pub(super) fn next_retry(&self) -> Option<Instant> {
         if self.running.len() >= AT_ONCE {
@@ -138,6 +158,7 @@ impl Engine {
         if let Some((true, _)) = self.dataset_work.running.remove(name) {
             self.dataset_work.want(name);
         }
+        self.dataset_work.since.insert(name.to_owned(), Instant::now());
         self.board.well(name);
         let mut zones: Vec<String> =
             rows.iter().filter_map(|row| self.zone_of(row.name())).collect();

@@ -22,6 +22,7 @@ impl Engine {
         self.readings = self.readings.saturating_sub(1);
         self.board.edit(|view| view.pending.shift_remove(name));
         let Some(reading) = self.vms.get_mut(name).and_then(|vm| vm.reading.take()) else { return };
+        let known = self.vms.get(name).is_some_and(|vm| vm.parts.is_some());
         let result = match result {
             Ok(Loaded::Gone) => {
                 self.gone(name, reading);
@@ -38,6 +39,8 @@ impl Engine {
                 if let Some(vm) = self.vms.get_mut(name) {
                     vm.failures = 0;
                     vm.read_at = Some(reading.began);
+                    let parts = if known { reading.stale } else { Stale::ALL };
+                    vm.reads.note(parts, reading.began);
                 }
                 if self.board.well(name) {
                     tracing::info!(vm = name, "reading succeeded again");

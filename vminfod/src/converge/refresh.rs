@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
+use super::board::Phase;
 use super::{Done, Engine, Purpose, answer, waiter};
 use crate::dirty::{Stale, Trace, Verdict};
 use crate::load::{self, Node};
@@ -27,6 +28,7 @@ impl Engine {
         self.inbox.take();
         let mut failures = 0;
         loop {
+            let began = Instant::now();
             let shutdown = self.shutdown.clone();
             // A reading that is dropped kills its commands: that is what is wanted at shutdown.
             let result = tokio::select! {
@@ -35,7 +37,7 @@ impl Engine {
             };
             match result {
                 Ok(node) => {
-                    self.seed(node);
+                    self.seed(node, began);
                     self.refreshed_at = Instant::now();
                     self.board.refreshed(self.refreshed_at, Ok(Vec::new()));
                     return true;
@@ -57,7 +59,8 @@ impl Engine {
         }
     }
 
-    fn seed(&mut self, mut node: Node) {
+    fn seed(&mut self, mut node: Node, began: Instant) {
+        self.dataset_work.node_listed(began);
         self.board.well("node");
         self.board.show_sysinfo(node.sysinfo.value());
         self.datasets = node.datasets;
@@ -71,6 +74,7 @@ impl Engine {
             self.names.insert(parts.zone.uuid.clone(), name.clone());
             let vm = self.vms.entry(name).or_default();
             vm.parts = Some(parts);
+            vm.reads.note(Stale::ALL, began);
         }
         self.zones_changed = true;
         let broken = std::mem::take(&mut node.broken);
@@ -101,8 +105,8 @@ impl Engine {
         self.refresh_due = Instant::now() + self.config.refresh.1;
         self.node_reading_waiters = std::mem::take(&mut self.node_waiters);
         self.dataset_work.since_refresh.clear();
-        self.board.edit(|view| view.refreshing = true);
         let (ctx, began) = (self.ctx.clone(), Instant::now());
+        self.board.show_refresh(began, Phase::Reading);
         self.spawn(
             Purpose::Node,
             async move { Done::Node(began, Box::new(load::node(&ctx).await)) },
@@ -134,6 +138,7 @@ impl Engine {
         self.board.edit(|view| view.stale = false);
         self.board.well("node");
         self.board.show_sysinfo(node.sysinfo.value());
+        self.dataset_work.node_listed(began);
         self.take_datasets(node.datasets);
         self.sysinfo = node.sysinfo;
 
@@ -182,6 +187,9 @@ impl Engine {
         let was_there = self.store.published().snapshot().vms.contains_key(name);
         match self.put(name, parts) {
             Ok(()) => {
+                if let Some(vm) = self.vms.get_mut(name) {
+                    vm.reads.note(Stale::ALL, began);
+                }
                 self.board.well(name);
                 let changed = self.store.published().snapshot().seq != seq;
                 changed.then(|| (name.to_owned(), if was_there { "modify" } else { "create" }))
@@ -243,13 +251,7 @@ impl Engine {
     fn take_datasets(&mut self, mut fresh: load::Datasets) {
         let mut again = std::mem::take(&mut self.dataset_work.since_refresh);
         for parts in self.vms.values().filter_map(|vm| vm.parts.as_ref()) {
-            let object = self
-                .store
-                .published()
-                .snapshot()
-                .vms
-                .get(parts.zone.zonename.as_str())
-                .map(|vm| vm.object.clone());
+            let object = self.object(&parts.zone.zonename);
             for name in super::datasets_of(parts, &self.datasets, object.as_deref()) {
                 let below = name.split('/').count() > 2;
                 if below

@@ -11,7 +11,9 @@ use tokio::time::Instant;
 
 use super::{Engine, FOLD};
 use crate::dirty::Stale;
-use crate::load::ZoneRow;
+use crate::load::{Origin, ZoneRow};
+use crate::sources::ZoneFile;
+use crate::sources::sysevent::Channel;
 use crate::sweep::{Look, files_of};
 
 /// Sweeps in a row that find unannounced zone changes before the source is started anew.
@@ -75,7 +77,7 @@ impl Engine {
         odd.extend(gone.map(|(name, _)| (name.clone(), "it is not listed any more")));
         for (name, what) in odd {
             // An announced change is on its way already, or was too late for this look.
-            if self.unannounced(&name, Stale::ZONEADM, what) {
+            if self.unannounced(&name, Stale::ZONEADM, Origin::Zoneadm, what) {
                 misses += 1;
             }
             self.mark(&name, Stale::ON_ZONE_EVENT, Instant::now() + FOLD);
@@ -84,7 +86,7 @@ impl Engine {
     }
 
     /// Counts and logs a difference, unless something announced it.
-    fn unannounced(&self, name: &str, part: Stale, what: &str) -> bool {
+    fn unannounced(&self, name: &str, part: Stale, class: Origin, what: &str) -> bool {
         let vm = self.vms.get(name);
         let announced = vm.is_some_and(|vm| {
             vm.announced.has(part)
@@ -95,8 +97,13 @@ impl Engine {
         if announced {
             return false;
         }
-        self.board.edit(|view| view.counters.unannounced += 1);
-        tracing::warn!(vm = name, what, "sweep found what no event announced");
+        self.board.unannounced(class.name());
+        tracing::warn!(
+            vm = name,
+            class = class.name(),
+            what,
+            "sweep found what no event announced"
+        );
         true
     }
 
@@ -104,7 +111,7 @@ impl Engine {
         self.misses = if misses > 0 { self.misses + 1 } else { 0 };
         if self.misses >= MISSES {
             self.misses = 0;
-            self.board.edit(|view| view.counters.source_restarts += 1);
+            self.board.restarted(Channel::Zones.name());
             // Where no child waits for it, the permit starts the next one anew: harmless.
             self.restart_zones.notify_one();
         }
@@ -122,7 +129,12 @@ impl Engine {
                     Some(true) => {
                         let already = self.vms.get(&name).is_some_and(|vm| vm.announced.has(stale));
                         if !already {
-                            self.unannounced(&name, stale, "one of its files changed");
+                            self.unannounced(
+                                &name,
+                                stale,
+                                origin_of(file),
+                                "one of its files changed",
+                            );
                             *odd.entry(name.clone()).or_default() |= stale;
                         }
                     }
@@ -137,5 +149,15 @@ impl Engine {
         if look.stamps.changed(&self.stamps, &sysinfo) != Some(false) {
             self.sysinfo_stale = true;
         }
+    }
+}
+
+/// The source that a file is.
+fn origin_of(file: ZoneFile) -> Origin {
+    match file {
+        ZoneFile::Xml => Origin::ZoneXml,
+        ZoneFile::Config => Origin::Config,
+        ZoneFile::LastExited => Origin::LastExited,
+        ZoneFile::Receiving => Origin::Receiving,
     }
 }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use daemon::http::query;
+pub use daemon::http::query::value as query;
 
 /// Body of a 404 for a path that is no route.
 pub const UNSUPPORTED_PATH: &str = "Unsupported URL Path";
@@ -36,6 +36,12 @@ pub enum Route<'a> {
     Sysinfo,
     /// `/ready`: ours
     Ready,
+    /// `/data`: RFD 39 has it, the shipped service does not
+    Data,
+    /// `/metrics`: ours
+    Metrics,
+    /// `/why/NAME`: ours
+    Why(&'a str),
     /// All else.
     Unknown,
 }
@@ -65,13 +71,16 @@ pub fn route<'a>(parts: &[&'a str]) -> Route<'a> {
         ["events", ..] => Route::Events,
         ["sysinfo", ..] => Route::Sysinfo,
         ["ready", ..] => Route::Ready,
+        ["data", ..] => Route::Data,
+        ["metrics", ..] => Route::Metrics,
+        ["why", name, ..] => Route::Why(name),
         _ => Route::Unknown,
     }
 }
 
 /// JavaScript's truth of a query value: any text but the empty one, `false` included.
 pub fn wants(text: Option<&str>, key: &str) -> bool {
-    query::value(text, key).is_some_and(|value| !value.is_empty())
+    query(text, key).is_some_and(|value| !value.is_empty())
 }
 
 /// Monotonic time as `/status` writes it: `1549.580650862`.

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/events`: the snapshot as one `ready` line, then the journal from there on.
+//! `/events`: the snapshot as one `ready` line (RFD 39: `ack`), then the journal from there on.
 //!
 //! Must never send a type that deployed clients do not know, unless it was asked for.
 
@@ -10,90 +10,91 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use daemon::Shutdown;
-use daemon::http::events::{self, Follow};
+use daemon::http::events::{self, Follow, resume_line};
 use daemon::http::{Body, Counts, Entered, Start, now_iso};
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 
-use crate::store::{Published, Snapshot};
+use super::filter::Filter;
+use super::lens::{Format, lens};
+use super::vms::Shown;
+use crate::store::Published;
 
-/// What is left of the `ready` line.
-struct Ready {
-    snapshot: Arc<Snapshot>,
-    head: Option<Bytes>,
-    epoch: String,
-    /// Next VM; equal to their number: only the tail is left.
-    next: usize,
+/// What a listener asked for.
+#[derive(Debug)]
+pub struct Asked {
+    /// Where to begin.
+    pub start: Start,
+    /// How events are written.
+    pub format: Format,
+    /// Which of them.
+    pub filter: Option<Filter>,
 }
 
 /// Opens a stream; the listener is registered in the same turn in which the snapshot is taken.
 pub fn open(
     published: &Published,
-    start: Start,
+    asked: Asked,
     listener: Entered,
     counts: Arc<Counts>,
     shutdown: Shutdown,
 ) -> Body {
-    let follow = |cursor, keep| Follow {
+    let Asked { start, format, filter } = asked;
+    let uuid = listener.uuid.clone();
+    let follow = |cursor, filter| Follow {
         journal: Arc::clone(&published.journal),
         cursor,
-        lens: None,
-        keep,
+        lens: lens(format, filter),
+        keep: listener,
         counts,
         shutdown,
     };
-    match start {
-        Start::Now => {
-            let snapshot = published.snapshot();
-            let follow = follow(snapshot.seq, listener);
-            let head = format!(
-                "{{\"type\":\"ready\",\"date\":\"{}\",\"uuid\":\"{}\",\"vms\":\"[",
-                now_iso(),
-                follow.keep.uuid
+    let epoch = &published.epoch;
+    let snapshot = published.snapshot();
+    let seq = match start {
+        Start::Now => snapshot.seq,
+        Start::After(since) => since,
+    };
+    match (format, start) {
+        (Format::Rfd39, _) => {
+            let line = format!(
+                "{{\"ts\":\"{}\",\"type\":\"ack\",\"seq\":{seq},\"epoch\":\"{epoch}\"}}\n",
+                now_iso()
             );
-            let epoch = published.epoch.clone();
-            let ready = Ready { snapshot, head: Some(Bytes::from(head)), epoch, next: 0 };
-            events::open(ready.pieces(), follow)
+            events::open(stream::iter([Bytes::from(line)]), follow(seq, filter))
         }
-        Start::After(since) => {
-            let line = events::resume_line(&published.epoch, since);
-            events::open(stream::iter([line]), follow(since, listener))
+        (Format::Shipped, Start::After(_)) => {
+            events::open(stream::iter([resume_line(epoch, seq)]), follow(seq, filter))
+        }
+        (Format::Shipped, Start::Now) => {
+            let shown = Shown { snapshot, filter: filter.clone() };
+            events::open(ready(shown, &uuid, epoch, seq), follow(seq, filter))
         }
     }
 }
 
-impl Ready {
-    fn pieces(self) -> impl Stream<Item = Bytes> + Send {
-        stream::unfold(self, |mut ready| async move {
-            if let Some(head) = ready.head.take() {
-                return Some((head, ready));
-            }
-            (ready.next <= ready.snapshot.vms.len()).then(|| (ready.piece(), ready))
-        })
-    }
+/// The `ready` line in pieces: `vms` is a text that holds the array's JSON.
+fn ready(
+    shown: Shown,
+    uuid: &str,
+    epoch: &str,
+    seq: u64,
+) -> impl Stream<Item = Bytes> + Send + use<> {
+    let head =
+        format!("{{\"type\":\"ready\",\"date\":\"{}\",\"uuid\":\"{uuid}\",\"vms\":\"", now_iso());
+    let tail = format!("\",\"seq\":{seq},\"epoch\":\"{epoch}\"}}\n");
+    let vms = shown.pieces().map(|piece| escaped(&piece));
+    let once = |text: String| stream::iter([Bytes::from(text)]);
+    once(head).chain(stream::iter(vms)).chain(once(tail))
+}
 
-    /// The next VM's text inside the JSON string, or the end of the line.
-    fn piece(&mut self) -> Bytes {
-        let at = self.next;
-        self.next += 1;
-        match self.snapshot.vms.get_index(at) {
-            Some((_, vm)) => {
-                let mut piece = Vec::with_capacity(vm.json.len() + vm.json.len() / 8 + 1);
-                if at > 0 {
-                    piece.push(b',');
-                }
-                // The text is ASCII JSON already: only these two mean something inside a string.
-                for byte in vm.json.iter() {
-                    if matches!(byte, b'"' | b'\\') {
-                        piece.push(b'\\');
-                    }
-                    piece.push(*byte);
-                }
-                Bytes::from(piece)
-            }
-            None => {
-                let (seq, epoch) = (self.snapshot.seq, &self.epoch);
-                Bytes::from(format!("]\",\"seq\":{seq},\"epoch\":\"{epoch}\"}}\n"))
-            }
+/// ASCII JSON inside a JSON string: only two characters mean something there.
+fn escaped(json: &[u8]) -> Bytes {
+    let mut piece = Vec::with_capacity(json.len() + json.len() / 8 + 1);
+    for byte in json {
+        if matches!(byte, b'"' | b'\\') {
+            piece.push(b'\\');
         }
+        piece.push(*byte);
     }
+    Bytes::from(piece)
 }

@@ -10,23 +10,33 @@
 
 pub mod compat;
 
+mod data;
 mod events;
+pub mod filter;
+pub mod lens;
+mod metrics;
 mod status;
+pub mod ui;
 mod vms;
+mod why;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::Shutdown;
-use daemon::http::{Body, Counts, Gone, Listeners, Start, query as queries, reply};
-use http::header::USER_AGENT;
+use daemon::http::{Body, Counts, Gone, Listeners, Start, reply};
+use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::compat::Route;
-use crate::converge::Syncs;
+use self::events::Asked;
+use self::filter::Filter;
+use self::lens::Format;
+use self::vms::Shown;
+use crate::converge::Asks;
 use crate::converge::board::Board;
 use crate::json::to_ascii;
 use crate::store::Published;
@@ -42,11 +52,14 @@ pub struct Api {
     /// Status and sysinfo.
     pub board: Board,
     /// Fresh readings on request.
-    pub syncs: Syncs,
+    pub asks: Asks,
     /// Ends the streams.
     pub shutdown: Shutdown,
     counts: Arc<Counts>,
     listeners: Listeners,
+    ui: ui::Ui,
+    /// Readings at once, as RFD 39's status shows it.
+    max_jobs: usize,
 }
 
 impl Api {
@@ -54,11 +67,18 @@ impl Api {
     pub fn new(
         published: Arc<Published>,
         board: Board,
-        syncs: Syncs,
+        asks: Asks,
         counts: Arc<Counts>,
+        max_jobs: usize,
         shutdown: Shutdown,
     ) -> Self {
-        Self { published, board, syncs, shutdown, counts, listeners: Listeners::default() }
+        let (listeners, ui) = (Listeners::default(), ui::Ui::default());
+        Self { published, board, asks, shutdown, counts, listeners, ui, max_jobs }
+    }
+
+    /// With a dashboard that shows more than an empty list of agents.
+    pub fn with_ui(self, ui: ui::Ui) -> Self {
+        Self { ui, ..self }
     }
 
     /// Answers one request.
@@ -83,10 +103,16 @@ impl Api {
             return reply(StatusCode::BAD_REQUEST, Body::empty());
         }
         let parts = compat::normalise(path);
+        if let ["ui", below @ ..] = parts.as_slice() {
+            return self.ui.answer(below).await;
+        }
         match compat::route(&parts) {
             Route::Ping => ok(Body::once(r#"{"ping":"pong"}"#)),
             Route::Status => {
                 let full = compat::wants(query, "full");
+                if Format::of(query) == Format::Rfd39 {
+                    return ok(Body::once(to_ascii(&status::rfd39(&self.board, self.max_jobs))));
+                }
                 let value = status::body(&self.published, &self.board, &self.listeners, full);
                 ok(Body::once(to_ascii(&value)))
             }
@@ -96,7 +122,7 @@ impl Api {
                 {
                     return refusal;
                 }
-                ok(vms::list(self.published.snapshot()))
+                self.vms(query, headers)
             }
             Route::Vm(name) => {
                 if wants_sync(query)
@@ -112,19 +138,48 @@ impl Api {
             Route::Events => self.events(query, headers),
             Route::Sysinfo => self.sysinfo(),
             Route::Ready => self.ready(),
+            Route::Data => match self.asks.held().await {
+                Ok(held) => ok(data::body(held)),
+                Err(stopping) => unavailable(&stopping.to_string()),
+            },
+            Route::Metrics => {
+                let listeners = self.listeners.list().len();
+                let registry =
+                    metrics::registry(&self.published, &self.board, &self.counts, listeners);
+                daemon::metrics::answer(&registry)
+            }
+            Route::Why(name) => match self.asks.why(name).await {
+                Ok(Some(why)) => {
+                    ok(Body::once(to_ascii(&why::body(&why, &self.published.snapshot()))))
+                }
+                Ok(None) => reply(StatusCode::NOT_FOUND, Body::once(compat::vm_not_found(name))),
+                Err(stopping) => unavailable(&stopping.to_string()),
+            },
             Route::Unknown => reply(StatusCode::NOT_FOUND, Body::once(compat::UNSUPPORTED_PATH)),
         }
     }
 
     /// Waits for a load of one VM, or of the node, that starts after this moment.
     async fn sync(&self, name: Option<&str>) -> Result<(), Response<Body>> {
-        let refuse =
-            |message: &str| failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
-        match tokio::time::timeout(SYNC_LIMIT, self.syncs.ask(name)).await {
+        match tokio::time::timeout(SYNC_LIMIT, self.asks.fresh(name)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(message)) => Err(refuse(&message)),
-            Err(_elapsed) => Err(refuse("no fresh reading within 30 s")),
+            Ok(Err(message)) => Err(unavailable(&message)),
+            Err(_elapsed) => Err(unavailable("no fresh reading within 30 s")),
         }
+    }
+
+    fn vms(&self, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+        let snapshot = self.published.snapshot();
+        let tag = vms::tag(&self.published, &snapshot);
+        let mut response = if vms::is_known(headers, &tag) {
+            reply(StatusCode::NOT_MODIFIED, Body::empty())
+        } else {
+            ok(Shown { snapshot, filter: Filter::of(query) }.body())
+        };
+        if let Some(tag) = vms::header(&tag) {
+            response.headers_mut().insert(ETAG, tag);
+        }
+        response
     }
 
     fn events(&self, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
@@ -136,7 +191,8 @@ impl Api {
             Ok(start) => {
                 let listener = self.listeners.enter(agent.unwrap_or_default());
                 let counts = Arc::clone(&self.counts);
-                ok(events::open(published, start, listener, counts, self.shutdown.clone()))
+                let asked = Asked { start, format: Format::of(query), filter: Filter::of(query) };
+                ok(events::open(published, asked, listener, counts, self.shutdown.clone()))
             }
             Err(gone) => self.gone(&gone),
         }
@@ -149,11 +205,7 @@ impl Api {
 
     fn sysinfo(&self) -> Response<Body> {
         let Some(view) = self.board.sysinfo() else {
-            return failure(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
-                "sysinfo has not been read yet",
-            );
+            return unavailable("sysinfo has not been read yet");
         };
         let tail = format!(",\"age_ms\":{}}}", view.at.elapsed().as_millis());
         let pieces = [Bytes::from_static(b"{\"sysinfo\":"), view.json.clone(), Bytes::from(tail)];
@@ -173,11 +225,15 @@ impl Api {
 }
 
 fn wants_sync(query: Option<&str>) -> bool {
-    queries::value(query, "sync") == Some("true")
+    compat::query(query, "sync") == Some("true")
 }
 
 fn ok(body: Body) -> Response<Body> {
     reply(StatusCode::OK, body)
+}
+
+fn unavailable(message: &str) -> Response<Body> {
+    failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
 }
 
 fn failure(status: StatusCode, code: &str, message: &str) -> Response<Body> {

@@ -5,8 +5,6 @@
 //! `/status`: every key of the shipped service, filled with what this one really does, and our
 //! own keys behind them.
 
-use std::time::Duration;
-
 use daemon::http::{Listeners, now_iso};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -14,6 +12,31 @@ use tokio::time::Instant;
 use super::compat::{hrtime, pretty};
 use crate::converge::board::{Board, View};
 use crate::store::Published;
+
+/// RFD 39's answer: fewer keys, numbers for durations, and the loads under way by name.
+pub fn rfd39(board: &Board, max_jobs: usize) -> Value {
+    let view = board.view();
+    let rss = resident_bytes();
+    let names = |names: Vec<&String>| json!(names);
+    json!({
+        "pid": std::process::id(),
+        "uptime": board.started.elapsed().as_secs(),
+        "memory": {"rss": rss, "heapTotal": rss, "heapUsed": rss},
+        "state": state(&view),
+        "status": view.phase(),
+        "queue": {
+            "paused": view.refresh.is_some(),
+            "working": view.pending.len(),
+            "max_jobs": max_jobs,
+            "channels": names(view.pending.keys().collect()),
+            "backlog": names(view.queued.iter().map(|(name, _)| name).collect()),
+        },
+    })
+}
+
+fn state(view: &View) -> &'static str {
+    if view.refresh.is_some() { "paused" } else { "running" }
+}
 
 /// The whole answer.
 pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: bool) -> Value {
@@ -26,8 +49,8 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
     put("pid", json!(std::process::id()));
     put("uptime", json!(pretty(clock.now - clock.started)));
     put("memory", json!({"rss": rss, "heapTotal": rss, "heapUsed": rss}));
-    put("state", json!(if view.refreshing { "paused" } else { "running" }));
-    put("status", json!(if view.refreshing { "fetching vm cache data" } else { "working" }));
+    put("state", json!(state(&view)));
+    put("status", json!(view.phase()));
     put("numVms", json!(snapshot.vms.len()));
     put("curDate", json!(now_iso()));
     put("curTime", json!(hrtime(clock.now - clock.started)));
@@ -87,7 +110,7 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
         "counters",
         json!({
             "loads": c.loads, "loadFailures": c.load_failures, "refreshes": c.refreshes, "sweeps": c.sweeps,
-            "unannounced": c.unannounced, "sourceRestarts": c.source_restarts, "rebootsShown": c.reboots_shown,
+            "unannounced": c.unannounced, "unannouncedBy": view.unannounced, "filesConfirmed": c.confirmed, "sourceRestarts": c.source_restarts, "rebootsShown": c.reboots_shown,
         }),
     );
     let (oldest, newest) = published.journal.span();
@@ -102,7 +125,7 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
 }
 
 fn queue(view: &View, clock: &Clock) -> Value {
-    let idle = view.pending.is_empty() && view.queued.is_empty() && !view.refreshing;
+    let idle = view.pending.is_empty() && view.queued.is_empty() && view.refresh.is_none();
     let pending: Map<String, Value> = view
         .pending
         .iter()
@@ -131,11 +154,12 @@ fn queue(view: &View, clock: &Clock) -> Value {
             })
         })
         .collect();
-    let mut out = json!({"now": clock.time(clock.now), "paused": view.refreshing, "idle": idle});
-    if view.refreshing {
+    let mut out =
+        json!({"now": clock.time(clock.now), "paused": view.refresh.is_some(), "idle": idle});
+    if let Some(refresh) = view.refresh {
         // Nothing is ever paused here; these keys are shown because their readers ask for them.
-        out["paused_at"] = json!(clock.time(clock.now));
-        out["paused_ago"] = json!(pretty(Duration::ZERO));
+        out["paused_at"] = json!(clock.time(refresh.began));
+        out["paused_ago"] = json!(clock.ago(refresh.began));
         out["paused_nqueued"] = json!(0);
         out["paused_queue"] = json!([]);
     }
@@ -200,7 +224,7 @@ impl Clock {
 }
 
 /// Memory of this process where the system tells it cheaply, else 0.
-fn resident_bytes() -> u64 {
+pub(super) fn resident_bytes() -> u64 {
     let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return 0 };
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);

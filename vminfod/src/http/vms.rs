@@ -2,27 +2,80 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/vms` and `/vms/NAME`: the snapshot's shared bytes.
+//! `/vms` and `/vms/NAME`: the snapshot's shared bytes, or what a filter leaves of them.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
+use http::HeaderMap;
+use http::header::{HeaderValue, IF_NONE_MATCH};
 
-use crate::store::Snapshot;
 use daemon::http::Body;
 
-/// All VMs as one array, without copying any of them.
-pub fn list(snapshot: Arc<Snapshot>) -> Body {
-    let bracket = |text: &'static [u8]| std::iter::once(Bytes::from_static(text));
-    let inner = (0..snapshot.vms.len()).flat_map(move |at| {
-        let comma = (at > 0).then_some(Bytes::from_static(b","));
-        comma.into_iter().chain(snapshot.vms.get_index(at).map(|(_, vm)| vm.json.clone()))
-    });
-    Body::stream(stream::iter(bracket(b"[").chain(inner).chain(bracket(b"]"))))
+use super::filter::Filter;
+use crate::json::to_ascii;
+use crate::store::{Published, Snapshot};
+
+/// A snapshot as one client asked to see it.
+pub struct Shown {
+    /// All VMs.
+    pub snapshot: Arc<Snapshot>,
+    /// Which of them, and what of each.
+    pub filter: Option<Filter>,
+}
+
+impl Shown {
+    /// The array, piece by piece, without copying what is shown whole.
+    pub fn pieces(self) -> impl Iterator<Item = Bytes> + Send {
+        let bracket = |text: &'static [u8]| std::iter::once(Bytes::from_static(text));
+        let mut first = true;
+        let vms = (0..self.snapshot.vms.len()).filter_map(move |at| self.vm(at));
+        let inner = vms.flat_map(move |json| {
+            let comma = (!std::mem::take(&mut first)).then_some(Bytes::from_static(b","));
+            comma.into_iter().chain([json])
+        });
+        bracket(b"[").chain(inner).chain(bracket(b"]"))
+    }
+
+    fn vm(&self, at: usize) -> Option<Bytes> {
+        let (name, vm) = self.snapshot.vms.get_index(at)?;
+        let Some(filter) = &self.filter else { return Some(vm.json.clone()) };
+        if !filter.admits_vm(name, &vm.object) {
+            return None;
+        }
+        if !filter.chooses_fields() {
+            return Some(vm.json.clone());
+        }
+        Some(Bytes::from(to_ascii(&*filter.select(&vm.object))))
+    }
+
+    /// All of it as a body.
+    pub fn body(self) -> Body {
+        Body::stream(stream::iter(self.pieces()))
+    }
 }
 
 /// One VM.
 pub fn one(snapshot: &Snapshot, name: &str) -> Option<Bytes> {
     snapshot.vms.get(name).map(|vm| vm.json.clone())
+}
+
+/// The tag of a snapshot: where it stands in the stream of events.
+pub fn tag(published: &Published, snapshot: &Snapshot) -> String {
+    format!("\"{}-{}\"", published.epoch, snapshot.seq)
+}
+
+/// Does the client say that it has what this tag stands for?
+pub fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let mut lists = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    lists.any(|list| {
+        let mut tags = list.split(',').map(|one| one.trim().trim_start_matches("W/"));
+        tags.any(|one| one == "*" || one == tag)
+    })
+}
+
+/// The tag as a header.
+pub fn header(tag: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(tag).ok()
 }

@@ -70,6 +70,11 @@ impl Row {
         self.line.split('\t').nth(column as usize).unwrap_or_default()
     }
 
+    /// All columns by the names zfs has for them, as printed.
+    pub fn columns(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        COLUMNS.split(',').zip(self.line.split('\t'))
+    }
+
     /// A column as a number; `None` for a lone `-`.
     pub fn number(&self, column: Column) -> Option<f64> {
         number(self.text(column))

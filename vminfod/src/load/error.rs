@@ -34,6 +34,19 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// All of them.
+    pub const ALL: [Origin; 9] = [
+        Origin::Zoneadm,
+        Origin::ZoneXml,
+        Origin::Datasets,
+        Origin::Kstat,
+        Origin::Config,
+        Origin::LastExited,
+        Origin::Times,
+        Origin::Sysinfo,
+        Origin::Receiving,
+    ];
+
     /// Its name in messages and in /status.
     pub fn name(self) -> &'static str {
         match self {

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use vminfod::config::Config;
 use vminfod::converge::board::Board;
-use vminfod::converge::{Engine, Seams, Syncs};
+use vminfod::converge::{Asks, Engine, Seams};
 use vminfod::journal::Read;
 use vminfod::load::Ctx;
 use vminfod::root::Root;
@@ -33,7 +33,7 @@ pub struct World {
     pub published: Arc<Published>,
     pub inbox: Arc<Inbox>,
     pub board: Board,
-    pub syncs: Syncs,
+    pub syncs: Asks,
     shutdown: Shutdown,
     cursor: u64,
 }
@@ -49,7 +49,7 @@ impl World {
     pub async fn start(node: &FakeNode, config: Config) -> Self {
         let (board, inbox, shutdown) =
             (Board::default(), Arc::new(Inbox::default()), Shutdown::new());
-        let (syncs, requests) = Syncs::new();
+        let (syncs, requests) = Asks::new();
         let ctx = Ctx {
             root: Root::new(config.root.clone()),
             commands: Arc::new(node.clone()),
@@ -58,7 +58,7 @@ impl World {
         let seams = Seams {
             ctx,
             inbox: Arc::clone(&inbox),
-            syncs: requests,
+            asks: requests,
             zones: watch::channel(Zones::default()).0,
             restart_zones: Arc::new(Notify::new()),
             jitter: Jitter::from_seed(11),

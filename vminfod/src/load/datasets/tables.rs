@@ -174,6 +174,11 @@ impl Datasets {
         self.0.rows.get(name).map(|kept| &kept.0.row)
     }
 
+    /// All datasets and volumes, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.0.rows.iter().map(|kept| &kept.0.row)
+    }
+
     /// The dataset that is mounted here, or the volume of this device.
     pub fn at(&self, mountpoint: &str) -> Option<&Row> {
         let tables = &*self.0;

@@ -1,0 +1,70 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Signals → stale parts: what each of them makes doubtful, and when it is to be read.
+
+use tokio::time::Instant;
+
+use super::{Engine, FOLD, NAMES_CAP, Vm};
+use crate::dirty::Stale;
+use crate::sources::inbox::Pending;
+
+impl Engine {
+    /// Turns signals into stale parts.
+    pub(super) fn take(&mut self, pending: Pending) {
+        let now = Instant::now();
+        for (name, events) in pending.zones {
+            if name == "global" {
+                continue;
+            }
+            let Some(vm) = self.mark(&name, Stale::ON_ZONE_EVENT, now + FOLD) else { continue };
+            vm.announced |= Stale::ON_ZONE_EVENT;
+            vm.looks = Some(0);
+            events.iter().for_each(|event| vm.trace.note(event));
+        }
+        for (name, file) in pending.files {
+            let name = self.zone_named(name);
+            let stale = Stale::on_file(file);
+            // A file of a zone that nobody knows says nothing, except that the zone may be new.
+            if !self.vms.contains_key(&name) && !stale.has(Stale::XML) {
+                continue;
+            }
+            if let Some(vm) = self.mark(&name, stale, now + FOLD) {
+                vm.announced |= stale;
+            }
+        }
+        for event in pending.datasets.into_values() {
+            self.dataset_event(event);
+        }
+        if pending.index {
+            // Its news are in zoneadm's list; one that is being read may be too old to have them.
+            self.sweep_due = self.sweep_due.min(now + FOLD);
+            self.sweep_again = self.sweeping;
+        }
+        if pending.sysinfo {
+            self.sysinfo_stale = true;
+        }
+        if pending.everything {
+            self.refresh_due = self.refresh_due.min(now);
+        }
+    }
+
+    /// Marks parts of a VM stale and plans its reading.
+    pub(super) fn mark(&mut self, name: &str, stale: Stale, when: Instant) -> Option<&mut Vm> {
+        if self.vms.len() >= NAMES_CAP && !self.vms.contains_key(name) {
+            return None;
+        }
+        let vm = self.vms.entry(name.to_owned()).or_default();
+        vm.stale |= stale;
+        vm.asked.get_or_insert_with(Instant::now);
+        // A failing VM's retry may be early: something changed, perhaps for the better.
+        if vm.reading.is_none() && vm.due.is_none_or(|due| when < due) {
+            if let Some(due) = vm.due.replace(when) {
+                self.due.remove(&(due, name.to_owned()));
+            }
+            self.due.insert((when, name.to_owned()));
+        }
+        Some(vm)
+    }
+}

@@ -1,0 +1,126 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Why an object says what it says: when each of its sources was last read, whether that is still
+//! thought to be true, and what went wrong since.
+
+use tokio::time::Instant;
+
+use super::{Engine, datasets_of};
+use crate::dirty::Stale;
+use crate::load::Origin;
+
+/// The sources that are read for each VM, with the part each of them is.
+const OWN: [(Origin, Stale); 7] = [
+    (Origin::Zoneadm, Stale::ZONEADM),
+    (Origin::ZoneXml, Stale::XML),
+    (Origin::Kstat, Stale::KSTAT),
+    (Origin::Config, Stale::CONFIG),
+    (Origin::LastExited, Stale::LAST_EXITED),
+    (Origin::Times, Stale::TIMES),
+    (Origin::Receiving, Stale::RECEIVING),
+];
+
+/// When the parts of one VM were last read (the beginning of that reading).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reads([Option<Instant>; OWN.len()]);
+
+impl Reads {
+    /// Notes a reading of these parts.
+    pub(super) fn note(&mut self, parts: Stale, began: Instant) {
+        for (at, (_, part)) in self.0.iter_mut().zip(OWN) {
+            if parts.has(part) {
+                *at = Some(began);
+            }
+        }
+    }
+}
+
+/// One source of one VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceWhy {
+    /// Its name, as [`Origin::name`] has it.
+    pub name: String,
+    /// When it was last read, or confirmed unread because nothing about it had changed.
+    pub read_at: Option<Instant>,
+    /// A newer reading is wanted or under way.
+    pub stale: bool,
+    /// What the last attempt met.
+    pub error: Option<String>,
+}
+
+/// All sources of one VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// The zone's name: the key of the VM.
+    pub zonename: String,
+    /// The VM's uuid.
+    pub uuid: String,
+    /// Its sources, always in the same order; a failing part of no source of its own comes last.
+    pub sources: Vec<SourceWhy>,
+}
+
+impl Engine {
+    /// What is known of the sources of this VM.
+    pub(super) fn why(&self, name: &str) -> Option<Why> {
+        let name = self.zone_named(name.to_owned());
+        let vm = self.vms.get(&name)?;
+        let parts = vm.parts.as_ref()?;
+        let stale = |part| {
+            vm.stale.has(part) || vm.reading.as_ref().is_some_and(|reading| reading.stale.has(part))
+        };
+        let own = OWN.iter().zip(vm.reads.0).map(|((origin, part), read_at)| SourceWhy {
+            name: origin.name().to_owned(),
+            read_at,
+            stale: stale(*part),
+            error: None,
+        });
+        let mut sources: Vec<SourceWhy> = own.collect();
+        sources.push(self.zfs_of(&name, stale(Stale::DATASETS)));
+        sources.push(SourceWhy {
+            name: Origin::Sysinfo.name().to_owned(),
+            read_at: self.board.sysinfo().map(|view| view.at),
+            stale: self.sysinfo_stale || self.sysinfo_reading,
+            error: None,
+        });
+        for key in [name.as_str(), Origin::Sysinfo.name()] {
+            self.blame(&mut sources, key);
+        }
+        Some(Why { uuid: parts.zone.uuid.clone(), zonename: name, sources })
+    }
+
+    /// Puts the failure noted under this key on its source.
+    fn blame(&self, sources: &mut Vec<SourceWhy>, key: &str) {
+        let Some(trouble) = self.board.edit(|view| view.errors.get(key).cloned()) else { return };
+        let error = Some(trouble.message);
+        match sources.iter_mut().find(|source| source.name == trouble.source) {
+            Some(source) => source.error = error,
+            None => {
+                let name = trouble.source;
+                sources.push(SourceWhy { name, read_at: None, stale: true, error });
+            }
+        }
+    }
+
+    /// The datasets of a VM, which are read for the node and one by one.
+    fn zfs_of(&self, zone: &str, wanted: bool) -> SourceWhy {
+        let mut why = SourceWhy {
+            name: Origin::Datasets.name().to_owned(),
+            read_at: self.dataset_work.node_at,
+            stale: wanted,
+            error: None,
+        };
+        let Some(parts) = self.vms.get(zone).and_then(|vm| vm.parts.as_ref()) else { return why };
+        let object = self.object(zone);
+        for dataset in datasets_of(parts, &self.datasets, object.as_deref()) {
+            // What was read last is the answer to "how old is this": the oldest listing counts
+            // only where no newer one of the dataset itself is known.
+            why.read_at = why.read_at.max(self.dataset_work.read_at(&dataset));
+            why.stale |= self.dataset_work.is_wanted(&dataset);
+            let trouble = self.board.edit(|view| view.errors.get(&dataset).cloned());
+            why.error = why.error.or(trouble.map(|trouble| trouble.message));
+        }
+        why
+    }
+}

@@ -1,0 +1,142 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Starts what is due and has room, each in a task of its own, and takes what the tasks bring.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::vm_load::{LoadFault, Task, datasets_of};
+use super::{Done, Engine, Purpose, Reading};
+use crate::dirty::Stale;
+use crate::load::sysinfo;
+use crate::sweep::look;
+
+impl Engine {
+    /// Starts all that is due and has room.
+    pub(super) fn start_due(&mut self) {
+        let now = Instant::now();
+        while self.readings < self.config.concurrency {
+            let Some((at, name)) = self.due.first().cloned() else { break };
+            if at > now {
+                break;
+            }
+            self.due.pop_first();
+            self.start_reading(name);
+        }
+        self.start_datasets();
+        if self.sysinfo_stale
+            && !self.sysinfo_reading
+            && self.sysinfo_retry.is_none_or(|at| at <= now)
+        {
+            self.sysinfo_stale = false;
+            self.sysinfo_reading = true;
+            let ctx = self.ctx.clone();
+            self.spawn(Purpose::Sysinfo, async move { Done::Sysinfo(sysinfo::load(&ctx).await) });
+        }
+        if !self.refreshing && (self.refresh_due <= now || !self.node_waiters.is_empty()) {
+            self.start_refresh();
+        }
+        if !self.sweeping && self.sweep_due <= now {
+            self.sweeping = true;
+            let (ctx, zones) = (self.ctx.clone(), self.zone_paths());
+            self.spawn(
+                Purpose::Sweep,
+                async move { Done::Sweep(Box::new(look(&ctx, zones).await)) },
+            );
+        }
+        let queued: Vec<_> = self
+            .due
+            .iter()
+            .take_while(|(at, _)| *at <= now)
+            .map(|(at, name)| (name.clone(), *at))
+            .collect();
+        self.board.edit(|view| view.queued = queued);
+    }
+
+    pub(super) fn start_reading(&mut self, name: String) {
+        let Some(vm) = self.vms.get_mut(&name) else { return };
+        vm.due = None;
+        let stale = std::mem::take(&mut vm.stale);
+        let began = Instant::now();
+        let reading = Reading {
+            stale,
+            trace: std::mem::take(&mut vm.trace),
+            looks: vm.looks.take(),
+            waiters: std::mem::take(&mut vm.waiters),
+            began,
+        };
+        let asked = vm.asked.take().unwrap_or(began);
+        vm.reading = Some(reading);
+        self.readings += 1;
+        let known = vm.parts.clone();
+        let datasets = match &known {
+            Some(parts) if stale.has(Stale::DATASETS) => {
+                let object = self.object(&name);
+                datasets_of(parts, &self.datasets, object.as_deref())
+            }
+            _ => Vec::new(),
+        };
+        let task = Task {
+            ctx: self.ctx.clone(),
+            kstats: Arc::clone(&self.kstats),
+            name: name.clone(),
+            known,
+            stale,
+            datasets,
+        };
+        self.board.edit(|view| {
+            view.counters.loads += 1;
+            view.pending.insert(name.clone(), (asked, began));
+        });
+        self.spawn(Purpose::Vm(name.clone()), async move { Done::Vm(name, task.run().await) });
+    }
+
+    pub(super) fn spawn(
+        &mut self,
+        purpose: Purpose,
+        work: impl Future<Output = Done> + Send + 'static,
+    ) {
+        let handle = self.tasks.spawn(work);
+        self.purposes.insert(handle.id(), purpose);
+    }
+
+    pub(super) async fn finished(
+        &mut self,
+        done: Result<(tokio::task::Id, Done), tokio::task::JoinError>,
+    ) {
+        let id = match &done {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let purpose = self.purposes.remove(&id);
+        match (done, purpose) {
+            (Ok((_, Done::Vm(name, result))), _) => self.vm_read(&name, result),
+            (Ok((_, Done::Dataset(name, result))), _) => self.dataset_read(&name, result),
+            (Ok((_, Done::Sysinfo(result))), _) => {
+                self.sysinfo_read(result.map_err(|error| error.to_string()))
+            }
+            (Ok((_, Done::Node(began, result))), _) => {
+                self.node_read(began, result.map_err(|error| error.to_string())).await;
+            }
+            (Ok((_, Done::Sweep(look))), _) => self.swept(*look),
+            (Err(_), Some(Purpose::Vm(name))) => self.vm_read(&name, Err(LoadFault::Panic)),
+            (Err(_), Some(Purpose::Dataset(name))) => {
+                self.dataset_failed(&name, "the reading panicked".to_owned())
+            }
+            (Err(_), Some(Purpose::Sysinfo)) => {
+                self.sysinfo_read(Err("the reading panicked".to_owned()))
+            }
+            (Err(_), Some(Purpose::Node)) => {
+                self.node_read(Instant::now(), Err("the reading panicked".to_owned())).await
+            }
+            (Err(_), Some(Purpose::Sweep)) | (Err(_), None) => {
+                self.sweeping = false;
+                self.plan_sweep();
+            }
+        }
+    }
+}

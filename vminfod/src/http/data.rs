@@ -1,0 +1,164 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `/data`: the raw parts that all objects are made of, by source (RFD 39, "GET /data").
+//!
+//! One object: `sysinfo` as it is; each source of a zone by zone name; `zfs` by dataset. Written
+//! one entry at a time, so that a large node costs no large buffer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use daemon::http::Body;
+use futures_util::stream;
+use serde_json::{Map, Value, json};
+
+use crate::converge::Held;
+use crate::json::{number, to_ascii};
+use crate::load::datasets::Row;
+use crate::load::zone_xml::{Attributes, Pair, What};
+use crate::load::{Origin, ZoneXml};
+use crate::vm::Parts;
+
+/// A source of a zone: its name, and what it gave.
+type Part = (Origin, fn(&Parts) -> Value);
+
+const PARTS: [Part; 7] = [
+    (Origin::Zoneadm, |parts| {
+        let zone = &parts.zone;
+        json!({
+            "zoneid": zone.zoneid, "zonename": zone.zonename, "state": zone.zone_state, "zonepath": zone.zonepath,
+            "uuid": zone.uuid, "brand": zone.brand, "zonedid": zone.zonedid,
+        })
+    }),
+    (Origin::ZoneXml, |parts| xml(&parts.xml)),
+    (Origin::Kstat, |parts| match &parts.kstat {
+        Some(kstat) => json!({
+            "boot_time": kstat.boot_time.map(number), "init_restarts": kstat.init_restarts, "init_pid": kstat.init_pid,
+        }),
+        None => Value::Null,
+    }),
+    (Origin::Config, |parts| {
+        let config = &parts.config;
+        json!({
+            "customer_metadata": config.customer_metadata, "internal_metadata": config.internal_metadata,
+            "routes": config.routes, "tags": config.tags,
+        })
+    }),
+    (Origin::LastExited, |parts| match &parts.lastexited {
+        Some(last) => json!({"status": last.status, "timestamp": last.timestamp}),
+        None => Value::Null,
+    }),
+    (Origin::Times, |parts| json!({"last_modified": parts.last_modified})),
+    (Origin::Receiving, |parts| match &parts.receiving {
+        Some(receiving) => json!({"zfs_filesystem": receiving.zfs_filesystem}),
+        None => Value::Null,
+    }),
+];
+
+/// The whole answer.
+pub fn body(held: Held) -> Body {
+    let held = Arc::new(held);
+    let head = format!("{{\"sysinfo\":{}", to_ascii(held.sysinfo.value()));
+    let zones = PARTS.into_iter().flat_map({
+        let held = Arc::clone(&held);
+        move |(origin, part)| {
+            let names: Vec<String> = held.parts.keys().cloned().collect();
+            let held = Arc::clone(&held);
+            let entries = names
+                .into_iter()
+                .filter_map(move |name| Some((part(held.parts.get(&name)?), name)));
+            section(origin.name(), entries.map(|(value, name)| (name, value)))
+        }
+    });
+    let datasets = {
+        let mut rows: Vec<Row> = held.datasets.rows().cloned().collect();
+        rows.sort_by(|a, b| a.name().cmp(b.name()));
+        let held = Arc::clone(&held);
+        let entries = rows.into_iter().map(move |row| {
+            let value = dataset(&held, &row);
+            (row.name().to_owned(), value)
+        });
+        section(Origin::Datasets.name(), entries)
+    };
+    let once = |text: String| std::iter::once(Bytes::from(text));
+    Body::stream(stream::iter(once(head).chain(zones).chain(datasets).chain(once("}".to_owned()))))
+}
+
+/// `,"name":{"key":value,…}`
+fn section(
+    name: &'static str,
+    entries: impl Iterator<Item = (String, Value)>,
+) -> impl Iterator<Item = Bytes> {
+    let head = Bytes::from(format!(",\"{name}\":{{"));
+    let mut comma = "";
+    let inner = entries.map(move |(key, value)| {
+        let text = format!("{comma}{}:{}", to_ascii(&key), to_ascii(&value));
+        comma = ",";
+        Bytes::from(text)
+    });
+    std::iter::once(head).chain(inner).chain([Bytes::from_static(b"}")])
+}
+
+fn dataset(held: &Held, row: &Row) -> Value {
+    let mut columns: Map<String, Value> =
+        row.columns().map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
+    let snapshots: Map<String, Value> = held
+        .datasets
+        .snapshots(row.name())
+        .map(|one| {
+            let amount = |value: Option<f64>| value.map(number);
+            let value =
+                json!({"creation": amount(one.created()), "userrefs": amount(one.userrefs()), "written": amount(one.written())});
+            (one.name.to_owned(), value)
+        })
+        .collect();
+    if !snapshots.is_empty() {
+        columns.insert("snapshots".to_owned(), Value::Object(snapshots));
+    }
+    Value::Object(columns)
+}
+
+fn xml(xml: &ZoneXml) -> Value {
+    let items: Vec<Value> = xml
+        .items
+        .iter()
+        .map(|item| {
+            let mut value = what(&item.what);
+            value["line"] = json!(item.line);
+            value
+        })
+        .collect();
+    json!({"zone": attributes(&xml.attributes), "items": items})
+}
+
+fn what(what: &What) -> Value {
+    match what {
+        What::Attr(pair) => json!({"element": "attr", "name": pair.name, "value": pair.value}),
+        What::Rctl { name, attributes: list } => {
+            json!({"element": "rctl", "name": name, "value": attributes(list)})
+        }
+        What::Dataset(name) => json!({"element": "dataset", "name": name}),
+        What::Filesystem { attributes: list, options } => {
+            json!({"element": "filesystem", "attributes": attributes(list), "options": options})
+        }
+        What::Network { attributes: list, net_attrs } => {
+            json!({"element": "network", "attributes": attributes(list), "net_attrs": pairs(net_attrs)})
+        }
+        What::Device { attributes: list, net_attrs } => {
+            json!({"element": "device", "attributes": attributes(list), "net_attrs": pairs(net_attrs)})
+        }
+    }
+}
+
+fn attributes(list: &Attributes) -> Value {
+    list.iter()
+        .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+fn pairs(list: &[Pair]) -> Value {
+    list.iter().map(|pair| json!({"name": pair.name, "value": pair.value})).collect()
+}

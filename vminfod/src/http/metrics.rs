@@ -1,0 +1,176 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `/metrics`: what the loop, the journal and the server counted. docs/metrics-vminfod.md lists the names;
+//! a test holds the two together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use daemon::http::Counts;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+
+use super::status::resident_bytes;
+use crate::converge::board::Board;
+use crate::load::Origin;
+use crate::store::Published;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Source {
+    source: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Class {
+    class: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+type Counters<L> = Family<L, prometheus_client::metrics::counter::Counter>;
+
+/// A registry with the numbers of this moment.
+pub fn registry(
+    published: &Published,
+    board: &Board,
+    counts: &Counts,
+    listeners: usize,
+) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_with_unit(
+        "process_resident_memory",
+        "Memory of this process that is in core",
+        Unit::Bytes,
+        ConstGauge::new(resident_bytes()),
+    );
+    let ours = registry.sub_registry_with_prefix("vminfod");
+    engine(ours, board);
+    stream(ours, published, listeners, counts);
+    server(ours, counts);
+    registry
+}
+
+fn engine(registry: &mut Registry, board: &Board) {
+    let view = board.view();
+    let c = view.counters;
+    let mut count = |name: &str, help: &str, value: u64| {
+        registry.register(name, help, ConstCounter::new(value))
+    };
+    count("loads", "Readings of one VM", c.loads);
+    count("load_failures", "Readings of one VM that failed", c.load_failures);
+    count("refreshes", "Full refreshes that ended", c.refreshes);
+    count("sweeps", "Sweeps that ended", c.sweeps);
+    count("reboots_shown", "Reboots shown although both readings said running", c.reboots_shown);
+    count(
+        "files_confirmed",
+        "Files a refresh did not read because nothing about them had changed",
+        c.confirmed,
+    );
+    let unannounced = Counters::<Class>::default();
+    for class in Origin::ALL.map(Origin::name) {
+        let n = view.unannounced.get(class).copied().unwrap_or(0);
+        unannounced.get_or_create(&Class { class }).inc_by(n);
+    }
+    registry.register(
+        "unannounced",
+        "Differences that no event had announced, by what differed",
+        unannounced,
+    );
+    let restarts = Counters::<Source>::default();
+    let up = Family::<Source, Gauge>::default();
+    for (name, is_up) in &view.sources {
+        let label = Source { source: name.replace(' ', "_") };
+        up.get_or_create(&label).set(i64::from(*is_up));
+        restarts.get_or_create(&label).inc_by(view.restarts.get(name).copied().unwrap_or(0));
+    }
+    registry.register("source_restarts", "Restarts of an event source", restarts);
+    registry.register("source_up", "1 while an event source runs", up);
+    let now = Instant::now();
+    let mut show =
+        |name: &str, help: &str, value: u64| registry.register(name, help, ConstGauge::new(value));
+    show(
+        "failing",
+        "VMs and node-wide sources whose last reading failed",
+        view.errors.len() as u64,
+    );
+    show("loads_running", "Readings of one VM under way", view.pending.len() as u64);
+    show("loads_queued", "VMs that wait for a reading", view.queued.len() as u64);
+    show("refreshing", "1 while a full refresh runs", u64::from(view.refresh.is_some()));
+    show("stale", "1 while a node-wide source is too old to be trusted", u64::from(view.stale));
+    let age = view.last_refresh.map_or(f64::NAN, |at| (now - at).as_secs_f64());
+    registry.register_with_unit(
+        "last_refresh_age",
+        "Time since the last full refresh ended",
+        Unit::Seconds,
+        ConstGauge::new(age),
+    );
+    let took = view.refresh_took.map_or(f64::NAN, |took| took.as_secs_f64());
+    registry.register_with_unit(
+        "last_refresh_duration",
+        "How long the last full refresh took",
+        Unit::Seconds,
+        ConstGauge::new(took),
+    );
+    let up = (now - board.started).as_secs_f64();
+    registry.register_with_unit(
+        "uptime",
+        "Time since the start",
+        Unit::Seconds,
+        ConstGauge::new(up),
+    );
+}
+
+fn stream(registry: &mut Registry, published: &Published, listeners: usize, counts: &Counts) {
+    let snapshot = published.snapshot();
+    let (oldest, newest) = published.journal.span();
+    registry.register("events", "Events committed", ConstCounter::new(snapshot.seq));
+    let mut show =
+        |name: &str, help: &str, value: u64| registry.register(name, help, ConstGauge::new(value));
+    show("vms", "VM objects held", snapshot.vms.len() as u64);
+    show("listeners", "Open event streams", listeners as u64);
+    show("journal_events", "Events kept for listeners", (newest + 1).saturating_sub(oldest));
+    registry.register_with_unit(
+        "journal",
+        "Size of the events kept for listeners",
+        Unit::Bytes,
+        ConstGauge::new(published.journal.bytes() as u64),
+    );
+    let cut = Counters::<Reason>::default();
+    cut.get_or_create(&Reason { reason: "fell_behind" }).inc_by(read(&counts.fell_behind));
+    registry.register("listeners_cut", "Event streams ended for a reader that was too slow", cut);
+}
+
+fn server(registry: &mut Registry, counts: &Counts) {
+    let mut count = |name: &str, help: &str, value: &AtomicU64| {
+        registry.register(name, help, ConstCounter::new(read(value)));
+    };
+    count("http_requests", "Requests answered, refusals included", &counts.requests);
+    count("http_connections", "Connections accepted", &counts.connections);
+    let refused = Counters::<Reason>::default();
+    for (reason, value) in [
+        ("too_many_connections", &counts.refused),
+        ("not_local", &counts.foreign),
+        ("too_many_requests", &counts.throttled),
+        ("stalled", &counts.stalled),
+    ] {
+        refused.get_or_create(&Reason { reason }).inc_by(read(value));
+    }
+    registry.register("http_refused", "Connections and requests refused or cut, by why", refused);
+    registry.register(
+        "http_connections_open",
+        "Connections open now",
+        ConstGauge::new(read(&counts.open)),
+    );
+}
+
+fn read(value: &AtomicU64) -> u64 {
+    value.load(Ordering::Relaxed)
+}

@@ -1,0 +1,34 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `/why/UUID`: which source each field of one VM comes from, when each source was last read,
+//! whether that is still thought to be true, and what went wrong since.
+
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use crate::converge::{SourceWhy, Why};
+use crate::store::Snapshot;
+use crate::vm::origin::source_of;
+
+/// `{"uuid","sources":{NAME:{"read_ms_ago","stale","error"}},"fields":{FIELD:SOURCE}}`
+pub fn body(why: &Why, snapshot: &Snapshot) -> Value {
+    let now = Instant::now();
+    let sources: Map<String, Value> =
+        why.sources.iter().map(|source| (source.name.clone(), one(source, now))).collect();
+    let object = snapshot.vms.get(why.zonename.as_str()).map(|vm| &vm.object);
+    let fields: Map<String, Value> = object
+        .into_iter()
+        .flat_map(|object| object.keys())
+        .map(|field| (field.clone(), json!(source_of(field))))
+        .collect();
+    json!({"uuid": why.uuid, "sources": sources, "fields": fields})
+}
+
+fn one(source: &SourceWhy, now: Instant) -> Value {
+    let age = source
+        .read_at
+        .map(|at| u64::try_from(now.saturating_duration_since(at).as_millis()).unwrap_or(u64::MAX));
+    json!({"read_ms_ago": age, "stale": source.stale, "error": source.error})
+}

@@ -1,0 +1,202 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What an event's line does not say and only those need who ask for a filter or for RFD 39's
+//! format: what the VM was like before, and which element of an array a change is about.
+//!
+//! Pure. Kept beside the line in the ring, so that no listener needs any memory of its own.
+
+use bytes::Bytes;
+use sdc_clients::vminfod::{Action, Change, VmObject};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::diff::pretty_path;
+use crate::json::to_ascii;
+
+/// What a filter may ask about a VM besides its uuid.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traits {
+    /// `state`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// `brand`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brand: Option<String>,
+}
+
+impl Traits {
+    /// Those of an object.
+    pub fn of(vm: &VmObject) -> Self {
+        let text = |key| vm.get(key).and_then(Value::as_str).map(str::to_owned);
+        Self { state: text("state"), brand: text("brand") }
+    }
+}
+
+/// The note itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// The VM before the event; none before a create.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<Traits>,
+    /// A path with indexes for each change; empty when no path has an index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+}
+
+impl Note {
+    /// The note of an event that changes `old` into `new`.
+    pub fn of(old: Option<&VmObject>, new: Option<&VmObject>, changes: &[Change]) -> Self {
+        let indexed = changes.iter().any(|change| change.path.contains(&None));
+        let paths = match (old, new) {
+            (Some(old), Some(new)) if indexed => {
+                changes.iter().map(|change| dotted(change, old, new)).collect()
+            }
+            _ => Vec::new(),
+        };
+        Self { was: old.map(Traits::of), paths }
+    }
+
+    /// As it is kept.
+    pub fn to_bytes(&self) -> Bytes {
+        Bytes::from(to_ascii(self))
+    }
+
+    /// Back from [`Note::to_bytes`]; nothing known where there is no note.
+    pub fn parse(bytes: &[u8]) -> Self {
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+}
+
+/// A change's path as RFD 39 has it: dotted, with the index of an element where the shipped format
+/// has `null`. Indexes are those after the change; a removed element has the one it had.
+fn dotted(change: &Change, old: &VmObject, new: &VmObject) -> String {
+    let mut path = Vec::with_capacity(change.path.len());
+    let mut olds = Place::Object(old);
+    let mut news = Place::Object(new);
+    for (at, part) in change.path.iter().enumerate() {
+        let last = at + 1 == change.path.len();
+        let (index_old, index_new) = match part {
+            Some(key) => {
+                (olds, news) = (olds.member(key), news.member(key));
+                path.push(Some(key.clone()));
+                continue;
+            }
+            None if last => (
+                olds.position(|item| Some(item) == change.old_value.as_ref()),
+                news.position(|item| Some(item) == change.new_value.as_ref()),
+            ),
+            None => {
+                let is_it = |item: &Value| {
+                    let ident = ["mac", "path"].iter().find_map(|key| item.get(*key));
+                    ident == change.ident.as_ref()
+                };
+                (olds.position(is_it), news.position(is_it))
+            }
+        };
+        let index = match change.action {
+            Action::Removed if last => index_old.or(index_new),
+            _ => index_new.or(index_old),
+        };
+        (olds, news) = (olds.element(index_old), news.element(index_new));
+        path.push(index.map(|index| index.to_string()));
+    }
+    pretty_path(&path)
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Object(&'a VmObject),
+    Array(&'a [Value]),
+    Nowhere,
+}
+
+impl<'a> Place<'a> {
+    fn of(value: Option<&'a Value>) -> Self {
+        match value {
+            Some(Value::Object(object)) => Self::Object(object),
+            Some(Value::Array(items)) => Self::Array(items),
+            _ => Self::Nowhere,
+        }
+    }
+
+    fn member(self, key: &str) -> Self {
+        match self {
+            Self::Object(object) => Self::of(object.get(key)),
+            Self::Array(items) => Self::of(key.parse().ok().and_then(|at: usize| items.get(at))),
+            Self::Nowhere => Self::Nowhere,
+        }
+    }
+
+    fn element(self, index: Option<usize>) -> Self {
+        match self {
+            Self::Array(items) => Self::of(index.and_then(|at| items.get(at))),
+            _ => Self::Nowhere,
+        }
+    }
+
+    fn position(self, is_it: impl Fn(&Value) -> bool) -> Option<usize> {
+        match self {
+            Self::Array(items) => items.iter().position(is_it),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::diff::diff;
+
+    fn vm(value: Value) -> VmObject {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn paths_have_the_index_after_the_change_and_the_removed_the_one_before() {
+        let old = vm(json!({
+            "alias": "a", "tags": {"a.b": 1},
+            "nics": [{"mac": "m0", "ip": "1"}, {"mac": "m1", "ip": "2", "ips": ["x", "y"]}],
+            "resolvers": ["r0", "r1"],
+        }));
+        let new = vm(json!({
+            "alias": "b", "tags": {"a.b": 2},
+            "nics": [{"mac": "m1", "ip": "3", "ips": ["y", "z"]}, {"mac": "m2"}],
+            "resolvers": ["r2", "r0"],
+        }));
+        let note = Note::of(Some(&old), Some(&new), &diff(&old, &new));
+        assert_eq!(
+            note.paths,
+            [
+                "alias",
+                "tags[a.b]",
+                "nics.0",
+                "nics.0.ip",
+                "nics.0.ips.0",
+                "nics.0.ips.1",
+                "nics.1",
+                "resolvers.1",
+                "resolvers.0",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_note_comes_back_as_it_was() {
+        let old = vm(json!({"state": "running", "brand": "lx", "x": 1}));
+        let new = vm(json!({"state": "stopped", "brand": "lx", "x": 1}));
+        let changes = diff(&old, &new);
+        let note = Note::of(Some(&old), Some(&new), &changes);
+        assert_eq!(
+            note.was,
+            Some(Traits { state: Some("running".into()), brand: Some("lx".into()) })
+        );
+        assert!(note.paths.is_empty());
+        assert_eq!(Note::parse(&note.to_bytes()), note);
+        assert_eq!(Note::of(None, Some(&new), &[]).was, None);
+        assert_eq!(Note::parse(b""), Note::default());
+    }
+}

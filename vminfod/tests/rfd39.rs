@@ -1,0 +1,331 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What RFD 39 asks for and the shipped service never had: its event format, its status, its raw
+//! data; and what is ours beside it, filters, tags, metrics and the sources of a field.
+
+#![allow(clippy::unwrap_used)] // a test may stop at once
+
+mod common;
+
+use std::path::Path;
+
+use common::{FakeNode, Served};
+use serde_json::{Value, json};
+
+const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
+const B: &str = "8f1b5e9c-6f0a-4a94-8a3f-0c1f6c0a3d55";
+
+/// Compares with a golden file; `GOLDEN=write` writes it anew.
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var("GOLDEN").is_ok_and(|mode| mode == "write") {
+        std::fs::write(&path, text).unwrap();
+    }
+    pretty_assertions::assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{name}");
+}
+
+/// One stream of lines.
+struct Lines {
+    response: reqwest::Response,
+    lines: sdc_clients::vminfod::Lines,
+}
+
+impl Lines {
+    async fn open(served: &Served, query: &str) -> Self {
+        let response = reqwest::get(format!("{}/events?{query}", served.url)).await.unwrap();
+        assert_eq!(response.status(), 200, "{query}");
+        Self { response, lines: sdc_clients::vminfod::Lines::new(1 << 20) }
+    }
+
+    async fn next(&mut self) -> Value {
+        let work = async {
+            loop {
+                if let Some(line) = self.lines.next_line().unwrap() {
+                    return serde_json::from_slice(&line).unwrap();
+                }
+                self.lines.push(&self.response.chunk().await.unwrap().expect("the stream ended"));
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(10), work).await.expect("no event came")
+    }
+}
+
+/// What differs between two runs is named instead.
+fn steady(mut line: Value) -> String {
+    let named = ["ts", "date", "epoch", "uuid", "pid", "last_modified", "create_timestamp"];
+    fn walk(value: &mut Value, top: bool, named: &[&str]) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    if named.contains(&key.as_str()) && (key != "uuid" || top && value != A) {
+                        *value = Value::from(format!("<{key}>"));
+                    }
+                    walk(value, false, named);
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| walk(item, false, named)),
+            _ => {}
+        }
+    }
+    walk(&mut line, true, &named);
+    // Whether a second passed between two changes is chance.
+    if let Some(changes) = line.get_mut("changes").and_then(Value::as_array_mut) {
+        changes.retain(|change| {
+            change["path"] != "last_modified" && change["prettyPath"] != "last_modified"
+        });
+    }
+    line.to_string() + "\n"
+}
+
+/// The same story told to both formats.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_formats_tell_the_same_story() {
+    let node = FakeNode::new();
+    let served = node.serve().await;
+    let mut shipped = Lines::open(&served, "").await;
+    let mut rfd = Lines::open(&served, "format=rfd39").await;
+    let (mut one, mut other) = (steady(shipped.next().await), steady(rfd.next().await));
+    let mut take = async |events: usize| {
+        for _ in 0..events {
+            one.push_str(&steady(shipped.next().await));
+            other.push_str(&steady(rfd.next().await));
+        }
+    };
+    node.add_zone(A, "installed", None, "caf\u{e9}");
+    node.zone_event(A, "installed", -1).await;
+    take(1).await;
+    node.write(&format!("/zones/{A}/config/tags.json"), r#"{"role": "db", "a.b": [1]}"#);
+    take(1).await;
+    node.write(&format!("/zones/{A}/config/tags.json"), r#"{"role": null, "a.b": [1, 2]}"#);
+    take(1).await;
+    node.with(|state| state.zoneadm.retain(|line| !line.contains(A)));
+    node.zone_event(A, "", -1).await;
+    take(1).await;
+    golden("events.jsonl", &one);
+    golden("events-rfd39.jsonl", &other);
+    let status = served.json("/status?format=rfd39").await;
+    assert!(status["uptime"].is_u64() && status["memory"]["rss"].is_u64());
+    let mut status = status;
+    for path in ["/pid", "/uptime", "/memory/rss", "/memory/heapTotal", "/memory/heapUsed"] {
+        *status.pointer_mut(path).unwrap() = json!(0);
+    }
+    golden("status-rfd39.json", &(serde_json::to_string_pretty(&status).unwrap() + "\n"));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_in_rfd_39_format_resumes_too() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = node.serve().await;
+    let mut first = Lines::open(&served, "format=rfd39").await;
+    let ack = first.next().await;
+    assert_eq!((&ack["type"], &ack["seq"]), (&json!("ack"), &json!(0)));
+    for n in 1..=2 {
+        node.write(&format!("/zones/{A}/config/tags.json"), &format!("{{\"t\":{n}}}"));
+        assert_eq!(first.next().await["seq"], n);
+    }
+    let epoch = ack["epoch"].as_str().unwrap();
+    let mut again = Lines::open(&served, &format!("format=rfd39&epoch={epoch}&since=1")).await;
+    assert_eq!(again.next().await["seq"], 1);
+    let event = again.next().await;
+    assert_eq!((&event["seq"], &event["changes"][0]["path"]), (&json!(2), &json!("tags.t")));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn raw_data_by_source() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.set_dataset(
+        &format!("zones/{A}@s1"),
+        json!({"type": "snapshot", "creation": "1767261601"}),
+    );
+    let served = node.serve().await;
+    let data = served.json("/data").await;
+    let keys: Vec<&str> = data.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        keys,
+        [
+            "sysinfo",
+            "zoneadm",
+            "zone_xml",
+            "kstat",
+            "config",
+            "lastexited",
+            "file_times",
+            "receiving",
+            "zfs"
+        ]
+    );
+    assert_eq!(data["sysinfo"]["Datacenter Name"], "sim");
+    assert_eq!(data["zoneadm"][A]["state"], "running");
+    assert_eq!(data["zone_xml"][A]["zone"]["brand"], "joyent");
+    assert_eq!(data["config"][A]["tags"], json!({}));
+    let dataset = &data["zfs"][format!("zones/{A}")];
+    assert_eq!(dataset["quota"], "10737418240");
+    assert_eq!(dataset["snapshots"]["s1"]["creation"], 1_767_261_601);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_are_only_read_when_they_are_asked_for() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.add_zone(B, "installed", None, "two");
+    let served = node.serve().await;
+    let names = async |query: &str| -> Vec<String> {
+        let vms = served.json(&format!("/vms?{query}")).await;
+        vms.as_array()
+            .unwrap()
+            .iter()
+            .map(|vm| vm["alias"].as_str().unwrap_or("-").to_owned())
+            .collect()
+    };
+    assert_eq!(names("state=running").await, ["one", "two"]);
+    assert_eq!(names("filter=1&state=running").await, ["one"]);
+    assert_eq!(names("filter=1&state=stopped,running").await, ["one", "two"]);
+    assert_eq!(names(&format!("filter=1&uuid={B}&brand=joyent")).await, ["two"]);
+    assert_eq!(names("filter=1&brand=lx").await, Vec::<String>::new());
+    let chosen = served.json("/vms?filter=1&fields=state").await;
+    assert_eq!(chosen[1], json!({"zonename": B, "uuid": B, "state": "stopped"}));
+
+    let mut events = Lines::open(&served, "filter=1&state=running&fields=state,tags").await;
+    let ready = events.next().await;
+    let vms: Value = serde_json::from_str(ready["vms"].as_str().unwrap()).unwrap();
+    assert_eq!(vms, json!([{"zonename": A, "uuid": A, "state": "running", "tags": {}}]));
+    // Nothing of this is shown …
+    node.write(&format!("/zones/{B}/config/tags.json"), r#"{"x": 1}"#);
+    // … and this is, under the number it has for everybody.
+    node.set_zone(B, "running", Some(9));
+    node.zone_event(B, "running", 9).await;
+    let entered = events.next().await;
+    assert_eq!((&entered["type"], &entered["vm"]["tags"]["x"]), (&json!("create"), &json!(1)));
+    assert_eq!(entered["seq"], served.json("/status").await["journal"]["seq"]);
+    node.set_zone(A, "installed", None);
+    node.zone_event(A, "installed", -1).await;
+    let left = events.next().await;
+    assert_eq!((&left["type"], &left["uuid"]), (&json!("delete"), &json!(A)));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_the_newest_list_is_not_sent_it_again() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = node.serve().await;
+    let client = reqwest::Client::new();
+    let ask = async |tag: &str| {
+        client.get(format!("{}/vms", served.url)).header("If-None-Match", tag).send().await.unwrap()
+    };
+    let first = ask("\"other\"").await;
+    assert_eq!(first.status(), 200);
+    let tag = first.headers()["etag"].to_str().unwrap().to_owned();
+    for known in [tag.clone(), format!("\"x\", {tag}"), format!("W/{tag}"), "*".to_owned()] {
+        let same = ask(&known).await;
+        assert_eq!(
+            (same.status().as_u16(), &same.headers()["etag"].to_str().unwrap()),
+            (304, &tag.as_str())
+        );
+        assert!(same.bytes().await.unwrap().is_empty());
+    }
+    let mut events = served.events().await;
+    node.write(&format!("/zones/{A}/config/tags.json"), r#"{"x": 1}"#);
+    events.soon().await;
+    let news = ask(&tag).await;
+    assert_eq!(news.status(), 200);
+    assert_ne!(news.headers()["etag"].to_str().unwrap(), tag);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_those_that_are_documented() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = node.serve().await;
+    let _listener = served.events().await;
+    let response = reqwest::get(format!("{}/metrics", served.url)).await.unwrap();
+    let content = response.headers()["content-type"].to_str().unwrap().to_owned();
+    assert!(content.starts_with("application/openmetrics-text; version=1.0.0"), "{content}");
+    let text = response.text().await.unwrap();
+    assert!(
+        text.contains("\nvminfod_vms 1\n") && text.contains("\nvminfod_listeners 1\n"),
+        "{text}"
+    );
+    assert!(text.contains("vminfod_source_up{source=\"zfs_events\"} 1"), "{text}");
+    assert!(text.ends_with("# EOF\n"));
+    let mut told: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .map(|line| {
+            let (name, kind) = line.split_once(' ').unwrap();
+            format!("{name}{}", if kind == "counter" { "_total" } else { "" })
+        })
+        .collect();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics-vminfod.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut documented: Vec<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|line| line.split(['{', '`']).next())
+        .filter(|name| name.starts_with("vminfod_") || name.starts_with("process_"))
+        .map(str::to_owned)
+        .collect();
+    told.sort();
+    documented.sort();
+    assert_eq!(told, documented);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn why_a_field_says_what_it_says() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = node.serve().await;
+    // The watchers begin with a doubt of their own, which is soon settled.
+    let why = loop {
+        let why = served.json(&format!("/why/{A}")).await;
+        if why["sources"].as_object().unwrap().values().all(|source| source["stale"] == false) {
+            break why;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(why.as_object().unwrap().keys().collect::<Vec<_>>(), ["uuid", "sources", "fields"]);
+    assert_eq!(why["uuid"], A);
+    for name in [
+        "zoneadm",
+        "zone_xml",
+        "kstat",
+        "config",
+        "lastexited",
+        "file_times",
+        "receiving",
+        "zfs",
+        "sysinfo",
+    ] {
+        let source = &why["sources"][name];
+        assert!(source["read_ms_ago"].is_u64(), "{name}: {source}");
+        assert_eq!((&source["stale"], &source["error"]), (&json!(false), &Value::Null), "{name}");
+    }
+    for (field, source) in
+        [("alias", "zone_xml"), ("quota", "zfs"), ("state", "zoneadm"), ("tags", "config")]
+    {
+        assert_eq!(why["fields"][field], source, "{field}");
+    }
+    assert_eq!(served.get("/why/nobody").await, (404, "VM Not Found: nobody".to_owned()));
+
+    // A source that fails is named, and what it gave last is stale from then on.
+    std::fs::write(node.path(&format!("/etc/zones/{A}.xml")), "<zone").unwrap();
+    node.zone_event(A, "running", 5).await;
+    loop {
+        let source = served.json(&format!("/why/{A}")).await["sources"]["zone_xml"].clone();
+        if source["error"].is_string() {
+            assert_eq!(source["stale"], true);
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    served.stop().await;
+}
