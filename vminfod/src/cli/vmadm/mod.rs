@@ -25,7 +25,7 @@ pub mod value;
 pub mod vm;
 
 use super::supply::{Supplier, SupplyError};
-use events::EventsPlan;
+use events::{EventsPlan, Printer, ReadyVms, Style};
 use filter::FilterError;
 use list::Listing;
 use lookup::Lookup;
@@ -111,6 +111,16 @@ pub fn plan(args: &[String]) -> Result<Plan, Failure> {
             "{other} changes the node or leaves it, and this program only reads: use the platform's vmadm"
         ))),
         other => Err(Failure::Usage(Some(format!("Invalid command: \"{other}\".")))),
+    }
+}
+
+/// How the events that were asked for are printed.
+pub fn printer(plan: &EventsPlan) -> Printer {
+    Printer {
+        style: Style::Shipped { full: plan.full },
+        json: plan.json.then_some(ReadyVms::ByName),
+        ready: plan.ready,
+        only: plan.uuid.clone(),
     }
 }
 
