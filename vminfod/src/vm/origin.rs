@@ -58,9 +58,9 @@ pub fn source_of(field: &str) -> Option<&'static str> {
 
 /// Every field of a VM object that any source can give, in the table's order, with its source.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    TABLE.iter().flat_map(|(origin, fields)| {
-        fields.split_whitespace().map(|field| (field, origin.name()))
-    })
+    TABLE
+        .iter()
+        .flat_map(|(origin, fields)| fields.split_whitespace().map(|field| (field, origin.name())))
 }
 
 fn has(fields: &str, name: &str) -> bool {
@@ -79,7 +79,8 @@ mod tests {
         for field in fields::names() {
             let source = source_of(field);
             // zoneadm's row has these too, and is what counts.
-            let expected = if matches!(field, "zonename" | "brand") { "zoneadm" } else { "zone_xml" };
+            let expected =
+                if matches!(field, "zonename" | "brand") { "zoneadm" } else { "zone_xml" };
             assert_eq!(source, Some(expected), "{field}");
         }
     }
