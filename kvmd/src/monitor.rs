@@ -92,6 +92,8 @@ struct Generation {
     number: u64,
     /// The latest clearing when it began.
     cleared: Stamp,
+    /// The name is still its own; what it says is written down under it.
+    latest: bool,
 }
 
 /// Monitors a name until nobody answers under it. `poke`: a new file came under the name.
@@ -110,6 +112,8 @@ pub async fn monitor(shared: Arc<Shared>, seat: Seat, poke: Arc<Notify>) {
             match shared.listen(&seat, &mut generation, &poke).await {
                 Heard::Shutdown => return,
                 Heard::Rival(rival) => {
+                    generation.latest = false;
+                    shared.memory.forget(&seat.name);
                     tokio::spawn(shared.clone().outlive(seat.clone(), generation));
                     break Some(*rival);
                 }
@@ -176,7 +180,7 @@ impl Shared {
             self.ledger.watching(&seat.name, number, session.version.as_deref());
         }
         let cleared = self.clears.latest(&seat.name);
-        Generation { connection, session, number, cleared }
+        Generation { connection, session, number, cleared, latest: true }
     }
 
     /// Listens until the end of the connection, or until another QEMU has taken the name.
@@ -235,6 +239,7 @@ impl Shared {
             }
         }
         if turn == Turn::Open
+            && generation.latest
             && session.history != history
             && let Some(peer) = connection.peer
         {
@@ -289,10 +294,10 @@ impl Shared {
 
     /// Gives the one verdict on a generation.
     async fn conclude(&self, seat: &Seat, generation: Generation, superseded: bool) {
-        let Generation { connection, session, number, cleared } = generation;
+        let Generation { connection, session, number, cleared, latest } = generation;
         drop(connection);
         let verdict = session.verdict(self.clock.now(), self.limits.admin_window);
-        if !superseded {
+        if latest {
             self.memory.forget(&seat.name);
         }
         self.ledger.gone(&seat.name, number);

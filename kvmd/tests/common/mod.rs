@@ -143,6 +143,11 @@ impl Node {
         assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "never: {what}");
     }
 
+    /// Waits until this other client was greeted, so that it holds the monitor.
+    pub async fn until_greeted(&self, client: &tokio::net::UnixStream) {
+        tokio::time::timeout(PATIENCE, client.readable()).await.expect("no greeting").unwrap();
+    }
+
     /// Waits until an instance is in this state.
     pub async fn state(&self, name: &str, state: kvmd::ledger::State) {
         let is =

@@ -1,0 +1,485 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The races, R1–R13 of facts/kvmd.md §12: one test at least for each, named by its number.
+
+mod common;
+
+use std::time::Duration;
+
+use common::qemu::{Manner, OFF, POWERDOWN, QUIT, Qemu};
+use common::{Node, said};
+use kvmd::ledger::State;
+use kvmd::marker::Clears;
+use serde_json::json;
+use tokio::time::timeout;
+
+#[tokio::test]
+async fn r01_a_directory_that_comes_goes_and_comes_again_loses_no_socket() {
+    let mut node = Node::new();
+    let top = node.dir.path().join("run");
+    std::fs::remove_dir_all(&top).unwrap();
+    node.start().await;
+    // Each parent is made later, and the socket is there before anybody can watch.
+    let qemu = made(&node, "vm1");
+    node.watching("vm1").await;
+    assert_eq!(end(&mut node, qemu, "vm1").await, "guest/poweroff");
+    // A parent is renamed away and made anew.
+    std::fs::rename(&top, node.dir.path().join("old")).unwrap();
+    let qemu = made(&node, "vm2");
+    node.watching("vm2").await;
+    assert_eq!(end(&mut node, qemu, "vm2").await, "guest/poweroff");
+    // Removed and made anew, several times.
+    for n in 0..10 {
+        std::fs::remove_dir_all(&top).unwrap();
+        let name = format!("again{n}");
+        let qemu = made(&node, &name);
+        node.watching(&name).await;
+        assert_eq!(end(&mut node, qemu, &name).await, "guest/poweroff");
+    }
+    // Another directory is put in its place in one step.
+    let other = node.dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let qemu = Qemu::start(&other.join("vm3.kvmd"));
+    std::fs::rename(node.control(), node.dir.path().join("before")).unwrap();
+    std::fs::rename(&other, node.control()).unwrap();
+    node.watching("vm3").await;
+    assert_eq!(qemu.clients(), 1);
+}
+
+fn made(node: &Node, name: &str) -> Qemu {
+    std::fs::create_dir_all(node.control()).unwrap();
+    Qemu::start(&node.socket(name))
+}
+
+async fn end(node: &mut Node, qemu: Qemu, name: &str) -> String {
+    qemu.say(OFF).await;
+    qemu.end().await;
+    let verdict = node.verdict(name).await;
+    assert_eq!(verdict["marker"], "written");
+    said(&verdict)
+}
+
+#[tokio::test]
+async fn r01_what_no_event_told_is_found_by_a_rescan() {
+    let mut node = Node::new();
+    node.settings = json!({"rescan": "30ms"});
+    node.start().await;
+    // A socket without a listener is no end of it: it listens later, and no event says so.
+    let socket = node.socket("vm1");
+    let stale = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    drop(stale);
+    node.until("it was given up", || node.ledger().snapshot().instances.is_empty()).await;
+    let _qemu = Qemu::start(&socket);
+    node.watching("vm1").await;
+}
+
+#[tokio::test]
+async fn r02_a_request_before_a_restart_of_the_daemon_is_remembered() {
+    let mut node = Node::running().await;
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    qemu.say(POWERDOWN).await;
+    node.heard("vm1", "POWERDOWN").await;
+    node.stop().await;
+    node.start().await;
+    node.watching("vm1").await;
+    qemu.say(OFF).await;
+    qemu.end().await;
+    let verdict = node.verdict("vm1").await;
+    assert_eq!((said(&verdict).as_str(), node.is_marked("vm1")), ("host/powerdown", false));
+    let evidence = verdict["evidence"].to_string();
+    assert!(evidence.contains("not watched for a while"), "{evidence}");
+}
+
+#[tokio::test]
+async fn r02_a_restart_in_the_middle_makes_a_poweroff_unsure_and_the_next_life_is_sure_again() {
+    let mut node = Node::running().await;
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    qemu.say(r#"{"event": "STOP"}"#).await;
+    qemu.say(r#"{"event": "RESUME"}"#).await;
+    node.heard("vm1", "RESUME").await;
+    node.stop().await;
+    node.start().await;
+    node.watching("vm1").await;
+    qemu.say(OFF).await;
+    qemu.end().await;
+    assert_eq!(node.verdict("vm1").await["confidence"], "low");
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    qemu.say(OFF).await;
+    qemu.end().await;
+    let verdict = node.verdict("vm1").await;
+    assert_eq!(
+        (said(&verdict).as_str(), &verdict["confidence"]),
+        ("guest/poweroff", &json!("high"))
+    );
+}
+
+#[tokio::test]
+async fn r02_an_end_while_the_daemon_is_off_leaves_no_verdict_and_no_history() {
+    let mut node = Node::new();
+    node.settings = json!({"rescan": "30ms"});
+    node.start().await;
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    qemu.say(POWERDOWN).await;
+    node.heard("vm1", "POWERDOWN").await;
+    node.stop().await;
+    qemu.end().await;
+    node.start().await;
+    let kept = node.run_dir().join("histories/vm1.json");
+    node.until("the history was dropped", || !kept.exists()).await;
+    assert_eq!(node.verdicts(), 0);
+}
+
+#[tokio::test]
+async fn r03_no_marker_is_written_after_the_admin_path_cleared_it() {
+    let mut node = Node::running().await;
+    let clears = Clears::below(&node.run_dir());
+    // Cleared between the event and the end.
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    qemu.say(OFF).await;
+    node.heard("vm1", "SHUTDOWN").await;
+    clears.clear("vm1", &node.marker("vm1")).unwrap();
+    qemu.end().await;
+    let verdict = node.verdict("vm1").await;
+    assert_eq!(
+        (said(&verdict).as_str(), &verdict["marker"]),
+        ("guest/poweroff", &json!("cleared"))
+    );
+    assert!(!node.is_marked("vm1"));
+    // The next life is another matter.
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    qemu.say(OFF).await;
+    qemu.end().await;
+    assert_eq!(node.verdict("vm1").await["marker"], "written");
+}
+
+#[tokio::test]
+async fn r03_an_instance_that_lived_on_after_a_clearing_may_be_marked() {
+    let mut node = Node::new();
+    node.settings = json!({"clear_window": "50ms"});
+    node.start().await;
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    let clears = Clears::below(&node.run_dir());
+    let before = clears.latest("vm1");
+    clears.clear("vm1", &node.marker("vm1")).unwrap();
+    clears.note("vm1");
+    let window = Duration::from_millis(50);
+    node.until("the window is over", || clears.allow("vm1", &before, window)).await;
+    // The daemon's own note may be a moment younger than this test's.
+    let margin = tokio::time::Instant::now() + window;
+    node.until("its note is as old", || tokio::time::Instant::now() > margin).await;
+    qemu.say(OFF).await;
+    qemu.end().await;
+    assert_eq!(node.verdict("vm1").await["marker"], "written");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r03_clearing_and_ending_at_the_same_moment_never_leaves_a_marker() {
+    let node = Node::running().await;
+    let mut all = Vec::new();
+    for n in 0..60 {
+        let name = format!("vm{n}");
+        let qemu = Qemu::start(&node.socket(&name));
+        node.watching(&name).await;
+        all.push((name, qemu));
+    }
+    let clears = Clears::below(&node.run_dir());
+    let mut both = tokio::task::JoinSet::new();
+    for (name, qemu) in all {
+        let (clears, marker) = (clears.clone(), node.marker(&name));
+        both.spawn_blocking(move || clears.clear(&name, &marker).unwrap());
+        both.spawn(async move {
+            qemu.say(OFF).await;
+            qemu.end().await;
+        });
+    }
+    while let Some(done) = both.join_next().await {
+        done.unwrap();
+    }
+    node.until("all verdicts", || node.verdicts() == 60).await;
+    let marked = (0..60).filter(|n| node.is_marked(&format!("vm{n}"))).count();
+    assert_eq!(marked, 0);
+}
+
+#[tokio::test]
+async fn r04_the_end_of_an_old_life_never_touches_the_marker_of_the_new_one() {
+    let mut node = Node::running().await;
+    for existed in [false, true] {
+        let old = Qemu::start(&node.socket("vm1"));
+        node.watching("vm1").await;
+        old.say(OFF).await;
+        node.heard("vm1", "SHUTDOWN").await;
+        // Its successor serves the name before the old connection has ended.
+        let new = Qemu::start(&node.socket("vm1"));
+        if existed {
+            std::fs::write(node.marker("vm1"), "").unwrap();
+        }
+        old.kill().await;
+        let verdict = node.verdict("vm1").await;
+        assert_eq!(
+            (said(&verdict).as_str(), &verdict["marker"]),
+            ("guest/poweroff", &json!("superseded"))
+        );
+        assert_eq!(node.is_marked("vm1"), existed);
+        // … and is the one that is watched now.
+        node.watching("vm1").await;
+        new.say(QUIT).await;
+        new.end().await;
+        let verdict = node.verdict("vm1").await;
+        assert_eq!((said(&verdict).as_str(), node.is_marked("vm1")), ("host/quit", false));
+    }
+}
+
+#[tokio::test]
+async fn r04_two_on_one_path_are_told_apart_and_the_younger_has_the_name() {
+    let mut node = Node::running().await;
+    let first = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    let generation = node.ledger().snapshot().instances["vm1"].generation;
+    // The second unlinks and binds while the first lives.
+    let second = Qemu::start(&node.socket("vm1"));
+    node.until("the second has the name", || {
+        let snapshot = node.ledger().snapshot();
+        snapshot.instances.get("vm1").is_some_and(|it| it.generation > generation)
+    })
+    .await;
+    node.watching("vm1").await;
+    // The first ends cleanly and takes the second's file with it.
+    first.say(OFF).await;
+    first.end().await;
+    assert_eq!(node.verdict("vm1").await["marker"], "superseded");
+    node.until("it is told as unreachable", || {
+        node.ledger().snapshot().instances.get("vm1").is_some_and(|it| !it.reachable)
+    })
+    .await;
+    // The second's life is heard to its end all the same.
+    second.say(OFF).await;
+    second.kill().await;
+    let verdict = node.verdict("vm1").await;
+    assert_eq!((&verdict["marker"], node.is_marked("vm1")), (&json!("written"), true));
+}
+
+#[tokio::test]
+async fn r05_what_was_written_before_the_end_is_read_before_judging() {
+    let mut node = Node::running().await;
+    for n in 0..50 {
+        let name = format!("vm{n}");
+        let qemu = Qemu::start(&node.socket(&name));
+        node.watching(&name).await;
+        // Event and end in one breath.
+        qemu.say(OFF).await;
+        qemu.end().await;
+        assert_eq!(said(&node.verdict(&name).await), "guest/poweroff");
+    }
+}
+
+#[tokio::test]
+async fn r05_a_reset_is_an_end_after_what_came_before_it() {
+    let mut node = Node::running().await;
+    // It never reads what we sent, so its end resets the connection.
+    let qemu = Qemu::with_manner(&node.socket("vm1"), Manner::Deaf);
+    node.watching("vm1").await;
+    qemu.say(OFF).await;
+    qemu.kill().await;
+    let verdict = node.verdict("vm1").await;
+    assert_eq!((said(&verdict).as_str(), node.is_marked("vm1")), ("guest/poweroff", true));
+}
+
+#[tokio::test]
+async fn r06_lines_come_in_pieces_in_heaps_and_too_long() {
+    let mut node = Node::running().await;
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    let line = r#"{"event": "VNC_CONNECTED", "data": {"name": "é😀"}}"#;
+    let heap = format!("{line}\r\n{{\"event\": \"POWERDOWN\"}}\n\r\n");
+    for byte in heap.as_bytes() {
+        qemu.say_bytes(&[*byte]).await;
+    }
+    let endless = vec![b'x'; 3 << 20];
+    qemu.say_bytes(&endless).await;
+    qemu.say_bytes(b"\n").await;
+    qemu.say_bytes(format!("{OFF}\r\n{{\"event\": \"STOP\"}}\r\nhalf a line").as_bytes()).await;
+    qemu.end().await;
+    let verdict = node.verdict("vm1").await;
+    assert_eq!(said(&verdict), "host/powerdown");
+    let counts = node.ledger().snapshot().counts;
+    assert_eq!(counts.bad_lines, 2, "the endless one and the half one");
+}
+
+#[tokio::test]
+async fn r07_a_guests_own_words_decide_nothing() {
+    let mut node = Node::running().await;
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    for name in ["SHUTDOWN", "\\\"event\\\": \\\"SHUTDOWN\\\"", "\\u0000STOP"] {
+        let line = format!(
+            r#"{{"event": "VNC_CONNECTED", "data": {{"client": {{"name": "{name}", "event": "SHUTDOWN"}}}}}}"#
+        );
+        qemu.say(&line).await;
+    }
+    qemu.kill().await;
+    let verdict = node.verdict("vm1").await;
+    assert_eq!((said(&verdict).as_str(), node.is_marked("vm1")), ("unknown/abrupt", false));
+}
+
+#[tokio::test]
+async fn r08_a_monitor_that_never_greets_is_told_and_gives_no_verdict_of_its_own() {
+    let mut node = Node::new();
+    node.settings = json!({"greeting_timeout": "30ms"});
+    node.start().await;
+    let qemu = Qemu::with_manner(&node.socket("vm1"), Manner::Silent);
+    node.state("vm1", State::Queued).await;
+    assert_eq!(node.verdicts(), 0);
+    qemu.kill().await;
+    let verdict = node.verdict("vm1").await;
+    assert_eq!((said(&verdict).as_str(), node.is_marked("vm1")), ("unknown/unwatched", false));
+}
+
+#[tokio::test]
+async fn r08_a_queued_monitor_is_watched_once_its_turn_comes() {
+    let mut node = Node::new();
+    node.settings = json!({"greeting_timeout": "30ms"});
+    let qemu = Qemu::start(&node.socket("vm1"));
+    let other = tokio::net::UnixStream::connect(node.socket("vm1")).await.unwrap();
+    node.until_greeted(&other).await;
+    node.start().await;
+    node.state("vm1", State::Queued).await;
+    drop(other);
+    node.watching("vm1").await;
+    qemu.say(OFF).await;
+    qemu.end().await;
+    assert_eq!(said(&node.verdict("vm1").await), "guest/poweroff");
+}
+
+#[tokio::test]
+async fn r09_a_second_daemon_does_not_run_and_start_takes_that_as_success() {
+    let mut node = Node::running().await;
+    let qemu = Qemu::start(&node.socket("vm1"));
+    node.watching("vm1").await;
+    let config = node.config_file();
+    let again = node.kvmd(&["start", "--config", &config]).await;
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    assert!(String::from_utf8_lossy(&again.stderr).contains("runs already"));
+    let again = node.kvmd(&["start", "--background", "--config", &config]).await;
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    let second = node.kvmd(&["serve", "--config", &config]).await;
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
+    assert_eq!(qemu.clients(), 1);
+    node.stop().await;
+    // The lock went with the daemon.
+    node.start().await;
+}
+
+#[tokio::test]
+async fn r10_what_belongs_to_nobody_is_swept() {
+    let mut node = Node::new();
+    node.settings = json!({"rescan": "30ms", "control": {"marker_age": "1ms"}});
+    node.start().await;
+    std::fs::write(node.marker("deleted"), "").unwrap();
+    node.until("the old marker went", || !node.is_marked("deleted")).await;
+    // A marker beside a socket is somebody's.
+    let _qemu = Qemu::start(&node.socket("vm1"));
+    std::fs::write(node.marker("vm1"), "").unwrap();
+    std::fs::write(node.marker("deleted"), "").unwrap();
+    node.until("the old marker went", || !node.is_marked("deleted")).await;
+    assert!(node.is_marked("vm1"));
+}
+
+#[tokio::test]
+async fn r11_the_source_of_a_migration_is_never_the_users() {
+    let stop = r#"{"event": "STOP"}"#;
+    let completed = r#"{"event": "MIGRATION", "data": {"status": "completed"}}"#;
+    let bare = r#"{"event": "SHUTDOWN"}"#;
+    for rule in ["ganeti", "reason"] {
+        let mut node = Node::new();
+        node.settings = json!({"rule": rule});
+        node.start().await;
+        for lines in
+            [&[stop, QUIT][..], &[stop, completed, QUIT], &[stop, bare], &[stop, completed]]
+        {
+            let qemu = Qemu::start(&node.socket("vm1"));
+            node.watching("vm1").await;
+            for line in lines {
+                qemu.say(line).await;
+            }
+            qemu.end().await;
+            let verdict = node.verdict("vm1").await;
+            assert_eq!((&verdict["initiator"], &verdict["user"]), (&json!("host"), &json!(false)));
+            assert!(!node.is_marked("vm1"), "{rule} {lines:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn r12_no_wall_clock_decides() {
+    let mut node = Node::running().await;
+    let stamped = |name: &str, seconds: i64, data: &str| {
+        format!(
+            r#"{{"timestamp": {{"seconds": {seconds}, "microseconds": 0}}, "event": "{name}"{data}}}"#
+        )
+    };
+    let off = r#", "data": {"guest": true, "reason": "guest-shutdown"}"#;
+    // Years lie between the two by their stamps, forwards and backwards; a moment in truth.
+    for (asked, ended) in [(1, 4_000_000_000), (4_000_000_000, 1), (i64::MAX, i64::MIN)] {
+        let qemu = Qemu::start(&node.socket("vm1"));
+        node.watching("vm1").await;
+        qemu.say(&stamped("POWERDOWN", asked, "")).await;
+        qemu.say(&stamped("SHUTDOWN", ended, off)).await;
+        qemu.end().await;
+        assert_eq!(said(&node.verdict("vm1").await), "host/powerdown");
+    }
+}
+
+#[tokio::test]
+async fn r13_many_instances_cost_a_descriptor_each_no_thread_and_leave_nothing() {
+    const MANY: usize = 400;
+    let mut node = Node::running().await;
+    let (descriptors, threads) = (count("fd"), count("task"));
+    let mut all = Vec::new();
+    for n in 0..MANY {
+        all.push(Qemu::start(&node.socket(&format!("vm{n}"))));
+    }
+    let is_watching = |node: &Node| {
+        let snapshot = node.ledger().snapshot();
+        snapshot.instances.values().filter(|it| it.state == State::Watching).count()
+    };
+    node.until("all are watched", || is_watching(&node) == MANY).await;
+    // Here the fakes' own ends are counted too: a listener and a connection each.
+    assert!(count("fd") <= descriptors + 3 * MANY + 8);
+    assert!(count("task") <= threads + 4, "threads were made");
+    for qemu in all {
+        qemu.say(OFF).await;
+        qemu.end().await;
+    }
+    node.until("all are judged", || node.verdicts() == MANY as u64).await;
+    node.until("no descriptor is left", || count("fd") <= descriptors).await;
+    node.stop().await;
+}
+
+fn count(what: &str) -> usize {
+    std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
+}
+
+#[tokio::test]
+async fn r13_a_storm_of_short_lives_leaves_no_descriptor_and_one_verdict_each() {
+    let mut node = Node::running().await;
+    let before = count("fd");
+    for n in 0..200_u64 {
+        let qemu = Qemu::start(&node.socket("vm1"));
+        node.watching("vm1").await;
+        qemu.kill().await;
+        node.verdict("vm1").await;
+        assert_eq!(node.verdicts(), n + 1);
+    }
+    node.until("no descriptor is left", || count("fd") <= before).await;
+    let quiet = timeout(Duration::from_millis(1), node.verdict("vm1")).await;
+    assert!(quiet.is_err(), "one verdict too many");
+}
