@@ -133,7 +133,7 @@ pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         files::make_dir(&dir.join(part))?;
     }
     link_tools(&dir, options.program.clone())?;
-    let mut node = Node { dir, info, silent: false };
+    let mut node = Node { dir, info, silent: false, tap: None };
     let facts = sysinfo(node.cn_uuid(), &node.info().hostname, &mut rng);
     files::write_json(&node.path("/tmp/.sysinfo.json"), &facts)?;
 

@@ -50,6 +50,14 @@ pub fn run(tool: &str, node: &Path, args: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// What a command of the node answers: its exit status, stdout and stderr.
+pub fn answer(node: &Node, tool: &str, args: &[String]) -> (u8, String, String) {
+    match on_node(tool, node, args) {
+        Ended::Printed(text) => (0, text, String::new()),
+        Ended::Failed(status, message) => (status, String::new(), message + "\n"),
+    }
+}
+
 fn texts(args: Vec<OsString>) -> Result<Vec<String>, String> {
     let bad = |a: OsString| format!("argument is not UTF-8: {}", a.to_string_lossy());
     args.into_iter().map(|a| a.into_string().map_err(bad)).collect()
@@ -61,10 +69,16 @@ fn command(tool: &str, dir: &Path, args: &[String]) -> Ended {
         Err(error) => return Ended::Failed(1, format!("{tool}: {error}")),
     };
     match tool {
-        "zoneadm" => zoneadm(&node, args),
-        "zfs" => super::exec_zfs::zfs(&node, args),
         "sysevent" => sysevent(&node, args),
-        "kstat" if args.is_empty() => kstat(&node).map_or_else(Ended::from, Ended::Printed),
+        _ => on_node(tool, &node, args),
+    }
+}
+
+fn on_node(tool: &str, node: &Node, args: &[String]) -> Ended {
+    match tool {
+        "zoneadm" => zoneadm(node, args),
+        "zfs" => super::exec_zfs::zfs(node, args),
+        "kstat" if args.is_empty() => kstat(node).map_or_else(Ended::from, Ended::Printed),
         "kstat" => Ended::Failed(2, "usage: kstat".to_string()),
         _ => Ended::Failed(2, format!("{tool}: no such command on this node")),
     }

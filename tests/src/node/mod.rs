@@ -18,12 +18,14 @@ pub mod error;
 pub mod exec;
 pub mod exec_zfs;
 pub mod files;
+pub mod in_process;
 pub mod mounts;
 pub mod payload;
 pub mod sample;
 pub mod show;
 pub mod state;
 pub mod sysevent;
+pub mod tap;
 pub mod verbs;
 pub mod wait;
 pub mod xml;
@@ -75,6 +77,7 @@ pub struct Node {
     dir: PathBuf,
     info: NodeInfo,
     silent: bool,
+    tap: Option<tap::Tap>,
 }
 
 impl Node {
@@ -90,7 +93,7 @@ impl Node {
         let file = dir.join("node.json");
         let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
         let info = serde_json::from_slice(&text).map_err(|e| NodeError::malformed(&file, e))?;
-        Ok(Node { dir, info, silent: false })
+        Ok(Node { dir, info, silent: false, tap: None })
     }
 
     /// Makes a new node with generated VMs; see [`CreateOptions`].
@@ -101,6 +104,11 @@ impl Node {
     /// The same node, whose events are lost: what it does through this value nobody announces.
     pub fn losing_events(&self) -> Node {
         Node { silent: true, ..self.clone() }
+    }
+
+    /// The same node; what it posts through this value is also heard by the tap.
+    pub fn tapped(&self, tap: &tap::Tap) -> Node {
+        Node { tap: Some(tap.clone()), ..self.clone() }
     }
 
     /// The node's directory.

@@ -161,6 +161,10 @@ impl Directory {
 
 /// Sends an event to every follower of its stream. The caller holds the node's lock.
 pub(super) fn post(node: &Node, event: &Sysevent) -> Result<(), NodeError> {
+    if let Some(tap) = &node.tap {
+        let head = format!("{{\"date\":\"{}\",\"type\":\"event\",", files::now_iso());
+        tap.push(event.stream, head + &event.tail());
+    }
     let dir = Directory::open(node.run_dir())?;
     let entries = std::fs::read_dir(&dir.path).map_err(|e| NodeError::io("read", &dir.path, e))?;
     let mut followers: Vec<String> = entries
