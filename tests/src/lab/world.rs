@@ -250,6 +250,8 @@ impl World {
         if let Some(map) = config.as_object_mut() {
             map.insert("sweep".into(), json!(self.span(10_000, 1_000)));
             map.insert("log_level".into(), json!("debug"));
+            let agents = json!({ "net-agent": local(self.agent_port).to_string() });
+            map.insert("agents".into(), agents);
         }
         config
     }
