@@ -35,6 +35,8 @@ struct Open {
     /// When the list was read, on the agent's clock.
     read: Duration,
     first_looks: BTreeMap<MacAddr, Duration>,
+    /// Why the first of them is not decided.
+    why: String,
 }
 
 impl Open {
@@ -92,6 +94,8 @@ impl Agent {
         let (shared, status) = (&self.shared, &self.shared.status);
         let again = status.passes() > 0;
         let config = &shared.config;
+        // NAPI is asked only when the node answers; what it says is judged by a later view.
+        self.view().await?;
         let read = shared.clock();
         let list = remote::list(&self.clients.napi, &config.cn_uuid, config.fallback).await;
         let remote = list.map_err(|err| match err {
@@ -99,7 +103,7 @@ impl Agent {
             other => Failed::Other(daemon::log::chain(&other)),
         })?;
         status.set(Count::Listed, remote.listed);
-        let mut open = Open { remote, read, first_looks: BTreeMap::new() };
+        let mut open = Open { remote, read, ..Open::default() };
         let view = self.view().await?;
         if config.mode == Mode::On {
             self.add_unlisted(&mut open.remote, &view, !again).await;
@@ -133,7 +137,9 @@ impl Agent {
             let round = shared.draw(|jitter| jitter.around(shared.config.resync, 0.1));
             let left = relist.map(|at| at.saturating_sub(shared.clock()));
             let waiting = open.remote.nics.len();
-            let text = (waiting > 0).then(|| format!("{waiting} candidates not decided yet"));
+            let text = (waiting > 0).then(|| {
+                format!("{waiting} candidates not decided yet, the first by {}", open.why)
+            });
             shared.status.waiting("pass", text);
             let pause = match (waiting, left) {
                 (0, None) => Duration::MAX,
@@ -195,6 +201,8 @@ impl Agent {
         open.remote.nics.retain(|nic| !settled.contains(&Some(nic.mac)));
         open.first_looks.retain(|mac, _| !settled.contains(&Some(*mac)));
         shared.note_open(&open.first_looks);
+        let first = decided.of("defer").next();
+        open.why = first.map_or_else(|| "a request".to_owned(), |d| d.reason.clone());
         for decision in decided.of("defer") {
             self.shared.status.count(Count::Deferred);
             let (mac, vm) = (decision.mac, &decision.vm);
@@ -240,7 +248,7 @@ impl Agent {
     /// One look at a list, with VMAPI's word on every candidate.
     pub(crate) async fn look_once(&self, remote: RemoteView, view: &LocalView) -> Plan {
         let read = self.shared.clock();
-        let open = Open { remote, read, first_looks: BTreeMap::new() };
+        let open = Open { remote, read, ..Open::default() };
         let first = self.compared(&open, view, &BTreeMap::new());
         let vms = first.decisions.iter().filter(|d| d.is_candidate()).map(|d| d.vm.clone());
         let verdicts = self.ask_all(vms.collect()).await;

@@ -207,7 +207,7 @@ async fn c22_c23_missed_events_are_found_and_a_re_created_vm_keeps_its_nic() {
     world.vm("v", "running", &[1], false);
     sleep(HOUR).await;
     assert!(world.has(1));
-    world.state().vms.remove("v");
+    world.quietly("v", None);
     sleep(6 * MIN).await;
     assert!(!world.has(1), "the comparison found it");
 }

@@ -2,68 +2,142 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! NAPI, VMAPI and vminfod of one node, in process, for paused time: enough of their rules to be
-//! lied to by, and a log of every request.
+//! NAPI, VMAPI and the vminfods of some nodes, in process, for paused time: enough of their rules
+//! to be lied to by, faults by request number, and a log of every request. This file is what a
+//! test says to the world; `answers.rs` is what the world says to an agent.
 
-#![allow(missing_docs, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
+#![allow(missing_docs, dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
+
+mod answers;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::http::{HeaderMap, Method, StatusCode};
 use daemon::Shutdown;
-use futures_util::future::BoxFuture;
 use net_agent::agent::{Agent, clients};
 use net_agent::config::Config;
-use sdc_clients::Error;
-use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::http::Transport;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 pub const CN: &str = "a829c448-085b-4138-adbc-583ac96881c3";
+pub const TARGET: &str = "b829c448-085b-4138-adbc-583ac96881c3";
+pub const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
 
+/// What happens to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The request is served, and its answer is lost.
+    LoseAnswer,
+    /// The connection is refused.
+    Refuse,
+    /// The connection breaks before anything was done.
+    Reset,
+    /// 503.
+    Unavailable,
+}
+
+/// One compute node as its vminfod shows it.
 #[derive(Default)]
+pub struct Node {
+    pub vms: BTreeMap<String, Value>,
+    pub sysinfo: Value,
+    /// vminfod answers nothing.
+    pub down: bool,
+    /// `/vms` answers this instead of the truth.
+    pub broken: Option<(u16, String)>,
+    pub log: Vec<String>,
+    pub(crate) streams: Vec<mpsc::Sender<Bytes>>,
+}
+
 pub struct State {
     /// By bare MAC: record and etag number.
     pub nics: BTreeMap<String, (Value, u64)>,
     pub vmapi: BTreeMap<String, Value>,
     pub vmapi_down: bool,
-    pub vms: BTreeMap<String, Value>,
+    pub nodes: BTreeMap<String, Node>,
     /// `/search/nics` exists.
     pub search: bool,
     /// `/nics` takes cn_uuid.
     pub filters: bool,
+    /// `/nics` ignores what it does not know (2015).
+    pub lenient: bool,
     pub etags: bool,
     /// Commit the next write, then lose the answer.
     pub lose_next: bool,
     /// Change the record between read and next write.
     pub touch_next: u32,
+    /// Before the next write to NAPI, this happens.
+    pub before_write: Option<Box<dyn FnOnce(&mut State) + Send>>,
+    /// By number of the request to NAPI.
+    pub faults: BTreeMap<usize, Fault>,
+    /// Each request to NAPI of a multiple of this number fails with 503.
+    pub every: Option<usize>,
+    /// Pages above this size time out.
+    pub largest_page: usize,
+    /// Requests to NAPI.
     pub log: Vec<(Duration, String)>,
-    streams: Vec<mpsc::Sender<Bytes>>,
-    writes: u64,
+    /// Requests to VMAPI.
+    pub vmapi_log: Vec<String>,
+    pub agents: Vec<String>,
+    pub(crate) writes: u64,
+}
+
+impl State {
+    pub fn node(&mut self, host: &str) -> &mut Node {
+        self.nodes.entry(host.to_owned()).or_default()
+    }
 }
 
 #[derive(Clone)]
 pub struct World {
-    state: Arc<Mutex<State>>,
-    started: Instant,
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) started: Instant,
     pub dir: Arc<tempfile::TempDir>,
 }
 
+/// The node that tests mean when they name none.
+pub const HOME: &str = "127.0.0.1";
+
 pub fn mac(n: u8) -> String {
-    format!("f2:00:00:00:00:{n:02x}")
+    mac_of(u32::from(n))
 }
 
-fn bare(mac: &str) -> String {
+pub fn mac_of(n: u32) -> String {
+    let [_, a, b, c] = n.to_be_bytes();
+    format!("f2:00:00:{a:02x}:{b:02x}:{c:02x}")
+}
+
+pub(crate) fn bare(mac: &str) -> String {
     mac.replace(':', "")
 }
 
 impl World {
     pub fn new() -> Self {
-        let state = State { filters: true, etags: true, ..State::default() };
+        let node = |uuid: &str| Node { sysinfo: json!({"UUID": uuid}), ..Node::default() };
+        let state = State {
+            nics: BTreeMap::new(),
+            vmapi: BTreeMap::new(),
+            vmapi_down: false,
+            nodes: [(HOME.to_owned(), node(CN)), ("target".to_owned(), node(TARGET))].into(),
+            search: false,
+            filters: true,
+            lenient: false,
+            etags: true,
+            lose_next: false,
+            touch_next: 0,
+            before_write: None,
+            faults: BTreeMap::new(),
+            every: None,
+            largest_page: 1000,
+            log: Vec::new(),
+            vmapi_log: Vec::new(),
+            agents: Vec::new(),
+            writes: 0,
+        };
         Self {
             state: Arc::new(Mutex::new(state)),
             started: Instant::now(),
@@ -76,44 +150,69 @@ impl World {
     }
 
     pub fn nic(&self, n: u8, vm: &str, over: Value) {
+        self.nic_at(&mac(n), vm, over);
+    }
+
+    pub fn nic_at(&self, mac: &str, vm: &str, over: Value) {
         let old = "2020-01-01T00:00:00.000Z";
-        let mut nic = json!({"mac": mac(n), "belongs_to_type": "zone", "belongs_to_uuid": vm,
+        let mut nic = json!({"mac": mac, "belongs_to_type": "zone", "belongs_to_uuid": vm,
             "owner_uuid": "o", "primary": false, "state": "running", "cn_uuid": CN,
             "created_timestamp": old, "modified_timestamp": old});
         for (key, value) in over.as_object().unwrap() {
             nic[key] = value.clone();
         }
         nic.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        self.state().nics.insert(bare(&mac(n)), (nic, 1));
+        self.state().nics.insert(bare(mac), (nic, 1));
     }
 
     pub fn vm(&self, uuid: &str, state: &str, macs: &[u8], hidden: bool) {
-        let nics: Vec<_> = macs.iter().map(|n| json!({"mac": mac(*n)})).collect();
-        let vm = json!({"uuid": uuid, "zonename": uuid, "state": state, "owner_uuid": "o",
-            "do_not_inventory": hidden, "nics": nics});
-        let old = self.state().vms.insert(uuid.to_owned(), vm.clone());
+        self.vm_on(HOME, uuid, state, macs, hidden);
+    }
+
+    pub fn vm_on(&self, host: &str, uuid: &str, state: &str, macs: &[u8], hidden: bool) {
+        let vm = vm_json(uuid, state, macs, hidden);
+        let old = self.state().node(host).vms.insert(uuid.to_owned(), vm.clone());
         let mut event = json!({"type": if old.is_some() { "modify" } else { "create" },
             "date": "2026-01-01T00:00:00.000Z", "zonename": uuid, "uuid": "e", "vm": vm});
         if old.is_some() {
             event["changes"] = json!([{"prettyPath": "state", "path": ["state"],
                 "action": "changed", "oldValue": "a", "newValue": "b"}]);
         }
-        self.tell(&event);
+        self.tell(host, &event);
+    }
+
+    /// Changes the node without any event.
+    pub fn quietly(&self, uuid: &str, vm: Option<(&str, &[u8], bool)>) {
+        let mut state = self.state();
+        let vms = &mut state.node(HOME).vms;
+        match vm {
+            Some((at, macs, hidden)) => {
+                vms.insert(uuid.to_owned(), vm_json(uuid, at, macs, hidden));
+            }
+            None => {
+                vms.remove(uuid);
+            }
+        }
     }
 
     pub fn delete_vm(&self, uuid: &str) {
-        self.state().vms.remove(uuid);
-        self.tell(&json!({"type": "delete", "date": "2026-01-01T00:00:00.000Z",
-            "zonename": uuid, "uuid": "e"}));
+        self.delete_vm_on(HOME, uuid);
+    }
+
+    pub fn delete_vm_on(&self, host: &str, uuid: &str) {
+        self.state().node(host).vms.remove(uuid);
+        let event = json!({"type": "delete", "date": "2026-01-01T00:00:00.000Z",
+            "zonename": uuid, "uuid": "e"});
+        self.tell(host, &event);
     }
 
     pub fn cut(&self) {
-        self.state().streams.clear();
+        self.state().node(HOME).streams.clear();
     }
 
-    fn tell(&self, event: &Value) {
+    fn tell(&self, host: &str, event: &Value) {
         let line = Bytes::from(format!("{event}\n"));
-        self.state().streams.retain(|stream| stream.try_send(line.clone()).is_ok());
+        self.state().node(host).streams.retain(|stream| stream.try_send(line.clone()).is_ok());
     }
 
     pub fn vmapi(&self, uuid: &str, state: &str, server: &str) {
@@ -134,190 +233,75 @@ impl World {
         self.state().log.iter().filter(|(_, line)| line.contains(part)).cloned().collect()
     }
 
-    pub fn start(&self, over: Value) -> (Arc<Agent>, Shutdown) {
-        let mut config = json!({"napi": {"url": "http://napi.lab"}, "cn_uuid": CN, "seed": 1,
-            "state_dir": self.dir.path(), "log_level": "off"});
+    /// Every request that would change something at NAPI.
+    pub fn writes(&self) -> Vec<String> {
+        let state = self.state();
+        let lines = state.log.iter().map(|(_, line)| line);
+        lines.filter(|line| !line.starts_with("GET ")).cloned().collect()
+    }
+
+    /// The records without what the clock writes.
+    pub fn records(&self) -> Vec<Value> {
+        let state = self.state();
+        let records = state.nics.values().map(|(nic, _)| {
+            let mut nic = nic.clone();
+            nic.as_object_mut().unwrap().remove("modified_timestamp");
+            nic
+        });
+        records.collect()
+    }
+
+    pub fn config(&self, host: &str, over: Value) -> Config {
+        let cn = self.state().node(host).sysinfo["UUID"].clone();
+        let mut config = json!({"napi": {"url": "http://napi.lab"}, "cn_uuid": cn, "seed": 1,
+            "vminfod": {"url": format!("http://{host}:9090")}, "admin_uuid": ADMIN,
+            "state_dir": self.dir.path().join(host), "log_level": "off"});
         for (key, value) in over.as_object().unwrap() {
             config[key] = value.clone();
         }
-        let config = Config::from_json(&config.to_string()).unwrap();
+        Config::from_json(&config.to_string()).unwrap()
+    }
+
+    pub fn agent(&self, host: &str, over: Value) -> Arc<Agent> {
+        let config = self.config(host, over);
         let transport: Arc<dyn Transport> = Arc::new(self.clone());
         let made = clients(&config, Arc::clone(&transport), transport).unwrap();
-        let agent = Agent::with_clients(config, made);
+        Agent::with_clients(config, made)
+    }
+
+    pub fn start(&self, over: Value) -> (Arc<Agent>, Shutdown) {
+        self.start_on(HOME, over)
+    }
+
+    pub fn start_on(&self, host: &str, over: Value) -> (Arc<Agent>, Shutdown) {
+        let agent = self.agent(host, over);
         let shutdown = Shutdown::new();
         tokio::spawn(Arc::clone(&agent).run(shutdown.clone()));
         (agent, shutdown)
     }
 
-    fn answer(&self, request: &Request) -> Result<Response, Error> {
-        let path = request.url.path().to_owned();
-        match request.url.host_str() {
-            Some("napi.lab") => self.napi(request, &path),
-            Some("vmapi.lab") => self.vmapi_answer(&path),
-            _ => Ok(self.vminfod(&path)),
-        }
-    }
-
-    fn vminfod(&self, path: &str) -> Response {
-        let state = self.state();
-        match path {
-            "/sysinfo" => reply(200, &json!({"sysinfo": {"UUID": CN}, "age_ms": 1}), None),
-            "/vms" => reply(200, &Value::Array(state.vms.values().cloned().collect()), None),
-            _ => match state.vms.get(path.trim_start_matches("/vms/")) {
-                Some(vm) => reply(200, vm, None),
-                None => reply(404, &json!({"code": "ResourceNotFound", "message": "no VM"}), None),
-            },
-        }
-    }
-
-    fn vmapi_answer(&self, path: &str) -> Result<Response, Error> {
-        let state = self.state();
-        if state.vmapi_down {
-            return Ok(reply(503, &json!({"message": "down"}), None));
-        }
-        Ok(match state.vmapi.get(path.trim_start_matches("/vms/")) {
-            Some(vm) => reply(200, vm, None),
-            None => {
-                reply(404, &json!({"code": "ResourceNotFound", "message": "VM not found"}), None)
-            }
-        })
-    }
-
-    fn napi(&self, request: &Request, path: &str) -> Result<Response, Error> {
-        let mut state = self.state();
-        let condition = request.headers.get("if-match").map(|v| v.to_str().unwrap().to_owned());
-        let body = request.body.as_ref().map(|b| String::from_utf8_lossy(b).into_owned());
-        let line = format!(
-            "{} {} {:?} {}",
-            request.method,
-            request.target(),
-            condition,
-            body.clone().unwrap_or_default()
-        );
-        let at = self.started.elapsed();
-        state.log.push((at, line));
-        let unknown = |fields: Vec<&str>| {
-            reply(
-                422,
-                &json!({"code": "InvalidParameters", "message": "Invalid parameters",
-                "errors": [{"code": "UnknownParameters", "field": fields, "message": "u"}]}),
-                None,
-            )
-        };
-        if path == "/search/nics" && !state.search {
-            return Ok(reply(
-                404,
-                &json!({"code": "ResourceNotFound",
-                "message": "/search/nics does not exist"}),
-                None,
-            ));
-        }
-        if path == "/search/nics" || path == "/nics" {
-            let mut strange: Vec<String> = Vec::new();
-            for (key, _) in request.url.query_pairs() {
-                let known =
-                    matches!(&*key, "limit" | "offset") || key == "cn_uuid" && state.filters;
-                if !known {
-                    strange.push(key.into_owned());
-                }
-            }
-            if !strange.is_empty() {
-                return Ok(unknown(strange.iter().map(String::as_str).collect()));
-            }
-            let offset = request.url.query_pairs().find(|(k, _)| k == "offset");
-            let skip = offset.map_or(0, |(_, v)| v.parse::<usize>().unwrap());
-            let ours: Vec<_> = state
-                .nics
-                .values()
-                .map(|(nic, _)| nic.clone())
-                .filter(|nic| nic["cn_uuid"] == CN)
-                .skip(skip)
-                .take(1000)
-                .collect();
-            return Ok(reply(200, &Value::Array(ours), None));
-        }
-        let key = path.trim_start_matches("/nics/").to_owned();
-        if request.method != Method::GET && state.touch_next > 0 {
-            state.touch_next -= 1;
-            if let Some((_, etag)) = state.nics.get_mut(&key) {
-                *etag += 100;
-            }
-        }
-        let Some((nic, etag)) = state.nics.get(&key).cloned() else {
-            return Ok(reply(
-                404,
-                &json!({"code": "ResourceNotFound", "message": "nic not found"}),
-                None,
-            ));
-        };
-        let tag = state.etags.then(|| format!("E{etag}"));
-        if condition.is_some() && condition != tag {
-            return Ok(reply(
-                412,
-                &json!({"code": "PreconditionFailed", "message": "no match"}),
-                None,
-            ));
-        }
-        let answer = match request.method {
-            Method::GET => return Ok(reply(200, &nic, tag)),
-            Method::DELETE => {
-                state.nics.remove(&key);
-                Response {
-                    status: StatusCode::NO_CONTENT,
-                    headers: HeaderMap::new(),
-                    body: Bytes::new(),
-                }
-            }
-            _ => {
-                let mut nic = nic;
-                let update: Value = serde_json::from_str(&body.unwrap()).unwrap();
-                for (field, value) in update.as_object().unwrap() {
-                    nic[field] = value.clone();
-                }
-                state.writes += 1;
-                state.nics.insert(key, (nic.clone(), etag + 1));
-                reply(200, &nic, Some(format!("E{}", etag + 1)))
-            }
-        };
-        if std::mem::take(&mut state.lose_next) {
-            return Err(Error::broken(&request.method, path, "reset"));
-        }
-        Ok(answer)
+    /// Runs an agent for a while in a runtime of its own, then drops everything, as a crash does.
+    pub fn live_and_crash(&self, over: Value, span: Duration, meanwhile: impl FnOnce(&Self)) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut world = self.clone();
+            world.started = Instant::now();
+            let _running = world.start(over);
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            meanwhile(&world);
+            tokio::time::sleep(span).await;
+        });
+        runtime.shutdown_timeout(Duration::ZERO);
+        self.cut();
     }
 }
 
-fn reply(status: u16, body: &Value, etag: Option<String>) -> Response {
-    let mut headers = HeaderMap::new();
-    headers.insert("date", "Fri, 15 Jan 2027 08:00:00 GMT".parse().unwrap());
-    headers.insert("content-type", "application/json".parse().unwrap());
-    if let Some(etag) = etag {
-        headers.insert("etag", etag.parse().unwrap());
-    }
-    let status = StatusCode::from_u16(status).unwrap();
-    Response { status, headers, body: Bytes::from(body.to_string()) }
-}
-
-impl Transport for World {
-    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move { self.answer(&request) })
-    }
-
-    fn stream(&self, _request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
-        Box::pin(async move {
-            let (tell, told) = mpsc::channel(1000);
-            let mut state = self.state();
-            let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
-                "vms": serde_json::to_string(&state.vms).unwrap()});
-            tell.try_send(Bytes::from(format!("{ready}\n"))).unwrap();
-            state.streams.push(tell);
-            let body = futures_util::stream::unfold(told, |mut told| async move {
-                told.recv().await.map(|line| (Ok(line), told))
-            });
-            Ok(StreamResponse {
-                status: StatusCode::OK,
-                headers: HeaderMap::new(),
-                body: Box::pin(body),
-            })
-        })
-    }
+pub fn vm_json(uuid: &str, state: &str, macs: &[u8], hidden: bool) -> Value {
+    let nics: Vec<_> = macs.iter().map(|n| json!({"mac": mac(*n)})).collect();
+    json!({"uuid": uuid, "zonename": uuid, "state": state, "owner_uuid": "o",
+        "do_not_inventory": hidden, "nics": nics})
 }

@@ -1,0 +1,51 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The thirty statements that net-agent is held to, by number (`c01` … `c30`), under paused time:
+//! days in seconds, against services in process. CONFORMANCE.md says which test holds which.
+
+#[path = "../world/mod.rs"]
+mod world;
+
+mod reap;
+mod start;
+
+use std::time::Duration;
+
+use world::World;
+
+const SEC: Duration = Duration::from_secs(1);
+const MIN: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A leaked NIC (2) of a destroyed VM beside a live one (1).
+fn leak() -> World {
+    let world = World::new();
+    world.vm("live", "running", &[1], false);
+    world.nic(1, "live", serde_json::json!({}));
+    world.nic(2, "gone", serde_json::json!({}));
+    world.vmapi("live", "running", world::CN);
+    world.vmapi("gone", "destroyed", world::CN);
+    world
+}
+
+/// What must hold of every run: VMAPI and vminfod are only read, VMAPI never with `sync`; writes
+/// to NAPI go to one NIC each, and every delete is conditional.
+fn lawful(world: &World) {
+    let state = world.state();
+    for line in &state.vmapi_log {
+        assert!(line.starts_with("GET /vms") && !line.contains("sync"), "{line}");
+    }
+    for node in state.nodes.values() {
+        assert!(node.log.iter().all(|line| line.starts_with("GET ")), "{:?}", node.log);
+    }
+    for (_, line) in &state.log {
+        let read = line.starts_with("GET /nics") || line.starts_with("GET /search/nics");
+        let put = line.starts_with("PUT /nics/");
+        let delete = line.starts_with("DELETE /nics/") && line.contains("Some(\"");
+        assert!(read || put || delete, "{line}");
+        assert!(!line.contains("\"ip\"") && !line.contains("reserved"), "{line}");
+    }
+    assert!(state.agents.iter().all(|agent| agent.starts_with("net-agent/")), "{:?}", state.agents);
+}

@@ -1,0 +1,233 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 6–9 and 12–19: what a pass reaps, and what stops it.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{CN, HOME, World, mac_of};
+use crate::{HOUR, MIN, SEC, lawful, leak};
+
+#[tokio::test(start_paused = true)]
+async fn c06_a_vm_destroyed_while_the_agent_is_off_loses_its_nic_and_nobody_else_does() {
+    let world = leak();
+    world.nic(3, "elsewhere", json!({"cn_uuid": "c829c448-085b-4138-adbc-583ac96881c3"}));
+    world.start(json!({}));
+    sleep(13 * MIN).await;
+    assert!(!world.has(2) && world.has(1) && world.has(3));
+    let (list, delete) = (world.asked("cn_uuid=")[0].0, world.asked("DELETE")[0].0);
+    assert!(delete >= list + MIN, "G7: two looks a minute apart");
+    assert_eq!(world.writes().len(), 1);
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c07_three_pages_in_no_order_and_pages_that_are_halved_to_a_hundred() {
+    for (search, largest, lists) in [(true, 1000, 3), (false, 120, 32)] {
+        let world = World::new();
+        world.state().search = search;
+        world.vm("live", "running", &[], false);
+        let macs: Vec<_> = (0..2400).map(|n| json!({"mac": mac_of(n)})).collect();
+        world.state().node(HOME).vms.get_mut("live").unwrap()["nics"] = json!(macs);
+        for n in 0..2500 {
+            let vm = if n < 2400 { "live".to_owned() } else { format!("gone{n}") };
+            world.nic_at(&mac_of(n), &vm, json!({}));
+            world.vmapi(&vm, if n < 2400 { "running" } else { "destroyed" }, CN);
+        }
+        world.state().largest_page = largest;
+        world.start(json!({}));
+        sleep(HOUR).await;
+        assert_eq!(world.state().nics.len(), 2400);
+        assert!(world.records().iter().all(|nic| nic["belongs_to_uuid"] == "live"));
+        let asked = world.asked("cn_uuid=").len();
+        assert!(asked <= lists, "{asked} lists");
+        assert_eq!(world.writes().len(), 100);
+        let limits: Vec<_> = world.asked("limit=100&").into_iter().collect();
+        assert_eq!(limits.is_empty(), largest == 1000);
+        assert!(world.asked("limit=50&").is_empty() && world.asked("limit=62&").is_empty());
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c08_backfill_is_written_before_the_first_delete_with_nothing_else_in_it() {
+    let world = leak();
+    world.nic(1, "live", json!({"cn_uuid": null, "state": "provisioning"}));
+    world.start(json!({}));
+    sleep(HOUR).await;
+    let (put, delete) = (world.asked("PUT"), world.asked("DELETE"));
+    assert_eq!((put.len(), delete.len()), (1, 1), "{put:?}");
+    let body = format!(r#"{{"cn_uuid":"{CN}","state":"running"}}"#);
+    assert!(put[0].1.contains("Some(\"E1\")") && put[0].1.ends_with(&body), "{put:?}");
+    assert!(put[0].0 < delete[0].0);
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c09_a_foreign_cn_uuid_is_taken_only_with_vmapis_word_and_a_foreign_owners_never() {
+    const OTHER: &str = "c829c448-085b-4138-adbc-583ac96881c3";
+    for (placed, claimed) in [(Some(CN), true), (Some(OTHER), false), (None, false)] {
+        let world = World::new();
+        world.vm("live", "running", &[1, 2], false);
+        world.nic(1, "live", json!({"cn_uuid": OTHER}));
+        world.nic(2, "somebody", json!({"cn_uuid": null}));
+        if let Some(server) = placed {
+            world.vmapi("live", "running", server);
+        }
+        let (agent, _) = world.start(json!({}));
+        sleep(HOUR).await;
+        world.vm("live", "stopped", &[1, 2], false);
+        sleep(HOUR).await;
+        world.vm("live", "running", &[1, 2], false);
+        sleep(HOUR).await;
+        assert_eq!(world.field(1, "cn_uuid") == json!(CN), claimed, "{placed:?}");
+        assert_eq!(world.field(2, "cn_uuid"), json!(null));
+        assert!(world.asked("PUT /nics/f20000000002").is_empty());
+        assert!(agent.shared.status.get(net_agent::status::Count::ForeignOwner) > 0);
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c12_a_provisioning_nic_survives_until_it_is_old_and_vmapi_says_failed() {
+    let world = leak();
+    let born = world.clock().to_string();
+    world.nic(
+        2,
+        "gone",
+        json!({"state": "provisioning", "created_timestamp": born,
+        "modified_timestamp": born}),
+    );
+    world.vmapi("gone", "failed", CN);
+    world.nic(3, "unborn", json!({"state": "provisioning"}));
+    world.start(json!({}));
+    sleep(119 * MIN).await;
+    assert!(world.has(2), "younger than two hours");
+    sleep(10 * MIN).await;
+    assert!(!world.has(2));
+    sleep(48 * HOUR).await;
+    assert!(world.has(3), "VMAPI does not know it yet: it may be on its way");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c13_vmapi_down_defers_says_so_and_back_completes() {
+    let world = leak();
+    world.state().vmapi_down = true;
+    let (agent, _) = world.start(json!({}));
+    sleep(30 * HOUR).await;
+    assert!(world.has(2) && world.asked("DELETE").is_empty());
+    let status = agent.status_json().to_string();
+    assert!(status.contains("not decided yet") && status.contains("VMAPI"), "{status}");
+    world.state().vmapi_down = false;
+    sleep(HOUR / 4).await;
+    assert!(!world.has(2));
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c14_an_empty_failing_or_garbled_lookup_deletes_nothing_and_the_brake_shows() {
+    let garbled = r#"[{"uuid":"live","nics":[{"mac":"nonsense"}]},{}]"#;
+    for broken in
+        [None, Some((500, "{}")), Some((200, "[")), Some((200, "{}")), Some((200, garbled))]
+    {
+        let world = World::new();
+        for n in 1..=9 {
+            world.nic(n, "lost", json!({}));
+        }
+        let broken_here = broken.map(|(status, body)| (status, body.to_owned()));
+        world.state().node(HOME).broken = broken_here;
+        let (agent, _) = world.start(json!({}));
+        sleep(3 * HOUR).await;
+        assert!(world.writes().is_empty(), "{broken:?}: {:?}", world.writes());
+        if broken.is_none() {
+            let status = agent.status_json();
+            assert!(status["brake"].as_str().unwrap().contains("no VM"), "{status}");
+        }
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c15_every_delete_carries_if_match_and_without_an_etag_there_is_none() {
+    for etags in [true, false] {
+        let world = leak();
+        world.state().etags = etags;
+        world.start(json!({}));
+        sleep(30 * HOUR).await;
+        assert_eq!(world.has(2), !etags);
+        let deletes = world.asked("DELETE");
+        assert_eq!(deletes.len(), usize::from(etags));
+        assert!(deletes.iter().all(|(_, line)| line.contains("Some(\"E1\")")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c16_a_412_is_read_and_decided_again_five_rounds_at_most_with_growing_pauses() {
+    let world = leak();
+    world.state().touch_next = u32::MAX;
+    world.start(json!({}));
+    sleep(12 * MIN).await;
+    let deletes = world.asked("DELETE");
+    assert!(!deletes.is_empty() && deletes.len() % 5 == 0, "{deletes:?}");
+    let reads = world.asked("GET /nics/f20000000002");
+    assert_eq!(reads.len(), deletes.len(), "each preceded by a read of its own");
+    let gaps: Vec<_> = deletes[..5].windows(2).map(|two| two[1].0 - two[0].0).collect();
+    assert!(gaps.windows(2).all(|two| two[1] > two[0]), "{gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap <= 31 * SEC), "{gaps:?}");
+    world.state().touch_next = 0;
+    sleep(HOUR).await;
+    assert!(!world.has(2), "the next round, once it rests");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c17_a_delete_that_finds_nothing_is_a_success() {
+    let world = leak();
+    world.state().before_write = Some(Box::new(|state| {
+        state.nics.remove("f20000000002");
+    }));
+    let (agent, _) = world.start(json!({}));
+    sleep(30 * HOUR).await;
+    assert_eq!(world.asked("DELETE").len(), 1);
+    let status = agent.status_json();
+    assert_eq!((&status["already_gone"], &status["errors"]), (&json!(1), &json!(0)), "{status}");
+    assert!(status["waiting_for"].as_array().unwrap().is_empty());
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c18_an_answer_lost_after_the_commit_is_read_never_resent() {
+    let world = leak();
+    world.state().lose_next = true;
+    let (agent, _) = world.start(json!({}));
+    sleep(HOUR).await;
+    assert!(!world.has(2));
+    assert_eq!(world.asked("DELETE").len(), 1);
+    world.state().lose_next = true;
+    world.vm("live", "stopped", &[1], false);
+    sleep(HOUR).await;
+    assert_eq!((world.field(1, "state"), world.asked("PUT").len()), (json!("stopped"), 1));
+    let status = agent.status_json();
+    assert!(status["departed"].as_array().unwrap().is_empty() && status["brake"].is_null());
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c19_one_record_of_another_node_voids_the_whole_answer() {
+    let world = leak();
+    world.nic(9, "other", json!({"cn_uuid": "c829c448-085b-4138-adbc-583ac96881c3"}));
+    {
+        // The route exists and ignores the filter.
+        let mut state = world.state();
+        (state.search, state.lenient, state.filters) = (true, true, false);
+    }
+    let (agent, _) = world.start(json!({}));
+    sleep(HOUR).await;
+    assert!(world.writes().is_empty() && world.has(2) && world.has(9));
+    let status = agent.status_json().to_string();
+    assert!(status.contains("the whole answer is void"), "{status}");
+    lawful(&world);
+}

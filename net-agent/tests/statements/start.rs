@@ -1,0 +1,107 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 1–5: when the first list is asked for, and of whom.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{CN, HOME, World};
+use crate::{HOUR, MIN, lawful, leak};
+
+#[tokio::test(start_paused = true)]
+async fn c01_a_thousand_first_lists_are_spread_evenly_over_2_to_10_minutes() {
+    let worlds: Vec<World> = (0..1000)
+        .map(|seed| {
+            let world = World::new();
+            world.start(json!({"seed": seed}));
+            world
+        })
+        .collect();
+    sleep(11 * MIN).await;
+    let mut buckets = [0usize; 8];
+    let mut sum = 0.0;
+    for world in &worlds {
+        let (at, line) = world.asked("cn_uuid=").first().cloned().unwrap();
+        assert!(at >= 2 * MIN && at <= 10 * MIN + MIN / 30, "{at:?} {line}");
+        sum += at.as_secs_f64();
+        let bucket = usize::try_from((at.as_secs() - 120) / 60).unwrap().min(7);
+        buckets[bucket] += 1;
+    }
+    assert!(buckets.iter().all(|n| (80..=175).contains(n)), "{buckets:?}");
+    assert!((345.0..375.0).contains(&(sum / 1000.0)), "{}", sum / 1000.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c02_no_list_before_the_node_was_seen_and_none_without_a_cn_uuid() {
+    let world = leak();
+    world.state().node(HOME).down = true;
+    let (agent, _) = world.start(json!({}));
+    sleep(5 * HOUR).await;
+    assert!(world.asked("").is_empty());
+    let waiting = agent.shared.status.waiting_for().join(" ");
+    assert!(waiting.contains("waiting for vminfod"), "{waiting}");
+    world.state().node(HOME).down = false;
+    sleep(HOUR).await;
+    let lists = world.asked("GET /search/nics?");
+    assert!(!lists.is_empty() && lists.iter().all(|(_, l)| l.contains(&format!("cn_uuid={CN}"))));
+    assert!(!world.has(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn c03_search_is_tried_first_and_never_means_hours_while_events_are_still_served() {
+    let world = leak();
+    world.nic(1, "live", json!({"state": "provisioning", "cn_uuid": null}));
+    world.vm("live", "stopped", &[1], false);
+    world.start(json!({"fallback": "never"}));
+    sleep(HOUR).await;
+    let lists = world.asked("cn_uuid=");
+    assert!(lists[0].1.starts_with("GET /search/nics?"), "{lists:?}");
+    world.vm("live", "running", &[1], false);
+    sleep(HOUR).await;
+    assert_eq!(world.asked("cn_uuid=").len(), 1, "R4: hours");
+    assert_eq!((world.field(1, "state"), world.field(1, "cn_uuid")), (json!("running"), json!(CN)));
+    assert!(world.has(2), "R4: no reap");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c04_probe_uses_nics_where_it_filters_and_never_takes_more_than_one_record_elsewhere() {
+    let world = leak();
+    world.start(json!({"fallback": "probe"}));
+    sleep(HOUR).await;
+    assert!(!world.has(2) && world.has(1));
+    lawful(&world);
+    for lenient in [false, true] {
+        let world = leak();
+        {
+            let mut state = world.state();
+            (state.filters, state.lenient, state.etags) = (false, lenient, false);
+        }
+        world.start(json!({"fallback": "probe"}));
+        sleep(4 * HOUR).await;
+        let lists = world.asked("GET /nics?");
+        assert!(lists.len() <= 2 && lists.iter().all(|(_, l)| l.contains("limit=1&")), "{lists:?}");
+        assert!(world.has(2));
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c05_an_upgrade_during_the_back_off_leads_to_a_reap_without_a_restart() {
+    for fallback in ["never", "probe"] {
+        let world = leak();
+        world.state().filters = false;
+        world.start(json!({"fallback": fallback}));
+        sleep(2 * HOUR).await;
+        assert!(world.has(2));
+        {
+            let mut state = world.state();
+            (state.search, state.filters) = (true, true);
+        }
+        sleep(4 * HOUR).await;
+        assert!(!world.has(2) && world.has(1), "{fallback}");
+        lawful(&world);
+    }
+}

@@ -1,0 +1,255 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What NAPI, VMAPI and vminfod answer.
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, Method, StatusCode};
+use futures_util::future::BoxFuture;
+use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::{Error, Phase};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{Fault, State, World};
+
+impl World {
+    fn answer(&self, request: &Request) -> Result<Response, Error> {
+        let path = request.url.path().to_owned();
+        match request.url.host_str() {
+            Some("napi.lab") => self.napi(request, &path),
+            Some("vmapi.lab") => self.vmapi_answer(request, &path),
+            Some(host) => self.vminfod(request, host, &path),
+            None => Err(Error::connect(&request.method, path, "no host")),
+        }
+    }
+
+    fn vminfod(&self, request: &Request, host: &str, path: &str) -> Result<Response, Error> {
+        let mut state = self.state();
+        let node = state.node(host);
+        node.log.push(format!("{} {}", request.method, request.target()));
+        if node.down {
+            return Err(Error::connect(&request.method, path, "refused"));
+        }
+        if let Some((status, body)) = node.broken.clone().filter(|_| path == "/vms") {
+            let status = StatusCode::from_u16(status).unwrap();
+            return Ok(Response { status, headers: HeaderMap::new(), body: body.into() });
+        }
+        let answer = match path {
+            "/sysinfo" => (200, json!({"sysinfo": node.sysinfo, "age_ms": 1})),
+            "/vms" => (200, Value::Array(node.vms.values().cloned().collect())),
+            _ => match node.vms.get(path.trim_start_matches("/vms/")) {
+                Some(vm) => (200, vm.clone()),
+                None => (404, json!({"code": "ResourceNotFound", "message": "no VM"})),
+            },
+        };
+        Ok(self.reply(answer.0, &answer.1, None))
+    }
+
+    fn vmapi_answer(&self, request: &Request, path: &str) -> Result<Response, Error> {
+        let mut state = self.state();
+        state.vmapi_log.push(format!("{} {}", request.method, request.target()));
+        if state.vmapi_down {
+            return Ok(self.reply(503, &json!({"message": "down"}), None));
+        }
+        if path == "/vms" {
+            let wanted = |key: &str, vm: &Value| {
+                let pair = request.url.query_pairs().find(|(name, _)| name == key);
+                pair.is_none_or(|(_, value)| vm[key] == *value)
+            };
+            let vms: Vec<_> = state
+                .vmapi
+                .values()
+                .filter(|vm| wanted("state", vm) && wanted("server_uuid", vm))
+                .cloned()
+                .collect();
+            return Ok(self.reply(200, &Value::Array(vms), None));
+        }
+        Ok(match state.vmapi.get(path.trim_start_matches("/vms/")) {
+            Some(vm) => self.reply(200, vm, None),
+            None => {
+                let body = json!({"code": "ResourceNotFound", "message": "VM not found"});
+                self.reply(404, &body, None)
+            }
+        })
+    }
+
+    fn napi(&self, request: &Request, path: &str) -> Result<Response, Error> {
+        let mut state = self.state();
+        let condition = request.headers.get("if-match").map(|v| v.to_str().unwrap().to_owned());
+        let body = request.body.as_ref().map(|b| String::from_utf8_lossy(b).into_owned());
+        let (method, target) = (&request.method, request.target());
+        let text = body.clone().unwrap_or_default();
+        let line = format!("{method} {target} {condition:?} {text}");
+        let number = state.log.len();
+        state.log.push((self.started.elapsed(), line));
+        let agent = request.headers.get("user-agent").map(|v| v.to_str().unwrap().to_owned());
+        state.agents.extend(agent);
+        let fault = state.faults.get(&number).copied();
+        let fault = fault
+            .or_else(|| (number % state.every? == 0 && number > 0).then_some(Fault::Unavailable));
+        match fault {
+            Some(Fault::Refuse) => return Err(Error::connect(method, path, "refused")),
+            Some(Fault::Reset) => return Err(Error::broken(method, path, "reset")),
+            Some(Fault::Unavailable) => {
+                let body = json!({"code": "ServiceUnavailableError", "message": "starting"});
+                return Ok(self.reply(503, &body, None));
+            }
+            Some(Fault::LoseAnswer) | None => {}
+        }
+        let answer = if path == "/search/nics" || path == "/nics" {
+            self.list(&state, request, path)?
+        } else {
+            self.one(&mut state, request, path, condition, body)
+        };
+        let write = *method != Method::GET;
+        if fault == Some(Fault::LoseAnswer) || write && std::mem::take(&mut state.lose_next) {
+            return Err(Error::broken(method, path, "the answer was lost"));
+        }
+        Ok(answer)
+    }
+
+    fn list(&self, state: &State, request: &Request, path: &str) -> Result<Response, Error> {
+        if path == "/search/nics" && !state.search {
+            let body =
+                json!({"code": "ResourceNotFound", "message": "/search/nics does not exist"});
+            return Ok(self.reply(404, &body, None));
+        }
+        let (mut strange, mut limit, mut offset) = (Vec::new(), 1000, 0);
+        let (mut cn, mut vms) = (None, None);
+        for (key, value) in request.url.query_pairs() {
+            assert!(!value.is_empty(), "an empty filter: {}", request.target());
+            match &*key {
+                "limit" => limit = value.parse::<usize>().unwrap(),
+                "offset" => offset = value.parse::<usize>().unwrap(),
+                "belongs_to_uuid" => vms = Some(value.into_owned()),
+                "cn_uuid" if state.filters => cn = Some(value.into_owned()),
+                _ => strange.push(key.into_owned()),
+            }
+        }
+        if !strange.is_empty() && !state.lenient {
+            let errors = json!([{"code": "UnknownParameters", "field": strange, "message": "u"}]);
+            let body = json!({"code": "InvalidParameters", "message": "Invalid parameters",
+                "errors": errors});
+            return Ok(self.reply(422, &body, None));
+        }
+        if limit > state.largest_page {
+            let after = std::time::Duration::from_secs(60);
+            return Err(Error::timed_out(Phase::Answer, &request.method, path, after));
+        }
+        let mut found: Vec<Value> = state
+            .nics
+            .values()
+            .map(|(nic, _)| nic.clone())
+            .filter(|nic| cn.as_ref().is_none_or(|cn| nic["cn_uuid"] == **cn))
+            .filter(|nic| {
+                let owner = nic["belongs_to_uuid"].as_str().unwrap();
+                vms.as_ref().is_none_or(|vms| vms.split(',').any(|vm| vm == owner))
+            })
+            .skip(offset)
+            .take(limit)
+            .collect();
+        // Pages are in no order.
+        found.reverse();
+        Ok(self.reply(200, &Value::Array(found), None))
+    }
+
+    fn one(
+        &self,
+        state: &mut State,
+        request: &Request,
+        path: &str,
+        condition: Option<String>,
+        body: Option<String>,
+    ) -> Response {
+        let key = path.trim_start_matches("/nics/").to_owned();
+        if request.method != Method::GET {
+            if let Some(happens) = state.before_write.take() {
+                happens(state);
+            }
+            if state.touch_next > 0 {
+                state.touch_next -= 1;
+                if let Some((_, etag)) = state.nics.get_mut(&key) {
+                    *etag += 100;
+                }
+            }
+        }
+        let Some((nic, etag)) = state.nics.get(&key).cloned() else {
+            let body = json!({"code": "ResourceNotFound", "message": "nic not found"});
+            return self.reply(404, &body, None);
+        };
+        let tag = state.etags.then(|| format!("E{etag}"));
+        if state.etags && condition.is_some() && condition != tag {
+            let body = json!({"code": "PreconditionFailed", "message": "no match"});
+            return self.reply(412, &body, None);
+        }
+        match request.method {
+            Method::GET => self.reply(200, &nic, tag),
+            Method::DELETE => {
+                state.nics.remove(&key);
+                let (status, headers) = (StatusCode::NO_CONTENT, HeaderMap::new());
+                Response { status, headers, body: Bytes::new() }
+            }
+            _ => {
+                let mut nic = nic;
+                let update: Value = serde_json::from_str(&body.unwrap()).unwrap();
+                for (field, value) in update.as_object().unwrap() {
+                    nic[field] = value.clone();
+                }
+                nic["modified_timestamp"] = self.clock().to_string().into();
+                state.writes += 1;
+                state.nics.insert(key, (nic.clone(), etag + 1));
+                let tag = state.etags.then(|| format!("E{}", etag + 1));
+                self.reply(200, &nic, tag)
+            }
+        }
+    }
+
+    /// NAPI's clock.
+    pub fn clock(&self) -> jiff::Timestamp {
+        let base: jiff::Timestamp = "2027-01-15T08:00:00Z".parse().unwrap();
+        base.checked_add(jiff::SignedDuration::try_from(self.started.elapsed()).unwrap()).unwrap()
+    }
+
+    fn reply(&self, status: u16, body: &Value, etag: Option<String>) -> Response {
+        let mut headers = HeaderMap::new();
+        let date = jiff::fmt::rfc2822::DateTimePrinter::new();
+        let date = date.timestamp_to_rfc9110_string(&self.clock()).unwrap();
+        headers.insert("date", date.parse().unwrap());
+        headers.insert("content-type", "application/json".parse().unwrap());
+        if let Some(etag) = etag {
+            headers.insert("etag", etag.parse().unwrap());
+        }
+        let status = StatusCode::from_u16(status).unwrap();
+        Response { status, headers, body: Bytes::from(body.to_string()) }
+    }
+}
+
+impl Transport for World {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move { self.answer(&request) })
+    }
+
+    fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        Box::pin(async move {
+            let host = request.url.host_str().unwrap_or_default().to_owned();
+            let (tell, told) = mpsc::channel(1000);
+            let mut state = self.state();
+            let node = state.node(&host);
+            node.log.push(format!("{} {}", request.method, request.target()));
+            if node.down {
+                return Err(Error::connect(&request.method, request.target(), "refused"));
+            }
+            let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
+                "vms": serde_json::to_string(&node.vms).unwrap()});
+            tell.try_send(Bytes::from(format!("{ready}\n"))).unwrap();
+            node.streams.push(tell);
+            let body = futures_util::stream::unfold(told, |mut told| async move {
+                told.recv().await.map(|line| (Ok(line), told))
+            });
+            let (status, headers) = (StatusCode::OK, HeaderMap::new());
+            Ok(StreamResponse { status, headers, body: Box::pin(body) })
+        })
+    }
+}
