@@ -14,9 +14,12 @@ use crate::dirty::Stale;
 use crate::load::LoadError;
 use crate::load::datasets::{self, Row};
 use crate::sources::zfs::{Action, DatasetSignal, depth, pool, vm_uuid};
+use crate::vm::Parts;
 
 /// Listings at once.
 const AT_ONCE: usize = 4;
+/// More snapshots of one dataset than this are listed with it instead of one by one.
+const SNAPSHOTS_EACH: usize = 4;
 
 /// Which datasets are to be listed, and which are being listed.
 #[derive(Debug, Default)]
@@ -62,9 +65,25 @@ impl DatasetWork {
             .min()
     }
 
-    /// Wants a listing.
+    /// Wants a listing. Many snapshots of one dataset are listed with it at once, so that a storm
+    /// of them costs no more than the datasets that it touches.
     pub(super) fn want(&mut self, name: &str) {
-        self.wanted.insert(name.to_owned(), (Instant::now(), 0));
+        let Some((parent, _)) = name.split_once('@') else {
+            self.wanted.insert(name.to_owned(), (Instant::now(), 0));
+            return;
+        };
+        if self.wanted.get(parent).is_some_and(|(at, _)| *at <= Instant::now()) {
+            return;
+        }
+        let twin = |other: &String| {
+            other.strip_prefix(parent).is_some_and(|rest| rest.starts_with('@')) && other != name
+        };
+        if self.wanted.keys().filter(|other| twin(other)).count() < SNAPSHOTS_EACH {
+            self.wanted.insert(name.to_owned(), (Instant::now(), 0));
+            return;
+        }
+        self.wanted.retain(|other, _| other != name && !twin(other));
+        self.wanted.insert(parent.to_owned(), (Instant::now(), 0));
     }
 
     fn next(&self) -> Option<String> {
@@ -117,21 +136,44 @@ impl Engine {
     }
 
     fn zone_of(&self, dataset: &str) -> Option<String> {
-        let uuid = vm_uuid(dataset)?;
-        self.names
-            .get(uuid)
-            .cloned()
-            .or_else(|| self.vms.contains_key(uuid).then(|| uuid.to_owned()))
+        let of_uuid = vm_uuid(dataset).and_then(|uuid| {
+            let known = self.vms.contains_key(uuid).then(|| uuid.to_owned());
+            self.names.get(uuid).cloned().or(known)
+        });
+        of_uuid.or_else(|| self.zone_at(dataset))
+    }
+
+    /// The zone whose zonepath is this dataset's or lies above it: not every name has the uuid.
+    fn zone_at(&self, dataset: &str) -> Option<String> {
+        let dataset = dataset.split('@').next()?;
+        let holds = |parts: &Parts| {
+            let rest = dataset.strip_prefix(self.root_dataset(parts));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let found = self.vms.iter().find(|(_, vm)| vm.parts.as_ref().is_some_and(holds));
+        found.map(|(name, _)| name.clone())
+    }
+
+    fn root_dataset<'a>(&'a self, parts: &'a Parts) -> &'a str {
+        let zonepath = &parts.zone.zonepath;
+        self.datasets.at(zonepath).map_or(zonepath.trim_start_matches('/'), Row::name)
+    }
+
+    /// A new VM may have datasets whose events came before it, or never.
+    pub(super) fn want_unknown(&mut self, zone: &str) {
+        let Some(parts) = self.vms.get(zone).and_then(|vm| vm.parts.as_ref()) else { return };
+        let snapshot = self.store.published().snapshot();
+        let object = snapshot.vms.get(zone).map(|vm| &*vm.object);
+        for name in super::datasets_of(parts, &self.datasets, object) {
+            if self.datasets.get(&name).is_none() && !self.dataset_work.is_wanted(&name) {
+                self.dataset_work.want(&name);
+            }
+        }
     }
 
     fn pool_is_used(&self, pool: &str) -> bool {
         let mut parts = self.vms.values().filter_map(|vm| vm.parts.as_ref());
-        parts.any(|parts| {
-            let zonepath = &parts.zone.zonepath;
-            let dataset =
-                self.datasets.at(zonepath).map_or(zonepath.trim_start_matches('/'), Row::name);
-            crate::sources::zfs::pool(dataset) == pool
-        })
+        parts.any(|parts| crate::sources::zfs::pool(self.root_dataset(parts)) == pool)
     }
 
     /// Starts the listings that are due.

@@ -56,6 +56,7 @@ impl Engine {
     fn adopt(&mut self, name: &str, parts: Parts, reading: &Reading) -> Result<(), LoadFault> {
         let Some(vm) = self.vms.get_mut(name) else { return Ok(()) };
         let before = vm.parts.clone();
+        let is_new = before.is_none();
         // The files' times and the object alone are no sign that zoneadm has caught up.
         let moved = before.as_ref().is_none_or(|before| {
             before.zone != parts.zone || before.kstat != parts.kstat || before.xml != parts.xml
@@ -81,7 +82,11 @@ impl Engine {
         }
         let settled = moved && verdict != Verdict::LookAgain;
         self.look_again(name, reading.looks.filter(|_| !settled));
-        self.put(name, parts)
+        self.put(name, parts)?;
+        if is_new {
+            self.want_unknown(name);
+        }
+        Ok(())
     }
 
     /// Composes and commits one VM from these parts, which are kept.
