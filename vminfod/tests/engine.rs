@@ -39,7 +39,10 @@ async fn creates_changes_and_deletes_flow_through() {
     node.zone_event(B, "configured", -1).await;
     let created = events.soon().await;
     assert_eq!((&created["type"], &created["zonename"]), (&json!("create"), &json!(B)));
-    assert_eq!(served.json(&format!("/vms/{B}")).await, created["vm"]);
+    // Its datasets are asked for without an event of theirs.
+    let whole = events.soon().await;
+    assert!(changes(&whole).contains(&"quota 10".to_owned()), "{whole}");
+    assert_eq!(served.json(&format!("/vms/{B}")).await, whole["vm"]);
 
     node.write(&format!("/etc/zones/{A}.xml"), &xml(A, "renamed"));
     assert!(changes(&events.soon().await).contains(&"alias \"renamed\"".to_owned()));

@@ -24,7 +24,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Notify;
 use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
 use vminfod::config::Config;
-use vminfod::sources::files;
+use vminfod::sources::files::{self, Order, Watch, WatchError};
 
 /// The columns of `zfs list` in the order of its output.
 const COLUMNS: [&str; 17] = [
@@ -209,17 +209,15 @@ impl FakeNode {
     }
 
     pub async fn serve_as(&self, config: Config) -> Served {
+        self.serve_watching(config, files::native()).await
+    }
+
+    async fn serve_watching(&self, config: Config, watch: Box<dyn Watch>) -> Served {
         let shutdown = Shutdown::new();
         let commands = Arc::new(self.clone());
-        let running = vminfod::serve_with(
-            config,
-            commands,
-            files::native(),
-            Jitter::from_seed(7),
-            shutdown.clone(),
-        )
-        .await
-        .unwrap();
+        let jitter = Jitter::from_seed(7);
+        let running = vminfod::serve_with(config, commands, watch, jitter, shutdown.clone());
+        let running = running.await.unwrap();
         Served { url: format!("http://{}", running.address), shutdown, running }
     }
 
@@ -227,6 +225,11 @@ impl FakeNode {
     pub fn release(&self) {
         self.with(|state| state.held.clear());
         self.released.notify_waiters();
+    }
+
+    /// A daemon that hears of no file's change.
+    pub async fn serve_deaf(&self, config: Config) -> Served {
+        self.serve_watching(config, Box::new(Deaf)).await
     }
 
     fn zoneadm(&self, args: &[String]) -> Output {
@@ -325,6 +328,16 @@ impl Commands for FakeNode {
         let ready =
             tokio::io::AsyncReadExt::chain(&b"{\"date\":\"d\",\"type\":\"ready\"}\n"[..], near);
         Ok(Follow::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending())))
+    }
+}
+
+/// A watcher that is in place and never hears anything.
+struct Deaf;
+
+impl Watch for Deaf {
+    fn follow(&self, order: Order) -> BoxFuture<'static, Result<(), WatchError>> {
+        (order.health)(true);
+        Box::pin(std::future::pending())
     }
 }
 

@@ -33,7 +33,7 @@ pub struct World {
     pub published: Arc<Published>,
     pub inbox: Arc<Inbox>,
     pub board: Board,
-    pub syncs: Asks,
+    pub asks: Asks,
     shutdown: Shutdown,
     cursor: u64,
 }
@@ -49,7 +49,7 @@ impl World {
     pub async fn start(node: &FakeNode, config: Config) -> Self {
         let (board, inbox, shutdown) =
             (Board::default(), Arc::new(Inbox::default()), Shutdown::new());
-        let (syncs, requests) = Asks::new();
+        let (asks, requests) = Asks::new();
         let ctx = Ctx {
             root: Root::new(config.root.clone()),
             commands: Arc::new(node.clone()),
@@ -68,7 +68,7 @@ impl World {
         assert!(engine.first_load().await);
         let published = engine.published();
         tokio::spawn(engine.run());
-        Self { node: node.clone(), published, inbox, board, syncs, shutdown, cursor: 0 }
+        Self { node: node.clone(), published, inbox, board, asks, shutdown, cursor: 0 }
     }
 
     /// What the child on this channel would have printed.

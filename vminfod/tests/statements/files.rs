@@ -2,4 +2,197 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Empty.
+//! Statements 75–80: files that change, move, go and come back.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use vminfod::config::Config;
+
+use crate::common::scene::{A, B, MARK, attr, change, config_of, told};
+use crate::common::{Events, FakeNode, Served};
+
+async fn marked() -> (FakeNode, Served, Events) {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.add_zone(MARK, "running", Some(7), "mark");
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let events = served.events().await;
+    (node, served, events)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s075_a_file_that_appears_is_noticed_at_once() {
+    let (node, served, mut events) = marked().await;
+    let file = format!("/zones/{A}/config/tags.json");
+    let mut best = Duration::MAX;
+    for n in 0..5 {
+        std::fs::remove_file(node.path(&file)).unwrap();
+        served.status_until(|_| true).await;
+        let began = Instant::now();
+        node.tags(A, &json!({"n": n}));
+        events.until(|event| event["vm"]["tags"]["n"] == n).await;
+        best = best.min(began.elapsed());
+    }
+    // No sweep and no refresh can have found it; the best of five, since the machine may be busy.
+    assert!(best < Duration::from_millis(200), "{best:?}");
+
+    // One that was never there, in a directory that was never there.
+    node.set_zone(B, "installed", None);
+    node.write_now(&format!("/etc/zones/{B}.xml"), &crate::common::xml(B, "two"));
+    node.zone_event(B, "installed", -1).await;
+    events.until(|event| event["type"] == "create").await;
+    node.tags(B, &json!({"late": true}));
+    events.change_of("tags.late").await;
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s076_scar_a_configuration_moved_over_from_elsewhere_is_no_delete() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.add_zone(MARK, "running", Some(7), "mark");
+    let config = Config { sweep: Duration::from_millis(50), ..node.quiet() };
+    let served = node.serve_as(config).await;
+    served.idle().await;
+    let mut events = served.events().await;
+    let file = node.path(&format!("/etc/zones/{A}.xml"));
+    for n in 0..3 {
+        // As mv does between file systems: the old one goes, the new one is written bit by bit.
+        std::fs::remove_file(&file).unwrap();
+        let text = config_of(A, "joyent", &attr("hostname", &format!("h{n}")));
+        std::fs::write(&file, text.split_at(40).0).unwrap();
+        std::fs::write(&file, &text).unwrap();
+        events.change_of("hostname").await;
+    }
+    // Whatever could still think that it was deleted has had its looks by now.
+    let sweeps = served.counter("sweeps").await;
+    served.status_until(|s| s["counters"]["sweeps"].as_u64() > Some(sweeps + 3)).await;
+    let all = events.settled(&node, &served).await;
+    assert!(all.iter().all(|event| event["type"] == "modify"), "{all:#?}");
+    assert_eq!(served.json(&format!("/vms/{A}")).await["hostname"], "h2");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s077_a_configuration_really_gone_deletes_the_vm_and_its_watches() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.add_zone(B, "installed", None, "two");
+    let config = Config { sweep: Duration::from_millis(50), ..node.quiet() };
+    let served = node.serve_as(config).await;
+    let mut events = served.events().await;
+    let watched = |status: &Value, uuid: &str| {
+        let lists = ["watching", "not_yet_watching"].map(|key| status["fswatcher"][key].clone());
+        let paths = lists.iter().flat_map(|list| list.as_array().unwrap());
+        paths.filter(|path| path.as_str().unwrap().contains(uuid)).count()
+    };
+    served.status_until(|status| watched(status, B) == 5).await;
+    node.drop_zone(B);
+    std::fs::remove_file(node.path(&format!("/etc/zones/{B}.xml"))).unwrap();
+    let gone = events.until(|event| event["type"] == "delete").await;
+    assert_eq!(gone["uuid"], B);
+    let status = served.status_until(|status| watched(status, B) == 0).await;
+    assert_eq!(watched(&status, A), 5);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s078_scar_a_file_renamed_over_is_one_change_every_time() {
+    let (node, served, mut events) = marked().await;
+    let file = format!("/zones/{A}/config/metadata.json");
+    // The deployed watcher went deaf for one file after some renames.
+    for n in 0..50 {
+        node.write(&file, &format!(r#"{{"customer_metadata":{{"k":{n}}}}}"#));
+        let event = events.soon().await;
+        assert_eq!(event["vm"]["customer_metadata"], json!({"k": n}));
+        let lines = told(&event);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+    }
+    assert!(events.settled(&node, &served).await.is_empty(), "one event each");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s079_a_file_system_that_goes_and_comes_back_is_watched_again() {
+    let (node, served, mut events) = marked().await;
+    let (mounted, aside) = (node.path(&format!("/zones/{A}")), node.path("/zones/aside"));
+    for n in 0..3 {
+        // What is below the mount point shows, as after an unmount: no files at all.
+        std::fs::rename(&mounted, &aside).unwrap();
+        std::fs::create_dir(&mounted).unwrap();
+        node.tags(MARK, &json!({"away": n}));
+        events.until(|event| event["vm"]["tags"]["away"] == n).await;
+        std::fs::remove_dir(&mounted).unwrap();
+        std::fs::rename(&aside, &mounted).unwrap();
+        node.tags(A, &json!({"back": n}));
+        events.until(|event| event["vm"]["tags"]["back"] == n).await;
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s080_b16_a_change_of_sysinfo_reaches_every_object() {
+    let (node, served, mut events) = marked().await;
+    let sysinfo =
+        json!({"UUID": "564d2f1c-0a70-4a2b-9a7e-7b1c0f3c2a11", "Datacenter Name": "moved"});
+    node.write("/tmp/.sysinfo.json", &sysinfo.to_string());
+    let mut left = vec![A, MARK];
+    while !left.is_empty() {
+        let event = events.change_of("datacenter_name").await;
+        assert_eq!(told(&event), ["datacenter_name changed \"sim\" -> \"moved\""]);
+        left.retain(|uuid| event["uuid"] != *uuid);
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b12_scar_files_of_a_vm_on_another_pool_are_watched_where_they_are() {
+    let node = FakeNode::new();
+    node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "far"));
+    node.write(&format!("/tank/{A}/config/tags.json"), "{}");
+    node.set_line(format!("-:{A}:installed:/tank/{A}:{A}:joyent:excl:6"));
+    node.set_dataset(&format!("tank/{A}"), json!({"mountpoint": format!("/tank/{A}")}));
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let mut events = served.events().await;
+    node.write(&format!("/tank/{A}/config/tags.json"), r#"{"a":1}"#);
+    events.change_of("tags.a").await;
+    node.write_now(&format!("/tank/{A}/lastexited"), "1767261600.000000000 0\n");
+    events.change_of("exit_status").await;
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b14_a_configuration_that_comes_back_brings_its_vm_back() {
+    let (node, served, mut events) = marked().await;
+    node.drop_zone(A);
+    let text = std::fs::read_to_string(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
+    std::fs::remove_file(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
+    events.until(|event| event["type"] == "delete").await;
+    // Only the file tells: no event of the zone, no refresh.
+    node.set_zone(A, "installed", None);
+    node.write(&format!("/etc/zones/{A}.xml"), &text);
+    let event = events.until(|event| event["type"] == "create").await;
+    assert_eq!(event["uuid"], A);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b22_a_path_with_blanks_is_watched() {
+    let node = FakeNode::new();
+    let path = "/zones/a place with blanks";
+    node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "odd"));
+    node.write(&format!("{path}/config/tags.json"), "{}");
+    node.set_line(format!("-:{A}:installed:{path}:{A}:joyent:excl:6"));
+    node.set_dataset("zones/odd", json!({"mountpoint": path}));
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let mut events = served.events().await;
+    node.write(&format!("{path}/config/tags.json"), r#"{"a":1}"#);
+    let event = events.soon().await;
+    assert!(change(&event, "tags.a").is_some(), "{event:#}");
+    served.stop().await;
+}

@@ -2,4 +2,293 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Empty.
+//! Statements 82–91: a VM from its configuration to its end, by events alone.
+
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::common::scene::{A, B, MARK, attr, change, told};
+use crate::common::{Events, FakeNode, Served};
+
+async fn marked() -> (FakeNode, Served, Events) {
+    let node = FakeNode::new();
+    node.add_zone(MARK, "running", Some(7), "mark");
+    let served = node.serve_quiet().await;
+    let events = served.events().await;
+    (node, served, events)
+}
+
+/// A zone as zonecfg leaves it: configured, without anything on disk.
+fn zonecfg(node: &FakeNode, uuid: &str, items: &str) {
+    node.configure(uuid, "joyent", items);
+    node.set_zone(uuid, "configured", None);
+}
+
+/// What zoneadm install leaves.
+async fn install(node: &FakeNode, uuid: &str) {
+    let dataset = format!("zones/{uuid}");
+    node.set_dataset(
+        &dataset,
+        json!({"quota": "10737418240", "mountpoint": format!("/{dataset}")}),
+    );
+    node.zfs_event(&dataset, "create").await;
+    node.set_zone(uuid, "installed", None);
+    node.zone_event(uuid, "installed", -1).await;
+}
+
+async fn boot(node: &FakeNode, uuid: &str, zoneid: i64) {
+    node.kstat(uuid, Some((4711, 0, 1_767_261_600)));
+    node.set_zone(uuid, "running", Some(zoneid));
+    for state in ["initialized", "ready", "running"] {
+        node.zone_event(uuid, state, zoneid).await;
+    }
+}
+
+/// As zoneadmd does it: `lastexited` is written in place between the last two states.
+async fn halt(node: &FakeNode, uuid: &str, zoneid: i64) {
+    for state in ["shutting_down", "uninitialized"] {
+        node.set_zone(uuid, if state == "uninitialized" { "down" } else { state }, Some(zoneid));
+        node.zone_event(uuid, state, zoneid).await;
+    }
+    node.kstat(uuid, None);
+    node.write_now(&format!("/zones/{uuid}/lastexited"), "1767270000.000000000 256\n");
+    node.set_zone(uuid, "installed", None);
+    node.zone_event(uuid, "free", zoneid).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s082_s083_a_new_zone_is_created_once_without_any_refresh() {
+    let (node, served, mut events) = marked().await;
+    served.idle().await;
+    let refreshes = served.counter("refreshes").await;
+    zonecfg(&node, B, &attr("hostname", "new"));
+    for _ in 0..5 {
+        node.zone_event(B, "configured", -1).await;
+    }
+    let all = events.settled(&node, &served).await;
+    let creates: Vec<&Value> = all.iter().filter(|event| event["type"] == "create").collect();
+    assert_eq!(creates.len(), 1, "{all:#?}");
+    assert_eq!(creates[0]["vm"]["zone_state"], "configured");
+    assert_eq!(creates[0]["vm"]["hostname"], "new");
+    assert_eq!(served.counter("refreshes").await, refreshes);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s084_an_uninstalled_zone_loses_its_datasets_and_stays_configured() {
+    let (node, served, mut events) = marked().await;
+    zonecfg(&node, B, "");
+    node.zone_event(B, "configured", -1).await;
+    install(&node, B).await;
+    let full = |vm: &Value| vm["zone_state"] == "installed" && vm.get("zpool").is_some();
+    events.until(|event| full(&event["vm"])).await;
+    node.drop_datasets(&format!("zones/{B}"));
+    node.zfs_event(&format!("zones/{B}"), "destroy").await;
+    node.set_zone(B, "configured", None);
+    node.zone_event(B, "configured", -1).await;
+    let all = events.settled(&node, &served).await;
+    let lines: Vec<String> = all.iter().flat_map(told).collect();
+    for want in [
+        "zone_state changed \"installed\" -> \"configured\"".to_owned(),
+        format!("zfs_filesystem removed \"zones/{B}\" -> -"),
+        "zpool removed \"zones\" -> -".to_owned(),
+    ] {
+        assert!(lines.contains(&want), "{want} is not in {lines:#?}");
+    }
+    assert!(all.iter().all(|event| event["type"] == "modify"), "no delete: {all:#?}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s085_a_boot_shows_the_running_zone_and_takes_the_exit_back() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "one");
+    node.write(&format!("/zones/{A}/lastexited"), "1767261600.000000000 0\n");
+    let served = node.serve_quiet().await;
+    let mut events = served.events().await;
+    boot(&node, A, 17).await;
+    let event = events.change_of("state").await;
+    let lines = told(&event);
+    for want in [
+        "zone_state changed \"installed\" -> \"running\"",
+        "state changed \"stopped\" -> \"running\"",
+        "zoneid changed null -> 17",
+        "exit_status removed 0 -> -",
+        "pid added - -> 4711",
+        "boot_timestamp added - -> \"2026-01-01T10:00:00.000Z\"",
+    ] {
+        assert!(lines.iter().any(|line| line == want), "{want} is not in {lines:#?}");
+    }
+    assert!(change(&event, "exit_timestamp").is_some_and(|one| one["action"] == "removed"));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s086_b13_the_first_halt_of_a_vm_tells_its_exit_at_once() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.kstat(A, Some((4711, 0, 1_767_261_600)));
+    let served = node.serve_quiet().await;
+    assert!(!node.path(&format!("/zones/{A}/lastexited")).exists());
+    let mut events = served.events().await;
+    let began = tokio::time::Instant::now();
+    halt(&node, A, 5).await;
+    let (mut stopped, mut status, mut time) = (false, false, false);
+    while !(stopped && status && time) {
+        let event = events.soon().await;
+        let added = |path: &str| change(&event, path).is_some_and(|one| one["action"] == "added");
+        stopped |= change(&event, "state").is_some_and(|one| one["newValue"] == "stopped");
+        status |= added("exit_status");
+        time |= added("exit_timestamp");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let vm = served.json(&format!("/vms/{A}")).await;
+    assert_eq!((&vm["exit_status"], &vm["zoneid"]), (&json!(1), &Value::Null));
+    served.stop().await;
+}
+
+/// A zone goes away and comes back; gives the states that listeners saw.
+async fn reboot(step_by_step: bool) -> Vec<String> {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = node.serve_quiet().await;
+    let mut events = served.events().await;
+    let steps = [
+        ("shutting_down", "shutting_down", 5),
+        ("uninitialized", "down", 5),
+        ("initialized", "ready", 6),
+        ("ready", "ready", 6),
+        ("running", "running", 6),
+    ];
+    if !step_by_step {
+        // All is over before anything can be read.
+        node.set_zone(A, "running", Some(6));
+    }
+    let mut seen = Vec::new();
+    for (said, state, zoneid) in steps {
+        if step_by_step {
+            node.set_zone(A, state, Some(zoneid));
+        }
+        node.zone_event(A, said, zoneid).await;
+        if step_by_step && seen.last() != Some(&state.to_owned()) {
+            let event = events.until(|event| event["vm"]["zone_state"] == state).await;
+            seen.push(event["vm"]["zone_state"].as_str().unwrap().to_owned());
+        }
+    }
+    while seen.last().is_none_or(|state| state != "running") {
+        let event = events.soon().await;
+        if let Some(one) = change(&event, "zone_state") {
+            seen.push(one["newValue"].as_str().unwrap().to_owned());
+        }
+    }
+    served.stop().await;
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s087_a_reboot_is_seen_to_leave_and_to_return_however_fast_it_is() {
+    let fast = reboot(false).await;
+    assert!(
+        fast.len() >= 2 && fast[0] != "running" && fast.last().unwrap() == "running",
+        "{fast:?}"
+    );
+    assert_eq!(reboot(true).await, ["shutting_down", "down", "ready", "running"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s088_a_guest_that_reboots_itself_is_told_by_its_restarts() {
+    let node = FakeNode::new();
+    node.add_vm(A, "bhyve", "");
+    node.kstat(A, Some((100, 0, 1_767_261_600)));
+    let served = node.serve_quiet().await;
+    let mut events = served.events().await;
+    node.kstat(A, Some((101, 1, 1_767_261_600)));
+    let data =
+        json!({"zonename": A, "restarts": 1, "zoneid": 5, "when": 1_767_261_600_000_000_000_u64});
+    let event = json!({"class": "init", "subclass": "restart", "data": data});
+    node.sysevent("zones", &event).await;
+    let event = events.change_of("init_restarts").await;
+    let lines = told(&event);
+    assert_eq!(lines, ["init_restarts changed 0 -> 1", "pid changed 100 -> 101"]);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s089_no_event_tells_two_states() {
+    let (node, served, mut events) = marked().await;
+    zonecfg(&node, B, &attr("provisioning", "true"));
+    node.zone_event(B, "configured", -1).await;
+    let mut all = Vec::new();
+    let mut seen = async |events: &mut Events, state: &str| {
+        let (before, event) = events.gather(|event| event["vm"]["state"] == state).await;
+        all.extend(before);
+        all.push(event);
+    };
+    install(&node, B).await;
+    seen(&mut events, "provisioning").await;
+    boot(&node, B, 20).await;
+    seen(&mut events, "running").await;
+    node.configure(B, "joyent", "");
+    halt(&node, B, 20).await;
+    seen(&mut events, "stopped").await;
+    boot(&node, B, 21).await;
+    seen(&mut events, "running").await;
+    assert!(all.len() >= 4, "{all:#?}");
+    for event in &all {
+        let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let states = list.iter().filter(|one| one["path"] == json!(["state"]));
+        assert!(states.clone().count() <= 1, "{event:#}");
+        assert!(states.clone().all(|one| one["newValue"].is_string()), "{event:#}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s090_last_modified_is_the_newest_of_five_files_in_whole_seconds() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "one");
+    node.write(&format!("/zones/{A}/lastexited"), "1767261600.000000000 0\n");
+    let zone = format!("/zones/{A}");
+    let files = [
+        format!("/etc/zones/{A}.xml"),
+        format!("{zone}/lastexited"),
+        format!("{zone}/config/metadata.json"),
+        format!("{zone}/config/routes.json"),
+        format!("{zone}/config/tags.json"),
+    ];
+    let set = |path: &str, millis: u64| {
+        let file = File::options().write(true).open(node.path(path)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)).unwrap();
+    };
+    let served = node.serve_quiet().await;
+    for newest in &files {
+        for path in &files {
+            set(path, 1_700_000_000_250);
+        }
+        set(newest, 1_700_000_100_987);
+        let vm = served.json(&format!("/vms/{A}?sync=true")).await;
+        assert_eq!(vm["last_modified"], "2023-11-14T22:15:00.000Z", "{newest}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s091_a_vm_is_provisioning_as_long_as_the_marker_is_there() {
+    let (node, served, mut events) = marked().await;
+    zonecfg(&node, B, &attr("provisioning", "true"));
+    node.zone_event(B, "configured", -1).await;
+    install(&node, B).await;
+    let installed = events.until(|event| event["vm"]["zone_state"] == "installed").await;
+    assert_eq!(installed["vm"]["state"], "provisioning");
+    node.configure(B, "joyent", "");
+    let event = events.change_of("provisioning").await;
+    let lines = told(&event);
+    assert!(lines.contains(&"provisioning removed true -> -".to_owned()), "{lines:?}");
+    assert!(
+        lines.contains(&"state changed \"provisioning\" -> \"stopped\"".to_owned()),
+        "{lines:?}"
+    );
+    served.stop().await;
+}

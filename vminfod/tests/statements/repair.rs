@@ -2,4 +2,235 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Empty.
+//! Statements 92–97: what no event tells, what fails and what hangs, on a paused clock: the loop
+//! runs in process and its minutes take milliseconds.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use vminfod::sources::ZoneFile;
+
+use crate::common::FakeNode;
+use crate::common::scene::{A, B, C, config_of, told};
+use crate::common::world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn three() -> FakeNode {
+    let node = FakeNode::new();
+    for (uuid, zoneid) in [(A, 5), (B, 6), (C, 7)] {
+        node.add_zone(uuid, "running", Some(zoneid), "vm");
+    }
+    node
+}
+
+/// The production settings: sweeps, refreshes and deadlines as they are deployed.
+async fn world(node: &FakeNode) -> World {
+    World::start(node, node.config()).await
+}
+
+fn quota(gib: u64) -> impl Fn(Option<&Value>) -> bool {
+    move |vm| vm.is_some_and(|vm| vm["quota"] == gib)
+}
+
+#[tokio::test(start_paused = true)]
+async fn s092_what_lost_its_event_is_repaired_by_the_next_refresh() {
+    let node = three();
+    let world = world(&node).await;
+    for gib in 1..=3_u64 {
+        node.set_dataset(&format!("zones/{A}"), json!({"quota": (gib << 30).to_string()}));
+        let took = world.until(A, 5 * MINUTE + Duration::from_secs(1), quota(gib)).await;
+        assert!(took > Duration::from_secs(1), "no event told of it");
+    }
+    // Zones and files are looked at more often.
+    node.set_zone(B, "installed", None);
+    let stopped = |vm: Option<&Value>| vm.is_some_and(|vm| vm["state"] == "stopped");
+    world.until(B, Duration::from_secs(12), stopped).await;
+    node.tags(B, &json!({"lost": true}));
+    world
+        .until(B, Duration::from_secs(12), |vm| vm.is_some_and(|vm| vm["tags"]["lost"] == true))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s093_refreshes_that_find_nothing_tell_nothing() {
+    let node = three();
+    let world = world(&node).await;
+    world.later(60 * MINUTE).await;
+    assert_eq!(world.seq(), 0);
+    let view = world.board.view();
+    assert!(view.counters.refreshes >= 12, "{:?}", view.counters);
+    assert!(view.refresh_log.is_empty() && view.refresh_errors.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s094_what_happens_during_a_refresh_is_there_after_it_for_good() {
+    let node = three();
+    let mut world = world(&node).await;
+    // The refresh has its zones and waits for its datasets while everything changes.
+    node.with(|state| state.held.push("kstat"));
+    let refreshing = {
+        let syncs = world.asks.clone();
+        tokio::spawn(async move { syncs.fresh(None).await })
+    };
+    world.later(Duration::from_millis(100)).await;
+    assert!(world.board.view().refresh.is_some());
+    node.set_zone(A, "installed", None);
+    world.zone_event(A, "uninitialized", 5);
+    node.set_dataset(&format!("zones/{B}"), json!({"quota": "1073741824"}));
+    world.zfs_event(&format!("zones/{B}"), "set");
+    node.tags(C, &json!({"during": true}));
+    world.file_event(C, ZoneFile::Config);
+    world.until(B, MINUTE, quota(1)).await;
+    node.release();
+    refreshing.await.unwrap().unwrap();
+    world.later(Duration::from_secs(5)).await;
+    let states = || [A, B, C].map(|uuid| world.vm(uuid).unwrap());
+    let after = states();
+    assert_eq!(after[0]["state"], "stopped");
+    assert_eq!((&after[1]["quota"], &after[2]["tags"]), (&json!(1), &json!({"during": true})));
+    // Nothing falls back to what it was before, at this refresh or any later one.
+    world.later(20 * MINUTE).await;
+    assert_eq!(states(), after);
+    let lines: Vec<String> = world.events().iter().flat_map(told).collect();
+    assert_eq!(lines.iter().filter(|line| line.starts_with("quota")).count(), 1, "{lines:#?}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("zone_state")).count(), 1, "{lines:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s095_b03_b04_a_vm_that_failed_is_read_again_until_it_succeeds() {
+    let node = three();
+    let mut world = world(&node).await;
+    let file = format!("/etc/zones/{A}.xml");
+    // A known VM fails in its reading, and a new one in its first.
+    node.write(&file, "<zone");
+    world.file_event(A, ZoneFile::Xml);
+    let new = "11111111-9c54-4e5c-8f4e-0d5f7a1a9b03";
+    node.set_zone(new, "installed", None);
+    node.write(&format!("/etc/zones/{new}.xml"), "<zone");
+    world.zone_event(new, "installed", -1);
+    world.later(Duration::from_secs(30)).await;
+    let view = world.board.view();
+    assert!(
+        view.errors.contains_key(A) && view.errors.contains_key(new),
+        "{:?}",
+        view.errors.keys()
+    );
+    assert_eq!(world.vm(A).unwrap()["alias"], "vm", "the last good object stays");
+    assert!(world.events().is_empty());
+    // Whole again: nobody says so.
+    node.write(&file, &crate::common::xml(A, "healed"));
+    node.write(&format!("/etc/zones/{new}.xml"), &crate::common::xml(new, "born"));
+    let alias =
+        |text: &'static str| move |vm: Option<&Value>| vm.is_some_and(|vm| vm["alias"] == text);
+    world.until(A, 2 * MINUTE, alias("healed")).await;
+    world.until(new, 2 * MINUTE, alias("born")).await;
+    world.later(Duration::from_secs(1)).await;
+    assert!(world.board.view().errors.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s096_b02_scar_a_child_that_hangs_stops_nobody_else() {
+    let node = three();
+    let world = world(&node).await;
+    for tool in ["zfs", "zoneadm"] {
+        node.with(|state| state.hanging_on.push((tool, A.to_owned())));
+    }
+    for _ in 0..20 {
+        world.zfs_event(&format!("zones/{A}"), "set");
+        world.zone_event(A, "running", 5);
+    }
+    for turn in 1..=5_u64 {
+        node.set_dataset(&format!("zones/{B}"), json!({"quota": (turn << 30).to_string()}));
+        world.zfs_event(&format!("zones/{B}"), "set");
+        assert!(world.until(B, MINUTE, quota(turn)).await < Duration::from_secs(1));
+        let state = if turn % 2 == 1 { "installed" } else { "running" };
+        node.set_zone(C, state, None);
+        world.zone_event(C, state, 7);
+        let is = |vm: Option<&Value>| vm.is_some_and(|vm| vm["zone_state"] == state);
+        assert!(world.until(C, MINUTE, is).await < Duration::from_secs(1));
+    }
+    // The children were killed at their deadlines, the VM is listed, and is well when they are.
+    world.later(MINUTE).await;
+    assert!(world.board.view().errors.contains_key(A), "{:?}", world.board.view().errors.keys());
+    node.with(|state| state.hanging_on.clear());
+    node.set_dataset(&format!("zones/{A}"), json!({"quota": "3221225472"}));
+    world.until(A, 5 * MINUTE, quota(3)).await;
+    world.later(2 * MINUTE).await;
+    assert!(world.board.view().errors.is_empty(), "{:?}", world.board.view().errors.keys());
+}
+
+#[tokio::test(start_paused = true)]
+async fn b02_a_node_whose_zfs_hangs_for_an_hour_goes_on_and_recovers() {
+    let node = three();
+    let world = world(&node).await;
+    node.with(|state| state.hanging.push("zfs"));
+    world.zfs_event(&format!("zones/{A}"), "set");
+    for n in 0..60 {
+        world.later(MINUTE).await;
+        node.tags(B, &json!({"n": n}));
+        world.file_event(B, ZoneFile::Config);
+        let seen = |vm: Option<&Value>| vm.is_some_and(|vm| vm["tags"]["n"] == n);
+        assert!(world.until(B, MINUTE, seen).await < Duration::from_secs(1));
+    }
+    assert!(!world.board.view().refresh_errors.is_empty(), "the refreshes failed meanwhile");
+    node.with(|state| state.hanging.clear());
+    node.set_dataset(&format!("zones/{A}"), json!({"quota": "3221225472"}));
+    world.until(A, 6 * MINUTE, quota(3)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn scar_slow_disks_do_not_hold_up_the_states_that_vmadm_waits_for() {
+    let node = three();
+    let mut world = world(&node).await;
+    // Every listing takes its time: longer than vmadm's patience of a minute.
+    node.with(|state| state.held.push("zfs"));
+    let new = "22222222-9c54-4e5c-8f4e-0d5f7a1a9b03";
+    node.add_zone(new, "configured", None, "new");
+    world.zfs_event(&format!("zones/{new}"), "create");
+    world.zone_event(new, "configured", -1);
+    let is = |state: &'static str| {
+        move |vm: Option<&Value>| vm.is_some_and(|vm| vm["zone_state"] == state)
+    };
+    assert!(world.until(new, MINUTE, is("configured")).await < Duration::from_secs(2));
+    for (state, said) in
+        [("incomplete", "incomplete"), ("installed", "installed"), ("running", "running")]
+    {
+        node.set_zone(new, state, (state == "running").then_some(40));
+        world.zone_event(new, said, -1);
+        assert!(world.until(new, MINUTE, is(state)).await < Duration::from_secs(2), "{state}");
+    }
+    assert_eq!(world.events()[0]["type"], "create");
+    world.later(20 * Duration::from_secs(1)).await;
+    node.release();
+    world.until(new, MINUTE, quota(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s097_scar_an_unreadable_configuration_stops_neither_boot_nor_refresh() {
+    let node = three();
+    let odd = [
+        ("<zone".to_owned(), "half a text"),
+        (String::new(), "nothing"),
+        (config_of(B, "joyent", "<attr name=\"alias\"/>"), "an attr without a value"),
+    ];
+    for (text, what) in odd {
+        node.write(&format!("/etc/zones/{B}.xml"), &text);
+        let served = node.serve_quiet().await;
+        assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2, "{what}");
+        let status = served.json("/status").await;
+        assert!(status["errors"][B]["message"].is_string(), "{what}: {status}");
+        // Only a refresh can find this; who asked for all VMs afresh is told that one failed.
+        node.set_zone(A, "installed", None);
+        let (_, answer) = served.get("/vms?sync=true").await;
+        assert_eq!(served.json(&format!("/vms/{A}")).await["state"], "stopped", "{what}: {answer}");
+        node.set_zone(A, "running", Some(5));
+        served.stop().await;
+    }
+    let began = Instant::now();
+    node.write(&format!("/etc/zones/{B}.xml"), &crate::common::xml(B, "whole"));
+    let served = node.serve_quiet().await;
+    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 3, "{:?}", began.elapsed());
+    served.stop().await;
+}

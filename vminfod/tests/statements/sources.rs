@@ -2,4 +2,237 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Empty.
+//! Statements 62–65, 81: the zone channel and the children that bring events.
+
+use serde_json::{Value, json};
+
+use crate::common::scene::{A, B, C, MARK, config_of, told};
+use crate::common::{Events, FakeNode, Served};
+
+async fn marked() -> (FakeNode, Served, Events) {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.add_zone(MARK, "running", Some(7), "mark");
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let events = served.events().await;
+    (node, served, events)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s062_exactly_two_children_follow_the_kernel() {
+    let (node, served, _events) = marked().await;
+    let mut runs: Vec<String> = node.with(|state| {
+        let followed = state.log.iter().filter(|(tool, _)| tool.name() == "sysevent");
+        followed.map(|(_, args)| args.join(" ")).collect()
+    });
+    runs.sort();
+    assert_eq!(runs, ["-rj -c com.sun:zones:status", "-rj EC_zfs ESC_ZFS_history_event"]);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s063_b06_scar_of_the_zone_channel_only_what_has_data_counts() {
+    let (node, served, mut events) = marked().await;
+    let before = served.counter("loads").await;
+    let data = json!({"zonename": A, "newstate": "installed", "zoneid": 5});
+    for event in [
+        // The notice library asks whether anybody listens.
+        json!({"class": "status", "subclass": "ping"}),
+        json!({"class": "status", "subclass": "change", "data": null}),
+        json!({"class": "status", "subclass": "change", "data": {}}),
+        json!({"class": "status", "subclass": "change", "data": {"zonename": ""}}),
+        json!({"class": "other", "subclass": "change", "data": data}),
+        json!({"class": "init", "subclass": "exit", "data": data}),
+        json!({"vendor": "none"}),
+    ] {
+        node.sysevent("zones", &event).await;
+    }
+    assert!(events.settled(&node, &served).await.is_empty());
+    // The VM of the marks is read again, and nothing else is.
+    let pending = node.with(|state| {
+        let asked = state.log.iter().filter(|(_, args)| args.iter().any(|arg| arg == A));
+        asked.count()
+    });
+    assert_eq!(pending, 0, "{before} readings before");
+
+    node.set_zone(A, "installed", None);
+    node.sysevent("zones", &json!({"class": "status", "subclass": "whatever", "data": data})).await;
+    let event = events.change_of("zone_state").await;
+    assert_eq!(event["vm"]["state"], "stopped");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s064_the_end_of_an_unknown_zone_is_no_event() {
+    let (node, served, mut events) = marked().await;
+    for name in [B, "web", "global", "x"] {
+        node.zone_event(name, "", -1).await;
+    }
+    assert!(events.settled(&node, &served).await.is_empty());
+    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2);
+    served.stop().await;
+}
+
+/// What the kernel and the tools say of one zone's life with so many reboots.
+fn life(zone: &str, first: i64, reboots: i64) -> Vec<(String, &'static str, i64)> {
+    let mut all =
+        vec![("configured", -1), ("configured", -1), ("incomplete", -1), ("installed", -1)];
+    for zoneid in first..=first + reboots {
+        all.extend([
+            ("initialized", zoneid),
+            ("ready", zoneid),
+            ("ready", zoneid),
+            ("running", zoneid),
+        ]);
+        all.extend([
+            ("shutting_down", zoneid),
+            ("shutting_down", zoneid),
+            ("uninitialized", zoneid),
+        ]);
+    }
+    all.extend([("incomplete", -1), ("", -1)]);
+    all.into_iter().map(|(state, zoneid)| (zone.to_owned(), state, zoneid)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s065_b20_a_burst_of_ten_zones_with_25_reboots_ends_in_the_right_states() {
+    let (node, served, mut events) = marked().await;
+    let zones: Vec<String> =
+        (0..10).map(|n| format!("{n:08x}-8812-4060-8b15-fff23517df24")).collect();
+    let lives: Vec<_> =
+        zones.iter().zip(0..).map(|(zone, n)| life(zone, 100 + 30 * n, 25)).collect();
+    let minima =
+        [("configured", 2), ("incomplete", 2), ("installed", 1), ("running", 26), ("ready", 27)];
+    for (state, least) in minima {
+        assert!(lives[0].iter().filter(|(_, said, _)| *said == state).count() >= least, "{state}");
+    }
+    let mut sent = 0;
+    for step in 0..lives[0].len() {
+        for (zone, state, zoneid) in lives.iter().map(|life| &life[step]) {
+            match (*state, step) {
+                ("configured", _) => node.add_zone(zone, "configured", None, "burst"),
+                ("incomplete" | "installed", _) => node.set_zone(zone, state, None),
+                ("", _) => node.remove(zone),
+                ("uninitialized", _) => node.set_zone(zone, "down", Some(*zoneid)),
+                ("initialized", _) => node.set_zone(zone, "ready", Some(*zoneid)),
+                (said, _) => node.set_zone(zone, said, Some(*zoneid)),
+            }
+            node.zone_event(zone, state, *zoneid).await;
+            sent += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    // The mark is behind all of them in the same pipe: seen means that every line was consumed.
+    let all = events.settled(&node, &served).await;
+    assert!(sent >= 1380, "{sent}");
+    for zone in &zones {
+        assert_eq!(served.get(&format!("/vms/{zone}")).await.0, 404, "{zone} is gone");
+        let of_zone: Vec<&Value> =
+            all.iter().filter(|event| event["zonename"] == zone.as_str()).collect();
+        // Never two in the wrong order: a create first, modifies of a known VM, a delete last.
+        let mut known = false;
+        for event in of_zone {
+            match event["type"].as_str().unwrap() {
+                "create" => assert!(!std::mem::replace(&mut known, true), "{event}"),
+                "delete" => assert!(std::mem::replace(&mut known, false), "{event}"),
+                _ => assert!(known, "{event}"),
+            }
+        }
+        assert!(!known, "{zone} ends with its delete");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s081_garbage_and_death_of_a_child_cost_no_listener_its_stream() {
+    let (node, served, mut events) = marked().await;
+    let restarts = |status: &Value| status["counters"]["sourceRestarts"].as_u64().unwrap();
+    for (n, stream) in ["zones", "zfs", "zones", "zfs"].into_iter().enumerate() {
+        if n < 2 {
+            node.raw(stream, b"\xff\xfe{ nonsense\n").await;
+        } else {
+            // The pipe closes: the child is gone.
+            drop(node.with(|state| state.streams.remove(stream)));
+        }
+        served.status_until(|status| restarts(status) == n as u64 + 1).await;
+        // What happened while nobody listened is found by the refresh of the fresh child.
+        node.set_dataset(&format!("zones/{A}"), json!({"quota": (n + 1 << 30).to_string()}));
+        let event = events.change_of("quota").await;
+        assert_eq!(event["vm"]["quota"], n + 1);
+    }
+    served
+        .status_until(|s| {
+            s["sources"]["zone events"] == "running" && s["sources"]["zfs events"] == "running"
+        })
+        .await;
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b11_scar_a_zone_whose_name_is_not_its_uuid_is_kept_up_to_date() {
+    let node = FakeNode::new();
+    node.write("/etc/zones/web.xml", &config_of("web", "joyent", ""));
+    node.write("/zones/web/config/tags.json", "{}");
+    node.set_line(format!("5:web:running:/zones/web:{B}:joyent:excl:6"));
+    node.set_dataset("zones/web", json!({"quota": "1073741824", "mountpoint": "/zones/web"}));
+    node.kstat(B, Some((10, 0, 1_767_261_600)));
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let vm = served.json("/vms/web").await;
+    assert_eq!((&vm["uuid"], &vm["quota"], &vm["pid"]), (&json!(B), &json!(1), &json!(10)));
+    let mut events = served.events().await;
+
+    node.write("/zones/web/config/tags.json", r#"{"a":1}"#);
+    let event = events.change_of("tags.a").await;
+    assert_eq!((&event["zonename"], &event["uuid"]), (&json!("web"), &json!(B)));
+    node.set_dataset("zones/web", json!({"quota": "2147483648"}));
+    node.zfs_event("zones/web", "set").await;
+    assert_eq!(told(&events.change_of("quota").await), ["quota changed 1 -> 2"]);
+    node.set_line(format!("-:web:installed:/zones/web:{B}:joyent:excl:6"));
+    node.kstat(B, None);
+    node.zone_event("web", "uninitialized", 5).await;
+    assert_eq!(events.change_of("state").await["vm"]["state"], "stopped");
+    node.write(
+        "/etc/zones/web.xml",
+        &config_of("web", "joyent", &crate::common::scene::attr("hostname", "w")),
+    );
+    assert_eq!(events.change_of("hostname").await["vm"]["hostname"], "w");
+
+    node.drop_zone("web");
+    std::fs::remove_file(node.path("/etc/zones/web.xml")).unwrap();
+    node.zone_event("web", "", -1).await;
+    let gone = events.until(|event| event["type"] == "delete").await;
+    assert_eq!((&gone["zonename"], &gone["uuid"]), (&json!("web"), &json!(B)));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b18_a_zone_replaced_by_its_namesake_at_once_is_the_new_one() {
+    let (node, served, mut events) = marked().await;
+    let hostname = |name: &str| crate::common::scene::attr("hostname", name);
+    node.add_vm(C, "joyent", &hostname("old"));
+    node.zone_event(C, "installed", -1).await;
+    events.until(|event| event["type"] == "create").await;
+    // Deleted and made anew before anything can be read.
+    node.remove(C);
+    node.zone_event(C, "", -1).await;
+    node.add_vm(C, "lx", &hostname("new"));
+    node.zone_event(C, "configured", -1).await;
+    let last = events.until(|event| event["vm"]["hostname"] == "new").await;
+    assert_eq!((&last["zonename"], &last["vm"]["brand"]), (&json!(C), &json!("lx")));
+    assert_eq!(served.json(&format!("/vms/{C}")).await, last["vm"]);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b25_a_hand_made_zone_without_a_uuid_ends_nothing() {
+    let (node, served, mut events) = marked().await;
+    node.write("/etc/zones/handmade.xml", &config_of("handmade", "joyent", ""));
+    node.set_line("-:handmade:configured:/zones/handmade::joyent:excl:9".to_owned());
+    node.zone_event("handmade", "configured", -1).await;
+    assert!(events.settled(&node, &served).await.is_empty());
+    assert_eq!(served.get("/vms/handmade").await.0, 404);
+    assert_eq!(served.get("/ping").await.0, 200);
+    served.stop().await;
+}

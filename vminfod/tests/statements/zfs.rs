@@ -2,4 +2,300 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Empty.
+//! Statements 66–73: what ZFS events lead to.
+
+use serde_json::json;
+
+use crate::common::scene::{A, B, C, MARK, change, told};
+use crate::common::{Events, FakeNode, Served};
+
+async fn marked() -> (FakeNode, Served, Events) {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.add_zone(MARK, "running", Some(7), "mark");
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let events = served.events().await;
+    (node, served, events)
+}
+
+/// Commands that [`Events::settled`] runs for its own VM.
+fn own(args: &[String]) -> bool {
+    args.last().is_some_and(|name| name.contains(MARK))
+}
+
+/// Names that `zfs list` was asked for since that many commands.
+fn listed(node: &FakeNode, since: usize) -> Vec<String> {
+    node.with(|state| {
+        let runs =
+            state.log.iter().skip(since).filter(|(tool, args)| tool.name() == "zfs" && !own(args));
+        runs.map(|(_, args)| args.last().unwrap().clone()).collect()
+    })
+}
+
+fn commands(node: &FakeNode) -> usize {
+    node.with(|state| state.log.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s066_an_event_of_the_whole_pool_is_ignored() {
+    let (node, served, mut events) = marked().await;
+    let before = commands(&node);
+    for data in [
+        json!({"pool_name": "zones", "history_internal_name": "scan setup", "history_internal_str": "func=1"}),
+        json!({"history_dsname": 5, "history_internal_name": "set"}),
+        json!({"history_dsname": format!("zones/{A}")}),
+    ] {
+        let event = json!({"class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "data": data});
+        node.sysevent("zfs", &event).await;
+    }
+    assert!(events.settled(&node, &served).await.is_empty());
+    assert_eq!(listed(&node, before), [""; 0]);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s067_scar_a_rollback_reads_datasets_and_files_again() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "one");
+    node.add_zone(MARK, "running", Some(7), "mark");
+    // Nothing tells of files here, so that it is the event that does.
+    let served = node.serve_deaf(node.quiet()).await;
+    served.idle().await;
+    let mut events = served.events().await;
+    let name = format!("zones/{A}");
+    node.set_dataset(&name, json!({"quota": "21474836480"}));
+    node.tags(A, &json!({"of": "the snapshot"}));
+    node.write(&format!("/{name}/lastexited"), "1767261600.000000000 0\n");
+    let before = commands(&node);
+    node.zfs_event(&format!("{name}/%rollback"), "destroy").await;
+    node.zfs_event("zones/none", "destroy").await;
+    served.idle().await;
+    assert_eq!(listed(&node, before), [""; 0], "nothing is done about the temporary clone");
+    node.zfs_event(&format!("{name}/%rollback"), "clone swap").await;
+    let (mut lines, mut left) =
+        (Vec::new(), vec!["quota", "tags.of", "exit_status", "exit_timestamp"]);
+    while !left.is_empty() {
+        let event = events.soon().await;
+        left.retain(|path| change(&event, path).is_none());
+        lines.extend(told(&event));
+    }
+    assert!(lines.contains(&"quota changed 10 -> 20".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"tags.of added - -> \"the snapshot\"".to_owned()), "{lines:?}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s068_scar_a_rollback_of_what_is_no_vm_ends_nothing() {
+    let (node, served, mut events) = marked().await;
+    for name in [format!("zones/{C}"), "zones/none".to_owned(), "zones".to_owned()] {
+        node.zfs_event(&format!("{name}/%rollback"), "clone swap").await;
+        node.zfs_event(&format!("{name}/%rollback"), "destroy").await;
+    }
+    assert!(events.settled(&node, &served).await.is_empty());
+    assert_eq!(served.get("/ping").await.0, 200);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s069_receive_is_ignored_and_its_end_is_not() {
+    let (node, served, mut events) = marked().await;
+    let name = format!("zones/{A}");
+    node.set_dataset(&name, json!({"quota": "1073741824"}));
+    let before = commands(&node);
+    node.zfs_event(&name, "receive").await;
+    assert!(events.settled(&node, &served).await.is_empty());
+    assert_eq!(listed(&node, before), [""; 0]);
+    node.zfs_event(&name, "finish receiving").await;
+    assert_eq!(told(&events.change_of("quota").await), ["quota changed 10 -> 1"]);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s070_b07_scar_inherit_and_unknown_actions_are_looked_at() {
+    let (node, served, mut events) = marked().await;
+    let name = format!("zones/{A}");
+    for (gib, action) in ["inherit", "promote", "upgrade", "what?", ""].into_iter().enumerate() {
+        node.set_dataset(&name, json!({"quota": (gib + 1 << 30).to_string()}));
+        node.zfs_event(&name, action).await;
+        let event = events.change_of("quota").await;
+        assert_eq!(event["vm"]["quota"], gib + 1, "{action}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s071_datasets_that_a_zone_makes_for_itself_cost_nothing() {
+    let (node, served, mut events) = marked().await;
+    let before = commands(&node);
+    for n in 0..200 {
+        node.zfs_event(&format!("zones/{A}/data/db{n}"), "create").await;
+        node.zfs_event(&format!("zones/{A}/data/db{n}@s"), "snapshot").await;
+        node.zfs_event(&format!("zones/{A}/data/db{n}/deep"), "set").await;
+    }
+    assert!(events.settled(&node, &served).await.is_empty());
+    assert_eq!(listed(&node, before), [""; 0]);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s072_volumes_beside_and_below_the_vm_rebuild_it() {
+    let node = FakeNode::new();
+    let devices: String = [format!("zones/{A}-disk0"), format!("zones/{A}/disk1")]
+        .map(|name| {
+            let volume = json!({"type": "volume", "volsize": "1073741824", "volblocksize": "8192"});
+            node.set_dataset(&name, volume);
+            format!("<device match=\"/dev/zvol/rdsk/{name}\"><net-attr name=\"model\" value=\"virtio\"/></device>")
+        })
+        .concat();
+    node.add_vm(A, "bhyve", &devices);
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let mut events = served.events().await;
+    for (name, path) in
+        [(format!("zones/{A}-disk0"), "-disk0"), (format!("zones/{A}/disk1"), "/disk1")]
+    {
+        node.set_dataset(&name, json!({"volsize": "2147483648"}));
+        node.zfs_event(&name, "set").await;
+        let event = events.change_of("disks.*.size").await;
+        let one = change(&event, "disks.*.size").unwrap();
+        assert_eq!((&one["oldValue"], &one["newValue"]), (&json!(1024), &json!(2048)));
+        assert!(one["ident"].as_str().unwrap().ends_with(path), "{one}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s073_scar_a_pool_that_no_vm_uses_yet_is_followed() {
+    let (node, served, mut events) = marked().await;
+    let name = format!("tank/{B}");
+    node.set_dataset(&name, json!({"quota": "3221225472", "mountpoint": format!("/{name}")}));
+    node.zfs_event(&name, "create").await;
+    events.settled(&node, &served).await;
+    node.write(&format!("/etc/zones/{B}.xml"), &crate::common::xml(B, "two"));
+    node.set_line(format!("-:{B}:installed:/tank/{B}:{B}:joyent:excl:6"));
+    node.zone_event(B, "installed", -1).await;
+    let created = events.until(|event| event["type"] == "create").await;
+    assert_eq!((&created["vm"]["zpool"], &created["vm"]["quota"]), (&json!("tank"), &json!(3)));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b08_scar_a_rename_is_followed_to_both_names() {
+    let (node, served, mut events) = marked().await;
+    let (name, old) = (format!("zones/{A}"), format!("zones/{A}-old"));
+    node.drop_datasets(&name);
+    node.set_dataset(&old, json!({"mountpoint": "none"}));
+    node.zfs_event_saying(&name, "rename", &format!("-> {old}")).await;
+    let event = events.change_of("zpool").await;
+    assert!(told(&event).contains(&"zpool removed \"zones\" -> -".to_owned()), "{event:#}");
+    // The other dataset takes its place: no event carries its new name.
+    node.set_dataset(&name, json!({"quota": "5368709120", "mountpoint": format!("/{name}")}));
+    node.zfs_event_saying("zones/fresh", "rename", &format!("-> {name}")).await;
+    let event = events.change_of("zpool").await;
+    assert_eq!(event["vm"]["quota"], 5);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b09_a_snapshot_of_a_delegated_dataset_survives_the_refresh() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.set_dataset(&format!("zones/{A}/data"), json!({"zoned": "on"}));
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let mut events = served.events().await;
+    let held = format!("zones/{A}/data@indestructible");
+    node.set_dataset(&held, json!({"type": "snapshot", "userrefs": "1"}));
+    node.zfs_event(&held, "hold").await;
+    let event = events.change_of("indestructible_delegated").await;
+    assert_eq!(event["vm"]["indestructible_delegated"], true);
+    for _ in 0..3 {
+        // A listing of the node is too shallow to show it.
+        assert_eq!(served.get("/vms?sync=true").await.0, 200);
+        served.idle().await;
+        let vm = served.json(&format!("/vms/{A}")).await;
+        assert_eq!(vm["indestructible_delegated"], true);
+    }
+    assert_eq!(served.json("/status").await["journal"]["newest"], events.seq, "no flapping");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b24_a_new_vm_has_its_dataset_data_without_another_event() {
+    let (node, served, mut events) = marked().await;
+    // Its dataset's events were lost: only the zone is announced.
+    node.add_zone(B, "installed", None, "two");
+    node.zone_event(B, "installed", -1).await;
+    let event = events.until(|event| event["vm"]["quota"] == 10).await;
+    assert_eq!((&event["uuid"], &event["vm"]["zpool"]), (&json!(B), &json!("zones")));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scar_a_storm_of_received_streams_stops_nothing() {
+    let (node, served, mut events) = marked().await;
+    let before = commands(&node);
+    for n in 0..2000 {
+        node.zfs_event(&format!("zones/{A}/%recv"), "receive").await;
+        node.zfs_event("zones/%recv", "create").await;
+        node.zfs_event(&format!("zones/{A}@%temp{n}"), "snapshot").await;
+    }
+    node.set_dataset(&format!("zones/{A}"), json!({"quota": "1073741824"}));
+    node.zfs_event(&format!("zones/{A}"), "finish receiving").await;
+    events.change_of("quota").await;
+    let names = listed(&node, before);
+    assert!(names.iter().all(|name| !name.contains('%')), "{names:?}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scar_a_storm_of_snapshots_costs_in_proportion_to_the_vms() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    node.add_zone(B, "running", Some(6), "two");
+    node.add_zone(MARK, "running", Some(7), "mark");
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let mut events = served.events().await;
+    let before = commands(&node);
+    // As in a real storm, the events of a whole second are there at once.
+    let mut storm = Vec::new();
+    for n in 0..1000 {
+        for uuid in [A, B] {
+            let name = format!("zones/{uuid}@vmsnap-s{n}");
+            node.set_dataset(&name, json!({"type": "snapshot"}));
+            let data = json!({"history_dsname": name, "history_internal_name": "snapshot", "history_internal_str": ""});
+            let event = json!({"date": "2026-01-05T10:00:00.000Z", "type": "event", "class": "EC_zfs",
+                "subclass": "ESC_ZFS_history_event", "data": data});
+            storm.extend_from_slice(format!("{event}\n").as_bytes());
+        }
+    }
+    node.raw("zfs", &storm).await;
+    let whole = |event: &serde_json::Value| {
+        event["vm"]["snapshots"].as_array().is_some_and(|all| all.len() == 1000)
+    };
+    let mut left = vec![A, B];
+    while !left.is_empty() {
+        let event = events.until(whole).await;
+        left.retain(|uuid| event["uuid"] != *uuid);
+    }
+    let runs = listed(&node, before).len();
+    assert!(runs <= 40, "{runs} listings for two VMs");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scar_thousands_of_snapshots_do_not_hold_up_the_start() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    for n in 0..20_000 {
+        let row = json!({"name": format!("zones/{A}@auto-{n}"), "type": "snapshot", "creation": "1767261600"});
+        node.with(|state| state.zfs.push(row.as_object().unwrap().clone()));
+    }
+    let began = tokio::time::Instant::now();
+    let served = node.serve_quiet().await;
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(served.json(&format!("/vms/{A}")).await["uuid"], A);
+    served.stop().await;
+}
