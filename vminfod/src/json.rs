@@ -10,6 +10,7 @@
 mod parse;
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use serde_json::ser::Formatter;
@@ -22,11 +23,32 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// The last millisecond a JavaScript date can hold, either side of 1970.
 const LAST_MS: f64 = 8.64e15;
 
+/// How many texts were written since the program began.
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+
+/// How many values were written as JSON since the program began: what a promise to serialise once
+/// is checked by.
+pub fn serialisations() -> usize {
+    WRITTEN.load(Ordering::Relaxed)
+}
+
 /// Compact JSON text of pure ASCII.
 pub fn to_ascii<T: Serialize + ?Sized>(value: &T) -> String {
+    WRITTEN.fetch_add(1, Ordering::Relaxed);
     let mut text = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, Ascii);
     // Writing to memory cannot fail; a map whose keys are no strings can, and prints as null.
+    if value.serialize(&mut serializer).is_err() {
+        return "null".to_owned();
+    }
+    String::from_utf8(text).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// Compact JSON text, for what is kept and never sent: other characters than ASCII as they are.
+pub fn compact(value: &Value) -> String {
+    let mut text = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Plain);
+    // Writing a value to memory cannot fail.
     if value.serialize(&mut serializer).is_err() {
         return "null".to_owned();
     }
@@ -102,6 +124,16 @@ pub fn number_text(n: f64) -> String {
     }
 }
 
+/// Numbers as Node writes them.
+struct Plain;
+
+impl Formatter for Plain {
+    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, n: f64) -> io::Result<()> {
+        out.write_all(number_text(n).as_bytes())
+    }
+}
+
+/// The same, and in ASCII.
 struct Ascii;
 
 impl Formatter for Ascii {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::dirty::Stale;
 use crate::load::datasets::Row;
 use crate::load::{
-    Ctx, Datasets, LoadError, ZoneKstat, ZoneRow, config, datasets, is_lower_uuid, kstat,
+    Ctx, Datasets, LoadError, PackedXml, ZoneKstat, ZoneRow, config, datasets, is_lower_uuid, kstat,
     lastexited, receiving, times, zone_xml, zoneadm,
 };
 use crate::vm::{Parts, state_of};
@@ -161,7 +161,7 @@ impl Task {
             }
             let xml = match known {
                 Some(parts) if !stale.has(Stale::XML) => Arc::clone(&parts.xml),
-                _ => zone_xml::load(ctx, &row.zonename).await?,
+                _ => Arc::new(PackedXml::from(&zone_xml::load(ctx, &row.zonename).await?)),
             };
             let lastexited = match known {
                 Some(parts) if !stale.has(Stale::LAST_EXITED) => parts.lastexited.clone(),
@@ -183,7 +183,7 @@ impl Task {
             last_modified = after;
             stale |= Stale::FILES;
         };
-        let receives = state_of(&row, &xml) == "receiving";
+        let receives = state_of(&row, &xml.unpack()) == "receiving";
         let receiving = if receives { receiving::load(ctx, &row).await? } else { None };
         let parts = Parts { zone: row, xml, kstat, config, lastexited, last_modified, receiving };
         Ok(Loaded::Parts(Box::new(parts), fresh))

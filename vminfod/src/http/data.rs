@@ -32,7 +32,7 @@ const PARTS: [Part; 7] = [
             "uuid": zone.uuid, "brand": zone.brand, "zonedid": zone.zonedid,
         })
     }),
-    (Origin::ZoneXml, |parts| xml(&parts.xml)),
+    (Origin::ZoneXml, |parts| xml(&parts.xml.unpack())),
     (Origin::Kstat, |parts| match &parts.kstat {
         Some(kstat) => json!({
             "boot_time": kstat.boot_time.map(number), "init_restarts": kstat.init_restarts, "init_pid": kstat.init_pid,

@@ -4,6 +4,7 @@
 
 //! ZONEPATH/config: metadata, tags and routes, kept as they are.
 
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{Ctx, Fault, LoadError, Origin, ZoneRow, read_unlinked_if_there};
@@ -16,13 +17,37 @@ const CAP: u64 = 16 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ConfigJson {
     /// `customer_metadata` of metadata.json.
-    pub customer_metadata: Option<Value>,
+    pub customer_metadata: Option<JsonText>,
     /// `internal_metadata` of metadata.json.
-    pub internal_metadata: Option<Value>,
+    pub internal_metadata: Option<JsonText>,
     /// All of routes.json.
-    pub routes: Option<Value>,
+    pub routes: Option<JsonText>,
     /// All of tags.json.
-    pub tags: Option<Value>,
+    pub tags: Option<JsonText>,
+}
+
+/// A JSON value as it is kept from one reading to the next: its text, a fraction of the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonText(Box<str>);
+
+impl JsonText {
+    /// The value itself.
+    pub fn value(&self) -> Value {
+        // Only what was printed here is kept, and that can be read.
+        json::parse(self.0.as_bytes()).unwrap_or(Value::Null)
+    }
+}
+
+impl From<&Value> for JsonText {
+    fn from(value: &Value) -> Self {
+        JsonText(json::compact(value).into())
+    }
+}
+
+impl Serialize for JsonText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
 }
 
 /// Reads the three files of one zone.
@@ -55,10 +80,10 @@ pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<ConfigJson, LoadError> 
     let path = root.config_file(&row.zonepath, "metadata");
     let (customer, internal) = split_metadata(metadata).map_err(|e| e.in_file(path))?;
     Ok(ConfigJson {
-        customer_metadata: Some(customer),
-        internal_metadata: Some(internal),
-        routes: Some(routes),
-        tags: Some(tags),
+        customer_metadata: Some((&customer).into()),
+        internal_metadata: Some((&internal).into()),
+        routes: Some((&routes).into()),
+        tags: Some((&tags).into()),
     })
 }
 
@@ -103,6 +128,18 @@ mod tests {
         }
         assert_eq!(value(Some(b"[1]")), Ok(json!([1])));
         assert!(value(Some("[".repeat(1000).as_bytes())).is_err(), "too deep is no empty object");
+    }
+
+    #[test]
+    fn what_is_kept_is_what_was_read() {
+        for text in
+            [r#"{"b":1.5,"2":[-1e400,0.1,1e21],"1":"\u00e9\ud83d\ude00\u0000"}"#, "null", "7"]
+        {
+            let value = value(Some(text.as_bytes())).unwrap();
+            let kept = JsonText::from(&value);
+            assert_eq!(kept.value(), value, "{text}");
+            assert_eq!(serde_json::to_value(&kept).unwrap(), value, "{text}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::time::Duration;
 use crate::commands::{Commands, Output, Tool};
 use crate::root::{ReadError, Root, read_file, read_unlinked};
 
-pub use config::ConfigJson;
+pub use config::{ConfigJson, JsonText};
 pub use datasets::Datasets;
 pub use error::{Fault, LoadError, Origin};
 pub use kstat::ZoneKstat;
@@ -34,7 +34,7 @@ pub use lastexited::LastExited;
 pub use node::{Broken, Node, ZoneParts, node, zone};
 pub use receiving::Receiving;
 pub use sysinfo::Sysinfo;
-pub use zone_xml::ZoneXml;
+pub use zone_xml::{PackedXml, ZoneXml};
 pub use zoneadm::ZoneRow;
 
 /// How long each command may take.

@@ -11,8 +11,8 @@ use futures_util::{StreamExt, stream};
 use sdc_clients::vminfod::VmObject;
 
 use super::{
-    Ctx, Datasets, Fault, LoadError, Origin, Sysinfo, ZoneKstat, ZoneRow, config, datasets, kstat,
-    lastexited, receiving, sysinfo, times, zone_xml, zoneadm,
+    Ctx, Datasets, Fault, LoadError, Origin, PackedXml, Sysinfo, ZoneKstat, ZoneRow, config,
+    datasets, kstat, lastexited, receiving, sysinfo, times, zone_xml, zoneadm,
 };
 use crate::root::Root;
 use crate::vm::{self, ComposeError, Parts};
@@ -184,6 +184,7 @@ fn read(root: &Root, zone: Arc<ZoneRow>, kstat: Option<ZoneKstat>) -> Result<Par
     };
     let receives = vm::state_of(&zone, &xml) == "receiving";
     let receiving = if receives { receiving::read(root, &zone)? } else { None };
+    let xml = Arc::new(PackedXml::from(&xml));
     Ok(Parts { zone, xml, kstat, config, lastexited, last_modified, receiving })
 }
 

@@ -23,8 +23,7 @@
 //! shown as deployed: they can be stored, so somebody may have seen them.
 
 mod model;
-
-use std::sync::Arc;
+mod packed;
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -34,6 +33,7 @@ use super::{Ctx, Fault, LoadError, Origin, read_if_there};
 use crate::root::Root;
 
 pub use model::{Attributes, Item, Pair, What, ZoneXml, attribute};
+pub use packed::PackedXml;
 
 /// The largest file.
 pub const MAX_BYTES: u64 = 8 * 1024 * 1024;
@@ -41,16 +41,16 @@ pub const MAX_BYTES: u64 = 8 * 1024 * 1024;
 pub const MAX_DEPTH: usize = 64;
 
 /// Reads the file of one zone.
-pub async fn load(ctx: &Ctx, zonename: &str) -> Result<Arc<ZoneXml>, LoadError> {
+pub async fn load(ctx: &Ctx, zonename: &str) -> Result<ZoneXml, LoadError> {
     let zonename = zonename.to_owned();
     ctx.on_files(Origin::ZoneXml, move |root| read(root, &zonename)).await
 }
 
 /// The same here and now, where it may block.
-pub(super) fn read(root: &Root, zonename: &str) -> Result<Arc<ZoneXml>, LoadError> {
+pub(super) fn read(root: &Root, zonename: &str) -> Result<ZoneXml, LoadError> {
     let path = root.zone_xml(zonename);
     match read_if_there(Origin::ZoneXml, &path, MAX_BYTES)? {
-        Some(bytes) => parse(&bytes).map(Arc::new).map_err(|e| e.in_file(path)),
+        Some(bytes) => parse(&bytes).map_err(|e| e.in_file(path)),
         None => Err(LoadError::new(Origin::ZoneXml, Fault::Absent).in_file(path)),
     }
 }

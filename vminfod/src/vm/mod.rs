@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::json::{iso, number};
 use crate::load::{
-    ConfigJson, Datasets, LastExited, Origin, Receiving, Sysinfo, ZoneKstat, ZoneRow, ZoneXml,
+    ConfigJson, Datasets, LastExited, Origin, PackedXml, Receiving, Sysinfo, ZoneKstat, ZoneRow,
 };
 
 pub use state::state_of;
@@ -32,7 +32,7 @@ pub struct Parts {
     /// zoneadm's row.
     pub zone: Arc<ZoneRow>,
     /// The configuration.
-    pub xml: Arc<ZoneXml>,
+    pub xml: Arc<PackedXml>,
     /// The kstat, if the zone has one.
     pub kstat: Option<ZoneKstat>,
     /// Metadata, tags, routes.
@@ -48,7 +48,7 @@ pub struct Parts {
 impl Parts {
     /// Whether the VM is being received, so that the receiving file matters.
     pub fn is_receiving(&self) -> bool {
-        state_of(&self.zone, &self.xml) == "receiving"
+        state_of(&self.zone, &self.xml.unpack()) == "receiving"
     }
 }
 
@@ -80,7 +80,7 @@ pub fn compose(
     datasets: &Datasets,
     sysinfo: &Sysinfo,
 ) -> Result<VmObject, ComposeError> {
-    let mut vm = fields::from_xml(&parts.xml)?;
+    let mut vm = fields::from_xml(&parts.xml.unpack())?;
     zone(&mut vm, &parts.zone);
     files(&mut vm, parts)?;
     absent(&mut vm, "resolvers", json!([]));
@@ -100,7 +100,7 @@ pub fn compose(
         ("tags", &config.tags),
     ] {
         if let Some(value) = value {
-            set(&mut vm, key, value.clone());
+            set(&mut vm, key, value.value());
         }
     }
     if let Some(filesystem) =

@@ -91,7 +91,7 @@ pub(super) fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
     let xml = format!("<zone name='{uuid}' brand='{brand}' autoboot='true'>{xml}</zone>");
     Parts {
         zone: row.into(),
-        xml: load::zone_xml::parse(xml.as_bytes()).unwrap().into(),
+        xml: Arc::new((&load::zone_xml::parse(xml.as_bytes()).unwrap()).into()),
         kstat: None,
         config: ConfigJson::default().into(),
         lastexited: None,
