@@ -6,56 +6,52 @@
 //! sides the files are in the page cache, and the rounds of both sides alternate.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use vminfod::commands::{CommandError, CommandPaths, Commands, Follow, Output, RealCommands, Tool};
 use vminfod::load::{self, Ctx, ZoneRow};
 use vminfod::root::Root;
 
+use super::Bench;
+use super::limits::read_and_parse;
+use super::table::{Row, Samples, Unit};
 use crate::conform::vmload::recorded::Recorded;
-use crate::node::{CreateOptions, Node};
 
 /// How many times the least time a load may take.
 const TARGET: f64 = 1.5;
 
-/// Measures and prints; whether the target was met.
-pub(super) fn run(vms: u32, rounds: u32, node: Option<&Path>) -> anyhow::Result<bool> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match node {
-        Some(dir) => {
-            let recorded = Recorded::copy(dir)?;
-            runtime.block_on(measure(recorded.ctx(), rounds))
-        }
-        None => {
-            let dir = tempfile::tempdir().context("no temporary directory")?;
-            let options = CreateOptions { vms, ..CreateOptions::new(dir.path().join("cn")) };
-            let node = Node::create(&options)?;
-            let real = RealCommands::new(CommandPaths {
-                zoneadm: node.tool("zoneadm"),
-                zfs: node.tool("zfs"),
-                kstat: node.tool("kstat"),
-                sysevent: node.tool("sysevent"),
-            });
-            let commands = Arc::new(Remembered { real, known: Mutex::default() });
-            runtime.block_on(measure(Ctx::new(Root::new(node.root()), commands), rounds))
-        }
+/// Loads the node that was asked for.
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
+    let rounds = bench.rounds;
+    if let Some(dir) = &bench.recorded {
+        let recorded = Recorded::copy(dir)?;
+        return Ok(vec![measure(recorded.ctx(), rounds).await?]);
     }
+    let vms = bench.vms;
+    let cn = bench.node(vms).await?;
+    let real = RealCommands::new(CommandPaths {
+        zoneadm: cn.tool("zoneadm"),
+        zfs: cn.tool("zfs"),
+        kstat: cn.tool("kstat"),
+        sysevent: cn.tool("sysevent"),
+    });
+    let commands = Arc::new(Remembered { real, known: Mutex::default() });
+    Ok(vec![measure(Ctx::new(Root::new(cn.root()), commands), rounds).await?])
 }
 
-async fn measure(ctx: Ctx, rounds: u32) -> anyhow::Result<bool> {
+async fn measure(ctx: Ctx, rounds: usize) -> anyhow::Result<Row> {
     // The first load fills the page cache and the memory of the commands; nobody measures it.
     let first = load::node(&ctx).await?;
     if let Some(broken) = first.broken.first() {
         bail!("{}: {}", broken.zonename, broken.error);
     }
-    let rows = first.rows.clone();
+    let rows: Vec<ZoneRow> = first.rows.iter().map(|row| (**row).clone()).collect();
     drop(first);
-    let (mut loads, mut limits) = (Vec::new(), Vec::new());
+    let (mut loads, mut limit) = (Samples::default(), Samples::default());
     for _ in 0..rounds {
         let start = Instant::now();
         let node = load::node(&ctx).await?;
@@ -65,52 +61,15 @@ async fn measure(ctx: Ctx, rounds: u32) -> anyhow::Result<bool> {
         }
         drop(node);
         let (root, rows) = (ctx.root.clone(), rows.clone());
-        let limit = move || -> anyhow::Result<Duration> {
-            let start = Instant::now();
-            for row in &rows {
-                read_and_parse(&root, row)?;
-            }
-            Ok(start.elapsed())
-        };
-        limits.push(tokio::task::spawn_blocking(limit).await??);
+        let least = tokio::task::spawn_blocking(move || read_and_parse(&root, &rows));
+        limit.push(least.await??);
     }
-    let (load, limit) = (median(loads), median(limits));
-    let ratio = load.as_secs_f64() / limit.as_secs_f64().max(f64::MIN_POSITIVE);
-    let met = ratio < TARGET;
-    println!("{} zones, medians of {rounds}", rows.len());
-    println!(
-        "{:<12} {:>10} {:>10} {:>7} {:>7}  result",
-        "metric", "value", "limit", "ratio", "target"
-    );
-    println!(
-        "{:<12} {:>7} ms {:>7} ms {ratio:>7.2} {TARGET:>7.2}  {}",
-        "load",
-        load.as_millis(),
-        limit.as_millis(),
-        if met { "pass" } else { "fail" }
-    );
-    Ok(met)
-}
-
-/// The least that has to be done for one zone, with the loader's own parsers.
-fn read_and_parse(root: &Root, row: &ZoneRow) -> anyhow::Result<()> {
-    let xml = root.zone_xml(&row.zonename);
-    let bytes = std::fs::read(&xml).with_context(|| xml.display().to_string())?;
-    std::hint::black_box(load::zone_xml::parse(&bytes)?);
-    for name in ["metadata", "routes", "tags"] {
-        let path = root.config_file(&row.zonepath, name);
-        match std::fs::read(&path) {
-            Ok(bytes) => drop(std::hint::black_box(vminfod::json::parse(&bytes))),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => (),
-            Err(e) => return Err(e).with_context(|| path.display().to_string()),
-        }
-    }
-    Ok(())
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+    Ok(Row::new(format!("load, {} zones", rows.len()), Unit::Time, &loads).against(
+        "read+parse",
+        limit.median(),
+        TARGET,
+        1.0,
+    ))
 }
 
 /// The node's commands, each run once.

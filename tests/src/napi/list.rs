@@ -61,6 +61,12 @@ impl Filter {
     }
 }
 
+/// Values that an index can be asked for: not those that say what to leave out.
+fn indexed(wanted: &Option<Vec<String>>) -> Option<&[String]> {
+    let wanted = wanted.as_deref()?;
+    (wanted.len() == 1 || wanted.iter().all(|w| !w.starts_with('!'))).then_some(wanted)
+}
+
 fn state(field: &str, value: &Value) -> Checked<Vec<String>> {
     params::string(field, value).map(|text| text.split(',').map(|s| s.trim().to_owned()).collect())
 }
@@ -153,7 +159,7 @@ impl World {
         let limit = filter.limit.unwrap_or(1000).min(cap);
         let mut page: Vec<Value> = self
             .nics
-            .values()
+            .candidates(indexed(&filter.cn_uuid), indexed(&filter.belongs_to_uuid))
             .filter(|nic| filter.matches(nic))
             .skip(offset)
             .take(limit)

@@ -27,6 +27,7 @@ mod routes;
 mod seed;
 mod server;
 mod store;
+mod table;
 mod update;
 
 pub use eras::Era;

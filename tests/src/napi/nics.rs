@@ -323,7 +323,7 @@ impl World {
 
     /// Deletes the NIC and gives its address back.
     pub(super) fn remove_nic(&mut self, mac: u64) -> Option<NicRow> {
-        let row = self.nics.remove(&mac)?;
+        let row = self.nics.remove(mac)?;
         if let Some((network, ip)) = &row.address {
             self.release_ip(network, *ip, &row.belongs_to_uuid);
         }

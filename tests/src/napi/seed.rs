@@ -145,9 +145,7 @@ impl Store {
         let (created, modified) = (row.created.saturating_sub(by), row.modified.saturating_sub(by));
         let primary = row.primary;
         let row = world.put_nic(super::store::NicRow { created, modified, primary: false, ..row });
-        if let Some(stored) = world.nics.get_mut(&row.mac) {
-            stored.primary = primary;
-        }
+        world.nics.insert(super::store::NicRow { primary, ..row });
         true
     }
 

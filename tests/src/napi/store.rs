@@ -18,6 +18,7 @@ use super::Options;
 use super::eras::Era;
 use super::etag;
 use super::ips::Subnet;
+use super::table::Nics;
 use crate::faults::{Faults, Recorder};
 
 /// The flags that are printed only when true, in the order they are printed.
@@ -94,7 +95,7 @@ pub(super) struct World {
     pub(super) era: Era,
     pub(super) initializing: bool,
     pub(super) admin_uuid: String,
-    pub(super) nics: BTreeMap<u64, NicRow>,
+    pub(super) nics: Nics,
     pub(super) networks: BTreeMap<String, NetworkRow>,
     pub(super) pools: BTreeMap<String, (String, Vec<String>)>,
     pub(super) tags: BTreeMap<String, (String, u32)>,
@@ -110,7 +111,7 @@ impl World {
             era: options.era,
             initializing: options.initializing,
             admin_uuid: options.admin_uuid.clone(),
-            nics: BTreeMap::new(),
+            nics: Nics::default(),
             networks: BTreeMap::new(),
             pools: BTreeMap::new(),
             tags: BTreeMap::new(),
@@ -132,15 +133,15 @@ impl World {
         row.etag = String::new();
         row.etag = etag::of(&format!("{row:?}"));
         if row.primary {
-            let (mac, owner) = (row.mac, row.belongs_to_uuid.clone());
-            for sibling in
-                self.nics.values_mut().filter(|n| n.belongs_to_uuid == owner && n.mac != mac)
-            {
-                sibling.primary = false;
-                sibling.etag = etag::bulk(self.rng.random());
+            for mac in self.nics.belonging_to(&row.belongs_to_uuid) {
+                let sibling = self.nics.get(&mac).filter(|sibling| sibling.mac != row.mac);
+                if let Some(sibling) = sibling.cloned() {
+                    let etag = etag::bulk(self.rng.random());
+                    self.nics.insert(NicRow { primary: false, etag, ..sibling });
+                }
             }
         }
-        self.nics.insert(row.mac, row.clone());
+        self.nics.insert(row.clone());
         row
     }
 }

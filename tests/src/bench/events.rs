@@ -1,0 +1,141 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! From a change of the node to the line that tells of it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::cn::{Cn, Stream, zfs_event};
+use super::served::Served;
+use super::streams::{Listeners, latest};
+use super::table::{Row, Samples, Unit};
+use super::{Bench, limits};
+
+/// Signals of one VM within this are one, so a file's change waits for it.
+const FOLD: f64 = 0.010;
+const CHANGES: usize = 300;
+const STORM: usize = 10_000;
+const STORM_VMS: usize = 100;
+
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
+    let dir = tempfile::tempdir()?;
+    let wake = tokio::task::spawn_blocking(move || limits::wake_ups(dir.path(), CHANGES)).await??;
+    let (small, large) = (measure(bench.thousand().await?).await?, {
+        let cn = bench.ten_thousand().await?;
+        measure(cn).await?
+    });
+    let beyond_fold = small.file.quantile(0.99) - FOLD;
+    let growth = Samples::of([large.cpu / small.cpu]);
+    let mut rows = vec![
+        Row::new("file change to event line, p99", Unit::Time, &small.file)
+            .of(beyond_fold, "wake-up p99", wake.quantile(0.99), 3.0, 1.5)
+            .note(format!(
+                "p99 {:.3} ms; the ratio is of what is beyond the fold of 10 ms",
+                small.file.quantile(0.99) * 1e3
+            )),
+        Row::new("zfs sysevent to event line, p50", Unit::Time, &small.zfs).against(
+            "its one command",
+            small.command,
+            1.5,
+            None,
+        ),
+        Row::new("the same with 10,000 VMs", Unit::Time, &large.zfs).against(
+            "its one command",
+            large.command,
+            1.5,
+            None,
+        ),
+        Row::new("CPU per event, 10,000 to 1,000 VMs", Unit::Count, &growth)
+            .against("times as much", 1.0, 1.5, None)
+            .note(format!("{:.0} us with 1,000 VMs", small.cpu * 1e6)),
+    ];
+    rows.extend(storm(bench.thousand().await?).await?);
+    Ok(rows)
+}
+
+struct Measured {
+    file: Samples,
+    zfs: Samples,
+    command: f64,
+    /// Seconds of CPU for each event.
+    cpu: f64,
+}
+
+async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
+    let zones = cn.with_dataset(50);
+    for zone in &zones {
+        cn.set_quota(zone, 1000)?;
+    }
+    let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
+    let listener = Listeners::open(served.address, 1).await?;
+    let mut file = Samples::default();
+    for n in 0..CHANGES {
+        let zone = &zones[n % zones.len()];
+        let start = Instant::now();
+        cn.set_tags(zone, &json!({ "n": n }).to_string())?;
+        file.push(latest(&listener.lines(1).await?, start));
+    }
+    served.quiet().await?;
+    let (before, mut zfs) = (served.cpu()?, Samples::default());
+    for n in 0..CHANGES {
+        let zone = &zones[n % zones.len()];
+        cn.set_quota(zone, 2000 + n as u64)?;
+        let line = zfs_event(&format!("zones/{zone}"));
+        let start = Instant::now();
+        cn.post(Stream::Datasets, line.as_bytes()).await?;
+        zfs.push(latest(&listener.lines(1).await?, start));
+    }
+    served.quiet().await?;
+    let cpu = (served.cpu()? - before).as_secs_f64() / CHANGES as f64;
+    let dataset = format!("zones/{}", zones[0]);
+    let args = ["list", "-H", "-p", "-d", "1", &dataset];
+    let command = limits::command(&cn.tool("zfs"), &args, 50).await?.median();
+    drop(listener);
+    served.stop().await?;
+    Ok(Measured { file, zfs, command, cpu })
+}
+
+/// Very many events of few VMs, all at once, and what was run because of them.
+async fn storm(cn: &mut Cn) -> anyhow::Result<Vec<Row>> {
+    let zones = cn.with_dataset(STORM_VMS);
+    for zone in &zones {
+        cn.set_quota(zone, 1000)?;
+    }
+    let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
+    let lines: String =
+        (0..STORM).map(|n| zfs_event(&format!("zones/{}", zones[n % zones.len()]))).collect();
+    let (mut lists, mut cpu) = (Samples::default(), Samples::default());
+    for round in 0..3 {
+        for zone in &zones {
+            cn.set_quota(zone, 3000 + round)?;
+        }
+        served.quiet().await?;
+        cn.ran()?;
+        let before = served.cpu()?;
+        let listener = Listeners::open(served.address, 1).await?;
+        cn.post(Stream::Datasets, lines.as_bytes()).await?;
+        listener.lines(zones.len()).await?;
+        served.quiet().await?;
+        lists.push_value(cn.ran()?.iter().filter(|line| line.starts_with("zfs ")).count() as f64);
+        cpu.push(served.cpu()? - before);
+    }
+    served.stop().await?;
+    Ok(vec![
+        Row::new("storm of 10,000 zfs events on 100 VMs: zfs list", Unit::Count, &lists).against(
+            "distinct VMs",
+            STORM_VMS as f64,
+            1.0,
+            0.01,
+        ),
+        Row::new("storm: CPU", Unit::Time, &cpu).against(
+            "1 s",
+            Duration::from_secs(1).as_secs_f64(),
+            1.0,
+            0.5,
+        ),
+    ])
+}

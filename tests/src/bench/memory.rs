@@ -1,0 +1,84 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the process takes: memory at rest and under slow readers, and CPU when nothing happens.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Bench;
+use super::served::Served;
+use super::table::{Row, Samples, Unit};
+
+const MIB: f64 = 1_048_576.0;
+const SLOW: usize = 16;
+/// Two sweeps and more.
+const WATCHED: Duration = Duration::from_secs(25);
+
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
+    let rss = at_rest(bench).await?;
+    let cn = bench.five_thousand().await?;
+    let served = Served::start(cn, json!({})).await?;
+    served.json("/vms")?;
+    served.quiet().await?;
+    let slow = slow_readers(&served).await?;
+
+    let before = served.cpu()?;
+    tokio::time::sleep(WATCHED).await;
+    let share = (served.cpu()? - before).as_secs_f64() / WATCHED.as_secs_f64() * 100.0;
+    let idle = Row::new("idle CPU, 5,000 VMs", Unit::Percent, &Samples::of([share])).against(
+        "0.5 % of a core",
+        0.5,
+        1.0,
+        0.4,
+    );
+    served.stop().await?;
+    Ok(vec![rss, slow, idle])
+}
+
+async fn at_rest(bench: &mut Bench) -> anyhow::Result<Row> {
+    let cn = bench.ten_thousand().await?;
+    let mut values = Samples::default();
+    let mut json_bytes = 0.0;
+    for _ in 0..3 {
+        let served = Served::start(cn, json!({ "sweep": "2s" })).await?;
+        let mut client = served.connect()?;
+        json_bytes = client.get("/vms")? as f64;
+        client.get("/vms")?;
+        // A sweep or two, as every daemon has had.
+        served.until(|status| status["counters"]["sweeps"].as_u64() >= Some(2)).await?;
+        values.push_value(served.rss()?);
+        served.stop().await?;
+    }
+    let over = values.median() - 10.0 * MIB;
+    let mut row = Row::new("RSS, 10,000 VMs", Unit::Bytes, &values)
+        .of(over, "their JSON", json_bytes, 2.5, None)
+        .note("10 MiB are taken off before the ratio is taken");
+    if values.median() <= 1.5 * json_bytes + 6.0 * MIB {
+        row.verdict = super::table::Verdict::Beyond;
+    }
+    Ok(row)
+}
+
+/// Readers that begin the whole list and stop.
+async fn slow_readers(served: &Served) -> anyhow::Result<Row> {
+    let before = served.rss()?;
+    let mut readers = Vec::new();
+    for _ in 0..SLOW {
+        let mut client = served.connect()?;
+        client.send("/vms")?;
+        client.first_bytes()?;
+        readers.push(client);
+    }
+    served.quiet().await?;
+    let grown = served.rss()? - before;
+    drop(readers);
+    Ok(Row::new("16 slow readers of /vms, 5,000 VMs", Unit::Bytes, &Samples::of([grown])).against(
+        "1 MiB each",
+        SLOW as f64 * MIB,
+        1.0,
+        0.1,
+    ))
+}
