@@ -172,7 +172,11 @@ impl Agent {
         let shared = &self.shared;
         let view = self.view().await?;
         let asked = self.compared(open, &view, &BTreeMap::new());
-        let vms = asked.of("ask-vmapi").map(|d| d.vm.clone()).collect();
+        // What left before our eyes is in the lanes' hands.
+        let departed: BTreeSet<MacAddr> =
+            shared.all_departed().into_iter().map(|(mac, _)| mac).collect();
+        let mine = |d: &&Decision| !departed.contains(&d.mac);
+        let vms = asked.of("ask-vmapi").filter(mine).map(|d| d.vm.clone()).collect();
         let verdicts = self.ask_all(vms).await;
         let decided = self.compared(open, &view, &verdicts);
         if let Some(why) = &decided.brake {
@@ -181,7 +185,7 @@ impl Agent {
         self.shared.status.brake("pass", decided.brake.clone());
         self.shared.keep_braked(decided.braked());
         self.shared.status.replanned(&decided);
-        let deletes: Vec<Decision> = decided.of("delete").cloned().collect();
+        let deletes: Vec<Decision> = decided.of("delete").filter(mine).cloned().collect();
         let (first_looks, verdicts) = (&open.first_looks, &verdicts);
         let on_approval = decided.brake.is_some();
         let settled: Vec<Option<MacAddr>> = futures_util::stream::iter(deletes)

@@ -13,7 +13,7 @@ use sdc_clients::http::Versioned;
 use sdc_clients::napi::{Napi, Nic};
 use sdc_clients::vmapi::Vmapi;
 use sdc_clients::vminfod::Vminfod;
-use sdc_clients::{Error, MacAddr};
+use sdc_clients::{Class, Error, MacAddr};
 
 use crate::pace::Pace;
 use crate::plan::verdict::Verdict;
@@ -103,6 +103,11 @@ impl Apply {
     fn conflict(&self, err: &Error) -> Option<Outcome> {
         if err.is_precondition_failed() || err.may_have_applied() {
             self.shared.status.count(Count::Conflicts);
+            return None;
+        }
+        // Refused for the moment, and certainly not done.
+        if matches!(err.class(), Class::Connect | Class::Unavailable | Class::Timeout(_)) {
+            self.shared.status.failed(daemon::log::chain(err));
             return None;
         }
         self.shared.status.failed(daemon::log::chain(err));

@@ -329,7 +329,7 @@ fn braked(decisions: &[Decision], inputs: &Inputs<'_>) -> Option<String> {
     };
     let why = scale.tripped()?;
     let gone = |d: &&Decision| matches!(inputs.verdicts.get(&d.vm), Some(Verdict::Gone(_)));
-    let due = decisions.iter().filter(|d| d.is_due() && !inputs.approved.contains(&d.mac));
-    let open = due.filter(|d| !gone(d)).count();
+    // Approved ones count too: their etags are compared at the delete, while the brake is on.
+    let open = decisions.iter().filter(|d| d.is_due()).filter(|d| !gone(d)).count();
     (open > 0).then(|| format!("{why}; VMAPI has not confirmed {open}"))
 }

@@ -8,8 +8,14 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod durable;
+mod events;
+mod faults;
+mod moves;
 mod reap;
 mod start;
+mod trust;
+mod unlisted;
 
 use std::time::Duration;
 

@@ -141,7 +141,7 @@ impl World {
         Self {
             state: Arc::new(Mutex::new(state)),
             started: Instant::now(),
-            dir: Arc::new(tempfile::tempdir().unwrap()),
+            dir: Arc::new(folder()),
         }
     }
 
@@ -298,6 +298,11 @@ impl World {
         runtime.shutdown_timeout(Duration::ZERO);
         self.cut();
     }
+}
+
+/// In memory where that is possible: hundreds of lives flush their memory here.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 pub fn vm_json(uuid: &str, state: &str, macs: &[u8], hidden: bool) -> Value {

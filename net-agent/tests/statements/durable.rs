@@ -1,0 +1,266 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What outlives a restart, and the brake with the operator's word against it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{CN, HOME, World};
+use crate::{HOUR, MIN, lawful};
+
+fn memory(world: &World) -> std::path::PathBuf {
+    world.dir.path().join(HOME).join("memory.json")
+}
+
+#[test]
+fn a_departure_that_waits_for_vmapi_survives_a_crash_and_is_settled_by_the_next_run() {
+    let world = World::new();
+    world.vm("v", "running", &[1], false);
+    world.vm("w", "running", &[], false);
+    world.nic(1, "v", json!({}));
+    world.vmapi("v", "running", CN);
+    // No list in either run: only the queue on the disk can know.
+    let over = || json!({"startup_delay": {"min": "20h", "max": "20h"}});
+    world.live_and_crash(over(), HOUR, |world| world.delete_vm("v"));
+    assert!(world.has(1));
+    world.vmapi("v", "destroyed", CN);
+    world.live_and_crash(over(), 10 * MIN, |_| {});
+    assert!(!world.has(1), "settled");
+    world.live_and_crash(over(), HOUR, |_| {});
+    assert_eq!(world.asked("DELETE").len(), 1);
+    lawful(&world);
+}
+
+#[test]
+fn a_remembered_departure_never_outruns_what_happened_meanwhile() {
+    // What changed while nobody looked: the VM is back, is hidden, or its record was just written.
+    for case in ["back", "hidden", "written", "elsewhere"] {
+        let world = World::new();
+        world.vm("v", "running", &[1], false);
+        world.vm("w", "running", &[], false);
+        world.nic(1, "v", json!({}));
+        world.vmapi("v", "running", CN);
+        let over = || {
+            json!({"startup_delay": {"min": "20h", "max": "20h"}, "vmapi": "none",
+            "settle": "50m"})
+        };
+        world.live_and_crash(over(), MIN, |world| world.delete_vm("v"));
+        match case {
+            "back" => world.quietly("v", Some(("running", &[1], false))),
+            "hidden" => world.quietly("v", Some(("running", &[1], true))),
+            "written" => {
+                let now = world.clock().to_string();
+                world.nic(1, "v", json!({"modified_timestamp": now}));
+            }
+            _ => world.nic(1, "v", json!({"cn_uuid": crate::world::TARGET})),
+        }
+        let over = json!({"startup_delay": {"min": "20h", "max": "20h"}, "vmapi": "none"});
+        world.live_and_crash(over, 10 * MIN, |_| {});
+        assert!(world.has(1) && world.asked("DELETE").is_empty(), "{case}");
+    }
+}
+
+#[test]
+fn what_was_hidden_is_remembered_by_the_next_run() {
+    // Hidden here when the agent died, deleted while it was off: it may have gone a moment ago.
+    let world = World::new();
+    world.vm("v", "running", &[1], true);
+    world.vm("w", "running", &[], false);
+    world.nic(1, "v", json!({}));
+    let over = |min: &str| {
+        json!({"vmapi": "none", "startup_delay": {"min": min, "max": min},
+        "second_look": "1s"})
+    };
+    world.live_and_crash(over("20h"), MIN, |_| {});
+    world.quietly("v", None);
+    world.live_and_crash(over("10s"), 3 * MIN, |_| {});
+    assert!(world.has(1) && world.writes().is_empty(), "within its five minutes");
+    world.live_and_crash(over("10s"), 30 * MIN, |_| {});
+    assert!(!world.has(1), "and not for ever");
+}
+
+#[test]
+fn a_damaged_memory_is_said_and_taken_for_the_worst() {
+    let damages: [&dyn Fn(&std::path::Path); 4] = [
+        &|path| std::fs::write(path, "{").unwrap(),
+        &|path| {
+            let text = std::fs::read_to_string(path).unwrap();
+            std::fs::write(path, &text[..text.len() / 2]).unwrap();
+        },
+        &|path| {
+            let text = std::fs::read_to_string(path).unwrap();
+            std::fs::write(path, text.replace("\"version\": 1", "\"version\": 9")).unwrap();
+        },
+        &|path| {
+            let text = std::fs::read_to_string(path).unwrap();
+            std::fs::write(path, text.replace(CN, crate::world::TARGET)).unwrap();
+        },
+    ];
+    for (n, damage) in damages.iter().enumerate() {
+        let world = World::new();
+        world.vm("v", "running", &[1], false);
+        world.nic(1, "v", json!({}));
+        world.nic(2, "gone", json!({}));
+        let over = || json!({"startup_delay": {"min": "10s", "max": "10s"}, "second_look": "1s"});
+        world.live_and_crash(json!({"startup_delay": {"min": "20h", "max": "20h"}}), MIN, |_| {});
+        damage(&memory(&world));
+        world.vmapi("gone", "destroyed", CN);
+        world.live_and_crash(over(), MIN, |_| {});
+        assert!(world.has(2), "{n}: what was hidden is not known");
+        // A restart does not make it good.
+        world.live_and_crash(over(), 20 * MIN, |_| {});
+        assert!(!world.has(2), "{n}: VMAPI's word is enough for the brake");
+        world.nic(3, "unheard-of", json!({}));
+        world.live_and_crash(over(), 20 * MIN, |_| {});
+        assert!(world.has(3), "{n}: the deletes of the last hour are not known");
+        assert!(memory(&world).with_extension("damaged").exists());
+        lawful(&world);
+    }
+}
+
+#[test]
+fn the_brakes_hour_and_the_size_of_the_node_survive_a_crash() {
+    let world = World::new();
+    for n in 1..=10 {
+        world.vm(&format!("v{n}"), "running", &[n], false);
+        world.nic(n, &format!("v{n}"), json!({}));
+    }
+    let soon = || json!({"startup_delay": {"min": "10s", "max": "10s"}});
+    world.live_and_crash(soon(), MIN, |_| {});
+    // A pool is missing after the boot: most VMs are not there, and VMAPI has never heard of them.
+    for n in 1..=6 {
+        world.quietly(&format!("v{n}"), None);
+    }
+    world.live_and_crash(soon(), 30 * HOUR, |_| {});
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    for n in 2..=6 {
+        world.quietly(&format!("v{n}"), Some(("running", &[n], false)));
+    }
+    world.live_and_crash(soon(), 2 * HOUR, |_| {});
+    assert!(!world.has(1) && world.has(2), "the pool is back; one VM really went");
+    assert_eq!(world.writes().len(), 1);
+    // Five in the hour are let go, across crashes; the sixth waits.
+    for n in 2..=6 {
+        world.live_and_crash(soon(), 20 * MIN, |world| world.delete_vm(&format!("v{n}")));
+    }
+    assert_eq!(world.writes().len(), 5);
+    assert!(world.has(6));
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_disk_to_remember_on_nothing_is_deleted() {
+    let world = crate::leak();
+    let state = world.dir.path().join(HOME);
+    // The new file cannot be made: something is in its place.
+    std::fs::create_dir_all(state.join(format!("memory.new.{}", std::process::id()))).unwrap();
+    let (agent, _) = world.start(json!({"hidden_memory": "5m"}));
+    sleep(3 * HOUR).await;
+    assert!(world.has(2) && world.asked("DELETE").is_empty());
+    let status = agent.status_json();
+    assert!(status["memory"].as_str().unwrap().contains("memory"), "{status}");
+    lawful(&world);
+}
+
+/// Eight leaks that VMAPI has never heard of, on a node with one VM.
+fn braked() -> World {
+    let world = World::new();
+    world.vm("live", "running", &[1], false);
+    world.nic(1, "live", json!({}));
+    for n in 2..=9 {
+        world.nic(n, &format!("gone{n}"), json!({}));
+    }
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_brake_waits_and_an_approved_plan_goes_as_it_was_listed() {
+    let world = braked();
+    let (agent, _) = world.start(json!({}));
+    sleep(30 * HOUR).await;
+    assert!(world.writes().is_empty(), "time alone never takes it off");
+    let page = agent.plan_json();
+    assert!(page["braked"].as_str().unwrap().contains("8 candidates"), "{page}");
+    assert!(page["approval"].is_null(), "nobody asked for an offer");
+    let page = agent.offer().await;
+    let id = page["approval"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(page["approval"]["nics"].as_array().unwrap().len(), 8);
+    assert!(agent.shared.approve("0123456789abcdef").is_err());
+    // Between the list and the approval: one record changed, one VM is here after all, one is held.
+    world.state().nics.get_mut("f20000000002").unwrap().1 = 7;
+    world.vm("gone3", "running", &[3], false);
+    let now = jiff::Timestamp::now();
+    agent.shared.holds.hold(Some("gone4".into()), None, "x".into(), now).unwrap();
+    world.nic(10, "gone10", json!({}));
+    assert_eq!(agent.shared.approve(&id), Ok(8));
+    sleep(14 * MIN).await;
+    let left: Vec<u8> = (1..=10).filter(|n| world.has(*n)).collect();
+    assert_eq!(left, [1, 2, 3, 4, 10], "only what was listed, as it was; every guard still ran");
+    sleep(2 * MIN).await;
+    agent.shared.holds.release(Some("gone4"), now).unwrap();
+    sleep(HOUR).await;
+    assert!(world.has(4) || agent.shared.status.braked().is_none(), "the approval ran out");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_is_good_for_a_quarter_of_an_hour() {
+    let world = braked();
+    let (agent, _) = world.start(json!({}));
+    sleep(HOUR).await;
+    let id = agent.offer().await["approval"]["id"].as_str().unwrap().to_owned();
+    sleep(15 * MIN + Duration::from_secs(1)).await;
+    assert!(agent.shared.approve(&id).is_err() && agent.plan_json()["approval"].is_null());
+    assert_eq!(agent.offer().await["approval"]["id"], json!(id), "the same list, the same id");
+    assert_eq!(agent.shared.approve(&id), Ok(8));
+    sleep(10 * MIN).await;
+    assert_eq!((1..=9).filter(|n| world.has(*n)).count(), 1);
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn vmapis_word_on_each_one_takes_the_brake_off() {
+    let world = braked();
+    let (agent, _) = world.start(json!({}));
+    sleep(HOUR).await;
+    for n in 2..=8 {
+        world.vmapi(&format!("gone{n}"), "destroyed", CN);
+    }
+    sleep(HOUR).await;
+    assert!(world.writes().is_empty(), "one is not confirmed");
+    world.vmapi("gone9", "destroyed", CN);
+    sleep(HOUR).await;
+    assert_eq!(world.writes().len(), 8);
+    assert!(agent.shared.status.braked().is_none());
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn witnessed_deletes_are_braked_together_and_can_be_approved() {
+    let world = World::new();
+    for n in 1..=20 {
+        world.vm(&format!("v{n}"), "running", &[n], false);
+        world.nic(n, &format!("v{n}"), json!({}));
+    }
+    let (agent, _) = world.start(json!({"vmapi": "none"}));
+    sleep(HOUR).await;
+    // Something tells of eight deletes at once: above five, so none goes.
+    for n in 1..=8 {
+        world.delete_vm(&format!("v{n}"));
+    }
+    sleep(3 * HOUR).await;
+    assert!(world.writes().is_empty());
+    assert!(agent.shared.status.braked().unwrap().contains("8 candidates"));
+    let page = agent.offer().await;
+    let id = page["approval"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(agent.shared.approve(&id), Ok(8));
+    sleep(3 * MIN).await;
+    assert_eq!(world.writes().len(), 8);
+    sleep(10 * MIN).await;
+    assert!(agent.shared.status.braked().is_none());
+    lawful(&world);
+}

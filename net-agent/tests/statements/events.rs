@@ -1,0 +1,209 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 20–22, and what the issue says of the event path, holds and report mode.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{ADMIN, CN, HOME, TARGET, World, mac};
+use crate::{HOUR, MIN, SEC, lawful, leak};
+
+#[tokio::test(start_paused = true)]
+async fn c20_states_follow_the_vm_and_unknown_ones_change_nothing() {
+    for (vm, mirror, nic, want) in [
+        ("running", true, "provisioning", "running"),
+        ("running", false, "provisioning", "running"),
+        ("running", true, "stopped", "running"),
+        ("stopped", true, "running", "stopped"),
+        ("stopped", true, "provisioning", "stopped"),
+        ("stopped", false, "running", "running"),
+        ("stopped", false, "provisioning", "provisioning"),
+        ("provisioning", true, "provisioning", "provisioning"),
+        ("failed", true, "running", "running"),
+        ("configured", true, "running", "running"),
+        ("odd", true, "provisioning", "provisioning"),
+    ] {
+        let world = World::new();
+        world.vm("v", "receiving", &[1], false);
+        world.nic(1, "v", json!({"state": nic}));
+        world.start(json!({"mirror_stopped": mirror}));
+        sleep(MIN).await;
+        world.vm("v", vm, &[1], false);
+        sleep(MIN).await;
+        assert_eq!(world.field(1, "state"), json!(want), "VM {vm}, NIC {nic}, mirror {mirror}");
+        let puts = world.asked("PUT");
+        assert_eq!(puts.len(), usize::from(nic != want), "one write, and only of what differs");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c20_owner_and_primary_are_mirrored_on_events_when_the_owner_agrees() {
+    let world = World::new();
+    world.vm("v", "running", &[1], false);
+    world.nic(1, "v", json!({"owner_uuid": "before"}));
+    world.start(json!({}));
+    sleep(MIN).await;
+    {
+        let mut state = world.state();
+        let vm = state.node(HOME).vms.get_mut("v").unwrap();
+        vm["owner_uuid"] = json!("after");
+        vm["nics"] = json!([{"mac": mac(1), "primary": true}]);
+    }
+    sleep(6 * MIN).await;
+    assert_eq!(world.field(1, "owner_uuid"), json!("after"));
+    assert_eq!(world.field(1, "primary"), json!(true));
+    assert_eq!(world.asked("PUT").len(), 1);
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c21_server_nics_and_the_booters_are_claimed_and_run_after_their_own_delay() {
+    let world = World::new();
+    world.state().node(HOME).sysinfo = json!({"UUID": CN,
+        "Network Interfaces": {"ixgbe0": {"MAC Address": mac(1), "Link Status": "up"},
+            "ixgbe1": {"MAC Address": mac(2), "Link Status": "down"}},
+        "Virtual Network Interfaces": {"external0": {"MAC Address": mac(3)}}});
+    let server = |uuid: &str| {
+        json!({"belongs_to_type": "server", "belongs_to_uuid": uuid,
+        "state": "provisioning", "cn_uuid": null})
+    };
+    let other = |uuid: &str| {
+        json!({"belongs_to_type": "other", "belongs_to_uuid": uuid,
+        "state": "provisioning", "cn_uuid": null})
+    };
+    world.nic(1, ADMIN, other(ADMIN));
+    world.nic(2, CN, server(CN));
+    world.nic(3, "x", other("somebody"));
+    world.nic(4, TARGET, server(TARGET));
+    world.nic(5, ADMIN, other(ADMIN));
+    world.start(json!({}));
+    sleep(61 * SEC).await;
+    let of = |n: u8| (world.field(n, "belongs_to_type"), world.field(n, "state"));
+    assert_eq!(of(1), (json!("server"), json!("running")), "claimed");
+    assert_eq!(world.field(1, "belongs_to_uuid"), json!(CN));
+    assert_eq!(of(2), (json!("server"), json!("running")));
+    assert_eq!(of(3), (json!("other"), json!("running")));
+    assert_eq!(of(4), (json!("server"), json!("provisioning")), "another node's");
+    assert_eq!(of(5), (json!("other"), json!("provisioning")), "not an address of ours");
+    assert!(world.asked("cn_uuid=").is_empty(), "no list before R1's delay");
+    assert_eq!(world.asked("GET").len(), 3, "one by one");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c22_changes_without_events_are_found_within_one_comparison() {
+    let world = World::new();
+    world.vm("gone", "running", &[1], false);
+    world.vm("changed", "running", &[2], false);
+    world.vm("other", "running", &[], false);
+    world.nic(1, "gone", json!({}));
+    world.nic(2, "changed", json!({}));
+    world.nic(3, "new", json!({"state": "provisioning"}));
+    world.vmapi("gone", "destroyed", CN);
+    world.start(json!({}));
+    sleep(MIN).await;
+    world.quietly("gone", None);
+    world.quietly("changed", Some(("stopped", &[2], false)));
+    world.quietly("new", Some(("running", &[3], false)));
+    sleep(6 * MIN).await;
+    assert!(!world.has(1), "delete");
+    assert_eq!(world.field(2, "state"), json!("stopped"), "modify");
+    assert_eq!(world.field(3, "state"), json!("running"), "create");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn witnessed_deletes_go_within_seconds_and_a_nic_that_left_goes_when_vmapi_agrees() {
+    let world = World::new();
+    world.vm("v", "running", &[1, 2], false);
+    world.vm("w", "running", &[], false);
+    world.nic(1, "v", json!({}));
+    world.nic(2, "v", json!({}));
+    world.start(json!({}));
+    sleep(MIN).await;
+    assert!(world.asked("").is_empty(), "a snapshot is no event");
+    world.vmapi("v", "running", CN);
+    world.state().vmapi.get_mut("v").unwrap()["nics"] = json!([{"mac": mac(1)}]);
+    world.vm("v", "running", &[1], false);
+    sleep(MIN).await;
+    assert!(world.has(1) && !world.has(2));
+    let asked = world.state().vmapi_log.len();
+    world.delete_vm("v");
+    sleep(30 * MIN).await;
+    assert!(world.has(1), "VMAPI still says running here");
+    let asked = world.state().vmapi_log.len() - asked;
+    assert!((6..=10).contains(&asked), "at 5, 20, 80, 380 s and about every 300 s: {asked}");
+    world.vmapi("v", "destroyed", CN);
+    sleep(7 * MIN).await;
+    assert!(!world.has(1));
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_stops_what_is_queued_within_a_second_and_its_release_lets_it_go() {
+    let world = World::new();
+    world.vm("v", "running", &[1], false);
+    world.vm("w", "running", &[], false);
+    world.nic(1, "v", json!({}));
+    world.vmapi("v", "destroyed", CN);
+    let (agent, _) = world.start(json!({}));
+    sleep(MIN).await;
+    let now = jiff::Timestamp::now();
+    world.delete_vm("v");
+    sleep(4 * SEC).await;
+    agent.shared.holds.hold(Some("v".into()), None, "migration".into(), now).unwrap();
+    sleep(3 * HOUR).await;
+    assert!(world.has(1) && world.writes().is_empty());
+    let status = agent.status_json().to_string();
+    assert!(status.contains("held: migration"), "{status}");
+    agent.shared.holds.release(Some("v"), now).unwrap();
+    sleep(10 * MIN).await;
+    assert!(!world.has(1));
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_of_vminfod_causes_no_request_and_a_clean_day_no_write() {
+    let world = World::new();
+    world.vm("v", "running", &[1], false);
+    world.nic(1, "v", json!({}));
+    world.start(json!({"relist": "0"}));
+    sleep(HOUR).await;
+    let before = world.asked("").len();
+    for _ in 0..5 {
+        world.cut();
+        sleep(HOUR).await;
+    }
+    sleep(24 * HOUR).await;
+    assert_eq!(world.asked("").len(), before);
+    assert!(world.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_list_is_read_again_every_day_or_so_and_once_only_when_told_so() {
+    for (relist, lists) in [("24h", 9..=14), ("0", 1..=1)] {
+        let world = leak();
+        world.state().search = true;
+        world.start(json!({"relist": relist}));
+        sleep(240 * HOUR).await;
+        let found = world.asked("cn_uuid=").len();
+        assert!(lists.contains(&found), "{relist}: {found}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn report_mode_only_talks() {
+    let world = leak();
+    world.nic(1, "live", json!({"cn_uuid": null}));
+    let (agent, _) = world.start(json!({"mode": "report"}));
+    sleep(3 * HOUR).await;
+    assert!(world.writes().is_empty() && !world.asked("cn_uuid=").is_empty());
+    let plan = agent.plan_json().to_string();
+    assert!(
+        plan.contains("\"delete\"") && plan.contains("NAPI's list for this node lacks it"),
+        "{plan}"
+    );
+}

@@ -1,0 +1,145 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 10, 11 and 23: VMs that are hidden, move, or come back.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{CN, HOME, TARGET, World};
+use crate::{HOUR, MIN, SEC, lawful};
+
+#[tokio::test(start_paused = true)]
+async fn c10_a_hidden_vm_is_neither_written_nor_reaped_at_start_on_event_or_in_the_window() {
+    for ask in [true, false] {
+        let world = World::new();
+        world.vm("dni", "running", &[1], true);
+        world.vm("other", "running", &[], false);
+        world.nic(1, "dni", json!({"cn_uuid": null, "state": "provisioning"}));
+        world.nic(2, "dni", json!({}));
+        world.vmapi("dni", "running", TARGET);
+        world.start(if ask { json!({}) } else { json!({"vmapi": "none"}) });
+        sleep(HOUR).await;
+        world.vm("dni", "stopped", &[1], true);
+        sleep(HOUR).await;
+        // Hidden and deleted within one settle delay.
+        world.vm("quick", "running", &[3], false);
+        world.nic(3, "quick", json!({}));
+        sleep(MIN).await;
+        world.vm("quick", "running", &[3], true);
+        sleep(SEC).await;
+        world.delete_vm("quick");
+        world.delete_vm("dni");
+        sleep(5 * MIN).await;
+        assert!(world.has(1) && world.has(2) && world.has(3));
+        assert!(world.writes().is_empty(), "{:?}", world.writes());
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c10_hiding_cancels_what_is_queued_at_once() {
+    let world = World::new();
+    world.vm("v", "running", &[1, 2], false);
+    world.vm("other", "running", &[], false);
+    world.nic(1, "v", json!({}));
+    world.nic(2, "v", json!({}));
+    world.start(json!({}));
+    sleep(MIN).await;
+    // A NIC that left, and a state to be written, both queued; then the VM is hidden.
+    world.state().vmapi_down = true;
+    world.vm("v", "running", &[1], false);
+    sleep(30 * SEC).await;
+    world.nic(1, "v", json!({"state": "provisioning"}));
+    world.vm("v", "stopped", &[1], true);
+    world.vmapi("v", "running", CN);
+    world.state().vmapi.get_mut("v").unwrap()["nics"] = json!([{"mac": crate::world::mac(1)}]);
+    world.state().vmapi_down = false;
+    sleep(HOUR).await;
+    assert!(world.has(2) && world.writes().is_empty(), "{:?}", world.writes());
+    // Shown counts as a new VM here.
+    world.vm("v", "running", &[1], false);
+    sleep(MIN).await;
+    assert_eq!(world.field(1, "state"), json!("running"));
+    lawful(&world);
+}
+
+/// The shipped order: source hidden, VMAPI moved, target shown, source deleted.
+#[tokio::test(start_paused = true)]
+async fn c11_a_migrated_vm_keeps_its_nic_with_the_targets_agent_on_off_and_late() {
+    for target in ["on", "off", "late"] {
+        let world = World::new();
+        world.vm("v", "running", &[1], false);
+        world.vm("stays", "running", &[], false);
+        world.vm_on("target", "resident", "running", &[], false);
+        world.nic(1, "v", json!({}));
+        world.vmapi("v", "running", CN);
+        world.start(json!({"relist": "1h"}));
+        let over = json!({"relist": "1h", "seed": 2});
+        if target == "on" {
+            world.start_on("target", over.clone());
+        }
+        sleep(HOUR).await;
+        let pause = 7 * SEC;
+        world.vm_on("target", "v", "stopped", &[1], true);
+        sleep(pause).await;
+        world.vm("v", "stopped", &[1], true);
+        sleep(pause).await;
+        world.vmapi("v", "running", TARGET);
+        sleep(pause).await;
+        world.vm_on("target", "v", "running", &[1], false);
+        sleep(pause).await;
+        world.delete_vm("v");
+        sleep(2 * HOUR).await;
+        assert!(world.has(1), "{target}");
+        if target == "late" {
+            world.start_on("target", over);
+        }
+        sleep(30 * HOUR).await;
+        assert!(world.has(1) && world.asked("DELETE").is_empty(), "{target}");
+        let owner = if target == "off" { CN } else { TARGET };
+        assert_eq!(world.field(1, "cn_uuid"), json!(owner), "{target}");
+        assert_eq!(world.field(1, "state"), json!("running"), "{target}");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c23_a_vm_deleted_and_created_again_within_ten_seconds_keeps_its_nic() {
+    for gap in [1, 4, 6, 9] {
+        let world = World::new();
+        world.vm("v", "running", &[1], false);
+        world.nic(1, "v", json!({}));
+        world.vmapi("v", "running", CN);
+        world.start(json!({}));
+        sleep(MIN).await;
+        world.delete_vm("v");
+        sleep(gap * SEC).await;
+        world.vm("v", "running", &[1], false);
+        world.vmapi("v", "destroyed", CN);
+        sleep(HOUR).await;
+        assert!(world.has(1) && world.asked("DELETE").is_empty(), "{gap} s");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_comes_back_between_the_last_look_and_the_delete_keeps_its_nic() {
+    // The point check is the last thing asked of vminfod: it comes back right before it.
+    let world = World::new();
+    world.vm("v", "running", &[1], false);
+    world.vm("other", "running", &[], false);
+    world.nic(1, "v", json!({}));
+    world.vmapi("v", "destroyed", CN);
+    world.start(json!({}));
+    sleep(MIN).await;
+    world.delete_vm("v");
+    sleep(4 * SEC).await;
+    // Back, without an event: only the fresh absence check can know.
+    world.quietly("v", Some(("running", &[1], false)));
+    sleep(HOUR).await;
+    assert!(world.has(1) && world.asked("DELETE").is_empty());
+    assert!(world.state().node(HOME).log.iter().any(|line| line.contains("/vms/v?sync=true")));
+    lawful(&world);
+}

@@ -1,0 +1,135 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statements 24, 25, 27–30: who we are, what we never do, and what others do beside us.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{CN, HOME, TARGET, World};
+use crate::{HOUR, MIN, SEC, lawful, leak};
+
+#[tokio::test(start_paused = true)]
+async fn c24_a_wrong_identity_refuses_to_write_and_says_so() {
+    let world = leak();
+    world.state().node(HOME).sysinfo = json!({"UUID": TARGET});
+    let (agent, _) = world.start(json!({"cn_uuid": CN}));
+    sleep(3 * HOUR).await;
+    world.vm("live", "stopped", &[1], false);
+    sleep(HOUR).await;
+    assert!(world.asked("").is_empty(), "{:?}", world.asked(""));
+    let status = agent.status_json().to_string();
+    assert!(status.contains("refusing to write"), "{status}");
+    // It was sysinfo that was wrong.
+    world.state().node(HOME).sysinfo = json!({"UUID": CN});
+    sleep(HOUR).await;
+    assert!(!world.has(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn c25_without_no_rabbit_there_is_no_traffic() {
+    let world = leak();
+    let (agent, _) = world.start(json!({"no_rabbit": false}));
+    sleep(3 * HOUR).await;
+    world.vm("live", "stopped", &[1], false);
+    sleep(HOUR).await;
+    assert!(world.asked("").is_empty() && world.state().vmapi_log.is_empty());
+    assert!(agent.shared.status.waiting_for().join(" ").contains("no_rabbit"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn c27_the_node_and_vmapi_are_only_ever_read() {
+    // The program cannot run commands at all: nothing in it starts a process.
+    let src = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let mut folders = vec![std::path::PathBuf::from(src)];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            for word in ["process::Command", "Command::new", "vmadm update", "put_vm", "create_nic"]
+            {
+                assert!(!text.contains(word), "{word} in {}", path.display());
+            }
+            files += 1;
+        }
+    }
+    assert!(files > 20);
+    let world = leak();
+    world.start(json!({}));
+    sleep(HOUR).await;
+    // A NIC that NAPI forgot: news about NAPI, never a reason to touch the VM or make a record.
+    world.state().nics.clear();
+    world.vm("live", "stopped", &[1], false);
+    sleep(48 * HOUR).await;
+    assert!(world.state().nics.is_empty());
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c28_errors_without_a_body_crash_nothing() {
+    use crate::world::Fault;
+    for fault in [Fault::Refuse, Fault::Reset] {
+        let world = leak();
+        for n in 0..40 {
+            world.state().faults.insert(n, fault);
+        }
+        let (agent, shutdown) = world.start(json!({}));
+        sleep(2 * HOUR).await;
+        assert!(!shutdown.is_triggered(), "a vital task ended");
+        assert!(!world.has(2) && world.has(1), "{fault:?}");
+        assert!(agent.shared.status.get(net_agent::status::Count::Errors) > 0);
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c29_a_lost_vminfod_is_reconnected_and_all_is_compared() {
+    let world = leak();
+    world.state().vmapi.get_mut("live").unwrap()["state"] = json!("destroyed");
+    world.vm("other", "running", &[], false);
+    world.start(json!({"relist": "0"}));
+    sleep(HOUR).await;
+    assert!(!world.has(2) && world.has(1));
+    world.state().node(HOME).down = true;
+    world.cut();
+    world.quietly("live", None);
+    sleep(HOUR).await;
+    assert!(world.has(1), "nothing is deleted while vminfod is silent");
+    world.state().node(HOME).down = false;
+    sleep(3 * MIN).await;
+    assert!(!world.has(1), "found by comparing with what was known before");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c30_beside_an_old_agent_that_writes_whole_records_no_live_vm_loses_a_nic() {
+    let world = World::new();
+    world.vm("v", "running", &[1], false);
+    world.vm("w", "running", &[2], false);
+    world.nic(1, "v", json!({}));
+    world.nic(2, "w", json!({}));
+    world.vmapi("v", "running", TARGET);
+    world.vmapi("w", "running", CN);
+    world.start(json!({"relist": "1h"}));
+    // The old agent of the target overwrites the whole record now and then, and hides nothing;
+    // our copy of v goes away in the middle of it.
+    for round in 0..40 {
+        let cn = if round % 2 == 0 { TARGET } else { CN };
+        world.nic(1, "v", json!({"cn_uuid": cn, "state": "running"}));
+        if round == 20 {
+            world.delete_vm("v");
+        }
+        sleep(13 * MIN + round * SEC).await;
+        assert!(world.has(1) && world.has(2), "round {round}");
+    }
+    let claims = world.asked("PUT /nics/f20000000001").len();
+    assert!(claims <= 40, "never fights: {claims}");
+    assert!(world.asked("DELETE").is_empty());
+    lawful(&world);
+}
