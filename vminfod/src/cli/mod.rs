@@ -2,131 +2,216 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line: `serve` (the default) and the small clients `ping status vms vm events`.
+//! The command line. Called as `vminfo` or `vmadm` (links) it is the shipped tool of that name, as
+//! far as it reads; else it is `vminfod`: the daemon and its clients.
 //!
 //! Whatever goes wrong is one line on stderr and a status: 2 for the command line and the
 //! configuration (96 under SMF), 1 for the rest.
 
-mod clients;
+mod args;
+mod check;
+mod either;
+mod extras;
+mod follow;
+mod problem;
+mod progress;
+mod reads;
+pub mod screen;
 mod serve;
+mod settings;
+mod show;
+mod smf;
 pub mod stream;
 pub mod supply;
+mod table;
 pub mod vmadm;
 pub mod vminfo;
+mod why;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::Parser;
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
 use daemon::exit;
+
+use args::{Cli, Command, ReachArgs};
+use problem::Problem;
+use screen::Screen;
+use settings::Settings;
+use stream::StreamEnd;
+use supply::FromDaemon;
+use vmadm::{Plan, Printed};
 
 /// The name in messages and logs.
 const NAME: &str = "vminfod";
 
-/// The node's single consumer of sysevents and cache of VM objects.
-#[derive(Debug, Parser)]
-#[command(name = "vminfod", version, args_conflicts_with_subcommands = true)]
-struct Cli {
-    #[command(flatten)]
-    serve: ServeArgs,
-    #[command(subcommand)]
-    command: Option<Command>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Run the daemon (the default).
-    Serve(ServeArgs),
-    /// Ask whether it is up.
-    Ping(Url),
-    /// Print its status.
-    Status {
-        #[command(flatten)]
-        url: Url,
-        /// With the refresh log and the watched files.
-        #[arg(short, long)]
-        full: bool,
-    },
-    /// Print all VM objects.
-    Vms {
-        #[command(flatten)]
-        url: Url,
-        /// Read the node afresh first.
-        #[arg(long)]
-        sync: bool,
-    },
-    /// Print one VM object.
-    Vm {
-        /// Its zone name, which is its uuid in practice.
-        name: String,
-        #[command(flatten)]
-        url: Url,
-        /// Read the VM afresh first.
-        #[arg(long)]
-        sync: bool,
-    },
-    /// Print events as they come.
-    Events(Url),
-}
-
-#[derive(Debug, Default, Args)]
-struct ServeArgs {
-    /// Configuration file, JSON or TOML.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Directory to take as the node's root.
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Address to serve on.
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
-    /// Check the configuration and end.
-    #[arg(long)]
-    check_config: bool,
-}
-
-#[derive(Debug, Args)]
-struct Url {
-    /// Where vminfod serves.
-    #[arg(long, default_value = "http://127.0.0.1:9090")]
-    url: String,
-}
-
-/// Runs the program.
+/// Runs the program; the arguments begin with the name it was started under.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
-        Err(error)
-            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
-        {
-            print!("{error}");
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            let text = error.to_string();
-            let line = text
-                .lines()
-                .next()
-                .unwrap_or("wrong usage")
-                .trim_start_matches("error: ")
-                .to_owned();
-            eprintln!("{NAME}: {line} (see --help)");
-            return ExitCode::from(exit::USAGE);
-        }
-    };
+    let words: Vec<String> = args.map(|word| word.to_string_lossy().into_owned()).collect();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(NAME, &error, exit::FAILED),
     };
-    let code = match cli.command {
-        None => runtime.block_on(serve::run(cli.serve)),
-        Some(Command::Serve(args)) => runtime.block_on(serve::run(args)),
-        Some(command) => runtime.block_on(clients::run(command)),
-    };
+    let code = runtime.block_on(dispatch(words));
     // A file system that does not answer must not hold the end of the program up.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     code
+}
+
+async fn dispatch(words: Vec<String>) -> ExitCode {
+    let screen = Screen::of_stdout();
+    let (program, rest) = match words.split_first() {
+        Some((program, rest)) => (program.as_str(), rest),
+        None => (NAME, words.as_slice()),
+    };
+    let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
+    match name.as_deref() {
+        Some("vminfo") => return as_vminfo(rest, screen).await,
+        Some("vmadm") => return as_vmadm(program, rest, screen).await,
+        _ => {}
+    }
+    let wants_help = rest.iter().skip(1).take_while(|word| *word != "--").any(|w| w == "--help");
+    if let Some("list" | "lookup" | "get") = rest.first().map(String::as_str)
+        && !wants_help
+    {
+        return print(&reads::run(rest, NAME, screen).await);
+    }
+    let help_only = std::iter::once(NAME.to_owned()).chain(rest.iter().take(1).cloned());
+    let parsed = match rest.first().map(String::as_str) {
+        Some("list" | "lookup" | "get") => {
+            Cli::try_parse_from(help_only.chain(["--help".to_owned()]))
+        }
+        _ => Cli::try_parse_from(std::iter::once(NAME.to_owned()).chain(rest.iter().cloned())),
+    };
+    match parsed {
+        Ok(cli) => command(cli, screen).await,
+        Err(error) => usage(&error),
+    }
+}
+
+async fn command(cli: Cli, screen: Screen) -> ExitCode {
+    let result = match cli.command {
+        None => return serve::run(cli.serve).await,
+        Some(Command::Serve(args)) => return serve::run(args).await,
+        Some(Command::Ping(args)) => show::ping(&args, screen).await,
+        Some(Command::Status(args)) => show::status(&args, screen).await,
+        Some(Command::Vms(args)) => show::vms(&args, screen).await,
+        Some(Command::Vm(args)) => show::vm(&args, screen).await,
+        Some(Command::Events(args)) => follow::run(&args, screen).await.map(|()| String::new()),
+        Some(Command::Why(args)) => why::run(&args, screen).await,
+        Some(Command::Check(args)) => match check::run(&args, screen).await {
+            Ok((text, good)) => {
+                let written = print(&Printed { stdout: text, stderr: String::new(), code: 0 });
+                return if good { written } else { ExitCode::from(exit::FAILED) };
+            }
+            Err(problem) => Err(problem),
+        },
+        Some(Command::Completions { shell }) => Ok(extras::completions(shell)),
+        Some(Command::Man { dir }) => extras::man(dir.as_deref()),
+        // These were taken before the grammar, which would not let vmadm's options through.
+        Some(Command::List(_) | Command::Lookup(_) | Command::Get(_)) => {
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    match result.and_then(|text| Ok(screen::write(&text)?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => problem.report(NAME),
+    }
+}
+
+/// Help and versions are answers; anything else is one line and status 2.
+fn usage(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return print(&Printed { stdout: error.to_string(), stderr: String::new(), code: 0 });
+    }
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or("wrong usage").trim_start_matches("error: ");
+    eprintln!("{NAME}: {line} (see --help)");
+    ExitCode::from(exit::USAGE)
+}
+
+/// The shipped `vminfo`.
+async fn as_vminfo(args: &[String], screen: Screen) -> ExitCode {
+    let plan = match vminfo::plan(args) {
+        Ok(plan) => plan,
+        Err(misuse) => return print(&misuse.printed()),
+    };
+    let daemon = match settings("vminfo") {
+        Ok((_, daemon)) => daemon,
+        Err(code) => return code,
+    };
+    match vminfo::printer(&plan) {
+        Some(printer) => shipped_events(&daemon, &printer, screen).await,
+        None => {
+            let result = vminfo::run(&plan, &daemon).await.map(|text| screen.harmless(&text));
+            print(&Printed::of(result.map_err(vmadm::Failure::from), NAME))
+        }
+    }
+}
+
+/// The shipped `vmadm`, as far as it reads.
+async fn as_vmadm(program: &str, args: &[String], screen: Screen) -> ExitCode {
+    let full = std::path::absolute(program).unwrap_or_else(|_| program.into());
+    let full = full.to_string_lossy().into_owned();
+    let plan = match vmadm::plan(args) {
+        Ok(plan) => plan,
+        Err(failure) => return print(&Printed::of(Err(failure), &full)),
+    };
+    let (settings, daemon) = match settings("vmadm") {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    if let Plan::Events(events) = &plan {
+        return shipped_events(&daemon, &vmadm::printer(events), screen).await;
+    }
+    let supplier = either::Either {
+        daemon,
+        ctx: settings.ctx(),
+        smf: smf::Smf::default(),
+        direct: false,
+        wait: None,
+    };
+    let result = vmadm::run(plan, &supplier).await.map(|text| screen.harmless(&text));
+    print(&Printed::of(result, &full))
+}
+
+fn settings(program: &str) -> Result<(Settings, FromDaemon), ExitCode> {
+    let found = Settings::of(&ReachArgs::default(), None).map_err(Problem::from);
+    let found = found.and_then(|settings| {
+        let daemon = FromDaemon::new(&settings.url, program)?;
+        Ok((settings, daemon))
+    });
+    found.map_err(|problem| problem.report(program))
+}
+
+/// Events as the shipped tools print them: until the stream ends.
+async fn shipped_events(
+    daemon: &FromDaemon,
+    printer: &vmadm::events::Printer,
+    screen: Screen,
+) -> ExitCode {
+    let mut print = |line: &[u8]| printer.line(line).map(|text| screen.harmless(&text));
+    match stream::follow(daemon, stream::events(), &mut print, &mut screen::write).await {
+        StreamEnd::Write(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        end => {
+            eprintln!("{end}");
+            ExitCode::from(exit::FAILED)
+        }
+    }
+}
+
+/// Writes what a command left; a reader that went away is no failure.
+fn print(printed: &Printed) -> ExitCode {
+    let written = screen::write(&printed.stdout);
+    eprint!("{}", printed.stderr);
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Problem::from(error).report(NAME)
+        }
+        _ => ExitCode::from(printed.code),
+    }
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use daemon::{ConfigError, Fields, Shutdown, exit};
 
-use super::{NAME, ServeArgs};
+use super::NAME;
+use super::args::ServeArgs;
 use crate::commands::{CommandPaths, RealCommands};
 use crate::config::Config;
 use crate::service::{ServeError, serve};

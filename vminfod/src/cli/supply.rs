@@ -26,6 +26,9 @@ pub enum SupplyError {
     /// An answer that is no success.
     #[error("bad statusCode: {0}")]
     Status(u16),
+    /// It was waited for and did not come up.
+    #[error("vminfod did not come up within {} s", .0.as_secs())]
+    NotUp(std::time::Duration),
     /// The request failed in another way.
     #[error("{0}")]
     Request(String),

@@ -29,6 +29,17 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// A listing of all VMs with these columns, in this order; `None`: the usual ones.
+    pub fn all(order: Option<&str>, sort: Option<&str>, parsable: bool, header: bool) -> Listing {
+        Listing {
+            filters: Filters::default(),
+            order: order.unwrap_or(DEFAULT_ORDER).to_owned(),
+            sort: sort.unwrap_or(DEFAULT_SORT).to_owned(),
+            parsable,
+            header,
+        }
+    }
+
     /// Checks what can be checked before the VMs are asked for.
     pub fn new(parsed: &Parsed) -> Result<Listing, Failure> {
         let filters = Filters::read(&parsed.operands).map_err(Failure::from)?;
@@ -49,6 +60,27 @@ impl Listing {
 
     /// The whole output.
     pub fn print(self, vms: Vec<VmObject>) -> Result<String, Failure> {
+        let (parsable, header) = (self.parsable, self.header);
+        let (columns, vms) = self.chosen(vms)?;
+        let shape = Shape { columns: &columns, parsable };
+        let mut text = String::new();
+        if header {
+            shape.line(&mut text, columns.iter().map(|column| column.header.clone()));
+        }
+        for vm in &vms {
+            let shown = columns.iter().map(|column| shown(column.of(vm), parsable));
+            shape.line(&mut text, shown);
+        }
+        Ok(text)
+    }
+
+    /// What would be listed, as objects that have only the properties asked for.
+    pub fn objects(self, vms: Vec<VmObject>) -> Result<Vec<VmObject>, Failure> {
+        Ok(self.chosen(vms)?.1.into_iter().map(|vm| vm.object).collect())
+    }
+
+    /// The columns, and the VMs in their order.
+    fn chosen(self, vms: Vec<VmObject>) -> Result<(Vec<Column>, Vec<Vm>), Failure> {
         let mut keys = Vec::new();
         for key in self.sort.split(',') {
             let unknown = || Failure::failed(format!("invalid sort field: {key}"));
@@ -61,17 +93,13 @@ impl Listing {
         }
         let properties: Vec<&str> = columns.iter().map(Column::property).collect();
         let vms = sort(picked(self.filters, vms, Some(&properties))?, &keys);
-        let shape = Shape { columns: &columns, parsable: self.parsable };
-        let mut text = String::new();
-        if self.header {
-            shape.line(&mut text, columns.iter().map(|column| column.header.clone()));
-        }
-        for vm in &vms {
-            let shown = columns.iter().map(|column| shown(column.of(vm), self.parsable));
-            shape.line(&mut text, shown);
-        }
-        Ok(text)
+        Ok((columns, vms))
     }
+}
+
+/// Objects as JSON.
+pub fn json(vms: &[VmObject]) -> String {
+    super::value::pretty(vms) + "\n"
 }
 
 /// The VMs for which the filters hold, with only some properties if any are given.

@@ -1,0 +1,258 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `vminfod check`: can every source be read on this node, do its events arrive. One line each.
+//! It asks the node itself, never the daemon; all it changes is a user property of one pool, which
+//! it removes again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdc_clients::vminfod::Lines;
+use tokio::io::AsyncReadExt;
+use tokio::time::{Instant, timeout_at};
+
+use super::args::{CheckArgs, ReachArgs};
+use super::problem::Problem;
+use super::progress::Progress;
+use super::screen::{Screen, Tone};
+use super::settings::Settings;
+use super::table::{Cell, Table};
+use crate::commands::{Commands, Follow, Tool};
+use crate::load::{self, Ctx};
+use crate::sources::sysevent::{Channel, Line, parse};
+
+/// The user property that is set and removed to see an event.
+const PROPERTY: &str = "vminfod:check";
+/// Longest line of an event stream.
+const LINE_CAP: usize = 1 << 20;
+/// How long a change of a property may take.
+const SET_LIMIT: Duration = Duration::from_secs(30);
+/// The most that the zone index may hold.
+const INDEX_CAP: u64 = 64 << 20;
+
+/// What was found out about one source.
+struct Finding {
+    name: &'static str,
+    outcome: Result<String, String>,
+}
+
+/// Checks everything; the text, and whether all is well.
+pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Problem> {
+    let reach = ReachArgs { url: None, config: args.config.clone() };
+    let settings = Settings::of(&reach, args.root.clone())?;
+    let ctx = settings.ctx();
+    let findings = {
+        let _shown = Progress::begin("checking the node");
+        findings(&ctx, args).await
+    };
+    let good = findings.iter().all(|finding| finding.outcome.is_ok());
+    let mut table = Table::new(&["name", "state", "detail"]);
+    for Finding { name, outcome } in findings {
+        let (state, detail) = match outcome {
+            Ok(detail) => (Cell::toned("ok", Tone::Good), detail),
+            Err(reason) => (Cell::toned("failed", Tone::Bad), reason),
+        };
+        table.row(vec![name.into(), state, detail.into()]);
+    }
+    Ok((table.print(&args.list, screen)?, good))
+}
+
+async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
+    let (zones, datasets, kstats, sysinfo, index, zone_events, zfs_events) = tokio::join!(
+        zones(ctx),
+        datasets(ctx),
+        kstats(ctx),
+        sysinfo(ctx),
+        index(ctx),
+        zone_events(ctx, args.timeout),
+        zfs_events(ctx, args),
+    );
+    [
+        ("zoneadm", zones),
+        ("zfs", datasets),
+        ("kstat", kstats),
+        ("sysinfo", sysinfo),
+        ("zone index", index),
+        ("zone events", zone_events),
+    ]
+    .into_iter()
+    .map(|(name, outcome)| Finding { name, outcome })
+    .chain(zfs_events)
+    .collect()
+}
+
+async fn zones(ctx: &Ctx) -> Result<String, String> {
+    let rows = load::zoneadm::list(ctx).await.map_err(|error| chain(&error))?;
+    Ok(format!("{} zones", rows.len()))
+}
+
+async fn datasets(ctx: &Ctx) -> Result<String, String> {
+    // A pool without any dataset is no pool of a compute node: loading refuses that itself.
+    load::datasets::node(ctx).await.map_err(|error| chain(&error))?;
+    Ok("listed".to_owned())
+}
+
+async fn kstats(ctx: &Ctx) -> Result<String, String> {
+    let kstats = load::kstat::node(ctx).await.map_err(|error| chain(&error))?;
+    Ok(format!("{} zones", kstats.len()))
+}
+
+async fn sysinfo(ctx: &Ctx) -> Result<String, String> {
+    let sysinfo = load::sysinfo::load(ctx).await.map_err(|error| chain(&error))?;
+    let uuid = sysinfo.get("UUID").and_then(serde_json::Value::as_str);
+    uuid.map(|uuid| format!("node {uuid}")).ok_or_else(|| "it has no UUID".to_owned())
+}
+
+async fn index(ctx: &Ctx) -> Result<String, String> {
+    let path = ctx.root.zone_index();
+    let place = path.display().to_string();
+    match ctx.root.read_capped(&path, INDEX_CAP).await {
+        Ok(bytes) => Ok(format!("{place}, {} lines", bytes.split(|b| *b == b'\n').count() - 1)),
+        Err(error) => Err(format!("{place}: {}", chain(&error))),
+    }
+}
+
+async fn zone_events(ctx: &Ctx, limit: Duration) -> Result<String, String> {
+    let mut stream = Stream::begin(&ctx.commands, Channel::Zones)?;
+    stream.ready(Instant::now() + limit).await?;
+    Ok("the event stream starts".to_owned())
+}
+
+/// The stream of ZFS events, and whether events come on it.
+async fn zfs_events(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
+    let begun = async {
+        let mut stream = Stream::begin(&ctx.commands, Channel::Datasets)?;
+        stream.ready(Instant::now() + args.timeout).await?;
+        Ok::<_, String>(stream)
+    };
+    let (starts, arrive) = ("zfs events", "zfs history");
+    match begun.await {
+        Ok(mut stream) => {
+            let arrived = arrival(ctx, args, &mut stream).await;
+            let started = Ok("the event stream starts".to_owned());
+            vec![
+                Finding { name: starts, outcome: started },
+                Finding { name: arrive, outcome: arrived },
+            ]
+        }
+        Err(reason) => {
+            let without = Err("not tried: the event stream does not start".to_owned());
+            vec![
+                Finding { name: starts, outcome: Err(reason) },
+                Finding { name: arrive, outcome: without },
+            ]
+        }
+    }
+}
+
+async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Result<String, String> {
+    let began = Instant::now();
+    let limit = args.timeout;
+    if args.passive {
+        stream.event(began + limit, None).await.map_err(|reason| {
+            format!("{reason}; nothing may have happened: without --passive an event is provoked")
+        })?;
+        return Ok("an event came by".to_owned());
+    }
+    let pool = pool(ctx).await?;
+    let value = format!("{PROPERTY}={}", std::process::id());
+    zfs(ctx, &["set", &value, &pool]).await?;
+    let came = stream.event(Instant::now() + limit, Some(&pool)).await;
+    let removed = zfs(ctx, &["inherit", PROPERTY, &pool]).await;
+    came?;
+    removed?;
+    let ms = began.elapsed().as_millis();
+    Ok(format!("a change of {pool} arrived, {ms} ms in all"))
+}
+
+/// The pool of the first dataset there is.
+async fn pool(ctx: &Ctx) -> Result<String, String> {
+    let list = ["list", "-H", "-d", "0", "-o", "name", "-t", "filesystem"];
+    let printed = zfs(ctx, &list).await?;
+    let pool = printed.lines().find(|name| !name.is_empty() && !name.contains('/'));
+    pool.map(str::to_owned).ok_or_else(|| "there is no pool".to_owned())
+}
+
+async fn zfs(ctx: &Ctx, args: &[&str]) -> Result<String, String> {
+    let words: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
+    let output = ctx.commands.run(Tool::Zfs, words, SET_LIMIT).await;
+    let output = output.map_err(|error| chain(&error))?;
+    if output.status == 0 {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let (what, why) = (args.join(" "), output.complaint());
+    Err(format!("zfs {what}: exit status {}: {why}", output.status))
+}
+
+/// A running sysevent.
+struct Stream {
+    child: Follow,
+    lines: Lines,
+}
+
+impl Stream {
+    fn begin(commands: &Arc<dyn Commands>, channel: Channel) -> Result<Stream, String> {
+        let child = commands.follow(Tool::Sysevent, channel.args());
+        let child = child.map_err(|error| chain(&error))?;
+        Ok(Stream { child, lines: Lines::new(LINE_CAP) })
+    }
+
+    /// Waits for the line that says that events follow.
+    async fn ready(&mut self, until: Instant) -> Result<(), String> {
+        loop {
+            let line = self.line(until).await?;
+            match parse(&line).map_err(|error| error.to_string())? {
+                Line::Ready => return Ok(()),
+                Line::Event(_) => {}
+            }
+        }
+    }
+
+    /// Waits for an event, of this dataset if one is given.
+    async fn event(&mut self, until: Instant, dataset: Option<&str>) -> Result<(), String> {
+        loop {
+            let line = self.line(until).await?;
+            let Ok(event) = crate::json::parse(&line) else { continue };
+            let name = event.get("data").and_then(|data| data.get("history_dsname"));
+            let name = name.and_then(serde_json::Value::as_str);
+            if name.is_some() && (dataset.is_none() || name == dataset) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn line(&mut self, until: Instant) -> Result<bytes::Bytes, String> {
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            if let Some(line) = self.lines.next_line().map_err(|error| error.to_string())? {
+                return Ok(line);
+            }
+            let read = timeout_at(until, self.child.stdout.read(&mut piece)).await;
+            match read.map_err(|_| "nothing came in time".to_owned())? {
+                Ok(0) => return Err(self.ended().await),
+                Ok(count) => self.lines.push(piece.get(..count).unwrap_or_default()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// Why the child is gone.
+    async fn ended(&mut self) -> String {
+        let mut complaint = Vec::new();
+        let soon = Instant::now() + Duration::from_secs(1);
+        let mut stderr = (&mut self.child.stderr).take(1024);
+        let _late = timeout_at(soon, stderr.read_to_end(&mut complaint)).await;
+        let status = timeout_at(soon, self.child.wait()).await;
+        let text = String::from_utf8_lossy(&complaint);
+        match status {
+            Ok(status) => format!("sysevent ended with status {status}: {}", text.trim()),
+            Err(_) => "sysevent closed its output".to_owned(),
+        }
+    }
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    daemon::log::chain(error)
+}

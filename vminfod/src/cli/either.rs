@@ -1,0 +1,183 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Objects from the daemon if it is there, else from the node itself: what RFD 39 calls
+//! disableability. Whether the daemon is off or only late is the service manager's word.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sdc_clients::vminfod::VmObject;
+use tokio::time::Instant;
+
+use super::progress::Progress;
+use super::smf::{Service, Smf};
+use super::supply::{FromDaemon, FromNode, Supplier, SupplyError};
+use crate::load::Ctx;
+
+/// How long a daemon that is starting is waited for.
+pub const WAIT: Duration = Duration::from_secs(60);
+/// Between two tries.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// The daemon, or the node if it is off.
+pub struct Either {
+    /// The daemon.
+    pub daemon: FromDaemon,
+    /// What reads the node.
+    pub ctx: Ctx,
+    /// Who knows whether the daemon is meant to run.
+    pub smf: Smf,
+    /// Do not even ask the daemon.
+    pub direct: bool,
+    /// How long to wait for a daemon that is not there: given, it is waited for even where no
+    /// service manager says that it starts.
+    pub wait: Option<Duration>,
+}
+
+/// Where objects are to come from.
+enum Source {
+    Daemon,
+    Node,
+}
+
+impl Either {
+    /// The daemon refuses connections: off, or late.
+    async fn refused(&self) -> Result<Source, SupplyError> {
+        let limit = match (self.smf.service().await, self.wait) {
+            (Service::Off, _) | (Service::Unmanaged, None) => return Ok(Source::Node),
+            (Service::Unmanaged, Some(wait)) => wait,
+            (Service::Starting, wait) => wait.unwrap_or(WAIT),
+        };
+        let _shown = Progress::begin("waiting for vminfod to start");
+        let end = Instant::now() + limit;
+        loop {
+            match self.daemon.get(sdc_clients::http::Call::get(&["ping"])).await {
+                Ok(_) => return Ok(Source::Daemon),
+                Err(SupplyError::Refused) if Instant::now() < end => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(SupplyError::Refused) => return Err(SupplyError::NotUp(limit)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn node(&self) -> (FromNode, Progress) {
+        let progress = Progress::begin("vminfod is off: reading the node");
+        let ctx = Ctx { commands: progress.over(self.ctx.commands.clone()), ..self.ctx.clone() };
+        (FromNode::new(ctx), progress)
+    }
+}
+
+/// The node's own fault, beside the fact that there is no daemon.
+fn neither(error: SupplyError) -> SupplyError {
+    SupplyError::Request(format!(
+        "vminfod is not running, and the node cannot be read without it: {error}"
+    ))
+}
+
+impl Supplier for Either {
+    fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>> {
+        Box::pin(async move {
+            if !self.direct {
+                let _shown = Progress::begin("asking vminfod");
+                match self.daemon.vms().await {
+                    Err(SupplyError::Refused) => {}
+                    answered => return answered,
+                }
+                if let Source::Daemon = self.refused().await? {
+                    return self.daemon.vms().await;
+                }
+            }
+            let (node, _shown) = self.node();
+            node.vms().await.map_err(|error| if self.direct { error } else { neither(error) })
+        })
+    }
+
+    fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>> {
+        Box::pin(async move {
+            if !self.direct {
+                match self.daemon.vm(name).await {
+                    Err(SupplyError::Refused) => {}
+                    answered => return answered,
+                }
+                if let Source::Daemon = self.refused().await? {
+                    return self.daemon.vm(name).await;
+                }
+            }
+            let (node, _shown) = self.node();
+            node.vm(name).await.map_err(|error| if self.direct { error } else { neither(error) })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::{CommandPaths, RealCommands};
+    use crate::root::Root;
+    use std::sync::Arc;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// A daemon at this address, on a node that has nothing of a node.
+    fn either(address: &str, smf: Service, wait: Option<Duration>) -> Either {
+        let commands =
+            CommandPaths { zoneadm: "/nowhere/zoneadm".into(), ..CommandPaths::default() };
+        Either {
+            daemon: FromDaemon::new(&format!("http://{address}"), "test").unwrap(),
+            ctx: Ctx::new(Root::new("/nowhere"), Arc::new(RealCommands::new(commands))),
+            smf: Smf::Says(smf),
+            direct: false,
+            wait,
+        }
+    }
+
+    async fn nobody() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_is_off_is_not_waited_for() {
+        let address = nobody().await;
+        for (service, wait) in [
+            (Service::Off, Some(Duration::from_secs(60))),
+            (Service::Off, None),
+            (Service::Unmanaged, None),
+        ] {
+            let error = either(&address, service, wait).vms().await.unwrap_err().to_string();
+            assert!(
+                error.contains("vminfod is not running, and the node cannot be read"),
+                "{error}"
+            );
+            assert!(error.contains("/nowhere/"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_is_late_is_waited_for() {
+        let address = nobody().await;
+        let wait = Some(Duration::from_millis(300));
+        for service in [Service::Starting, Service::Unmanaged] {
+            let error = either(&address, service, wait).vms().await.unwrap_err();
+            assert!(matches!(error, SupplyError::NotUp(_)), "{error}");
+        }
+        let late = either(&address, Service::Starting, Some(Duration::from_secs(30)));
+        let server = async {
+            let listener = TcpListener::bind(&address).await.unwrap();
+            for body in ["{\"ping\":\"pong\"}", "[{\"uuid\":\"a\"}]"] {
+                let (mut peer, _) = listener.accept().await.unwrap();
+                let mut request = vec![0; 4096];
+                assert!(peer.read(&mut request).await.unwrap() > 0);
+                let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length";
+                let answer = format!("{head}: {}\r\n\r\n{body}", body.len());
+                peer.write_all(answer.as_bytes()).await.unwrap();
+            }
+        };
+        let (vms, ()) = tokio::join!(late.vms(), server);
+        assert_eq!(vms.unwrap()[0]["uuid"], "a");
+    }
+}

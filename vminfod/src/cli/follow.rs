@@ -1,0 +1,132 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `vminfod events`: every change, one line each, for as long as somebody reads. It goes on when
+//! the daemon is restarted; whether anything was missed meanwhile is said on stderr.
+
+use std::io;
+use std::time::Duration;
+
+use sdc_clients::Jitter;
+use serde_json::Value;
+
+use super::NAME;
+use super::args::EventsArgs;
+use super::problem::Problem;
+use super::screen::{self, Screen, harmless};
+use super::show::daemon;
+use super::stream::{self, StreamEnd};
+use super::supply::SupplyError;
+use super::vmadm::events::{EventFault, Printer, ReadyVms, Style};
+
+/// Between two tries to connect again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where in the daemon's count of events we are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Place {
+    epoch: String,
+    seq: u64,
+}
+
+impl Place {
+    /// Takes the numbers out of a line, if it has them.
+    fn take(&mut self, line: &[u8]) {
+        // Both keys stand at the end of a line that may be long.
+        let Ok(Value::Object(event)) = crate::json::parse(line) else { return };
+        if let Some(epoch) = event.get("epoch").and_then(Value::as_str) {
+            epoch.clone_into(&mut self.epoch);
+        }
+        if let Some(seq) = event.get("seq").and_then(Value::as_u64) {
+            self.seq = seq;
+        }
+    }
+}
+
+/// Runs until nobody reads, or the first connection fails.
+pub async fn run(args: &EventsArgs, screen: Screen) -> Result<(), Problem> {
+    let daemon = daemon(&args.reach)?;
+    let mut printer = Printer {
+        style: Style::Plain { short: args.short },
+        json: args.json.then_some(ReadyVms::List),
+        ready: args.ready,
+        only: args.uuid.clone(),
+    };
+    let mut place = Place::default();
+    let mut jitter = Jitter::from_entropy();
+    let mut began = false;
+    loop {
+        let mut call = stream::events();
+        if !place.epoch.is_empty() {
+            call = call.query("epoch", &place.epoch).query("since", place.seq);
+        }
+        let mut connected = false;
+        let end = {
+            let mut print = |line: &[u8]| {
+                connected = true;
+                print(&printer, line, &mut place, screen)
+            };
+            stream::follow(&daemon, call, &mut print, &mut write).await
+        };
+        began |= connected;
+        match &end {
+            StreamEnd::Write(_) | StreamEnd::Fault(EventFault::NoSuchVm(_)) => {
+                return Err(end.into());
+            }
+            // What was asked for does not exist, or nobody is there to begin with.
+            _ if !began => return Err(end.into()),
+            StreamEnd::Supply(SupplyError::Status(410)) => {
+                eprintln!(
+                    "{NAME}: some events were missed: the daemon was restarted, or keeps them no longer"
+                );
+                place = Place::default();
+                // Whoever asked for one VM may have missed its end.
+                printer.ready = args.ready;
+                continue;
+            }
+            _ if connected => eprintln!("{NAME}: {end}: connecting again"),
+            _ => {}
+        }
+        tokio::time::sleep(jitter.around(PAUSE, 0.2)).await;
+    }
+}
+
+fn print(
+    printer: &Printer,
+    line: &[u8],
+    place: &mut Place,
+    screen: Screen,
+) -> Result<String, EventFault> {
+    let resumed = !place.epoch.is_empty();
+    place.take(line);
+    if resumed && is_resume(line) {
+        return Ok(String::new());
+    }
+    let text = printer.line(line)?;
+    Ok(if screen.is_terminal { harmless(&text) } else { text })
+}
+
+/// The first line of a stream that goes on where another ended: nothing happened on the node.
+fn is_resume(line: &[u8]) -> bool {
+    line.starts_with(b"{\"type\":\"resume\"")
+}
+
+fn write(text: &str) -> io::Result<()> {
+    screen::write(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places() {
+        let mut place = Place::default();
+        place.take(br#"{"type":"ready","vms":"[]","seq":4,"epoch":"ab"}"#);
+        place.take(br#"{"type":"delete","zonename":"a","seq":5,"epoch":"ab"}"#);
+        place.take(b"nonsense");
+        assert_eq!(place, Place { epoch: "ab".to_owned(), seq: 5 });
+        assert!(is_resume(br#"{"type":"resume","date":"x"}"#));
+    }
+}

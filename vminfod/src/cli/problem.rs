@@ -1,0 +1,62 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What can go wrong in a command of ours, and its exit status.
+
+use std::io;
+use std::process::ExitCode;
+
+use daemon::{ConfigError, exit};
+
+use super::stream::StreamEnd;
+use super::supply::SupplyError;
+use super::table::UnknownColumn;
+
+/// Why a command ends early.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The daemon or the node does not give what is asked for.
+    #[error(transparent)]
+    Supply(#[from] SupplyError),
+    /// The stream of events ended.
+    #[error(transparent)]
+    Stream(#[from] StreamEnd),
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The command line is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// A column that is none.
+    #[error(transparent)]
+    Column(#[from] UnknownColumn),
+    /// It ran and failed.
+    #[error("{0}")]
+    Failed(String),
+    /// Stdout, or a file.
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
+}
+
+impl Problem {
+    /// Prints it as one line and gives the exit status. A reader that went away is no failure.
+    pub fn report(&self, program: &str) -> ExitCode {
+        match self {
+            Problem::Write(error) | Problem::Stream(StreamEnd::Write(error))
+                if error.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                ExitCode::SUCCESS
+            }
+            Problem::Supply(SupplyError::Refused)
+            | Problem::Stream(StreamEnd::Supply(SupplyError::Refused)) => {
+                eprintln!("{program}: vminfod is not running (connection refused)");
+                ExitCode::from(exit::FAILED)
+            }
+            Problem::Config(_) | Problem::Usage(_) | Problem::Column(_) => {
+                exit::report(program, self, exit::USAGE)
+            }
+            _ => exit::report(program, self, exit::FAILED),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `vminfod list|lookup|get`: our own few flags taken out, the rest is vmadm's; the objects come
+//! from the daemon or, when it is off, from the node.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::args::ReachArgs;
+use super::either::Either;
+use super::screen::{Screen, harmless};
+use super::settings::Settings;
+use super::smf::Smf;
+use super::supply::FromDaemon;
+use super::vmadm::{self, Failure, Plan, Printed, list, usage};
+
+/// Our flags, which vmadm does not have.
+#[derive(Debug, Default)]
+pub struct Own {
+    reach: ReachArgs,
+    root: Option<PathBuf>,
+    direct: bool,
+    wait: Option<Duration>,
+    json: bool,
+}
+
+/// Takes our flags out of the arguments that follow the command's name.
+pub fn take(command: &str, args: &[String]) -> Result<(Own, Vec<String>), String> {
+    let mut own = Own::default();
+    let mut rest = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if arg.len() >= 2 && arg.bytes().all(|b| b == b'-') {
+            rest.push(arg.clone());
+            rest.extend(args.by_ref().cloned());
+            break;
+        }
+        let (name, given) = match arg.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (arg.as_str(), None),
+        };
+        match name {
+            "--direct" if given.is_none() => own.direct = true,
+            "-j" | "--json" if given.is_none() && command == "list" => own.json = true,
+            "--url" | "--config" | "--root" | "--wait" => {
+                let value = given.or_else(|| args.next().cloned());
+                let value = value.ok_or_else(|| format!("{name} needs a value"))?;
+                match name {
+                    "--url" => own.reach.url = Some(value),
+                    "--config" => own.reach.config = Some(value.into()),
+                    "--root" => own.root = Some(value.into()),
+                    _ => own.wait = Some(daemon::config::parse_span(&value)?),
+                }
+            }
+            _ => rest.push(arg.clone()),
+        }
+    }
+    Ok((own, rest))
+}
+
+/// Runs a command. `args` begin with its name.
+pub async fn run(args: &[String], program: &str, screen: Screen) -> Printed {
+    let command = args.first().map(String::as_str).unwrap_or_default();
+    let (own, rest) = match take(command, args.get(1..).unwrap_or_default()) {
+        Ok(taken) => taken,
+        Err(wrong) => return wrong_usage(program, command, Some(wrong)),
+    };
+    let settings = match Settings::of(&own.reach, own.root.clone()) {
+        Ok(settings) => settings,
+        Err(error) => {
+            let stderr = format!("{program}: {}\n", daemon::log::chain(&error));
+            return Printed { stdout: String::new(), stderr, code: daemon::exit::USAGE };
+        }
+    };
+    let args: Vec<String> = std::iter::once(command.to_owned()).chain(rest).collect();
+    let result = match vmadm::plan(&args) {
+        Ok(plan) => objects(plan, &own, &settings, program).await,
+        Err(failure) => Err(failure),
+    };
+    match result {
+        Ok(stdout) if screen.is_terminal => Printed::of(Ok(harmless(&stdout)), program),
+        Err(Failure::Usage(message)) => wrong_usage(program, command, message),
+        other => Printed::of(other, program),
+    }
+}
+
+async fn objects(
+    plan: Plan,
+    own: &Own,
+    settings: &Settings,
+    program: &str,
+) -> Result<String, Failure> {
+    let supplier = Either {
+        daemon: FromDaemon::new(&settings.url, program)?,
+        ctx: settings.ctx(),
+        smf: Smf::default(),
+        direct: own.direct,
+        wait: own.wait,
+    };
+    match plan {
+        Plan::List(listing) if own.json => {
+            use super::supply::Supplier;
+            listing.objects(supplier.vms().await?).map(|vms| list::json(&vms))
+        }
+        plan => vmadm::run(plan, &supplier).await,
+    }
+}
+
+fn wrong_usage(program: &str, command: &str, message: Option<String>) -> Printed {
+    let message = message.map(|text| text + "\n").unwrap_or_default();
+    let usage = usage::own(program, command);
+    Printed { stdout: String::new(), stderr: message + &usage, code: daemon::exit::USAGE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(command: &str, line: &str) -> (Own, String) {
+        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let (own, rest) = take(command, &args).unwrap();
+        (own, rest.join(" "))
+    }
+
+    #[test]
+    fn our_flags_are_taken_out_and_no_others() {
+        let (own, rest) =
+            taken("list", "-p --url=http://x --direct -o uuid --wait 5s state=running -j");
+        assert_eq!(rest, "-p -o uuid state=running");
+        assert_eq!(own.reach.url.as_deref(), Some("http://x"));
+        assert_eq!((own.direct, own.json), (true, true));
+        assert_eq!(own.wait, Some(Duration::from_secs(5)));
+        let (own, rest) = taken("lookup", "-j -- --direct");
+        assert_eq!((rest.as_str(), own.direct, own.json), ("-j -- --direct", false, false));
+        assert!(take("list", &["--url".to_owned()]).is_err());
+        assert!(take("list", &["--wait=soon".to_owned()]).is_err());
+    }
+}

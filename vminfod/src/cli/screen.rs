@@ -1,0 +1,99 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the program prints to: whether it is a terminal, colours, and text made harmless for it.
+//! Only here is stdout written.
+
+use std::io::{self, IsTerminal, Write};
+
+/// Where output goes, and how it may look there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Screen {
+    /// Stdout is a terminal.
+    pub is_terminal: bool,
+    /// Colours may be used.
+    pub colour: bool,
+}
+
+/// What a word means, and so its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// As it should be.
+    Good,
+    /// Worth a look.
+    Odd,
+    /// Not as it should be.
+    Bad,
+}
+
+impl Screen {
+    /// The real one. Colours: only on a terminal, and not if `NO_COLOR` is set to anything
+    /// (no-color.org) or the terminal is dumb.
+    pub fn of_stdout() -> Screen {
+        let is_terminal = io::stdout().is_terminal();
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Screen { is_terminal, colour: is_terminal && !set("NO_COLOR") && !dumb }
+    }
+
+    /// A word in its colour.
+    pub fn paint(self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Good => 32,
+            Tone::Odd => 33,
+            Tone::Bad => 31,
+        };
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    /// Data as it may go to this screen: on a terminal its control characters are written out,
+    /// elsewhere it is left as it is.
+    pub fn harmless(self, text: &str) -> String {
+        if self.is_terminal { harmless(text) } else { text.to_owned() }
+    }
+}
+
+/// Text whose control characters but newlines are written as `\u001b` is: in JSON that is the same
+/// text, elsewhere it shows what was there.
+pub fn harmless(text: &str) -> String {
+    if !text.contains(|c: char| c.is_control() && c != '\n') {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if c.is_control() && c != '\n' {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Writes to stdout at once. Whoever went away is an error of kind broken pipe.
+pub fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Whether stderr is a terminal, so that progress can be shown there.
+pub fn shows_progress() -> bool {
+    io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_show_and_do_nothing() {
+        let evil = "a\u{1b}[2J\u{9b}31m\u{7}\tb\n";
+        assert_eq!(harmless(evil), "a\\u001b[2J\\u009b31m\\u0007\\u0009b\n");
+        let pipe = Screen { is_terminal: false, colour: false };
+        assert_eq!(pipe.harmless(evil), evil);
+        assert_eq!(pipe.paint(Tone::Bad, "x"), "x");
+        let terminal = Screen { is_terminal: true, colour: true };
+        assert_eq!(terminal.paint(Tone::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
+    }
+}

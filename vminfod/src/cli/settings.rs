@@ -1,0 +1,96 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Where the daemon and the node are: flags, then the daemon's own configuration, then defaults.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use daemon::{ConfigError, Fields};
+
+use super::args::ReachArgs;
+use crate::commands::RealCommands;
+use crate::config::Config;
+use crate::load::Ctx;
+use crate::root::Root;
+
+/// Where the platform's image puts the configuration.
+const INSTALLED: &str = "/etc/vminfod.json";
+/// Names another configuration, for shells that work with another node than their own (the lab's).
+const VARIABLE: &str = "VMINFOD_CONFIG";
+
+/// What commands need to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The daemon's base URL.
+    pub url: String,
+    /// The daemon's configuration.
+    pub config: Config,
+}
+
+impl Settings {
+    /// Finds them out.
+    pub fn of(reach: &ReachArgs, root: Option<PathBuf>) -> Result<Settings, ConfigError> {
+        let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+        let named = reach.config.clone().or(variable.map(PathBuf::from));
+        let installed = Path::new(INSTALLED);
+        let (mut config, _unknown) = match &named {
+            Some(path) => Config::load(path)?,
+            None if installed.exists() => Config::load(installed)?,
+            None => Config::read(Fields::empty())?,
+        };
+        if let Some(root) = root {
+            config.root = root;
+        }
+        let url = reach.url.clone().unwrap_or_else(|| url(&config));
+        Ok(Settings { url, config })
+    }
+
+    /// What reads the node without the daemon.
+    pub fn ctx(&self) -> Ctx {
+        Ctx {
+            root: Root::new(self.config.root.clone()),
+            commands: Arc::new(RealCommands::new(self.config.commands.clone())),
+            deadlines: self.config.deadlines,
+        }
+    }
+}
+
+/// Where a daemon with this configuration is reached from its own node.
+fn url(config: &Config) -> String {
+    let mut address = config.listen;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("http://{address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_then_file_then_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c.json");
+        std::fs::write(
+            &file,
+            r#"{"listen": "0.0.0.0:99", "listen_beyond_loopback": true, "root": "/n"}"#,
+        )
+        .unwrap();
+        let reach = ReachArgs { url: None, config: Some(file) };
+        let settings = Settings::of(&reach, None).unwrap();
+        assert_eq!(settings.url, "http://127.0.0.1:99");
+        assert_eq!(settings.config.root, Path::new("/n"));
+        let reach = ReachArgs { url: Some("http://x".to_owned()), ..reach };
+        let settings = Settings::of(&reach, Some("/m".into())).unwrap();
+        assert_eq!((settings.url.as_str(), settings.config.root), ("http://x", "/m".into()));
+        let reach = ReachArgs { url: None, config: Some(dir.path().join("absent")) };
+        assert!(Settings::of(&reach, None).is_err());
+    }
+}

@@ -1,0 +1,224 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `vminfod ping|status|vms|vm`: what the daemon says, as JSON where it is piped, for people on a
+//! terminal.
+
+use std::time::Duration;
+
+use sdc_clients::http::Call;
+use sdc_clients::vminfod::VmObject;
+use serde_json::Value;
+
+use super::NAME;
+use super::args::{PlainArgs, ReachArgs, StatusArgs, VmArgs, VmsArgs};
+use super::problem::Problem;
+use super::progress::Progress;
+use super::screen::{Screen, Tone, harmless};
+use super::settings::Settings;
+use super::supply::{FromDaemon, SupplyError};
+use super::table::{ListArgs, Table};
+use super::vmadm::list::Listing;
+use super::vmadm::value::{member, pretty, text_form};
+use super::vmadm::{Failure, events::visible};
+
+/// A synchronous read awaits the node's own commands.
+const SYNC: Duration = Duration::from_secs(150);
+
+/// The daemon that is meant.
+pub fn daemon(reach: &ReachArgs) -> Result<FromDaemon, Problem> {
+    let settings = Settings::of(reach, None)?;
+    Ok(FromDaemon::new(&settings.url, NAME)?)
+}
+
+/// `ping`
+pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
+    let value = daemon(&args.reach)?.get(Call::get(&["ping"])).await?;
+    if value.get("ping").and_then(Value::as_str) != Some("pong") {
+        return Err(SupplyError::Request("something else than vminfod answers".to_owned()).into());
+    }
+    if screen.is_terminal && !args.json {
+        return Ok(screen.paint(Tone::Good, "pong") + "\n");
+    }
+    Ok(json(&value, screen))
+}
+
+/// `status`
+pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem> {
+    let call = Call::get(&["status"]);
+    let call = if args.full { call.query("full", "true") } else { call };
+    let value = daemon(&args.reach)?.get(call).await?;
+    if screen.is_terminal && !args.json {
+        return Ok(status_lines(&value, screen));
+    }
+    Ok(json(&value, screen))
+}
+
+/// `vms`
+pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
+    let daemon = daemon(&args.reach)?;
+    let value = read(&daemon, Call::get(&["vms"]), args.sync).await?;
+    if !as_table(&args.list, screen) {
+        return Ok(json(&value, screen));
+    }
+    let list = &args.list;
+    let (order, sort) = (list.columns.as_deref(), list.sort.as_deref());
+    let header = !list.no_header && !list.parsable;
+    let listing = Listing::all(order, sort, list.parsable, header);
+    let objects = match value {
+        Value::Array(list) => list.into_iter().filter_map(object).collect(),
+        _ => Vec::new(),
+    };
+    let text = listing.print(objects).map_err(|failure| match failure {
+        // A column that is none is wrong usage here; vmadm's exit status for it is 1.
+        Failure::Failed(text) => Problem::Usage(text),
+        Failure::Usage(text) => Problem::Usage(text.unwrap_or_default()),
+    })?;
+    Ok(screen.harmless(&text))
+}
+
+/// `vm`
+pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
+    let daemon = daemon(&args.reach)?;
+    let found = read(&daemon, Call::get(&["vms", &args.name]), args.sync).await;
+    let value = match found {
+        Err(Problem::Supply(SupplyError::Status(404))) => {
+            return Err(Problem::Failed(format!("there is no VM {}", args.name)));
+        }
+        other => other?,
+    };
+    if !as_table(&args.list, screen) {
+        return Ok(json(&value, screen));
+    }
+    let mut table = Table::new(&["field", "value"]);
+    for (key, value) in value.as_object().into_iter().flatten() {
+        table.row(vec![key.as_str().into(), value.clone().into()]);
+    }
+    Ok(table.print(&args.list, screen)?)
+}
+
+async fn read(daemon: &FromDaemon, call: Call, sync: bool) -> Result<Value, Problem> {
+    let what = if sync { "vminfod is reading the node" } else { "asking vminfod" };
+    let _shown = Progress::begin(what);
+    let call = if sync { call.query("sync", "true").timeout(SYNC) } else { call };
+    Ok(daemon.get(call).await?)
+}
+
+fn as_table(list: &ListArgs, screen: Screen) -> bool {
+    !list.json && (screen.is_terminal || list.asks_for_table())
+}
+
+fn object(value: Value) -> Option<VmObject> {
+    match value {
+        Value::Object(object) => Some(object),
+        _ => None,
+    }
+}
+
+fn json(value: &Value, screen: Screen) -> String {
+    let text = pretty(value) + "\n";
+    if screen.is_terminal { harmless(&text) } else { text }
+}
+
+/// `/status` for people: one fact per line, what is wrong in colour.
+fn status_lines(status: &Value, screen: Screen) -> String {
+    let at = |path: &str| path.split('.').try_fold(status, member);
+    let word =
+        |path: &str| visible(&at(path).and_then(text_form).unwrap_or_else(|| "-".to_owned()));
+    let count = |path: &str| match at(path) {
+        Some(Value::Array(items)) => items.len(),
+        Some(Value::Object(map)) => map.len(),
+        _ => 0,
+    };
+    let tone = if word("state") == "running" { Tone::Good } else { Tone::Odd };
+    let rss = at("memory.rss").and_then(Value::as_f64).unwrap_or(0.0) / 1_048_576.0;
+    let mut lines = vec![
+        ("state", format!("{} ({})", screen.paint(tone, &word("state")), word("status"))),
+        ("VMs", word("numVms")),
+        ("up", short(&word("uptime"))),
+        ("pid", word("pid")),
+        ("memory", format!("{rss:.1} MiB")),
+        ("last refresh", ago(&word("lastRefresh"))),
+        (
+            "reading",
+            format!(
+                "{} now, {} waiting",
+                word("queue.vasync_queue.npending"),
+                word("queue.vasync_queue.nqueued")
+            ),
+        ),
+        ("listeners", count("eventsListeners").to_string()),
+    ];
+    for (name, state) in at("sources").and_then(Value::as_object).into_iter().flatten() {
+        let state = state.as_str().unwrap_or("-");
+        let tone = if state == "running" { Tone::Good } else { Tone::Bad };
+        lines
+            .push(("source", format!("{} {}", visible(name), screen.paint(tone, &visible(state)))));
+    }
+    for error in at("refreshErrors").and_then(Value::as_array).into_iter().flatten() {
+        let text = |key: &str| visible(error.get(key).and_then(Value::as_str).unwrap_or("-"));
+        let error = format!("{} ({} ago)", text("err"), short(&text("ago")));
+        lines.push(("refresh error", screen.paint(Tone::Bad, &error)));
+    }
+    for (zone, trouble) in at("errors").and_then(Value::as_object).into_iter().flatten() {
+        let text = |key: &str| visible(trouble.get(key).and_then(Value::as_str).unwrap_or("-"));
+        let line = format!("{} {}: {}", visible(zone), text("source"), text("message"));
+        lines.push(("unreadable", screen.paint(Tone::Bad, &line)));
+    }
+    for listener in at("eventsListeners").and_then(Value::as_object).into_iter().flatten() {
+        let text = |key: &str| visible(listener.1.get(key).and_then(Value::as_str).unwrap_or("-"));
+        lines.push((
+            "listener",
+            format!("{} for {}", text("userAgent"), short(&text("createdAgo"))),
+        ));
+    }
+    if at("fswatcher").is_some() {
+        let (on, off) = (count("fswatcher.watching"), count("fswatcher.not_yet_watching"));
+        lines.push(("files", format!("{on} watched, {off} not there yet")));
+        for entry in at("refreshLog").and_then(Value::as_array).into_iter().flatten() {
+            let changed = entry.get("vmChanges").and_then(Value::as_array).map_or(0, Vec::len);
+            let when = visible(entry.get("endedAgo").and_then(Value::as_str).unwrap_or("-"));
+            lines.push(("refresh", format!("found {changed} changed VMs {} ago", short(&when))));
+        }
+    }
+    lines.iter().map(|(name, text)| format!("{name:<14}{text}\n")).collect()
+}
+
+/// The short form of `12.593138s (12.59s)`.
+fn short(text: &str) -> String {
+    let inner = text.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(text).to_owned()
+}
+
+fn ago(text: &str) -> String {
+    if text == "-" { "none yet".to_owned() } else { format!("{} ago", short(text)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_status_for_people() {
+        let status = json!({
+            "state": "running", "status": "working", "uptime": "12.5s (12.5s)", "numVms": 3,
+            "pid": 7, "memory": {"rss": 10_485_760}, "lastRefresh": null,
+            "queue": {"vasync_queue": {"npending": 1, "nqueued": 0}},
+            "refreshErrors": [{"err": "zfs\u{1b}[2J", "ago": "1.0s (1s)"}],
+            "eventsListeners": {"u": {"userAgent": "x\u{7}", "createdAgo": "2.0s (2s)"}},
+        });
+        let screen = Screen { is_terminal: true, colour: false };
+        let text = status_lines(&status, screen);
+        for line in [
+            "state         running (working)\n",
+            "up            12.5s\n",
+            "last refresh  none yet\n",
+            "refresh error zfs\\u001b[2J (1s ago)\n",
+            "listener      x\\u0007 for 2s\n",
+        ] {
+            assert!(text.contains(line), "{line:?} in {text}");
+        }
+    }
+}

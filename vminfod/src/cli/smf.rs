@@ -1,0 +1,101 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the service manager says of the daemon: tells "off on purpose" from "not yet up".
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// The service.
+const FMRI: &str = "svc:/system/smartdc/vminfod:default";
+/// `svcs` answers at once, or is not worth waiting for.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How the daemon stands with its service manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// There is no service manager here.
+    Unmanaged,
+    /// Disabled, in maintenance, or no such service: it does not run and will not by itself.
+    Off,
+    /// It runs or is on its way.
+    Starting,
+}
+
+/// Who knows.
+#[derive(Debug, Clone)]
+pub enum Smf {
+    /// The program at this path, which is `svcs(1)`.
+    Svcs(PathBuf),
+    /// A foregone answer.
+    #[cfg(test)]
+    Says(Service),
+}
+
+impl Default for Smf {
+    fn default() -> Smf {
+        Smf::Svcs("/usr/bin/svcs".into())
+    }
+}
+
+impl Smf {
+    /// How the daemon stands.
+    pub async fn service(&self) -> Service {
+        match self {
+            Smf::Svcs(program) => ask(program).await,
+            #[cfg(test)]
+            Smf::Says(service) => *service,
+        }
+    }
+}
+
+async fn ask(program: &Path) -> Service {
+    #[allow(clippy::disallowed_methods)] // a question of the command line, not of the daemon
+    let mut command = tokio::process::Command::new(program);
+    command.args(["-H", "-o", "state", FMRI]).env_clear().env("LC_ALL", "C");
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    match tokio::time::timeout(LIMIT, command.output()).await {
+        Ok(Ok(output)) => judge(output.status.success(), &output.stdout),
+        Ok(Err(_)) => Service::Unmanaged,
+        // A manager that does not answer has not switched anything off.
+        Err(_) => Service::Starting,
+    }
+}
+
+fn judge(success: bool, stdout: &[u8]) -> Service {
+    let text = String::from_utf8_lossy(stdout);
+    // An asterisk marks a service on its way to another state, which is not shown.
+    let state = text.trim();
+    match state {
+        _ if !success => Service::Off,
+        "disabled" | "maintenance" | "uninitialized" | "" => Service::Off,
+        _ => Service::Starting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states() {
+        for (success, stdout, service) in [
+            (true, "disabled\n", Service::Off),
+            (true, "maintenance\n", Service::Off),
+            (true, "online\n", Service::Starting),
+            (true, "offline*\n", Service::Starting),
+            (true, "disabled*\n", Service::Starting),
+            (true, "offline\n", Service::Starting),
+            (false, "", Service::Off),
+        ] {
+            assert_eq!(judge(success, stdout.as_bytes()), service, "{stdout:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_manager_is_no_answer() {
+        assert_eq!(Smf::Svcs("/nowhere/svcs".into()).service().await, Service::Unmanaged);
+    }
+}

@@ -1,0 +1,250 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Small tables of our own commands: aligned or parsable, some columns only, sorted. Pure.
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::screen::{Screen, Tone};
+use super::vmadm::events::visible;
+
+/// How a list is printed.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ListArgs {
+    /// No header line.
+    #[arg(short = 'H')]
+    pub no_header: bool,
+    /// Parsable: colons between values, no padding, no header; `:` and `\` in values get a `\`.
+    #[arg(short = 'p')]
+    pub parsable: bool,
+    /// Columns, separated by commas.
+    #[arg(short = 'o', value_name = "COLUMN,...")]
+    pub columns: Option<String>,
+    /// Columns to sort by, separated by commas; `-COLUMN` for descending.
+    #[arg(short = 's', value_name = "COLUMN,...", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// JSON.
+    #[arg(short = 'j', long)]
+    pub json: bool,
+}
+
+impl ListArgs {
+    /// Whether a table is asked for even where none would be printed.
+    pub fn asks_for_table(&self) -> bool {
+        self.no_header || self.parsable || self.columns.is_some() || self.sort.is_some()
+    }
+}
+
+/// A column that is none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no column {name:?}: there are {known}")]
+pub struct UnknownColumn {
+    name: String,
+    known: String,
+}
+
+/// A cell: its value and what it means.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    value: Value,
+    tone: Option<Tone>,
+}
+
+impl<T: Into<Value>> From<T> for Cell {
+    fn from(value: T) -> Cell {
+        Cell { value: value.into(), tone: None }
+    }
+}
+
+impl Cell {
+    /// A cell whose word has a colour where there are colours.
+    pub fn toned(value: impl Into<Value>, tone: Tone) -> Cell {
+        Cell { value: value.into(), tone: Some(tone) }
+    }
+
+    fn text(&self) -> String {
+        match &self.value {
+            Value::Null => "-".to_owned(),
+            Value::String(text) if text.is_empty() => "-".to_owned(),
+            Value::String(text) => visible(text),
+            other => visible(&super::vmadm::value::compact(other)),
+        }
+    }
+
+    fn parsable(&self) -> String {
+        match &self.value {
+            Value::Null => String::new(),
+            _ => self.text().replace('\\', "\\\\").replace(':', "\\:"),
+        }
+    }
+}
+
+/// Rows under named columns.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new(columns: &[&'static str]) -> Table {
+        Table { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row, one cell per column.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// The whole text as asked for.
+    pub fn print(mut self, list: &ListArgs, screen: Screen) -> Result<String, UnknownColumn> {
+        for key in list.sort.iter().flat_map(|keys| keys.rsplit(',')) {
+            let (name, descending) = match key.strip_prefix('-') {
+                Some(name) => (name, true),
+                None => (key, false),
+            };
+            let at = self.place(name)?;
+            // Stable, last key first: so the first decides.
+            self.rows.sort_by(|a, b| {
+                let order = order(a.get(at), b.get(at));
+                if descending { order.reverse() } else { order }
+            });
+        }
+        let places = match &list.columns {
+            Some(names) => {
+                names.split(',').map(|name| self.place(name)).collect::<Result<Vec<_>, _>>()?
+            }
+            None => (0..self.columns.len()).collect(),
+        };
+        Ok(if list.json {
+            self.json(&places)
+        } else if list.parsable {
+            self.parsable(&places)
+        } else {
+            self.aligned(&places, !list.no_header, screen)
+        })
+    }
+
+    fn place(&self, name: &str) -> Result<usize, UnknownColumn> {
+        let at = self.columns.iter().position(|column| *column == name);
+        at.ok_or_else(|| UnknownColumn { name: name.to_owned(), known: self.columns.join(", ") })
+    }
+
+    fn json(&self, places: &[usize]) -> String {
+        let object = |row: &Vec<Cell>| -> Value {
+            let pair = |at: &usize| {
+                Some(((*self.columns.get(*at)?).to_owned(), row.get(*at)?.value.clone()))
+            };
+            Value::Object(places.iter().filter_map(pair).collect::<Map<_, _>>())
+        };
+        let rows: Vec<Value> = self.rows.iter().map(object).collect();
+        super::vmadm::value::pretty(&rows) + "\n"
+    }
+
+    fn parsable(&self, places: &[usize]) -> String {
+        let line = |row: &Vec<Cell>| {
+            let cells: Vec<String> =
+                places.iter().filter_map(|at| row.get(*at)).map(Cell::parsable).collect();
+            cells.join(":") + "\n"
+        };
+        self.rows.iter().map(line).collect()
+    }
+
+    fn aligned(&self, places: &[usize], header: bool, screen: Screen) -> String {
+        let mut lines: Vec<Vec<(String, Option<Tone>)>> = Vec::new();
+        if header {
+            let name = |at: &usize| self.columns.get(*at).map(|name| (name.to_uppercase(), None));
+            lines.push(places.iter().filter_map(name).collect());
+        }
+        for row in &self.rows {
+            let cell = |at: &usize| row.get(*at).map(|cell| (cell.text(), cell.tone));
+            lines.push(places.iter().filter_map(cell).collect());
+        }
+        let width = |n: usize| {
+            let cells = lines.iter().filter_map(|line| line.get(n));
+            cells.map(|(text, _)| text.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..places.len()).map(width).collect();
+        let mut text = String::new();
+        for line in &lines {
+            let mut shown = String::new();
+            for (n, (cell, tone)) in line.iter().enumerate() {
+                let painted = match tone {
+                    Some(tone) => screen.paint(*tone, cell),
+                    None => cell.clone(),
+                };
+                shown.push_str(&painted);
+                if n + 1 < line.len() {
+                    let width = widths.get(n).copied().unwrap_or(0);
+                    let pad = width.saturating_sub(cell.chars().count()) + 2;
+                    shown.extend(std::iter::repeat_n(' ', pad));
+                }
+            }
+            text.push_str(shown.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Numbers by size, all else by its text.
+fn order(a: Option<&Cell>, b: Option<&Cell>) -> std::cmp::Ordering {
+    let number = |cell: Option<&Cell>| cell.and_then(|cell| cell.value.as_f64());
+    let text = |cell: Option<&Cell>| cell.map(Cell::text);
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        _ => text(a).cmp(&text(b)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Screen = Screen { is_terminal: false, colour: false };
+
+    fn table() -> Table {
+        let mut table = Table::new(&["name", "age", "state"]);
+        table.row(vec!["b:1".into(), 10.into(), Cell::toned("ok", Tone::Good)]);
+        table.row(vec!["a\u{1b}".into(), 9.into(), Value::Null.into()]);
+        table
+    }
+
+    fn list(columns: Option<&str>, sort: Option<&str>) -> ListArgs {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        ListArgs { columns: owned(columns), sort: owned(sort), ..ListArgs::default() }
+    }
+
+    #[test]
+    fn shapes() {
+        let print = |list: &ListArgs| table().print(list, PLAIN).unwrap();
+        assert_eq!(
+            print(&list(None, None)),
+            "NAME     AGE  STATE\nb:1      10   ok\na\\u001b  9    -\n"
+        );
+        let parsable = ListArgs { parsable: true, ..list(Some("state,name"), Some("age")) };
+        assert_eq!(print(&parsable), ":a\\\\u001b\nok:b\\:1\n");
+        let bare = ListArgs { no_header: true, ..list(Some("age"), Some("-age")) };
+        assert_eq!(print(&bare), "10\n9\n");
+        let json = ListArgs { json: true, ..list(Some("name"), Some("name")) };
+        assert_eq!(
+            print(&json),
+            "[\n  {\n    \"name\": \"a\\u001b\"\n  },\n  {\n    \"name\": \"b:1\"\n  }\n]\n"
+        );
+        let colours = Screen { is_terminal: true, colour: true };
+        assert!(
+            table().print(&list(None, None), colours).unwrap().contains("\u{1b}[32mok\u{1b}[0m")
+        );
+    }
+
+    #[test]
+    fn unknown_columns_say_what_there_is() {
+        for wrong in [list(Some("nope"), None), list(None, Some("-nope"))] {
+            let error = table().print(&wrong, PLAIN).unwrap_err();
+            assert_eq!(error.to_string(), "no column \"nope\": there are name, age, state");
+        }
+    }
+}

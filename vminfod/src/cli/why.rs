@@ -1,0 +1,145 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `vminfod why UUID [FIELD]`: which source gave a field, when it was last read, whether it is
+//! stale. With the daemon off the sources are known all the same; their readings are not.
+
+use sdc_clients::http::Call;
+use serde_json::Value;
+
+use super::NAME;
+use super::args::WhyArgs;
+use super::problem::Problem;
+use super::screen::{Screen, Tone};
+use super::show::daemon;
+use super::supply::SupplyError;
+use super::table::{Cell, Table};
+use crate::vm::origin;
+
+/// The columns.
+const COLUMNS: [&str; 5] = ["field", "source", "read", "stale", "error"];
+
+/// Prints the table.
+pub async fn run(args: &WhyArgs, screen: Screen) -> Result<String, Problem> {
+    let answer = match daemon(&args.reach)?.get(Call::get(&["why", &args.uuid])).await {
+        Ok(answer) => Some(answer),
+        Err(SupplyError::Refused) => {
+            eprintln!("{NAME}: vminfod is not running: when the sources were read is not known");
+            None
+        }
+        Err(SupplyError::Status(404)) => {
+            return Err(Problem::Failed(format!("there is no VM {}", args.uuid)));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let fields = fields(answer.as_ref(), args.field.as_deref()).map_err(Problem::Failed)?;
+    let mut table = Table::new(&COLUMNS);
+    for (field, source) in fields {
+        table.row(row(&field, source.as_deref(), answer.as_ref()));
+    }
+    Ok(table.print(&args.list, screen)?)
+}
+
+/// Fields and their sources: all that the VM has, or the one asked for.
+fn fields(
+    answer: Option<&Value>,
+    asked: Option<&str>,
+) -> Result<Vec<(String, Option<String>)>, String> {
+    let has = answer.and_then(|answer| answer.get("fields")).and_then(Value::as_object);
+    let Some(asked) = asked else {
+        let own = |text: &str| text.to_owned();
+        return Ok(match has {
+            Some(has) => {
+                has.iter().map(|(field, source)| (own(field), source.as_str().map(own))).collect()
+            }
+            None => origin::all().map(|(field, source)| (own(field), Some(own(source)))).collect(),
+        });
+    };
+    let known = origin::source_of(asked);
+    let top = asked.split('.').next().unwrap_or_default();
+    let given = has.and_then(|has| has.get(top)).and_then(Value::as_str);
+    // A member may have another source than the list it stands in, which only the table knows.
+    let source = if asked == top { given.or(known) } else { known.or(given) };
+    match source {
+        Some(source) => Ok(vec![(asked.to_owned(), Some(source.to_owned()))]),
+        None => Err(format!("no VM has a field {asked:?}")),
+    }
+}
+
+fn row(field: &str, source: Option<&str>, answer: Option<&Value>) -> Vec<Cell> {
+    let reading = source.and_then(|source| answer?.get("sources")?.get(source));
+    let read = reading.and_then(|reading| reading.get("read_ms_ago")).and_then(Value::as_u64);
+    let stale = reading.and_then(|reading| reading.get("stale")).and_then(Value::as_bool);
+    let error = reading.and_then(|reading| reading.get("error")).cloned().unwrap_or(Value::Null);
+    let stale = match stale {
+        Some(true) => Cell::toned("stale", Tone::Odd),
+        Some(false) => Cell::toned("no", Tone::Good),
+        None => Value::Null.into(),
+    };
+    let error = match error {
+        Value::Null => Value::Null.into(),
+        error => Cell::toned(error, Tone::Bad),
+    };
+    vec![
+        field.into(),
+        source.map_or(Value::Null, Value::from).into(),
+        read.map_or(Value::Null, |ms| ago(ms).into()).into(),
+        stale,
+        error,
+    ]
+}
+
+/// How long ago, in the largest unit that fits.
+fn ago(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms ago"),
+        1_000..120_000 => format!("{}.{} s ago", ms / 1_000, ms % 1_000 / 100),
+        120_000..7_200_000 => format!("{} min ago", ms / 60_000),
+        _ => format!("{} h ago", ms / 3_600_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn with_and_without_a_daemon() {
+        let answer = json!({
+            "uuid": "u",
+            "sources": {"zfs": {"read_ms_ago": 2_300, "stale": true, "error": "exit status 1"}},
+            "fields": {"quota": "zfs", "disks": "zone_xml", "alias": "zone_xml"},
+        });
+        let all = fields(Some(&answer), None).unwrap();
+        assert_eq!(all.len(), 3);
+        let one = |answer, field| fields(answer, Some(field)).map(|found| found[0].1.clone());
+        assert_eq!(one(Some(&answer), "disks.0.size"), Ok(Some("zfs".to_owned())));
+        assert_eq!(one(None, "disks.0.path"), Ok(Some("zone_xml".to_owned())));
+        assert!(one(None, "bogus").is_err());
+        assert!(fields(None, None).unwrap().len() > 80);
+        let mut table = Table::new(&COLUMNS);
+        table.row(row("quota", Some("zfs"), Some(&answer)));
+        table.row(row("alias", Some("zone_xml"), None));
+        let screen = Screen { is_terminal: false, colour: false };
+        assert_eq!(
+            table.print(&super::super::table::ListArgs::default(), screen).unwrap(),
+            "FIELD  SOURCE    READ       STALE  ERROR\n\
+             quota  zfs       2.3 s ago  stale  exit status 1\n\
+             alias  zone_xml  -          -      -\n"
+        );
+    }
+
+    #[test]
+    fn ages() {
+        for (ms, text) in [
+            (5, "5 ms ago"),
+            (119_999, "119.9 s ago"),
+            (120_000, "2 min ago"),
+            (9_000_000, "2 h ago"),
+        ] {
+            assert_eq!(ago(ms), text);
+        }
+    }
+}
