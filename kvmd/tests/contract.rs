@@ -4,6 +4,8 @@
 
 //! The contract, K1–K12 of facts/kvmd.md §1: one test at least for each, named by its number.
 
+#![allow(clippy::unwrap_used)] // A test program may stop at once.
+
 mod common;
 
 use common::qemu::{OFF, POWERDOWN, QUIT, Qemu, STOP, TERM};

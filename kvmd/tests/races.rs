@@ -4,6 +4,8 @@
 
 //! The races, R1–R13 of facts/kvmd.md §12: one test at least for each, named by its number.
 
+#![allow(clippy::unwrap_used)] // A test program may stop at once.
+
 mod common;
 
 use std::time::Duration;

@@ -1,0 +1,189 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! SmartOS: verdicts from vminfod's events, with and without a second monitor.
+
+#![allow(clippy::unwrap_used)] // A test program may stop at once.
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::qemu::{Qemu, TERM};
+use common::{Node, said};
+use daemon::Shutdown;
+use daemon::http::events::{self, Follow};
+use daemon::http::{Body, Limits, Server, reply};
+use daemon::journal::{self, Journal};
+use futures_util::stream;
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// A vminfod that tells what the test says.
+struct Vminfod {
+    url: String,
+    journal: Arc<Journal>,
+}
+
+impl Vminfod {
+    async fn start(vms: Value) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let journal = Arc::new(Journal::new(journal::Limits::default()));
+        let shutdown = Shutdown::new();
+        let server = Server::new(Limits::default(), shutdown.clone());
+        let (told, counts) = (Arc::clone(&journal), server.counts());
+        let answer = move |request: http::Request<_>| {
+            let ready = json!({"type": "ready", "date": "", "uuid": "u", "vms": vms.to_string()});
+            let follow = Follow {
+                journal: Arc::clone(&told),
+                cursor: 0,
+                lens: None,
+                keep: (),
+                counts: Arc::clone(&counts),
+                shutdown: shutdown.clone(),
+            };
+            let _: http::Request<hyper::body::Incoming> = request;
+            let lead = stream::iter([Bytes::from(format!("{ready}\n"))]);
+            async move { reply(StatusCode::OK, events::open(lead, follow)) as http::Response<Body> }
+        };
+        tokio::spawn(server.serve(listener, answer));
+        Self { url, journal }
+    }
+
+    fn tell(&self, kind: &str, vm: &Value) {
+        let line = json!({
+            "type": kind, "date": "", "zonename": vm["zonename"], "uuid": vm["zonename"],
+            "vm": vm, "changes": [],
+        });
+        self.journal.push(Bytes::from(format!("{line}\n")));
+    }
+}
+
+fn vm(name: &str, more: Value) -> Value {
+    let mut vm = json!({
+        "zonename": name, "uuid": name, "brand": "kvm", "zonepath": format!("/zones/{name}"),
+        "zone_state": "running", "state": "running", "autoboot": true,
+    });
+    vm.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    vm
+}
+
+fn rest(name: &str, status: i64, at: &str) -> Value {
+    let end = json!({
+        "zone_state": "installed", "state": "stopped", "exit_status": status, "exit_timestamp": at,
+    });
+    vm(name, end)
+}
+
+async fn node(vminfod: &Vminfod, more: Value) -> Node {
+    let mut node = Node::new();
+    let mut zones = json!({"enabled": true, "url": vminfod.url, "settle": "50ms"});
+    zones.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    node.settings = json!({"control": {"enabled": false}, "vminfod": zones});
+    node.start().await;
+    node
+}
+
+#[tokio::test]
+async fn ends_of_zones_are_told_from_their_facts() {
+    let vminfod = Vminfod::start(json!([vm("a", json!({})), vm("b", json!({}))])).await;
+    let mut node = node(&vminfod, json!({})).await;
+    // The user.
+    vminfod
+        .tell("modify", &vm("a", json!({"zone_state": "shutting_down", "state": "shutting_down"})));
+    vminfod.tell("modify", &rest("a", 0, "t1"));
+    let verdict = node.verdict("a").await;
+    assert_eq!(
+        (said(&verdict).as_str(), &verdict["confidence"]),
+        ("guest/poweroff", &json!("low"))
+    );
+    assert_eq!(
+        (&verdict["user"], &verdict["marker"], &verdict["source"]),
+        (&json!(true), &json!("none"), &json!("zone"))
+    );
+    // The operator.
+    let stopping = json!({"state": "stopping", "transition_to": "stopped", "autoboot": false});
+    vminfod.tell("modify", &vm("b", stopping));
+    vminfod.tell("modify", &rest("b", 0, "t1"));
+    let verdict = node.verdict("b").await;
+    assert_eq!((said(&verdict).as_str(), &verdict["user"]), ("host/powerdown", &json!(false)));
+    // The next life of the first one is killed, and what its first end left behind is not taken.
+    vminfod.tell("modify", &vm("a", json!({})));
+    vminfod.tell("modify", &rest("a", 0, "t1"));
+    vminfod.tell("modify", &rest("a", -9, "t2"));
+    assert_eq!(said(&node.verdict("a").await), "unknown/abrupt");
+    // A reboot: it runs again before its facts have settled.
+    vminfod.tell("modify", &vm("a", json!({})));
+    vminfod.tell("modify", &vm("a", json!({"state": "stopping", "transition_to": "start"})));
+    vminfod.tell("modify", &rest("a", 0, "t3"));
+    vminfod.tell("modify", &vm("a", json!({})));
+    assert_eq!(said(&node.verdict("a").await), "host/reset");
+    assert_eq!(node.verdicts(), 4);
+}
+
+#[tokio::test]
+async fn r10_a_deleted_vm_takes_its_verdict_along() {
+    let vminfod = Vminfod::start(json!([vm("a", json!({}))])).await;
+    let mut node = node(&vminfod, json!({})).await;
+    vminfod.tell("modify", &rest("a", 0, "t1"));
+    node.verdict("a").await;
+    vminfod.tell("delete", &rest("a", 0, "t1"));
+    node.until("it is forgotten", || node.ledger().snapshot().verdicts.is_empty()).await;
+    // A VM that is deleted as it runs was the host's to end.
+    vminfod.tell("create", &vm("b", json!({"brand": "bhyve"})));
+    vminfod.tell("delete", &vm("b", json!({"brand": "bhyve"})));
+    assert_eq!(said(&node.verdict("b").await), "host/quit");
+}
+
+#[tokio::test]
+async fn a_second_monitor_tells_what_the_facts_cannot() {
+    let vminfod = Vminfod::start(json!([vm("a", json!({}))])).await;
+    let mut node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
+    let tmp = node.dir.path().join("zones/a/root/tmp");
+    std::fs::create_dir_all(&tmp).unwrap();
+    let public = Qemu::start(&tmp.join("vm.qmp"));
+    let second = Qemu::start(&tmp.join("vm.kvmd"));
+    // The zone is seen again, now that its sockets are there.
+    vminfod.tell("modify", &vm("a", json!({"ram": 1})));
+    node.watching("a").await;
+    // Somebody's TERM looks like a power-off by exit status and facts alone.
+    second.say(TERM).await;
+    second.end().await;
+    vminfod.tell("modify", &rest("a", 0, "t1"));
+    let verdict = node.verdict("a").await;
+    assert_eq!((said(&verdict).as_str(), &verdict["source"]), ("host/signal", &json!("qmp")));
+    assert_eq!(node.verdicts(), 1, "one for each life, whoever speaks");
+    // The platform's own monitor was never touched, and no marker is laid into a zone.
+    assert_eq!(public.clients(), 0);
+    assert_eq!(files(&tmp), ["vm.qmp"]);
+}
+
+fn files(dir: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn no_link_leads_out_of_a_zone() {
+    let vminfod = Vminfod::start(json!([vm("a", json!({}))])).await;
+    let node = node(&vminfod, json!({"socket": "/tmp/vm.kvmd"})).await;
+    let outside: PathBuf = node.dir.path().join("outside");
+    std::fs::create_dir_all(&outside).unwrap();
+    let elsewhere = Qemu::start(&outside.join("vm.kvmd"));
+    let root = node.dir.path().join("zones/a/root");
+    std::fs::create_dir_all(&root).unwrap();
+    std::os::unix::fs::symlink(&outside, root.join("tmp")).unwrap();
+    vminfod.tell("modify", &vm("a", json!({"ram": 1})));
+    // A second zone, whose monitor is a proper one, shows that the first was looked at.
+    let proper = node.dir.path().join("zones/b/root/tmp");
+    std::fs::create_dir_all(&proper).unwrap();
+    let _qemu = Qemu::start(&proper.join("vm.kvmd"));
+    vminfod.tell("create", &vm("b", json!({})));
+    node.watching("b").await;
+    assert_eq!(elsewhere.clients(), 0);
+}
