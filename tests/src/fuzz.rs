@@ -62,6 +62,9 @@ const KSTAT: &str = r#"[{"class":"zone_misc","module":"zones","name":"z","instan
 const JSON: &str =
     r#"{"a":1.50,"2":[true,null,-1e400],"1":"\u00e9\ud83d","a":12345678901234567890}"#;
 
+const QMP_SHUTDOWN: &str = r#"{"timestamp": {"seconds": 1795227749, "microseconds": 103582}, "event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-shutdown"}}"#;
+const QMP_GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": "x"}, "capabilities": ["oob"]}}"#;
+
 /// Throws a result away: that it came without a panic is what counts.
 fn ended<T>(_result: T) {}
 
@@ -98,6 +101,11 @@ const TARGETS: &[Target] = &[
         parse: |b| ended(vminfod::sources::sysevent::parse(b)),
     },
     Target {
+        name: "qmp line",
+        good: &[QMP_SHUTDOWN, QMP_GREETING, r#"{"return":{"status":"paused"},"id":1}"#],
+        parse: qmp_line,
+    },
+    Target {
         name: "event line",
         good: &[READY, MODIFY],
         parse: |b| ended(sdc_clients::vminfod::parse_line(b)),
@@ -118,6 +126,16 @@ const TARGETS: &[Target] = &[
         parse: |b| ended(daemon::Fields::from_json(&String::from_utf8_lossy(b))),
     },
 ];
+
+/// A line, and a session that takes it in and ends.
+fn qmp_line(bytes: &[u8]) {
+    ended(kvmd::qmp::parse_line(bytes));
+    let mut session = kvmd::session::Session::default();
+    let mut lines = kvmd::qmp::Lines::default();
+    lines.push(bytes, |line| ended(session.line(Duration::ZERO, &line)));
+    lines.finish().into_iter().for_each(|line| ended(session.line(Duration::ZERO, &line)));
+    ended(session.verdict(Duration::ZERO, kvmd::judge::ADMIN_WINDOW));
+}
 
 /// What parses must print, and the print must parse to the same value.
 fn json_round_trip(bytes: &[u8]) {
