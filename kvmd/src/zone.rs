@@ -57,7 +57,7 @@ impl Facts {
             zone_state: text("zone_state")?,
             state: text("state").unwrap_or_default(),
             transition_to: text("transition_to"),
-            autoboot: flag("vm_autoboot").or_else(|| flag("autoboot")),
+            autoboot: both(flag("vm_autoboot"), flag("autoboot")),
             exit_status: vm.get("exit_status").and_then(Value::as_i64),
             exit_timestamp: text("exit_timestamp"),
             hidden: flag("do_not_inventory").unwrap_or(false),
@@ -73,6 +73,14 @@ impl Facts {
     /// Has the zone come to rest?
     pub fn rests(&self) -> bool {
         !self.runs() && !matches!(self.zone_state.as_str(), "shutting_down" | "down")
+    }
+}
+
+/// Which of the two a brand uses differs; off in either is off.
+fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one && other),
+        (one, other) => one.or(other),
     }
 }
 
