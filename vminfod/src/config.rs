@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
 use serde_json::Value;
 
@@ -29,6 +30,12 @@ pub struct Config {
     pub root: PathBuf,
     /// Where to serve.
     pub listen: SocketAddr,
+    /// Serve there even if it is no loopback address.
+    pub listen_beyond_loopback: bool,
+    /// A unix socket to serve on as well.
+    pub socket: Option<Socket>,
+    /// Caps and deadlines of connections.
+    pub http: HttpLimits,
     /// The node's programs.
     pub commands: CommandPaths,
     /// Time between full refreshes: least and most.
@@ -37,6 +44,10 @@ pub struct Config {
     pub sweep: Duration,
     /// How long commands may take.
     pub deadlines: Deadlines,
+    /// Pause before a failed reading is tried again: first ceiling and last.
+    pub retry: (Duration, Duration),
+    /// Signals of one VM within this make one commit.
+    pub fold: Duration,
     /// VMs read at once.
     pub concurrency: usize,
     /// The ring of events.
@@ -73,6 +84,9 @@ impl Config {
         let config = Self {
             root: fields.path("root", "/"),
             listen: fields.parse("listen", "127.0.0.1:9090"),
+            listen_beyond_loopback: fields.flag("listen_beyond_loopback", false),
+            socket: Socket::read(&mut fields),
+            http: http_limits(&mut fields),
             commands: CommandPaths {
                 zoneadm: fields.path("commands.zoneadm", paths.zoneadm),
                 zfs: fields.path("commands.zfs", paths.zfs),
@@ -90,6 +104,11 @@ impl Config {
                 zfs_node: fields.span("deadlines.zfs_node", deadlines.zfs_node, MS..=DAY),
                 kstat: fields.span("deadlines.kstat", deadlines.kstat, MS..=DAY),
             },
+            retry: (
+                fields.span("retry.min", Duration::from_millis(500), MS..=DAY),
+                fields.span("retry.max", seconds(60), MS..=DAY),
+            ),
+            fold: fields.span("fold", Duration::from_millis(10), MS..=seconds(10)),
             concurrency: usize::try_from(fields.number("concurrency", 8, 1..=1024)).unwrap_or(8),
             journal: Limits {
                 bytes: usize::try_from(fields.number(
@@ -98,16 +117,67 @@ impl Config {
                     1..=1 << 40,
                 ))
                 .unwrap_or(usize::MAX),
-                ..journal
+                min_events: usize::try_from(fields.number("ring_events", 1024, 1..=1 << 32))
+                    .unwrap_or(usize::MAX),
             },
             agents: agents(&mut fields),
             log_level: fields.text("log_level", "info"),
         };
-        if config.refresh.0 > config.refresh.1 {
-            fields.fault("refresh", "min is greater than max");
+        for (key, (min, max)) in [("refresh", config.refresh), ("retry", config.retry)] {
+            if min > max {
+                fields.fault(key, "min is greater than max");
+            }
+        }
+        if !config.listen.ip().is_loopback() && !config.listen_beyond_loopback {
+            fields
+                .fault("listen", "not a loopback address (listen_beyond_loopback would allow it)");
         }
         let unknown = fields.finish()?;
         Ok((config, unknown))
+    }
+}
+
+/// A unix socket to serve on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Socket {
+    /// Its name.
+    pub path: PathBuf,
+    /// Its mode from its first moment on.
+    pub mode: u32,
+}
+
+impl Socket {
+    /// `socket.path`, and `socket.mode` in octal digits.
+    fn read(fields: &mut Fields) -> Option<Self> {
+        let text = fields.text("socket.mode", "0600");
+        let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
+        if mode.is_none() {
+            fields.fault("socket.mode", format_args!("{text:?} is not a mode (write \"0660\")"));
+        }
+        let path = fields.optional_text("socket.path")?.into();
+        Some(Self { path, mode: mode.unwrap_or(0o600) })
+    }
+}
+
+fn http_limits(fields: &mut Fields) -> HttpLimits {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let least = Duration::from_millis(100);
+    let limits = HttpLimits::default();
+    let mut count = |key: &str, default: u64, bounds| {
+        usize::try_from(fields.number(key, default, bounds)).unwrap_or(usize::MAX)
+    };
+    let connections = count("http.connections", limits.connections as u64, 1..=1 << 20);
+    // Less than 8 KiB is more than the library can be held to.
+    let head_bytes = count("http.head_bytes", limits.head_bytes as u64, 8192..=1 << 20);
+    let rate = count("http.requests_per_second", limits.requests_per_second.into(), 0..=1 << 30);
+    HttpLimits {
+        connections,
+        head_bytes,
+        requests_per_second: u32::try_from(rate).unwrap_or(u32::MAX),
+        head: fields.span("http.head", limits.head, least..=DAY),
+        idle: fields.span("http.idle", limits.idle, least..=DAY),
+        write: fields.span("http.write", limits.write, least..=DAY),
+        drain: limits.drain,
     }
 }
 
@@ -150,10 +220,23 @@ mod tests {
 
     #[test]
     fn all_faults_at_once() {
-        let text = r#"{"listen": "x", "refresh": {"min": "3s", "max": "2s"}, "concurrency": 0}"#;
+        let text = r#"{"listen": "0.0.0.0:1", "refresh": {"min": "3s", "max": "2s"}, "concurrency": 0,
+            "socket": {"mode": "999"}, "http": {"connections": 0}, "retry": {"min": "2m"}}"#;
         let message = Config::read(Fields::from_json(text).unwrap()).unwrap_err().to_string();
-        for key in ["listen", "refresh", "concurrency"] {
+        for key in ["listen", "refresh", "concurrency", "socket.mode", "http.connections", "retry"]
+        {
             assert!(message.contains(key), "{key} in {message}");
         }
+    }
+
+    #[test]
+    fn a_socket_and_its_mode() {
+        let read = |text: &str| Config::read(Fields::from_json(text).unwrap()).unwrap().0;
+        assert_eq!(read("{}").socket, None);
+        let config = read(
+            r#"{"socket": {"path": "/s", "mode": "660"}, "listen": "0.0.0.0:1", "listen_beyond_loopback": true}"#,
+        );
+        assert_eq!(config.socket, Some(Socket { path: "/s".into(), mode: 0o660 }));
+        assert!(config.listen_beyond_loopback);
     }
 }

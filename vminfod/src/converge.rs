@@ -56,8 +56,6 @@ use crate::store::Store;
 use crate::sweep::{Look, Stamps};
 use crate::vm::Parts;
 
-/// Signals of one VM within this make one commit.
-const FOLD: Duration = Duration::from_millis(10);
 /// Looks after a kernel event that showed no change: it may post before it stores.
 const LOOKS: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(1000)];
@@ -272,11 +270,11 @@ impl Engine {
         next.min(self.dataset_work.next_retry().unwrap_or(next))
     }
 
-    /// Back-off with full jitter: 0.5 s doubling to 60 s, never at once.
+    /// Back-off with full jitter: the ceiling doubles with each failure; never at once.
     fn backoff(&mut self, failures: u32) -> Duration {
-        let ceiling =
-            Duration::from_millis(500).saturating_mul(1 << failures.saturating_sub(1).min(7));
-        self.jitter.full(ceiling.min(Duration::from_secs(60))).max(Duration::from_millis(50))
+        let (min, max) = self.config.retry;
+        let ceiling = min.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(max);
+        self.jitter.full(ceiling).max(ceiling.min(Duration::from_millis(50)))
     }
 
     /// Lets a signal count as news of the engine itself.

@@ -7,13 +7,15 @@
 //! The port opens only when the first load is done; until then connections are refused, which
 //! SMF's start method and every client rely on.
 
+pub mod place;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::http::{Limits, Server};
+use daemon::http::{Server, bind_unix};
 use daemon::{Shutdown, Tasks};
 use sdc_clients::Jitter;
 use tokio::net::TcpListener;
@@ -23,8 +25,8 @@ use crate::commands::Commands;
 use crate::config::Config;
 use crate::converge::board::Board;
 use crate::converge::{Asks, Engine, Seams};
-use crate::http::ui::Ui;
 use crate::http::Api;
+use crate::http::ui::Ui;
 use crate::load::Ctx;
 use crate::root::Root;
 use crate::sources::files::{self, Order, Watch, Zones};
@@ -56,18 +58,39 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The address is not of this node alone.
+    #[error("{0} is not a loopback address: set listen_beyond_loopback to serve there")]
+    Beyond(SocketAddr),
+    /// The unix socket cannot be served on.
+    #[error("cannot listen on {}: {source}", path.display())]
+    Socket {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// This is no place to run at.
+    #[error(transparent)]
+    Place(#[from] place::Misplaced),
     /// It was told to stop before it was ready.
     #[error("stopped before the first load was done")]
     Stopped,
 }
 
 /// A daemon that serves.
-#[derive(Debug)]
 pub struct Running {
     /// Where.
     pub address: SocketAddr,
+    /// The routes, for a client in the same process.
+    pub api: Api,
     tasks: Tasks,
     shutdown: Shutdown,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Running {
@@ -97,6 +120,12 @@ pub async fn serve_with(
 ) -> Result<Running, ServeError> {
     std::fs::read_dir(&config.root)
         .map_err(|source| ServeError::Root { path: config.root.clone(), source })?;
+    place::check(&config.root, &*commands)
+        .await
+        .inspect_err(|error| tracing::error!(%error, "not here"))?;
+    if !config.listen.ip().is_loopback() && !config.listen_beyond_loopback {
+        return Err(ServeError::Beyond(config.listen));
+    }
     // Better to fail now than after minutes of loading.
     drop(bind(config.listen).await?);
 
@@ -151,15 +180,16 @@ pub async fn serve_with(
         shutdown: shutdown.clone(),
     };
     let (listen, agents) = (config.listen, config.agents.clone());
-    let max_jobs = config.concurrency;
+    let (max_jobs, limits, socket) = (config.concurrency, config.http, config.socket.clone());
     let mut engine = Engine::new(config, seams, board.clone());
     if !engine.first_load().await {
         tasks.drain(DRAIN_LIMIT).await;
         return Err(ServeError::Stopped);
     }
-    let server = Server::new(Limits::default(), shutdown.clone());
-    let api = Api::new(engine.published(), board, asks, server.counts(), max_jobs, shutdown.clone())
-        .with_ui(Ui::new(&agents));
+    let server = Server::new(limits, shutdown.clone());
+    let api =
+        Api::new(engine.published(), board, asks, server.counts(), max_jobs, shutdown.clone())
+            .with_ui(Ui::new(&agents));
     tasks.spawn_vital("converge", engine.run());
     let listener = match bind(listen).await {
         Ok(listener) => listener,
@@ -171,9 +201,25 @@ pub async fn serve_with(
     };
     let address =
         listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
-    tasks.spawn_vital("http", server.serve(listener, move |request| api.clone().answer(request)));
+    let answer = {
+        let api = api.clone();
+        move |request| api.clone().answer(request)
+    };
+    if let Some(socket) = socket {
+        let bound = match bind_unix(&socket.path, socket.mode) {
+            Ok(bound) => bound,
+            Err(source) => {
+                shutdown.trigger();
+                tasks.drain(DRAIN_LIMIT).await;
+                return Err(ServeError::Socket { path: socket.path, source });
+            }
+        };
+        tracing::info!(path = %socket.path.display(), "listening");
+        tasks.spawn_vital("http on the socket", server.clone().serve(bound, answer.clone()));
+    }
+    tasks.spawn_vital("http", server.serve(listener, answer));
     tracing::info!(%address, "listening");
-    Ok(Running { address, tasks, shutdown })
+    Ok(Running { address, api, tasks, shutdown })
 }
 
 /// Notes a source's health on the board and for whoever waits for it.

@@ -83,6 +83,8 @@ fn steady(mut line: Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn both_formats_tell_the_same_story() {
     let node = FakeNode::new();
+    // None of the VM's own: when a dataset is noticed would be chance.
+    node.set_dataset("zones", json!({"mountpoint": "/zones"}));
     let served = node.serve().await;
     let mut shipped = Lines::open(&served, "").await;
     let mut rfd = Lines::open(&served, "format=rfd39").await;
@@ -93,7 +95,11 @@ async fn both_formats_tell_the_same_story() {
             other.push_str(&steady(rfd.next().await));
         }
     };
-    node.add_zone(A, "installed", None, "caf\u{e9}");
+    node.write(&format!("/etc/zones/{A}.xml"), &common::xml(A, "caf\u{e9}"));
+    for name in ["metadata", "tags", "routes"] {
+        node.write(&format!("/zones/{A}/config/{name}.json"), "{}");
+    }
+    node.set_zone(A, "installed", None);
     node.zone_event(A, "installed", -1).await;
     take(1).await;
     node.write(&format!("/zones/{A}/config/tags.json"), r#"{"role": "db", "a.b": [1]}"#);
@@ -131,7 +137,11 @@ async fn a_stream_in_rfd_39_format_resumes_too() {
     let mut again = Lines::open(&served, &format!("format=rfd39&epoch={epoch}&since=1")).await;
     assert_eq!(again.next().await["seq"], 1);
     let event = again.next().await;
-    assert_eq!((&event["seq"], &event["changes"][0]["path"]), (&json!(2), &json!("tags.t")));
+    let changes = event["changes"].as_array().unwrap();
+    assert!(
+        event["seq"] == 2 && changes.iter().any(|change| change["path"] == "tags.t"),
+        "{event}"
+    );
     served.stop().await;
 }
 

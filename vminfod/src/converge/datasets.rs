@@ -121,9 +121,9 @@ impl Engine {
             self.everything();
         }
         if event.rolled_back {
-            self.mark(&zone, Stale::ON_ROLLBACK, now + super::FOLD);
+            self.mark(&zone, Stale::ON_ROLLBACK, now + self.config.fold);
         } else if event.action == Action::Expire {
-            self.mark(&zone, Stale::OBJECT, now + super::FOLD);
+            self.mark(&zone, Stale::OBJECT, now + self.config.fold);
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Engine, FOLD};
+use super::Engine;
 use crate::dirty::Stale;
 use crate::load::Sysinfo;
 
@@ -30,7 +30,7 @@ impl Engine {
             Err(message) => {
                 self.sysinfo_stale = true;
                 self.sysinfo_retry =
-                    Some(Instant::now() + self.jitter.uniform(FOLD, Duration::from_secs(1)));
+                    Some(Instant::now() + self.jitter.uniform(self.config.fold, Duration::from_secs(1)));
                 if self.board.trouble("sysinfo", "sysinfo", message.clone()) {
                     tracing::warn!(source = "sysinfo", reason = %message, "reading failed: the last good one stays");
                 }

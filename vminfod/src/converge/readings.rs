@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::vm_load::{Fresh, LoadFault, Loaded};
-use super::{Engine, FOLD, LOOKS, Reading, Vm, answer};
+use super::{Engine, LOOKS, Reading, Vm, answer};
 use crate::dirty::{Stale, Verdict};
 use crate::load::ZoneRow;
 use crate::store::Outcome;
@@ -188,7 +188,7 @@ impl Engine {
         let failures = vm.failures;
         // News that came meanwhile are worth a try at once.
         let news = !vm.stale.is_none();
-        let pause = if news && failures <= 1 { FOLD } else { self.backoff(failures) };
+        let pause = if news && failures <= 1 { self.config.fold } else { self.backoff(failures) };
         self.mark(name, reading.stale, Instant::now() + pause);
     }
 
@@ -198,7 +198,7 @@ impl Engine {
         if stale.is_none() && waiters.is_empty() || due.is_some() {
             return;
         }
-        let when = if waiters.is_empty() { Instant::now() + FOLD } else { Instant::now() };
+        let when = if waiters.is_empty() { Instant::now() + self.config.fold } else { Instant::now() };
         self.mark(name, Stale::NONE, when);
     }
 

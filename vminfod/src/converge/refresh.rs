@@ -174,7 +174,7 @@ impl Engine {
             || vm.stale.has(Stale::ALL)
             || vm.read_at.is_some_and(|at| at >= began);
         if newer {
-            self.mark(name, Stale::ALL, Instant::now() + super::FOLD);
+            self.mark(name, Stale::ALL, Instant::now() + self.config.fold);
             return None;
         }
         let before = vm.parts.clone();

@@ -6,7 +6,7 @@
 
 use tokio::time::Instant;
 
-use super::{Engine, FOLD, NAMES_CAP, Vm};
+use super::{Engine, NAMES_CAP, Vm};
 use crate::dirty::Stale;
 use crate::sources::inbox::Pending;
 
@@ -18,7 +18,9 @@ impl Engine {
             if name == "global" {
                 continue;
             }
-            let Some(vm) = self.mark(&name, Stale::ON_ZONE_EVENT, now + FOLD) else { continue };
+            let Some(vm) = self.mark(&name, Stale::ON_ZONE_EVENT, now + self.config.fold) else {
+                continue;
+            };
             vm.announced |= Stale::ON_ZONE_EVENT;
             vm.looks = Some(0);
             events.iter().for_each(|event| vm.trace.note(event));
@@ -30,7 +32,7 @@ impl Engine {
             if !self.vms.contains_key(&name) && !stale.has(Stale::XML) {
                 continue;
             }
-            if let Some(vm) = self.mark(&name, stale, now + FOLD) {
+            if let Some(vm) = self.mark(&name, stale, now + self.config.fold) {
                 vm.announced |= stale;
             }
         }
@@ -39,7 +41,7 @@ impl Engine {
         }
         if pending.index {
             // Its news are in zoneadm's list; one that is being read may be too old to have them.
-            self.sweep_due = self.sweep_due.min(now + FOLD);
+            self.sweep_due = self.sweep_due.min(now + self.config.fold);
             self.sweep_again = self.sweeping;
         }
         if pending.sysinfo {

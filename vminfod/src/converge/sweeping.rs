@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::time::Instant;
 
-use super::{Engine, FOLD};
+use super::Engine;
 use crate::dirty::Stale;
 use crate::load::{Origin, ZoneRow};
 use crate::sources::ZoneFile;
@@ -23,7 +23,7 @@ impl Engine {
     /// Plans the next sweep.
     pub(super) fn plan_sweep(&mut self) {
         let again = std::mem::take(&mut self.sweep_again);
-        let pause = if again { FOLD } else { self.jitter.around(self.config.sweep, 0.1) };
+        let pause = if again { self.config.fold } else { self.jitter.around(self.config.sweep, 0.1) };
         self.sweep_due = Instant::now() + pause;
     }
 
@@ -80,7 +80,7 @@ impl Engine {
             if self.unannounced(&name, Stale::ZONEADM, Origin::Zoneadm, what) {
                 misses += 1;
             }
-            self.mark(&name, Stale::ON_ZONE_EVENT, Instant::now() + FOLD);
+            self.mark(&name, Stale::ON_ZONE_EVENT, Instant::now() + self.config.fold);
         }
         misses
     }
@@ -141,7 +141,7 @@ impl Engine {
                 }
             }
         }
-        let when = Instant::now() + FOLD;
+        let when = Instant::now() + self.config.fold;
         for (name, stale) in odd {
             self.mark(&name, stale, when);
         }

@@ -1,0 +1,300 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The server as a daemon uses it: over a port and a unix socket at once, with event streams that
+//! resume, caps that hold, and an end that cuts no line.
+
+#![allow(clippy::unwrap_used)] // a test may stop at once
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use daemon::http::events::{self, Follow, resume_line};
+use daemon::http::{
+    Body, Counts, Limits, Listeners, Server, Start, bind_unix, collect, refuse, reply, reply_json,
+};
+use daemon::journal::{self, Journal};
+use daemon::{Shutdown, Tasks};
+use futures_util::stream;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+const EPOCH: &str = "00112233445566aa";
+
+/// A daemon with a journal, a port, a socket and three routes.
+struct Toy {
+    journal: Arc<Journal>,
+    counts: Arc<Counts>,
+    listeners: Listeners,
+    shutdown: Shutdown,
+    tasks: Tasks,
+    at: SocketAddr,
+    dir: tempfile::TempDir,
+}
+
+#[derive(Clone)]
+struct Routes {
+    journal: Arc<Journal>,
+    counts: Arc<Counts>,
+    listeners: Listeners,
+    shutdown: Shutdown,
+}
+
+impl Routes {
+    async fn answer(self, request: Request<Incoming>) -> Response<Body> {
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, "/ping") => {
+                reply_json(StatusCode::OK, &serde_json::json!({"ping": "pong"}))
+            }
+            (&Method::GET, "/events") => self.events(request.uri().query()),
+            (&Method::POST, "/echo") => match collect(request.into_body(), 8).await {
+                Ok(bytes) => reply(StatusCode::OK, Body::once(bytes)),
+                Err(error) => refuse(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", &error.to_string()),
+            },
+            _ => refuse(StatusCode::NOT_FOUND, "NotFound", "no such route"),
+        }
+    }
+
+    fn events(self, query: Option<&str>) -> Response<Body> {
+        let start = match Start::of(query, EPOCH, &self.journal) {
+            Ok(start) => start,
+            Err(gone) => return reply_json(StatusCode::GONE, &gone.body(EPOCH)),
+        };
+        let (lead, cursor) = match start {
+            Start::Now => (Bytes::from_static(b"{\"type\":\"ready\"}\n"), self.journal.span().1),
+            Start::After(since) => (resume_line(EPOCH, since), since),
+        };
+        let follow = Follow {
+            journal: self.journal,
+            cursor,
+            lens: None,
+            keep: self.listeners.enter("test".to_owned()),
+            counts: self.counts,
+            shutdown: self.shutdown,
+        };
+        reply(StatusCode::OK, events::open(stream::iter([lead]), follow))
+    }
+}
+
+impl Toy {
+    async fn serve(limits: Limits, ring: journal::Limits) -> Self {
+        let shutdown = Shutdown::new();
+        let tasks = Tasks::new(shutdown.clone());
+        let server = Server::new(limits, shutdown.clone());
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = port.local_addr().unwrap();
+        let socket = bind_unix(&dir.path().join("sock"), 0o600).unwrap();
+        let routes = Routes {
+            journal: Arc::new(Journal::new(ring)),
+            counts: server.counts(),
+            listeners: Listeners::default(),
+            shutdown: shutdown.clone(),
+        };
+        let toy = Self {
+            journal: Arc::clone(&routes.journal),
+            counts: server.counts(),
+            listeners: routes.listeners.clone(),
+            shutdown,
+            tasks,
+            at,
+            dir,
+        };
+        let answer = move |request| routes.clone().answer(request);
+        toy.tasks.spawn_vital("port", server.clone().serve(port, answer.clone()));
+        toy.tasks.spawn_vital("socket", server.serve(socket, answer));
+        toy
+    }
+
+    async fn stop(self) {
+        self.shutdown.trigger();
+        assert!(self.tasks.drain(Duration::from_secs(5)).await, "some task did not end");
+    }
+}
+
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    request: &str,
+) -> Result<String, Infallible> {
+    // A connection that is closed at once may be closed before this is written.
+    let _closed = stream.write_all(request.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _reset_is_an_end_too = stream.read_to_end(&mut answer).await;
+    Ok(String::from_utf8(answer).unwrap())
+}
+
+async fn tcp(at: SocketAddr, request: &str) -> String {
+    exchange(TcpStream::connect(at).await.unwrap(), request).await.unwrap()
+}
+
+async fn unix(path: &Path, request: &str) -> String {
+    exchange(UnixStream::connect(path).await.unwrap(), request).await.unwrap()
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+}
+
+async fn until<S: AsyncRead + Unpin>(stream: &mut S, text: &str) -> String {
+    let mut seen = String::new();
+    while !seen.contains(text) {
+        let mut buffer = [0; 4096];
+        let count = stream.read(&mut buffer).await.unwrap();
+        assert!(count > 0, "ended after {seen:?}");
+        seen.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_on_a_port_and_on_a_socket() {
+    let toy = Toy::serve(Limits::default(), journal::Limits::default()).await;
+    let path = toy.dir.path().join("sock");
+    for answer in [tcp(toy.at, &get("/ping")).await, unix(&path, &get("/ping")).await] {
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"),
+            "{answer}"
+        );
+        assert!(answer.contains("{\"ping\":\"pong\"}"), "{answer}");
+    }
+    let post = |body: &str| {
+        format!(
+            "POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    assert!(unix(&path, &post("12345678")).await.contains("12345678"));
+    assert!(unix(&path, &post("123456789")).await.starts_with("HTTP/1.1 413 "));
+    let foreign =
+        tcp(toy.at, "GET /ping HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").await;
+    assert!(
+        foreign.starts_with("HTTP/1.1 403 ") && foreign.contains("\"code\":\"Forbidden\""),
+        "{foreign}"
+    );
+    assert_eq!(toy.counts.foreign.load(Ordering::Relaxed), 1);
+    toy.stop().await;
+    assert!(!path.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_resumes_where_it_was_or_says_that_it_cannot() {
+    let ring = journal::Limits { bytes: 1, min_events: 3 };
+    let toy = Toy::serve(Limits::default(), ring).await;
+    let mut live = TcpStream::connect(toy.at).await.unwrap();
+    live.write_all(get("/events").as_bytes()).await.unwrap();
+    until(&mut live, "ready").await;
+    assert_eq!(toy.listeners.list().len(), 1);
+    for n in 1..=5 {
+        toy.journal.push(Bytes::from(format!("{{\"n\":{n}}}\n")));
+        until(&mut live, &format!("{{\"n\":{n}}}\n")).await;
+    }
+    let mut again = TcpStream::connect(toy.at).await.unwrap();
+    again.write_all(get(&format!("/events?epoch={EPOCH}&since=3")).as_bytes()).await.unwrap();
+    let seen = until(&mut again, "{\"n\":5}\n").await;
+    assert!(seen.contains("\"type\":\"resume\"") && seen.contains("\"seq\":3}\n"), "{seen}");
+    assert!(seen.contains("{\"n\":4}") && !seen.contains("{\"n\":3}"), "{seen}");
+    for (query, why) in [
+        (format!("epoch={EPOCH}&since=1"), "too old"),
+        (format!("epoch={EPOCH}&since=6"), "not yet"),
+        (format!("epoch={EPOCH}&since=x"), "no number"),
+        ("epoch=other&since=5".to_owned(), "another start"),
+    ] {
+        let gone = tcp(toy.at, &get(&format!("/events?{query}"))).await;
+        assert!(gone.starts_with("HTTP/1.1 410 "), "{why}: {gone}");
+        assert!(gone.contains("\"oldest\":3,\"newest\":5"), "{why}: {gone}");
+    }
+    // The end comes between two lines, with a proper last chunk.
+    let (listeners, shutdown) = (toy.listeners.clone(), toy.shutdown.clone());
+    shutdown.trigger();
+    assert!(until(&mut live, "0\r\n\r\n").await.ends_with("0\r\n\r\n"));
+    toy.stop().await;
+    assert!(listeners.list().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_is_too_slow_is_cut_between_two_lines_and_counted() {
+    let ring = journal::Limits { bytes: 1 << 20, min_events: 1 };
+    let toy = Toy::serve(Limits::default(), ring).await;
+    let mut slow = TcpStream::connect(toy.at).await.unwrap();
+    slow.write_all(get("/events").as_bytes()).await.unwrap();
+    until(&mut slow, "ready").await;
+    let line = Bytes::from(format!("{{\"fill\":\"{}\"}}\n", "x".repeat(100_000)));
+    for _ in 0..200 {
+        toy.journal.push(line.clone());
+    }
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(20), slow.read_to_end(&mut rest));
+    read.await.expect("it was not cut").unwrap();
+    // It may have been too slow for the very first of them.
+    assert!(rest == b"0\r\n\r\n" || rest.ends_with(b"\"}\n\r\n0\r\n\r\n"));
+    assert_eq!(toy.counts.fell_behind.load(Ordering::Relaxed), 1);
+    assert_eq!(toy.counts.stalled.load(Ordering::Relaxed), 0);
+    toy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_takes_nothing_or_never_ends_its_head_is_cut_and_counted() {
+    let limits = Limits {
+        head: Duration::from_millis(200),
+        write: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let toy = Toy::serve(limits, journal::Limits::default()).await;
+    let begun = tcp(toy.at, "GET /ping HTTP/1.1\r\nHo").await;
+    assert!(!begun.contains("pong"), "{begun}");
+    let mut deaf = TcpStream::connect(toy.at).await.unwrap();
+    deaf.write_all(get("/events").as_bytes()).await.unwrap();
+    let line = Bytes::from(format!("{{\"fill\":\"{}\"}}\n", "x".repeat(1 << 20)));
+    // More than any socket buffers, and no more than the ring keeps.
+    for _ in 0..64 {
+        toy.journal.push(line.clone());
+    }
+    while toy.counts.stalled.load(Ordering::Relaxed) < 2 {
+        tokio::task::yield_now().await;
+    }
+    // One that is merely idle is not.
+    let mut idle = TcpStream::connect(toy.at).await.unwrap();
+    idle.write_all(get("/events").as_bytes()).await.unwrap();
+    until(&mut idle, "ready").await;
+    tokio::time::timeout(Duration::from_millis(600), idle.read_u8())
+        .await
+        .expect_err("an idle stream was cut");
+    toy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_and_rates_have_caps() {
+    let limits = Limits { connections: 2, requests_per_second: 3, ..Limits::default() };
+    let toy = Toy::serve(limits, journal::Limits::default()).await;
+    let mut both = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(toy.at).await.unwrap();
+        stream.write_all(get("/events").as_bytes()).await.unwrap();
+        until(&mut stream, "ready").await;
+        both.push(stream);
+    }
+    assert_eq!(tcp(toy.at, &get("/ping")).await, "");
+    assert_eq!(toy.counts.refused.load(Ordering::Relaxed), 1);
+    drop(both);
+    while toy.counts.open.load(Ordering::Relaxed) > 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut throttled = None;
+    for _ in 0..50 {
+        let answer = tcp(toy.at, &get("/ping")).await;
+        if answer.starts_with("HTTP/1.1 429 ") {
+            throttled = Some(answer);
+            break;
+        }
+    }
+    assert!(throttled.unwrap().contains("Retry-After: 1\r\n"));
+    toy.stop().await;
+}

@@ -1,0 +1,62 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! May it run here? On illumos with the real root only as root in the global zone: elsewhere its
+//! commands would answer for one zone, and every VM would seem to be gone. On other systems, and
+//! with a root directory of its own, anybody may.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::commands::{CommandError, Commands, Tool};
+
+/// How long the question may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Why it may not run here.
+#[derive(Debug, thiserror::Error)]
+pub enum Misplaced {
+    /// Not root.
+    #[error("must run as root (effective user is {0})")]
+    User(u32),
+    /// In a zone.
+    #[error("must run in the global zone")]
+    Zone,
+    /// Nobody could tell.
+    #[error("cannot tell in which zone it runs: {0}")]
+    Unknown(#[from] CommandError),
+}
+
+/// Asks the system, if it is one where the answer matters.
+///
+/// # Errors
+/// It may not run here.
+pub async fn check(root: &Path, commands: &dyn Commands) -> Result<(), Misplaced> {
+    let user = rustix::process::geteuid().as_raw();
+    check_on(std::env::consts::OS, root, user, commands).await
+}
+
+/// The same for a named system and user.
+///
+/// # Errors
+/// It may not run there.
+pub async fn check_on(
+    system: &str,
+    root: &Path,
+    user: u32,
+    commands: &dyn Commands,
+) -> Result<(), Misplaced> {
+    if system != "illumos" || root != Path::new("/") {
+        return Ok(());
+    }
+    if user != 0 {
+        return Err(Misplaced::User(user));
+    }
+    // In a zone, zoneadm lists that zone alone.
+    let args = ["list", "-p"].map(str::to_owned).to_vec();
+    let listed = commands.run(Tool::Zoneadm, args, LIMIT).await?;
+    let text = String::from_utf8_lossy(&listed.stdout);
+    let global = text.lines().any(|line| line.split(':').nth(1) == Some("global"));
+    if global { Ok(()) } else { Err(Misplaced::Zone) }
+}
