@@ -31,9 +31,9 @@ impl Agent {
         if !view.complete {
             return;
         }
-        let mut found = self.from_last_run(list).await;
+        let mut found = self.unlisted_of_last_run(list).await;
         if all {
-            match self.from_vmapi(list, view).await {
+            match self.unlisted_of_vmapi(list, view).await {
                 Ok(records) => found.extend(records),
                 Err(why) => {
                     tracing::warn!(reason = why, "destroyed VMs are not looked into");
@@ -66,7 +66,7 @@ impl Agent {
     }
 
     /// Records of addresses that were on shown VMs here in the last run and are on none now.
-    async fn from_last_run(&self, list: &RemoteView) -> Vec<Nic> {
+    async fn unlisted_of_last_run(&self, list: &RemoteView) -> Vec<Nic> {
         self.shared.match_strays();
         let strays = self.shared.strays();
         let listed: BTreeSet<MacAddr> = list.nics.iter().map(|nic| nic.mac).collect();
@@ -96,7 +96,11 @@ impl Agent {
     }
 
     /// Records of VMs that VMAPI lists as destroyed on this node.
-    async fn from_vmapi(&self, list: &RemoteView, view: &LocalView) -> Result<Vec<Nic>, String> {
+    async fn unlisted_of_vmapi(
+        &self,
+        list: &RemoteView,
+        view: &LocalView,
+    ) -> Result<Vec<Nic>, String> {
         let Some(vmapi) = &self.clients.vmapi else { return Ok(Vec::new()) };
         let cn = &self.shared.policy.cn_uuid;
         let query = VmQuery { server_uuid: Some(cn.clone()), state: Some("destroyed".to_owned()) };

@@ -9,11 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::http::{Body, collect, refuse, reply_json};
+use daemon::http::{Body, Limits, Server, collect, refuse, reply_json};
+use daemon::{Shutdown, Tasks};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use sdc_clients::MacAddr;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::agent::Agent;
 use crate::metrics::{self, Gauge, Reading};
@@ -24,7 +26,31 @@ const BODY: usize = 4096;
 /// How long it may take to send it.
 const BODY_TIME: Duration = Duration::from_secs(5);
 
+/// Caps of both listeners: a board, not a service.
+fn limits() -> Limits {
+    Limits { connections: 256, requests_per_second: 200, ..Limits::default() }
+}
+
 impl Agent {
+    /// Serves the pages on this port and the operator's verbs on the configured socket, until
+    /// the shutdown.
+    pub fn listen(self: &Arc<Self>, port: TcpListener, tasks: &Tasks, shutdown: &Shutdown) {
+        let (shown, server) = (Arc::clone(self), Server::new(limits(), shutdown.clone()));
+        tasks.spawn("status", server.serve(port, move |asked| Arc::clone(&shown).answer(asked)));
+        let socket = &self.shared.config.control_socket;
+        match daemon::http::bind_unix(socket, 0o600) {
+            Ok(bound) => {
+                let (told, server) = (Arc::clone(self), Server::new(limits(), shutdown.clone()));
+                let serve = server.serve(bound, move |asked| Arc::clone(&told).control(asked));
+                tasks.spawn("control", serve);
+            }
+            // NICs are kept up without it; only approvals have to wait.
+            Err(err) => {
+                tracing::error!(socket = %socket.display(), reason = %err, "no control socket");
+            }
+        }
+    }
+
     /// Answers on the loopback port.
     pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         self.page(request.method(), request.uri().path())

@@ -6,11 +6,9 @@
 //! Wiring and nothing else.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon::http::{Limits, Server};
 use daemon::{Lock, Shutdown, exit};
 
 use super::{Files, runtime};
@@ -102,27 +100,43 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
         vminfod = config.vminfod_url,
         "listening"
     );
-    let socket = config.control_socket.clone();
     let agent = Agent::new(config)?;
-    let limits = Limits { connections: 256, requests_per_second: 200, ..Limits::default() };
     let tasks = daemon::Tasks::new(shutdown.clone());
-    let shown = Arc::clone(&agent);
-    let server = Server::new(limits, shutdown.clone());
-    tasks.spawn("status", server.serve(listener, move |asked| Arc::clone(&shown).answer(asked)));
-    match daemon::http::bind_unix(&socket, 0o600) {
-        Ok(bound) => {
-            let told = Arc::clone(&agent);
-            let server = Server::new(limits, shutdown.clone());
-            tasks.spawn(
-                "control",
-                server.serve(bound, move |asked| Arc::clone(&told).control(asked)),
-            );
-        }
-        // NICs are kept up without it; only approvals have to wait.
-        Err(err) => tracing::error!(socket = %socket.display(), reason = %err, "no control socket"),
-    }
+    agent.listen(listener, &tasks, &shutdown);
     agent.run(shutdown).await;
     tasks.drain(Duration::from_secs(4)).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_file_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files {
+            config: dir.path().join("net-agent.config.json"),
+            policy: None,
+            check_config: false,
+        };
+        let started = tokio::time::Instant::now();
+        let (path, shutdown) = (files.config.clone(), Shutdown::new());
+        let write = async {
+            tokio::time::sleep(Duration::from_secs(3595)).await;
+            let cn = "a829c448-085b-4138-adbc-583ac96881c3";
+            let text = format!(r#"{{"napi": {{"url": "http://napi.lab"}}, "cn_uuid": "{cn}"}}"#);
+            std::fs::write(path, text).unwrap();
+        };
+        let (found, ()) = tokio::join!(configured(&files, &shutdown), write);
+        assert_eq!(found.unwrap().unwrap().napi_url, "http://napi.lab");
+        assert_eq!(started.elapsed(), Duration::from_secs(3600), "looked for every ten seconds");
+        // Told to stop, it stops; a file that is wrong ends the wait.
+        std::fs::write(&files.config, "{").unwrap();
+        assert!(configured(&files, &shutdown).await.is_err());
+        std::fs::remove_file(&files.config).unwrap();
+        shutdown.trigger();
+        assert!(configured(&files, &shutdown).await.unwrap().is_none());
+    }
 }

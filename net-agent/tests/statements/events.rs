@@ -207,3 +207,20 @@ async fn report_mode_only_talks() {
         "{plan}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_goes_while_it_is_written_is_gone() {
+    let world = World::new();
+    world.vm("v", "running", &[1], false);
+    world.nic(1, "v", json!({}));
+    let (agent, _) = world.start(json!({}));
+    sleep(MIN).await;
+    world.state().before_write = Some(Box::new(|state| {
+        state.nics.clear();
+    }));
+    world.vm("v", "stopped", &[1], false);
+    sleep(HOUR).await;
+    assert_eq!(world.writes().len(), 1, "neither sent again nor made anew");
+    assert_eq!(agent.shared.status.get(net_agent::status::Count::Errors), 0);
+    lawful(&world);
+}

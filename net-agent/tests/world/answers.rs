@@ -87,8 +87,9 @@ impl World {
         let agent = request.headers.get("user-agent").map(|v| v.to_str().unwrap().to_owned());
         state.agents.extend(agent);
         let fault = state.faults.get(&number).copied();
-        let fault = fault
-            .or_else(|| (number % state.every? == 0 && number > 0).then_some(Fault::Unavailable));
+        let fault = fault.or_else(|| {
+            (number.is_multiple_of(state.every?) && number > 0).then_some(Fault::Unavailable)
+        });
         match fault {
             Some(Fault::Refuse) => return Err(Error::connect(method, path, "refused")),
             Some(Fault::Reset) => return Err(Error::broken(method, path, "reset")),

@@ -53,6 +53,9 @@ pub struct Node {
     pub(crate) streams: Vec<mpsc::Sender<Bytes>>,
 }
 
+/// Something that happens once.
+pub type Happening = Box<dyn FnOnce(&mut State) + Send>;
+
 pub struct State {
     /// By bare MAC: record and etag number.
     pub nics: BTreeMap<String, (Value, u64)>,
@@ -71,7 +74,7 @@ pub struct State {
     /// Change the record between read and next write.
     pub touch_next: u32,
     /// Before the next write to NAPI, this happens.
-    pub before_write: Option<Box<dyn FnOnce(&mut State) + Send>>,
+    pub before_write: Option<Happening>,
     /// By number of the request to NAPI.
     pub faults: BTreeMap<usize, Fault>,
     /// Each request to NAPI of a multiple of this number fails with 503.
