@@ -5,6 +5,8 @@
 //! The thirty statements that net-agent is held to, by number (`c01` … `c30`), under paused time:
 //! days in seconds, against services in process. CONFORMANCE.md says which test holds which.
 
+#![allow(clippy::unwrap_used)] // tests: a panic is a failed test
+
 #[path = "../world/mod.rs"]
 mod world;
 

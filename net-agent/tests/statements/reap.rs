@@ -171,7 +171,7 @@ async fn c16_a_412_is_read_and_decided_again_five_rounds_at_most_with_growing_pa
     world.start(json!({}));
     sleep(12 * MIN).await;
     let deletes = world.asked("DELETE");
-    assert!(!deletes.is_empty() && deletes.len() % 5 == 0, "{deletes:?}");
+    assert!(!deletes.is_empty() && deletes.len().is_multiple_of(5), "{deletes:?}");
     let reads = world.asked("GET /nics/f20000000002");
     assert_eq!(reads.len(), deletes.len(), "each preceded by a read of its own");
     let gaps: Vec<_> = deletes[..5].windows(2).map(|two| two[1].0 - two[0].0).collect();
