@@ -53,7 +53,7 @@ use crate::sources::Signal;
 use crate::sources::files::Zones;
 use crate::sources::inbox::Inbox;
 use crate::store::Store;
-use crate::sweep::{Look, Stamps};
+use crate::sweep::{Files, Look};
 use crate::vm::Parts;
 
 /// Looks after a kernel event that showed no change: it may post before it stores.
@@ -146,7 +146,10 @@ pub struct Engine {
     sweep_due: Instant,
     sweeping: bool,
     sweep_again: bool,
-    stamps: Stamps,
+    /// The last look at all files.
+    files: Arc<Files>,
+    /// Refreshes since one read every file.
+    unread_refreshes: u32,
     misses: u32,
     restart_zones: Arc<Notify>,
     asks: mpsc::Receiver<Ask>,
@@ -206,7 +209,8 @@ impl Engine {
             sweep_due: now,
             sweeping: false,
             sweep_again: false,
-            stamps: Stamps::default(),
+            files: Arc::default(),
+            unread_refreshes: 0,
             misses: 0,
             restart_zones: seams.restart_zones,
             asks: seams.asks,

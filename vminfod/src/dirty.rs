@@ -64,6 +64,11 @@ impl Stale {
         self.0 & parts.0 != 0
     }
 
+    /// Are all of `parts` in it?
+    pub fn covers(self, parts: Self) -> bool {
+        self.0 & parts.0 == parts.0
+    }
+
     /// Is there anything to do?
     pub fn is_none(self) -> bool {
         self.0 == 0

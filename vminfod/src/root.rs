@@ -50,7 +50,7 @@ impl ReadError {
         matches!(self, ReadError::Io(e) if matches!(e.kind(), NotFound | NotADirectory))
     }
 
-    fn io(e: std::io::Error) -> Self {
+    pub(crate) fn io(e: std::io::Error) -> Self {
         ReadError::Io(Arc::new(e))
     }
 }
@@ -187,19 +187,6 @@ fn read_opened(path: &Path, cap: u64, flags: OFlags) -> Result<Vec<u8>, ReadErro
     Ok(bytes)
 }
 
-/// The modification time of a regular file in whole seconds; `None` if there is no such file.
-pub fn modified(path: &Path) -> Result<Option<i64>, ReadError> {
-    use std::os::unix::fs::MetadataExt;
-    match std::fs::symlink_metadata(path) {
-        Ok(stat) if stat.is_file() => Ok(Some(stat.mtime())),
-        Ok(_) => Ok(None),
-        Err(e) => {
-            let error = ReadError::io(e);
-            if error.is_absent() { Ok(None) } else { Err(error) }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,6 +229,5 @@ mod tests {
         assert!(matches!(read_unlinked(&link, 9), Err(ReadError::Link)));
         assert!(matches!(check_unlinked(&inside), Err(ReadError::Link)));
         assert!(check_unlinked(dir.path()).is_ok() && check_unlinked(&link.join("x")).is_ok());
-        assert_eq!(modified(&link).unwrap(), None);
     }
 }

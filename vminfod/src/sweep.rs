@@ -2,104 +2,71 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The cheap look at everything every few seconds: one `zoneadm list` and a stat of each watched
-//! file, compared with the look before. It finds what no event announced.
+//! The cheap look at everything every few seconds: one `zoneadm list` and a stat of each file that
+//! an object is made of. What differs from what was read is what no event announced.
 //!
 //! Reads only stamps, never contents; must never change anything itself.
 
-use std::collections::{BTreeMap, HashMap};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use crate::load::times::{self, Stamps};
 use crate::load::{Ctx, LoadError, ZoneRow, zoneadm};
 use crate::root::Root;
-use crate::sources::ZoneFile;
-use crate::sources::files::CONFIG_FILES;
-
-/// What tells one version of a file from another: device, inode, size, times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let stat = std::fs::metadata(path).ok()?;
-        Some(Self {
-            device: stat.dev(),
-            inode: stat.ino(),
-            size: stat.size(),
-            modified: (stat.mtime(), stat.mtime_nsec()),
-            changed: (stat.ctime(), stat.ctime_nsec()),
-        })
-    }
-}
-
-/// The files of one zone that matter, with what each is.
-pub fn files_of(root: &Root, zone: &str, zonepath: &str) -> Vec<(ZoneFile, PathBuf)> {
-    let mut files = vec![
-        (ZoneFile::Xml, root.zone_xml(zone)),
-        (ZoneFile::LastExited, root.lastexited(zonepath)),
-    ];
-    files.extend(CONFIG_FILES.map(|name| (ZoneFile::Config, root.config_file(zonepath, name))));
-    files
-}
-
-/// Stamps of all watched files; an absent file has none.
-#[derive(Clone, Debug, Default)]
-pub struct Stamps {
-    files: HashMap<PathBuf, Option<Stamp>>,
-}
 
 /// One look.
 #[derive(Debug)]
 pub struct Look {
     /// zoneadm's rows.
     pub rows: Result<Vec<ZoneRow>, LoadError>,
-    /// The stamps.
-    pub stamps: Stamps,
+    /// The files.
+    pub files: Arc<Files>,
+}
+
+/// What was seen of the files.
+#[derive(Debug, Default)]
+pub struct Files {
+    root: Option<Root>,
+    /// Zone, zonepath, stamps; zones whose files could not be looked at are left out.
+    pub zones: Vec<(String, String, Stamps)>,
+    /// The stamp of the sysinfo file, if it is there.
+    pub sysinfo: Option<u64>,
 }
 
 /// Looks at the node. `zones`: name → zonepath.
 pub async fn look(ctx: &Ctx, zones: BTreeMap<String, String>) -> Look {
     let root = ctx.root.clone();
-    let stats = tokio::task::spawn_blocking(move || {
-        let mut stamps = Stamps::default();
-        for (zone, zonepath) in &zones {
-            for (_, path) in files_of(&root, zone, zonepath) {
-                let stamp = Stamp::of(&path);
-                stamps.files.insert(path, stamp);
-            }
-        }
-        let sysinfo = root.sysinfo();
-        let stamp = Stamp::of(&sysinfo);
-        stamps.files.insert(sysinfo, stamp);
-        stamps
+    let files = tokio::task::spawn_blocking(move || {
+        let zones = zones.into_iter().filter_map(|(zone, zonepath)| {
+            let stamps = times::look(&root, &zone, &zonepath).ok()?;
+            Some((zone, zonepath, stamps))
+        });
+        let zones = zones.collect();
+        Files { zones, sysinfo: times::of(&root.sysinfo()), root: Some(root) }
     });
-    let (rows, stamps) = tokio::join!(zoneadm::list(ctx), stats);
-    Look { rows, stamps: stamps.unwrap_or_default() }
+    let (rows, files) = tokio::join!(zoneadm::list(ctx), files);
+    Look { rows, files: Arc::new(files.unwrap_or_default()) }
 }
 
-impl Stamps {
-    /// Is this file another one than at the look before? `None`: it was not looked at then.
-    pub fn changed(&self, before: &Self, path: &Path) -> Option<bool> {
-        let was = before.files.get(path)?;
-        Some(self.files.get(path).is_some_and(|is| is != was))
-    }
-
-    /// Files that exist, and files that do not.
+impl Files {
+    /// Files that exist, and files that do not, each list sorted.
     pub fn presence(&self) -> (Vec<String>, Vec<String>) {
-        let mut sorted: Vec<_> =
-            self.files.iter().map(|(path, stamp)| (path.display().to_string(), stamp)).collect();
-        sorted.sort_by(|a, b| a.0.cmp(&b.0));
-        let (there, missing): (Vec<_>, Vec<_>) =
-            sorted.into_iter().partition(|(_, stamp)| stamp.is_some());
-        let names = |list: Vec<(String, _)>| list.into_iter().map(|(name, _)| name).collect();
-        (names(there), names(missing))
+        let (mut there, mut missing) = (Vec::new(), Vec::new());
+        let Some(root) = &self.root else { return (there, missing) };
+        let mut note = |path: PathBuf, is_there: bool| {
+            let list = if is_there { &mut there } else { &mut missing };
+            list.push(path.display().to_string());
+        };
+        for (zone, zonepath, stamps) in &self.zones {
+            for (at, path) in times::files(root, zone, zonepath).into_iter().enumerate() {
+                note(path, stamps.has(at));
+            }
+        }
+        note(root.sysinfo(), self.sysinfo.is_some());
+        there.sort();
+        missing.sort();
+        (there, missing)
     }
 }
 
@@ -107,31 +74,21 @@ impl Stamps {
 mod tests {
     use super::*;
 
-    fn stamps(root: &Root) -> Stamps {
-        let mut stamps = Stamps::default();
-        for (_, path) in files_of(root, "z", "/zones/z") {
-            stamps.files.insert(path.clone(), Stamp::of(&path));
-        }
-        stamps
-    }
-
     #[test]
-    fn any_replacement_shows() {
+    fn what_is_there_and_what_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
-        std::fs::create_dir_all(dir.path().join("zones/z/config")).unwrap();
-        let file = root.config_file("/zones/z", "tags");
-        std::fs::write(&file, "{}").unwrap();
-        let first = stamps(&root);
-        assert_eq!(stamps(&root).changed(&first, &file), Some(false));
-        let temp = dir.path().join("new");
-        std::fs::write(&temp, "{}").unwrap();
-        std::fs::rename(&temp, &file).unwrap();
-        let second = stamps(&root);
-        assert_eq!(second.changed(&first, &file), Some(true));
-        std::fs::remove_file(&file).unwrap();
-        assert_eq!(stamps(&root).changed(&second, &file), Some(true));
-        assert_eq!(second.changed(&Stamps::default(), &file), None);
-        assert_eq!((second.presence().0.len(), second.presence().1.len()), (1, 4));
+        std::fs::create_dir_all(root.config_dir("/zones/z")).unwrap();
+        std::fs::write(root.config_file("/zones/z", "tags"), "{}").unwrap();
+        let stamps = times::look(&root, "z", "/zones/z").unwrap();
+        let files = Files {
+            zones: vec![("z".into(), "/zones/z".into(), stamps)],
+            root: Some(root),
+            sysinfo: Some(1),
+        };
+        let (there, missing) = files.presence();
+        assert!(there.iter().any(|path| path.ends_with("tags.json")), "{there:?}");
+        assert_eq!((there.len(), missing.len()), (2, 4));
+        assert_eq!(Files::default().presence(), (Vec::new(), Vec::new()));
     }
 }

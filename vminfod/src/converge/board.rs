@@ -15,6 +15,8 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::sweep::Files;
+
 /// How many refresh errors and log entries are kept.
 const KEEP: usize = 5;
 
@@ -45,10 +47,8 @@ pub struct RefreshEntry {
 /// The file watcher as `/status?full` tells it.
 #[derive(Clone, Debug, Default)]
 pub struct WatchView {
-    /// Files that exist and are watched.
-    pub watching: Vec<String>,
-    /// Files whose appearance is waited for.
-    pub missing: Vec<String>,
+    /// What the last sweep saw of the files: those that exist and those that are waited for.
+    pub files: Arc<Files>,
     /// Is the watcher alive?
     pub running: bool,
 }

@@ -17,6 +17,8 @@ use crate::dirty::{Stale, Trace, Verdict};
 use crate::load::{self, Node};
 use crate::vm::Parts;
 
+/// How often a refresh reads every file, whatever its stamp says.
+const READ_ALL_EVERY: u32 = 12;
 /// VMs taken in between two looks at other work.
 const YIELD_EVERY: usize = 16;
 
@@ -107,10 +109,25 @@ impl Engine {
         self.dataset_work.since_refresh.clear();
         let (ctx, began) = (self.ctx.clone(), Instant::now());
         self.board.show_refresh(began, Phase::Reading);
-        self.spawn(
-            Purpose::Node,
-            async move { Done::Node(began, Box::new(load::node(&ctx).await)) },
-        );
+        let known = self.known();
+        self.spawn(Purpose::Node, async move {
+            Done::Node(began, Box::new(load::refresh(&ctx, known).await))
+        });
+    }
+
+    /// What a refresh need not read again if its stamps are what they were: nothing at all every so
+    /// often, since a stamp may lie.
+    fn known(&mut self) -> load::Known {
+        self.unread_refreshes += 1;
+        if self.unread_refreshes >= READ_ALL_EVERY {
+            self.unread_refreshes = 0;
+            return load::Known::new();
+        }
+        let settled = self
+            .vms
+            .iter()
+            .filter(|(_, vm)| vm.failures == 0 && vm.reading.is_none() && vm.stale.is_none());
+        settled.filter_map(|(name, vm)| Some((name.clone(), vm.parts.clone()?))).collect()
     }
 
     /// A refresh has ended.
@@ -139,14 +156,14 @@ impl Engine {
         self.board.well("node");
         self.board.show_sysinfo(node.sysinfo.value());
         self.dataset_work.node_listed(began);
-        self.take_datasets(node.datasets);
+        let same_for_all = self.take_datasets(node.datasets) && self.sysinfo == node.sysinfo;
         self.sysinfo = node.sysinfo;
 
         let mut changes = Vec::new();
         let mut parts = node.parts;
         for (count, row) in node.rows.iter().enumerate() {
             if let Some(parts) = parts.remove(&row.zonename) {
-                changes.extend(self.take_parts(&row.zonename, parts, began));
+                changes.extend(self.take_parts(&row.zonename, parts, began, same_for_all));
             }
             if count % YIELD_EVERY == 0 {
                 tokio::task::yield_now().await;
@@ -168,6 +185,7 @@ impl Engine {
         name: &str,
         parts: Parts,
         began: Instant,
+        same_for_all: bool,
     ) -> Option<(String, &'static str)> {
         let vm = self.vms.entry(name.to_owned()).or_default();
         let newer = vm.reading.is_some()
@@ -175,6 +193,12 @@ impl Engine {
             || vm.read_at.is_some_and(|at| at >= began);
         if newer {
             self.mark(name, Stale::ALL, Instant::now() + self.config.fold);
+            return None;
+        }
+        if same_for_all && vm.failures == 0 && vm.parts.as_ref() == Some(&parts) {
+            // What is shown was made of exactly this.
+            vm.parts = Some(parts);
+            vm.reads.note(Stale::ALL, began);
             return None;
         }
         let before = vm.parts.clone();
@@ -247,8 +271,8 @@ impl Engine {
     }
 
     /// The node's datasets, except what was touched since they were listed, and what such a
-    /// listing is too shallow to show.
-    fn take_datasets(&mut self, mut fresh: load::Datasets) {
+    /// listing is too shallow to show. Whether they are what they were.
+    fn take_datasets(&mut self, mut fresh: load::Datasets) -> bool {
         let mut again = std::mem::take(&mut self.dataset_work.since_refresh);
         for parts in self.vms.values().filter_map(|vm| vm.parts.as_ref()) {
             let object = self.object(&parts.zone.zonename);
@@ -263,9 +287,13 @@ impl Engine {
                 }
             }
         }
-        self.datasets = fresh;
+        let same = fresh == self.datasets;
+        if !same {
+            self.datasets = fresh;
+        }
         for name in again {
             self.dataset_work.want(&name);
         }
+        same
     }
 }

@@ -5,7 +5,7 @@
 //! What a sweep found: differences that no event announced become stale parts, a count and one
 //! log line each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use tokio::time::Instant;
 
@@ -14,8 +14,11 @@ use crate::dirty::Stale;
 use crate::load::{Origin, ZoneRow};
 use crate::sources::ZoneFile;
 use crate::sources::sysevent::Channel;
-use crate::sweep::{Look, files_of};
+use crate::sweep::{Files, Look};
 
+/// What each file of a zone is, in the order of [`crate::load::times::files`].
+const FILES: [ZoneFile; 5] =
+    [ZoneFile::Xml, ZoneFile::LastExited, ZoneFile::Config, ZoneFile::Config, ZoneFile::Config];
 /// Sweeps in a row that find unannounced zone changes before the source is started anew.
 const MISSES: u32 = 2;
 
@@ -23,7 +26,8 @@ impl Engine {
     /// Plans the next sweep.
     pub(super) fn plan_sweep(&mut self) {
         let again = std::mem::take(&mut self.sweep_again);
-        let pause = if again { self.config.fold } else { self.jitter.around(self.config.sweep, 0.1) };
+        let pause =
+            if again { self.config.fold } else { self.jitter.around(self.config.sweep, 0.1) };
         self.sweep_due = Instant::now() + pause;
     }
 
@@ -49,13 +53,9 @@ impl Engine {
                 }
             }
         }
-        self.compare_files(&look);
-        let (watching, missing) = look.stamps.presence();
-        self.board.edit(|view| {
-            view.watch.watching = watching;
-            view.watch.missing = missing;
-        });
-        self.stamps = look.stamps;
+        self.compare_files(&look.files);
+        self.board.edit(|view| view.watch.files = look.files.clone());
+        self.files = look.files;
         self.vms.values_mut().for_each(|vm| vm.announced = Stale::NONE);
     }
 
@@ -117,36 +117,36 @@ impl Engine {
         }
     }
 
-    fn compare_files(&mut self, look: &Look) {
-        let mut odd: HashMap<String, Stale> = HashMap::new();
-        for (name, zonepath) in self.zone_paths() {
-            for (file, path) in files_of(&self.ctx.root, &name, &zonepath) {
-                let stale = Stale::on_file(file);
-                match look.stamps.changed(&self.stamps, &path) {
-                    Some(false) => {}
-                    // First seen: what happened to it before is unknown.
-                    None => *odd.entry(name.clone()).or_default() |= stale,
-                    Some(true) => {
-                        let already = self.vms.get(&name).is_some_and(|vm| vm.announced.has(stale));
-                        if !already {
-                            self.unannounced(
-                                &name,
-                                stale,
-                                origin_of(file),
-                                "one of its files changed",
-                            );
-                            *odd.entry(name.clone()).or_default() |= stale;
-                        }
-                    }
+    /// Whatever is not of the version that was read is to be read again.
+    fn compare_files(&mut self, files: &Files) {
+        let mut odd: Vec<(String, Stale)> = Vec::new();
+        for (name, zonepath, stamps) in &files.zones {
+            let Some(vm) = self.vms.get(name) else { continue };
+            let Some(parts) = &vm.parts else { continue };
+            if parts.stamps == *stamps || parts.zone.zonepath != *zonepath {
+                continue;
+            }
+            let mut stale = Stale::NONE;
+            for (at, file) in FILES.into_iter().enumerate() {
+                if parts.stamps.differs(stamps, at) {
+                    stale |= Stale::on_file(file);
                 }
             }
+            // One that fails is tried again at its own pace, one that is due anyway is on its way.
+            let comes = vm.failures > 0 && vm.due.is_some() || vm.stale.covers(stale);
+            if stale.is_none() || comes {
+                continue;
+            }
+            if let Some(file) = FILES.into_iter().find(|file| stale.has(Stale::on_file(*file))) {
+                self.unannounced(name, stale, origin_of(file), "one of its files changed");
+            }
+            odd.push((name.clone(), stale));
         }
         let when = Instant::now() + self.config.fold;
         for (name, stale) in odd {
             self.mark(&name, stale, when);
         }
-        let sysinfo = self.ctx.root.sysinfo();
-        if look.stamps.changed(&self.stamps, &sysinfo) != Some(false) {
+        if files.sysinfo != self.files.sysinfo {
             self.sysinfo_stale = true;
         }
     }

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use crate::dirty::Stale;
 use crate::load::datasets::Row;
 use crate::load::{
-    Ctx, Datasets, LoadError, PackedXml, ZoneKstat, ZoneRow, config, datasets, is_lower_uuid, kstat,
-    lastexited, receiving, times, zone_xml, zoneadm,
+    Ctx, Datasets, LoadError, PackedXml, ZoneKstat, ZoneRow, config, datasets, is_lower_uuid,
+    kstat, lastexited, receiving, times, zone_xml, zoneadm,
 };
 use crate::vm::{Parts, state_of};
 
@@ -149,14 +149,14 @@ impl Task {
             Some(parts) if !stale.has(Stale::KSTAT) => parts.kstat.clone(),
             _ => kstat::of(&*self.kstats.fresh(ctx).await?, &row).cloned(),
         };
-        let mut last_modified = match known {
-            Some(parts) if !stale.has(Stale::TIMES) => parts.last_modified,
+        let mut stamps = match known {
+            Some(parts) if !stale.has(Stale::TIMES) => parts.stamps,
             _ => times::load(ctx, &row).await?,
         };
         let mut tries = 0;
         let (xml, lastexited, config) = loop {
             // A time that nobody knew belongs to a file that may be newer than what is known of it.
-            if known.is_some_and(|parts| parts.last_modified != last_modified) {
+            if known.is_some_and(|parts| parts.last_modified != stamps.last_modified) {
                 stale |= Stale::FILES;
             }
             let xml = match known {
@@ -176,16 +176,30 @@ impl Task {
                 break (xml, lastexited, config);
             }
             let after = times::load(ctx, &row).await?;
-            if after == last_modified {
+            if after == stamps {
                 break (xml, lastexited, config);
             }
             // A file was replaced while they were read: which of them is unknown.
-            last_modified = after;
+            stamps = after;
             stale |= Stale::FILES;
         };
-        let receives = state_of(&row, &xml.unpack()) == "receiving";
+        // What was not read is still of the version that it was.
+        if let Some(parts) = known {
+            for (part, files) in [
+                (Stale::XML, times::XML..times::XML + 1),
+                (Stale::LAST_EXITED, times::LAST_EXITED..times::LAST_EXITED + 1),
+                (Stale::CONFIG, times::CONFIG),
+            ] {
+                if !stale.has(part) {
+                    stamps.keep(&parts.stamps, files);
+                }
+            }
+        }
+        let last_modified = stamps.last_modified;
+        let receives = state_of(&row, &xml) == "receiving";
         let receiving = if receives { receiving::load(ctx, &row).await? } else { None };
-        let parts = Parts { zone: row, xml, kstat, config, lastexited, last_modified, receiving };
+        let parts =
+            Parts { zone: row, xml, kstat, config, lastexited, last_modified, stamps, receiving };
         Ok(Loaded::Parts(Box::new(parts), fresh))
     }
 

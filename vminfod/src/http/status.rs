@@ -84,12 +84,13 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
     );
     if full {
         put("refreshLog", refresh_log(&view, &clock));
+        let (watching, missing) = view.watch.files.presence();
         put(
             "fswatcher",
             json!({
                 "message_delays": {},
-                "watching": view.watch.watching,
-                "not_yet_watching": view.watch.missing,
+                "watching": watching,
+                "not_yet_watching": missing,
                 "pending_actions": {},
                 "watcher_pid": std::process::id(),
                 "running": view.watch.running,

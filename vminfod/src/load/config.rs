@@ -14,7 +14,7 @@ use crate::root::{Root, check_unlinked};
 const CAP: u64 = 16 * 1024 * 1024;
 
 /// The four JSON fields; all are absent when the directory of an incomplete zone cannot be read.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigJson {
     /// `customer_metadata` of metadata.json.
     pub customer_metadata: Option<JsonText>,

@@ -31,7 +31,7 @@ pub use datasets::Datasets;
 pub use error::{Fault, LoadError, Origin};
 pub use kstat::ZoneKstat;
 pub use lastexited::LastExited;
-pub use node::{Broken, Node, ZoneParts, node, zone};
+pub use node::{Broken, Known, Node, ZoneParts, node, refresh, zone};
 pub use receiving::Receiving;
 pub use sysinfo::Sysinfo;
 pub use zone_xml::{PackedXml, ZoneXml};

@@ -19,6 +19,8 @@ use crate::vm::{self, ComposeError, Parts};
 
 /// How many groups of zones are read at once.
 const AT_ONCE: usize = 8;
+/// The same in a refresh, which must leave room for everything else.
+const REFRESH_AT_ONCE: usize = 2;
 /// Zones of one group: enough that changing threads costs nothing, few enough that one that hangs
 /// holds up few.
 const GROUP: usize = 32;
@@ -59,8 +61,24 @@ pub struct Broken {
 /// What is read for one zone alone.
 pub type ZoneParts = Parts;
 
+/// What is known of the zones already, by zonename.
+pub type Known = HashMap<String, Parts>;
+
 /// Loads the whole node. Fails only when a source that concerns every VM does.
 pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
+    everything(ctx, None).await
+}
+
+/// The same where most is known: files whose stamps are what they were when they were read are
+/// confirmed unread. Composes no object, since nearly all would be what they are.
+pub async fn refresh(ctx: &Ctx, known: Known) -> Result<Node, LoadError> {
+    everything(ctx, Some(known)).await
+}
+
+async fn everything(ctx: &Ctx, known: Option<Known>) -> Result<Node, LoadError> {
+    let (at_once, composes) =
+        if known.is_some() { (REFRESH_AT_ONCE, false) } else { (AT_ONCE, true) };
+    let mut known = known.unwrap_or_default();
     let (rows, sysinfo, kstats, datasets) = tokio::try_join!(
         zoneadm::list(ctx),
         sysinfo::load(ctx),
@@ -81,15 +99,16 @@ pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
         datasets,
         sysinfo: Arc::new(sysinfo),
     };
-    let groups: Vec<Group> = rows.chunks(GROUP).map(|rows| Group::of(&node, rows)).collect();
-    let mut loads = stream::iter(groups.into_iter().map(|group| group.load(ctx))).buffered(AT_ONCE);
+    let groups = rows.chunks(GROUP).map(|rows| Group::of(&node, rows, &mut known, composes));
+    let groups: Vec<Group> = groups.collect();
+    let mut loads = stream::iter(groups.into_iter().map(|group| group.load(ctx))).buffered(at_once);
     let mut receiving = Vec::new();
     while let Some(loaded) = loads.next().await {
         for (row, loaded) in loaded {
             match loaded {
                 Ok((parts, vm)) => {
                     let list = if parts.is_receiving() { &mut receiving } else { &mut node.vms };
-                    list.push(vm);
+                    list.extend(vm);
                     node.parts.insert(row.zonename.clone(), parts);
                 }
                 Err(error) => {
@@ -104,23 +123,38 @@ pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
     Ok(node)
 }
 
-type Loaded = Result<(Parts, VmObject), LoadError>;
+/// The parts, and the object if one was wanted.
+type Loaded = Result<(Parts, Option<VmObject>), LoadError>;
 
 /// Some zones that are read and composed together, with what concerns all of them.
 #[derive(Clone)]
 struct Group {
-    zones: Vec<(Arc<ZoneRow>, Option<ZoneKstat>)>,
+    zones: Vec<Zone>,
     datasets: Datasets,
     sysinfo: Arc<Sysinfo>,
+    composes: bool,
+}
+
+/// One of them, and what is known of it.
+#[derive(Clone)]
+struct Zone {
+    row: Arc<ZoneRow>,
+    kstat: Option<ZoneKstat>,
+    known: Option<Parts>,
 }
 
 impl Group {
-    fn of(node: &Node, rows: &[Arc<ZoneRow>]) -> Self {
-        let kstat = |row: &Arc<ZoneRow>| kstat::of(&node.kstats, row).cloned();
+    fn of(node: &Node, rows: &[Arc<ZoneRow>], known: &mut Known, composes: bool) -> Self {
+        let zone = |row: &Arc<ZoneRow>| Zone {
+            row: row.clone(),
+            kstat: kstat::of(&node.kstats, row).cloned(),
+            known: known.remove(&row.zonename),
+        };
         Group {
-            zones: rows.iter().map(|row| (row.clone(), kstat(row))).collect(),
+            zones: rows.iter().map(zone).collect(),
             datasets: node.datasets.clone(),
             sysinfo: node.sysinfo.clone(),
+            composes,
         }
     }
 
@@ -129,9 +163,9 @@ impl Group {
     async fn load(self, ctx: &Ctx) -> Vec<(Arc<ZoneRow>, Loaded)> {
         let (group, files) = (self.clone(), ctx.clone());
         let work = move |_: &Root| {
-            let read = |(row, kstat): &(Arc<ZoneRow>, Option<ZoneKstat>)| {
-                let parts = read(&files.root, row.clone(), kstat.clone());
-                (row.clone(), parts.and_then(|parts| group.compose(&files, parts)))
+            let read = |zone: &Zone| {
+                let parts = read(&files.root, zone.clone());
+                (zone.row.clone(), parts.and_then(|parts| group.compose(&files, parts)))
             };
             group.zones.iter().map(read).collect()
         };
@@ -139,16 +173,20 @@ impl Group {
             return loaded;
         }
         let mut loaded = Vec::with_capacity(self.zones.len());
-        for (row, kstat) in &self.zones {
-            let parts = zone(ctx, row.clone(), kstat.clone()).await;
-            loaded.push((row.clone(), parts.and_then(|parts| self.compose(ctx, parts))));
+        for zone in &self.zones {
+            let one = zone.clone();
+            let parts = ctx.on_files(Origin::ZoneXml, move |root| read(root, one)).await;
+            loaded.push((zone.row.clone(), parts.and_then(|parts| self.compose(ctx, parts))));
         }
         loaded
     }
 
     fn compose(&self, ctx: &Ctx, parts: Parts) -> Loaded {
+        if !self.composes {
+            return Ok((parts, None));
+        }
         match vm::compose(&parts, &self.datasets, &self.sysinfo) {
-            Ok(vm) => Ok((parts, vm)),
+            Ok(vm) => Ok((parts, Some(vm))),
             Err(e) => Err(LoadError::from_compose(ctx, &parts, e)),
         }
     }
@@ -160,16 +198,26 @@ pub async fn zone(
     zone: Arc<ZoneRow>,
     kstat: Option<ZoneKstat>,
 ) -> Result<Parts, LoadError> {
-    ctx.on_files(Origin::ZoneXml, move |root| read(root, zone, kstat)).await
+    let zone = Zone { row: zone, kstat, known: None };
+    ctx.on_files(Origin::ZoneXml, move |root| read(root, zone)).await
 }
 
-fn read(root: &Root, zone: Arc<ZoneRow>, kstat: Option<ZoneKstat>) -> Result<Parts, LoadError> {
+fn read(root: &Root, zone: Zone) -> Result<Parts, LoadError> {
+    let Zone { row: zone, kstat, known } = zone;
     if zone.zonepath.is_empty() {
         let what = format!("expected a path for the zone {}, found none", zone.zonename);
         return Err(LoadError::content(Origin::Zoneadm, what));
     }
     // No object may have the time of a file that it was not made of.
-    let mut last_modified = times::read(root, &zone)?;
+    let mut stamps = times::read(root, &zone)?;
+    let last_modified = stamps.last_modified;
+    if let Some(known) = known.filter(|known| known.zone.zonepath == zone.zonepath)
+        && known.stamps.confirmed_by(&stamps)
+    {
+        let receives = vm::state_of(&zone, &known.xml) == "receiving";
+        let receiving = if receives { receiving::read(root, &zone)? } else { None };
+        return Ok(Parts { zone, kstat, last_modified, stamps, receiving, ..known });
+    }
     let mut tries = 0;
     let (xml, lastexited, config) = loop {
         let xml = zone_xml::read(root, &zone.zonename)?;
@@ -177,15 +225,16 @@ fn read(root: &Root, zone: Arc<ZoneRow>, kstat: Option<ZoneKstat>) -> Result<Par
         let config = Arc::new(config::read(root, &zone)?);
         tries += 1;
         let after = times::read(root, &zone)?;
-        if after == last_modified || tries == TRIES {
+        if after == stamps || tries == TRIES {
             break (xml, lastexited, config);
         }
-        last_modified = after;
+        stamps = after;
     };
+    let xml = Arc::new(PackedXml::from(&xml));
     let receives = vm::state_of(&zone, &xml) == "receiving";
     let receiving = if receives { receiving::read(root, &zone)? } else { None };
-    let xml = Arc::new(PackedXml::from(&xml));
-    Ok(Parts { zone, xml, kstat, config, lastexited, last_modified, receiving })
+    let last_modified = stamps.last_modified;
+    Ok(Parts { zone, xml, kstat, config, lastexited, last_modified, stamps, receiving })
 }
 
 impl LoadError {

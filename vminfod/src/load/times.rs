@@ -2,30 +2,164 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The modification times of the files a VM object is made of.
+//! The stamps of the files a VM object is made of: which version of each was read, and the newest
+//! of their modification times.
+//!
+//! A stamp is taken before its file is read. So a file that is replaced while it is read has
+//! another stamp at the next look, and is read again; never the other way round.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::{Ctx, Fault, LoadError, Origin, ZoneRow};
-use crate::root::{Root, modified};
+use crate::root::{ReadError, Root};
 
-/// The newest, in whole seconds since 1970. Only regular files count, and a time of 0 does not.
-pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<i64>, LoadError> {
+/// How many files there are.
+pub const FILES: usize = 5;
+/// Where the XML stands among them.
+pub const XML: usize = 0;
+/// Where lastexited stands.
+pub const LAST_EXITED: usize = 1;
+/// Where metadata, tags and routes stand.
+pub const CONFIG: std::ops::Range<usize> = 2..FILES;
+
+/// A file that changed so lately may change again without another time: in seconds.
+const YOUNG: i64 = 2;
+
+/// Which versions of a zone's files something was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamps {
+    /// For each file a digest of device, inode, size, modification and change time; 0: not there.
+    versions: [u64; FILES],
+    /// The files that were too young to be known by their stamp, a bit each.
+    young: u8,
+    /// The newest modification time in whole seconds since 1970. Only regular files count, and a
+    /// time of 0 does not.
+    pub last_modified: Option<i64>,
+}
+
+impl Stamps {
+    /// Whether this file was there.
+    pub fn has(&self, file: usize) -> bool {
+        self.versions.get(file).is_some_and(|version| *version != 0)
+    }
+
+    /// Whether these are other versions of a file.
+    pub fn differs(&self, other: &Stamps, file: usize) -> bool {
+        self.versions.get(file) != other.versions.get(file)
+    }
+
+    /// Whether a later look shows that nothing has to be read again.
+    pub fn confirmed_by(&self, later: &Stamps) -> bool {
+        self.young == 0 && self.versions == later.versions
+    }
+
+    /// Takes over from older stamps what stands for files that were not read again.
+    pub fn keep(&mut self, older: &Stamps, files: std::ops::Range<usize>) {
+        for file in files {
+            if let (Some(mine), Some(theirs)) =
+                (self.versions.get_mut(file), older.versions.get(file))
+            {
+                *mine = *theirs;
+                let bit = 1 << file;
+                self.young = self.young & !bit | older.young & bit;
+            }
+        }
+    }
+}
+
+/// The files in the order of their stamps.
+pub fn files(root: &Root, zonename: &str, zonepath: &str) -> [PathBuf; FILES] {
+    let mut paths = std::array::from_fn(|_| PathBuf::new());
+    let mut slots = paths.iter_mut();
+    let noted: Result<(), std::convert::Infallible> = each(root, zonename, zonepath, |path| {
+        if let Some(slot) = slots.next() {
+            slot.push(path);
+        }
+        Ok(())
+    });
+    let Ok(()) = noted;
+    paths
+}
+
+/// The same one by one in one buffer: a sweep looks at very many.
+fn each<E>(
+    root: &Root,
+    zonename: &str,
+    zonepath: &str,
+    mut look: impl FnMut(&Path) -> Result<(), E>,
+) -> Result<(), E> {
+    look(&root.zone_xml(zonename))?;
+    let mut path = root.lastexited(zonepath);
+    look(&path)?;
+    path.set_file_name("config");
+    path.push("metadata.json");
+    look(&path)?;
+    path.set_file_name("tags.json");
+    look(&path)?;
+    path.set_file_name("routes.json");
+    look(&path)
+}
+
+/// Takes the stamps of one zone's files.
+pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Stamps, LoadError> {
     let row = row.clone();
     ctx.on_files(Origin::Times, move |root| read(root, &row)).await
 }
 
 /// The same here and now, where it may block.
-pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<i64>, LoadError> {
-    let paths = [
-        root.zone_xml(&row.zonename),
-        root.config_file(&row.zonepath, "metadata"),
-        root.config_file(&row.zonepath, "routes"),
-        root.config_file(&row.zonepath, "tags"),
-        root.lastexited(&row.zonepath),
-    ];
-    let times = paths.iter().map(|path| {
-        modified(path).map_err(|e| LoadError::new(Origin::Times, Fault::Read(e)).in_file(path))
-    });
-    Ok(newest(times.collect::<Result<Vec<_>, _>>()?))
+pub fn read(root: &Root, row: &ZoneRow) -> Result<Stamps, LoadError> {
+    look(root, &row.zonename, &row.zonepath)
+}
+
+/// The same for a zone of which no more is known.
+pub fn look(root: &Root, zonename: &str, zonepath: &str) -> Result<Stamps, LoadError> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+    let mut stamps = Stamps::default();
+    let mut times = [None; FILES];
+    let mut slots = stamps.versions.iter_mut().zip(&mut times).enumerate();
+    each(root, zonename, zonepath, |path| {
+        let (Some((at, (version, time))), Some(stat)) = (slots.next(), stat(path)?) else {
+            return Ok(());
+        };
+        *version = digest(&stat);
+        // A clock that was set back makes young what is in its future.
+        if stat.mtime().max(stat.ctime()) > now.saturating_sub(YOUNG) {
+            stamps.young |= 1 << at;
+        }
+        *time = stat.is_file().then(|| stat.mtime());
+        Ok::<(), LoadError>(())
+    })?;
+    stamps.last_modified = newest(times);
+    Ok(stamps)
+}
+
+/// The stamp of a file that is not a zone's; `None` if it is not there or cannot be looked at.
+pub fn of(path: &Path) -> Option<u64> {
+    std::fs::symlink_metadata(path).ok().map(|stat| digest(&stat))
+}
+
+fn stat(path: &Path) -> Result<Option<std::fs::Metadata>, LoadError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(e) => {
+            let error = ReadError::io(e);
+            if error.is_absent() {
+                return Ok(None);
+            }
+            Err(LoadError::new(Origin::Times, Fault::Read(error)).in_file(path))
+        }
+    }
+}
+
+fn digest(stat: &std::fs::Metadata) -> u64 {
+    let mut state = DefaultHasher::new();
+    (stat.dev(), stat.ino(), stat.size(), stat.mode()).hash(&mut state);
+    (stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()).hash(&mut state);
+    state.finish().max(1)
 }
 
 /// The newest of these times.
@@ -35,12 +169,57 @@ pub fn newest(times: impl IntoIterator<Item = Option<i64>>) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::newest;
+    use std::fs::{File, FileTimes};
+    use std::time::Duration;
+
+    use super::*;
 
     #[test]
     fn zero_is_no_time() {
         assert_eq!(newest([Some(5), None, Some(7), Some(0)]), Some(7));
         assert_eq!(newest([Some(0), None]), None);
         assert_eq!(newest([Some(-3), Some(0)]), Some(-3));
+    }
+
+    fn row() -> ZoneRow {
+        crate::load::zoneadm::parse(
+            b"-:z:installed:/zones/z:f8428503-41e2-426e-b0f9-a5d849b545f6:lx:excl:1\n",
+        )
+        .remove(0)
+    }
+
+    #[test]
+    fn any_replacement_shows_and_the_young_are_not_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir_all(root.config_dir("/zones/z")).unwrap();
+        let tags = root.config_file("/zones/z", "tags");
+        let tags_at = files(&root, "z", "/zones/z").iter().position(|path| *path == tags).unwrap();
+        assert!(CONFIG.contains(&tags_at));
+        let write = |text: &str| {
+            let temp = dir.path().join("new");
+            std::fs::write(&temp, text).unwrap();
+            let old = SystemTime::now() - Duration::from_secs(1000);
+            let times = FileTimes::new().set_modified(old);
+            File::options().write(true).open(&temp).unwrap().set_times(times).unwrap();
+            std::fs::rename(&temp, &tags).unwrap();
+        };
+        let look = || read(&root, &row()).unwrap();
+        assert_eq!((look(), look().last_modified), (Stamps::default(), None));
+        write("{}");
+        let first = look();
+        assert!(first.has(tags_at) && !first.has(XML));
+        assert!(first.last_modified.is_some());
+        // Its modification time is old, but the file itself was made just now.
+        assert!(!first.confirmed_by(&look()));
+        write("{}");
+        assert!(first.differs(&look(), tags_at) && !first.differs(&look(), XML));
+        let mut kept = look();
+        kept.keep(&first, CONFIG);
+        assert!(!kept.differs(&first, tags_at));
+        std::fs::remove_file(&tags).unwrap();
+        assert!(first.differs(&look(), tags_at));
+        assert_eq!(of(&tags), None);
+        assert!(Stamps::default().confirmed_by(&Stamps::default()));
     }
 }

@@ -20,6 +20,7 @@ use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
 
 use crate::json::{iso, number};
+use crate::load::times::Stamps;
 use crate::load::{
     ConfigJson, Datasets, LastExited, Origin, PackedXml, Receiving, Sysinfo, ZoneKstat, ZoneRow,
 };
@@ -41,6 +42,8 @@ pub struct Parts {
     pub lastexited: Option<LastExited>,
     /// Newest modification time of its files, in seconds.
     pub last_modified: Option<i64>,
+    /// Which versions of its files this was made of.
+    pub stamps: Stamps,
     /// The create payload; only read in state receiving.
     pub receiving: Option<Receiving>,
 }
@@ -48,7 +51,7 @@ pub struct Parts {
 impl Parts {
     /// Whether the VM is being received, so that the receiving file matters.
     pub fn is_receiving(&self) -> bool {
-        state_of(&self.zone, &self.xml.unpack()) == "receiving"
+        state_of(&self.zone, &self.xml) == "receiving"
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::convert::{bool_value, is_space, number_value};
 use super::set;
-use crate::load::{ZoneRow, ZoneXml};
+use crate::load::{PackedXml, ZoneRow};
 
 /// The three words of a transition, `FROM:TO:EXPIRES`; anything else is none.
 fn words(transition: &str) -> Option<[&str; 3]> {
@@ -42,7 +42,7 @@ pub(super) fn from_object(vm: &VmObject, zone_state: &str) -> String {
 }
 
 /// The state before the object is made: tells whether the receiving file has to be read.
-pub fn state_of(row: &ZoneRow, xml: &ZoneXml) -> String {
+pub fn state_of(row: &ZoneRow, xml: &PackedXml) -> String {
     let provisioning = xml.attr("provisioning").is_some_and(|v| bool_value(v) == Value::Bool(true));
     let transition = xml.attr("transition").and_then(words);
     decide(transition.map(|[state, ..]| state), provisioning, xml.attr("failed"), &row.zone_state)

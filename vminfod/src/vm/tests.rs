@@ -96,6 +96,7 @@ pub(super) fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
         config: ConfigJson::default().into(),
         lastexited: None,
         last_modified: Some(1),
+        stamps: Default::default(),
         receiving: None,
     }
 }

@@ -116,6 +116,19 @@ impl PackedXml {
         xml
     }
 
+    /// The value of the last attr of this name.
+    pub fn attr(&self, name: &str) -> Option<&str> {
+        // Nearly always the name is nowhere at all.
+        if !self.0.contains(name) {
+            return None;
+        }
+        let value = self.0.rsplit(RECORD).find_map(|record| {
+            let mut fields = record.strip_prefix('A')?.split(FIELD).skip(1);
+            (fields.next() == Some(name)).then(|| fields.next().filter(|value| *value != NONE))
+        });
+        value.flatten()
+    }
+
     /// How many bytes it takes.
     pub fn bytes(&self) -> usize {
         self.0.len()
@@ -191,6 +204,19 @@ mod tests {
              <network><net-attr/>\n<net-attr name='n' value='v'/></network><network mac-addr='m'/>\
              <device match='m'><net-attr name='n'/></device><device/></zone>",
         );
+    }
+
+    #[test]
+    fn attrs_are_found_without_unpacking() {
+        let text = "<zone brand='x' failed='no'><attr name='failed' value='a'/><attr name='b' value='failed'/>\
+                    <attr name='failed' value='c'/><attr name='d'/><network><net-attr name='e' value='f'/></network></zone>";
+        let packed = PackedXml::from(&parse(text.as_bytes()).unwrap());
+        for (name, value) in
+            [("failed", Some("c")), ("b", Some("failed")), ("d", None), ("e", None), ("g", None)]
+        {
+            assert_eq!(packed.attr(name), value, "{name}");
+            assert_eq!(packed.unpack().attr(name), value, "{name}");
+        }
     }
 
     proptest! {
