@@ -11,6 +11,7 @@ mod agent;
 mod cn;
 mod diff;
 mod events;
+mod kvmd;
 mod limits;
 mod listeners;
 mod load;
@@ -41,7 +42,7 @@ use self::table::{Row, Verdict};
 #[command(name = "testbed bench")]
 struct Args {
     /// Groups to measure, all if none is named: start load serve events listeners memory refresh
-    /// diff agent mocks
+    /// diff agent mocks kvmd
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// For machines
@@ -102,7 +103,7 @@ impl Bench {
 
 type Group = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, anyhow::Result<Vec<Row>>>;
 
-const GROUPS: [(&str, Group); 10] = [
+const GROUPS: [(&str, Group); 11] = [
     ("start", |bench| Box::pin(start::run(bench))),
     ("load", |bench| Box::pin(load::run(bench))),
     ("serve", |bench| Box::pin(serve::run(bench))),
@@ -113,6 +114,7 @@ const GROUPS: [(&str, Group); 10] = [
     ("diff", |bench| Box::pin(diff::run(bench))),
     ("agent", |bench| Box::pin(agent::run(bench))),
     ("mocks", |bench| Box::pin(mocks::run(bench))),
+    ("kvmd", |bench| Box::pin(kvmd::run(bench))),
 ];
 
 /// Runs `testbed bench`; the arguments start after that word.

@@ -27,7 +27,7 @@ use serde::Deserialize;
 struct Row {
     scenario: String,
     direction: String,
-    t_ms: u64,
+    t_ms: f64,
     line: String,
     #[serde(default)]
     client: Option<String>,
@@ -68,28 +68,34 @@ pub fn run(path: &Path, _flags: &[String]) -> ExitCode {
     }
 }
 
-/// Every expected scenario with what is wrong about it.
+/// Every scenario with what is wrong about it.
 fn compare(path: &Path) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
-    let beside = expected_path(path)?;
+    let (beside, is_its_own) = expected_path(path)?;
     let text = std::fs::read_to_string(&beside).with_context(|| beside.display().to_string())?;
     let expected: IndexMap<String, Expected> =
         serde_json::from_str(&text).with_context(|| beside.display().to_string())?;
     let recorded = read(path)?;
     let mut failures = BTreeMap::new();
-    for (scenario, expected) in &expected {
-        let rows = recorded.get(scenario).map(Vec::as_slice).unwrap_or_default();
-        failures.insert(scenario.clone(), examine(rows, expected));
+    for (scenario, rows) in &recorded {
+        let wrong = expected.get(scenario).map_or_else(
+            || vec!["recorded, but nothing is expected of it".to_owned()],
+            |expected| examine(rows, expected),
+        );
+        failures.insert(scenario.clone(), wrong);
     }
-    for scenario in recorded.keys().filter(|scenario| !expected.contains_key(*scenario)) {
-        failures.insert(scenario.clone(), vec!["recorded, but nothing is expected of it".into()]);
+    for scenario in expected.keys().filter(|name| is_its_own && !recorded.contains_key(*name)) {
+        failures.insert(scenario.clone(), vec!["nothing is recorded of it".to_owned()]);
     }
     Ok(failures)
 }
 
-fn expected_path(path: &Path) -> anyhow::Result<PathBuf> {
+/// The recording's own expectations, else those of all recordings beside it.
+fn expected_path(path: &Path) -> anyhow::Result<(PathBuf, bool)> {
     let name = path.file_name().and_then(|name| name.to_str()).context("not a file")?;
-    let name = name.replace("transcripts", "expected");
-    Ok(path.with_file_name(name.replace(".jsonl", ".json")))
+    let name = name.replace("transcripts", "expected").replace(".jsonl", ".json");
+    let own = path.with_file_name(name);
+    let is_its_own = own.exists() && own != path;
+    Ok((if is_its_own { own } else { path.with_file_name("qmp-expected.json") }, is_its_own))
 }
 
 fn read(path: &Path) -> anyhow::Result<IndexMap<String, Vec<Row>>> {
@@ -105,9 +111,6 @@ fn read(path: &Path) -> anyhow::Result<IndexMap<String, Vec<Row>>> {
 
 /// What our two rules say that is not expected.
 fn examine(rows: &[Row], expected: &Expected) -> Vec<String> {
-    if rows.is_empty() {
-        return vec!["nothing is recorded of it".to_owned()];
-    }
     let Some(client) = expected.client.as_deref() else {
         // No client's stream is named: there is nobody to give a verdict on.
         let no_verdict = expected.kind == NO_VERDICT;
@@ -146,7 +149,7 @@ fn feed(rows: &[Row], client: &str) -> (Session, Duration) {
     let mut session = Session::default();
     let mut at = Duration::ZERO;
     for row in rows.iter().filter(|row| row.client.as_deref().unwrap_or(OBSERVER) == client) {
-        at = at.max(Duration::from_millis(row.t_ms));
+        at = at.max(Duration::from_secs_f64((row.t_ms / 1000.0).clamp(0.0, 1e9)));
         if row.direction == "recv" {
             // A line that cannot be understood is counted by the session, as on a live one.
             let _counted = session.line(at, &Line::Whole(row.line.as_bytes().to_vec()));
