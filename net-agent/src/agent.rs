@@ -29,6 +29,7 @@ use crate::apply::{Apply, Clients, Outcome};
 use crate::config::{Config, VmapiChoice, Window};
 use crate::inventory::Identity;
 use crate::lanes::Lanes;
+use crate::memory::MemoryFile;
 use crate::pace::{Pace, Paced};
 use crate::shared::Shared;
 use crate::status::history;
@@ -96,7 +97,16 @@ impl Agent {
 
     /// An agent over these clients.
     pub fn with_clients(config: Config, clients: Clients) -> Arc<Self> {
-        let shared = Shared::new(config);
+        Self::with_shared(Shared::new(config), clients)
+    }
+
+    /// An agent over these clients that keeps nothing on the disk: for simulations of thousands
+    /// that never restart.
+    pub fn forgetful(config: Config, clients: Clients) -> Arc<Self> {
+        Self::with_shared(Shared::with_memory(config, MemoryFile::nowhere()), clients)
+    }
+
+    fn with_shared(shared: Arc<Shared>, clients: Clients) -> Arc<Self> {
         let apply = Apply::new(Arc::clone(&shared), clients.clone());
         let told_once = std::sync::atomic::AtomicBool::new(false);
         Arc::new(Self { shared, clients, apply, lanes: Lanes::default(), told_once })

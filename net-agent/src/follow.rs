@@ -32,7 +32,11 @@ impl Agent {
         status.step(history::STARTING);
         loop {
             match watcher.next().await {
-                WatchEvent::Synced(objects) => self.synced(&objects),
+                WatchEvent::Synced(objects) => {
+                    let all: Vec<&VmObject> =
+                        objects.iter().map(|vm| -> &VmObject { vm }).collect();
+                    self.synced(&all);
+                }
                 WatchEvent::Created(vm)
                 | WatchEvent::Modified { vm, .. }
                 | WatchEvent::Hidden { vm }
@@ -53,8 +57,8 @@ impl Agent {
         }
     }
 
-    fn synced(&self, objects: &[Arc<VmObject>]) {
-        let view = LocalView::read(objects.iter().map(Arc::as_ref), self.shared.clock());
+    fn synced(&self, objects: &[&VmObject]) {
+        let view = LocalView::read(objects.iter().copied(), self.shared.clock());
         let complete = view.complete;
         let first = !self.told_once.swap(true, std::sync::atomic::Ordering::SeqCst);
         let memory = self.shared.config.hidden_memory;
@@ -82,6 +86,11 @@ impl Agent {
             self.shared.returned(vm);
         }
         self.shared.match_strays();
+        self.wake_departed();
+    }
+
+    /// Lets the lanes look at everything that left, when it is due.
+    pub(crate) fn wake_departed(&self) {
         for (_, departure) in self.shared.all_departed() {
             let due = Due { at: departure.due, upkeep: false, tries: 0 };
             self.lanes.wake(&departure.vm, due);

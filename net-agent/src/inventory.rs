@@ -286,9 +286,9 @@ impl Inventory {
         self.counts.push_back((now, self.view.vms.len()));
     }
 
-    /// Was this VM hidden within the memory's length, or may it have been?
+    /// Was this VM hidden within the memory's length?
     pub fn recently_hidden(&self, uuid: &str, now: Duration) -> bool {
-        now < self.unknown_until || self.hidden.get(uuid).is_some_and(|until| now < *until)
+        self.hidden.get(uuid).is_some_and(|until| now < *until)
     }
 
     /// Brings what the view says of lately hidden VMs up to the moment.

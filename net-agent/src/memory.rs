@@ -124,12 +124,18 @@ pub enum Damage {
 #[derive(Clone, Debug)]
 pub struct MemoryFile {
     path: PathBuf,
+    kept: bool,
 }
 
 impl MemoryFile {
     /// The file of this state directory.
     pub fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join("memory.json") }
+        Self { path: state_dir.join("memory.json"), kept: true }
+    }
+
+    /// No file: for simulations of thousands of agents that never restart.
+    pub fn nowhere() -> Self {
+        Self { path: PathBuf::new(), kept: false }
     }
 
     /// Reads it; none where there is none, as before the first run.
@@ -137,6 +143,9 @@ impl MemoryFile {
     /// # Errors
     /// When it exists and cannot be believed.
     pub fn read(&self, cn_uuid: &str) -> Result<Option<Kept>, Damage> {
+        if !self.kept {
+            return Ok(None);
+        }
         let path = || self.path.clone();
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -167,6 +176,9 @@ impl MemoryFile {
     /// # Errors
     /// Whatever the file system says; the old file is then untouched.
     pub fn write(&self, kept: &Kept) -> io::Result<()> {
+        if !self.kept {
+            return Ok(());
+        }
         write_atomically(&self.path, kept)
     }
 }

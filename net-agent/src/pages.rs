@@ -106,6 +106,7 @@ impl Agent {
     fn approve(&self, id: &str) -> Response<Body> {
         match self.shared.approve(id) {
             Ok(nics) => {
+                self.wake_departed();
                 tracing::warn!(audit = true, id, nics, "the operator approved a plan");
                 reply_json(StatusCode::OK, &json!({"id": id, "nics": nics}))
             }

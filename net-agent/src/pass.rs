@@ -149,12 +149,7 @@ impl Agent {
             // Both arms are cancel-safe: an approval not waited for is kept.
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = shared.approved.notified() => {
-                    for (_, departure) in shared.all_departed() {
-                        let at = departure.due;
-                        self.lanes.wake(&departure.vm, Due { at, upkeep: false, tries: 0 });
-                    }
-                }
+                () = shared.approved.notified() => self.wake_departed(),
             }
             if relist.is_some_and(|at| at <= shared.clock()) {
                 return;

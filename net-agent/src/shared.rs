@@ -74,6 +74,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// Nothing known yet but what the last run left on the disk.
     pub fn new(config: Config) -> Arc<Self> {
+        let memory = MemoryFile::new(&config.state_dir);
+        Self::with_memory(config, memory)
+    }
+
+    /// The same with another file, or none.
+    pub fn with_memory(config: Config, memory: MemoryFile) -> Arc<Self> {
         let jitter = config.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
         let shared = Self {
             policy: Policy::of(&config),
@@ -88,7 +94,7 @@ impl Shared {
             looks: Mutex::default(),
             braked: Mutex::default(),
             strays: Mutex::default(),
-            memory: MemoryFile::new(&config.state_dir),
+            memory,
             lost: Mutex::default(),
             memory_fault: Mutex::default(),
             changed: Notify::new(),

@@ -130,7 +130,15 @@ async fn a_plan_is_offered_and_approved_through_the_socket_only() {
     ] {
         assert_eq!(desk.cli(verb).await, DONE, "{verb:?}");
     }
-    for verb in [&["nic", "nonsense"][..], &["plan", "--mac", "x"], &["nothing"], &["approve"]] {
+    for verb in [
+        &["nic", "nonsense"][..],
+        &["plan", "--mac", "x"],
+        &["nothing"],
+        &["approve"],
+        &["hold", "--vm", "not-a-uuid", "--reason", "x"],
+        &["hold", "--reason", " "],
+        &["hold", "--reason", "x", "--for", "2 moons"],
+    ] {
         assert_eq!(desk.cli(verb).await, USAGE, "{verb:?}");
     }
     desk.shutdown.trigger();

@@ -23,15 +23,21 @@ pub(super) fn hold(
         })
         .transpose()?
         .map(|span| SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX));
+    if reason.trim().is_empty() {
+        return Err(anyhow!(Usage(
+            "--reason: say why; it is shown wherever the hold is".to_owned()
+        )));
+    }
+    let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
     let file = HoldsFile::new(&load(files)?.state_dir);
-    let held = file.hold(vm.map(|vm| vm.to_lowercase()), length, reason, Timestamp::now())?;
+    let held = file.hold(vm, length, reason, Timestamp::now())?;
     print(&format!("{}\n", describe(&held)));
     Ok(())
 }
 
 pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<()> {
     let file = HoldsFile::new(&load(files)?.state_dir);
-    let vm = vm.map(|vm| vm.to_lowercase());
+    let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
     let released = file.release(vm.as_deref(), Timestamp::now())?;
     let what = vm.unwrap_or_else(|| "the node".to_owned());
     if released == 0 {
@@ -51,6 +57,12 @@ pub(super) fn holds(files: &Files, json: bool) -> anyhow::Result<()> {
     let lines: String = all.in_force(now).map(|hold| describe(hold) + "\n").collect();
     print(if lines.is_empty() { "no holds\n" } else { &lines });
     Ok(())
+}
+
+/// A hold on a name that no record can have would protect nothing.
+fn uuid_of(vm: &str) -> anyhow::Result<String> {
+    let parsed = uuid::Uuid::try_parse(vm);
+    Ok(parsed.map_err(|err| anyhow!(Usage(format!("--vm {vm}: {err}"))))?.hyphenated().to_string())
 }
 
 fn describe(hold: &Hold) -> String {

@@ -105,3 +105,32 @@ async fn c05_an_upgrade_during_the_back_off_leads_to_a_reap_without_a_restart() 
         lawful(&world);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_clean_nics_cost_eleven_lists_and_one_read_per_server_mac() {
+    for (search, more) in [(true, 0), (false, 2)] {
+        let world = World::new();
+        world.state().search = search;
+        world.state().node(HOME).sysinfo = json!({"UUID": CN, "Network Interfaces": {
+            "e0": {"MAC Address": "0c:00:00:00:00:01"}, "e1": {"MAC Address": "0c:00:00:00:00:02"}}});
+        for n in [1, 2] {
+            let mac = format!("0c:00:00:00:00:{n:02x}");
+            world.nic_at(&mac, CN, json!({"belongs_to_type": "server", "cn_uuid": null}));
+        }
+        let mut nics = Vec::new();
+        for n in 0..10_000 {
+            let mac = crate::world::mac_of(n);
+            world.nic_at(&mac, "live", json!({}));
+            nics.push(json!({"mac": mac}));
+        }
+        world.vm("live", "running", &[], false);
+        world.state().node(HOME).vms.get_mut("live").unwrap()["nics"] = json!(nics);
+        world.start(json!({}));
+        sleep(HOUR).await;
+        let lists = world.asked("cn_uuid=").len();
+        assert_eq!(lists, 11 + more, "{}", world.asked("").len());
+        assert_eq!(world.asked("").len(), 11 + more + 2);
+        assert!(world.writes().is_empty());
+        lawful(&world);
+    }
+}

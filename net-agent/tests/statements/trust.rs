@@ -133,3 +133,62 @@ async fn c30_beside_an_old_agent_that_writes_whole_records_no_live_vm_loses_a_ni
     assert!(world.asked("DELETE").is_empty());
     lawful(&world);
 }
+
+/// Counts the audit lines.
+#[derive(Clone, Default)]
+struct Audits(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+struct Line(bool, String);
+
+impl tracing::field::Visit for Line {
+    fn record_bool(&mut self, field: &tracing::field::Field, value: bool) {
+        self.0 |= field.name() == "audit" && value;
+    }
+
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.1 += &format!("{}={value:?} ", field.name());
+    }
+}
+
+impl tracing::Subscriber for Audits {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line(false, String::new());
+        event.record(&mut line);
+        if line.0 {
+            self.0.lock().unwrap().push(line.1);
+        }
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_write_leaves_one_audit_line_with_its_reason_whatever_became_of_it() {
+    let audits = Audits::default();
+    let _here = tracing::subscriber::set_default(audits.clone());
+    let world = leak();
+    world.nic(1, "live", json!({"cn_uuid": null, "state": "provisioning"}));
+    world.nic(3, "gone", json!({"cn_uuid": null}));
+    world.state().touch_next = 2;
+    world.start(json!({}));
+    sleep(HOUR).await;
+    world.state().lose_next = true;
+    world.vm("live", "stopped", &[1], false);
+    sleep(HOUR).await;
+    let (lines, writes) = (audits.0.lock().unwrap().clone(), world.writes());
+    assert_eq!(lines.len(), writes.len(), "{lines:#?} {writes:#?}");
+    assert!(writes.len() >= 7);
+    for key in ["mac=", "vm=", "rule=", "etag=", "outcome=", "request="] {
+        assert!(lines.iter().all(|line| line.contains(key)), "{key}: {lines:#?}");
+    }
+    let reap = lines.iter().find(|line| line.contains("rule=\"reap\"") && line.contains("deleted"));
+    assert!(reap.unwrap().contains("G8: VMAPI says destroyed"), "{reap:?}");
+}
