@@ -70,7 +70,7 @@ impl Routes {
         };
         let (lead, cursor) = match start {
             Start::Now => (Bytes::from_static(b"{\"type\":\"ready\"}\n"), self.journal.span().1),
-            Start::After(since) => (resume_line(EPOCH, since), since),
+            Start::After(since) => (resume_line(EPOCH, since, self.journal.span().1), since),
         };
         let follow = Follow {
             journal: self.journal,
@@ -199,7 +199,10 @@ async fn a_stream_resumes_where_it_was_or_says_that_it_cannot() {
     let mut again = TcpStream::connect(toy.at).await.unwrap();
     again.write_all(get(&format!("/events?epoch={EPOCH}&since=3")).as_bytes()).await.unwrap();
     let seen = until(&mut again, "{\"n\":5}\n").await;
-    assert!(seen.contains("\"type\":\"resume\"") && seen.contains("\"seq\":3}\n"), "{seen}");
+    assert!(
+        seen.contains("\"type\":\"resume\"") && seen.contains("\"seq\":3,\"newest\":5}\n"),
+        "{seen}"
+    );
     assert!(seen.contains("{\"n\":4}") && !seen.contains("{\"n\":3}"), "{seen}");
     for (query, why) in [
         (format!("epoch={EPOCH}&since=1"), "too old"),

@@ -89,7 +89,7 @@ impl Api {
                 let snapshot = self.ledger.snapshot();
                 (ready(&snapshot, &keep.uuid, epoch), snapshot.seq)
             }
-            Start::After(since) => (events::resume_line(epoch, since), since),
+            Start::After(since) => (events::resume_line(epoch, since, journal.span().1), since),
         };
         let follow = Follow {
             journal: Arc::clone(journal),

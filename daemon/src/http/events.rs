@@ -69,11 +69,12 @@ impl Gone {
     }
 }
 
-/// The first line of a resumed stream. The epoch is hex digits.
-pub fn resume_line(epoch: &str, since: u64) -> Bytes {
+/// The first line of a resumed stream: the event it goes on after, and the newest there is, with
+/// which the listener has caught up. The epoch is hex digits.
+pub fn resume_line(epoch: &str, since: u64, newest: u64) -> Bytes {
     let date = now_iso();
     Bytes::from(format!(
-        "{{\"type\":\"resume\",\"date\":\"{date}\",\"epoch\":\"{epoch}\",\"seq\":{since}}}\n"
+        "{{\"type\":\"resume\",\"date\":\"{date}\",\"epoch\":\"{epoch}\",\"seq\":{since},\"newest\":{newest}}}\n"
     ))
 }
 

@@ -4,7 +4,7 @@
 
 //! The watcher's memory: the last known object of every VM, and what each
 //! line of the stream makes of it. Pure: no I/O and no clock. A VM leaves it
-//! only because the service said so.
+//! only because the service said so, or because another took its name.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,10 +14,68 @@ use serde_json::Value;
 use super::types::{Change, VmObject, key_of};
 use super::watch::WatchEvent;
 
+/// A VM as the watcher knows it: its object, and which of all VMs that ever had its name it is.
+///
+/// ```
+/// # use sdc_clients::vminfod::Vm;
+/// fn is_lx(vm: &Vm) -> bool {
+///     vm.get("brand").is_some_and(|brand| brand == "lx")
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Vm {
+    object: VmObject,
+    incarnation: u64,
+}
+
+impl Vm {
+    /// The whole object.
+    pub fn object(&self) -> &VmObject {
+        &self.object
+    }
+
+    /// Counts the VMs that this watcher saw come into being: a VM that is deleted and created again
+    /// under one uuid is two. It stays while the VM changes, and means nothing to another watcher.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// The uuid of the node it is on (`server_uuid`), where the service told it.
+    pub fn node_uuid(&self) -> Option<&str> {
+        self.object.get("server_uuid").and_then(Value::as_str)
+    }
+}
+
+impl std::ops::Deref for Vm {
+    type Target = VmObject;
+
+    fn deref(&self) -> &VmObject {
+        &self.object
+    }
+}
+
+impl serde::Serialize for Vm {
+    /// As its object.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(serializer)
+    }
+}
+
+/// Both came from different creations: what never changes in a VM's life differs.
+fn is_another(old: &VmObject, new: &VmObject) -> bool {
+    let differ = |key: &str| match (old.get(key), new.get(key)) {
+        (Some(old), Some(new)) => !old.is_null() && !new.is_null() && old != new,
+        _ => false,
+    };
+    ["uuid", "create_timestamp"].into_iter().any(differ)
+}
+
 /// What is known of every VM, by zone name.
 #[derive(Debug, Default)]
-pub(super) struct Mirror {
-    vms: HashMap<String, Arc<VmObject>>,
+pub struct View {
+    vms: HashMap<String, Arc<Vm>>,
+    /// VMs that came into being so far.
+    incarnations: u64,
     /// Whether a snapshot was ever taken: the first one derives nothing.
     filled: bool,
 }
@@ -31,7 +89,34 @@ fn hidden(vm: &VmObject) -> bool {
     }
 }
 
-impl Mirror {
+impl View {
+    /// The VM of this zone name.
+    pub fn get(&self, zonename: &str) -> Option<&Arc<Vm>> {
+        self.vms.get(zonename)
+    }
+
+    /// All VMs, in no order.
+    pub fn vms(&self) -> impl Iterator<Item = &Arc<Vm>> {
+        self.vms.values()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.vms.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.vms.is_empty()
+    }
+
+    /// What was known is complete again.
+    pub(super) fn caught_up(&self, out: &mut VecDeque<WatchEvent>) {
+        let mut all: Vec<(&String, &Arc<Vm>)> = self.vms.iter().collect();
+        all.sort_unstable_by_key(|(name, _)| *name);
+        out.push_back(WatchEvent::Synced(all.into_iter().map(|(_, vm)| Arc::clone(vm)).collect()));
+    }
+
     /// A complete snapshot: differences first, then the snapshot itself.
     pub(super) fn snapshot(&mut self, vms: Vec<VmObject>, out: &mut VecDeque<WatchEvent>) {
         let mut present = HashSet::with_capacity(vms.len());
@@ -79,10 +164,17 @@ impl Mirror {
         vm: VmObject,
         changes: Vec<Change>,
         out: Option<&mut VecDeque<WatchEvent>>,
-    ) -> Arc<VmObject> {
+    ) -> Arc<Vm> {
+        let mut out = out;
+        if self.vms.get(&name).is_some_and(|old| is_another(old, &vm))
+            && let Some(gone) = self.vms.remove(&name)
+            && let Some(out) = &mut out
+        {
+            out.push_back(WatchEvent::Deleted { vm: gone });
+        }
         let old = match self.vms.get(&name) {
             // Key order is no difference to anybody who holds the old object.
-            Some(old) if **old == vm => {
+            Some(old) if old.object == vm => {
                 if changes.is_empty() {
                     return Arc::clone(old);
                 }
@@ -90,7 +182,9 @@ impl Mirror {
             }
             old => old.cloned(),
         };
-        let vm = Arc::new(vm);
+        let incarnation = old.as_ref().map_or(self.incarnations + 1, |old| old.incarnation);
+        self.incarnations = self.incarnations.max(incarnation);
+        let vm = Arc::new(Vm { object: vm, incarnation });
         self.vms.insert(name, Arc::clone(&vm));
         let Some(out) = out else { return vm };
         out.push_back(match old {

@@ -37,6 +37,7 @@
 mod lines;
 mod mirror;
 mod types;
+mod wait;
 mod watch;
 
 use std::time::Duration;
@@ -47,6 +48,7 @@ use crate::error::Error;
 use crate::http::{Call, Http, Reply};
 
 pub use lines::{LineTooLong, Lines};
+pub use mirror::{View, Vm};
 pub use types::{Action, BadLine, Change, Record, VmObject, key_of, parse_line, parse_ready};
 pub use watch::{WatchEvent, Watcher, watch};
 

@@ -62,6 +62,15 @@ pub enum Record {
         /// The start of the service that counts by `seq`.
         epoch: Option<String>,
     },
+    /// The first line of a stream that goes on where an earlier one ended.
+    Resume {
+        /// The last event of the earlier stream.
+        seq: u64,
+        /// The newest event at this moment: the view is complete with it.
+        newest: Option<u64>,
+        /// The start of the service that counts by `seq`.
+        epoch: String,
+    },
     /// A VM is new.
     Create {
         /// Its zone name.
@@ -101,6 +110,7 @@ impl Record {
             | Record::Create { seq, .. }
             | Record::Modify { seq, .. }
             | Record::Delete { seq, .. } => *seq,
+            Record::Resume { seq, .. } => Some(*seq),
             Record::Other(_) => None,
         }
     }
@@ -142,6 +152,7 @@ struct Wire {
     changes: Option<Vec<Change>>,
     seq: Option<u64>,
     epoch: Option<String>,
+    newest: Option<u64>,
 }
 
 /// Reads one line of `/events`.
@@ -160,6 +171,12 @@ pub fn parse_line(line: &[u8]) -> Result<Record, BadLine> {
         "ready" => {
             let vms = wire.vms.ok_or(BadLine::Missing { kind: "ready", key: "vms" })?;
             Record::Ready { uuid, vms: parse_ready(vms)?, seq, epoch: wire.epoch }
+        }
+        "resume" => {
+            let missing = |key| BadLine::Missing { kind: "resume", key };
+            let seq = seq.ok_or(missing("seq"))?;
+            let epoch = wire.epoch.ok_or(missing("epoch"))?;
+            Record::Resume { seq, newest: wire.newest, epoch }
         }
         "create" => {
             let vm = vm("create")?;

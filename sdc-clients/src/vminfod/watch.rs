@@ -7,10 +7,17 @@
 //! ```text
 //!              ┌──────────────── wait (back-off from 1 s) ◄──────────┐
 //!              ▼                                                     │ Lost
-//!  start ─► connect ──200──► await ready ──snapshot──► follow ───────┤
-//!              │                  │   derived, Synced    end, error, │
-//!              └── error, 30 s ───┴──────────────────────bad line, gap
+//!  start ─► connect ──200──► await first line ──ready──► follow ─────┤
+//!            ▲ │                  │ └──resume──► catch up ─┘         │
+//!            │ │                  │        end, error, bad line, gap │
+//!            │ └── error, 30 s ───┴──────────────────────────────────┘
+//!            └─410─ (forget the position)
 //! ```
+//!
+//! After a loss the stream is resumed where it ended (`?epoch=&since=`), so that nothing that
+//! happened meanwhile is missed: deletes and creates of one name stay two. Where the service
+//! started anew, forgot that far back or never counted, a new snapshot is compared with what was
+//! known. A line that made no sense is never asked for again.
 //!
 //! No task runs behind it: [`Watcher::next`] drives the machine, and what it
 //! has begun survives being dropped in a `select!`. A silent stream is a
@@ -29,8 +36,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Vminfod;
 use super::lines::Lines;
-use super::mirror::Mirror;
-use super::types::{Change, Record, VmObject, parse_line};
+use super::mirror::{View, Vm};
+use super::types::{Change, Record, parse_line};
 use crate::error::{Class, Error, Phase};
 use crate::http::{Call, StreamResponse};
 use crate::jitter::Jitter;
@@ -49,33 +56,33 @@ const PATH: &str = "/events";
 /// What the watcher has to say.
 #[derive(Debug, Clone)]
 pub enum WatchEvent {
-    /// A complete snapshot. After a reconnect, what it changes was said before it.
-    Synced(Vec<Arc<VmObject>>),
+    /// Everything there is, as of now. After a reconnect, what it changes was said before it.
+    Synced(Vec<Arc<Vm>>),
     /// A VM is new.
-    Created(Arc<VmObject>),
+    Created(Arc<Vm>),
     /// A VM changed.
     Modified {
         /// The VM now.
-        vm: Arc<VmObject>,
+        vm: Arc<Vm>,
         /// The VM as it was last known.
-        old: Arc<VmObject>,
+        old: Arc<Vm>,
         /// What the service says changed; empty where it was found by comparison.
         changes: Vec<Change>,
     },
     /// A VM is gone.
     Deleted {
         /// The VM as it was last known.
-        vm: Arc<VmObject>,
+        vm: Arc<Vm>,
     },
     /// A VM is to be left out of the inventory from now on (`do_not_inventory`); it still exists.
     Hidden {
         /// The VM now.
-        vm: Arc<VmObject>,
+        vm: Arc<Vm>,
     },
     /// A VM is to be in the inventory again.
     Shown {
         /// The VM now.
-        vm: Arc<VmObject>,
+        vm: Arc<Vm>,
     },
     /// The stream broke: the view is stale until the next `Synced`. Said once per attempt.
     Lost(Error),
@@ -83,9 +90,22 @@ pub enum WatchEvent {
 
 enum Step {
     Wait(Instant),
-    Connect { opening: BoxFuture<'static, Result<StreamResponse, Error>>, by: Instant },
-    AwaitReady { body: Body, lines: Lines, by: Instant },
-    Follow { body: Body, lines: Lines, since: Instant },
+    Connect {
+        opening: BoxFuture<'static, Result<StreamResponse, Error>>,
+        by: Instant,
+    },
+    AwaitReady {
+        body: Body,
+        lines: Lines,
+        by: Instant,
+    },
+    Follow {
+        body: Body,
+        lines: Lines,
+        since: Instant,
+        /// After a resume: the view is complete with this event.
+        catch_up: Option<u64>,
+    },
 }
 
 type Body = BoxStream<'static, Result<Bytes, Error>>;
@@ -95,7 +115,7 @@ pub struct Watcher {
     client: Vminfod,
     backoff: Backoff,
     step: Step,
-    mirror: Mirror,
+    mirror: View,
     /// What is known but not yet told.
     out: VecDeque<WatchEvent>,
     seq: Option<u64>,
@@ -124,7 +144,7 @@ pub fn watch(client: &Vminfod, jitter: Jitter) -> Watcher {
         client: client.clone(),
         backoff: Backoff::new(&policy, jitter),
         step: Step::Wait(Instant::now()),
-        mirror: Mirror::default(),
+        mirror: View::default(),
         out: VecDeque::new(),
         seq: None,
         epoch: None,
@@ -144,9 +164,14 @@ impl Watcher {
         }
     }
 
-    /// Whether the stream is up and its snapshot was taken.
+    /// Whether the stream is up and the view complete.
     pub fn is_following(&self) -> bool {
-        matches!(self.step, Step::Follow { .. })
+        matches!(self.step, Step::Follow { catch_up: None, .. })
+    }
+
+    /// What is known of every VM; after a `Lost` it is as old as that.
+    pub fn view(&self) -> &View {
+        &self.mirror
     }
 
     /// Epoch and number of the last event taken in, where the service counts.
@@ -160,39 +185,83 @@ impl Watcher {
             Step::Wait(until) => {
                 sleep_until(*until).await;
                 let http = self.client.http().clone();
-                let call = Call::get(&["events"]).timeout(READY_WITHIN);
+                let mut call = Call::get(&["events"]).timeout(READY_WITHIN);
+                if let (Some(epoch), Some(seq)) = self.position() {
+                    call = call.query("epoch", epoch).query("since", seq.to_string());
+                }
                 let opening = Box::pin(async move { http.open(call).await });
                 self.step = Step::Connect { opening, by: Instant::now() + READY_WITHIN };
             }
             Step::Connect { opening, by } => {
                 let by = *by;
-                let opened = timeout_at(by, opening).await.map_err(|_| late(Phase::Answer))??;
+                let opened = match timeout_at(by, opening).await {
+                    Ok(Err(error)) if error.class() == Class::Gone && self.seq.is_some() => {
+                        tracing::info!(error = %error, "the stream cannot be resumed: a new snapshot");
+                        self.forget_position();
+                        self.step = Step::Wait(Instant::now());
+                        return Ok(());
+                    }
+                    opened => opened.map_err(|_| late(Phase::Answer))??,
+                };
                 let lines = Lines::new(LINE_CAP);
                 self.step = Step::AwaitReady { body: opened.body, lines, by };
             }
             Step::AwaitReady { body, lines, by } => {
                 let next = timeout_at(*by, next_record(body, lines));
                 let record = next.await.map_err(|_| late(Phase::Body))??;
-                let Record::Ready { vms, seq, epoch, .. } = record else {
-                    return Err(broken("the first line is not ready"));
-                };
-                self.mirror.snapshot(vms, &mut self.out);
-                (self.seq, self.epoch) = (seq, epoch);
+                let catch_up = self.begin(record)?;
                 let now = Step::Wait(Instant::now());
                 if let Step::AwaitReady { body, lines, .. } = std::mem::replace(&mut self.step, now)
                 {
-                    self.step = Step::Follow { body, lines, since: Instant::now() };
+                    self.step = Step::Follow { body, lines, since: Instant::now(), catch_up };
+                    self.caught_up();
                 }
             }
             Step::Follow { body, lines, .. } => {
                 let record = next_record(body, lines).await?;
                 self.follow(record)?;
+                self.caught_up();
             }
         }
         Ok(())
     }
 
+    /// Takes the first line in; says up to which event the view is not complete.
+    fn begin(&mut self, record: Record) -> Result<Option<u64>, Error> {
+        match record {
+            Record::Ready { vms, seq, epoch, .. } => {
+                self.mirror.snapshot(vms, &mut self.out);
+                (self.seq, self.epoch) = (seq, epoch);
+                Ok(None)
+            }
+            Record::Resume { seq, newest, epoch }
+                if self.seq == Some(seq) && self.epoch.as_ref() == Some(&epoch) =>
+            {
+                Ok(Some(newest.unwrap_or(seq)))
+            }
+            Record::Resume { .. } => Err(broken("resumed elsewhere than was asked")),
+            _ => Err(broken("the first line is not ready")),
+        }
+    }
+
+    /// Tells that the view is complete, once that is so.
+    fn caught_up(&mut self) {
+        if let Step::Follow { catch_up, .. } = &mut self.step
+            && catch_up.is_some_and(|newest| self.seq >= Some(newest))
+        {
+            *catch_up = None;
+            self.mirror.caught_up(&mut self.out);
+        }
+    }
+
+    fn forget_position(&mut self) {
+        (self.seq, self.epoch) = (None, None);
+    }
+
     fn follow(&mut self, record: Record) -> Result<(), Error> {
+        if matches!(record, Record::Ready { .. } | Record::Resume { .. }) {
+            return Err(broken("a second first line"));
+        }
         if let (Some(last), Some(seq)) = (self.seq, record.seq()) {
             if seq <= last {
                 tracing::debug!(seq, last, "event seen before");
@@ -211,8 +280,8 @@ impl Watcher {
                 self.mirror.apply(zonename, vm, changes, &mut self.out);
             }
             Record::Delete { zonename, .. } => self.mirror.remove(&zonename, &mut self.out),
-            Record::Ready { .. } => return Err(broken("a second ready")),
             Record::Other(kind) => tracing::warn!(kind, "unknown type of event, ignored"),
+            Record::Ready { .. } | Record::Resume { .. } => {}
         }
         Ok(())
     }
@@ -226,7 +295,10 @@ impl Watcher {
         let delay = self.backoff.next_delay().unwrap_or(LONGEST_WAIT);
         tracing::info!(error = %error, delay_ms = delay.as_millis() as u64, "lost vminfod");
         self.step = Step::Wait(Instant::now() + delay);
-        self.seq = None;
+        // What made no sense once would make none again.
+        if error.class() == Class::Protocol {
+            self.forget_position();
+        }
         self.out.push_back(WatchEvent::Lost(error));
     }
 }

@@ -93,7 +93,7 @@ fn events_as_recorded() {
                     )));
                 }
                 Record::Delete { zonename, .. } => assert_eq!(wire["zonename"], zonename),
-                Record::Other(kind) => panic!("unknown type {kind}"),
+                other => panic!("not of the default stream: {other:?}"),
             }
             count += 1;
         }

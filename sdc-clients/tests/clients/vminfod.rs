@@ -111,6 +111,6 @@ fn bad_lines_are_errors_and_unknown_types_are_named() {
     ] {
         assert!(parse_line(bad.as_bytes()).is_err(), "{bad}");
     }
-    let odd = parse_line(br#"{"type":"resume","extra":1}"#).unwrap();
-    assert_eq!(odd, Record::Other("resume".into()));
+    let odd = parse_line(br#"{"type":"resumed","extra":1}"#).unwrap();
+    assert_eq!(odd, Record::Other("resumed".into()));
 }

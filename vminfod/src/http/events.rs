@@ -63,7 +63,7 @@ pub fn open(
             events::open(stream::iter([Bytes::from(line)]), follow(seq, filter))
         }
         (Format::Shipped, Start::After(_)) => {
-            events::open(stream::iter([resume_line(epoch, seq)]), follow(seq, filter))
+            events::open(stream::iter([resume_line(epoch, seq, snapshot.seq)]), follow(seq, filter))
         }
         (Format::Shipped, Start::Now) => {
             let shown = Shown { snapshot, filter: filter.clone() };
