@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use daemon::Shutdown;
 use sdc_clients::Jitter;
-use sdc_clients::vminfod::VmObject;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -222,12 +221,6 @@ impl Engine {
     /// The read side of the store.
     pub fn published(&self) -> Arc<crate::store::Published> {
         self.store.published()
-    }
-
-    /// The object of this zone that readers see now.
-    fn object(&self, name: &str) -> Option<Arc<VmObject>> {
-        let snapshot = self.store.published().snapshot();
-        snapshot.vms.get(name).map(|vm| Arc::clone(&vm.object))
     }
 
     /// Works until the shutdown. [`Engine::first_load`] comes before.

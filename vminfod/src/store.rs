@@ -8,29 +8,44 @@
 //! changes. Must never read the node, and never commit anything it was not given.
 
 pub mod note;
+mod vms;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use indexmap::IndexMap;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
 use daemon::http::now_iso;
 
-use self::note::Note;
+use self::note::{Note, Traits};
+pub use self::vms::Vms;
 use crate::diff::diff;
 use crate::journal::{Entry, Journal, Limits};
-use crate::json::to_ascii;
+use crate::json::{self, to_ascii};
 
-/// One VM as readers see it.
+/// One VM as readers see it: its bytes, and the little that is asked of it without reading them.
 #[derive(Debug)]
 pub struct StoredVm {
-    /// The object.
-    pub object: Arc<VmObject>,
-    /// The same as ASCII JSON.
+    /// The object as ASCII JSON.
     pub json: Bytes,
+    /// `uuid`, if it is a text.
+    pub uuid: Option<Box<str>>,
+    /// What filters ask about.
+    pub traits: Traits,
+}
+
+impl StoredVm {
+    /// The object itself, read from its bytes: a tree of values would take several times their
+    /// memory, and is needed only when something changes.
+    pub fn object(&self) -> VmObject {
+        match json::parse(&self.json) {
+            Ok(Value::Object(object)) => object,
+            // Only objects are stored, and what is written here can be read.
+            _ => VmObject::new(),
+        }
+    }
 }
 
 /// All VMs at one sequence number, in the order they came to be known.
@@ -39,7 +54,7 @@ pub struct Snapshot {
     /// The last event this view contains.
     pub seq: u64,
     /// By zone name.
-    pub vms: IndexMap<Arc<str>, Arc<StoredVm>>,
+    pub vms: Vms,
 }
 
 /// What a commit did.
@@ -84,7 +99,7 @@ impl Store {
         let epoch = uuid::Uuid::new_v4().simple().to_string().chars().take(16).collect();
         let published = Published {
             epoch,
-            current: ArcSwap::from_pointee(Snapshot { seq: 0, vms: IndexMap::new() }),
+            current: ArcSwap::from_pointee(Snapshot { seq: 0, vms: Vms::default() }),
             journal: Arc::new(Journal::new(limits)),
         };
         Self { published: Arc::new(published) }
@@ -97,7 +112,7 @@ impl Store {
 
     /// Puts the objects of the first load in place, without events: nobody can have asked yet.
     pub fn seed(&self, vms: impl IntoIterator<Item = (Arc<str>, VmObject)>) {
-        let vms = vms.into_iter().map(|(name, object)| (name, stored(object))).collect();
+        let vms = vms.into_iter().map(|(name, object)| (name, stored(&object))).collect();
         self.published.current.store(Arc::new(Snapshot { seq: 0, vms }));
     }
 
@@ -105,24 +120,28 @@ impl Store {
     pub fn put(&self, name: &str, object: VmObject) -> Outcome {
         let before = self.published.snapshot();
         let Some(old) = before.vms.get(name) else {
-            let vm = stored(object);
+            let vm = stored(&object);
             let tail = [("vm", vm.json.clone())];
-            let note = Note::of(None, Some(&vm.object), &[]);
-            self.commit("create", name, &uuid_of(&vm.object, name), &tail, &note, |vms| {
-                vms.insert(Arc::from(name), Arc::clone(&vm));
+            let note = Note::of(None, Some(&object), &[]);
+            self.commit("create", name, vm.uuid.as_deref(), &tail, &note, |vms| {
+                vms.insert(name, Arc::clone(&vm));
             });
             return Outcome::Created;
         };
-        let changes = diff(&old.object, &object);
+        let vm = stored(&object);
+        if vm.json == old.json {
+            return Outcome::Unchanged;
+        }
+        let before = old.object();
+        let changes = diff(&before, &object);
         if changes.is_empty() {
             return Outcome::Unchanged;
         }
-        let vm = stored(object);
         let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
         let tail = [("vm", vm.json.clone()), ("changes", Bytes::from(to_ascii(&list)))];
-        let note = Note::of(Some(&old.object), Some(&vm.object), &changes);
-        self.commit("modify", name, &uuid_of(&vm.object, name), &tail, &note, |vms| {
-            vms.insert(Arc::from(name), Arc::clone(&vm));
+        let note = Note::of(Some(&before), Some(&object), &changes);
+        self.commit("modify", name, vm.uuid.as_deref(), &tail, &note, |vms| {
+            vms.insert(name, Arc::clone(&vm));
         });
         Outcome::Modified(changes.len())
     }
@@ -131,10 +150,8 @@ impl Store {
     pub fn remove(&self, name: &str) -> Outcome {
         let before = self.published.snapshot();
         let Some(old) = before.vms.get(name) else { return Outcome::Unchanged };
-        let note = Note::of(Some(&old.object), None, &[]);
-        self.commit("delete", name, &uuid_of(&old.object, name), &[], &note, |vms| {
-            vms.shift_remove(name);
-        });
+        let note = Note::of(Some(&old.object()), None, &[]);
+        self.commit("delete", name, old.uuid.as_deref(), &[], &note, |vms| vms.remove(name));
         Outcome::Deleted
     }
 
@@ -142,10 +159,10 @@ impl Store {
         &self,
         kind: &str,
         name: &str,
-        uuid: &str,
+        uuid: Option<&str>,
         tail: &[(&str, Bytes)],
         note: &Note,
-        edit: impl FnOnce(&mut IndexMap<Arc<str>, Arc<StoredVm>>),
+        edit: impl FnOnce(&mut Vms),
     ) {
         let before = self.published.snapshot();
         let seq = before.seq + 1;
@@ -158,7 +175,7 @@ impl Store {
         line.extend_from_slice(kind.as_bytes());
         line.extend_from_slice(b"\",\"date\":\"");
         line.extend_from_slice(now_iso().as_bytes());
-        for (key, text) in [("zonename", name), ("uuid", uuid)] {
+        for (key, text) in [("zonename", name), ("uuid", uuid.unwrap_or(name))] {
             push_key(&mut line, if key == "zonename" { "\",\"" } else { ",\"" }, key);
             line.extend_from_slice(quoted(text).as_bytes());
         }
@@ -183,13 +200,11 @@ fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
     line.extend_from_slice(b"\":");
 }
 
-fn stored(object: VmObject) -> Arc<StoredVm> {
-    let json = Bytes::from(to_ascii(&object));
-    Arc::new(StoredVm { object: Arc::new(object), json })
-}
-
-fn uuid_of(object: &VmObject, name: &str) -> String {
-    object.get("uuid").and_then(Value::as_str).unwrap_or(name).to_owned()
+fn stored(object: &VmObject) -> Arc<StoredVm> {
+    // Without the room that writing left over: it may be as much again.
+    let json = Bytes::from(to_ascii(object).into_bytes().into_boxed_slice());
+    let uuid = object.get("uuid").and_then(Value::as_str).map(Box::from);
+    Arc::new(StoredVm { json, uuid, traits: Traits::of(object) })
 }
 
 /// A text as an ASCII JSON string.

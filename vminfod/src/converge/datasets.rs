@@ -162,9 +162,7 @@ impl Engine {
     /// A new VM may have datasets whose events came before it, or never.
     pub(super) fn want_unknown(&mut self, zone: &str) {
         let Some(parts) = self.vms.get(zone).and_then(|vm| vm.parts.as_ref()) else { return };
-        let snapshot = self.store.published().snapshot();
-        let object = snapshot.vms.get(zone).map(|vm| &*vm.object);
-        for name in super::datasets_of(parts, &self.datasets, object) {
+        for name in super::datasets_of(parts, &self.datasets) {
             if self.datasets.get(&name).is_none() && !self.dataset_work.is_wanted(&name) {
                 self.dataset_work.want(&name);
             }

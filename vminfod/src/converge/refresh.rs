@@ -275,8 +275,7 @@ impl Engine {
     fn take_datasets(&mut self, mut fresh: load::Datasets) -> bool {
         let mut again = std::mem::take(&mut self.dataset_work.since_refresh);
         for parts in self.vms.values().filter_map(|vm| vm.parts.as_ref()) {
-            let object = self.object(&parts.zone.zonename);
-            for name in super::datasets_of(parts, &self.datasets, object.as_deref()) {
+            for name in super::datasets_of(parts, &self.datasets) {
                 let below = name.split('/').count() > 2;
                 if below
                     && fresh.get(&name).is_some()

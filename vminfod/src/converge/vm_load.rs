@@ -242,12 +242,8 @@ impl Task {
     }
 }
 
-/// The datasets that one VM's object is made of, those that exist or did.
-pub fn datasets_of(
-    parts: &Parts,
-    datasets: &Datasets,
-    object: Option<&sdc_clients::vminfod::VmObject>,
-) -> Vec<String> {
+/// The datasets that one VM's object is made of, those that exist, did or should.
+pub fn datasets_of(parts: &Parts, datasets: &Datasets) -> Vec<String> {
     let zonepath = &parts.zone.zonepath;
     let root = datasets.at(zonepath).map_or(zonepath.trim_start_matches('/'), Row::name).to_owned();
     let mut names = vec![root.clone()];
@@ -255,11 +251,10 @@ pub fn datasets_of(
     if datasets.get(&delegated).is_some() {
         names.push(delegated);
     }
-    let disks = object.and_then(|object| object.get("disks")).and_then(|disks| disks.as_array());
-    for disk in disks.into_iter().flatten() {
-        if let Some(name) = disk.get("zfs_filesystem").and_then(|name| name.as_str()) {
-            names.push(name.to_owned());
-        }
+    for path in parts.xml.devices() {
+        // A volume that is not there now has its name in its path.
+        let volume = path.strip_prefix(datasets::DEVICES).filter(|name| !name.is_empty());
+        names.extend(datasets.at(path).map(Row::name).or(volume).map(str::to_owned));
     }
     names.dedup();
     names

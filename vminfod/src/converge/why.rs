@@ -112,8 +112,7 @@ impl Engine {
             error: None,
         };
         let Some(parts) = self.vms.get(zone).and_then(|vm| vm.parts.as_ref()) else { return why };
-        let object = self.object(zone);
-        for dataset in datasets_of(parts, &self.datasets, object.as_deref()) {
+        for dataset in datasets_of(parts, &self.datasets) {
             // What was read last is the answer to "how old is this": the oldest listing counts
             // only where no newer one of the dataset itself is known.
             why.read_at = why.read_at.max(self.dataset_work.read_at(&dataset));

@@ -74,10 +74,7 @@ impl Engine {
         self.readings += 1;
         let known = vm.parts.clone();
         let datasets = match &known {
-            Some(parts) if stale.has(Stale::DATASETS) => {
-                let object = self.object(&name);
-                datasets_of(parts, &self.datasets, object.as_deref())
-            }
+            Some(parts) if stale.has(Stale::DATASETS) => datasets_of(parts, &self.datasets),
             _ => Vec::new(),
         };
         let task = Task {

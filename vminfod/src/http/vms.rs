@@ -41,13 +41,13 @@ impl Shown {
     fn vm(&self, at: usize) -> Option<Bytes> {
         let (name, vm) = self.snapshot.vms.get_index(at)?;
         let Some(filter) = &self.filter else { return Some(vm.json.clone()) };
-        if !filter.admits_vm(name, &vm.object) {
+        if !filter.admits(vm.uuid.as_deref().unwrap_or(name), &vm.traits) {
             return None;
         }
         if !filter.chooses_fields() {
             return Some(vm.json.clone());
         }
-        Some(Bytes::from(to_ascii(&*filter.select(&vm.object))))
+        Some(Bytes::from(to_ascii(&*filter.select(&vm.object()))))
     }
 
     /// All of it as a body.

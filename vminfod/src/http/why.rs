@@ -17,11 +17,14 @@ pub fn body(why: &Why, snapshot: &Snapshot) -> Value {
     let now = Instant::now();
     let sources: Map<String, Value> =
         why.sources.iter().map(|source| (source.name.clone(), one(source, now))).collect();
-    let object = snapshot.vms.get(why.zonename.as_str()).map(|vm| &vm.object);
+    let object = snapshot.vms.get(why.zonename.as_str()).map(|vm| vm.object());
     let fields: Map<String, Value> = object
         .into_iter()
-        .flat_map(|object| object.keys())
-        .map(|field| (field.clone(), json!(source_of(field))))
+        .flat_map(|object| object.into_iter())
+        .map(|(field, _)| {
+            let source = json!(source_of(&field));
+            (field, source)
+        })
         .collect();
     json!({"uuid": why.uuid, "sources": sources, "fields": fields})
 }

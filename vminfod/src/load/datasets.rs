@@ -103,7 +103,7 @@ impl Row {
 }
 
 /// Where volumes are found, with their name after it.
-const DEVICES: &str = "/dev/zvol/rdsk/";
+pub const DEVICES: &str = "/dev/zvol/rdsk/";
 
 /// A column as a number; `None` for a lone `-`.
 fn number(text: &str) -> Option<f64> {

@@ -129,6 +129,19 @@ impl PackedXml {
         value.flatten()
     }
 
+    /// What each device is matched by, in the order of the file.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        self.0.split(RECORD).filter_map(|record| {
+            let mut fields = record.strip_prefix('V')?.split(FIELD).skip(1);
+            while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
+                if name == "match" {
+                    return Some(value);
+                }
+            }
+            None
+        })
+    }
+
     /// How many bytes it takes.
     pub fn bytes(&self) -> usize {
         self.0.len()
@@ -217,6 +230,9 @@ mod tests {
             assert_eq!(packed.attr(name), value, "{name}");
             assert_eq!(packed.unpack().attr(name), value, "{name}");
         }
+        let text = "<zone brand='x'><device a='match' match='/a'/><device/><device match='/b'><net-attr name='match' value='c'/></device></zone>";
+        let packed = PackedXml::from(&parse(text.as_bytes()).unwrap());
+        assert_eq!(packed.devices().collect::<Vec<_>>(), ["/a", "/b"]);
     }
 
     proptest! {
