@@ -188,7 +188,8 @@ pub struct ServeArgs {
 /// Where the daemon and the node are.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ReachArgs {
-    /// Where vminfod serves (default: what the configuration says, else http://127.0.0.1:9090).
+    /// Where vminfod serves (default: $VMINFOD_URL, else what the configuration says, else
+    /// http://127.0.0.1:9090).
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// The daemon's configuration (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it is there).

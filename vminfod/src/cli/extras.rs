@@ -29,17 +29,23 @@ pub fn completions(shell: Shell) -> String {
 
 /// The page of the program; with a directory, the pages of all commands are written there.
 pub fn man(dir: Option<&Path>) -> Result<String, Problem> {
-    let command = Cli::command();
-    match dir {
-        Some(dir) => {
-            std::fs::create_dir_all(dir)?;
-            clap_mangen::generate_to(command, dir)?;
-            Ok(String::new())
-        }
-        None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command).section("8").render(&mut page)?;
-            Ok(String::from_utf8_lossy(&page).into_owned())
-        }
+    let mut command = Cli::command();
+    let Some(dir) = dir else {
+        return Ok(String::from_utf8_lossy(&page(command, NAME)?).into_owned());
+    };
+    std::fs::create_dir_all(dir)?;
+    command.build();
+    for part in command.get_subcommands().filter(|part| part.get_name() != "help") {
+        let name = format!("{NAME}-{}", part.get_name());
+        let page = page(part.clone(), &name)?;
+        std::fs::write(dir.join(name + ".8"), page)?;
     }
+    std::fs::write(dir.join(format!("{NAME}.8")), page(command, NAME)?)?;
+    Ok(String::new())
+}
+
+fn page(command: clap::Command, title: &str) -> Result<Vec<u8>, Problem> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).title(title).section("8").render(&mut page)?;
+    Ok(page)
 }

@@ -6,7 +6,7 @@
 //! wiped away at the end. Nothing is ever written where nobody looks.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ struct State {
     done: AtomicUsize,
     steps: AtomicUsize,
     lines: AtomicUsize,
+    painted: AtomicBool,
 }
 
 /// Shows progress until it is dropped.
@@ -52,6 +53,7 @@ impl Progress {
         let painter = tokio::spawn(async move {
             let began = Instant::now();
             tokio::time::sleep(PATIENCE).await;
+            state.painted.store(true, Ordering::Relaxed);
             for tick in 0.. {
                 paint(&state.picture(tick, began.elapsed()));
                 tokio::time::sleep(FRAME).await;
@@ -78,7 +80,9 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(painter) = self.painter.take() {
             painter.abort();
-            paint("");
+            if self.state.painted.load(Ordering::Relaxed) {
+                paint("");
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Where the daemon and the node are: flags, then the daemon's own configuration, then defaults.
+//! Where the daemon and the node are: flags, then what the shell says for a session with another
+//! node than its own, then the daemon's own configuration, then defaults.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ const INSTALLED: &str = "/etc/vminfod.json";
 /// Names another configuration, for shells that work with another node than their own (the lab's).
 const VARIABLE: &str = "VMINFOD_CONFIG";
 
+/// Names another daemon, likewise.
+const URL_VARIABLE: &str = "VMINFOD_URL";
+
 /// What commands need to know.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -33,8 +37,8 @@ pub struct Settings {
 impl Settings {
     /// Finds them out.
     pub fn of(reach: &ReachArgs, root: Option<PathBuf>) -> Result<Settings, ConfigError> {
-        let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-        let named = reach.config.clone().or(variable.map(PathBuf::from));
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let named = reach.config.clone().or(variable(VARIABLE).map(PathBuf::from));
         let installed = Path::new(INSTALLED);
         let (mut config, _unknown) = match &named {
             Some(path) => Config::load(path)?,
@@ -44,7 +48,9 @@ impl Settings {
         if let Some(root) = root {
             config.root = root;
         }
-        let url = reach.url.clone().unwrap_or_else(|| url(&config));
+        let given =
+            reach.url.clone().or(variable(URL_VARIABLE).and_then(|url| url.into_string().ok()));
+        let url = given.unwrap_or_else(|| url(&config));
         Ok(Settings { url, config })
     }
 

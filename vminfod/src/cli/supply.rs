@@ -27,7 +27,7 @@ pub enum SupplyError {
     #[error("bad statusCode: {0}")]
     Status(u16),
     /// It was waited for and did not come up.
-    #[error("vminfod did not come up within {} s", .0.as_secs())]
+    #[error("vminfod did not come up within {0:?}")]
     NotUp(std::time::Duration),
     /// The request failed in another way.
     #[error("{0}")]
