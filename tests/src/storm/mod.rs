@@ -6,11 +6,12 @@
 //! in this process, and listeners that come and go. At the end everybody must agree.
 
 pub mod history;
+pub mod hub;
 pub mod listen;
 pub mod mutate;
+pub mod pairs;
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,26 +19,22 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
-use daemon::Shutdown;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use sdc_clients::Http;
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::{VmObject, key_of};
-use sdc_clients::{Http, Jitter};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use vminfod::config::Config;
 use vminfod::load::{self, Ctx};
 use vminfod::root::Root;
-use vminfod::sources::files;
 
 use self::history::History;
+use self::hub::{Hub, HubOptions};
 use self::listen::{Counts, Room};
 use self::mutate::Mutation;
-use crate::node::in_process::InProcess;
-use crate::node::tap::Tap;
-use crate::node::{CreateOptions, Node, Verbs, Wait};
+use crate::node::{Node, Verbs, Wait};
 
 /// Changes made at once.
 const HANDS: usize = 4;
@@ -60,6 +57,9 @@ pub struct Options {
     /// Listeners that come and go
     #[arg(long, default_value_t = 50)]
     pub listeners: usize,
+    /// Create/get, update/get, delete/get pairs through vmadm's verbs before it begins
+    #[arg(long, default_value_t = 0)]
+    pub pairs: usize,
 }
 
 /// What a storm was, when it held.
@@ -133,32 +133,19 @@ fn rand_seed() -> u64 {
 pub async fn storm(options: &Options) -> anyhow::Result<Passed> {
     let began = Instant::now();
     let seed = options.seed.unwrap_or(1);
-    let dir = tempfile::tempdir()?;
-    let (node, tap) = tapped_node(&dir.path().join("cn"), options.vms, seed)?;
-    let commands = InProcess::new(&node);
-    let feed = tokio::spawn(commands.clone().feed_from(tap));
-    let shutdown = Shutdown::new();
-    let config =
-        Config { root: node.root(), listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
-    let seam = Arc::new(commands.clone());
-    let running = vminfod::serve_with(
-        config,
-        seam,
-        files::native(),
-        Jitter::from_seed(seed),
-        shutdown.clone(),
-    )
-    .await?;
-    let http = Http::new(&format!("http://{}", running.address), "storm")?.without_retries();
+    let hub = Hub::start(HubOptions::new(options.vms, seed)).await?;
+    if options.pairs > 0 {
+        pairs::pairs(&hub, options.pairs).await?;
+    }
 
     let (tell_last, last) = tokio::sync::watch::channel(None);
     let room = Room {
-        http: http.clone(),
+        http: hub.http.clone(),
         history: Arc::default(),
         faults: Arc::default(),
         counts: Arc::default(),
         last,
-        shutdown: shutdown.clone(),
+        shutdown: hub.shutdown(),
     };
     let mut people = JoinSet::new();
     people.spawn(listen::stay(room.clone()));
@@ -167,8 +154,8 @@ pub async fn storm(options: &Options) -> anyhow::Result<Passed> {
     }
     people.spawn(listen::read(room.clone()));
 
-    let mutations = mutate_all(&node, options.mutations, seed).await?;
-    let last = settle(&http).await?;
+    let mutations = mutate_all(&hub.node, options.mutations, seed).await?;
+    let last = settle(&hub.http).await?;
     tell_last.send_replace(Some(last));
     let everybody = async { while people.join_next().await.is_some() {} };
     let in_time = tokio::time::timeout(SETTLE, everybody).await.is_ok();
@@ -176,25 +163,15 @@ pub async fn storm(options: &Options) -> anyhow::Result<Passed> {
     ensure!(faults.is_empty(), "{} broken promises:\n{}", faults.len(), faults.join("\n"));
     ensure!(in_time, "some listener had not seen event {last} after {SETTLE:?}");
 
-    let vms = compare_with_fresh_load(&http, &node, commands).await?;
+    let vms = compare_with_fresh_load(&hub).await?;
     let history: std::sync::MutexGuard<'_, History> =
         room.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.check().map_err(anyhow::Error::msg)?;
     let (events, reads) = history.sizes();
     drop(history);
-    shutdown.trigger();
-    ensure!(running.ended().await, "some task of vminfod did not end");
-    feed.abort();
     let counts = *room.counts.lock().unwrap_or_else(PoisonError::into_inner);
+    hub.stop().await?;
     Ok(Passed { mutations, events, reads, counts, vms, took: began.elapsed() })
-}
-
-/// A node whose events this process hears.
-pub fn tapped_node(dir: &Path, vms: u32, seed: u64) -> anyhow::Result<(Node, Tap)> {
-    let tap = Tap::default();
-    let program = std::env::current_exe().ok();
-    let options = CreateOptions { vms, seed, program, ..CreateOptions::new(dir) };
-    Ok((Node::create(&options)?.tapped(&tap), tap))
 }
 
 /// Makes so many changes with several hands; those that a VM's state forbids do not count.
@@ -272,14 +249,11 @@ pub async fn newest(http: &Http) -> anyhow::Result<u64> {
 }
 
 /// Compares `/vms` with a load of the whole node from nothing; how many VMs there are.
-async fn compare_with_fresh_load(
-    http: &Http,
-    node: &Node,
-    commands: InProcess,
-) -> anyhow::Result<usize> {
-    let cached: Vec<VmObject> =
-        http.execute(Call::get(&["vms"]).body_cap(1 << 30)).await?.json("VMs")?;
-    let fresh = load::node(&Ctx::new(Root::new(node.root()), Arc::new(commands))).await?;
+async fn compare_with_fresh_load(hub: &Hub) -> anyhow::Result<usize> {
+    let call = Call::get(&["vms"]).body_cap(1 << 30);
+    let cached: Vec<VmObject> = hub.http.execute(call).await?.json("VMs")?;
+    let ctx = Ctx::new(Root::new(hub.node.root()), Arc::new(hub.commands.clone()));
+    let fresh = load::node(&ctx).await?;
     ensure!(fresh.broken.is_empty(), "a fresh load finds broken zones: {:?}", fresh.broken);
     same_vms(&cached, &fresh.vms).map_err(anyhow::Error::msg)?;
     Ok(cached.len())
