@@ -41,7 +41,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let rest: Vec<OsString> = args.collect();
     if let Some((tool, node)) = as_tool(&invoked) {
         process::die_with_parent();
-        return node::exec::run(tool, node, rest);
+        return node::exec::run(tool, &node, rest);
     }
     let Some((command, rest)) = rest.split_first() else {
         eprint!("{USAGE}");
@@ -83,9 +83,17 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The tool and the node's directory, when started as `NODE/bin/TOOL`.
-fn as_tool(invoked: &Path) -> Option<(&'static str, &Path)> {
+/// The tool and the node's directory, when started as `NODE/bin/TOOL`, with its path or by `PATH`.
+fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
     let name = invoked.file_name()?.to_str()?;
     let tool = TOOLS.into_iter().find(|tool| *tool == name)?;
-    Some((tool, invoked.parent()?.parent()?))
+    let bin = match invoked.parent() {
+        Some(bin) if bin != Path::new("") => bin.to_owned(),
+        // A shell that found it by PATH passes the bare name.
+        _ => {
+            let path = std::env::var_os("PATH")?;
+            std::env::split_paths(&path).find(|bin| bin.join(name).is_file())?
+        }
+    };
+    Some((tool, bin.parent()?.to_owned()))
 }

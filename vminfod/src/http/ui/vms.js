@@ -54,7 +54,11 @@ export function table(open) {
     const row = event.target.closest('tr');
     const next = { ArrowDown: row?.nextElementSibling, ArrowUp: row?.previousElementSibling }[event.key];
     if (next) { next.focus(); event.preventDefault(); }
-    if (event.key === 'Enter' && row) open(row.dataset.uuid);
+    if (event.key === 'Enter' && row) {
+      // Else the same key press would reach the dialog's button and close it.
+      event.preventDefault();
+      open(row.dataset.uuid);
+    }
   });
   body.addEventListener('click', (event) => {
     const row = event.target.closest('tr');
