@@ -52,27 +52,24 @@ impl Api {
         }
         match request.uri().path() {
             "/ping" => reply_json(StatusCode::OK, &json!({"ping": "pong"})),
-            "/status" => reply_json(StatusCode::OK, &self.status()),
+            "/status" => self.status(),
             "/metrics" => daemon::metrics::answer(&registry(&self.ledger.snapshot())),
             "/events" => self.events(&request),
             _ => refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path"),
         }
     }
 
-    fn status(&self) -> Value {
+    fn status(&self) -> Response<Body> {
         let snapshot = self.ledger.snapshot();
-        json!({
+        let head = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "up_s": self.started.elapsed().as_secs(),
             "rule": self.rule,
-            "instances": snapshot.instances,
-            "verdicts": snapshot.verdicts,
             "counts": snapshot.counts,
             "listeners": self.listeners.list().len(),
-            "seq": snapshot.seq,
-            "epoch": *self.ledger.epoch,
-        })
+        });
+        reply(StatusCode::OK, Body::once(told(head, &snapshot, &self.ledger.epoch)))
     }
 
     fn events<B>(&self, request: &Request<B>) -> Response<Body> {
@@ -105,16 +102,29 @@ impl Api {
 
 /// The first line of a stream: everything up to `seq`.
 fn ready(snapshot: &Snapshot, uuid: &str, epoch: &str) -> Bytes {
-    let line = json!({
-        "type": "ready",
-        "date": now_iso(),
-        "uuid": uuid,
-        "instances": snapshot.instances,
-        "verdicts": snapshot.verdicts,
-        "seq": snapshot.seq,
-        "epoch": epoch,
-    });
-    Bytes::from(format!("{line}\n"))
+    told(json!({"type": "ready", "date": now_iso(), "uuid": uuid}), snapshot, epoch)
+}
+
+/// An object with what is known. The verdicts are in it as they were told: nobody reads and
+/// writes thousands of them again for each who asks.
+fn told(head: Value, snapshot: &Snapshot, epoch: &str) -> Bytes {
+    let mut fields = head;
+    if let Some(fields) = fields.as_object_mut() {
+        fields.insert("seq".to_owned(), snapshot.seq.into());
+        fields.insert("epoch".to_owned(), epoch.into());
+        fields.insert("instances".to_owned(), json!(snapshot.instances));
+    }
+    let mut text = fields.to_string();
+    text.truncate(text.len().saturating_sub(1));
+    text.push_str(",\"verdicts\":[");
+    for (n, line) in snapshot.lines.iter().enumerate() {
+        if n > 0 {
+            text.push(',');
+        }
+        text.push_str(String::from_utf8_lossy(line).trim_end());
+    }
+    text.push_str("]}\n");
+    Bytes::from(text)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::verdict::{Rule, Verdict};
 
 /// Verdicts kept for `/status`; the oldest goes first.
-const VERDICTS: usize = 10_000;
+const VERDICTS: usize = 4096;
 /// The ring's bounds: a verdict has a few hundred bytes.
 const RING: Limits = Limits { bytes: 8 << 20, min_events: 1024 };
 
@@ -123,7 +123,7 @@ pub struct Counts {
 #[derive(Debug, Default)]
 struct Inner {
     instances: BTreeMap<String, Instance>,
-    verdicts: BTreeMap<String, Value>,
+    verdicts: BTreeMap<String, Bytes>,
     order: std::collections::VecDeque<String>,
     counts: Counts,
     generation: u64,
@@ -145,12 +145,19 @@ pub struct Ledger {
 pub struct Snapshot {
     /// The instances.
     pub instances: BTreeMap<String, Instance>,
-    /// The last verdict on each name.
-    pub verdicts: Vec<Value>,
+    /// The last verdict on each name, as it was told.
+    pub lines: Vec<Bytes>,
     /// What was counted.
     pub counts: Counts,
     /// The last event that is contained.
     pub seq: u64,
+}
+
+impl Snapshot {
+    /// The verdicts, read again.
+    pub fn verdicts(&self) -> Vec<Value> {
+        self.lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
 }
 
 impl Default for Ledger {
@@ -268,7 +275,7 @@ impl Ledger {
         let inner = self.lock();
         Snapshot {
             instances: inner.instances.clone(),
-            verdicts: inner
+            lines: inner
                 .order
                 .iter()
                 .filter_map(|name| inner.verdicts.get(name))
@@ -279,16 +286,17 @@ impl Ledger {
         }
     }
 
-    /// Appends an event; gives it as it was told.
-    fn tell(&self, inner: &mut Inner, mut event: Value) -> Value {
+    /// Appends an event; gives its line.
+    fn tell(&self, inner: &mut Inner, mut event: Value) -> Bytes {
         inner.seq += 1;
         if let Some(fields) = event.as_object_mut() {
             fields.insert("date".to_owned(), now_iso().into());
             fields.insert("seq".to_owned(), inner.seq.into());
             fields.insert("epoch".to_owned(), (*self.epoch).into());
         }
-        self.journal.push(Bytes::from(format!("{event}\n")));
-        event
+        let line = Bytes::from(format!("{event}\n"));
+        self.journal.push(line.clone());
+        line
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

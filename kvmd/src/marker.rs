@@ -54,9 +54,16 @@ pub fn atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);
-    let _left_by_a_crash = fs::remove_file(&temporary);
+    let open = || fs::OpenOptions::new().write(true).create_new(true).open(&temporary);
     let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        let mut file = match open() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // A process of the same number left it behind when it crashed.
+                fs::remove_file(&temporary)?;
+                open()?
+            }
+            opened => opened?,
+        };
         io::Write::write_all(&mut file, bytes)?;
         fs::rename(&temporary, path)
     };

@@ -20,6 +20,8 @@
 //! marker is written only for the latest generation of a name, and not when the admin path
 //! cleared it meanwhile.
 
+mod others;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,16 +37,15 @@ use crate::dial::{Connection, Turn, dial, once};
 use crate::ledger::{Ledger, Marker, Record, Source, State};
 use crate::marker::{self, Clears, Stamp};
 use crate::memory::Memory;
-use crate::qmp::Peer;
 use crate::session::{Session, Stage};
 use crate::verdict::{Rule, Verdict};
+use others::{Met, SUCCESSOR, finished, greeting, is_older, is_told, rival};
 
-/// How long whoever answers under an old name has to greet.
-const SUCCESSOR: Duration = Duration::from_secs(1);
+/// What was said is written down after this, all at once: an end that follows a word at once, as
+/// ends do, makes it needless.
+const KEEP: Duration = Duration::from_millis(20);
 /// A process that lived this long before it was connected to may have been asked something.
 const ATTACHED_LATE: Duration = Duration::from_secs(10);
-/// Clock ticks a second, as Linux tells them to programs on every architecture we know.
-const USER_HZ: u64 = 100;
 
 /// What all monitors share.
 #[derive(Debug)]
@@ -94,6 +95,8 @@ struct Generation {
     cleared: Stamp,
     /// The name is still its own; what it says is written down under it.
     latest: bool,
+    /// When what it said is to be written down.
+    keep_at: Option<Instant>,
 }
 
 /// Monitors a name until nobody answers under it. `poke`: a new file came under the name.
@@ -136,9 +139,6 @@ pub async fn monitor(shared: Arc<Shared>, seat: Seat, poke: Arc<Notify>) {
     }
 }
 
-/// A connection whose other end has greeted.
-type Met = (Connection, Session);
-
 enum Heard {
     End,
     Rival(Box<Met>),
@@ -180,7 +180,7 @@ impl Shared {
             self.ledger.watching(&seat.name, number, session.version.as_deref());
         }
         let cleared = self.clears.latest(&seat.name);
-        Generation { connection, session, number, cleared, latest: true }
+        Generation { connection, session, number, cleared, latest: true, keep_at: None }
     }
 
     /// Listens until the end of the connection, or until another QEMU has taken the name.
@@ -189,6 +189,7 @@ impl Shared {
         let mut probe: Option<JoinHandle<Option<Met>>> = None;
         loop {
             let waiting = generation.session.stage == Stage::AwaitGreeting;
+            let keep_at = generation.keep_at.unwrap_or(greeted_by);
             // All arms are cancel-safe: bytes and pokes stay where they are, the probe's task
             // runs on, timers only observe.
             tokio::select! {
@@ -212,12 +213,26 @@ impl Shared {
                         return Heard::Rival(Box::new(rival));
                     }
                 }
-                () = self.shutdown.wait() => return Heard::Shutdown,
+                () = sleep_until(keep_at), if generation.keep_at.is_some() => {
+                    self.keep(seat, generation);
+                }
+                () = self.shutdown.wait() => {
+                    self.keep(seat, generation);
+                    return Heard::Shutdown;
+                }
             }
         }
     }
 
-    /// One turn of reading; what matters to a later daemon is written down.
+    /// Writes down what a later daemon must know.
+    fn keep(&self, seat: &Seat, generation: &mut Generation) {
+        let due = generation.keep_at.take().is_some() && generation.latest;
+        if due && let Some(peer) = generation.connection.peer {
+            self.memory.keep(&seat.name, peer, &generation.session.history);
+        }
+    }
+
+    /// One turn of reading; what matters to a later daemon is written down soon.
     fn read(&self, seat: &Seat, generation: &mut Generation) -> Turn {
         let Generation { connection, session, .. } = generation;
         let (stage, history) = (session.stage, session.history.clone());
@@ -238,12 +253,8 @@ impl Shared {
                 }
             }
         }
-        if turn == Turn::Open
-            && generation.latest
-            && session.history != history
-            && let Some(peer) = connection.peer
-        {
-            self.memory.keep(&seat.name, peer, &session.history);
+        if session.history != history {
+            generation.keep_at.get_or_insert(Instant::now() + KEEP);
         }
         turn
     }
@@ -294,14 +305,13 @@ impl Shared {
 
     /// Gives the one verdict on a generation.
     async fn conclude(&self, seat: &Seat, generation: Generation, superseded: bool) {
-        let Generation { connection, session, number, cleared, latest } = generation;
+        let Generation { connection, session, number, cleared, latest, .. } = generation;
         drop(connection);
         let verdict = session.verdict(self.clock.now(), self.limits.admin_window);
         if latest {
             self.memory.forget(&seat.name);
         }
         self.ledger.gone(&seat.name, number);
-        tracing::info!(instance = seat.name, generation = number, "stop monitor");
         if let Outlet::Zones(zones) = &seat.outlet {
             // Their loop is gone only at the shutdown.
             let _at_shutdown = zones.send((seat.name.clone(), verdict)).await;
@@ -348,50 +358,4 @@ impl Shared {
             (false, _) => Marker::Removed,
         }
     }
-}
-
-/// Does another QEMU answer under the name? One client is served at a time, so a greeting while
-/// the old connection lives can only be another's.
-async fn rival(socket: PathBuf, served_by: Option<Peer>, clock: Clock) -> Option<Met> {
-    let connection = once(&socket).await.ok()?;
-    if is_told(served_by) && served_by == connection.peer {
-        return None;
-    }
-    timeout(SUCCESSOR, greeting(connection, clock)).await.ok().flatten()
-}
-
-/// Reads until the other end has greeted; `None` if it ends before.
-async fn greeting(mut connection: Connection, clock: Clock) -> Option<Met> {
-    let mut session = Session::default();
-    loop {
-        connection.readable().await;
-        let turn = connection.read(|line| drop(session.line(clock.now(), &line)));
-        if session.stage > Stage::AwaitGreeting {
-            return Some((connection, session));
-        }
-        if turn == Turn::Ended {
-            return None;
-        }
-    }
-}
-
-async fn finished(probe: &mut Option<JoinHandle<Option<Met>>>) -> Option<Met> {
-    match probe {
-        Some(task) => task.await.ok().flatten(),
-        None => std::future::pending().await,
-    }
-}
-
-/// Can this process be told from others? One that serves its own monitors (a test) cannot.
-fn is_told(peer: Option<Peer>) -> bool {
-    peer.is_some_and(|peer| peer.start.is_some() && peer.pid != std::process::id() as i32)
-}
-
-/// Did the process start this long before `now`?
-fn is_older(peer: Option<Peer>, now: Duration, age: Duration) -> bool {
-    let Some(start) = peer.filter(|peer| is_told(Some(*peer))).and_then(|peer| peer.start) else {
-        return false;
-    };
-    let started = Duration::from_millis(start.saturating_mul(1000) / USER_HZ);
-    now.saturating_sub(started) > age
 }

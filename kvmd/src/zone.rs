@@ -123,8 +123,13 @@ impl Life {
         }
         self.autoboot = facts.autoboot.or(self.autoboot);
         self.hidden = facts.hidden;
-        if matches!(facts.state.as_str(), "receiving" | "provisioning") && !facts.runs() {
-            self.busy = Some(facts.state.clone());
+        // Taken down to be rebuilt, moved or deleted.
+        let states = [facts.state.as_str(), facts.zone_state.as_str()];
+        let busy = ["receiving", "provisioning", "configured", "incomplete"];
+        if let Some(state) = states.into_iter().find(|state| busy.contains(state))
+            && !facts.runs()
+        {
+            self.busy = Some(state.to_owned());
         }
     }
 

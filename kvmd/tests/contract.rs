@@ -32,7 +32,7 @@ async fn k01_one_daemon_observes_all_instances() {
         let user = n % 2 == 0;
         // Verdicts come in any order: the last on each name is kept.
         node.until(name, || {
-            node.ledger().snapshot().verdicts.iter().any(|it| it["name"] == **name)
+            node.ledger().snapshot().verdicts().iter().any(|it| it["name"] == **name)
         })
         .await;
         assert_eq!(node.is_marked(name), user, "{name}");

@@ -133,7 +133,7 @@ async fn r10_a_deleted_vm_takes_its_verdict_along() {
     vminfod.tell("modify", &rest("a", 0, "t1"));
     node.verdict("a").await;
     vminfod.tell("delete", &rest("a", 0, "t1"));
-    node.until("it is forgotten", || node.ledger().snapshot().verdicts.is_empty()).await;
+    node.until("it is forgotten", || node.ledger().snapshot().verdicts().is_empty()).await;
     // A VM that is deleted as it runs was the host's to end.
     vminfod.tell("create", &vm("b", json!({"brand": "bhyve"})));
     vminfod.tell("delete", &vm("b", json!({"brand": "bhyve"})));

@@ -105,7 +105,7 @@ impl Kvmd {
     async fn verdict(&self, name: &str) -> Value {
         let mut found = Value::Null;
         until(&format!("a verdict on {name}"), || {
-            let verdicts = self.running.ledger.snapshot().verdicts;
+            let verdicts = self.running.ledger.snapshot().verdicts();
             found = verdicts.into_iter().find(|it| it["name"] == name).unwrap_or_default();
             !found.is_null()
         })

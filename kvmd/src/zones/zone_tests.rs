@@ -79,6 +79,14 @@ fn every_way_a_zone_ends() {
             ],
             "host/migrated medium",
         ),
+        // Deleted or reprovisioned: the zone is taken apart after its end.
+        (
+            &[
+                rest(json!({"exit_status": 0})),
+                rest(json!({"exit_status": 0, "zone_state": "configured"})),
+            ],
+            "host/quit medium",
+        ),
         // The stop was taken back and the guest lived on.
         (
             &[stopping, json!({"state": "running"}), rest(json!({"exit_status": 0}))],

@@ -231,13 +231,13 @@ pub(super) async fn run(_bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
             Unit::Time,
             &one(first.watched.as_secs_f64()),
         )
-        .against("2 s", 2.0, 1.0, 0.5),
+        .against("5 s", 5.0, 1.0, 0.2),
         Row::new(
             format!("kvmd: {INSTANCES} end at once: time to verdict"),
             Unit::Time,
             &one(at(50).as_secs_f64()),
         )
-        .against("1 s", 1.0, 1.0, 0.5)
+        .against("5 s", 5.0, 1.0, 0.2)
         .note(format!("99 % within {:?}, the last after {:?}", at(99), first.last)),
         Row::new("kvmd: memory of a watched instance", Unit::Bytes, &one(each))
             .against("16 KiB", 16384.0, 1.0, 0.5)
