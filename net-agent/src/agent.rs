@@ -34,6 +34,9 @@ use crate::pace::{Pace, Paced};
 use crate::shared::Shared;
 use crate::status::history;
 
+/// Failures in a row after which the waits become the comparison's.
+const PATIENCE: u32 = 30;
+
 /// One agent.
 pub struct Agent {
     /// What its tasks share.
@@ -204,35 +207,44 @@ impl Agent {
         std::future::pending().await
     }
 
-    /// The node's own NICs: each read by its address, claimed and set running where due.
-    pub(crate) async fn own_nics(&self) {
+    /// The node's own NICs, tried until each is decided.
+    async fn own_nics(&self) {
         let mut open: Vec<MacAddr> =
             self.shared.identity().map(|i| i.macs.into_iter().collect()).unwrap_or_default();
         let mut failures = 0;
         while !open.is_empty() {
             self.ready("own-nics").await;
-            let outcomes: Vec<(MacAddr, Outcome)> = futures_util::stream::iter(open)
-                .map(|mac| async move { (mac, self.apply.keep_up_own(mac).await) })
-                .buffer_unordered(4)
-                .collect()
-                .await;
-            open = outcomes
-                .into_iter()
-                .filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_)))
-                .map(|(mac, _)| mac)
-                .collect();
+            open = self.own_nics_of(open).await;
             if !open.is_empty() {
                 tokio::time::sleep(self.backoff(&mut failures)).await;
             }
         }
     }
 
+    /// Each read by its address, claimed and set running where due; gives those not decided.
+    pub(crate) async fn own_nics_of(&self, macs: Vec<MacAddr>) -> Vec<MacAddr> {
+        let outcomes: Vec<(MacAddr, Outcome)> = futures_util::stream::iter(macs)
+            .map(|mac| async move { (mac, self.apply.keep_up_own(mac).await) })
+            .buffer_unordered(4)
+            .collect()
+            .await;
+        let open = outcomes
+            .into_iter()
+            .filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_)));
+        open.map(|(mac, _)| mac).collect()
+    }
+
     /// The wait after the n-th failure in a row: doubled each time, full jitter above half a
-    /// first wait, never longer than the window's end.
+    /// first wait, never longer than the window's end. What has failed for many minutes is tried
+    /// as often as the node is compared: a record that NAPI cannot serve is no reason for traffic.
     pub(crate) fn backoff(&self, failures: &mut u32) -> Duration {
         let Window { min, max } = self.shared.config.retry;
         let ceiling = min.saturating_mul(1 << (*failures).min(16)).min(max);
         *failures = failures.saturating_add(1);
+        if *failures > PATIENCE {
+            let resync = self.shared.config.resync;
+            return self.shared.draw(|jitter| jitter.around(resync.max(max), 0.25));
+        }
         self.shared.draw(|jitter| jitter.uniform(min.min(ceiling) / 2, ceiling))
     }
 }

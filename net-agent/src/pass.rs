@@ -27,6 +27,8 @@ use crate::status::{Count, history};
 
 /// Requests of a pass that wait at once; the pace bounds them all the same.
 const AT_ONCE: usize = 4;
+/// A verdict that waited longer than this for its delete is asked for again.
+const VERDICT_GOOD: Duration = Duration::from_secs(30);
 
 /// What a pass left to decide.
 #[derive(Debug, Default)]
@@ -37,6 +39,9 @@ struct Open {
     first_looks: BTreeMap<MacAddr, Duration>,
     /// Why the first of them is not decided.
     why: String,
+    /// Candidates that the list began with, less those deleted since: what was decided otherwise
+    /// still counts for the brake.
+    candidates: usize,
 }
 
 impl Open {
@@ -109,11 +114,14 @@ impl Agent {
             self.add_unlisted(&mut open.remote, &view, !again).await;
         }
         let first = self.compared(&open, &view, &BTreeMap::new());
+        open.candidates = first.decisions.iter().filter(|d| d.is_candidate()).count();
         status.planned(&first);
         status.step(if config.mode == Mode::On { history::REAP } else { history::SKIPPED });
         self.backfill(&first).await;
         if again {
-            self.own_nics().await;
+            // Once each: a record that NAPI cannot serve must not hold up the reap.
+            let own = shared.identity().map(|i| i.macs.into_iter().collect());
+            self.own_nics_of(own.unwrap_or_default()).await;
         }
         keep_candidates(&mut open, &first, view.taken);
         shared.note_open(&open.first_looks);
@@ -178,27 +186,43 @@ impl Agent {
             tracing::error!(reason = why, "brake: nothing is deleted");
         }
         self.shared.status.brake("pass", decided.brake.clone());
-        self.shared.keep_braked(decided.braked());
         self.shared.status.replanned(&decided);
         let deletes: Vec<Decision> = decided.of("delete").filter(mine).cloned().collect();
+        let approved = deletes.clone().into_iter().map(|d| (d.mac, d.vm));
         let (first_looks, verdicts) = (&open.first_looks, &verdicts);
         let on_approval = decided.brake.is_some();
-        let settled: Vec<Option<MacAddr>> = futures_util::stream::iter(deletes)
+        let asked = shared.clock();
+        let outcomes: Vec<(MacAddr, Outcome)> = futures_util::stream::iter(deletes)
             .map(|d| async move {
                 let first_look = first_looks.get(&d.mac).copied();
                 let basis = Basis::Pass { first_look, on_approval };
-                let verdict = verdicts.get(&d.vm).cloned();
-                match self.apply.reap(d.mac, &d.vm, basis, verdict).await {
-                    Outcome::Done | Outcome::Left(_) => Some(d.mac),
-                    Outcome::Deferred(_) | Outcome::Failed(_) => None,
-                }
+                let young = shared.clock().saturating_sub(asked) < VERDICT_GOOD;
+                let verdict = verdicts.get(&d.vm).filter(|_| young).cloned();
+                (d.mac, self.apply.reap(d.mac, &d.vm, basis, verdict).await)
             })
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;
         keep_candidates(open, &decided, view.taken);
-        open.remote.nics.retain(|nic| !settled.contains(&Some(nic.mac)));
-        open.first_looks.retain(|mac, _| !settled.contains(&Some(*mac)));
+        let mut braked = decided.braked();
+        for (mac, outcome) in outcomes {
+            match outcome {
+                Outcome::Done => open.candidates = open.candidates.saturating_sub(1),
+                Outcome::Left(_) => {}
+                Outcome::Deferred(_) | Outcome::Failed(_) => {
+                    continue;
+                }
+            }
+            open.remote.nics.retain(|nic| nic.mac != mac);
+            open.first_looks.remove(&mac);
+            braked.remove(&mac);
+        }
+        if on_approval {
+            // An approved record that was not let go after all is the brake's again.
+            braked.extend(approved.filter(|(mac, _)| open.first_looks.contains_key(mac)));
+        }
+        shared.status.brake("pass", decided.brake.clone().filter(|_| !braked.is_empty()));
+        shared.keep_braked(braked);
         shared.note_open(&open.first_looks);
         let first = decided.of("defer").next();
         open.why = first.map_or_else(|| "a request".to_owned(), |d| d.reason.clone());
@@ -285,6 +309,7 @@ impl Agent {
             verdicts,
             first_looks: &open.first_looks,
             wall,
+            candidates: open.candidates,
             recent_deletes: shared.recent_deletes(),
             most_vms: shared.look(|inventory| inventory.most_vms(now)),
             approved: &shared.approved_macs(),

@@ -110,8 +110,11 @@ impl Apply {
             self.shared.status.failed(daemon::log::chain(err));
             return None;
         }
-        self.shared.status.failed(daemon::log::chain(err));
-        Some(Outcome::Failed(daemon::log::chain(err)))
+        let text = daemon::log::chain(err);
+        self.shared.status.failed(text.clone());
+        // NAPI will not have it: sent again, it would be refused again.
+        let refused = matches!(err.status(), Some(400..=407 | 410..=411 | 413..=424));
+        Some(if refused { Outcome::Left(text) } else { Outcome::Failed(text) })
     }
 
     pub(crate) async fn read(&self, mac: MacAddr) -> Result<Fresh, Outcome> {

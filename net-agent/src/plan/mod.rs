@@ -81,6 +81,8 @@ pub struct Inputs<'a> {
     pub first_looks: &'a BTreeMap<MacAddr, Duration>,
     /// Wall clock, for the expiry of holds only.
     pub wall: Timestamp,
+    /// Candidates that this pass began with and did not delete, for the brake.
+    pub candidates: usize,
     /// Deletes of the last hour.
     pub recent_deletes: usize,
     /// Most VMs any complete view of the last hour showed, or the size it has fallen from.
@@ -321,7 +323,7 @@ fn said(nic: &Nic) -> String {
 /// for an empty node.
 fn braked(decisions: &[Decision], inputs: &Inputs<'_>) -> Option<String> {
     let scale = Scale {
-        candidates: decisions.iter().filter(|d| d.is_candidate()).count(),
+        candidates: decisions.iter().filter(|d| d.is_candidate()).count().max(inputs.candidates),
         recent: inputs.recent_deletes,
         listed: inputs.remote.listed,
         local_vms: inputs.local.vms.len(),

@@ -219,6 +219,7 @@ async fn an_offer_is_good_for_a_quarter_of_an_hour() {
     assert_eq!(agent.shared.approve(&id), Ok(8));
     sleep(10 * MIN).await;
     assert_eq!((1..=9).filter(|n| world.has(*n)).count(), 1);
+    assert!(agent.shared.status.braked().is_none() && agent.shared.all_braked().is_empty());
     lawful(&world);
 }
 
@@ -262,5 +263,24 @@ async fn witnessed_deletes_are_braked_together_and_can_be_approved() {
     assert_eq!(world.writes().len(), 8);
     sleep(10 * MIN).await;
     assert!(agent.shared.status.braked().is_none());
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_vmapi_places_elsewhere_still_counts_for_the_brake() {
+    let world = World::new();
+    world.vm("live", "running", &[1], false);
+    world.nic(1, "live", json!({}));
+    // Seven candidates: three are other nodes' by VMAPI's word, and of four it knows nothing.
+    for n in 2..=8 {
+        world.nic(n, &format!("gone{n}"), json!({}));
+        if n <= 4 {
+            world.vmapi(&format!("gone{n}"), "running", crate::world::TARGET);
+        }
+    }
+    let (agent, _) = world.start(json!({}));
+    sleep(20 * HOUR).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    assert!(agent.shared.status.braked().unwrap().contains("7 candidates"));
     lawful(&world);
 }

@@ -231,3 +231,25 @@ async fn c19_one_record_of_another_node_voids_the_whole_answer() {
     assert!(status.contains("the whole answer is void"), "{status}");
     lawful(&world);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_napi_cannot_serve_holds_up_nobody_and_costs_little() {
+    let world = leak();
+    world.state().node(HOME).sysinfo =
+        json!({"UUID": CN, "Network Interfaces": {"e0": {"MAC Address": mac_of(9)}}});
+    world.nic(3, "live", json!({"cn_uuid": null}));
+    world.vm("live", "running", &[1, 3], false);
+    world.state().broken = vec!["f20000000009".into(), "f20000000003".into()];
+    world.start(json!({"relist": "6h"}));
+    sleep(10 * HOUR).await;
+    assert!(!world.has(2));
+    world.nic(4, "later", json!({}));
+    world.vmapi("later", "destroyed", CN);
+    sleep(20 * HOUR).await;
+    assert!(!world.has(4), "the second list was read and judged");
+    let before = world.asked("").len();
+    sleep(10 * HOUR).await;
+    let spent = world.asked("").len() - before;
+    assert!(spent < 10 * 12 * 2 * 8, "{spent} requests in ten hours");
+    lawful(&world);
+}

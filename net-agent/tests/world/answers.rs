@@ -165,6 +165,9 @@ impl World {
         body: Option<String>,
     ) -> Response {
         let key = path.trim_start_matches("/nics/").to_owned();
+        if state.broken.contains(&key) {
+            return self.reply(500, &json!({"message": "object lacks a network"}), None);
+        }
         if request.method != Method::GET {
             if let Some(happens) = state.before_write.take() {
                 happens(state);

@@ -79,6 +79,8 @@ pub struct State {
     pub faults: BTreeMap<usize, Fault>,
     /// Each request to NAPI of a multiple of this number fails with 503.
     pub every: Option<usize>,
+    /// Bare addresses whose records NAPI cannot serve (500 without a code).
+    pub broken: Vec<String>,
     /// Pages above this size time out.
     pub largest_page: usize,
     /// Requests to NAPI.
@@ -135,6 +137,7 @@ impl World {
             before_write: None,
             faults: BTreeMap::new(),
             every: None,
+            broken: Vec::new(),
             largest_page: 1000,
             log: Vec::new(),
             vmapi_log: Vec::new(),

@@ -118,6 +118,7 @@ impl Case {
                 .flat_map(|s| self.nics.iter().map(|n| (n.mac, Duration::from_secs(*s))))
                 .collect::<BTreeMap<_, _>>(),
             wall: Timestamp::from_second(NOW).unwrap(),
+            candidates: 0,
             recent_deletes: self.recent,
             most_vms: self.most,
             approved: &self.approved,
