@@ -97,7 +97,7 @@ async fn only_this_nodes_own_clients_are_answered() {
 }
 
 #[tokio::test]
-async fn statement_111_on_a_real_node_only_root_in_the_global_zone_may_run_it() {
+async fn s111_on_a_real_node_only_root_in_the_global_zone_may_run_it() {
     let node = FakeNode::new();
     let check = async |system: &str, root: &str, user: u32| {
         check_on(system, Path::new(root), user, &node).await

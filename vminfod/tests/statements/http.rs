@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use daemon::http::Limits as HttpLimits;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -250,6 +251,30 @@ async fn s014_one_connection_serves_two_requests() {
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("pong"), "{answer}");
     }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s015_an_idle_stream_outlives_every_limit_of_a_connection() {
+    // Deployed connections may idle for two minutes; here every limit is a fraction of a second.
+    let deployed = Config::default().http;
+    assert_eq!(deployed.idle, Duration::from_secs(120));
+    let limit = Duration::from_millis(100);
+    let http = HttpLimits { idle: limit, head: limit, write: limit, ..deployed };
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = node.serve_as(Config { http, ..node.quiet() }).await;
+    let mut events = served.events().await;
+    for _ in 0..3 {
+        // A connection that idles after its answer is closed: that long the stream was silent.
+        let mut idle = TcpStream::connect(served.address()).await.unwrap();
+        idle.write_all(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
+        let began = tokio::time::Instant::now();
+        idle.read_to_end(&mut Vec::new()).await.unwrap();
+        assert!(began.elapsed() >= limit * 9 / 10, "{:?}", began.elapsed());
+    }
+    node.tags(A, &json!({"after": "a long silence"}));
+    assert_eq!(events.soon().await["vm"]["tags"]["after"], "a long silence");
     served.stop().await;
 }
 

@@ -14,6 +14,7 @@ mod common;
 mod arrays;
 mod changes;
 mod files;
+mod hour;
 mod http;
 mod life;
 mod repair;

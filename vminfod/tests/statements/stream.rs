@@ -259,7 +259,7 @@ async fn s034_s036_only_four_types_with_their_keys_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s035_b23_every_byte_is_ascii() {
+async fn s035_b23_scar_every_byte_is_ascii() {
     let node = FakeNode::new();
     // Two, three and four bytes in UTF-8, in a value, in a key and in the configuration.
     node.add_vm(A, "joyent", &attr("hostname", "gr\u{fc}n-\u{20ac}"));

@@ -1,0 +1,136 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Statement 108: a mirror of the stream stays equal to the list over an hour of random changes,
+//! a part of them unannounced. The clock is paused: the hour takes seconds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sdc_clients::Jitter;
+use serde_json::{Value, json};
+use vminfod::load::{self, Ctx};
+use vminfod::root::Root;
+use vminfod::sources::ZoneFile;
+
+use crate::common::FakeNode;
+use crate::common::world::World;
+
+/// VMs by zone name.
+type Vms = BTreeMap<String, Value>;
+
+/// What a client makes of the events, refusing what the metadata agent asserts on.
+fn follow(mirror: &mut Vms, events: Vec<Value>) {
+    for event in events {
+        let name = event["zonename"].as_str().unwrap().to_owned();
+        let known = match event["type"].as_str().unwrap() {
+            "delete" => mirror.remove(&name),
+            _ => mirror.insert(name, event["vm"].clone()),
+        };
+        assert_eq!(known.is_none(), event["type"] == "create", "{event}");
+        let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        assert_eq!(event["type"] == "modify", !list.is_empty(), "{event}");
+        assert!(list.iter().filter(|one| one["path"] == json!(["state"])).count() <= 1, "{event}");
+    }
+}
+
+fn listed(world: &World) -> Vms {
+    let snapshot = world.published.snapshot();
+    let vms = snapshot.vms.iter();
+    vms.map(|(name, vm)| (name.to_string(), serde_json::from_slice(&vm.json).unwrap())).collect()
+}
+
+struct Churn {
+    node: FakeNode,
+    chance: Jitter,
+    turn: u64,
+}
+
+impl Churn {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.chance.uniform(Duration::ZERO, Duration::from_nanos(limit - 1)).as_nanos() as u64
+    }
+
+    /// One change of the node; one in five is announced by nobody.
+    fn change(&mut self, world: &World) {
+        self.turn += 1;
+        let uuid = format!("{:08x}-8812-4060-8b15-fff23517df24", self.below(12));
+        let zoneid = i64::try_from(self.turn).unwrap();
+        let told = self.below(5) > 0;
+        let there = self.node.path(&format!("/etc/zones/{uuid}.xml")).exists();
+        match (self.below(6), there) {
+            (_, false) => {
+                self.node.add_zone(&uuid, "installed", None, "born");
+                if told {
+                    world.zone_event(&uuid, "configured", -1);
+                    world.zfs_event(&format!("zones/{uuid}"), "create");
+                }
+            }
+            (0, true) => {
+                self.node.remove(&uuid);
+                if told {
+                    world.zone_event(&uuid, "", -1);
+                    world.zfs_event(&format!("zones/{uuid}"), "destroy");
+                }
+            }
+            (1, true) => {
+                self.node.set_zone(&uuid, "running", Some(zoneid));
+                self.node.kstat(&uuid, Some((zoneid, 0, 1_767_261_600)));
+                if told {
+                    world.zone_event(&uuid, "running", zoneid);
+                }
+            }
+            (2, true) => {
+                self.node.set_zone(&uuid, "installed", None);
+                self.node.kstat(&uuid, None);
+                if told {
+                    world.zone_event(&uuid, "uninitialized", zoneid);
+                }
+            }
+            (3, true) => {
+                let bytes = (self.turn << 30).to_string();
+                self.node.set_dataset(&format!("zones/{uuid}"), json!({"quota": bytes}));
+                if told {
+                    world.zfs_event(&format!("zones/{uuid}"), "set");
+                }
+            }
+            _ => {
+                self.node.tags(&uuid, &json!({"turn": self.turn}));
+                if told {
+                    world.file_event(&uuid, ZoneFile::Config);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s108_a_mirror_equals_the_list_over_an_hour_of_changes() {
+    let node = FakeNode::new();
+    node.set_dataset("zones", json!({"mountpoint": "/zones"}));
+    let mut world = World::start(&node, node.config()).await;
+    let mut churn = Churn { node: node.clone(), chance: Jitter::from_seed(108), turn: 0 };
+    let mut mirror = listed(&world);
+    let began = tokio::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(3600) {
+        churn.change(&world);
+        let pause = Duration::from_millis(1 + churn.below(6000));
+        world.later(pause).await;
+        follow(&mut mirror, world.events());
+        assert_eq!(mirror, listed(&world), "turn {}", churn.turn);
+    }
+    assert!(churn.turn > 1000 && world.seq() > 800, "{} {}", churn.turn, world.seq());
+    // When it is quiet, the cache is what a reading of the node gives.
+    world.later(Duration::from_secs(400)).await;
+    follow(&mut mirror, world.events());
+    let config = node.config();
+    let ctx = Ctx::new(Root::new(config.root), std::sync::Arc::new(node.clone()));
+    let fresh = load::node(&ctx).await.unwrap();
+    let fresh: Vms = fresh
+        .vms
+        .into_iter()
+        .map(|vm| (vm["zonename"].as_str().unwrap().to_owned(), Value::Object(vm)))
+        .collect();
+    assert_eq!(mirror, fresh);
+}
