@@ -8,7 +8,7 @@
 
 #![allow(clippy::unwrap_used)] // A failed step of a test is a failed test; clippy sees tests only in #[test] itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -315,4 +315,30 @@ fn run(program: &str, args: &[&str]) -> Finished {
 fn block_on<T>(work: impl Future<Output = std::io::Result<T>>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(work).unwrap()
+}
+
+/// Names of our metrics in a text, `_total` and all.
+fn metrics(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = ["vminfod_", "net_agent_", "kvmd_", "process_"];
+    let names = words.filter(|word| ours.iter().any(|prefix| word.starts_with(prefix)));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn rules_and_dashboard_ask_for_documented_metrics_only() {
+    let documented = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+        metrics(&std::fs::read_to_string(&path).unwrap())
+    };
+    let known: BTreeSet<String> =
+        ["metrics-vminfod.md", "metrics-net-agent.md"].into_iter().flat_map(documented).collect();
+    for name in ["metrics/alerts.yml", "metrics/grafana.json"] {
+        let asked = metrics(&text(name));
+        assert!(asked.len() >= 10, "{name}: {asked:?}");
+        assert_eq!(asked.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}");
+    }
+    let board: serde_json::Value = serde_json::from_str(&text("metrics/grafana.json")).unwrap();
+    let panels = board["panels"].as_array().unwrap();
+    assert!(panels.iter().all(|panel| panel["targets"][0]["expr"].is_string()));
 }
