@@ -1,0 +1,78 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Once the faults are over: does everybody agree with what is really so (V7, I11), and is it
+//! silent then?
+
+use std::sync::Arc;
+
+use sdc_clients::vminfod::VmObject;
+use serde_json::Value;
+use vminfod::load::{self, Ctx};
+use vminfod::root::Root;
+
+use super::node::{Centre, Cn};
+use super::truth::Life;
+use crate::storm::same_vms;
+
+/// Is the cache what a load from nothing finds?
+///
+/// # Errors
+/// What differs.
+pub async fn cache_is_fresh(cn: &Cn) -> Result<(), String> {
+    let api = cn.wire.api().ok_or("vminfod does not run")?;
+    let snapshot = api.published.snapshot();
+    let cached: Vec<VmObject> = snapshot.vms.values().map(|vm| vm.object()).collect();
+    let ctx = Ctx::new(Root::new(cn.node.root()), Arc::new(cn.honest.clone()));
+    let fresh = load::node(&ctx).await.map_err(|e| format!("a fresh load fails: {e}"))?;
+    same_vms(&cached, &fresh.vms)
+}
+
+/// Is NAPI what the nodes are?
+///
+/// # Errors
+/// The first record that is wrong.
+pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
+    for nic in centre.napi.nics() {
+        let text = |key: &str| nic[key].as_str().unwrap_or_default();
+        let (mac, vm, state) = (text("mac"), text("belongs_to_uuid"), text("state"));
+        if text("belongs_to_type") != "zone" {
+            continue;
+        }
+        let claimed = nodes.iter().find(|cn| cn.uuid == text("cn_uuid"));
+        match centre.truth.life(vm) {
+            Some(Life::On(on)) => {
+                let Some(cn) = nodes.iter().find(|cn| cn.uuid == on) else { continue };
+                let Some(shown) = shown(cn, vm) else {
+                    return Err(format!("{vm} is not shown by the vminfod of its node"));
+                };
+                // Nothing is written for what the operator hides, or does not know.
+                if shown.get("do_not_inventory") == Some(&Value::Bool(true)) || !has(&shown, mac) {
+                    continue;
+                }
+                if text("cn_uuid") != on {
+                    return Err(format!("{mac} of {vm} has no cn_uuid"));
+                }
+                if shown.get("state") == Some(&Value::from("running")) && state != "running" {
+                    return Err(format!("{mac} is {state}, its VM {vm} runs"));
+                }
+            }
+            Some(Life::Gone(..)) | None if claimed.is_some() && state != "provisioning" => {
+                return Err(format!("{mac} of {vm}, which is gone, is still there ({state})"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn shown(cn: &Cn, vm: &str) -> Option<VmObject> {
+    let snapshot = cn.wire.api()?.published.snapshot();
+    snapshot.vms.get(vm).map(|vm| vm.object())
+}
+
+fn has(vm: &VmObject, mac: &str) -> bool {
+    let nics = vm.get("nics").and_then(Value::as_array);
+    nics.into_iter().flatten().any(|nic| nic["mac"] == *mac)
+}

@@ -1,0 +1,56 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The simulator: some new seeds each time, those that failed once, and every deliberate bug.
+
+#![allow(clippy::unwrap_used)] // a test may stop at once
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use testbed::sim::{REGRESSIONS, bugs, run_on, run_seeds};
+
+fn paused() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
+}
+
+#[test]
+fn some_seeds_hold() {
+    let from = uuid::Uuid::new_v4().as_u64_pair().0 >> 16;
+    let seeds: Vec<u64> = (from..from + 8).collect();
+    assert_eq!(run_seeds(&seeds, None, paused, false), 0, "the failing seeds are printed");
+}
+
+#[test]
+fn seeds_that_failed_once_hold() {
+    let seeds: Vec<u64> = REGRESSIONS
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_whitespace().next()?.parse().ok())
+        .collect();
+    assert_eq!(run_seeds(&seeds, None, paused, false), 0, "the failing seeds are printed");
+}
+
+/// Arguments from the environment, for runs by hand.
+#[test]
+#[ignore = "by hand: SIM='--seeds 200' cargo test -p testbed --test sim -- --ignored --nocapture by_hand"]
+fn by_hand() {
+    let text = std::env::var("SIM").unwrap_or_default();
+    let args: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+    assert_eq!(run_on(&args, paused), ExitCode::SUCCESS);
+}
+
+/// Each deliberate bug is caught by some of the first seeds.
+#[test]
+#[ignore = "long: cargo test -p testbed --test sim -- --ignored --nocapture deliberate"]
+fn deliberate_bugs_are_caught() {
+    for (name, bug) in bugs::BUGS {
+        let caught = (1..=30).find(|seed| run_seeds(&[*seed], Some(bug), paused, false) > 0);
+        println!(
+            "{name}: {}",
+            caught.map_or("NOT CAUGHT".to_owned(), |n| format!("caught by seed {n}"))
+        );
+        assert!(caught.is_some(), "{name} is not caught");
+    }
+}
