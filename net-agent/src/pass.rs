@@ -206,6 +206,7 @@ impl Agent {
         keep_candidates(open, &decided, view.taken);
         let mut braked = decided.braked();
         for (mac, outcome) in outcomes {
+            shared.status.outcome(mac, outcome.to_string());
             match outcome {
                 Outcome::Done => open.candidates = open.candidates.saturating_sub(1),
                 Outcome::Left(_) => {}
@@ -254,6 +255,7 @@ impl Agent {
                         Action::Defer => Outcome::Deferred(d.reason.clone()),
                         Action::Delete | Action::Keep => return,
                     };
+                    self.shared.status.outcome(d.mac, outcome.to_string());
                     if matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_)) {
                         self.lanes.wake(&d.vm, Due { at: now, upkeep: true, tries: 1 });
                     }

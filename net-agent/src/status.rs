@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 
 use crate::plan::Plan;
@@ -137,6 +138,8 @@ struct Board {
     last_pass: Option<Timestamp>,
     last_error: Option<String>,
     last_plan: Option<(Timestamp, Plan)>,
+    /// What became of the plan's lines so far.
+    outcomes: BTreeMap<MacAddr, String>,
 }
 
 impl Board {
@@ -257,7 +260,15 @@ impl Status {
 
     /// Keeps the last plan for `/plan`.
     pub fn planned(&self, plan: &Plan) {
-        self.with(|b| b.last_plan = Some((Timestamp::now(), plan.clone())));
+        self.with(|b| {
+            b.last_plan = Some((Timestamp::now(), plan.clone()));
+            b.outcomes.clear();
+        });
+    }
+
+    /// What became of one line of the plan.
+    pub fn outcome(&self, mac: MacAddr, what: String) {
+        self.with(|b| b.outcomes.insert(mac, what));
     }
 
     /// Keeps a plan of a few records in the place of what the last one said of them.
@@ -265,6 +276,7 @@ impl Status {
         self.with(|b| match &mut b.last_plan {
             None => b.last_plan = Some((Timestamp::now(), plan.clone())),
             Some((made, all)) => {
+                b.outcomes.retain(|mac, _| plan.decisions.iter().all(|new| new.mac != *mac));
                 *made = Timestamp::now();
                 all.brake.clone_from(&plan.brake);
                 all.decisions.retain(|old| plan.decisions.iter().all(|new| new.mac != old.mac));
@@ -308,19 +320,21 @@ impl Status {
             Some((made, plan)) => json!({
                 "made": made.to_string(),
                 "brake": plan.brake,
-                "decisions": plan.decisions.iter().map(decision_json).collect::<Vec<_>>(),
+                "decisions": plan.decisions.iter()
+                    .map(|d| decision_json(d, b.outcomes.get(&d.mac))).collect::<Vec<_>>(),
             }),
         })
     }
 }
 
-fn decision_json(decision: &crate::plan::Decision) -> Value {
+fn decision_json(decision: &crate::plan::Decision, outcome: Option<&String>) -> Value {
     json!({
         "mac": decision.mac.to_string(),
         "vm": decision.vm,
         "action": decision.action.name(),
         "reason": decision.reason,
         "napi": decision.napi,
+        "outcome": outcome,
         "evidence": decision.evidence.iter().map(evidence_json).collect::<Vec<_>>(),
     })
 }

@@ -39,6 +39,17 @@ pub enum Outcome {
     Failed(String),
 }
 
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Done => f.write_str("done"),
+            Self::Left(why) => write!(f, "left alone: {why}"),
+            Self::Deferred(why) => write!(f, "put off: {why}"),
+            Self::Failed(why) => write!(f, "failed, to be tried again: {why}"),
+        }
+    }
+}
+
 /// The clients of one agent.
 #[derive(Clone)]
 pub struct Clients {

@@ -156,7 +156,8 @@ fn show_plan(mut page: Value, args: &PlanArgs) -> anyhow::Result<()> {
             continue;
         }
         let (mac, vm) = (text(d, "mac"), text(d, "vm"));
-        out += &format!("{mac}  {vm}  {}  {}\n", paint(&action), text(d, "reason"));
+        let became = d["outcome"].as_str().map(|what| format!(" → {what}")).unwrap_or_default();
+        out += &format!("{mac}  {vm}  {}  {}{became}\n", paint(&action), text(d, "reason"));
         if let Some(napi) = d["napi"].as_str().filter(|said| !said.is_empty()) {
             out += &format!("    NAPI       {napi}\n");
         }

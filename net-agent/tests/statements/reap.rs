@@ -14,9 +14,12 @@ use crate::{HOUR, MIN, SEC, lawful, leak};
 async fn c06_a_vm_destroyed_while_the_agent_is_off_loses_its_nic_and_nobody_else_does() {
     let world = leak();
     world.nic(3, "elsewhere", json!({"cn_uuid": "c829c448-085b-4138-adbc-583ac96881c3"}));
-    world.start(json!({}));
+    let (agent, _) = world.start(json!({}));
     sleep(13 * MIN).await;
     assert!(!world.has(2) && world.has(1) && world.has(3));
+    let plan = agent.plan_json();
+    let line = plan["decisions"].as_array().unwrap().iter().find(|d| d["action"] == "delete");
+    assert_eq!(line.unwrap()["outcome"], "done", "{plan}");
     let (list, delete) = (world.asked("cn_uuid=")[0].0, world.asked("DELETE")[0].0);
     assert!(delete >= list + MIN, "G7: two looks a minute apart");
     assert_eq!(world.writes().len(), 1);
