@@ -8,6 +8,8 @@
 
 pub mod cli;
 
+pub mod shadow;
+
 pub mod service;
 
 pub mod http;

@@ -41,7 +41,9 @@ pub enum Command {
 Examples:
   vminfod                                     the node itself, port 9090
   vminfod serve --config /etc/vminfod.json
-  vminfod serve --check-config --config FILE  is the file good?")]
+  vminfod serve --check-config --config FILE  is the file good?
+  vminfod serve --listen 127.0.0.1:9091 --shadow http://127.0.0.1:9090
+                                              compare with the daemon in place")]
     Serve(ServeArgs),
     /// Ask whether it is up: exit 0 if it answers.
     #[command(after_help = "\
@@ -180,6 +182,9 @@ pub struct ServeArgs {
     /// Address to serve on.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
+    /// Run beside the daemon at URL and log each lasting difference between the two.
+    #[arg(long, value_name = "URL")]
+    pub shadow: Option<String>,
     /// Check the configuration and end.
     #[arg(long)]
     pub check_config: bool,

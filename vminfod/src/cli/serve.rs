@@ -9,12 +9,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use daemon::{ConfigError, Fields, Shutdown, exit};
+use sdc_clients::vminfod::Vminfod;
 
 use super::NAME;
 use super::args::ServeArgs;
 use crate::commands::{CommandPaths, RealCommands};
 use crate::config::Config;
 use crate::service::{ServeError, serve};
+use crate::shadow;
 
 #[derive(Debug, thiserror::Error)]
 enum StartError {
@@ -24,6 +26,8 @@ enum StartError {
     Command { name: &'static str, path: PathBuf, reason: String },
     #[error("root directory {}: {source}", path.display())]
     Root { path: PathBuf, source: std::io::Error },
+    #[error("--shadow: {0}")]
+    Shadow(sdc_clients::Error),
     #[error("signal handlers: {0}")]
     Signals(std::io::Error),
     #[error(transparent)]
@@ -34,6 +38,7 @@ impl StartError {
     fn code(&self) -> u8 {
         match self {
             Self::Config(_) => exit::config_code(),
+            Self::Shadow(_) => exit::USAGE,
             _ => exit::FAILED,
         }
     }
@@ -57,6 +62,7 @@ async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
     std::fs::read_dir(&config.root)
         .map_err(|source| StartError::Root { path: config.root.clone(), source })?;
     check_commands(&config.commands)?;
+    let other = args.shadow.as_deref().map(Vminfod::new).transpose().map_err(StartError::Shadow)?;
     if args.check_config {
         for key in unknown {
             eprintln!("{NAME}: warning: unknown key {key}");
@@ -72,13 +78,19 @@ async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
     shutdown.on_signals().map_err(StartError::Signals)?;
     let commands = Arc::new(RealCommands::new(config.commands.clone()));
     tracing::info!(root = %config.root.display(), "starting");
-    let told = shutdown.clone();
+    let (told, every) = (shutdown.clone(), config.sweep);
     let running = match serve(config, commands, shutdown).await {
         Ok(running) => running,
         // Told to stop while it was loading: that is an orderly end.
         Err(ServeError::Stopped) if told.is_triggered() => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(error.into()),
     };
+    if let Some(other) = other {
+        let ours = Vminfod::new(&format!("http://{}", running.address));
+        let ours = ours.map_err(StartError::Shadow)?;
+        // It ends with the shutdown by itself; nothing waits for it.
+        tokio::spawn(shadow::run(ours, other, every, told));
+    }
     if !running.ended().await {
         tracing::warn!("some tasks did not end in time");
     }

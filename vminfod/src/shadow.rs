@@ -1,0 +1,208 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `vminfod serve --shadow URL`: beside the daemon in place, compares what both answer and logs
+//! each difference that lasts, field by field, once; and once when it is gone.
+//!
+//! Reads only, both by HTTP. Must never change what this daemon serves, and never end it: a
+//! daemon that does not answer is a line in the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use daemon::Shutdown;
+use sdc_clients::Error;
+use sdc_clients::vminfod::{VmObject, Vminfod, key_of};
+use serde_json::Value;
+
+use crate::diff::diff;
+
+/// Differences told of one look; the rest are counted. A node that differs everywhere needs no
+/// ten thousand lines to say so.
+const TOLD: usize = 200;
+
+/// What differs of one VM: path and both sides as text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    /// The VM's zonename.
+    pub zonename: String,
+    /// The field, `(whole object)` where one side has none.
+    pub path: String,
+    /// What this daemon says; empty: nothing.
+    pub here: String,
+    /// What the daemon in place says; empty: nothing.
+    pub there: String,
+}
+
+/// Every difference between two answers to `/vms`. Pure.
+pub fn differences(here: &[VmObject], there: &[VmObject]) -> BTreeSet<Difference> {
+    let index = |vms| -> BTreeMap<String, VmObject> {
+        let vms: &[VmObject] = vms;
+        vms.iter().filter_map(|vm| Some((key_of(vm)?.to_owned(), vm.clone()))).collect()
+    };
+    let (here, there) = (index(here), index(there));
+    let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+    let mut all = BTreeSet::new();
+    for name in names {
+        let whole = |here: &str, there: &str| Difference {
+            zonename: name.clone(),
+            path: "(whole object)".to_owned(),
+            here: here.to_owned(),
+            there: there.to_owned(),
+        };
+        match (here.get(name), there.get(name)) {
+            (Some(here), Some(there)) => all.extend(diff(there, here).into_iter().map(|change| {
+                let text = |value: Option<Value>| value.map(|value| value.to_string());
+                Difference {
+                    zonename: name.clone(),
+                    path: change.pretty_path,
+                    here: text(change.new_value).unwrap_or_default(),
+                    there: text(change.old_value).unwrap_or_default(),
+                }
+            })),
+            (Some(_), None) => drop(all.insert(whole("present", ""))),
+            (None, Some(_)) => drop(all.insert(whole("", "present"))),
+            (None, None) => {}
+        }
+    }
+    all
+}
+
+/// What has been seen so far. A difference must last from one look to the next to be told: the
+/// two daemons never read a change at the same moment.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    seen: BTreeSet<Difference>,
+    told: BTreeSet<Difference>,
+}
+
+/// What a look makes of the ledger.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Differences that have lasted and were not told before.
+    pub lasting: Vec<Difference>,
+    /// Differences told before that are gone.
+    pub gone: Vec<Difference>,
+}
+
+impl Ledger {
+    /// Takes a look's differences in.
+    pub fn look(&mut self, now: BTreeSet<Difference>) -> News {
+        let lasting: BTreeSet<Difference> = now.intersection(&self.seen).cloned().collect();
+        let news = News {
+            lasting: lasting.difference(&self.told).cloned().collect(),
+            gone: self.told.difference(&now).cloned().collect(),
+        };
+        self.told.retain(|known| now.contains(known));
+        self.told.extend(lasting);
+        self.seen = now;
+        news
+    }
+
+    /// How many differences last now.
+    pub fn lasting(&self) -> usize {
+        self.told.len()
+    }
+}
+
+/// Compares until the shutdown, every `every`.
+pub async fn run(ours: Vminfod, theirs: Vminfod, every: Duration, shutdown: Shutdown) {
+    let mut ledger = Ledger::default();
+    let mut looks = 0_u64;
+    loop {
+        match look(&ours, &theirs).await {
+            Ok(now) => {
+                let first = looks == 0;
+                looks += 1;
+                let before = ledger.lasting();
+                tell(&ledger.look(now));
+                if first || before != ledger.lasting() {
+                    tracing::info!(looks, differences = ledger.lasting(), "shadow: compared");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "shadow: cannot compare"),
+        }
+        // Both arms are cancel-safe.
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = shutdown.wait() => {
+                tracing::info!(looks, differences = ledger.lasting(), "shadow: ended");
+                return;
+            }
+        }
+    }
+}
+
+async fn look(ours: &Vminfod, theirs: &Vminfod) -> Result<BTreeSet<Difference>, Error> {
+    let (here, there) = tokio::try_join!(ours.vms(false), theirs.vms(false))?;
+    Ok(differences(&here, &there))
+}
+
+fn tell(news: &News) {
+    for one in news.lasting.iter().take(TOLD) {
+        tracing::warn!(
+            zonename = one.zonename,
+            path = one.path,
+            here = one.here,
+            there = one.there,
+            "shadow: differs"
+        );
+    }
+    for one in news.gone.iter().take(TOLD) {
+        tracing::info!(zonename = one.zonename, path = one.path, "shadow: no longer differs");
+    }
+    let untold = news.lasting.len().saturating_sub(TOLD) + news.gone.len().saturating_sub(TOLD);
+    if untold > 0 {
+        tracing::warn!(untold, "shadow: more differences than are told at once");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn vms(values: Value) -> Vec<VmObject> {
+        serde_json::from_value(values).unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_difference_has_its_line() {
+        let here = vms(json!([{"zonename": "a", "quota": 10, "v": 1}, {"zonename": "b"}]));
+        let there =
+            vms(json!([{"zonename": "a", "quota": 20, "alias": "x", "v": 1}, {"zonename": "c"}]));
+        let lines: Vec<String> = differences(&here, &there)
+            .into_iter()
+            .map(|d| format!("{} {} {:?} {:?}", d.zonename, d.path, d.here, d.there))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                r#"a alias "" "\"x\"""#,
+                r#"a quota "10" "20""#,
+                r#"b (whole object) "present" """#,
+                r#"c (whole object) "" "present""#,
+            ]
+        );
+        assert_eq!(differences(&here, &here), BTreeSet::new());
+    }
+
+    #[test]
+    fn only_what_lasts_is_told_and_only_once() {
+        let differ = |quota: u64| {
+            differences(
+                &vms(json!([{"zonename": "a", "quota": 1}])),
+                &vms(json!([{"zonename": "a", "quota": quota}])),
+            )
+        };
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.look(differ(2)), News::default(), "seen once: may be under way");
+        assert_eq!(ledger.look(differ(3)), News::default(), "another one by now");
+        assert_eq!(ledger.look(differ(3)).lasting.len(), 1);
+        assert_eq!(ledger.look(differ(3)), News::default(), "told already");
+        assert_eq!(ledger.lasting(), 1);
+        assert_eq!(ledger.look(differ(1)).gone.len(), 1);
+        assert_eq!((ledger.look(differ(1)), ledger.lasting()), (News::default(), 0));
+    }
+}
