@@ -7,7 +7,7 @@
 //!
 //! Pure. Must never panic on any pair of objects, and never look at anything but its arguments.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use sdc_clients::vminfod::{Action, Change, VmObject};
 use serde_json::Value;
@@ -56,13 +56,26 @@ fn objects(
     new: &VmObject,
     out: &mut Vec<Change>,
 ) {
+    // Both are nearly always the same keys in the same order: looking beside saves looking up.
+    let (mut beside, mut found) = (new.iter(), 0);
     for (key, before) in old {
+        let after = match beside.next() {
+            Some((other, after)) if other == key => Some(after),
+            _ => new.get(key),
+        };
+        found += usize::from(after.is_some());
+        if after.is_some_and(|after| same(before, after)) {
+            continue;
+        }
         path.push(Some(key.clone()));
-        match new.get(key) {
+        match after {
             None => out.push(record(path, ident, Action::Removed, Some(before), None)),
             Some(after) => values(path, ident, before, after, out),
         }
         path.pop();
+    }
+    if found == new.len() {
+        return;
     }
     for (key, after) in new {
         if !old.contains_key(key) {
@@ -70,6 +83,19 @@ fn objects(
             out.push(record(path, ident, Action::Added, None, Some(after)));
             path.pop();
         }
+    }
+}
+
+/// Whether two values are the same in every letter; others may still be equal.
+fn same(old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && same(a, b))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (a, b) => a == b,
     }
 }
 
@@ -101,17 +127,19 @@ fn arrays(
     let old_texts: Vec<String> = old.iter().map(Value::to_string).collect();
     let new_texts: Vec<String> = new.iter().map(Value::to_string).collect();
     let removed = without_twin(old, &old_texts, &new_texts);
-    let mut added = without_twin(new, &new_texts, &old_texts);
+    let mut added: Vec<Option<&Value>> =
+        without_twin(new, &new_texts, &old_texts).into_iter().map(Some).collect();
 
     let mut leftovers = Vec::new();
     let mut pairs = Vec::new();
     match key_of(path) {
         None => leftovers = removed,
         Some(key) => {
+            let mut twins = Twins::of(&added, key);
             for before in removed {
-                let twin = added.iter().position(|after| same_identity(before, after, key));
+                let twin = twins.of_one(before).and_then(|at| added.get_mut(at)?.take());
                 match twin {
-                    Some(at) => pairs.push((before, added.remove(at), key)),
+                    Some(after) => pairs.push((before, after, key)),
                     None => leftovers.push(before),
                 }
             }
@@ -127,10 +155,35 @@ fn arrays(
             objects(path, a.get(key), a, b, out);
         }
     }
-    for after in added {
+    for after in added.into_iter().flatten() {
         out.push(record(path, ident, Action::Added, None, Some(after)));
     }
     path.pop();
+}
+
+/// Where the elements of one identity stand, first ones first: of one that is missing, too.
+struct Twins {
+    key: &'static str,
+    places: HashMap<Option<String>, VecDeque<usize>>,
+}
+
+impl Twins {
+    fn of(items: &[Option<&Value>], key: &'static str) -> Self {
+        let mut twins = Twins { key, places: HashMap::new() };
+        for (at, item) in items.iter().enumerate() {
+            if let Some(Value::Object(object)) = item {
+                let identity = object.get(key).map(Value::to_string);
+                twins.places.entry(identity).or_default().push_back(at);
+            }
+        }
+        twins
+    }
+
+    /// The next one of the same identity; each is given once.
+    fn of_one(&mut self, item: &Value) -> Option<usize> {
+        let identity = item.as_object()?.get(self.key).map(Value::to_string);
+        self.places.get_mut(&identity)?.pop_front()
+    }
 }
 
 fn without_twin<'a>(items: &'a [Value], texts: &[String], others: &[String]) -> Vec<&'a Value> {
@@ -146,14 +199,6 @@ fn without_twin<'a>(items: &'a [Value], texts: &[String], others: &[String]) -> 
 fn key_of(path: &Path) -> Option<&'static str> {
     let [Some(name)] = path.as_slice() else { return None };
     KEYED.iter().find(|(array, _)| array == name).map(|(_, key)| *key)
-}
-
-/// Two objects whose identifiers are equal, or both missing.
-fn same_identity(a: &Value, b: &Value, key: &str) -> bool {
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => a.get(key) == b.get(key),
-        _ => false,
-    }
 }
 
 fn record(

@@ -156,6 +156,7 @@ impl Cn {
         while !rest.is_empty() {
             match pipe.write(rest) {
                 Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
                     tokio::task::yield_now().await;
                 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use vminfod::load::{self, ZoneRow};
 use vminfod::root::Root;
 
-use super::served::Client;
+use super::served::{Client, read};
 use super::table::Samples;
 
 /// Reads and parses the XML and JSON files of these zones in this thread, with the loader's own
@@ -88,7 +88,7 @@ impl Plain {
 fn echo(mut stream: TcpStream, answer: &[u8]) {
     let _best_effort = stream.set_nodelay(true);
     let mut request = [0; 4096];
-    while stream.read(&mut request).is_ok_and(|count| count > 0) {
+    while read(&mut stream, &mut request).is_ok_and(|count| count > 0) {
         if stream.write_all(answer).is_err() {
             return;
         }

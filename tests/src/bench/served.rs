@@ -124,6 +124,16 @@ async fn listening(child: &mut Child) -> anyhow::Result<SocketAddr> {
     bail!("vminfod ended: {}", said.join("\n"))
 }
 
+/// One read; the end of a child must not count as its end.
+pub(super) fn read(stream: &mut TcpStream, into: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(into) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// A keep-alive connection that blocks.
 pub(super) struct Client {
     stream: TcpStream,
@@ -150,7 +160,7 @@ impl Client {
         const END: &[u8] = b"0\r\n\r\n";
         let (mut total, mut tail) = (0, Vec::new());
         loop {
-            let count = self.stream.read(&mut self.piece)?;
+            let count = read(&mut self.stream, &mut self.piece)?;
             if count == 0 {
                 bail!("the connection ended after {total} bytes");
             }
@@ -167,7 +177,7 @@ impl Client {
     /// Waits for the first bytes of an answer.
     pub(super) fn first_bytes(&mut self) -> anyhow::Result<usize> {
         let mut head = [0; 1024];
-        Ok(self.stream.read(&mut head)?)
+        Ok(read(&mut self.stream, &mut head)?)
     }
 
     /// A whole exchange; how many bytes came.
@@ -188,7 +198,7 @@ impl Client {
         self.send(path)?;
         let mut raw = Vec::new();
         while !raw.ends_with(b"0\r\n\r\n") {
-            let count = self.stream.read(&mut self.piece)?;
+            let count = read(&mut self.stream, &mut self.piece)?;
             raw.extend_from_slice(self.piece.get(..count).unwrap_or_default());
             if count == 0 {
                 bail!("{path}: the connection ended");
