@@ -53,6 +53,12 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             process::die_with_parent();
             vminfod::cli::run(std::iter::once("vminfod".into()).chain(rest))
         }
+        // The same program by its other names.
+        name @ ("@vminfo" | "@vmadm") => {
+            process::die_with_parent();
+            let name = OsString::from(name.trim_start_matches('@'));
+            vminfod::cli::run(std::iter::once(name).chain(rest))
+        }
         "@net-agent" => {
             process::die_with_parent();
             net_agent::cli::run(std::iter::once("net-agent".into()).chain(rest))

@@ -5,7 +5,7 @@
 //! The conformance runner: recorded behaviour of the shipped software against ours.
 //!
 //! Every kind prints one line per failing case (where, expected, got), then `N passed, M failed`.
-//! Exit 0: all passed; 1: some failed; 2: the path cannot be read; 3: the kind is not built yet.
+//! Exit 0: all passed; 1: some failed; 2: the path cannot be read.
 
 mod deviations;
 pub mod napi;
@@ -19,9 +19,6 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The kind is known and not built yet.
-const NOT_BUILT: u8 = 3;
-
 const USAGE: &str = "\
 usage: testbed conform KIND PATH [--keys]
 
@@ -29,7 +26,8 @@ usage: testbed conform KIND PATH [--keys]
   napi FILE           NAPI exchanges
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH   what vminfod answers to bytes on its socket
-  vmadm-cli FILE, qmp FILE: not built yet (exit 3)
+  vmadm-cli FILE      what vmadm and vminfo print, with a daemon and without
+  qmp FILE            what QEMU says when a VM ends
 ";
 
 /// Runs `testbed conform`; the arguments start after that word.

@@ -37,10 +37,12 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     };
     let config = quoted(&places.node.join("vminfod.json").to_string_lossy());
     let url = quoted(places.vminfod);
+    let reach = format!("export VMINFOD_CONFIG={config} VMINFOD_URL={url}\n");
     let vminfod = format!(
-        "case $1 in\ncheck | serve) exec {testbed} @vminfod \"$@\" --config {config} ;;\n\
-         *) exec {testbed} @vminfod \"$@\" --url {url} ;;\nesac"
+        "{reach}case $1 in\nserve) exec {testbed} @vminfod \"$@\" --config {config} ;;\n\
+         *) exec {testbed} @vminfod \"$@\" ;;\nesac"
     );
+    let vminfo = format!("{reach}exec {testbed} @vminfo \"$@\"");
     let vmadm = format!(
         "verb=$1\nshift\ncase $verb in\nstart) verb=boot ;;\nstop) verb=halt ;;\nesac\n\
          exec {testbed} vm --cn {node} \"$verb\" \"$@\""
@@ -48,6 +50,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let scripts = [
         ("vmadm", vmadm),
         ("vminfod", vminfod),
+        ("vminfo", vminfo),
         ("net-agent", format!("exec {testbed} @net-agent \"$@\" --config {agent}")),
         ("sdc-napi", curl(places.napi)),
         ("sdc-vmapi", curl(places.vmapi)),
