@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use testbed::client::{EventStream, Options};
+use testbed::client::{EventStream, Options, wire};
 use testbed::lab::{World, WorldOptions};
 use testbed::node::{Node, Verbs, Wait};
 use testbed::process::Child;
@@ -200,6 +200,8 @@ async fn rfd39_create_then_alias_memory_and_quota() {
 async fn rfd39_a_nic_is_added_and_a_snapshot_taken() {
     let mut session = session().await;
     session.create().await;
+    let url = session.world.vminfod_url();
+    let mut indexed = wire::get(&url, "/events?format=rfd39", "sessions").await.unwrap();
     let nic = json!({"interface": "net0", "nic_tag": "external", "mac": "b2:1e:ba:a5:6e:71",
         "ip": "10.2.121.71", "ips": ["10.2.121.71/16"], "netmask": "255.255.0.0",
         "gateway": "10.2.121.1", "gateways": ["10.2.121.1"]});
@@ -207,6 +209,9 @@ async fn rfd39_a_nic_is_added_and_a_snapshot_taken() {
     session.verbs.add_nic(VM, &nic).await.unwrap();
     let line = session.next_of("nics").await;
     // The shipped stream names no index (`*`); the RFD's own form does.
+    let change = nic_of_rfd39(&mut indexed).await;
+    assert_eq!((&change["action"], &change["from"]), (&json!("added"), &Value::Null), "{change}");
+    assert_eq!(change["to"], Value::Object(nic.clone()));
     let value = line.strip_prefix("nics.* added :: null -> ").unwrap_or_else(|| panic!("{line}"));
     assert_eq!(serde_json::from_str::<Map<String, Value>>(value).unwrap(), nic);
 
@@ -221,6 +226,21 @@ async fn rfd39_a_nic_is_added_and_a_snapshot_taken() {
         {"path": ["snapshots", null], "action": "added", "newValue": {"name": "before"}}]);
     session.rfd.watch_for_changes(&pattern, &wanted, LATE).await.unwrap();
     session.stop().await;
+}
+
+/// The first change of `nics.0` on a stream in the RFD's form.
+async fn nic_of_rfd39(answer: &mut wire::Answer) -> Value {
+    let mut lines = wire::Splitter::default();
+    loop {
+        let piece = tokio::time::timeout(LATE, answer.piece()).await.unwrap().unwrap().unwrap();
+        for line in lines.push(&piece) {
+            let event: Value = serde_json::from_str(&line).unwrap();
+            let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if let Some(change) = list.iter().find(|change| change["path"] == "nics.0") {
+                return change.clone();
+            }
+        }
+    }
 }
 
 impl Session {

@@ -90,7 +90,7 @@ impl Vms {
     fn push(&mut self, name: Arc<str>, vm: Arc<StoredVm>) {
         let at = self.len();
         Arc::make_mut(&mut self.places).insert(Arc::clone(&name), at);
-        match self.blocks.last_mut().filter(|_| at % BLOCK != 0) {
+        match self.blocks.last_mut().filter(|_| !at.is_multiple_of(BLOCK)) {
             Some(last) => Arc::make_mut(last).push((name, vm)),
             None => {
                 let mut block = Vec::with_capacity(BLOCK);

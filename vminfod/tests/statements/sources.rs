@@ -157,7 +157,7 @@ async fn s081_garbage_and_death_of_a_child_cost_no_listener_its_stream() {
         }
         served.status_until(|status| restarts(status) == n as u64 + 1).await;
         // What happened while nobody listened is found by the refresh of the fresh child.
-        node.set_dataset(&format!("zones/{A}"), json!({"quota": (n + 1 << 30).to_string()}));
+        node.set_dataset(&format!("zones/{A}"), json!({"quota": ((n + 1) << 30).to_string()}));
         let event = events.change_of("quota").await;
         assert_eq!(event["vm"]["quota"], n + 1);
     }

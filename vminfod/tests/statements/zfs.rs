@@ -116,7 +116,7 @@ async fn s070_b07_scar_inherit_and_unknown_actions_are_looked_at() {
     let (node, served, mut events) = marked().await;
     let name = format!("zones/{A}");
     for (gib, action) in ["inherit", "promote", "upgrade", "what?", ""].into_iter().enumerate() {
-        node.set_dataset(&name, json!({"quota": (gib + 1 << 30).to_string()}));
+        node.set_dataset(&name, json!({"quota": ((gib + 1) << 30).to_string()}));
         node.zfs_event(&name, action).await;
         let event = events.change_of("quota").await;
         assert_eq!(event["vm"]["quota"], gib + 1, "{action}");
