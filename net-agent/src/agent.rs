@@ -63,17 +63,20 @@ pub fn clients(
     let agent = user_agent("net-agent", env!("CARGO_PKG_VERSION"), Some(&config.cn_uuid));
     let mut jitter = config.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let pace = Arc::new(Pace::new(config.per_second, config.in_flight));
-    let paced: Arc<dyn Transport> = Arc::new(Paced::new(Arc::clone(&outside), Arc::clone(&pace)));
+    let mut paced = || -> Arc<dyn Transport> {
+        Arc::new(Paced::new(Arc::clone(&outside), Arc::clone(&pace), jitter.fork()))
+    };
+    let (to_napi, to_vmapi) = (paced(), paced());
     let vmapi = match &config.vmapi {
         VmapiChoice::None => None,
         VmapiChoice::Url(url) => {
-            let http = Http::with_transport(url, &agent, Arc::clone(&paced))?;
+            let http = Http::with_transport(url, &agent, to_vmapi)?;
             Some(Vmapi::new(http.retrying(Policy::napi(), jitter.fork())))
         }
     };
     Ok(Clients {
         napi: Napi::new(
-            Http::with_transport(&config.napi_url, &agent, paced)?
+            Http::with_transport(&config.napi_url, &agent, to_napi)?
                 .retrying(Policy::napi(), jitter.fork()),
         ),
         napi_writes: Napi::new(

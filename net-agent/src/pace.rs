@@ -7,13 +7,17 @@
 //! included, and the wait counts against no deadline. A write takes it first and looks at holds
 //! and node once more after the wait, so nothing decided long ago is ever sent.
 
+mod strain;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use strain::Strain;
+
 use futures_util::future::BoxFuture;
-use sdc_clients::Error;
 use sdc_clients::http::{Permit, Request, Response, Transport};
+use sdc_clients::{Error, Jitter};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -63,26 +67,35 @@ impl Pace {
     }
 }
 
-/// A transport whose every request takes its turn before its deadline begins.
+/// A transport to one service whose every request takes its turn before its deadline begins, and
+/// which spares a service that is overloaded or down.
 pub struct Paced {
     inner: Arc<dyn Transport>,
     pace: Arc<Pace>,
+    strain: Strain,
 }
 
 impl Paced {
-    /// Puts the budget before `inner`.
-    pub fn new(inner: Arc<dyn Transport>, pace: Arc<Pace>) -> Self {
-        Self { inner, pace }
+    /// Puts the budget before `inner`; `jitter` spreads what is asked of a service under strain.
+    pub fn new(inner: Arc<dyn Transport>, pace: Arc<Pace>, jitter: Jitter) -> Self {
+        Self { inner, pace, strain: Strain::new(jitter) }
     }
 }
 
 impl Transport for Paced {
     fn admit(&self) -> BoxFuture<'_, Permit> {
-        Box::pin(async move { Permit::holding(self.pace.turn().await) })
+        Box::pin(async move {
+            let ask = self.strain.ask().await;
+            Permit::holding((ask, self.pace.turn().await))
+        })
     }
 
     fn send(&self, req: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        self.inner.send(req)
+        Box::pin(async move {
+            let outcome = self.inner.send(req).await;
+            self.strain.heard(&outcome);
+            outcome
+        })
     }
 }
 
@@ -125,7 +138,7 @@ mod tests {
     async fn waiting_for_a_turn_takes_nothing_from_a_requests_own_time() {
         let pace = Arc::new(Pace::new(5, 1));
         let slow: Arc<dyn Transport> = Arc::new(Slow(Duration::from_secs(20)));
-        let paced = Arc::new(Paced::new(slow, Arc::clone(&pace)));
+        let paced = Arc::new(Paced::new(slow, Arc::clone(&pace), Jitter::from_seed(1)));
         let http = sdc_clients::Http::with_transport("http://napi.lab", "t/1", paced).unwrap();
         let calls = (0..6).map(|_| {
             let http = http.clone();

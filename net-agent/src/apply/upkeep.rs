@@ -59,6 +59,12 @@ impl Apply {
                 }
                 Upkeep::Write(wish) => wish,
             };
+            if wish.foreign
+                && let Some(why) =
+                    backfill::made_elsewhere(&fresh.value, fresh.date, &self.shared.policy)
+            {
+                return self.deferred(mac, vm, &why);
+            }
             let still = || judge(verdict.as_ref()) == Upkeep::Write(wish.clone());
             match self.put(mac, vm, &fresh, &wish, "upkeep", still).await {
                 Some(outcome) => return outcome,

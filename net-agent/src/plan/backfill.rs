@@ -7,6 +7,7 @@
 //! belong to that VM; a foreign `cn_uuid` only when VMAPI agrees. Never `ip`, never `reserved`,
 //! never a wish that changes nothing.
 
+use jiff::{SignedDuration, Timestamp};
 use sdc_clients::napi::{BelongsToType, Nic, NicState};
 
 use super::reap::Verdict;
@@ -103,6 +104,19 @@ pub fn upkeep(
     }
     wish.primary = !nic.primary && vm.nics.iter().any(|own| is_primary(own, nic));
     if wish.is_empty() { Upkeep::Agrees } else { Upkeep::Write(wish) }
+}
+
+/// Why another node's `cn_uuid` may not be replaced yet, if so: a record that was made only lately
+/// was given that node on purpose, as in RFD 34's migrations, where the target's records exist
+/// before the source is hidden.
+pub fn made_elsewhere(nic: &Nic, now: Option<Timestamp>, policy: &Policy) -> Option<String> {
+    let cn = nic.cn_uuid.as_deref().filter(|cn| !cn.is_empty() && *cn != policy.cn_uuid)?;
+    let age = now.zip(nic.created_timestamp).map(|(now, made)| now.duration_since(made));
+    match age {
+        Some(age) if age >= SignedDuration::try_from(policy.min_age).ok()? => None,
+        Some(age) => Some(format!("made for node {cn} only {} s ago", age.as_secs())),
+        None => Some(format!("made for node {cn}, nobody knows when")),
+    }
 }
 
 /// Why no record of this VM may be written, if so.
