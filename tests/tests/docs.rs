@@ -63,6 +63,18 @@ async fn type_in(world: &World, lines: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn looking_at_a_node_works_as_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    let guide = document("docs/operator.md");
+    let printed = type_in(&world, &commands(&guide, "Look at a node")).await;
+    assert!(printed.contains("\"numVms\""), "{printed}");
+    type_in(&world, &commands(&guide, "Read the brake")).await;
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_story_of_a_migration_by_hand_keeps_the_nics_word_by_word() {
     let dir = tempfile::tempdir().unwrap();
     let (mut world, wrongs, vm_agent) = lab(dir.path()).await;
