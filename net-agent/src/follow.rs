@@ -192,6 +192,7 @@ impl Agent {
                 Ok(fresh) => {
                     self.shared.status.count(Count::Resyncs);
                     self.shared.settle_size();
+                    self.shared.forget_loss();
                     self.told_by_view(fresh.differing);
                 }
                 Err(why) => self.shared.status.failed(why),

@@ -82,6 +82,14 @@ impl Shared {
         lock(&self.lost).is_some_and(|since| !rest(since, span, Timestamp::now()).is_zero())
     }
 
+    /// Takes the lost memory off the board once nothing depends on it any more.
+    pub(crate) fn forget_loss(&self) {
+        let span = HOUR.max(self.config.hidden_memory);
+        if self.memory_fault().is_none() && !self.lost_within(span) {
+            self.status.memory(None);
+        }
+    }
+
     /// Strikes out of the last run's addresses what is here, or waits as a departure.
     pub(crate) fn match_strays(&self) {
         let departed: Vec<MacAddr> = self.all_departed().into_iter().map(|(mac, _)| mac).collect();

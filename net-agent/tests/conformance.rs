@@ -67,3 +67,50 @@ fn every_statement_names_tests_that_exist_and_every_numbered_test_is_named() {
         assert!(named.contains(test), "{test} is not on the page");
     }
 }
+
+#[test]
+fn every_key_of_the_configuration_is_documented_and_every_documented_one_is_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../docs/config-net-agent.md")).unwrap();
+    let mut told: Vec<&str> = Vec::new();
+    for line in page.lines().filter(|line| line.starts_with("| `")) {
+        let cell = line.split('|').nth(1).unwrap();
+        told.extend(cell.split('`').skip(1).step_by(2));
+    }
+    let source = std::fs::read_to_string(root.join("src/config.rs")).unwrap();
+    let source = source.split("mod tests").next().unwrap();
+    let mut read: Vec<String> = Vec::new();
+    for call in [
+        "f.span(",
+        "f.spans(",
+        "f.text(",
+        "f.parse(",
+        "f.flag(",
+        "f.path(",
+        "f.number(",
+        "f.optional_text(",
+        "shipped.flag(",
+        "shipped.optional_text(",
+        "required(&mut shipped, ",
+        "window(f, ",
+    ] {
+        for (at, _) in source.match_indices(call) {
+            let Some(rest) = source[at + call.len()..].trim_start().strip_prefix('"') else {
+                continue;
+            };
+            let key = rest.split('"').next().unwrap();
+            if call == "window(f, " {
+                read.extend([format!("{key}.min"), format!("{key}.max")]);
+            } else {
+                read.push(key.to_owned());
+            }
+        }
+    }
+    assert!(read.len() > 25, "{read:?}");
+    for key in &read {
+        assert!(told.contains(&key.as_str()), "{key} is not in docs/config-net-agent.md");
+    }
+    for key in told {
+        assert!(read.iter().any(|known| known == key), "{key} is documented and never read");
+    }
+}
