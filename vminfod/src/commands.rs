@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 /// The most that one command may print.
 pub const STDOUT_CAP: u64 = 256 * 1024 * 1024;
@@ -217,26 +217,47 @@ impl RealCommands {
     }
 
     fn start(&self, tool: Tool, args: &[String]) -> Result<(Group, Pipe, Pipe), CommandError> {
-        let path = self.path(tool);
-        #[allow(clippy::disallowed_methods)] // the one place that spawns
-        let mut child = Command::new(path)
-            .args(args)
-            .env_clear()
-            .env("LANG", "C")
-            .env("LC_ALL", "C")
-            .env("PATH", SEARCH_PATH)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|e| CommandError::Spawn { path: path.to_path_buf(), error: Arc::new(e) })?;
-        let pipes = child.stdout.take().zip(child.stderr.take());
-        let group = Group { child };
+        let mut group = spawn(self.path(tool), args.iter().map(String::as_str), Stdio::null())?;
+        let pipes = group.child.stdout.take().zip(group.child.stderr.take());
         let (out, err) = pipes.expect("invariant: both pipes were asked for");
         Ok((group, Box::new(out), Box::new(err)))
     }
+}
+
+/// Starts a helper that is spoken to by lines; it ends when either side of this is dropped. Its
+/// complaints are a stream of their own.
+///
+/// # Errors
+/// It cannot be started.
+pub fn converse(path: &Path, args: &[&str]) -> Result<(Follow, ChildStdin), CommandError> {
+    let mut group = spawn(path, args.iter().copied(), Stdio::piped())?;
+    let pipes = group.child.stdout.take().zip(group.child.stderr.take());
+    let (out, err) = pipes.expect("invariant: both pipes were asked for");
+    let input = group.child.stdin.take().expect("invariant: the pipe was asked for");
+    let end = Box::pin(async move { group.status().await });
+    Ok((Follow::new(Box::new(out), Box::new(err), end), input))
+}
+
+fn spawn<'a>(
+    path: &Path,
+    args: impl Iterator<Item = &'a str>,
+    stdin: Stdio,
+) -> Result<Group, CommandError> {
+    #[allow(clippy::disallowed_methods)] // the one place that spawns
+    let child = Command::new(path)
+        .args(args)
+        .env_clear()
+        .env("LANG", "C")
+        .env("LC_ALL", "C")
+        .env("PATH", SEARCH_PATH)
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|e| CommandError::Spawn { path: path.to_path_buf(), error: Arc::new(e) })?;
+    Ok(Group { child })
 }
 
 impl Commands for RealCommands {

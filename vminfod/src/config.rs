@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::commands::CommandPaths;
 use crate::journal::Limits;
 use crate::load::Deadlines;
+use crate::sources::files::Choice;
 
 /// Agents of this node by name, and where each tells its status: loopback only.
 pub type Agents = Vec<(String, SocketAddr)>;
@@ -38,6 +39,10 @@ pub struct Config {
     pub http: HttpLimits,
     /// The node's programs.
     pub commands: CommandPaths,
+    /// Who watches files.
+    pub watch: Choice,
+    /// The platform's file watcher.
+    pub fswatcher: PathBuf,
     /// Time between full refreshes: least and most.
     pub refresh: (Duration, Duration),
     /// Time between sweeps.
@@ -93,6 +98,8 @@ impl Config {
                 kstat: fields.path("commands.kstat", paths.kstat),
                 sysevent: fields.path("commands.sysevent", paths.sysevent),
             },
+            watch: fields.parse("watch", "auto"),
+            fswatcher: fields.path("commands.fswatcher", "/usr/vm/sbin/fswatcher"),
             refresh: (
                 fields.span("refresh.min", seconds(270), MS..=DAY),
                 fields.span("refresh.max", seconds(300), MS..=DAY),

@@ -132,6 +132,8 @@ pub struct Engine {
     sysinfo: Arc<Sysinfo>,
     sysinfo_stale: bool,
     sysinfo_reading: bool,
+    /// The last refresh brought another sysinfo.
+    sysinfo_differs: bool,
     sysinfo_retry: Option<Instant>,
     kstats: Arc<Kstats>,
     tasks: JoinSet<Done>,
@@ -195,6 +197,7 @@ impl Engine {
             sysinfo: Arc::default(),
             sysinfo_stale: false,
             sysinfo_reading: false,
+            sysinfo_differs: false,
             sysinfo_retry: None,
             kstats: Arc::default(),
             tasks: JoinSet::new(),

@@ -107,7 +107,8 @@ pub async fn serve(
     commands: Arc<dyn Commands>,
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
-    serve_with(config, commands, files::native(), Jitter::from_entropy(), shutdown).await
+    let watch = files::chosen(config.watch, &config.fswatcher);
+    serve_with(config, commands, watch, Jitter::from_entropy(), shutdown).await
 }
 
 /// The same with every seam open.
@@ -129,6 +130,8 @@ pub async fn serve_with(
     // Better to fail now than after minutes of loading.
     drop(bind(config.listen).await?);
 
+    // A sweep alone never says that it is in place.
+    let watches = config.watch != files::Choice::Sweep;
     let tasks = Tasks::new(shutdown.clone());
     let board = Board::default();
     let inbox = Arc::new(Inbox::default());
@@ -164,7 +167,7 @@ pub async fn serve_with(
         health: Arc::new(health(&board, "files", sender)),
     };
     tasks.spawn_vital("files", files::run(watch, order, shutdown.clone()));
-    if cfg!(target_os = "linux") {
+    if watches {
         up.push(is_up);
     }
     wait_for(up, &shutdown).await;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::board::Phase;
 use super::{Done, Engine, Purpose, answer, waiter};
 use crate::dirty::{Stale, Trace, Verdict};
-use crate::load::{self, Node};
+use crate::load::{self, Node, Origin};
 use crate::vm::Parts;
 
 /// How often a refresh reads every file, whatever its stamp says.
@@ -156,8 +156,10 @@ impl Engine {
         self.board.well("node");
         self.board.show_sysinfo(node.sysinfo.value());
         self.dataset_work.node_listed(began);
-        let same_for_all = self.take_datasets(node.datasets) && self.sysinfo == node.sysinfo;
+        self.sysinfo_differs = self.sysinfo != node.sysinfo;
+        let same_for_all = self.take_datasets(node.datasets) && !self.sysinfo_differs;
         self.sysinfo = node.sysinfo;
+        self.board.show_refresh(began, Phase::Comparing);
 
         let mut changes = Vec::new();
         let mut parts = node.parts;
@@ -169,12 +171,10 @@ impl Engine {
                 tokio::task::yield_now().await;
             }
         }
+        self.board.show_refresh(began, Phase::Committing);
         self.note_broken(node.broken);
         let listed: HashSet<&str> = node.rows.iter().map(|row| row.zonename.as_str()).collect();
         self.confirm_missing(&listed, waiters);
-        for (name, change) in &changes {
-            tracing::info!(vm = %name, change, "refresh found a difference");
-        }
         self.board.refreshed(began, Ok(changes));
         self.plan_refresh();
     }
@@ -202,6 +202,7 @@ impl Engine {
             return None;
         }
         let before = vm.parts.clone();
+        let differing = differing(before.as_ref(), &parts, self.sysinfo_differs);
         if let Some(before) = before
             && let Verdict::Show(state) = Trace::default().judge(&before.zone, &parts.zone, true)
         {
@@ -215,8 +216,12 @@ impl Engine {
                     vm.reads.note(Stale::ALL, began);
                 }
                 self.board.well(name);
-                let changed = self.store.published().snapshot().seq != seq;
-                changed.then(|| (name.to_owned(), if was_there { "modify" } else { "create" }))
+                if self.store.published().snapshot().seq == seq {
+                    return None;
+                }
+                let change = if was_there { "modify" } else { "create" };
+                self.found(name, change, &differing);
+                Some((name.to_owned(), change))
             }
             Err(fault) => {
                 if self.board.trouble(name, fault.source_name(), fault.to_string()) {
@@ -227,6 +232,15 @@ impl Engine {
                 None
             }
         }
+    }
+
+    /// Counts and logs what a refresh found and no event had announced.
+    fn found(&self, name: &str, change: &str, differing: &[Origin]) {
+        for origin in differing {
+            self.board.unannounced(origin.name());
+        }
+        let classes: Vec<&str> = differing.iter().map(|origin| origin.name()).collect();
+        tracing::warn!(vm = name, change, ?classes, "refresh found what no event announced");
     }
 
     /// VMs that a complete list lacks: each is asked for by name before it is given up, and those
@@ -295,4 +309,27 @@ impl Engine {
         }
         same
     }
+}
+
+/// The sources that say something else than before; where none of the VM's own does, what concerns
+/// all VMs must.
+fn differing(before: Option<&Parts>, now: &Parts, sysinfo: bool) -> Vec<Origin> {
+    let Some(before) = before else { return vec![Origin::Zoneadm] };
+    let mut origins: Vec<Origin> = [
+        (Origin::Zoneadm, before.zone != now.zone),
+        (Origin::ZoneXml, before.xml != now.xml),
+        (Origin::Kstat, before.kstat != now.kstat),
+        (Origin::Config, before.config != now.config),
+        (Origin::LastExited, before.lastexited != now.lastexited),
+        (Origin::Receiving, before.receiving != now.receiving),
+        (Origin::Sysinfo, sysinfo),
+    ]
+    .into_iter()
+    .filter_map(|(origin, differs)| differs.then_some(origin))
+    .collect();
+    if origins.is_empty() {
+        let times = before.last_modified != now.last_modified;
+        origins.push(if times { Origin::Times } else { Origin::Datasets });
+    }
+    origins
 }

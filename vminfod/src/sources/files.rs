@@ -4,10 +4,11 @@
 
 //! File changes → signals. What is watched is the same on every system; how is behind [`Watch`].
 //!
-//! On Linux inotify does it. Elsewhere there is no watcher yet: there the sweep, which compares
-//! the stamps of the same files every few seconds, is the only notice of a file's change.
+//! On Linux inotify does it, on illumos the platform's helper. Without either the sweep, which
+//! compares the stamps of the same files every few seconds, is the only notice of a file's change.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::inbox::Inbox;
+use super::watch_fswatcher::Fswatcher;
 use super::{Signal, ZoneFile};
 use crate::root::Root;
 
@@ -54,9 +56,49 @@ pub enum WatchError {
     /// The system refused.
     #[error("file watcher: {0}")]
     System(#[from] std::io::Error),
+    /// The helper cannot be started.
+    #[error(transparent)]
+    Start(#[from] crate::commands::CommandError),
+    /// The helper said what it should not, or ended.
+    #[error("fswatcher: {0}")]
+    Helper(String),
 }
 
-/// The watcher of this system.
+/// Which watcher is to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The system's own: inotify on Linux, the platform's helper elsewhere.
+    Auto,
+    /// The platform's helper.
+    Fswatcher,
+    /// None: the sweep alone finds changes.
+    Sweep,
+}
+
+impl std::str::FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "fswatcher" => Ok(Self::Fswatcher),
+            "sweep" => Ok(Self::Sweep),
+            _ => Err("expected auto, fswatcher or sweep".to_owned()),
+        }
+    }
+}
+
+/// The watcher that was chosen; `program` is the helper's place.
+pub fn chosen(choice: Choice, program: &Path) -> Box<dyn Watch> {
+    let helper = || Box::new(Fswatcher { program: program.to_owned() });
+    match choice {
+        Choice::Auto if cfg!(target_os = "linux") => native(),
+        Choice::Auto | Choice::Fswatcher => helper(),
+        Choice::Sweep => Box::new(SweepOnly),
+    }
+}
+
+/// The watcher of this system that needs no helper.
 pub fn native() -> Box<dyn Watch> {
     #[cfg(target_os = "linux")]
     return Box::new(super::watch_linux::Inotify);
