@@ -105,7 +105,7 @@ pub async fn monitor(shared: Arc<Shared>, seat: Seat, poke: Arc<Notify>) {
     loop {
         let connection = match next.take() {
             Some(connection) => connection,
-            None => match shared.dial(&seat).await {
+            None => match shared.dial(&seat, &poke).await {
                 Some(connection) => (connection, Session::default()),
                 None => return,
             },
@@ -152,14 +152,19 @@ enum After {
 }
 
 impl Shared {
-    /// Connects; gives up at the shutdown.
-    async fn dial(&self, seat: &Seat) -> Option<Connection> {
-        // Both arms are cancel-safe: a connection that is dropped is closed.
-        tokio::select! {
-            dialed = dial(&seat.socket, self.limits.connect) => dialed
-                .inspect_err(|why| tracing::debug!(instance = seat.name, ?why, "nobody to watch"))
-                .ok(),
-            () = self.shutdown.wait() => None,
+    /// Connects; gives up at the shutdown. A new file under the name ends every wait.
+    async fn dial(&self, seat: &Seat, poke: &Notify) -> Option<Connection> {
+        loop {
+            // All arms are cancel-safe: a connection that is dropped is closed.
+            tokio::select! {
+                dialed = dial(&seat.socket, self.limits.connect) => {
+                    return dialed
+                        .inspect_err(|why| tracing::debug!(instance = seat.name, ?why, "nobody to watch"))
+                        .ok();
+                }
+                () = poke.notified() => {}
+                () = self.shutdown.wait() => return None,
+            }
         }
     }
 

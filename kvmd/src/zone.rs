@@ -227,5 +227,4 @@ pub fn join(qmp: Option<Verdict>, zone: Verdict) -> (Verdict, bool) {
 }
 
 #[cfg(test)]
-#[path = "zones/zone_tests.rs"]
 mod tests;

@@ -15,7 +15,6 @@ use common::{Node, said};
 use kvmd::ledger::State;
 use kvmd::marker::Clears;
 use serde_json::json;
-use tokio::time::timeout;
 
 #[tokio::test]
 async fn r01_a_directory_that_comes_goes_and_comes_again_loses_no_socket() {
@@ -165,7 +164,7 @@ async fn r03_no_marker_is_written_after_the_admin_path_cleared_it() {
 #[tokio::test]
 async fn r03_an_instance_that_lived_on_after_a_clearing_may_be_marked() {
     let mut node = Node::new();
-    node.settings = json!({"clear_window": "50ms"});
+    node.settings = json!({"clear_window": "20ms"});
     node.start().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -173,10 +172,10 @@ async fn r03_an_instance_that_lived_on_after_a_clearing_may_be_marked() {
     let before = clears.latest("vm1");
     clears.clear("vm1", &node.marker("vm1")).unwrap();
     clears.note("vm1");
-    let window = Duration::from_millis(50);
+    let window = Duration::from_millis(20);
     node.until("the window is over", || clears.allow("vm1", &before, window)).await;
-    // The daemon's own note may be a moment younger than this test's.
-    let margin = tokio::time::Instant::now() + window;
+    // The daemon's own note may be younger than this test's, but hardly by so much.
+    let margin = tokio::time::Instant::now() + Duration::from_secs(1);
     node.until("its note is as old", || tokio::time::Instant::now() > margin).await;
     qemu.say(OFF).await;
     qemu.end().await;
@@ -438,50 +437,4 @@ async fn r12_no_wall_clock_decides() {
         qemu.end().await;
         assert_eq!(said(&node.verdict("vm1").await), "host/powerdown");
     }
-}
-
-#[tokio::test]
-async fn r13_many_instances_cost_a_descriptor_each_no_thread_and_leave_nothing() {
-    const MANY: usize = 400;
-    let mut node = Node::running().await;
-    let (descriptors, threads) = (count("fd"), count("task"));
-    let mut all = Vec::new();
-    for n in 0..MANY {
-        all.push(Qemu::start(&node.socket(&format!("vm{n}"))));
-    }
-    let is_watching = |node: &Node| {
-        let snapshot = node.ledger().snapshot();
-        snapshot.instances.values().filter(|it| it.state == State::Watching).count()
-    };
-    node.until("all are watched", || is_watching(&node) == MANY).await;
-    // Here the fakes' own ends are counted too: a listener and a connection each.
-    assert!(count("fd") <= descriptors + 3 * MANY + 8);
-    assert!(count("task") <= threads + 4, "threads were made");
-    for qemu in all {
-        qemu.say(OFF).await;
-        qemu.end().await;
-    }
-    node.until("all are judged", || node.verdicts() == MANY as u64).await;
-    node.until("no descriptor is left", || count("fd") <= descriptors).await;
-    node.stop().await;
-}
-
-fn count(what: &str) -> usize {
-    std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
-}
-
-#[tokio::test]
-async fn r13_a_storm_of_short_lives_leaves_no_descriptor_and_one_verdict_each() {
-    let mut node = Node::running().await;
-    let before = count("fd");
-    for n in 0..200_u64 {
-        let qemu = Qemu::start(&node.socket("vm1"));
-        node.watching("vm1").await;
-        qemu.kill().await;
-        node.verdict("vm1").await;
-        assert_eq!(node.verdicts(), n + 1);
-    }
-    node.until("no descriptor is left", || count("fd") <= before).await;
-    let quiet = timeout(Duration::from_millis(1), node.verdict("vm1")).await;
-    assert!(quiet.is_err(), "one verdict too many");
 }

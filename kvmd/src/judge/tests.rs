@@ -4,6 +4,8 @@
 
 //! The sheet's scenario table (facts/kvmd.md §6), row by row, and what follows from its rules.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::qmp::Line;
 use crate::session::Session;
@@ -234,4 +236,59 @@ fn a_history_survives_being_written_down() {
         session("9 WATCHDOG action=shutdown; 9 POWERDOWN; 20 RESET guest x; 30 STOP");
     let text = serde_json::to_string(&session.history).unwrap();
     assert_eq!(serde_json::from_str::<History>(&text).unwrap(), session.history);
+}
+
+/// Pieces of scripts for [`session`], without their times.
+const PIECES: [&str; 20] = [
+    "SHUTDOWN guest guest-shutdown",
+    "SHUTDOWN host host-signal",
+    "SHUTDOWN host host-qmp-quit",
+    "SHUTDOWN guest guest-panic",
+    "SHUTDOWN guest guest-reset",
+    "SHUTDOWN guest",
+    "SHUTDOWN",
+    "POWERDOWN",
+    "RESET guest guest-reset",
+    "RESET host host-qmp-system-reset",
+    "STOP",
+    "RESUME",
+    "SUSPEND_DISK",
+    "WAKEUP",
+    "GUEST_PANICKED action=pause",
+    "WATCHDOG action=shutdown",
+    "WATCHDOG action=poweroff",
+    "MIGRATION status=completed",
+    "?postmigrate",
+    "?shutdown",
+];
+
+proptest! {
+    /// Whatever comes in whatever order: the user's wish needs a SHUTDOWN that the guest asked
+    /// for, nobody's request to power off just before it, and the reason's word is never bent.
+    #[test]
+    fn the_users_wish_is_never_made_up(
+        steps in prop::collection::vec((0..PIECES.len(), 1u64..5000), 0..12),
+    ) {
+        let mut at = 0;
+        let mut script = String::new();
+        for (piece, pause) in &steps {
+            at += pause;
+            script.push_str(&format!("{at} {};", PIECES[*piece]));
+        }
+        let (session, at) = session(&script);
+        let verdict = session.verdict(at, ADMIN_WINDOW);
+        let cause = session.history.shutdown.clone();
+        prop_assert!(!verdict.evidence.is_empty());
+        if verdict.is_users_wish() {
+            let cause = cause.clone().expect("a SHUTDOWN");
+            prop_assert!(cause.guest != Some(false), "{}", script);
+            prop_assert!(cause.reason.is_none_or(|reason| reason == "guest-shutdown"));
+            prop_assert!(session.history.pending.is_none() && !session.history.panicked);
+        }
+        let by_host = cause.and_then(|cause| cause.reason).is_some_and(|it| it.starts_with("host-"));
+        prop_assert!(!by_host || !verdict.is_users_wish());
+        if session.user_by_shipped_rule() {
+            prop_assert!(!script.contains("POWERDOWN") && !script.contains("STOP;"));
+        }
+    }
 }
