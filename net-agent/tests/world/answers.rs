@@ -4,9 +4,9 @@
 
 //! What NAPI, VMAPI and vminfod answer.
 
-use axum::body::Bytes;
-use axum::http::{HeaderMap, Method, StatusCode};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use http::{HeaderMap, Method, StatusCode};
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use sdc_clients::{Error, Phase};
 use serde_json::{Value, json};
