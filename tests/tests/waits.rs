@@ -238,13 +238,13 @@ fn synced(event: &WatchEvent, mirror: &mut Vec<VmObject>) -> Option<()> {
 /// What somebody believes who only listens to the watcher.
 fn follow(event: &WatchEvent, mirror: &mut Vec<VmObject>) {
     match event {
-        WatchEvent::Synced(vms) => *mirror = vms.iter().map(|vm| (**vm).clone()).collect(),
+        WatchEvent::Synced(vms) => *mirror = vms.iter().map(|vm| vm.object().clone()).collect(),
         WatchEvent::Created(vm)
         | WatchEvent::Modified { vm, .. }
         | WatchEvent::Hidden { vm }
         | WatchEvent::Shown { vm } => {
             mirror.retain(|old| key_of(old) != key_of(vm));
-            mirror.push((**vm).clone());
+            mirror.push(vm.object().clone());
         }
         WatchEvent::Deleted { vm } => mirror.retain(|old| key_of(old) != key_of(vm)),
         _ => {}
