@@ -182,7 +182,7 @@ fn services_have_the_names_and_limits_of_the_platform() {
 /// Words of a text that are paths below one of the image's folders.
 fn paths(text: &str) -> Vec<String> {
     let words = text.split(|c: char| c.is_whitespace() || "\"'`<>()&;".contains(c));
-    let ours = ["/usr/vm/", "/opt/smartdc/agents/", "/etc/vminfod", "/etc/kvmd"];
+    let ours = ["/usr/vm/", "/opt/smartdc/agents/", "/etc/vminfod"];
     let paths = words.filter(|word| ours.iter().any(|folder| word.starts_with(folder)));
     paths.map(str::to_owned).collect()
 }

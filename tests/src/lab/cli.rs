@@ -151,6 +151,8 @@ async fn live(
     ];
     world.start_agent().await?;
     say(&format!("net-agent {}  (pid {})", world.agent_url(), pid(world.agent_pid())));
+    world.start_kvmd().await?;
+    say(&format!("kvmd      {}", world.kvmd_url()));
     let mut good = true;
     if args.script == Script::Tour {
         let outcome = tour::play(world, &wrongs, screen).await?;
@@ -173,7 +175,7 @@ fn hints(world: &World, screen: &Screen) {
     screen.say(Voice::Lab, "or in another terminal:");
     println!(
         "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm halt UUID\n  \
-         zfs set quota=20g zones/UUID\n  net-agent status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
+         zfs set quota=20g zones/UUID\n  net-agent status\n  kvmd status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
     );
 }
 

@@ -29,6 +29,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let testbed = quoted(&places.program.to_string_lossy());
     let node = quoted(&places.node.to_string_lossy());
     let agent = quoted(&places.node.join("net-agent.json").to_string_lossy());
+    let kvmd = quoted(&places.node.join("kvmd.json").to_string_lossy());
     let curl = |url: &str| {
         format!(
             "path=$1\nshift\nexec curl -sS -H 'content-type: application/json' \"$@\" {}\"$path\" -w '\\n'",
@@ -52,6 +53,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
         ("vminfod", vminfod),
         ("vminfo", vminfo),
         ("net-agent", format!("exec {testbed} @net-agent \"$@\" --config {agent}")),
+        ("kvmd", format!("exec {testbed} @kvmd \"$@\" --config {kvmd}")),
         ("sdc-napi", curl(places.napi)),
         ("sdc-vmapi", curl(places.vmapi)),
     ];

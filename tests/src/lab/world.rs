@@ -9,9 +9,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sdc_clients::Error;
+use sdc_clients::http::{Call, Http};
 use sdc_clients::napi::{Napi, Nic, NicList, NicQuery};
 use sdc_clients::vminfod::Vminfod;
-use sdc_clients::{Error, http::Http};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -88,8 +89,10 @@ pub struct World {
     pub vmapi: vmapi::Server,
     vminfod: Option<Child>,
     agent: Option<Child>,
+    kvmd: Option<Child>,
     vminfod_port: u16,
     agent_port: u16,
+    kvmd_port: u16,
 }
 
 impl World {
@@ -120,8 +123,10 @@ impl World {
             vmapi,
             vminfod: None,
             agent: None,
+            kvmd: None,
             vminfod_port,
             agent_port,
+            kvmd_port: free_port().await?,
         };
         if world.agent_port == 0 {
             world.agent_port = free_port().await?;
@@ -142,6 +147,11 @@ impl World {
     /// The base URL of vminfod, once it has been started.
     pub fn vminfod_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.vminfod_port)
+    }
+
+    /// The base URL of kvmd.
+    pub fn kvmd_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.kvmd_port)
     }
 
     /// The base URL of net-agent's status.
@@ -202,16 +212,25 @@ impl World {
         let log = self.log("net-agent.log").await?;
         tokio::spawn(keep(child.take_lines(), log));
         self.agent = Some(child);
-        let url = self.agent_url();
-        let status =
-            Http::new(&url, OWN_AGENT).map_err(LabError::request("a client of net-agent"))?;
-        until("net-agent answers", Duration::from_secs(20), || async {
-            Ok(status
-                .execute(sdc_clients::http::Call::new(http::Method::GET, &["ping"]))
-                .await
-                .is_ok())
-        })
-        .await
+        answers("net-agent", &self.agent_url()).await
+    }
+
+    /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells.
+    pub async fn start_kvmd(&mut self) -> Result<(), LabError> {
+        let config = json!({
+            "enabled": true,
+            "listen": local(self.kvmd_port).to_string(),
+            "run_dir": self.options.dir.join("kvmd"),
+            "control": { "enabled": false },
+            "vminfod": { "enabled": true, "url": self.vminfod_url(), "settle": self.span(2_000, 100) },
+        });
+        let file = self.write_config("kvmd.json", &config).await?;
+        let args = ["@kvmd", "start", "--config", &file.to_string_lossy()].map(str::to_owned);
+        let mut child = Child::spawn("kvmd", &self.options.program, &args)
+            .map_err(LabError::io("starting kvmd"))?;
+        tokio::spawn(keep(child.take_lines(), self.log("kvmd.log").await?));
+        self.kvmd = Some(child);
+        answers("kvmd", &self.kvmd_url()).await
     }
 
     /// Kills vminfod as a crash would, or stops it as SMF does.
@@ -226,6 +245,7 @@ impl World {
 
     /// Stops everything in order.
     pub async fn stop(mut self) -> Result<(), LabError> {
+        end(self.kvmd.take(), false).await?;
         self.end_agent(false).await?;
         self.end_vminfod(false).await?;
         self.napi.stop().await;
@@ -250,7 +270,10 @@ impl World {
         if let Some(map) = config.as_object_mut() {
             map.insert("sweep".into(), json!(self.span(10_000, 1_000)));
             map.insert("log_level".into(), json!("debug"));
-            let agents = json!({ "net-agent": local(self.agent_port).to_string() });
+            let agents = json!({
+                "net-agent": local(self.agent_port).to_string(),
+                "kvmd": local(self.kvmd_port).to_string(),
+            });
             map.insert("agents".into(), agents);
         }
         config
@@ -325,6 +348,16 @@ where
         tokio::time::sleep(LOOK).await;
     }
     Ok(())
+}
+
+/// Waits until a daemon's `/ping` answers.
+async fn answers(name: &str, url: &str) -> Result<(), LabError> {
+    let what = format!("{name} answers");
+    let http = Http::new(url, OWN_AGENT).map_err(LabError::request(&what))?;
+    until(&what, Duration::from_secs(20), || async {
+        Ok(http.execute(Call::new(http::Method::GET, &["ping"])).await.is_ok())
+    })
+    .await
 }
 
 /// A NIC, VM or other thing that is gone is not an error here.
