@@ -137,7 +137,7 @@ impl Wire {
         let config = Config::from_json(&config.to_string()).map_err(|err| err.to_string())?;
         let wire: Arc<dyn Transport> = Arc::new(self);
         let made = clients(&config, Arc::clone(&wire), wire).map_err(|err| err.to_string())?;
-        Ok(Agent::forgetful(config, made))
+        Ok(Agent::with_clients(config, made))
     }
 
     async fn napi(&self, request: Request) -> Result<Response, Error> {

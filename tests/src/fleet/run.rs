@@ -49,6 +49,12 @@ pub struct Ran {
 }
 
 impl Run {
+    /// Are the promises about such a NAPI? One that goes on working for clients that have left
+    /// can be kept from serving anybody by its own backlog: its figures are only told.
+    pub fn is_judged(&self) -> bool {
+        self.overload == Overload::Drops || self.capacity >= self.start.even_peak()
+    }
+
     /// In words.
     pub fn title(&self) -> String {
         let need = self.start.even_peak();
