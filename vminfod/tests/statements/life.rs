@@ -67,11 +67,11 @@ async fn s082_s083_a_new_zone_is_created_once_without_any_refresh() {
     for _ in 0..5 {
         node.zone_event(B, "configured", -1).await;
     }
-    let all = events.settled(&node, &served).await;
-    let creates: Vec<&Value> = all.iter().filter(|event| event["type"] == "create").collect();
-    assert_eq!(creates.len(), 1, "{all:#?}");
-    assert_eq!(creates[0]["vm"]["zone_state"], "configured");
-    assert_eq!(creates[0]["vm"]["hostname"], "new");
+    let created = events.until(|event| event["type"] == "create").await;
+    assert_eq!((&created["uuid"], &created["vm"]["zone_state"]), (&json!(B), &json!("configured")));
+    assert_eq!(created["vm"]["hostname"], "new");
+    let more = events.settled(&node, &served).await;
+    assert!(more.iter().all(|event| event["type"] == "modify"), "{more:#?}");
     assert_eq!(served.counter("refreshes").await, refreshes);
     served.stop().await;
 }
