@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The simulator: some new seeds each time, those that failed once, and every deliberate bug.
+//! The simulator: the first seeds, those that failed once, and every deliberate bug.
 
 #![allow(clippy::unwrap_used)] // a test may stop at once
 
@@ -17,8 +17,7 @@ fn paused() -> std::io::Result<tokio::runtime::Runtime> {
 
 #[test]
 fn some_seeds_hold() {
-    let from = uuid::Uuid::new_v4().as_u64_pair().0 >> 16;
-    let seeds: Vec<u64> = (from..from + 8).collect();
+    let seeds: Vec<u64> = (1..=12).collect();
     assert_eq!(run_seeds(&seeds, None, paused, false), 0, "the failing seeds are printed");
 }
 

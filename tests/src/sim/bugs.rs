@@ -20,7 +20,7 @@ pub enum Bug {
     WriteTwice,
     /// NAPI is never listed again, and the node's view never compared.
     CountOnEvents,
-    /// Neither sweep nor refresh: what no event announced is never noticed.
+    /// Neither sweep nor refresh nor `sync`: what no event announced is never noticed.
     CountOnSysevents,
     /// A command that failed halfway counts as done.
     TrustHalfAListing,

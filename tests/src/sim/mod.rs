@@ -156,7 +156,7 @@ async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()>
     for nth in 0..count {
         let place = dir.path().join(nth.to_string());
         std::fs::create_dir_all(&place)?;
-        let mut cn = Cn::new(&centre, &place, nth, rng.random_range(1..6))?;
+        let mut cn = Cn::new(&centre, &place, nth, rng.random_range(3..9))?;
         let ctx = Ctx::new(Root::new(cn.node.root()), std::sync::Arc::new(cn.honest.clone()));
         let vms = load::node(&ctx).await.context("the first load")?.vms;
         steps::seed(&centre, &cn, &vms, &mut rng).map_err(anyhow::Error::msg)?;
@@ -165,6 +165,7 @@ async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()>
         let histories = Histories::default();
         for (n, lazy) in [(1, false), (2, true)] {
             let watching = Watching {
+                node: cn.node.clone(),
                 wire: cn.wire.clone(),
                 histories: histories.clone(),
                 truth: truth.clone(),

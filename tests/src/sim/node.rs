@@ -79,6 +79,8 @@ pub struct Cn {
     vminfod: Option<(vminfod::Running, Shutdown)>,
     agent: Option<(Shutdown, JoinHandle<()>)>,
     carrier: JoinHandle<()>,
+    most: usize,
+    left: usize,
 }
 
 impl Cn {
@@ -96,7 +98,7 @@ impl Cn {
             centre.truth.set(&zone.zonename, Life::On(uuid.clone()));
         }
         let outside = Outside::new(
-            &uuid,
+            &node,
             &centre.napi,
             &centre.vmapi,
             &centre.truth,
@@ -110,8 +112,10 @@ impl Cn {
             state_dir: dir.join("agent"),
             centre: centre.clone(),
             watch: SimWatch::default(),
-            wire: NodeWire::default(),
+            wire: NodeWire::new(centre.bug),
             starts: 0,
+            most: 0,
+            left: 0,
             vminfod: None,
             agent: None,
             uuid,
@@ -198,6 +202,21 @@ impl Cn {
         self.end_agent().await;
         self.end_vminfod().await;
         self.carrier.abort();
+    }
+
+    /// May a VM go without tripping the brake, which waits for the operator and so never lets this
+    /// world come to rest? It does when half of a node's VMs are gone.
+    pub fn may_lose_one(&mut self) -> bool {
+        let now = self.centre.truth.on(&self.uuid).len();
+        self.most = self.most.max(now);
+        now > self.most / 2 + 2
+    }
+
+    /// May these NICs of a VM that goes stay behind in NAPI? Too many at once trip the brake too.
+    pub fn may_leave(&mut self, nics: usize) -> bool {
+        let may = self.left + nics <= 3;
+        self.left += if may { nics } else { 0 };
+        may
     }
 
     /// A child that follows events dies.

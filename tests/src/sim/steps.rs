@@ -132,7 +132,10 @@ async fn create(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Resul
 }
 
 /// A VM goes; its NICs may stay behind in NAPI.
-async fn delete(centre: &Centre, cn: &Cn, rng: &mut StdRng) {
+async fn delete(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
+    if !cn.may_lose_one() {
+        return;
+    }
     let Some(vm) = pick(centre, cn, rng) else { return };
     let macs = cn.macs(&vm).unwrap_or_default();
     if cn.verbs.delete(&vm).await.is_err() {
@@ -141,7 +144,8 @@ async fn delete(centre: &Centre, cn: &Cn, rng: &mut StdRng) {
     centre.truth.note(format!("delete {vm}"));
     centre.truth.set(&vm, Life::Gone(tokio::time::Instant::now(), cn.uuid.clone()));
     centre.vmapi.set(&vm, "destroyed", Some(&cn.uuid));
-    if rng.random() {
+    let stay: bool = rng.random();
+    if !stay || !cn.may_leave(macs.len()) {
         for mac in macs {
             centre.napi.remove(&mac);
         }

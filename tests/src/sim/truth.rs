@@ -22,6 +22,7 @@ pub enum Life {
 
 #[derive(Debug, Default)]
 struct Known {
+    began: Option<Instant>,
     vms: HashMap<String, Life>,
     faults: Vec<String>,
     trace: Vec<String>,
@@ -67,7 +68,10 @@ impl Truth {
 
     /// Notes what happened, for whoever replays the seed.
     pub fn note(&self, what: impl std::fmt::Display) {
-        self.known().trace.push(what.to_string());
+        let mut known = self.known();
+        let now = Instant::now();
+        let began = *known.began.get_or_insert(now);
+        known.trace.push(format!("{:9.3} {what}", (now - began).as_secs_f64()));
     }
 
     /// What happened so far.

@@ -24,6 +24,7 @@ use vminfod::http::Api;
 use super::bugs::Bug;
 use super::truth::{Life, Truth};
 use super::wire::NodeWire;
+use crate::node::Node;
 use crate::storm::history::{History, Listener, State};
 
 /// What was told under each epoch.
@@ -31,6 +32,8 @@ pub type Histories = Arc<Mutex<HashMap<String, History>>>;
 
 /// A listener for ever; `lazy` ones stall and leave.
 pub struct Watching {
+    /// The node it hears of.
+    pub node: Node,
     /// Where it listens.
     pub wire: NodeWire,
     /// What all listeners of the node were told.
@@ -129,6 +132,7 @@ impl Watching {
         if kind["type"] == "delete" {
             self.judge_delete(named);
         }
+        self.judge_removals(named, &kind["changes"]);
         self.take(listener, line);
         if let Some(api) = self.wire.api() {
             let shown = api.published.snapshot().seq;
@@ -146,6 +150,18 @@ impl Watching {
         });
         if let Err(what) = told {
             self.truth.fault("V1", what);
+        }
+    }
+
+    /// A VM loses its dataset only when the dataset is gone: half a listing is no listing (#21).
+    fn judge_removals(&self, name: &str, changes: &Value) {
+        let removed = |change: &Value| {
+            change["prettyPath"] == "zfs_filesystem" && change["action"] == "removed"
+        };
+        if changes.as_array().into_iter().flatten().any(removed)
+            && self.node.datasets().is_ok_and(|all| all.get(&format!("zones/{name}")).is_some())
+        {
+            self.truth.fault("V6", format!("{name} loses its dataset, which is there"));
         }
     }
 

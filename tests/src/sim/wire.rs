@@ -25,24 +25,36 @@ use vminfod::http::Api;
 use super::bugs::Bug;
 use super::truth::{Life, Truth};
 use crate::napi::{InProcess, Store};
+use crate::node::Node;
 
 /// The vminfod of one node, when it runs.
 #[derive(Clone, Default)]
-pub struct NodeWire(Arc<Mutex<Option<Api>>>);
+pub struct NodeWire {
+    api: Arc<Mutex<Option<Api>>>,
+    bug: Option<Bug>,
+}
 
 impl NodeWire {
+    /// A wire that nobody answers yet.
+    pub fn new(bug: Option<Bug>) -> Self {
+        Self { bug, ..Self::default() }
+    }
+
     /// Another vminfod answers from now on, or none.
     pub fn connect(&self, api: Option<Api>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = api;
+        *self.api.lock().unwrap_or_else(PoisonError::into_inner) = api;
     }
 
     /// Who answers now.
     pub fn api(&self) -> Option<Api> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.api.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn exchange(&self, request: Request) -> Result<StreamResponse, Error> {
-        let (method, target) = (request.method.clone(), request.target());
+        let (method, mut target) = (request.method.clone(), request.target());
+        if self.bug == Some(Bug::CountOnSysevents) {
+            target = target.replace("sync=true", "sync=");
+        }
         let Some(api) = self.api() else {
             return Err(Error::connect(&method, target, "vminfod does not run"));
         };
@@ -89,6 +101,7 @@ impl Transport for NodeWire {
 pub struct Outside {
     /// The agent's node.
     pub cn: String,
+    node: Node,
     /// NAPI's data.
     pub store: Store,
     napi: InProcess,
@@ -113,13 +126,13 @@ struct Judged {
 const WINDOW: (Duration, usize) = (Duration::from_secs(10), 5 * 10 + 25);
 /// A record that is still being provisioned may go after this, when VMAPI gave its VM up.
 const PROVISIONING: Duration = Duration::from_secs(7200);
-/// An update may be under way this long after its VM has gone.
-const UNDER_WAY: Duration = Duration::from_secs(120);
+/// An update may be under way this long after its VM has gone: while vminfod has not noticed.
+const UNDER_WAY: Duration = Duration::from_secs(400);
 
 impl Outside {
     /// The wire of the agent on this node; a leaked NIC is looked at twice, so far apart.
     pub fn new(
-        cn: &str,
+        node: &Node,
         store: &Store,
         vmapi: &crate::vmapi::Store,
         truth: &Truth,
@@ -133,7 +146,8 @@ impl Outside {
             writes: 0,
         };
         Self {
-            cn: cn.to_owned(),
+            cn: node.cn_uuid().to_owned(),
+            node: node.clone(),
             napi: InProcess::new(store.clone()),
             vmapi: InProcess::new(vmapi.clone()),
             store: store.clone(),
@@ -238,6 +252,8 @@ impl Outside {
             broken("I3", "DELETE without If-Match");
         }
         match &life {
+            // A NIC that was taken from a VM may go, guarded as any other; one that is in use never.
+            Some(Life::On(cn)) if *cn == self.cn && !self.uses(vm, mac) => {}
             Some(Life::On(cn)) if *cn == self.cn => broken("I1", "DELETE for a VM of this node"),
             Some(Life::On(_)) => broken("I12", "DELETE for a VM of another node"),
             Some(Life::Planned) => broken("I12", "DELETE for a VM that is being provisioned"),
@@ -255,6 +271,13 @@ impl Outside {
         if life.is_none() && listed.is_none_or(|at| at.elapsed() < self.second_look) {
             broken("I5", "DELETE at first sight");
         }
+    }
+
+    /// Does the VM's configuration have this NIC?
+    fn uses(&self, vm: &str, mac: &str) -> bool {
+        let bare = |mac: &str| mac.replace(':', "").to_lowercase();
+        let Ok(xml) = self.node.zone_config(vm) else { return true };
+        xml.all("network").filter_map(|nic| nic.get("mac-addr")).any(|one| bare(one) == bare(mac))
     }
 
     /// How long ago a record was written, by NAPI's clock.
