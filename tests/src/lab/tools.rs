@@ -18,6 +18,8 @@ pub struct Places<'a> {
     pub node: &'a Path,
     /// vminfod's base URL.
     pub vminfod: &'a str,
+    /// kvmd's.
+    pub kvmd: &'a str,
     /// The mock NAPI's.
     pub napi: &'a str,
     /// The mock VMAPI's.
@@ -29,7 +31,6 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let testbed = quoted(&places.program.to_string_lossy());
     let node = quoted(&places.node.to_string_lossy());
     let agent = quoted(&places.node.join("net-agent.json").to_string_lossy());
-    let kvmd = quoted(&places.node.join("kvmd.json").to_string_lossy());
     let curl = |url: &str| {
         format!(
             "path=$1\nshift\nexec curl -sS -H 'content-type: application/json' \"$@\" {}\"$path\" -w '\\n'",
@@ -44,6 +45,12 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
          *) exec {testbed} @vminfod \"$@\" ;;\nesac"
     );
     let vminfo = format!("{reach}exec {testbed} @vminfo \"$@\"");
+    let config = quoted(&places.node.join("kvmd.json").to_string_lossy());
+    let url = quoted(places.kvmd);
+    let kvmd = format!(
+        "case $1 in\nstart | serve | clear) exec {testbed} @kvmd \"$@\" --config {config} ;;\n\
+         *) exec {testbed} @kvmd \"$@\" --url {url} ;;\nesac"
+    );
     let vmadm = format!(
         "verb=$1\nshift\ncase $verb in\nstart) verb=boot ;;\nstop) verb=halt ;;\nesac\n\
          exec {testbed} vm --cn {node} \"$verb\" \"$@\""
@@ -53,7 +60,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
         ("vminfod", vminfod),
         ("vminfo", vminfo),
         ("net-agent", format!("exec {testbed} @net-agent \"$@\" --config {agent}")),
-        ("kvmd", format!("exec {testbed} @kvmd \"$@\" --config {kvmd}")),
+        ("kvmd", kvmd),
         ("sdc-napi", curl(places.napi)),
         ("sdc-vmapi", curl(places.vmapi)),
     ];

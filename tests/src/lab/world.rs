@@ -174,6 +174,11 @@ impl World {
         self.agent.as_ref().and_then(Child::id)
     }
 
+    /// The pid of kvmd.
+    pub fn kvmd_pid(&self) -> Option<u32> {
+        self.kvmd.as_ref().and_then(Child::id)
+    }
+
     /// Starts vminfod and waits until it listens.
     pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
         let config = self.node.vminfod_config_json(&local(self.vminfod_port).to_string());
@@ -196,6 +201,7 @@ impl World {
             program: &self.options.program,
             node: self.node.dir(),
             vminfod: &url,
+            kvmd: &self.kvmd_url(),
             napi: &self.napi.url(),
             vmapi: &self.vmapi.url(),
         })
