@@ -9,6 +9,7 @@
 //! Nothing here knows of zones, NICs or routes.
 
 pub mod config;
+pub mod descriptors;
 pub mod exit;
 pub mod http;
 pub mod journal;

@@ -26,9 +26,12 @@ const BODY: usize = 4096;
 /// How long it may take to send it.
 const BODY_TIME: Duration = Duration::from_secs(5);
 
+/// Connections of each listener at once.
+pub(crate) const CONNECTIONS: usize = 256;
+
 /// Caps of both listeners: a board, not a service.
 fn limits() -> Limits {
-    Limits { connections: 256, requests_per_second: 200, ..Limits::default() }
+    Limits { connections: CONNECTIONS, requests_per_second: 200, ..Limits::default() }
 }
 
 impl Agent {

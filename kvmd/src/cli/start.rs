@@ -86,6 +86,7 @@ async fn daemon(args: ServeArgs) -> Result<ExitCode, StartError> {
     for key in unknown {
         tracing::warn!(key, "unknown key in the configuration");
     }
+    daemon::descriptors::raise(daemon::http::Limits::default().connections);
     let shutdown = Shutdown::new();
     shutdown.on_signals().map_err(StartError::Signals)?;
     let running = serve(config, args.root, shutdown).await?;

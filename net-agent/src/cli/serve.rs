@@ -14,6 +14,7 @@ use daemon::{Lock, Shutdown, exit};
 use super::{Files, runtime};
 use crate::agent::Agent;
 use crate::config::Config;
+use crate::pages::CONNECTIONS;
 
 /// How often a missing configuration file is looked for, as the shipped agent does.
 const CONFIG_POLL: Duration = Duration::from_secs(10);
@@ -85,6 +86,8 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     for key in &config.unknown {
         tracing::warn!(key, "unknown key in the configuration");
     }
+    // One listener is a port, the other a socket.
+    daemon::descriptors::raise(2 * CONNECTIONS);
     std::fs::create_dir_all(&config.state_dir)
         .with_context(|| format!("state_dir {}", config.state_dir.display()))?;
     let _only_one = Lock::take(&config.state_dir.join("lock"))?;

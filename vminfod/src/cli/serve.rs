@@ -74,6 +74,7 @@ async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
     for key in unknown {
         tracing::warn!(key, "unknown key in the configuration");
     }
+    daemon::descriptors::raise(config.http.connections);
     let shutdown = Shutdown::new();
     shutdown.on_signals().map_err(StartError::Signals)?;
     let commands = Arc::new(RealCommands::new(config.commands.clone()));
