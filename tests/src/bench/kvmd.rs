@@ -137,7 +137,7 @@ async fn qemu(
     let (mut client, _) = listener.accept().await?;
     client.write_all(GREETING).await?;
     let mut heard = [0; 64];
-    client.read(&mut heard).await?;
+    anyhow::ensure!(client.read(&mut heard).await? > 0, "it hung up before it negotiated");
     client.write_all(RETURN).await?;
     off.wait_for(|off| *off).await?;
     let at = Instant::now();
