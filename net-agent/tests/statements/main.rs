@@ -16,6 +16,7 @@ mod faults;
 mod moves;
 mod reap;
 mod start;
+mod storm;
 mod trust;
 mod unlisted;
 

@@ -12,7 +12,9 @@ use sdc_clients::{Error, Phase};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{Fault, State, World};
+use super::{CN, Fault, HOME, State, World};
+
+const FIVE_MINUTES: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl World {
     fn answer(&self, request: &Request) -> Result<Response, Error> {
@@ -191,6 +193,8 @@ impl World {
         match request.method {
             Method::GET => self.reply(200, &nic, tag),
             Method::DELETE => {
+                let why = self.wrong(state, &nic);
+                state.wrong.extend(why.map(|why| format!("{why}: {nic}")));
                 state.nics.remove(&key);
                 let (status, headers) = (StatusCode::NO_CONTENT, HeaderMap::new());
                 Response { status, headers, body: Bytes::new() }
@@ -207,6 +211,38 @@ impl World {
                 let tag = state.etags.then(|| format!("E{}", etag + 1));
                 self.reply(200, &nic, tag)
             }
+        }
+    }
+
+    /// Why this record must not go now, by what is true and not by what anybody was told.
+    fn wrong(&self, state: &State, nic: &Value) -> Option<&'static str> {
+        let (vm, mac) = (nic["belongs_to_uuid"].as_str().unwrap(), &nic["mac"]);
+        let lists = |vm: &Value| {
+            let nics = vm["nics"].as_array().into_iter().flatten();
+            nics.into_iter().any(|nic| nic["mac"] == *mac)
+        };
+        if nic["cn_uuid"] != CN || nic["belongs_to_type"] != "zone" {
+            return Some("not of this node");
+        }
+        let node = &state.nodes[HOME];
+        if node.vms.values().any(lists) {
+            return Some("a VM here has it");
+        }
+        if state.hidden.get(vm).is_some_and(|at| self.started.elapsed() - *at < FIVE_MINUTES) {
+            return Some("it was hidden a short while ago");
+        }
+        let here = node.vms.get(vm);
+        if here.is_some_and(|vm| vm["do_not_inventory"] == true) {
+            return Some("its VM is hidden");
+        }
+        match state.vmapi.get(vm) {
+            Some(known) if matches!(known["state"].as_str(), Some("destroyed" | "failed")) => {
+                here.map(|_| "its VM is here")
+            }
+            // It left a VM that stays, and VMAPI says so too.
+            Some(known) if here.is_some() && known["server_uuid"] == CN && !lists(known) => None,
+            Some(_) => Some("VMAPI says it lives"),
+            None => here.map(|_| "its VM is here"),
         }
     }
 

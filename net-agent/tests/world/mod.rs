@@ -81,6 +81,10 @@ pub struct State {
     pub every: Option<usize>,
     /// Bare addresses whose records NAPI cannot serve (500 without a code).
     pub broken: Vec<String>,
+    /// Deletes that were wrong when they arrived.
+    pub wrong: Vec<String>,
+    /// When each VM was last hidden on the home node.
+    pub hidden: BTreeMap<String, Duration>,
     /// Pages above this size time out.
     pub largest_page: usize,
     /// Requests to NAPI.
@@ -138,6 +142,8 @@ impl World {
             faults: BTreeMap::new(),
             every: None,
             broken: Vec::new(),
+            wrong: Vec::new(),
+            hidden: BTreeMap::new(),
             largest_page: 1000,
             log: Vec::new(),
             vmapi_log: Vec::new(),

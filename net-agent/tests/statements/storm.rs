@@ -1,0 +1,159 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Days of chance: VMs come, go, hide and move with and without events, records are written by
+//! others, services fail. No delete may be wrong when it arrives, by what is true at that moment;
+//! and when chance rests, what really leaked is gone.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{CN, Fault, HOME, TARGET, World, mac};
+use crate::{HOUR, lawful};
+
+/// A small generator: the same seed, the same days.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn step(world: &World, chance: &mut Chance, at: Duration) {
+    let n = u8::try_from(chance.below(6)).unwrap() + 1;
+    let vm = format!("v{n}");
+    let here = world.state().node(HOME).vms.contains_key(&vm);
+    match chance.below(14) {
+        0..=2 => {
+            let hidden = chance.below(6) == 0;
+            let macs: &[u8] = if chance.below(3) == 0 { &[n] } else { &[n, n + 20] };
+            let state =
+                ["running", "stopped", "provisioning"][usize::try_from(chance.below(3)).unwrap()];
+            if hidden {
+                world.state().hidden.insert(vm.clone(), at);
+            }
+            world.vmapi(&vm, "running", CN);
+            let nics: Vec<_> = macs.iter().map(|n| json!({"mac": mac(*n)})).collect();
+            world.state().vmapi.get_mut(&vm).unwrap()["nics"] = json!(nics);
+            if chance.below(4) == 0 {
+                world.quietly(&vm, Some((state, macs, hidden)));
+            } else {
+                world.vm(&vm, state, macs, hidden);
+            }
+        }
+        3..=5 if here => {
+            let hidden = world.state().node(HOME).vms[&vm]["do_not_inventory"] == true;
+            if hidden {
+                world.state().hidden.insert(vm.clone(), at);
+            }
+            if chance.below(3) == 0 {
+                world.quietly(&vm, None);
+            } else {
+                world.delete_vm(&vm);
+            }
+        }
+        6 | 7 if !here => world.vmapi(&vm, "destroyed", CN),
+        8 => {
+            let mut state = world.state();
+            if let Some(known) =
+                state.vmapi.get_mut(&vm).filter(|known| known["state"] == "running")
+            {
+                known["server_uuid"] = json!(TARGET);
+            }
+        }
+        9 | 10 => {
+            let cn = [json!(CN), json!(CN), json!(null), json!(TARGET)];
+            let cn = cn[usize::try_from(chance.below(4)).unwrap()].clone();
+            let state =
+                ["running", "stopped", "provisioning"][usize::try_from(chance.below(3)).unwrap()];
+            let now = world.clock().to_string();
+            let n = if chance.below(2) == 0 { n } else { n + 20 };
+            world.nic(n, &vm, json!({"cn_uuid": cn, "state": state, "modified_timestamp": now}));
+        }
+        11 => world.cut(),
+        12 => {
+            let fault = [Fault::LoseAnswer, Fault::Refuse, Fault::Reset, Fault::Unavailable];
+            let fault = fault[usize::try_from(chance.below(4)).unwrap()];
+            let mut state = world.state();
+            let next = state.log.len() + usize::try_from(chance.below(3)).unwrap();
+            state.faults.insert(next, fault);
+        }
+        13 => {
+            let mut state = world.state();
+            match chance.below(3) {
+                0 => state.vmapi_down = !state.vmapi_down,
+                1 => state.touch_next = 2,
+                _ => {
+                    let node = state.node(HOME);
+                    node.down = !node.down;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+async fn days(seed: u64) -> usize {
+    let world = World::new();
+    world.vm("always", "running", &[100], false);
+    world.nic(100, "always", json!({}));
+    for n in 30..60 {
+        world.nic(n, "always", json!({"cn_uuid": TARGET}));
+    }
+    let (agent, shutdown) = world.start(json!({"seed": seed, "relist": "2h"}));
+    let mut chance = Chance(seed);
+    let mut at = Duration::ZERO;
+    for _ in 0..150 {
+        step(&world, &mut chance, at);
+        let longest = if chance.below(4) == 0 { 1_500_000 } else { 20_000 };
+        let pause = Duration::from_millis(200 + chance.below(longest));
+        sleep(pause).await;
+        at += pause;
+    }
+    // Chance rests, and everything answers.
+    {
+        let mut state = world.state();
+        (state.vmapi_down, state.touch_next) = (false, 0);
+        state.node(HOME).down = false;
+        state.faults.clear();
+        let here: Vec<String> = state.node(HOME).vms.keys().cloned().collect();
+        for n in 1..=6 {
+            let vm = format!("v{n}");
+            if !here.contains(&vm) {
+                let gone = json!({"uuid": vm, "state": "destroyed", "server_uuid": CN});
+                state.vmapi.insert(vm, gone);
+            }
+        }
+    }
+    sleep(8 * HOUR).await;
+    assert!(!shutdown.is_triggered(), "seed {seed}: a vital task ended");
+    let state = world.state();
+    assert!(state.wrong.is_empty(), "seed {seed}: {:#?}", state.wrong);
+    let here = &state.nodes[HOME].vms;
+    for (nic, _) in state.nics.values() {
+        let vm = nic["belongs_to_uuid"].as_str().unwrap();
+        let leaked = nic["cn_uuid"] == CN && !here.contains_key(vm);
+        let held = here
+            .values()
+            .any(|vm| vm["nics"].as_array().unwrap().iter().any(|held| held["mac"] == nic["mac"]));
+        assert!(!leaked || held, "seed {seed}: still there: {nic} {}", agent.plan_json());
+    }
+    drop(state);
+    lawful(&world);
+    world.asked("DELETE").len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_delete_is_ever_wrong_and_no_leak_stays_in_days_of_chance() {
+    let mut deletes = 0;
+    for seed in 0..4 {
+        deletes += days(seed).await;
+    }
+    assert!(deletes > 2, "{deletes}: chance never led to a delete");
+}
