@@ -64,6 +64,11 @@ impl Stale {
         self.0 & parts.0 != 0
     }
 
+    /// The same without `parts`.
+    pub fn without(self, parts: Self) -> Self {
+        Self(self.0 & !parts.0)
+    }
+
     /// Are all of `parts` in it?
     pub fn covers(self, parts: Self) -> bool {
         self.0 & parts.0 == parts.0
@@ -72,6 +77,25 @@ impl Stale {
     /// Is there anything to do?
     pub fn is_none(self) -> bool {
         self.0 == 0
+    }
+
+    /// Its parts by name, for logs.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let names = [
+            "zoneadm",
+            "zone_xml",
+            "kstat",
+            "config",
+            "lastexited",
+            "file_times",
+            "receiving",
+            "object",
+            "zfs",
+        ];
+        names.into_iter().enumerate().filter_map(move |(bit, name)| {
+            let is_in = self.has(Self(1 << bit));
+            is_in.then_some(name)
+        })
     }
 }
 

@@ -213,6 +213,18 @@ impl Cn {
         Ok(std::fs::rename(&temp, &path)?)
     }
 
+    /// What zoneadm says of one zone's state from now on, when asked for it by name.
+    pub(super) fn set_state(&self, zone: &Zone, state: &str) -> anyhow::Result<()> {
+        let mut fields: Vec<&str> = zone.line.split(':').collect();
+        if let Some(field) = fields.get_mut(2) {
+            *field = state;
+        }
+        let path = self.canned.join("zone").join(&zone.name);
+        let temp = self.canned.join("zone.new");
+        std::fs::write(&temp, fields.join(":") + "\n")?;
+        Ok(std::fs::rename(&temp, &path)?)
+    }
+
     /// The zones whose root dataset is listed, the first so many.
     pub(super) fn with_dataset(&self, count: usize) -> Vec<String> {
         let listed: std::collections::HashSet<&str> =
@@ -228,6 +240,20 @@ impl Cn {
         std::fs::write(&temp, text)?;
         Ok(std::fs::rename(&temp, &path)?)
     }
+}
+
+/// The line that announces a change of this zone's state.
+pub(super) fn zone_event(zone: &str) -> String {
+    let data = json!({
+        "zonename": zone, "newstate": "initialized", "oldstate": "ready", "zoneid": 1,
+        "when": 1_767_607_201_188_431_227_u64,
+    });
+    let event = json!({
+        "date": "2026-01-05T10:00:00.000Z", "type": "event", "vendor": "sun.com",
+        "publisher": "kernel", "class": "status", "subclass": "change", "pid": 0, "data": data,
+        "channel": "com.sun:zones:status",
+    });
+    format!("{event}\n")
 }
 
 /// The line that announces a change of this dataset.

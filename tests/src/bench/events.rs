@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::cn::{Cn, Stream, zfs_event};
+use super::cn::{Cn, Stream, zfs_event, zone_event};
 use super::served::Served;
 use super::streams::{Listeners, latest};
 use super::table::{Row, Samples, Unit};
@@ -49,6 +49,9 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
             1.5,
             None,
         ),
+        Row::new("zone sysevent to event line, p50", Unit::Time, &small.zone)
+            .of(small.zone.median() - FOLD, "its two commands", small.two_commands, 1.5, None)
+            .note("zoneadm, then the kstats; the ratio is of what is beyond the fold of 10 ms"),
         Row::new("CPU per event, 10,000 to 1,000 VMs", Unit::Count, &growth)
             .against("times as much", 1.0, 1.5, None)
             .note(format!("{:.0} us with 1,000 VMs", small.cpu * 1e6)),
@@ -60,7 +63,9 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
 struct Measured {
     file: Samples,
     zfs: Samples,
+    zone: Samples,
     command: f64,
+    two_commands: f64,
     /// Seconds of CPU for each event.
     cpu: f64,
 }
@@ -91,12 +96,28 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
     }
     served.quiet().await?;
     let cpu = (served.cpu()? - before).as_secs_f64() / CHANGES as f64;
+    let mut zone = Samples::default();
+    let named: Vec<_> = cn.zones.iter().filter(|z| z.line.contains(":running:")).cloned().collect();
+    for n in 0..CHANGES / 6 {
+        let one = &named[n % named.len().clamp(1, 20)];
+        cn.set_state(one, if n / 20 % 2 == 0 { "installed" } else { "running" })?;
+        let start = Instant::now();
+        cn.post(Stream::Zones, zone_event(&one.name).as_bytes()).await?;
+        zone.push(latest(&listener.lines(1).await?, start));
+    }
+    for one in &named {
+        cn.set_state(one, "running")?;
+    }
+    let (name, tool) = (&named[0].name, |tool: &str| cn.tool(tool));
+    let zoneadm = limits::command(&tool("zoneadm"), &["-z", name, "list", "-p"], 20).await?;
+    let kstat = limits::command(&tool("kstat"), &[], 20).await?;
+    let two_commands = zoneadm.median() + kstat.median();
     let dataset = format!("zones/{}", zones[0]);
     let args = ["list", "-H", "-p", "-d", "1", &dataset];
     let command = limits::command(&cn.tool("zfs"), &args, 50).await?.median();
     drop(listener);
     served.stop().await?;
-    Ok(Measured { file, zfs, command, cpu })
+    Ok(Measured { file, zfs, zone, command, two_commands, cpu })
 }
 
 /// Very many events of few VMs, all at once, and what was run because of them.

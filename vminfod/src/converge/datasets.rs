@@ -5,6 +5,7 @@
 //! Dataset events: the node-wide table is edited by listing exactly the dataset that was touched.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use tokio::time::Instant;
@@ -18,6 +19,8 @@ use crate::vm::Parts;
 
 /// Listings at once.
 const AT_ONCE: usize = 4;
+/// For how many folds a burst of events may put off a listing.
+const BURST_FOLDS: u32 = 20;
 /// More snapshots of one dataset than this are listed with it instead of one by one.
 const SNAPSHOTS_EACH: usize = 4;
 
@@ -34,6 +37,8 @@ pub(super) struct DatasetWork {
     pub(super) node_at: Option<Instant>,
     /// When the listings of single names since then ended.
     since: HashMap<String, Instant>,
+    /// Names that wait for a burst of events to end, and since when.
+    bursts: HashMap<String, Instant>,
 }
 
 impl DatasetWork {
@@ -72,7 +77,10 @@ impl DatasetWork {
             self.wanted.insert(name.to_owned(), (Instant::now(), 0));
             return;
         };
-        if self.wanted.get(parent).is_some_and(|(at, _)| *at <= Instant::now()) {
+        let now = Instant::now();
+        if self.bursts.contains_key(parent)
+            || self.wanted.get(parent).is_some_and(|(at, _)| *at <= now)
+        {
             return;
         }
         let twin = |other: &String| {
@@ -86,6 +94,25 @@ impl DatasetWork {
         self.wanted.insert(parent.to_owned(), (Instant::now(), 0));
     }
 
+    /// Wants a listing in a burst of events: only when none came for a while, so that a burst costs
+    /// one listing of each name, but not much later than its first event.
+    fn want_after_burst(&mut self, name: &str, fold: Duration) {
+        self.want(name);
+        let parent = name.split_once('@').map_or(name, |(parent, _)| parent);
+        let wanted = if self.wanted.contains_key(name) { name } else { parent };
+        if let Some((at, 0)) = self.wanted.get_mut(wanted) {
+            let now = Instant::now();
+            let began = *self.bursts.entry(wanted.to_owned()).or_insert(now);
+            *at = (now + fold).min(began + fold * BURST_FOLDS);
+        }
+    }
+
+    /// Was this name listed just now, or is it being listed?
+    fn is_fresh(&self, name: &str, fold: Duration) -> bool {
+        self.running.contains_key(name)
+            || self.since.get(name).is_some_and(|ended| ended.elapsed() < fold)
+    }
+
     fn next(&self) -> Option<String> {
         let now = Instant::now();
         let due = |(name, (at, _)): &(&String, &(Instant, u32))| {
@@ -97,7 +124,7 @@ impl DatasetWork {
 
 impl Engine {
     /// Takes one event in.
-    pub(super) fn dataset_event(&mut self, event: DatasetSignal) {
+    pub(super) fn dataset_event(&mut self, event: DatasetSignal, burst: bool) {
         let zone = self.zone_of(&event.name);
         let known = zone.is_some();
         // Names outside the VMs' own places are kept only where a VM may come to use them.
@@ -111,6 +138,8 @@ impl Engine {
         if event.action == Action::Expire {
             self.datasets.expire(&event.name);
             self.dataset_work.wanted.shift_remove(&event.name);
+        } else if burst || self.dataset_work.is_fresh(&event.name, self.config.fold) {
+            self.dataset_work.want_after_burst(&event.name, self.config.fold);
         } else {
             self.dataset_work.want(&event.name);
         }
@@ -180,6 +209,7 @@ impl Engine {
             let Some(name) = self.dataset_work.next() else { return };
             let failures =
                 self.dataset_work.wanted.shift_remove(&name).map_or(0, |(_, failures)| failures);
+            self.dataset_work.bursts.remove(&name);
             self.dataset_work.running.insert(name.clone(), (false, failures));
             let ctx = self.ctx.clone();
             self.spawn(Purpose::Dataset(name.clone()), async move {
@@ -195,7 +225,9 @@ impl Engine {
             Ok(rows) => rows,
             Err(error) => return self.dataset_failed(name, error.to_string()),
         };
-        if let Some((true, _)) = self.dataset_work.running.remove(name) {
+        if let Some((true, _)) = self.dataset_work.running.remove(name)
+            && !self.dataset_work.wanted.contains_key(name)
+        {
             self.dataset_work.want(name);
         }
         self.dataset_work.since.insert(name.to_owned(), Instant::now());

@@ -36,8 +36,9 @@ impl Engine {
                 vm.announced |= stale;
             }
         }
+        let burst = pending.datasets.len() > 1;
         for event in pending.datasets.into_values() {
-            self.dataset_event(event);
+            self.dataset_event(event, burst);
         }
         if pending.index {
             // Its news are in zoneadm's list; one that is being read may be too old to have them.

@@ -153,6 +153,12 @@ impl Task {
             Some(parts) if !stale.has(Stale::TIMES) => parts.stamps,
             _ => times::load(ctx, &row).await?,
         };
+        // What is of the version that was read need not be read again, except for those who ask.
+        if !stale.has(Stale::DATASETS)
+            && known.is_some_and(|parts| parts.stamps.confirmed_by(&stamps))
+        {
+            stale = stale.without(Stale::FILES);
+        }
         let mut tries = 0;
         let (xml, lastexited, config) = loop {
             // A time that nobody knew belongs to a file that may be newer than what is known of it.
