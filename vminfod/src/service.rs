@@ -29,9 +29,10 @@ use crate::http::Api;
 use crate::http::ui::Ui;
 use crate::load::Ctx;
 use crate::root::Root;
-use crate::sources::files::{self, Order, Watch, Zones};
+use crate::sources::files;
 use crate::sources::inbox::Inbox;
 use crate::sources::sysevent::{Channel, Follower};
+use crate::sources::watch::{Order, Watch, Zones};
 
 /// How long the first load waits for the event sources; a source that is later makes everything
 /// stale when it is ready, so nothing is lost by going on without it.

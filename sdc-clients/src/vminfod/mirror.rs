@@ -11,55 +11,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::event::{Vm, WatchEvent};
 use super::types::{Change, VmObject, key_of};
-use super::watch::WatchEvent;
-
-/// A VM as the watcher knows it: its object, and which of all VMs that ever had its name it is.
-///
-/// ```
-/// # use sdc_clients::vminfod::Vm;
-/// fn is_lx(vm: &Vm) -> bool {
-///     vm.get("brand").is_some_and(|brand| brand == "lx")
-/// }
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct Vm {
-    object: VmObject,
-    incarnation: u64,
-}
-
-impl Vm {
-    /// The whole object.
-    pub fn object(&self) -> &VmObject {
-        &self.object
-    }
-
-    /// Counts the VMs that this watcher saw come into being: a VM that is deleted and created again
-    /// under one uuid is two. It stays while the VM changes, and means nothing to another watcher.
-    pub fn incarnation(&self) -> u64 {
-        self.incarnation
-    }
-
-    /// The uuid of the node it is on (`server_uuid`), where the service told it.
-    pub fn node_uuid(&self) -> Option<&str> {
-        self.object.get("server_uuid").and_then(Value::as_str)
-    }
-}
-
-impl std::ops::Deref for Vm {
-    type Target = VmObject;
-
-    fn deref(&self) -> &VmObject {
-        &self.object
-    }
-}
-
-impl serde::Serialize for Vm {
-    /// As its object.
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.object.serialize(serializer)
-    }
-}
 
 /// Both came from different creations: what never changes in a VM's life differs.
 fn is_another(old: &VmObject, new: &VmObject) -> bool {

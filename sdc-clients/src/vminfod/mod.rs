@@ -34,6 +34,7 @@
 //! # Ok(()) }
 //! ```
 
+mod event;
 mod lines;
 mod mirror;
 mod types;
@@ -47,10 +48,11 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::http::{Call, Http, Reply};
 
+pub use event::{Vm, WatchEvent};
 pub use lines::{LineTooLong, Lines};
-pub use mirror::{View, Vm};
+pub use mirror::View;
 pub use types::{Action, BadLine, Change, Record, VmObject, key_of, parse_line, parse_ready};
-pub use watch::{WatchEvent, Watcher, watch};
+pub use watch::{Watcher, watch};
 
 /// A synchronous read awaits the node's own commands.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(150);

@@ -24,7 +24,6 @@
 //! quiet node, never a loss and never a deletion.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::Method;
@@ -35,9 +34,10 @@ use futures_util::stream::BoxStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Vminfod;
+use super::event::WatchEvent;
 use super::lines::Lines;
-use super::mirror::{View, Vm};
-use super::types::{Change, Record, parse_line};
+use super::mirror::View;
+use super::types::{Record, parse_line};
 use crate::error::{Class, Error, Phase};
 use crate::http::{Call, StreamResponse};
 use crate::jitter::Jitter;
@@ -52,41 +52,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The first line holds every VM, escaped once more.
 const LINE_CAP: usize = 256 << 20;
 const PATH: &str = "/events";
-
-/// What the watcher has to say.
-#[derive(Debug, Clone)]
-pub enum WatchEvent {
-    /// Everything there is, as of now. After a reconnect, what it changes was said before it.
-    Synced(Vec<Arc<Vm>>),
-    /// A VM is new.
-    Created(Arc<Vm>),
-    /// A VM changed.
-    Modified {
-        /// The VM now.
-        vm: Arc<Vm>,
-        /// The VM as it was last known.
-        old: Arc<Vm>,
-        /// What the service says changed; empty where it was found by comparison.
-        changes: Vec<Change>,
-    },
-    /// A VM is gone.
-    Deleted {
-        /// The VM as it was last known.
-        vm: Arc<Vm>,
-    },
-    /// A VM is to be left out of the inventory from now on (`do_not_inventory`); it still exists.
-    Hidden {
-        /// The VM now.
-        vm: Arc<Vm>,
-    },
-    /// A VM is to be in the inventory again.
-    Shown {
-        /// The VM now.
-        vm: Arc<Vm>,
-    },
-    /// The stream broke: the view is stale until the next `Synced`. Said once per attempt.
-    Lost(Error),
-}
 
 enum Step {
     Wait(Instant),

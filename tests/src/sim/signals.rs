@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use vminfod::sources::files::{Order, Watch, WatchError, zone_config_signal};
+use vminfod::sources::watch::{Order, Watch, WatchError, zone_config_signal};
 use vminfod::sources::{Signal, ZoneFile};
 
 use crate::node::in_process::InProcess;

@@ -14,7 +14,8 @@ use sdc_clients::{Http, Jitter};
 use tokio::task::JoinHandle;
 use vminfod::commands::Commands;
 use vminfod::config::Config;
-use vminfod::sources::files::{self, Watch};
+use vminfod::sources::files;
+use vminfod::sources::watch::Watch;
 
 use crate::node::in_process::InProcess;
 use crate::node::tap::Tap;

@@ -10,6 +10,7 @@
 pub mod files;
 pub mod inbox;
 pub mod sysevent;
+pub mod watch;
 pub mod watch_fswatcher;
 pub mod zfs;
 

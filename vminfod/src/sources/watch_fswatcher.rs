@@ -24,7 +24,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 
-use super::files::{CONFIG_FILES, Order, Watch, WatchError, Zones};
+use super::watch::{CONFIG_FILES, Order, Watch, WatchError, Zones};
 use super::{Signal, ZoneFile};
 use crate::commands::converse;
 use crate::root::Root;

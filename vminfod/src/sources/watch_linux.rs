@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use inotify::{EventMask, Inotify as Kernel, WatchDescriptor, WatchMask, Watches};
 use tokio::time::{Instant, sleep_until};
 
-use super::files::{CONFIG_FILES, Order, Watch, WatchError, Zones, zone_config_signal};
+use super::watch::{CONFIG_FILES, Order, Watch, WatchError, Zones, zone_config_signal};
 use super::{Signal, ZoneFile};
 use crate::root::Root;
 

@@ -8,8 +8,8 @@ use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
 
 use super::convert::mib;
-use super::fields::{Rule, Table, put_attributes, put_pair};
 use super::nics::index;
+use super::rules::{Rule, Table, put_attributes, put_pair};
 use super::{ComposeError, absent, set};
 use crate::json::{iso, number};
 use crate::load::datasets::{Column, Datasets, Row};

@@ -7,24 +7,11 @@
 use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
 
-use super::convert::{base64_text, bool_value, comma_split, mib, number_value, to_number};
+use super::convert::{mib, number_value, to_number};
+use super::rules::{Rule, Table, put_attributes, put_pair};
 use super::{ComposeError, disks, nics, set, state};
 use crate::load::ZoneXml;
-use crate::load::zone_xml::{Attributes, Pair, What, attribute};
-
-/// How a text becomes a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
-    Text,
-    Bool,
-    Number,
-    Base64,
-    List,
-    Numbers,
-}
-
-/// Name in the file, field, rule.
-pub(super) type Table = [(&'static str, &'static str, Rule)];
+use crate::load::zone_xml::{Attributes, What, attribute};
 
 const ZONE: &Table = &[
     ("name", "zonename", Rule::Text),
@@ -204,47 +191,4 @@ fn filesystem(attributes: &Attributes, options: &[Option<String>]) -> Value {
         set(&mut entry, "options", options.to_vec());
     }
     entry.into()
-}
-
-/// The attributes of an element that the table knows, in the file's order.
-pub(super) fn put_attributes(object: &mut VmObject, table: &Table, attributes: &Attributes) {
-    for (name, text) in attributes {
-        if let Some((_, field, rule)) = table.iter().find(|(n, ..)| n == name) {
-            set(object, field, rule.value(text));
-        }
-    }
-}
-
-/// A name and a value, if the table knows the name. The last of several with one name counts.
-pub(super) fn put_pair(
-    object: &mut VmObject,
-    table: &Table,
-    pair: &Pair,
-) -> Result<(), ComposeError> {
-    let Some((name, field, rule)) = table.iter().find(|(n, ..)| Some(*n) == pair.name.as_deref())
-    else {
-        return Ok(());
-    };
-    match (&pair.value, rule) {
-        (Some(text), rule) => set(object, field, rule.value(text)),
-        (None, Rule::Text | Rule::Bool) => drop(object.shift_remove(*field)),
-        (None, Rule::Number) => set(object, field, Value::Null),
-        (None, Rule::Base64 | Rule::List | Rule::Numbers) => {
-            return Err(ComposeError::xml(pair.line, format!("expected a value for {name:?}")));
-        }
-    }
-    Ok(())
-}
-
-impl Rule {
-    fn value(self, text: &str) -> Value {
-        match self {
-            Rule::Text => text.into(),
-            Rule::Bool => bool_value(text),
-            Rule::Number => number_value(Some(text)),
-            Rule::Base64 => base64_text(text).into(),
-            Rule::List => comma_split(text),
-            Rule::Numbers => text.split(',').map(|part| number_value(Some(part))).collect(),
-        }
-    }
 }

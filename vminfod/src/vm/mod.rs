@@ -12,6 +12,7 @@ mod disks;
 mod fields;
 mod nics;
 pub mod origin;
+mod rules;
 mod state;
 
 use std::sync::Arc;

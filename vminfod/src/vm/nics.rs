@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ComposeError;
 use super::convert::to_number;
-use super::fields::{Rule, Table, put_attributes, put_pair};
+use super::rules::{Rule, Table, put_attributes, put_pair};
 use crate::load::zone_xml::{Attributes, Pair};
 
 const NETWORK: &Table = &[

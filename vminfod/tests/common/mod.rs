@@ -24,7 +24,8 @@ use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Notify;
 use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
 use vminfod::config::Config;
-use vminfod::sources::files::{self, Order, Watch, WatchError};
+use vminfod::sources::files;
+use vminfod::sources::watch::{Order, Watch, WatchError};
 
 /// The columns of `zfs list` in the order of its output.
 const COLUMNS: [&str; 17] = [

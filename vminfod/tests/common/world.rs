@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::Shutdown;
+use daemon::journal::Read;
 use sdc_clients::Jitter;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -16,12 +17,11 @@ use tokio::time::Instant;
 use vminfod::config::Config;
 use vminfod::converge::board::Board;
 use vminfod::converge::{Asks, Engine, Seams};
-use vminfod::journal::Read;
 use vminfod::load::Ctx;
 use vminfod::root::Root;
-use vminfod::sources::files::Zones;
 use vminfod::sources::inbox::Inbox;
 use vminfod::sources::sysevent::{self, Line};
+use vminfod::sources::watch::Zones;
 use vminfod::sources::{Signal, ZoneFile};
 use vminfod::store::Published;
 
