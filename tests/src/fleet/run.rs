@@ -49,10 +49,12 @@ pub struct Ran {
 }
 
 impl Run {
-    /// Are the promises about such a NAPI? One that goes on working for clients that have left
-    /// can be kept from serving anybody by its own backlog: its figures are only told.
+    /// Are the promises about such a NAPI? They begin at 70 % of what the start needs, and one
+    /// that goes on working for clients that have left can be kept from serving anybody by its
+    /// own backlog: figures of others are only told.
     pub fn is_judged(&self) -> bool {
-        self.overload == Overload::Drops || self.capacity >= self.start.even_peak()
+        let share = self.capacity / self.start.even_peak();
+        share >= 1.0 || (self.overload == Overload::Drops && share > 0.69)
     }
 
     /// In words.
