@@ -8,48 +8,12 @@
 //! never a wish that changes nothing.
 
 use jiff::{SignedDuration, Timestamp};
-use sdc_clients::napi::{BelongsToType, Nic, NicState};
+use sdc_clients::napi::{BelongsToType, Nic};
 
 use super::reap::Verdict;
+use super::wish::{Upkeep, Wish};
 use super::{Policy, state};
 use crate::inventory::{LocalNic, LocalView, LocalVm};
-
-/// The fields to write; what is none stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// `cn_uuid`.
-    pub cn_uuid: Option<String>,
-    /// `state`.
-    pub state: Option<NicState>,
-    /// `owner_uuid`.
-    pub owner_uuid: Option<String>,
-    /// `primary: true`.
-    pub primary: bool,
-    /// `belongs_to_type: server` and `belongs_to_uuid`: a claim of our own admin NIC.
-    pub claim: Option<String>,
-    /// Was a `cn_uuid` of another node there? Then never without an etag.
-    pub foreign: bool,
-}
-
-impl Wish {
-    /// Nothing to write?
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// What follows for one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upkeep {
-    /// Record and node agree.
-    Agrees,
-    /// Write this.
-    Write(Wish),
-    /// Leave it, and why.
-    Leave(String),
-    /// It has another node's `cn_uuid`: VMAPI decides.
-    AskVmapi,
-}
 
 /// Judges the record of an address that a VM here has. `verdict` is VMAPI's answer, once asked;
 /// `mirror` asks for owner and primary too, which only an event of the VM does (a pass writes

@@ -14,6 +14,7 @@ pub mod state;
 #[cfg(test)]
 mod tables;
 pub mod verdict;
+pub mod wish;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,9 +23,9 @@ use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use sdc_clients::napi::{BelongsToType, Nic};
 
-use self::backfill::{Upkeep, Wish};
 use self::brake::Scale;
 use self::reap::{Basis, Evidence, Facts, Guard, Reading, Ruling, Verdict};
+use self::wish::{Upkeep, Wish};
 use crate::config::{Config, VmapiChoice};
 use crate::holds::Holds;
 use crate::inventory::{Identity, LocalView};

@@ -8,7 +8,7 @@
 use sdc_clients::napi::{BelongsToType, Nic, NicState};
 
 use super::Policy;
-use super::backfill::{Upkeep, Wish};
+use super::wish::{Upkeep, Wish};
 use crate::inventory::Identity;
 
 /// A zone's NIC: none when nothing is to change. States we do not know change nothing, on either

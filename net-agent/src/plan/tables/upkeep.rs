@@ -30,7 +30,7 @@ fn backfill_and_state() {
             &case.policy,
         );
         match upkeep {
-            backfill::Upkeep::Write(wish) => describe(&wish),
+            crate::plan::wish::Upkeep::Write(wish) => describe(&wish),
             other => format!("{other:?}").split('(').next().unwrap().to_owned(),
         }
     };
@@ -95,7 +95,7 @@ fn own_nics() {
     let run = |n, over: serde_json::Value| {
         let upkeep = state::of_own_nic(&nic(n, over), &identity, &policy());
         match upkeep {
-            backfill::Upkeep::Write(wish) => describe(&wish),
+            crate::plan::wish::Upkeep::Write(wish) => describe(&wish),
             other => format!("{other:?}").split('(').next().unwrap().to_owned(),
         }
     };
