@@ -18,6 +18,7 @@ use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::Instant;
 
 /// The most that one command may print.
 pub const STDOUT_CAP: u64 = 256 * 1024 * 1024;
@@ -216,6 +217,22 @@ impl RealCommands {
         }
     }
 
+    /// The command line for whoever follows a change; what it printed may be long, and anybody's.
+    fn tell(
+        &self,
+        tool: Tool,
+        args: &[String],
+        began: Instant,
+        result: &Result<Output, CommandError>,
+    ) {
+        let (path, ms) = (self.path(tool).display(), began.elapsed().as_millis() as u64);
+        let command = format_args!("{path} {}", args.join(" "));
+        match result {
+            Ok(output) => tracing::debug!(%command, status = output.status, ms, "command ended"),
+            Err(error) => tracing::debug!(%command, %error, ms, "command failed"),
+        }
+    }
+
     fn start(&self, tool: Tool, args: &[String]) -> Result<(Group, Pipe, Pipe), CommandError> {
         let mut group = spawn(self.path(tool), args.iter().map(String::as_str), Stdio::null())?;
         let pipes = group.child.stdout.take().zip(group.child.stderr.take());
@@ -268,6 +285,7 @@ impl Commands for RealCommands {
         deadline: Duration,
     ) -> BoxFuture<'a, Result<Output, CommandError>> {
         Box::pin(async move {
+            let began = Instant::now();
             let (group, stdout, stderr) = self.start(tool, &args)?;
             let cap = self.stdout_cap;
             let printed = async move {
@@ -279,7 +297,9 @@ impl Commands for RealCommands {
                 }
                 Ok(bytes)
             };
-            within(tool, deadline, group, printed, stderr).await
+            let result = within(tool, deadline, group, printed, stderr).await;
+            self.tell(tool, &args, began, &result);
+            result
         })
     }
 
@@ -291,9 +311,12 @@ impl Commands for RealCommands {
         each: LineSink<'a>,
     ) -> BoxFuture<'a, Result<Output, CommandError>> {
         Box::pin(async move {
+            let began = Instant::now();
             let (group, stdout, stderr) = self.start(tool, &args)?;
             let printed = lines::split(tool, stdout, self.stdout_cap, each);
-            within(tool, deadline, group, printed, stderr).await
+            let result = within(tool, deadline, group, printed, stderr).await;
+            self.tell(tool, &args, began, &result);
+            result
         })
     }
 

@@ -14,9 +14,9 @@ use daemon::{ConfigError, Fields};
 use serde_json::Value;
 
 use crate::commands::CommandPaths;
-use crate::journal::Limits;
 use crate::load::Deadlines;
 use crate::sources::files::Choice;
+use daemon::journal::Limits;
 
 /// Agents of this node by name, and where each tells its status: loopback only.
 pub type Agents = Vec<(String, SocketAddr)>;

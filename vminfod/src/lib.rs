@@ -22,8 +22,6 @@ pub mod store;
 
 pub mod config;
 
-pub use daemon::journal;
-
 pub mod diff;
 
 pub mod vm;

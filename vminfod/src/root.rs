@@ -19,6 +19,10 @@ use rustix::io::Errno;
 /// How long one read of a file may take.
 pub const READ_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How nice work in the background is.
+#[cfg(target_os = "linux")]
+const BACKGROUND_NICE: i32 = 10;
+
 /// Where the node's `/` is; a directory of its own in tests and on simulated nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root(Arc<Path>);
@@ -122,11 +126,39 @@ impl Root {
         let root = self.clone();
         blocking(move || work(&root)).await
     }
+
+    /// The same for work that nobody waits for: in a thread of its own, at low priority.
+    pub async fn on_files_in_background<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Root) -> T + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let root = self.clone();
+        // A priority once lowered cannot be raised again, so no thread of the pool may do it.
+        let thread = move || {
+            let work = move || {
+                step_back();
+                work(&root)
+            };
+            let done =
+                std::thread::Builder::new().name("background".to_owned()).spawn(work)?.join();
+            done.map_err(|_| std::io::Error::other("the reading panicked"))
+        };
+        blocking(thread).await?.map_err(ReadError::io)
+    }
 }
 
 /// A name from outside made harmless as part of a path: a slash would leave the directory.
 fn file_name(name: &str) -> String {
     name.replace(['/', '\0'], "_")
+}
+
+/// Lowers the priority of this thread, where the system gives threads one of their own: on illumos
+/// it is the whole process that has a nice value, and the daemon must not be slow.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(BACKGROUND_NICE) {
+        tracing::debug!(%error, "work in the background keeps its priority");
+    }
 }
 
 async fn blocking<T: Send + 'static>(
@@ -214,6 +246,20 @@ mod tests {
         assert!(root.read_capped(dir.path(), 9).await.is_err_and(|e| !e.is_absent()));
         assert!(root.read_capped(&dir.path().join("g"), 9).await.is_err_and(|e| e.is_absent()));
         assert!(root.read_capped(&file.join("g"), 9).await.is_err_and(|e| e.is_absent()));
+    }
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn work_in_the_background_steps_back_and_lowers_nobody_else() {
+        let priority = || rustix::process::getpriority_process(None).unwrap();
+        let root = Root::new("/");
+        let before = root.on_files(move |_| priority()).await.unwrap();
+        let lowered = root.on_files_in_background(move |_| priority()).await.unwrap();
+        assert_eq!(lowered, (before + BACKGROUND_NICE).min(19));
+        assert_eq!(root.on_files(move |_| priority()).await.unwrap(), before);
+        assert_eq!(priority(), before);
+        let died: Result<(), _> = root.on_files_in_background(|_| panic!("on purpose")).await;
+        assert!(died.is_err());
     }
 
     #[test]

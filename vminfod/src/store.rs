@@ -14,16 +14,19 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::vminfod::{Change, VmObject};
 use serde_json::Value;
 
 use daemon::http::now_iso;
+use daemon::journal::{Entry, Journal, Limits};
 
 use self::note::{Note, Traits};
 pub use self::vms::Vms;
 use crate::diff::diff;
-use crate::journal::{Entry, Journal, Limits};
 use crate::json::{self, to_ascii};
+
+/// The most changes of one commit that are logged by name.
+const TOLD: usize = 20;
 
 /// One VM as readers see it: its bytes, and the little that is asked of it without reading them.
 #[derive(Debug)]
@@ -137,6 +140,7 @@ impl Store {
         if changes.is_empty() {
             return Outcome::Unchanged;
         }
+        tell(name, &changes);
         let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
         let tail = [("vm", vm.json.clone()), ("changes", Bytes::from(to_ascii(&list)))];
         let note = Note::of(Some(&before), Some(&object), &changes);
@@ -194,6 +198,18 @@ impl Store {
     }
 }
 
+/// What changed, without the values: they may be secrets.
+fn tell(vm: &str, changes: &[Change]) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let one = |change: &Change| {
+        format!("{} {}", change.pretty_path, json::to_ascii(&change.action).trim_matches('"'))
+    };
+    let changes = changes.iter().take(TOLD).map(one).collect::<Vec<_>>().join(", ");
+    tracing::debug!(vm, changes, "differs");
+}
+
 fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
     line.extend_from_slice(open.as_bytes());
     line.extend_from_slice(key.as_bytes());
@@ -217,7 +233,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::journal::Read;
+    use daemon::journal::Read;
 
     fn vm(value: Value) -> VmObject {
         match value {

@@ -11,11 +11,11 @@ mod common;
 use std::time::Duration;
 
 use common::FakeNode;
+use daemon::journal::Limits;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vminfod::config::Config;
-use vminfod::journal::Limits;
 
 const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 

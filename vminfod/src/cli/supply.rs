@@ -134,21 +134,21 @@ impl FromNode {
 
 impl Supplier for FromNode {
     fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>> {
-        Box::pin(async move {
-            let node = load::node(&self.ctx).await?;
-            // Once through text, as what comes from the daemon has been: keys and numbers are then
-            // the same in any case.
-            let text = json::to_ascii(&node.vms);
-            objects(json::parse(text.as_bytes()).map_err(|_| no_objects())?)
-        })
+        Box::pin(async move { objects(as_answered(&load::node(&self.ctx).await?.vms)?) })
     }
 
     fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>> {
         Box::pin(async move {
-            let is_it = |vm: &VmObject| vm.get("zonename").and_then(Value::as_str) == Some(name);
-            Ok(self.vms().await?.into_iter().find(is_it))
+            let Some(vm) = load::vm(&self.ctx, name).await? else { return Ok(None) };
+            Ok(objects(as_answered(&[vm])?)?.pop())
         })
     }
+}
+
+/// Once through text, as what comes from the daemon has been: keys and numbers are then the same in
+/// any case.
+fn as_answered(vms: &[VmObject]) -> Result<Value, SupplyError> {
+    json::parse(json::to_ascii(vms).as_bytes()).map_err(|_| no_objects())
 }
 
 fn objects(value: Value) -> Result<Vec<VmObject>, SupplyError> {

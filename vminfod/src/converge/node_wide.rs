@@ -29,8 +29,9 @@ impl Engine {
             }
             Err(message) => {
                 self.sysinfo_stale = true;
-                self.sysinfo_retry =
-                    Some(Instant::now() + self.jitter.uniform(self.config.fold, Duration::from_secs(1)));
+                self.sysinfo_retry = Some(
+                    Instant::now() + self.jitter.uniform(self.config.fold, Duration::from_secs(1)),
+                );
                 if self.board.trouble("sysinfo", "sysinfo", message.clone()) {
                     tracing::warn!(source = "sysinfo", reason = %message, "reading failed: the last good one stays");
                 }

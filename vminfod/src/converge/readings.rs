@@ -198,7 +198,8 @@ impl Engine {
         if stale.is_none() && waiters.is_empty() || due.is_some() {
             return;
         }
-        let when = if waiters.is_empty() { Instant::now() + self.config.fold } else { Instant::now() };
+        let when =
+            if waiters.is_empty() { Instant::now() + self.config.fold } else { Instant::now() };
         self.mark(name, Stale::NONE, when);
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::board::Phase;
 use super::{Done, Engine, Purpose, answer, waiter};
 use crate::dirty::{Stale, Trace, Verdict};
-use crate::load::{self, Node, Origin};
+use crate::load::{self, Haste, Node, Origin};
 use crate::vm::Parts;
 
 /// How often a refresh reads every file, whatever its stamp says.
@@ -110,8 +110,11 @@ impl Engine {
         let (ctx, began) = (self.ctx.clone(), Instant::now());
         self.board.show_refresh(began, Phase::Reading);
         let known = self.known();
+        let haste =
+            if self.node_reading_waiters.is_empty() { Haste::Background } else { Haste::Now };
+        tracing::debug!(?haste, "refresh begins");
         self.spawn(Purpose::Node, async move {
-            Done::Node(began, Box::new(load::refresh(&ctx, known).await))
+            Done::Node(began, Box::new(load::refresh(&ctx, known, haste).await))
         });
     }
 
@@ -175,6 +178,11 @@ impl Engine {
         self.note_broken(node.broken);
         let listed: HashSet<&str> = node.rows.iter().map(|row| row.zonename.as_str()).collect();
         self.confirm_missing(&listed, waiters);
+        tracing::debug!(
+            ms = began.elapsed().as_millis() as u64,
+            found = changes.len(),
+            "refresh done"
+        );
         self.board.refreshed(began, Ok(changes));
         self.plan_refresh();
     }

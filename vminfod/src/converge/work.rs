@@ -70,6 +70,13 @@ impl Engine {
             began,
         };
         let asked = vm.asked.take().unwrap_or(began);
+        let waited = began.saturating_duration_since(asked).as_millis() as u64;
+        tracing::debug!(
+            vm = name,
+            parts = %stale.names().collect::<Vec<_>>().join(" "),
+            waited,
+            "reading begins"
+        );
         vm.reading = Some(reading);
         self.readings += 1;
         let known = vm.parts.clone();

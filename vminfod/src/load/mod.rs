@@ -5,7 +5,7 @@
 //! Reads a node: one source of truth per file, each a pure `parse` and a `load` that does the I/O.
 //!
 //! Loading decides nothing: it never composes an object of parts from different sources (except
-//! [`node`], which does the whole line once), never retries and never keeps anything.
+//! [`node`] and [`vm`], which do the whole line once), never retries and never keeps anything.
 
 pub mod config;
 pub mod datasets;
@@ -14,6 +14,7 @@ pub mod kstat;
 pub mod lastexited;
 mod node;
 pub mod receiving;
+mod single;
 pub mod sysinfo;
 pub mod times;
 mod xml;
@@ -31,8 +32,9 @@ pub use datasets::Datasets;
 pub use error::{Fault, LoadError, Origin};
 pub use kstat::ZoneKstat;
 pub use lastexited::LastExited;
-pub use node::{Broken, Known, Node, ZoneParts, node, refresh, zone};
+pub use node::{Broken, Haste, Known, Node, ZoneParts, node, refresh, zone};
 pub use receiving::Receiving;
+pub use single::vm;
 pub use sysinfo::Sysinfo;
 pub use zone_xml::{PackedXml, ZoneXml};
 pub use zoneadm::ZoneRow;

@@ -19,8 +19,8 @@ use crate::vm::{self, ComposeError, Parts};
 
 /// How many groups of zones are read at once.
 const AT_ONCE: usize = 8;
-/// The same in a refresh, which must leave room for everything else.
-const REFRESH_AT_ONCE: usize = 2;
+/// The same in the background, which must leave room for everything else.
+const BACKGROUND_AT_ONCE: usize = 2;
 /// Zones of one group: enough that changing threads costs nothing, few enough that one that hangs
 /// holds up few.
 const GROUP: usize = 32;
@@ -66,18 +66,27 @@ pub type Known = HashMap<String, Parts>;
 
 /// Loads the whole node. Fails only when a source that concerns every VM does.
 pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
-    everything(ctx, None).await
+    everything(ctx, None, Haste::Now).await
 }
 
 /// The same where most is known: files whose stamps are what they were when they were read are
 /// confirmed unread. Composes no object, since nearly all would be what they are.
-pub async fn refresh(ctx: &Ctx, known: Known) -> Result<Node, LoadError> {
-    everything(ctx, Some(known)).await
+pub async fn refresh(ctx: &Ctx, known: Known, haste: Haste) -> Result<Node, LoadError> {
+    everything(ctx, Some(known), haste).await
 }
 
-async fn everything(ctx: &Ctx, known: Option<Known>) -> Result<Node, LoadError> {
-    let (at_once, composes) =
-        if known.is_some() { (REFRESH_AT_ONCE, false) } else { (AT_ONCE, true) };
+/// Whether somebody waits for what is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    /// Yes.
+    Now,
+    /// No: the files are read at low priority.
+    Background,
+}
+
+async fn everything(ctx: &Ctx, known: Option<Known>, haste: Haste) -> Result<Node, LoadError> {
+    let at_once = if haste == Haste::Now { AT_ONCE } else { BACKGROUND_AT_ONCE };
+    let composes = known.is_none();
     let mut known = known.unwrap_or_default();
     let (rows, sysinfo, kstats, datasets) = tokio::try_join!(
         zoneadm::list(ctx),
@@ -85,9 +94,8 @@ async fn everything(ctx: &Ctx, known: Option<Known>) -> Result<Node, LoadError> 
         kstat::node(ctx),
         datasets::node(ctx)
     )?;
-    if datasets.is_empty() && !rows.is_empty() {
-        // No pool has no dataset: every VM would lose its disks, its quota and its snapshots.
-        return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
+    if !rows.is_empty() {
+        have_pools(&datasets)?;
     }
     let rows: Vec<Arc<ZoneRow>> = rows.into_iter().map(Arc::new).collect();
     let mut node = Node {
@@ -99,7 +107,7 @@ async fn everything(ctx: &Ctx, known: Option<Known>) -> Result<Node, LoadError> 
         datasets,
         sysinfo: Arc::new(sysinfo),
     };
-    let groups = rows.chunks(GROUP).map(|rows| Group::of(&node, rows, &mut known, composes));
+    let groups = rows.chunks(GROUP).map(|rows| Group::of(&node, rows, &mut known, composes, haste));
     let groups: Vec<Group> = groups.collect();
     let mut loads = stream::iter(groups.into_iter().map(|group| group.load(ctx))).buffered(at_once);
     let mut receiving = Vec::new();
@@ -123,6 +131,15 @@ async fn everything(ctx: &Ctx, known: Option<Known>) -> Result<Node, LoadError> 
     Ok(node)
 }
 
+/// No pool has no dataset: by an empty list every VM would lose its disks, its quota and its
+/// snapshots.
+pub(super) fn have_pools(datasets: &Datasets) -> Result<(), LoadError> {
+    if datasets.is_empty() {
+        return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
+    }
+    Ok(())
+}
+
 /// The parts, and the object if one was wanted.
 type Loaded = Result<(Parts, Option<VmObject>), LoadError>;
 
@@ -133,6 +150,7 @@ struct Group {
     datasets: Datasets,
     sysinfo: Arc<Sysinfo>,
     composes: bool,
+    haste: Haste,
 }
 
 /// One of them, and what is known of it.
@@ -144,7 +162,13 @@ struct Zone {
 }
 
 impl Group {
-    fn of(node: &Node, rows: &[Arc<ZoneRow>], known: &mut Known, composes: bool) -> Self {
+    fn of(
+        node: &Node,
+        rows: &[Arc<ZoneRow>],
+        known: &mut Known,
+        composes: bool,
+        haste: Haste,
+    ) -> Self {
         let zone = |row: &Arc<ZoneRow>| Zone {
             row: row.clone(),
             kstat: kstat::of(&node.kstats, row).cloned(),
@@ -155,6 +179,7 @@ impl Group {
             datasets: node.datasets.clone(),
             sysinfo: node.sysinfo.clone(),
             composes,
+            haste,
         }
     }
 
@@ -165,11 +190,18 @@ impl Group {
         let work = move |_: &Root| {
             let read = |zone: &Zone| {
                 let parts = read(&files.root, zone.clone());
+                if group.haste == Haste::Background {
+                    std::thread::yield_now();
+                }
                 (zone.row.clone(), parts.and_then(|parts| group.compose(&files, parts)))
             };
             group.zones.iter().map(read).collect()
         };
-        if let Ok(loaded) = ctx.root.on_files(work).await {
+        let loaded = match self.haste {
+            Haste::Now => ctx.root.on_files(work).await,
+            Haste::Background => ctx.root.on_files_in_background(work).await,
+        };
+        if let Ok(loaded) = loaded {
             return loaded;
         }
         let mut loaded = Vec::with_capacity(self.zones.len());

@@ -43,6 +43,32 @@ impl Pending {
         *self == Self::default()
     }
 
+    /// The causes of all that follows, for whoever wants to follow a change.
+    fn tell(&self) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        for (vm, events) in &self.zones {
+            let states: Vec<&str> = events.iter().map(|event| event.newstate.as_str()).collect();
+            tracing::debug!(vm, ?states, "cause: zone events");
+        }
+        for (vm, file) in &self.files {
+            tracing::debug!(vm, ?file, "cause: file changed");
+        }
+        for (dataset, event) in &self.datasets {
+            tracing::debug!(dataset, action = ?event.action, "cause: zfs event");
+        }
+        for (is_it, what) in [
+            (self.index, "zone index changed"),
+            (self.sysinfo, "sysinfo changed"),
+            (self.everything, "anything may have changed"),
+        ] {
+            if is_it {
+                tracing::debug!("cause: {what}");
+            }
+        }
+    }
+
     fn add(&mut self, signal: Signal) {
         match signal {
             Signal::Zone(event) => {
@@ -94,7 +120,9 @@ impl Inbox {
 
     /// Takes all that is there.
     pub fn take(&self) -> Pending {
-        std::mem::take(&mut *self.lock())
+        let pending = std::mem::take(&mut *self.lock());
+        pending.tell();
+        pending
     }
 
     /// Waits until something may be there. Cancel-safe: news not taken stay news.

@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use daemon::journal::Limits;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use vminfod::config::Config;
-use vminfod::journal::Limits;
 
 use crate::common::scene::{A, B, C, attr, change};
 use crate::common::{Events, FakeNode, Served};

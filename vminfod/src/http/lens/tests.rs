@@ -5,8 +5,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::journal::{Limits, Read};
 use crate::store::Store;
+use daemon::journal::{Limits, Read};
 
 fn vm(value: Value) -> VmObject {
     value.as_object().unwrap().clone()

@@ -103,7 +103,7 @@ fn what_is_not_well_formed_is_refused() {
         ("<zone network='x' brand='lx'/>".to_owned(), "network"),
         (ZONE.to_owned(), "expected </zone>, found the end"),
         (format!("{ZONE}\n\n<attr name=\"a"), "line 3"),
-        (format!("{ZONE}</zone>x"), "expected the end after the zone element, found \"x\""),
+        (format!("{ZONE}</zone>x"), "expected the end after the zone element, found text"),
         (format!("{ZONE}</zone><zone/>"), "expected the end after the zone element, found <zone>"),
         (format!("{ZONE}</zone></zone>"), "line 1"),
         (format!("{ZONE}<a></b></zone>"), "line 1"),
