@@ -159,7 +159,7 @@ async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()>
         let mut cn = Cn::new(&centre, &place, nth, rng.random_range(3..9))?;
         let ctx = Ctx::new(Root::new(cn.node.root()), std::sync::Arc::new(cn.honest.clone()));
         let vms = load::node(&ctx).await.context("the first load")?.vms;
-        steps::seed(&centre, &cn, &vms, &mut rng).map_err(anyhow::Error::msg)?;
+        steps::seed(&centre, &mut cn, &vms, &mut rng).map_err(anyhow::Error::msg)?;
         cn.start_vminfod().await?;
         cn.start_agent()?;
         let histories = Histories::default();

@@ -212,9 +212,10 @@ impl Cn {
         now > self.most / 2 + 2
     }
 
-    /// May these NICs of a VM that goes stay behind in NAPI? Too many at once trip the brake too.
+    /// May these NICs stay behind in NAPI, for the agent to delete? More than five that look leaked
+    /// or were deleted within an hour trip the brake too.
     pub fn may_leave(&mut self, nics: usize) -> bool {
-        let may = self.left + nics <= 3;
+        let may = self.left + nics <= 5;
         self.left += if may { nics } else { 0 };
         may
     }

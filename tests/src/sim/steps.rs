@@ -65,7 +65,7 @@ fn pick(centre: &Centre, cn: &Cn, rng: &mut StdRng) -> Option<String> {
     (!vms.is_empty()).then(|| vms[rng.random_range(0..vms.len())].clone())
 }
 
-async fn mutate(centre: &Centre, cn: &Cn, rng: &mut StdRng) {
+async fn mutate(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
     let Some(vm) = pick(centre, cn, rng) else { return };
     let mutation = loop {
         match Mutation::draw(rng) {
@@ -74,6 +74,9 @@ async fn mutate(centre: &Centre, cn: &Cn, rng: &mut StdRng) {
             other => break other,
         }
     };
+    if mutation == Mutation::DropNic && !cn.may_leave(1) {
+        return;
+    }
     let done = mutation.perform(&cn.verbs, &vm).await;
     centre.truth.note(format!("{mutation:?} on {vm}: {}", done.is_ok()));
     if done.is_err() {
@@ -216,7 +219,7 @@ fn service_trouble(centre: &Centre, rng: &mut StdRng) {
 /// Fills NAPI and VMAPI for a new node, with what is usually wrong there.
 pub fn seed(
     centre: &Centre,
-    cn: &Cn,
+    cn: &mut Cn,
     vms: &[Map<String, Value>],
     rng: &mut StdRng,
 ) -> Result<(), String> {
@@ -242,30 +245,40 @@ pub fn seed(
             _ => {}
         }
     }
+    strays(centre, cn, rng)
+}
+
+/// Records of VMs that the node does not have: some leaked, some not.
+fn strays(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> Result<(), String> {
     let day = Duration::from_secs(86_400);
-    let mut nic = 0;
-    let mut stray = |vm: &str, change: &dyn Fn(NewNic) -> NewNic| {
-        nic += 1;
-        let mac = format!(
-            "90:b8:d0:{:02x}:{:02x}:{nic:02x}",
-            cn.uuid.as_bytes()[0],
-            cn.uuid.as_bytes()[1]
-        );
-        centre.napi.add_nic(change(NewNic::zone(&mac, vm, &cn.uuid).aged(day))).map(drop)
-    };
-    let mut uuid = || uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
-    // Leaked: of VMs destroyed long ago.
-    for _ in 0..2 {
-        let gone = uuid();
-        centre.vmapi.set(&gone, "destroyed", Some(&cn.uuid));
-        stray(&gone, &|nic| nic)?;
+    let &[a, b, ..] = cn.uuid.as_bytes() else { return Err("a node without a name".to_owned()) };
+    for n in 0..rng.random_range(1..4_u8) {
+        if !cn.may_leave(1) {
+            continue;
+        }
+        let vm = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
+        let nic = NewNic::zone(&format!("90:b8:d0:{a:02x}:{b:02x}:{n:02x}"), &vm, &cn.uuid);
+        let nic = match rng.random_range(0..4_u8) {
+            // It runs elsewhere, though the record says here.
+            0 => {
+                centre.truth.set(&vm, Life::On("another node".to_owned()));
+                let elsewhere = "7f2a2b6e-7a6c-4b3e-8d7a-0f5f1f1f1f1f";
+                centre.vmapi.set(&vm, "running", Some(elsewhere));
+                nic
+            }
+            // It is to come.
+            1 => {
+                centre.truth.set(&vm, Life::Planned);
+                centre.vmapi.set(&vm, "provisioning", Some(&cn.uuid));
+                nic.with("state", json!("provisioning"))
+            }
+            // It was destroyed long ago.
+            _ => {
+                centre.vmapi.set(&vm, "destroyed", Some(&cn.uuid));
+                nic
+            }
+        };
+        centre.napi.add_nic(nic.aged(day))?;
     }
-    // Of a VM that runs elsewhere, though the record says here; and of one that is to come.
-    let (elsewhere, planned) = (uuid(), uuid());
-    centre.truth.set(&elsewhere, Life::On("another node".to_owned()));
-    centre.vmapi.set(&elsewhere, "running", Some("7f2a2b6e-7a6c-4b3e-8d7a-0f5f1f1f1f1f"));
-    stray(&elsewhere, &|nic| nic)?;
-    centre.truth.set(&planned, Life::Planned);
-    centre.vmapi.set(&planned, "provisioning", Some(&cn.uuid));
-    stray(&planned, &|nic| nic.with("state", json!("provisioning")))
+    Ok(())
 }
