@@ -13,7 +13,7 @@ use sdc_clients::Error;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::napi::{Napi, Nic, NicList, NicQuery};
 use sdc_clients::vminfod::Vminfod;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -58,6 +58,8 @@ pub struct WorldOptions {
     pub napi_port: u16,
     /// Port of the mock VMAPI; 0 takes a free one.
     pub vmapi_port: u16,
+    /// Keys of vminfod's configuration besides the lab's own; they win.
+    pub vminfod: Map<String, Value>,
 }
 
 impl WorldOptions {
@@ -74,6 +76,7 @@ impl WorldOptions {
             agent_port: 0,
             napi_port: 0,
             vmapi_port: 0,
+            vminfod: Map::new(),
         }
     }
 }
@@ -281,6 +284,7 @@ impl World {
                 "kvmd": local(self.kvmd_port).to_string(),
             });
             map.insert("agents".into(), agents);
+            map.extend(self.options.vminfod.clone());
         }
         config
     }
