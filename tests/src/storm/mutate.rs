@@ -49,7 +49,10 @@ impl Mutation {
         let word: u16 = rng.random();
         match rng.random_range(0..100_u32) {
             0..26 => Self::Alias(format!("storm-{word}")),
-            26..40 => Self::Tag(format!("t{}", word % 5), (word % 3 > 0).then(|| word.to_string())),
+            26..40 => Self::Tag(
+                format!("t{}", word % 5),
+                (!word.is_multiple_of(3)).then(|| word.to_string()),
+            ),
             40..55 => Self::Quota(u64::from(word % 90) + 10),
             55..63 => Self::Snapshot(format!("s{}", word % 6)),
             63..69 => Self::DropSnapshot(format!("s{}", word % 6)),
@@ -57,7 +60,7 @@ impl Mutation {
             79..82 => Self::RestartInit,
             82..86 => Self::AddNic,
             86..89 => Self::DropNic,
-            89..92 => Self::Hide(word % 2 == 0),
+            89..92 => Self::Hide(word.is_multiple_of(2)),
             92..96 => Self::RewriteXml,
             96..98 => Self::Create(
                 ["joyent-minimal", "lx", "bhyve"][usize::from(word % 3)],
