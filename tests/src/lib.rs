@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod cli;
 pub mod client;
+pub mod clock;
 pub mod conform;
 pub mod faults;
 pub mod fleet;

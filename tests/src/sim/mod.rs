@@ -65,12 +65,8 @@ struct Args {
 }
 
 /// Runs the command with these arguments.
-pub fn run(_args: &[OsString]) -> ExitCode {
-    // A paused clock is tokio's `test-util`, which only test builds of this package have.
-    eprintln!(
-        "testbed: sim runs in test builds only: SIM='--seeds 20' cargo test -p testbed --test sim -- --ignored --nocapture"
-    );
-    ExitCode::from(3)
+pub fn run(args: &[OsString]) -> ExitCode {
+    run_on(args, crate::clock::paused)
 }
 
 /// Runs the command on runtimes made by `paused`.

@@ -164,14 +164,16 @@ pub async fn storm(options: &Options) -> anyhow::Result<Passed> {
     ensure!(in_time, "some listener had not seen event {last} after {SETTLE:?}");
 
     let vms = compare_with_fresh_load(&hub).await?;
-    let history: std::sync::MutexGuard<'_, History> =
-        room.history.lock().unwrap_or_else(PoisonError::into_inner);
-    history.check().map_err(anyhow::Error::msg)?;
-    let (events, reads) = history.sizes();
-    drop(history);
+    let (events, reads) = judged(&room.history.lock().unwrap_or_else(PoisonError::into_inner))?;
     let counts = *room.counts.lock().unwrap_or_else(PoisonError::into_inner);
     hub.stop().await?;
     Ok(Passed { mutations, events, reads, counts, vms, took: began.elapsed() })
+}
+
+/// Holds the history to its promises; how many events and reads it has.
+fn judged(history: &History) -> anyhow::Result<(usize, usize)> {
+    history.check().map_err(anyhow::Error::msg)?;
+    Ok(history.sizes())
 }
 
 /// Makes so many changes with several hands; those that a VM's state forbids do not count.

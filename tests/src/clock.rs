@@ -1,0 +1,16 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The virtual clock of the simulator and the fleet: a runtime of one thread whose time stands
+//! still while anything can run and jumps to the next timer when nothing can. Nothing that really
+//! waits (a child, a socket, a thread) may be awaited on it.
+
+use std::io;
+
+use tokio::runtime::{Builder, Runtime};
+
+/// A runtime on a clock of its own.
+pub fn paused() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_time().start_paused(true).build()
+}
