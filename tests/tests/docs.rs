@@ -53,6 +53,29 @@ fn commands(document: &str, heading: &str) -> String {
     found.join("\n")
 }
 
+/// The blocks of indented lines that begin with one of these words, in their order.
+fn blocks(document: &str, words: &[&str]) -> Vec<String> {
+    let mut blocks = vec![Vec::new()];
+    for line in document.lines() {
+        match (line.strip_prefix("    "), blocks.last_mut()) {
+            (Some(code), Some(block)) => block.push(code),
+            _ => blocks.push(Vec::new()),
+        }
+    }
+    let is_command = |block: &Vec<&str>| {
+        block.first().is_some_and(|first| words.iter().any(|word| first.starts_with(word)))
+    };
+    blocks.into_iter().filter(is_command).map(|block| block.join("\n")).collect()
+}
+
+/// The commands in the last column of the tables, with a real VM's UUID.
+fn examples(document: &str, uuid: &str) -> Vec<String> {
+    let rows = document.lines().filter(|line| line.starts_with("| `"));
+    let last = rows.filter_map(|line| line.trim_end_matches([' ', '|']).rsplit_once(" | "));
+    let code = last.filter_map(|(_, cell)| cell.strip_prefix('`')?.strip_suffix('`'));
+    code.filter(|code| code.starts_with("vminfod")).map(|code| code.replace("UUID", uuid)).collect()
+}
+
 /// Runs lines in one shell, as somebody would type them; what they printed.
 async fn type_in(world: &World, lines: &str) -> String {
     let bin = world.node().dir().join("bin");
@@ -102,6 +125,56 @@ async fn the_story_of_a_migration_by_hand_keeps_the_nics_word_by_word() {
     .unwrap();
     let nics = world.nics().await.unwrap();
     assert!(nics.iter().any(|nic| nic.mac == mac), "{mac} is gone");
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_event_stream_answers_as_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    let page = document("docs/events.md");
+    let blocks = blocks(&page, &["M=", "E=", "curl "]);
+    assert!(blocks.len() >= 5, "{blocks:#?}");
+    // All in one shell, as they build on each other. The first stream has no end of its own, and
+    // curl calls it a failure that it was made to end: any other failure counts.
+    let curl = "curl() { command curl --max-time 2 \"$@\" || [ $? = 28 ] || return 1; }";
+    let lines = blocks.join("\necho \"== $M\"\n");
+    let here = lines.replacen("http://127.0.0.1:9090", &world.vminfod_url(), 1);
+    assert_ne!(here, lines);
+    let printed = type_in(&world, &format!("{curl}\n{here}")).await;
+    let told: Vec<&str> = printed.split("== http").collect();
+    let first = |at: usize, part: &str| {
+        let text = told[at].lines().find(|line| line.starts_with(['{', '[']));
+        assert!(text.is_some_and(|text| text.contains(part)), "{at}: {part}: {:?}", told[at]);
+    };
+    assert_eq!(told.len(), blocks.len(), "{printed}");
+    first(0, r#""type":"ready""#);
+    first(1, r#""type":"resume""#);
+    first(2, r#""code":"Gone""#);
+    first(3, r#""type":"ready""#);
+    assert!(told[3].lines().any(|line| line.starts_with('[')), "{}", told[3]);
+    first(4, r#""type":"ack""#);
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_does_what_its_page_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    let vms = world.hub().unwrap().vms(true).await.unwrap();
+    let uuid = vms[0]["uuid"].as_str().unwrap();
+    let examples = examples(&document("docs/cli.md"), uuid);
+    assert!(examples.len() >= 12, "{examples:#?}");
+    for example in &examples {
+        // What follows the node has no end of its own.
+        let line = match example.contains(" events") {
+            true => format!("timeout --preserve-status -s INT 3 {example} || [ $? = 130 ]"),
+            false => example.replace("/tmp/man8", &dir.path().join("man8").to_string_lossy()),
+        };
+        type_in(&world, &line).await;
+    }
     vm_agent.abort();
     world.stop().await.unwrap();
 }
