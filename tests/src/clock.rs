@@ -10,7 +10,7 @@ use std::io;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// A runtime on a clock of its own.
+/// A runtime on a clock of its own. Sockets may be bound on it, for code that must have one.
 pub fn paused() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_time().start_paused(true).build()
+    Builder::new_current_thread().enable_all().start_paused(true).build()
 }
