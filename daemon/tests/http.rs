@@ -273,6 +273,37 @@ async fn a_peer_that_takes_nothing_or_never_ends_its_head_is_cut_and_counted() {
     toy.stop().await;
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_peer_is_asked_within_a_minute_whether_it_lives() {
+    let toy = Toy::serve(Limits::default(), journal::Limits::default()).await;
+    let mut idle = TcpStream::connect(toy.at).await.unwrap();
+    idle.write_all(get("/events").as_bytes()).await.unwrap();
+    until(&mut idle, "ready").await;
+    // The daemon's end, in the system's own table: which timer runs, and when it ends.
+    let ports = (toy.at.port(), idle.local_addr().unwrap().port());
+    let port = |text: &str| u16::from_str_radix(text.split_once(':').unwrap().1, 16).unwrap();
+    let timer = || {
+        let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        table.lines().skip(1).find_map(|line| {
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            let (kind, when) = columns[5].split_once(':').unwrap();
+            let is_it = (port(columns[1]), port(columns[2])) == ports;
+            is_it.then(|| (kind.to_owned(), u64::from_str_radix(when, 16).unwrap()))
+        })
+    };
+    let end = tokio::time::Instant::now() + Duration::from_secs(20);
+    let (mut kind, mut when) = timer().unwrap();
+    // At first what was sent may wait for its acknowledgement.
+    while kind != "02" && tokio::time::Instant::now() < end {
+        tokio::task::yield_now().await;
+        (kind, when) = timer().unwrap();
+    }
+    assert_eq!(kind, "02", "no keepalive timer");
+    assert!(when <= 60 * 100, "{when} hundredths of a second");
+    toy.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_and_rates_have_caps() {
     let limits = Limits { connections: 2, requests_per_second: 3, ..Limits::default() };

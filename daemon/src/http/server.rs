@@ -18,6 +18,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Semaphore;
@@ -34,6 +35,13 @@ use crate::tasks::Shutdown;
 
 /// More than the shipped services take fits into the largest head.
 const MAX_HEADERS: usize = 1024;
+
+/// A peer that has been silent for this long is asked whether it lives,
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// and again after this long,
+const KEEPALIVE_AGAIN: Duration = Duration::from_secs(15);
+/// so many times in all; then it is dead.
+const KEEPALIVE_TRIES: u32 = 4;
 
 /// Caps and deadlines of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,8 +216,7 @@ impl Server {
                 match peer {
                     Peer::Tcp(stream) => {
                         let _best_effort = stream.set_nodelay(true);
-                        let _best_effort =
-                            rustix::net::sockopt::set_socket_keepalive(&stream, true);
+                        let _best_effort = keep_alive(&stream);
                         server.connection(stream, guard, answer).await;
                     }
                     Peer::Unix(stream) => server.connection(stream, guard, answer).await,
@@ -311,4 +318,13 @@ async fn invite(body: &mut Incoming, limit: Duration) {
     let piece = std::future::poll_fn(|cx| std::pin::Pin::new(&mut *body).poll_frame(cx));
     // Elapsed: the peer thought better of it.
     let _not_wanted = tokio::time::timeout(limit, piece).await;
+}
+
+/// Has the system ask a silent peer whether it lives. Nothing else ends a stream that nothing is
+/// sent on; the system's own patience is hours.
+fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_AGAIN)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_TRIES)
 }

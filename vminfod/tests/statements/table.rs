@@ -56,6 +56,7 @@ fn sources() -> BTreeMap<String, BTreeSet<String>> {
         "tests/tests/statements.rs".to_owned(),
         "tests/tests/statements/smf.rs".to_owned(),
         "vminfod/tests/serving.rs".to_owned(),
+        "vminfod/src/sources/watch_fswatcher/tests.rs".to_owned(),
     ];
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/statements");
     for entry in std::fs::read_dir(own).unwrap() {

@@ -110,7 +110,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_watched_missed_and_watched_again() {
+async fn s074_files_are_watched_missed_and_watched_again() {
     let (mut scene, watcher, order) = Scene::new();
     let follower = tokio::spawn(watcher.follow(order));
     while !scene.up.load(Ordering::SeqCst) {
