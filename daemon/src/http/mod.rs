@@ -5,7 +5,7 @@
 //! HTTP served by a daemon to its own node: our own accept loop over hyper, so that every
 //! connection has caps and deadlines, on TCP or on a unix socket.
 //!
-//! Knows no route. A daemon gives [`serve`] one async function from request to response and keeps
+//! Knows no route. A daemon gives [`Server::serve`] one async function from request to response and keeps
 //! its routes to itself.
 
 pub mod body;

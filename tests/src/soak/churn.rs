@@ -90,16 +90,16 @@ impl Churn {
         let word: u16 = rng.random();
         match rng.random_range(0..100_u32) {
             0..30 => self.rotate(name, &format!("hourly-{}", word % 2)).await,
-            30..55 => self.power(name, word % 2 == 0).await,
+            30..55 => self.power(name, word.is_multiple_of(2)).await,
             55..70 => Mutation::Quota(u64::from(word % 90) + 10).perform(&self.verbs, name).await,
             70..85 => {
-                let value = (word % 3 > 0).then(|| word.to_string());
+                let value = (!word.is_multiple_of(3)).then(|| word.to_string());
                 Mutation::Tag(format!("t{}", word % 3), value).perform(&self.verbs, name).await
             }
             85..92 => Mutation::Alias(format!("soak-{word}")).perform(&self.verbs, name).await,
             92..96 => self.verbs.restart_init(name).await,
             _ if names.len() + SLACK <= self.level => self.create(rng).await,
-            _ if names.len() >= self.level + SLACK || word % 2 == 0 => {
+            _ if names.len() >= self.level + SLACK || word.is_multiple_of(2) => {
                 self.verbs.delete(name).await
             }
             _ => self.create(rng).await,
