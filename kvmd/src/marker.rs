@@ -120,7 +120,7 @@ impl Clears {
         Stamp(text.ok())
     }
 
-    /// Notes when a clearing was first seen, for [`Clears::outlived`].
+    /// Notes when a clearing was first seen, for `Clears::outlived`.
     pub fn note(&self, name: &str) {
         let Stamp(Some(stamp)) = self.latest(name) else { return };
         let mut seen = self.lock();

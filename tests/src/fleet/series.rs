@@ -48,9 +48,9 @@ impl Kind {
 /// The counts of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Requests that arrived, by kind, per [`STEP`] seconds.
+    /// Requests that arrived, by kind, per step of ten seconds.
     pub arrived: BTreeMap<Kind, Vec<u64>>,
-    /// Requests answered in time, per [`STEP`] seconds.
+    /// Requests answered in time, per step of ten seconds.
     pub answered: Vec<u64>,
     /// Requests whose agent gave up waiting.
     pub given_up: u64,
