@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use axum::body::Bytes;
+use bytes::Bytes;
 use daemon::Shutdown;
 use net_agent::agent::{Agent, clients};
 use net_agent::config::Config;
