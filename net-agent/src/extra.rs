@@ -8,7 +8,7 @@
 //! the destroyed VM on this node), and is then judged by the same predicate as all others: its
 //! age starts anew with that write. Whatever does not answer here voids nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::StreamExt as _;
 use sdc_clients::MacAddr;
@@ -22,6 +22,8 @@ use crate::remote::RemoteView;
 
 /// VMs per question to NAPI: their uuids fit a URL.
 const AT_A_TIME: usize = 50;
+/// Records per page of the answer.
+const PAGE: u32 = 100;
 /// Records read or adopted at once; the pace bounds them all the same.
 const AT_ONCE: usize = 4;
 
@@ -115,17 +117,40 @@ impl Agent {
         let listed: BTreeSet<MacAddr> = list.nics.iter().map(|nic| nic.mac).collect();
         let mut found = Vec::new();
         for some in gone.chunks(AT_A_TIME) {
-            let query = NicQuery { belongs_to_uuid: some.to_vec(), ..NicQuery::default() };
-            let pages = self.clients.napi.all_nics(NicList::Nics, &query).await;
-            let pages = pages.map_err(|err| daemon::log::chain(&err))?;
-            if pages.nics.iter().any(|nic| !some.contains(&nic.belongs_to_uuid)) {
-                return Err("NAPI did not honour belongs_to_uuid".to_owned());
-            }
-            found.extend(pages.nics.into_iter().filter(|nic| {
+            found.extend(self.records_of(some).await?.into_iter().filter(|nic| {
                 self.concerns(nic, &nic.belongs_to_uuid) && !listed.contains(&nic.mac)
             }));
         }
         Ok(found)
+    }
+
+    /// All records of these VMs. In the smallest pages from the start: most destroyed VMs have
+    /// none left, and a slow NAPI is not asked anew, for each group, how much it can serve.
+    async fn records_of(&self, vms: &[String]) -> Result<Vec<Nic>, String> {
+        let mut found: BTreeMap<MacAddr, Nic> = BTreeMap::new();
+        let mut offset = 0;
+        loop {
+            let query = NicQuery {
+                belongs_to_uuid: vms.to_vec(),
+                limit: Some(PAGE),
+                offset: Some(offset),
+                ..NicQuery::default()
+            };
+            let page = self.clients.napi.list_nics(NicList::Nics, &query).await;
+            let page = page.map_err(|err| daemon::log::chain(&err))?;
+            if page.iter().any(|nic| !vms.contains(&nic.belongs_to_uuid)) {
+                return Err("NAPI did not honour belongs_to_uuid".to_owned());
+            }
+            let (before, count) = (found.len(), page.len());
+            found.extend(page.into_iter().map(|nic| (nic.mac, nic)));
+            if u32::try_from(count).is_ok_and(|count| count < PAGE) {
+                return Ok(found.into_values().collect());
+            }
+            if found.len() == before {
+                return Err("NAPI gave the same page again".to_owned());
+            }
+            offset += PAGE;
+        }
     }
 
     /// A zone's record of this VM with our `cn_uuid` or none: anything else is another's.
