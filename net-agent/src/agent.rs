@@ -190,16 +190,25 @@ impl Agent {
         }
     }
 
-    /// Waits until something may be written, or until report mode is all that forbids it.
+    /// Waits until something may be written, or until report mode is all that forbids it; the
+    /// board says meanwhile what `task` waits for.
     pub(crate) async fn ready(&self, task: &'static str) {
-        while let Some(why) = self.shared.mute() {
-            if why == "report mode" {
-                break;
-            }
-            self.shared.status.waiting(task, Some(why));
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+        self.writable(|why| self.shared.status.waiting(task, Some(why))).await;
         self.shared.status.waiting(task, None);
+    }
+
+    /// The same; `waiting` hears why not, each time something was told that might have changed it.
+    pub(crate) async fn writable(&self, waiting: impl Fn(String)) {
+        loop {
+            let mut told = std::pin::pin!(self.shared.told.notified());
+            // Before the look, or what is told right after it would be missed.
+            told.as_mut().enable();
+            match self.shared.mute() {
+                Some(why) if why != "report mode" => waiting(why),
+                _ => return,
+            }
+            told.await;
+        }
     }
 
     async fn own_nics_once(&self) {

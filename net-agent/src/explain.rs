@@ -28,6 +28,12 @@ impl Agent {
     pub async fn explain(&self, mac: MacAddr) -> Value {
         let shared = &self.shared;
         let mut said = json!({"mac": mac.to_string(), "cn_uuid": shared.policy.cn_uuid});
+        // No agent has run in this process: who the node is has to be asked.
+        if shared.identity().is_none()
+            && let Ok(sysinfo) = self.clients.vminfod.sysinfo().await
+        {
+            shared.identify(Identity::read(&sysinfo).ok());
+        }
         let view = shared.fresh_view(&self.clients.vminfod).await;
         if let Ok(fresh) = &view {
             self.told_by_view(fresh.differing.clone());

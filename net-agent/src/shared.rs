@@ -28,6 +28,12 @@ use crate::status::{Count, Status};
 
 /// One hour, the brake's memory.
 const HOUR: Duration = Duration::from_secs(3600);
+/// While no more NICs than this wait for VMAPI to say that their VMs are destroyed, ...
+const FEW: usize = 20;
+/// ... it is asked at least this often (jittered), so that its word is heard within two minutes, ...
+const SOON: Duration = Duration::from_secs(85);
+/// ... during the first hour. What is not said by then may never be.
+const SOON_TRIES: usize = 45;
 
 /// What all tasks share.
 #[derive(Debug)]
@@ -64,6 +70,8 @@ pub struct Shared {
     pub(crate) changed: Notify,
     /// The passes have something to do at once.
     pub(crate) approved: Notify,
+    /// The node, or who we are, was told anew: see whether anything may be written now.
+    pub(crate) told: Notify,
     jitter: Mutex<Jitter>,
 }
 
@@ -99,6 +107,7 @@ impl Shared {
             memory_fault: Mutex::default(),
             changed: Notify::new(),
             approved: Notify::new(),
+            told: Notify::new(),
             jitter: Mutex::new(jitter),
             config,
         };
@@ -124,6 +133,7 @@ impl Shared {
         self.revision.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let changed = change(&mut inventory);
         self.changed.notify_one();
+        self.told.notify_waiters();
         changed
     }
 
@@ -140,6 +150,7 @@ impl Shared {
     /// Notes who the node says we are.
     pub fn identify(&self, identity: Option<Identity>) {
         *lock(&self.identity) = identity;
+        self.told.notify_waiters();
     }
 
     /// The generator, for one draw.
@@ -212,14 +223,18 @@ impl Shared {
         let now = self.clock();
         let waits = &self.config.verdict_retry;
         let mut departed = lock(&self.departed);
+        let few = departed.len() <= FEW;
         let Some(departure) = departed.get_mut(mac, vm) else { return };
-        let wait = match waits.get(departure.tries) {
+        let mut wait = match waits.get(departure.tries) {
             Some(wait) => *wait,
             None => {
                 let last = waits.last().copied().unwrap_or(HOUR);
                 self.draw(|jitter| jitter.around(last, 0.25))
             }
         };
+        if few && departure.tries < SOON_TRIES && why.starts_with("G8: VMAPI says") {
+            wait = wait.min(self.draw(|jitter| jitter.around(SOON, 0.15)));
+        }
         departure.tries += 1;
         departure.due = now + wait;
         departure.why = why;

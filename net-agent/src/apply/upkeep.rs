@@ -11,8 +11,8 @@ use sdc_clients::napi::{BelongsToType, Nic, NicUpdate};
 
 use super::{Apply, Fresh, Outcome, ROUNDS, audit};
 use crate::plan::backfill;
-use crate::plan::wish::{Upkeep, Wish};
 use crate::plan::verdict::Verdict;
+use crate::plan::wish::{Upkeep, Wish};
 use crate::plan::{describe, state};
 use crate::status::Count;
 

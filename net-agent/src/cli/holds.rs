@@ -23,6 +23,9 @@ pub(super) fn hold(
         })
         .transpose()?
         .map(|span| SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX));
+    if length.is_some_and(|length| length.is_zero()) {
+        return Err(anyhow!(Usage("--for: a hold of no length would hold nothing".to_owned())));
+    }
     if reason.trim().is_empty() {
         return Err(anyhow!(Usage(
             "--reason: say why; it is shown wherever the hold is".to_owned()
@@ -67,6 +70,7 @@ fn uuid_of(vm: &str) -> anyhow::Result<String> {
 
 fn describe(hold: &Hold) -> String {
     let what = hold.vm.as_deref().unwrap_or("the whole node");
-    let until = hold.until.map_or_else(|| "until released".to_owned(), |at| format!("until {at}"));
+    let until =
+        hold.until.map_or_else(|| "until released".to_owned(), |at| format!("until {at:.0}"));
     format!("held {what} {until}: {}", hold.reason)
 }

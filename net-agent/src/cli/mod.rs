@@ -178,7 +178,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
-            let one_line = format!("{err:#}").split_whitespace().collect::<Vec<_>>().join(" ");
+            let chain = daemon::log::chain(&*err);
+            let one_line = chain.split_whitespace().collect::<Vec<_>>().join(" ");
             eprintln!("net-agent: {one_line}");
             let usage = err.is::<daemon::ConfigError>() || err.is::<Usage>();
             ExitCode::from(if usage { exit::USAGE } else { exit::FAILED })

@@ -10,7 +10,7 @@ use std::io::IsTerminal as _;
 
 use anyhow::{Context as _, anyhow};
 use sdc_clients::http::Call;
-use sdc_clients::{Http, MacAddr};
+use sdc_clients::{Class, Http, MacAddr};
 use serde_json::{Value, json};
 
 use super::{Files, PlanArgs, Usage, load, print, runtime, show_json};
@@ -24,6 +24,12 @@ async fn page(config: &Config, name: &'static str) -> anyhow::Result<Value> {
     let http = Http::new(&base, "net-agent-cli")?.without_retries();
     let answer = http.execute(Call::get(&[name])).await;
     let answer = answer.and_then(|reply| reply.json::<Value>("a JSON page"));
+    if answer.as_ref().is_err_and(|err| err.class() == Class::Connect) {
+        return Err(anyhow!(
+            "the daemon does not run: nothing answers on {}",
+            config.status_listen
+        ));
+    }
     answer.with_context(|| format!("no answer from the daemon at {}", config.status_listen))
 }
 
@@ -82,8 +88,9 @@ pub(super) fn nic(files: &Files, mac: &str, json: bool) -> anyhow::Result<()> {
     let said = runtime()?.block_on(async {
         match control::ask(&config.control_socket, "GET", &format!("/nics/{mac}"), None).await {
             Err(ControlError::Absent { .. }) => {
-                let agent = Agent::new(config)?;
-                Ok(agent.explain(mac).await)
+                let mut said = Agent::new(config)?.explain(mac).await;
+                said["mute"] = "the daemon does not run: nothing is written".into();
+                Ok(said)
             }
             answer => answer.map_err(anyhow::Error::from),
         }
