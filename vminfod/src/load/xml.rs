@@ -85,7 +85,7 @@ pub fn attributes(text: &str) -> Result<Vec<(String, String)>, TagFault> {
         }
         let after = after.trim_start_matches(is_blank);
         let Some(after) = after.strip_prefix('=') else {
-            return Err(fault(after, format!("expected '=' after the attribute {name:?}")));
+            return Err(fault(after, "expected '=' after the name of an attribute".into()));
         };
         let after = after.trim_start_matches(is_blank);
         let quoted = after.chars().next().filter(|c| matches!(c, '"' | '\'')).and_then(|quote| {
