@@ -99,7 +99,7 @@ pub enum HoldsError {
         source: io::Error,
     },
     /// The file is not ours.
-    #[error("holds file {}: {source}", path.display())]
+    #[error("holds file {}: all is held until it is mended or removed: {source}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,

@@ -138,6 +138,7 @@ async fn a_plan_is_offered_and_approved_through_the_socket_only() {
         &["hold", "--vm", "not-a-uuid", "--reason", "x"],
         &["hold", "--reason", " "],
         &["hold", "--reason", "x", "--for", "2 moons"],
+        &["hold", "--reason", "x", "--for", "0s"],
     ] {
         assert_eq!(desk.cli(verb).await, USAGE, "{verb:?}");
     }
