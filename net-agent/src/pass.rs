@@ -8,6 +8,7 @@
 //! guard puts off stays in the round until it is decided or the next list replaces it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -15,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use sdc_clients::MacAddr;
 
 use crate::agent::Agent;
-use crate::apply::Outcome;
+use crate::apply::{NO_RECORD, Outcome};
 use crate::config::{Mode, Window};
 use crate::inventory::LocalView;
 use crate::lanes::Due;
@@ -23,10 +24,12 @@ use crate::plan::reap::Basis;
 use crate::plan::verdict::Verdict;
 use crate::plan::{Action, Decision, Inputs, Plan, plan};
 use crate::remote::{self, ListError, RemoteView};
-use crate::status::{Count, history};
+use crate::status::{Count, EMPTIED, history};
 
 /// Requests of a pass that wait at once; the pace bounds them all the same.
 const AT_ONCE: usize = 4;
+/// Local NICs that NAPI may lack before an empty list is doubted.
+const FEW: usize = 5;
 /// A verdict that waited longer than this for its delete is asked for again.
 const VERDICT_GOOD: Duration = Duration::from_secs(30);
 
@@ -117,7 +120,8 @@ impl Agent {
         open.candidates = first.decisions.iter().filter(|d| d.is_candidate()).count();
         status.planned(&first);
         status.step(if config.mode == Mode::On { history::REAP } else { history::SKIPPED });
-        self.backfill(&first).await;
+        let missing = self.backfill(&first).await;
+        self.doubt_an_empty_list(open.remote.listed, missing);
         if again {
             // Once each: a record that NAPI cannot serve must not hold up the reap.
             let own = shared.identity().map(|i| i.macs.into_iter().collect());
@@ -235,8 +239,22 @@ impl Agent {
         Ok(())
     }
 
-    /// Writes what the plan wants written, and waits for all of it (R8, D2).
-    async fn backfill(&self, plan: &Plan) {
+    /// G10 from the other side: a NAPI that lists no NIC of this node, and knows none of those
+    /// that are here, has lost its records. Whatever else it says is no ground for a delete.
+    fn doubt_an_empty_list(&self, listed: usize, unknown: usize) {
+        let here = self.shared.look(|i| i.view.macs().filter(|(_, vm)| !vm.hidden).count());
+        let lost = listed == 0 && unknown > FEW && unknown * 2 > here;
+        let why = lost.then(|| format!("NAPI has no record of {unknown} of the {here} NICs here"));
+        if let Some(why) = &why {
+            tracing::error!(reason = why, "brake: nothing is deleted that VMAPI has not confirmed");
+        }
+        self.shared.status.brake(EMPTIED, why);
+    }
+
+    /// Writes what the plan wants written, and waits for all of it (R8, D2). Says how many
+    /// addresses NAPI turned out not to know.
+    async fn backfill(&self, plan: &Plan) -> usize {
+        let missing = AtomicUsize::new(0);
         let now = self.shared.clock();
         let wanted: Vec<Decision> =
             plan.decisions.iter().filter(|d| d.evidence.is_empty()).cloned().collect();
@@ -244,6 +262,7 @@ impl Agent {
         futures_util::stream::iter(wanted)
             .for_each_concurrent(AT_ONCE, |d| {
                 let own = identity.macs.contains(&d.mac) || d.vm == self.shared.policy.cn_uuid;
+                let missing = &missing;
                 async move {
                     let outcome = match d.action {
                         Action::Look | Action::Write(_) | Action::AskVmapi if own => {
@@ -256,12 +275,16 @@ impl Agent {
                         Action::Delete | Action::Keep => return,
                     };
                     self.shared.status.outcome(d.mac, outcome.to_string());
+                    if matches!(&outcome, Outcome::Left(why) if why == NO_RECORD) {
+                        missing.fetch_add(1, Ordering::Relaxed);
+                    }
                     if matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_)) {
                         self.lanes.wake(&d.vm, Due { at: now, upkeep: true, tries: 1 });
                     }
                 }
             })
             .await;
+        missing.into_inner()
     }
 
     async fn view(&self) -> Result<LocalView, Failed> {

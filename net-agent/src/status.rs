@@ -149,6 +149,9 @@ impl Board {
     }
 }
 
+/// Who holds the brake of a NAPI that lost its records.
+pub const EMPTIED: &str = "napi";
+
 /// The board all tasks write on.
 #[derive(Debug)]
 pub struct Status {
@@ -216,6 +219,11 @@ impl Status {
             Some(why) => b.brakes.insert(who, why),
             None => b.brakes.remove(who),
         });
+    }
+
+    /// Why this one holds the brake, if it does.
+    pub fn brake_of(&self, who: &str) -> Option<String> {
+        self.with(|b| b.brakes.get(who).cloned())
     }
 
     /// Is the brake on?

@@ -13,7 +13,7 @@ use super::{Apply, Fresh, Outcome, ROUNDS, audit};
 use crate::inventory::LocalVm;
 use crate::plan::reap::{self, Basis, Facts, Judgement, Reading, Ruling};
 use crate::plan::verdict::Verdict;
-use crate::status::Count;
+use crate::status::{Count, EMPTIED};
 
 impl Apply {
     /// Deletes one leaked record behind the whole predicate. `verdict` is VMAPI's answer if it
@@ -148,6 +148,9 @@ impl Apply {
         if confirmed || self.shared.is_approved(fresh.value.mac, fresh.etag.as_deref()) {
             return None;
         }
+        if let Some(why) = self.shared.status.brake_of(EMPTIED) {
+            return Some(why);
+        }
         let scale = self.shared.scale_of_departures();
         match basis {
             Basis::Pass { on_approval: true, .. } => {
@@ -180,6 +183,12 @@ impl Apply {
     /// the NIC) is not there.
     async fn absent(&self, mac: MacAddr, vm: &str, basis: Basis) -> Option<Outcome> {
         match self.clients.vminfod.vm(vm, true).await {
+            // It was to leave a VM that stays, and the verdict was read so: now the VM went too,
+            // and no event has told it yet.
+            Err(err) if err.is_not_found_resource() && basis == Basis::LeftVm => self
+                .shared
+                .look(|inventory| inventory.view.has_vm(vm))
+                .then(|| self.deferred(mac, vm, "the VM it left is gone now: judged anew")),
             Err(err) if err.is_not_found_resource() => None,
             Err(err) => {
                 let text = format!("vminfod: {}", daemon::log::chain(&err));

@@ -26,6 +26,9 @@ mod upkeep;
 /// Rounds of read, decide, write before a record is left to the next pass.
 const ROUNDS: u32 = 5;
 
+/// Why a local NIC is left alone that NAPI does not know.
+pub(crate) const NO_RECORD: &str = "NAPI has no record of it";
+
 /// How one record came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -192,3 +192,27 @@ async fn every_write_leaves_one_audit_line_with_its_reason_whatever_became_of_it
     let reap = lines.iter().find(|line| line.contains("rule=\"reap\"") && line.contains("deleted"));
     assert!(reap.unwrap().contains("G8: VMAPI says destroyed"), "{reap:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_napi_that_lost_its_records_is_no_ground_for_a_delete_until_it_has_them_again() {
+    let world = World::new();
+    let macs = [1, 2, 3, 4, 5, 6, 7, 8];
+    world.vm("live", "running", &macs, false);
+    world.vm("more", "running", &[], false);
+    let (agent, _) = world.start(json!({"relist": "12h"}));
+    sleep(HOUR).await;
+    let brake = agent.status_json()["brake"].to_string();
+    assert!(brake.contains("no record of 8 of the 8"), "{brake}");
+    // What VMAPI does not confirm stays, even when it left before our eyes.
+    world.nic(1, "live", json!({}));
+    world.vm("live", "running", &macs[1..], false);
+    world.delete_vm("live");
+    sleep(HOUR).await;
+    assert!(world.has(1), "{:?} {}", world.writes(), agent.plan_json());
+    world.nic(9, "more", json!({}));
+    world.vm("more", "running", &[9], false);
+    sleep(24 * HOUR).await;
+    assert_eq!(agent.status_json()["brake"], json!(null));
+    assert!(!world.has(1), "VMAPI's 404 is enough for one again");
+    lawful(&world);
+}
