@@ -250,3 +250,24 @@ async fn a_late_word_of_vmapi_is_heard_within_two_minutes() {
         shutdown.trigger();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_nic_that_left_a_vm_is_judged_anew_when_the_vm_goes_too_and_nothing_told_it() {
+    let world = World::new();
+    world.vm("v", "running", &[1, 2], false);
+    world.vm("w", "running", &[], false);
+    world.nic(1, "v", json!({}));
+    world.nic(2, "v", json!({}));
+    world.vmapi("v", "running", CN);
+    world.state().vmapi.get_mut("v").unwrap()["nics"] = json!([{"mac": mac(1)}]);
+    world.start(json!({}));
+    sleep(20 * SEC).await;
+    world.vm("v", "running", &[1], false);
+    world.quietly("v", None);
+    sleep(6 * HOUR).await;
+    assert!(world.has(1) && world.has(2), "VMAPI says that the VM lives, and it is not here");
+    world.vmapi("v", "destroyed", CN);
+    sleep(HOUR).await;
+    assert!(!world.has(1) && !world.has(2));
+    lawful(&world);
+}
