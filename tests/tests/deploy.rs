@@ -45,9 +45,11 @@ fn layout() -> BTreeMap<String, String> {
     split.map(|words| (words[1].to_owned(), words[2].to_owned())).collect()
 }
 
-/// The rules of SMF's document type `service_bundle` for the elements used here, in our words:
-/// element, required attributes, and its children in order with how often each may stand.
-const RULES: [(&str, &[&str], &[(&str, char)]); 15] = [
+/// Element, required attributes, and its children in order with how often each may stand.
+type Rule = (&'static str, &'static [&'static str], &'static [(&'static str, char)]);
+
+/// The rules of SMF's document type `service_bundle` for the elements used here, in our words.
+const RULES: [Rule; 15] = [
     ("service_bundle", &["type", "name"], &[("service", '+')]),
     (
         "service",
