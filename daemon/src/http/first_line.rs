@@ -15,6 +15,8 @@ use bytes::{Buf, BytesMut};
 use http::{Method, Request};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::stall::Head;
+
 /// The methods that Node's parser knows; with any other it gives up on the connection.
 const METHODS: [&str; 25] = [
     "DELETE",
@@ -58,14 +60,16 @@ pub(super) fn is_refused<B>(request: &Request<B>) -> bool {
 pub(super) struct FirstLine<T> {
     inner: T,
     cap: usize,
+    head: Head,
     held: BytesMut,
     done: bool,
 }
 
 impl<T> FirstLine<T> {
-    /// Wraps a stream; a first line longer than `cap` bytes is let through as it is.
-    pub(super) fn new(inner: T, cap: usize) -> Self {
-        Self { inner, cap, held: BytesMut::new(), done: false }
+    /// Wraps a stream; a first line longer than `cap` bytes is let through as it is. What is held
+    /// back has begun the head all the same.
+    pub(super) fn new(inner: T, cap: usize, head: Head) -> Self {
+        Self { inner, cap, head, held: BytesMut::new(), done: false }
     }
 
     /// Whether what is held can go.
@@ -130,6 +134,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for FirstLine<T> {
                 break;
             }
             this.held.extend_from_slice(read.filled());
+            this.head.begin();
             this.settle();
         }
         if this.held.is_empty() {
@@ -188,7 +193,7 @@ mod tests {
         }
         drop(far);
         let mut text = String::new();
-        FirstLine::new(near, 64).read_to_string(&mut text).await.unwrap();
+        FirstLine::new(near, 64, Head::default()).read_to_string(&mut text).await.unwrap();
         text
     }
 
@@ -209,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_without_a_version_waits() {
         let (near, mut far) = duplex(1 << 16);
-        let mut stream = FirstLine::new(near, 64);
+        let mut stream = FirstLine::new(near, 64, Head::default());
         far.write_all(b"GET /ping\r\n").await.unwrap();
         let mut buffer = [0; 64];
         let read =

@@ -239,7 +239,7 @@ impl Server {
         F: Future<Output = Response<Body>> + Send + 'static,
     {
         let head = Head::default();
-        let stream = FirstLine::new(stream, self.limits.head_bytes);
+        let stream = FirstLine::new(stream, self.limits.head_bytes, head.clone());
         let stalling = Stalling::new(stream, head.clone(), self.limits.head, self.limits.write);
         let stalled = stalling.has_stalled();
         let io = TokioIo::new(stalling);

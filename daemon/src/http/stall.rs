@@ -26,6 +26,11 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 pub struct Head(Arc<AtomicBool>);
 
 impl Head {
+    /// Some of the head has come, even if nobody may see it yet.
+    pub(super) fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// The head is complete.
     pub fn complete(&self) {
         self.0.store(false, Ordering::Relaxed);
