@@ -42,6 +42,8 @@ use crate::node::{Verbs, Wait};
 const PER_MINUTE: f64 = 6.0;
 /// vminfod's ring of events here, full within the first quarter of a run of minutes.
 const RING: u64 = 512 << 10;
+/// A change not seen after this long has been undone by another hand.
+const UNSEEN: Duration = Duration::from_secs(10);
 const MIB: f64 = 1_048_576.0;
 
 /// How long a soak is, and how hard.
@@ -161,7 +163,7 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     let mut people = JoinSet::new();
     let teller = tokio::spawn(vm_agent::follow(hub.clone(), world.vmapi.store().clone(), cn));
     let churn = Churn {
-        verbs: Verbs::new(world.node(), Wait::at(&world.vminfod_url())?),
+        verbs: Verbs::new(world.node(), Wait::at(&world.vminfod_url())?.with_limit(UNSEEN)),
         hub,
         napi: world.napi.store().clone(),
         level: vms.len(),
@@ -180,7 +182,8 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     let looked = look(&world, options, &done).await;
     let took = began.elapsed();
     shutdown.trigger();
-    while people.join_next().await.is_some() {}
+    // A change that another hand has undone is waited for in vain: nobody waits for that.
+    people.shutdown().await;
     teller.abort();
     let soaked = Soaked { series: looked?, done, heard, took };
     world.stop().await?;
