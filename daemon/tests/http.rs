@@ -255,14 +255,19 @@ async fn a_peer_that_takes_nothing_or_never_ends_its_head_is_cut_and_counted() {
     assert!(!begun.contains("pong"), "{begun}");
     let mut deaf = TcpStream::connect(toy.at).await.unwrap();
     deaf.write_all(get("/events").as_bytes()).await.unwrap();
+    // From here on it takes nothing. What is pushed before a stream begins is none of its business.
+    until(&mut deaf, "ready").await;
     let line = Bytes::from(format!("{{\"fill\":\"{}\"}}\n", "x".repeat(1 << 20)));
     // More than any socket buffers, and no more than the ring keeps.
     for _ in 0..64 {
         toy.journal.push(line.clone());
     }
-    while toy.counts.stalled.load(Ordering::Relaxed) < 2 {
-        tokio::task::yield_now().await;
-    }
+    let both = async {
+        while toy.counts.stalled.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), both).await.expect("both were cut");
     // One that is merely idle is not.
     let mut idle = TcpStream::connect(toy.at).await.unwrap();
     idle.write_all(get("/events").as_bytes()).await.unwrap();
