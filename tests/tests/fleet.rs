@@ -2,22 +2,16 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Many agents against one NAPI on a virtual clock: a small fleet each time, the large one when
-//! asked for.
+//! Many agents against one NAPI on a virtual clock: a small fleet; `testbed fleet` runs large
+//! ones.
 
 #![allow(clippy::unwrap_used)] // A failed step of a test is a failed test; clippy sees tests only in #[test] itself.
 
-use std::ffi::OsString;
-use std::process::ExitCode;
-
 use std::time::Duration;
 
+use testbed::clock::paused;
 use testbed::fleet::{self, Check, Counts, Kind, Overload, Run, Shape, Start};
 use testbed::napi::Era;
-
-fn paused() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()
-}
 
 fn small(era: Era, capacity: f64, overload: Overload, seed: u64) -> (Run, Counts) {
     let start = Start { agents: 200, shape: Shape { vms: 2, links: 2 }, era };
@@ -63,13 +57,4 @@ fn a_small_fleet_neither_drowns_a_slow_napi_nor_waits_for_ever() {
         let (run, counts) = small(Era::Rfd58, capacity, overload, 1);
         kept(&run, &counts);
     }
-}
-
-/// Arguments from the environment, for runs by hand.
-#[test]
-#[ignore = "by hand: FLEET='--agents 10000 --seed 1' cargo test -p testbed --test fleet -- --ignored --nocapture"]
-fn by_hand() {
-    let text = std::env::var("FLEET").unwrap_or_default();
-    let args: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
-    assert_eq!(fleet::run_on(&args, paused), ExitCode::SUCCESS);
 }

@@ -6,19 +6,12 @@
 
 #![allow(clippy::unwrap_used)] // a test may stop at once
 
-use std::ffi::OsString;
-use std::process::ExitCode;
-
-use testbed::sim::{REGRESSIONS, bugs, run_on, run_seeds};
-
-fn paused() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
-}
+use testbed::sim::{REGRESSIONS, bugs, run_seeds};
 
 #[test]
 fn some_seeds_hold() {
     let seeds: Vec<u64> = (1..=12).collect();
-    assert_eq!(run_seeds(&seeds, None, paused, false), 0, "the failing seeds are printed");
+    assert_eq!(run_seeds(&seeds, None, false), 0, "the failing seeds are printed");
 }
 
 #[test]
@@ -28,16 +21,7 @@ fn seeds_that_failed_once_hold() {
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split_whitespace().next()?.parse().ok())
         .collect();
-    assert_eq!(run_seeds(&seeds, None, paused, false), 0, "the failing seeds are printed");
-}
-
-/// Arguments from the environment, for runs by hand.
-#[test]
-#[ignore = "by hand: SIM='--seeds 200' cargo test -p testbed --test sim -- --ignored --nocapture by_hand"]
-fn by_hand() {
-    let text = std::env::var("SIM").unwrap_or_default();
-    let args: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
-    assert_eq!(run_on(&args, paused), ExitCode::SUCCESS);
+    assert_eq!(run_seeds(&seeds, None, false), 0, "the failing seeds are printed");
 }
 
 /// Each deliberate bug is caught by some of the first seeds.
@@ -45,7 +29,7 @@ fn by_hand() {
 #[ignore = "long: cargo test -p testbed --test sim -- --ignored --nocapture deliberate"]
 fn deliberate_bugs_are_caught() {
     for (name, bug) in bugs::BUGS {
-        let caught = (1..=30).find(|seed| run_seeds(&[*seed], Some(bug), paused, false) > 0);
+        let caught = (1..=30).find(|seed| run_seeds(&[*seed], Some(bug), false) > 0);
         println!(
             "{name}: {}",
             caught.map_or("NOT CAUGHT".to_owned(), |n| format!("caught by seed {n}"))

@@ -20,14 +20,12 @@ pub use run::{Ran, Run, simulate};
 pub use series::{Counts, Kind};
 
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use daemon::exit;
-use tokio::runtime::Runtime;
 
 use self::series::STEP;
 use crate::napi::Era;
@@ -66,7 +64,7 @@ struct Args {
 }
 
 /// Runs the command with these arguments on runtimes whose clock is virtual.
-pub fn run_on(args: &[OsString], paused: fn() -> io::Result<Runtime>) -> ExitCode {
+pub fn run(args: &[OsString]) -> ExitCode {
     let given = std::iter::once(OsString::from("testbed fleet")).chain(args.iter().cloned());
     let args = match Args::try_parse_from(given) {
         Ok(args) => args,
@@ -75,7 +73,7 @@ pub fn run_on(args: &[OsString], paused: fn() -> io::Result<Runtime>) -> ExitCod
             return ExitCode::from(if err.use_stderr() { exit::USAGE } else { 0 });
         }
     };
-    match all(&args, paused) {
+    match all(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(exit::FAILED),
         Err(why) => {
@@ -85,7 +83,7 @@ pub fn run_on(args: &[OsString], paused: fn() -> io::Result<Runtime>) -> ExitCod
     }
 }
 
-fn all(args: &Args, paused: fn() -> io::Result<Runtime>) -> Result<bool, String> {
+fn all(args: &Args) -> Result<bool, String> {
     let shape = Shape { vms: args.vms, links: args.links };
     let start = Start { agents: args.agents, shape, era: args.era };
     println!(
@@ -100,7 +98,7 @@ fn all(args: &Args, paused: fn() -> io::Result<Runtime>) -> Result<bool, String>
     let runs = planned(args, start);
     let mut good = true;
     let mut rows = Vec::new();
-    for done in run::in_pairs(&runs, paused) {
+    for done in run::in_pairs(&runs) {
         let ran = done?;
         good &= report(&ran);
         rows.push(ran.row());
@@ -189,9 +187,4 @@ fn rates(steps: &[u64], group: usize) -> String {
     let mean = |g: &[u64]| g.iter().sum::<u64>() as f64 / (g.len() as u64 * STEP) as f64;
     let all: Vec<String> = steps.chunks(group).map(|g| format!("{:.1}", mean(g))).collect();
     all.join(" ")
-}
-
-/// Runs the command with these arguments.
-pub fn run(args: &[OsString]) -> ExitCode {
-    run_on(args, crate::clock::paused)
 }

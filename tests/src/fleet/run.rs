@@ -5,12 +5,10 @@
 //! One run: the fleet is made, started at one moment, left alone until it is done and for some
 //! hours more. Runs share nothing, so two go at once, each on its own thread and clock.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::Shutdown;
-use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 
 use super::bounds::{START, Start};
@@ -87,7 +85,7 @@ impl Ran {
 }
 
 /// Runs all, two at a time, results in order.
-pub fn in_pairs(runs: &[Run], paused: fn() -> io::Result<Runtime>) -> Vec<Result<Ran, String>> {
+pub fn in_pairs(runs: &[Run]) -> Vec<Result<Ran, String>> {
     let results: Mutex<Vec<Option<Result<Ran, String>>>> = Mutex::new(vec![None; runs.len()]);
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -97,7 +95,7 @@ pub fn in_pairs(runs: &[Run], paused: fn() -> io::Result<Runtime>) -> Vec<Result
                     let at = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                     let Some(run) = runs.get(at) else { return };
                     eprintln!("running: {}", run.title());
-                    let ran = on_its_own_clock(run, paused);
+                    let ran = on_its_own_clock(run);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Some(slot) = results.get_mut(at) {
                         *slot = Some(ran);
@@ -111,8 +109,8 @@ pub fn in_pairs(runs: &[Run], paused: fn() -> io::Result<Runtime>) -> Vec<Result
     results.into_iter().map(|result| result.unwrap_or_else(none)).collect()
 }
 
-fn on_its_own_clock(run: &Run, paused: fn() -> io::Result<Runtime>) -> Result<Ran, String> {
-    let runtime = paused().map_err(|err| format!("making a runtime: {err}"))?;
+fn on_its_own_clock(run: &Run) -> Result<Ran, String> {
+    let runtime = crate::clock::paused().map_err(|err| format!("making a runtime: {err}"))?;
     #[allow(clippy::disallowed_methods)] // Real time on purpose: how long the run took.
     let began = std::time::Instant::now();
     let counts = runtime.block_on(simulate(run))?;

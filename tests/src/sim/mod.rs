@@ -30,7 +30,6 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::runtime::Runtime;
 use vminfod::load::{self, Ctx};
 use vminfod::root::Root;
 
@@ -43,9 +42,6 @@ use crate::vmapi;
 
 /// Seeds that failed once; each is run again by every `cargo test`.
 pub const REGRESSIONS: &str = include_str!("regressions.txt");
-
-/// Makes a runtime whose clock is paused; only test builds of tokio have one.
-pub type Paused = fn() -> io::Result<Runtime>;
 
 #[derive(Debug, Parser)]
 #[command(name = "testbed sim", about = "The whole system under a seeded world")]
@@ -66,11 +62,6 @@ struct Args {
 
 /// Runs the command with these arguments.
 pub fn run(args: &[OsString]) -> ExitCode {
-    run_on(args, crate::clock::paused)
-}
-
-/// Runs the command on runtimes made by `paused`.
-pub fn run_on(args: &[OsString], paused: Paused) -> ExitCode {
     let words = std::iter::once(OsString::from("sim")).chain(args.iter().cloned());
     let args = match Args::try_parse_from(words) {
         Ok(args) => args,
@@ -83,13 +74,13 @@ pub fn run_on(args: &[OsString], paused: Paused) -> ExitCode {
         Some(seed) => vec![seed],
         None => (args.from..args.from.saturating_add(args.seeds)).collect(),
     };
-    let failed = run_seeds(&seeds, args.bug, paused, args.seed.is_some());
+    let failed = run_seeds(&seeds, args.bug, args.seed.is_some());
     println!("{} passed, {} failed", seeds.len() as u64 - failed, failed);
     ExitCode::from(u8::from(failed > 0))
 }
 
 /// Runs these seeds, two at a time; prints a line for each that fails and gives their number.
-pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, paused: Paused, tell: bool) -> u64 {
+pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> u64 {
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let out = Mutex::new(());
     std::thread::scope(|scope| {
@@ -99,7 +90,7 @@ pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, paused: Paused, tell: bool) ->
                     let at =
                         usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
                     let Some(seed) = seeds.get(at) else { return };
-                    let (result, trace) = one(*seed, bug, paused);
+                    let (result, trace) = one(*seed, bug);
                     let _one_at_a_time = out.lock().unwrap_or_else(PoisonError::into_inner);
                     if tell {
                         trace.iter().for_each(|line| println!("  {line}"));
@@ -118,9 +109,9 @@ pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, paused: Paused, tell: bool) ->
 }
 
 /// Runs one seed on a clock of its own; what came of it, and what happened.
-pub fn one(seed: u64, bug: Option<Bug>, paused: Paused) -> (anyhow::Result<()>, Vec<String>) {
+pub fn one(seed: u64, bug: Option<Bug>) -> (anyhow::Result<()>, Vec<String>) {
     let truth = Truth::default();
-    let runtime = match paused() {
+    let runtime = match crate::clock::paused() {
         Ok(runtime) => runtime,
         Err(error) => return (Err(error.into()), Vec::new()),
     };
