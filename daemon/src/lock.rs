@@ -33,7 +33,7 @@ pub enum LockError {
 /// A held lock; dropping it (or dying) lets go.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -51,7 +51,16 @@ impl Lock {
         }
         file.set_len(0).map_err(io)?;
         writeln!(file, "{}", std::process::id()).map_err(io)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    /// Unlocks, as closing would not do while a child between `fork` and `exec` holds a copy of the
+    /// descriptor: the next taker would find the lock held by nobody.
+    fn drop(&mut self) {
+        // What cannot be unlocked is unlocked by the last close.
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -65,6 +74,16 @@ mod tests {
         let path = dir.path().join("lock");
         let first = Lock::take(&path).unwrap();
         assert!(matches!(Lock::take(&path), Err(LockError::Held { .. })));
+        drop(first);
+        Lock::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_copy_of_the_descriptor_in_a_child_does_not_keep_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let first = Lock::take(&path).unwrap();
+        let _copy = first.file.try_clone().unwrap();
         drop(first);
         Lock::take(&path).unwrap();
     }
