@@ -179,11 +179,11 @@ async fn all(args: Args) -> anyhow::Result<bool> {
             continue;
         }
         let start = Instant::now();
-        match group(&mut bench).await {
-            Ok(more) => rows.extend(more),
-            Err(err) => rows.push(Row::failed(name, format!("{err:#}"))),
-        }
-        eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
+        let more = group(&mut bench).await;
+        let more = more.unwrap_or_else(|err| vec![Row::failed(name, format!("{err:#}"))]);
+        // At once: a later group may never end.
+        eprintln!("{name}: {:.1} s\n{}", start.elapsed().as_secs_f64(), table::text(&more));
+        rows.extend(more);
     }
     if args.json {
         println!("{}", table::json(&rows));

@@ -17,6 +17,8 @@ use crate::process::Child;
 
 const START_LIMIT: Duration = Duration::from_secs(120);
 const PIECE: usize = 256 << 10;
+/// In what /proc counts time.
+const TICK: Duration = Duration::from_millis(10);
 
 /// The process.
 pub(super) struct Served {
@@ -61,8 +63,19 @@ impl Served {
         Ok(kib.trim().parse::<f64>()? * 1024.0)
     }
 
-    /// CPU time that it has used, all threads.
+    /// CPU time that it has used, threads that have ended included; in ticks.
     pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
+        // The name may have anything in it; what counts stands behind it.
+        let (_, rest) = text.rsplit_once(')').context("no name in stat")?;
+        let mut fields = rest.split_ascii_whitespace().skip(11);
+        let mut ticks = || fields.next().and_then(|n| n.parse::<u64>().ok());
+        let used = ticks().zip(ticks()).map(|(user, system)| user + system);
+        Ok(TICK * u32::try_from(used.context("no CPU time in stat")?)?)
+    }
+
+    /// CPU time of the threads that there are now, exactly: less than before where some have ended.
+    fn busy(&self) -> anyhow::Result<Duration> {
         let mut nanos = 0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
             // A thread may end between the two looks.
@@ -96,15 +109,15 @@ impl Served {
 
     /// Waits until it does nothing: no CPU time for a while.
     pub(super) async fn quiet(&self) -> anyhow::Result<()> {
-        let mut before = self.cpu()?;
+        let mut before = self.busy()?;
         let (mut calm, end) = (0, Instant::now() + Duration::from_secs(60));
         while calm < 4 {
             if Instant::now() > end {
                 bail!("vminfod does not come to rest");
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
-            let now = self.cpu()?;
-            calm = if now - before < Duration::from_millis(1) { calm + 1 } else { 0 };
+            let now = self.busy()?;
+            calm = if now.saturating_sub(before) < Duration::from_millis(1) { calm + 1 } else { 0 };
             before = now;
         }
         Ok(())
