@@ -28,6 +28,12 @@ pub fn config_code() -> u8 {
     if std::env::var_os("SMF_FMRI").is_some() { SMF_CONFIG } else { USAGE }
 }
 
+/// The code for "another copy runs": under SMF the one that stops the restarts, since a second copy
+/// would fail for ever; else [`FAILED`].
+pub fn second_code() -> u8 {
+    if std::env::var_os("SMF_FMRI").is_some() { SMF_FATAL } else { FAILED }
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -4,10 +4,12 @@
 
 //! What every daemon of this project does besides its work, and what each later agent would
 //! otherwise copy: configuration, bunyan logs, supervised tasks, the single-instance lock, one way
-//! to end a program, and HTTP served with caps and deadlines: event streams with resume, metrics.
+//! to end a program, one look of command lines, and HTTP served with caps and deadlines: event
+//! streams with resume, metrics.
 //!
 //! Nothing here knows of zones, NICs or routes.
 
+pub mod cli;
 pub mod config;
 pub mod descriptors;
 pub mod exit;

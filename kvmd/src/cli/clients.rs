@@ -2,87 +2,125 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `kvmd ping|status|watch`: what the daemon says, for people or as JSON.
+//! `kvmd ping|status|verdicts|watch`: what the daemon says, for people or as JSON.
 
-use std::io::Write;
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use daemon::exit;
+use daemon::cli::{Layout, Screen, Tone, UnknownColumn, screen};
+use daemon::{ConfigError, exit};
 use futures_util::StreamExt;
 use sdc_clients::Error;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::vminfod::Lines;
 use serde_json::Value;
 
-use super::{Ask, Command, NAME};
+use super::args::{Command, ReachArgs};
+use super::verdicts::{self, sentence};
+use super::{NAME, settings};
 
 /// A stream that broke is asked for again after this.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Longest line of a stream; `ready` holds all verdicts.
 const LINE_CAP: usize = 64 << 20;
 
+/// Why a client ends early.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Column(#[from] UnknownColumn),
+    #[error(transparent)]
+    Daemon(#[from] Error),
+    #[error("something else than kvmd answers")]
+    Stranger,
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
+}
+
 /// Runs one of the clients.
 pub async fn run(command: Command) -> ExitCode {
+    let screen = Screen::of_stdout();
     let result = match command {
-        Command::Ping(ask) => ping(&ask).await,
-        Command::Status(ask) => status(&ask).await,
-        Command::Watch(ask) => watch(&ask).await,
+        Command::Ping { reach, json } => ping(&reach, json, screen).await,
+        Command::Status { reach, list } => status(&reach, &list.layout(), screen).await,
+        Command::Verdicts { name, reach, list } => {
+            told_so_far(&reach, name.as_deref(), &list.layout(), screen).await
+        }
+        Command::Watch { reach, parsable, columns, json } => {
+            let layout = Layout { no_header: true, parsable, columns, json, ..Layout::default() };
+            watch(&reach, &layout, screen).await.map(|()| String::new())
+        }
         _ => return ExitCode::from(exit::USAGE),
     };
-    match result {
+    match result.and_then(|text| Ok(screen::write(&text)?)) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Problem::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error @ (Problem::Config(_) | Problem::Column(_))) => {
+            exit::report(NAME, &error, exit::USAGE)
+        }
         Err(error) => exit::report(NAME, &error, exit::FAILED),
     }
 }
 
-fn client(ask: &Ask) -> Result<Http, Error> {
+fn client(reach: &ReachArgs) -> Result<Http, Problem> {
     let agent = concat!("kvmd/", env!("CARGO_PKG_VERSION"));
-    Ok(Http::new(&ask.url, agent)?.without_retries())
+    Ok(Http::new(&settings::url(reach)?, agent)?.without_retries())
 }
 
-async fn get(ask: &Ask, path: &'static str) -> Result<Value, Error> {
-    Ok(Value::Object(client(ask)?.execute(Call::get(&[path])).await?.object()?))
+async fn get(reach: &ReachArgs, path: &'static str) -> Result<Value, Problem> {
+    Ok(Value::Object(client(reach)?.execute(Call::get(&[path])).await?.object()?))
 }
 
-async fn ping(ask: &Ask) -> Result<(), Error> {
-    let pong = get(ask, "ping").await?;
-    if ask.json {
-        print_line(&pong.to_string());
+async fn ping(reach: &ReachArgs, json: bool, screen: Screen) -> Result<String, Problem> {
+    let pong = get(reach, "ping").await?;
+    if pong["ping"] != "pong" {
+        return Err(Problem::Stranger);
     }
-    Ok(())
+    Ok(match screen.is_terminal && !json {
+        true => screen.paint(Tone::Good, "pong") + "\n",
+        false => format!("{pong:#}\n"),
+    })
 }
 
-async fn status(ask: &Ask) -> Result<(), Error> {
-    let status = get(ask, "status").await?;
-    if ask.json {
-        print_line(&serde_json::to_string_pretty(&status).unwrap_or_default());
-        return Ok(());
+async fn status(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<String, Problem> {
+    let status = get(reach, "status").await?;
+    if layout.asks_for_table() {
+        return Ok(verdicts::instances(&status, layout, screen)?);
     }
-    let head = format!("{:<24} {:<9} {:<10} SINCE", "INSTANCE", "STATE", "QEMU");
-    if !print_line(&head) {
-        return Ok(());
+    if screen.is_terminal && !layout.json {
+        return Ok(verdicts::status_lines(&status, screen)?);
     }
-    for (name, instance) in status["instances"].as_object().into_iter().flatten() {
-        let qemu = instance["qemu"].as_str().unwrap_or("-");
-        let lost = if instance["reachable"] == Value::Bool(false) { " (unreachable)" } else { "" };
-        print_line(&format!(
-            "{:<24} {:<9} {:<10} {}{lost}",
-            safe(name),
-            text(&instance["state"]),
-            safe(qemu),
-            text(&instance["since"])
-        ));
+    Ok(screen.harmless(&format!("{status:#}\n")))
+}
+
+async fn told_so_far(
+    reach: &ReachArgs,
+    name: Option<&str>,
+    layout: &Layout,
+    screen: Screen,
+) -> Result<String, Problem> {
+    let status = get(reach, "status").await?;
+    let all = status["verdicts"].as_array().into_iter().flatten();
+    let asked: Vec<&Value> =
+        all.filter(|verdict| name.is_none_or(|name| verdict["name"] == name)).collect();
+    if layout.json && !layout.asks_for_table() {
+        return Ok(
+            screen.harmless(&format!("{:#}\n", Value::from_iter(asked.into_iter().cloned())))
+        );
     }
-    for verdict in status["verdicts"].as_array().into_iter().flatten() {
-        print_line(&sentence(verdict));
-    }
-    Ok(())
+    Ok(verdicts::table(asked.into_iter(), layout, screen)?)
 }
 
 /// One line per verdict for ever; a daemon that is gone is waited for, nothing is told twice.
-async fn watch(ask: &Ask) -> Result<(), Error> {
-    let http = client(ask)?;
+async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(), Problem> {
+    // A column that is none is told before anything comes.
+    verdicts::table(std::iter::empty(), layout, screen)?;
+    let http = client(reach)?;
     // The first time, a daemon that is not there is an error to see.
     http.execute(Call::get(&["ping"])).await?;
     let mut position: Option<(String, u64)> = None;
@@ -91,28 +129,29 @@ async fn watch(ask: &Ask) -> Result<(), Error> {
         if let Some((epoch, seq)) = &position {
             call = call.query("epoch", epoch).query("since", seq.to_string());
         }
-        match follow(&http, call, ask.json, &mut position).await {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(error) => {
+        match follow(&http, call, layout, screen, &mut position).await {
+            Ok(()) => {}
+            Err(Problem::Daemon(error)) => {
                 eprintln!("{NAME}: stream lost, connecting again: {error}");
                 // The ring has gone on without us, or the daemon is another one: begin anew.
                 if error.status() == Some(410) {
                     position = None;
                 }
             }
+            Err(problem) => return Err(problem),
         }
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-/// Prints a stream to its end; `true`: nobody reads any more.
+/// Prints a stream to its end.
 async fn follow(
     http: &Http,
     call: Call,
-    json: bool,
+    layout: &Layout,
+    screen: Screen,
     position: &mut Option<(String, u64)>,
-) -> Result<bool, Error> {
+) -> Result<(), Problem> {
     let mut body = http.open(call).await?.body;
     let mut lines = Lines::new(LINE_CAP);
     while let Some(piece) = body.next().await {
@@ -122,47 +161,16 @@ async fn follow(
             if let (Some(epoch), Some(seq)) = (event["epoch"].as_str(), event["seq"].as_u64()) {
                 *position = Some((epoch.to_owned(), seq));
             }
-            let shown = if json {
-                print_line(&String::from_utf8_lossy(&line))
+            if layout.json {
+                screen::write(&screen.harmless(&(String::from_utf8_lossy(&line) + "\n")))?;
             } else if event["type"] == "verdict" {
-                print_line(&sentence(&event))
-            } else {
-                true
-            };
-            if !shown {
-                return Ok(true);
+                let text = match layout.parsable || layout.columns.is_some() {
+                    true => verdicts::table(std::iter::once(&event), layout, screen)?,
+                    false => sentence(&event) + "\n",
+                };
+                screen::write(&text)?;
             }
         }
     }
-    Ok(false)
-}
-
-fn sentence(verdict: &Value) -> String {
-    let evidence: Vec<&str> =
-        verdict["evidence"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    format!(
-        "{}  {}  {}/{} ({}){}  {}",
-        text(&verdict["date"]),
-        text(&verdict["name"]),
-        text(&verdict["initiator"]),
-        text(&verdict["kind"]),
-        text(&verdict["confidence"]),
-        if verdict["user"] == Value::Bool(true) { "  user" } else { "" },
-        safe(&evidence.join(", ")),
-    )
-}
-
-fn text(value: &Value) -> String {
-    safe(value.as_str().unwrap_or("-"))
-}
-
-/// A guest's words must not move a terminal's cursor.
-fn safe(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-/// `false`: nobody reads any more.
-fn print_line(text: &str) -> bool {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
+    Ok(())
 }

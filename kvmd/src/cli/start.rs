@@ -6,17 +6,20 @@
 //! path's half of the marker's contract, which needs no daemon.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
+use daemon::cli::Progress;
 use daemon::lock::LockError;
-use daemon::{ConfigError, Fields, Shutdown, exit};
+use daemon::{ConfigError, Shutdown, exit};
 use sdc_clients::vminfod::Vminfod;
 use tokio::time::{Instant, sleep};
 
-use super::{ConfigFile, NAME, ServeArgs};
-use crate::config::{Config, DEFAULT_FILE};
+use super::NAME;
+use super::args::{ConfigFile, ServeArgs};
+use super::settings::{load, url_of};
+use crate::config::Config;
 use crate::marker::{Clears, is_name, marker_of};
 use crate::service::{ServeError, serve};
 
@@ -48,6 +51,7 @@ impl StartError {
         match self {
             Self::Config(_) => exit::config_code(),
             Self::Name(_) | Self::NoControl => exit::USAGE,
+            Self::Serve(ServeError::Lock(LockError::Held { .. })) => exit::second_code(),
             _ => exit::FAILED,
         }
     }
@@ -110,15 +114,6 @@ fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), StartError> {
     Ok((config, unknown))
 }
 
-/// The named file, else the usual one if it is there, else nothing but defaults.
-fn load(file: &ConfigFile) -> Result<(Config, Vec<String>), ConfigError> {
-    match &file.config {
-        Some(path) => Config::load(path),
-        None if Path::new(DEFAULT_FILE).exists() => Config::load(Path::new(DEFAULT_FILE)),
-        None => Config::read(Fields::empty()),
-    }
-}
-
 /// Starts the same program without this terminal and waits until it serves, or has ended well
 /// because it runs already or is not needed.
 pub async fn background(args: &[OsString], serve: ServeArgs, log: Option<PathBuf>) -> ExitCode {
@@ -151,7 +146,8 @@ async fn spawn(
         command.stdout(output().map_err(failed)?).stderr(output().map_err(failed)?);
         command.spawn().map_err(failed)?
     };
-    let client = Vminfod::new(&format!("http://{}", config.listen)).map_err(ServeError::from)?;
+    let client = Vminfod::new(&url_of(&config)).map_err(ServeError::from)?;
+    let _shown = Progress::begin("waiting for kvmd to serve");
     let deadline = Instant::now() + UP_WITHIN;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().map_err(failed)? {

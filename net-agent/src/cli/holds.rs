@@ -6,9 +6,11 @@
 //! the daemon is off; it reads the file before each write.
 
 use anyhow::anyhow;
+use daemon::cli::{Layout, Screen, Table};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Files, Usage, load, print, show_json};
+use super::args::Files;
+use super::{Usage, load};
 use crate::holds::{Hold, HoldsFile};
 
 pub(super) fn hold(
@@ -16,7 +18,7 @@ pub(super) fn hold(
     vm: Option<String>,
     length: Option<&str>,
     reason: String,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<String> {
     let length = length
         .map(|text| {
             daemon::config::parse_span(text).map_err(|why| anyhow!(Usage(format!("--for: {why}"))))
@@ -34,11 +36,10 @@ pub(super) fn hold(
     let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
     let file = HoldsFile::new(&load(files)?.state_dir);
     let held = file.hold(vm, length, reason, Timestamp::now())?;
-    print(&format!("{}\n", describe(&held)));
-    Ok(())
+    Ok(describe(&held) + "\n")
 }
 
-pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<()> {
+pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<String> {
     let file = HoldsFile::new(&load(files)?.state_dir);
     let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
     let released = file.release(vm.as_deref(), Timestamp::now())?;
@@ -46,20 +47,30 @@ pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<()> {
     if released == 0 {
         return Err(anyhow!("there is no hold on {what}"));
     }
-    print(&format!("released {what}\n"));
-    Ok(())
+    Ok(format!("released {what}\n"))
 }
 
-pub(super) fn holds(files: &Files, json: bool) -> anyhow::Result<()> {
+pub(super) fn holds(files: &Files, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
     let now = Timestamp::now();
     let all = HoldsFile::new(&load(files)?.state_dir).read()?;
-    if json {
-        show_json(&serde_json::to_value(all.in_force(now).collect::<Vec<_>>())?);
-        return Ok(());
+    let held: Vec<&Hold> = all.in_force(now).collect();
+    if layout.json && !layout.asks_for_table() {
+        return Ok(format!("{:#}\n", serde_json::to_value(held)?));
     }
-    let lines: String = all.in_force(now).map(|hold| describe(hold) + "\n").collect();
-    print(if lines.is_empty() { "no holds\n" } else { &lines });
-    Ok(())
+    if held.is_empty() && !layout.asks_for_table() {
+        return Ok("no holds\n".to_owned());
+    }
+    let mut table = Table::new(&["vm", "until", "reason", "since"]).usually(3);
+    let at = |time: Timestamp| format!("{time:.0}");
+    for hold in held {
+        table.row(vec![
+            hold.vm.as_deref().unwrap_or("the whole node").into(),
+            hold.until.map_or_else(|| "released".to_owned(), at).into(),
+            hold.reason.as_str().into(),
+            at(hold.since).into(),
+        ]);
+    }
+    Ok(table.print(layout, screen)?)
 }
 
 /// A hold on a name that no record can have would protect nothing.

@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use daemon::{Lock, Shutdown, exit};
 
-use super::{Files, runtime};
+use super::args::Files;
+use super::{NAME, runtime};
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::pages::CONNECTIONS;
@@ -22,31 +23,25 @@ const CONFIG_POLL: Duration = Duration::from_secs(10);
 pub(super) fn serve(files: &Files) -> ExitCode {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(err) => {
-            eprintln!("net-agent: {err:#}");
-            return ExitCode::from(exit::FAILED);
-        }
+        Err(err) => return exit::report(NAME, &*err, exit::FAILED),
     };
     let code = runtime.block_on(async {
         let shutdown = Shutdown::new();
         if let Err(err) = shutdown.on_signals() {
-            return exit::report("net-agent", &err, exit::FAILED);
+            return exit::report(NAME, &err, exit::FAILED);
         }
         let Some(config) = (match configured(files, &shutdown).await {
             Ok(config) => config,
-            Err(err) => return exit::report("net-agent", &err, exit::config_code()),
+            Err(err) => return exit::report(NAME, &err, exit::config_code()),
         }) else {
             return ExitCode::SUCCESS;
         };
         match serve_with(config, shutdown).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(err) => {
-                eprintln!("net-agent: {err:#}");
-                // A second copy would fail for ever: SMF must not try again and again.
                 let again = err.downcast_ref::<daemon::lock::LockError>();
                 let held = matches!(again, Some(daemon::lock::LockError::Held { .. }));
-                let smf = std::env::var_os("SMF_FMRI").is_some();
-                ExitCode::from(if held && smf { exit::SMF_FATAL } else { exit::FAILED })
+                exit::report(NAME, &*err, if held { exit::second_code() } else { exit::FAILED })
             }
         }
     });
@@ -66,7 +61,7 @@ async fn configured(
                 if source.kind() == std::io::ErrorKind::NotFound =>
             {
                 if !said {
-                    daemon::log::init("net-agent", "info");
+                    daemon::log::init(NAME, "info");
                     tracing::warn!(path = %path.display(), "waiting for the configuration file");
                     said = true;
                 }
@@ -82,7 +77,7 @@ async fn configured(
 }
 
 async fn serve_with(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
-    daemon::log::init("net-agent", &config.log_level);
+    daemon::log::init(NAME, &config.log_level);
     for key in &config.unknown {
         tracing::warn!(key, "unknown key in the configuration");
     }

@@ -2,24 +2,26 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `status`, `plan`, `reap --dry-run`, `nic`, `approve`: what the running agent says, by its
-//! socket where that may be opened, else by its port. A rehearsal and a NIC's explanation are
-//! worked out here when no agent runs; nothing here ever writes to NAPI.
-
-use std::io::IsTerminal as _;
+//! `ping`, `status`, `nic`: what the running agent says, and what is known of one NIC, which is
+//! worked out here when no agent runs. Nothing here ever writes to NAPI.
 
 use anyhow::{Context as _, anyhow};
+use daemon::cli::screen::visible;
+use daemon::cli::{Layout, Progress, Screen, Table, Tone, facts};
 use sdc_clients::http::Call;
 use sdc_clients::{Class, Http, MacAddr};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Files, PlanArgs, Usage, load, print, runtime, show_json};
+use super::args::Files;
+use super::plan::{evidence, painted};
+use super::{Usage, load, runtime};
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::control::{self, ControlError};
+use crate::status::Count;
 
 /// A page of the loopback port.
-async fn page(config: &Config, name: &'static str) -> anyhow::Result<Value> {
+pub(super) async fn page(config: &Config, name: &'static str) -> anyhow::Result<Value> {
     let base = format!("http://{}", config.status_listen);
     let http = Http::new(&base, "net-agent-cli")?.without_retries();
     let answer = http.execute(Call::get(&[name])).await;
@@ -33,59 +35,96 @@ async fn page(config: &Config, name: &'static str) -> anyhow::Result<Value> {
     answer.with_context(|| format!("no answer from the daemon at {}", config.status_listen))
 }
 
-pub(super) fn status(files: &Files) -> anyhow::Result<()> {
+pub(super) fn ping(files: &Files, json: bool, screen: Screen) -> anyhow::Result<String> {
     let config = load(files)?;
-    show_json(&runtime()?.block_on(page(&config, "status"))?);
-    Ok(())
-}
-
-pub(super) fn plan(files: &Files, args: &PlanArgs) -> anyhow::Result<()> {
-    let config = load(files)?;
-    let found = runtime()?.block_on(running_plan(&config))?;
-    show_plan(found, args)
-}
-
-/// The running agent's plan; by its socket, the records that the brake keeps are read afresh and
-/// offered for approval.
-async fn running_plan(config: &Config) -> anyhow::Result<Value> {
-    match control::ask(&config.control_socket, "POST", "/plan", None).await {
-        Ok(plan) => Ok(plan),
-        Err(ControlError::Absent { .. }) => page(config, "plan").await,
-        Err(err) => Err(err.into()),
+    let answer = runtime()?.block_on(page(&config, "ping"))?;
+    if answer["ping"] != "pong" {
+        return Err(anyhow!("something else than net-agent answers on {}", config.status_listen));
     }
+    Ok(match screen.is_terminal && !json {
+        true => screen.paint(Tone::Good, "pong") + "\n",
+        false => format!("{answer:#}\n"),
+    })
 }
 
-pub(super) fn rehearse(files: &Files, args: &PlanArgs) -> anyhow::Result<()> {
+pub(super) fn status(files: &Files, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
     let config = load(files)?;
-    let found = runtime()?.block_on(async {
-        match running_plan(&config).await {
-            Ok(plan) if !plan["made"].is_null() => Ok(plan),
-            _ => {
-                eprintln!("net-agent: no running agent has a plan: one look, now");
-                let agent = Agent::new(config)?;
-                agent.rehearse().await.map_err(|why| anyhow!(why))
-            }
+    let page = runtime()?.block_on(page(&config, "status"))?;
+    if layout.asks_for_table() {
+        return fields(&page, layout, screen);
+    }
+    Ok(match screen.is_terminal && !layout.json {
+        true => status_lines(&page, screen),
+        false => screen.harmless(&format!("{page:#}\n")),
+    })
+}
+
+/// One row for each field of an object.
+fn fields(object: &Value, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
+    let mut table = Table::new(&["field", "value"]);
+    for (key, value) in object.as_object().into_iter().flatten() {
+        table.row(vec![key.as_str().into(), value.clone().into()]);
+    }
+    Ok(table.print(layout, screen)?)
+}
+
+/// `/status` for people: one fact per line, what is wrong in colour.
+fn status_lines(page: &Value, screen: Screen) -> String {
+    let items = |key: &str| page[key].as_array().map_or(&[][..], Vec::as_slice);
+    let number = |key: &str| page[key].as_u64().unwrap_or_default();
+    let state = match page["mute"].as_str() {
+        None => screen.paint(Tone::Good, "writing"),
+        Some(why) => screen.paint(Tone::Odd, &format!("writes nothing: {}", visible(why))),
+    };
+    let mut lines = vec![("state", state)];
+    for what in items("waiting_for") {
+        lines
+            .push(("waiting for", screen.paint(Tone::Odd, &visible(what.as_str().unwrap_or("-")))));
+    }
+    for (key, name) in [("brake", "brake"), ("memory", "memory fault")] {
+        if page[key].is_string() {
+            lines.push((name, screen.paint(Tone::Bad, &text(page, key))));
         }
-    })?;
-    show_plan(found, args)
-}
-
-pub(super) fn approve(files: &Files, id: &str) -> anyhow::Result<()> {
-    let config = load(files)?;
-    let body = json!({"id": id});
-    let asked = control::ask(&config.control_socket, "POST", "/approve", Some(&body));
-    let done = runtime()?.block_on(asked).context("approve")?;
-    print(&format!(
-        "approved {} NICs for 15 minutes; every other guard still runs\n",
-        done["nics"]
+    }
+    for hold in items("holds") {
+        let what = hold["vm"].as_str().map_or_else(|| "the whole node".to_owned(), visible);
+        let until =
+            hold["until"].as_str().map_or("until released".to_owned(), |at| format!("until {at}"));
+        lines.push((
+            "hold",
+            screen.paint(Tone::Odd, &format!("{what} {until}: {}", text(hold, "reason"))),
+        ));
+    }
+    lines.push(("VMs", number("vms").to_string()));
+    lines.push(("NICs", format!("{} in NAPI's last list", number("listed"))));
+    let last = page["last_pass"].as_str().map_or("none yet".to_owned(), visible);
+    lines.push(("passes", format!("{}, the last {last}", number("pass"))));
+    lines.push((
+        "undecided",
+        format!("{} look leaked, {} left the node", number("candidates"), items("departed").len()),
     ));
-    Ok(())
+    let done = Count::ALL
+        .map(Count::name)
+        .into_iter()
+        .filter(|name| *name != "listed" && number(name) > 0);
+    let done: Vec<String> = done.map(|name| format!("{name} {}", number(name))).collect();
+    lines.push(("so far", if done.is_empty() { "nothing".to_owned() } else { done.join(", ") }));
+    if page["last_error"].is_string() {
+        lines.push(("last error", screen.paint(Tone::Bad, &text(page, "last_error"))));
+    }
+    facts(&lines)
 }
 
-pub(super) fn nic(files: &Files, mac: &str, json: bool) -> anyhow::Result<()> {
+pub(super) fn nic(
+    files: &Files,
+    mac: &str,
+    layout: &Layout,
+    screen: Screen,
+) -> anyhow::Result<String> {
     let mac: MacAddr = mac.parse().map_err(|err| anyhow!(Usage(format!("{mac}: {err}"))))?;
     let config = load(files)?;
     let said = runtime()?.block_on(async {
+        let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
         match control::ask(&config.control_socket, "GET", &format!("/nics/{mac}"), None).await {
             Err(ControlError::Absent { .. }) => {
                 let mut said = Agent::new(config)?.explain(mac).await;
@@ -95,96 +134,48 @@ pub(super) fn nic(files: &Files, mac: &str, json: bool) -> anyhow::Result<()> {
             answer => answer.map_err(anyhow::Error::from),
         }
     })?;
-    if json {
-        show_json(&said);
-        return Ok(());
+    if layout.asks_for_table() {
+        return fields(&said, layout, screen);
+    }
+    if layout.json {
+        return Ok(screen.harmless(&format!("{said:#}\n")));
     }
     let mut out = String::new();
     for key in ["mac", "napi", "etag", "node", "vmapi", "hold", "departed", "brake", "mute"] {
-        out += &match &said[key] {
-            Value::Null => format!("{key:<9} -\n"),
-            Value::String(text) => format!("{key:<9} {text}\n"),
-            value => format!("{key:<9} {value}\n"),
+        let shown = match &said[key] {
+            Value::Null => "-".to_owned(),
+            Value::String(text) => visible(text),
+            value => visible(&value.to_string()),
         };
+        out += &format!("{key:<9} {shown}\n");
     }
     out += &evidence(&said);
-    out += &format!("{:<9} {}\n", paint(&text(&said, "action")), text(&said, "reason"));
-    print(&out);
-    Ok(())
+    out += &format!("{} {}\n", painted(&text(&said, "action"), screen), text(&said, "reason"));
+    Ok(out)
 }
 
-fn text(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).unwrap_or("-").to_owned()
+/// A text of a page, harmless for a terminal.
+pub(super) fn text(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).map_or_else(|| "-".to_owned(), visible)
 }
 
-fn evidence(value: &Value) -> String {
-    let list = value.get("evidence").and_then(Value::as_array);
-    let lines = list.into_iter().flatten().map(|e| {
-        format!("    {:<4} {:<5} {}\n", text(e, "guard"), text(e, "answer"), text(e, "said"))
-    });
-    lines.collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
 
-/// An action's word, coloured for a terminal unless `NO_COLOR` is set.
-fn paint(action: &str) -> String {
-    let wanted = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    let code = match action {
-        "delete" => "31",
-        "defer" | "ask-vmapi" => "33",
-        "write" | "look" => "32",
-        _ => return format!("{action:<9}"),
-    };
-    if wanted && std::io::stdout().is_terminal() {
-        format!("\x1b[{code}m{action:<9}\x1b[0m")
-    } else {
-        format!("{action:<9}")
+    #[test]
+    fn a_status_for_people() {
+        let page = json!({
+            "mute": "report mode", "waiting_for": ["vminfod"], "brake": null, "memory": null,
+            "holds": [{"reason": "a\u{7}", "since": "x"}], "vms": 3, "listed": 7, "pass": 1,
+            "last_pass": "2026-05-31T16:34:39Z", "candidates": 2, "departed": [{}], "reaped": 4,
+            "last_error": null,
+        });
+        let screen = Screen { is_terminal: true, colour: false };
+        assert_eq!(
+            status_lines(&page, screen),
+            "state        writes nothing: report mode\n             waiting for  vminfod\n             hold         the whole node until released: a\\u0007\n             VMs          3\n             NICs         7 in NAPI's last list\n             passes       1, the last 2026-05-31T16:34:39Z\n             undecided    2 look leaked, 1 left the node\n             so far       reaped 4\n"
+        );
     }
-}
-
-fn show_plan(mut page: Value, args: &PlanArgs) -> anyhow::Result<()> {
-    if let (Some(mac), Some(list)) =
-        (&args.mac, page.get_mut("decisions").and_then(Value::as_array_mut))
-    {
-        let mac: MacAddr =
-            mac.parse().map_err(|err| anyhow!(Usage(format!("--mac {mac}: {err}"))))?;
-        let wanted = mac.to_string();
-        list.retain(|d| d.get("mac").and_then(Value::as_str) == Some(&wanted));
-    }
-    if args.json {
-        show_json(&page);
-        return Ok(());
-    }
-    let mut out = format!("made {}\n", text(&page, "made"));
-    let mut agreed = 0usize;
-    for d in page.get("decisions").and_then(Value::as_array).into_iter().flatten() {
-        let action = text(d, "action");
-        if action == "keep" && !args.all && args.mac.is_none() {
-            agreed += 1;
-            continue;
-        }
-        let (mac, vm) = (text(d, "mac"), text(d, "vm"));
-        let became = d["outcome"].as_str().map(|what| format!(" → {what}")).unwrap_or_default();
-        out += &format!("{mac}  {vm}  {}  {}{became}\n", paint(&action), text(d, "reason"));
-        if let Some(napi) = d["napi"].as_str().filter(|said| !said.is_empty()) {
-            out += &format!("    NAPI       {napi}\n");
-        }
-        out += &evidence(d);
-    }
-    for d in page.get("departed").and_then(Value::as_array).into_iter().flatten() {
-        out += &format!("{}  {}  departed   {}\n", text(d, "mac"), text(d, "vm"), text(d, "why"));
-    }
-    if agreed > 0 {
-        out += &format!("{agreed} more are kept as they are (--all shows them)\n");
-    }
-    if let Some(why) = page["braked"].as_str() {
-        out += &format!("brake: {why}\n");
-    }
-    if let Some(id) = page["approval"]["id"].as_str() {
-        let nics = page["approval"]["nics"].as_array().map_or(0, Vec::len);
-        let left = page["approval"]["expires_in_s"].as_u64().unwrap_or_default() / 60;
-        out +=
-            &format!("net-agent approve {id}   # these {nics} NICs as they are; {left} min left\n");
-    }
-    print(&out);
-    Ok(())
 }

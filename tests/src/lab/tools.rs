@@ -47,10 +47,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let vminfo = format!("{reach}exec {testbed} @vminfo \"$@\"");
     let config = quoted(&places.node.join("kvmd.json").to_string_lossy());
     let url = quoted(places.kvmd);
-    let kvmd = format!(
-        "case $1 in\nstart | serve | clear) exec {testbed} @kvmd \"$@\" --config {config} ;;\n\
-         *) exec {testbed} @kvmd \"$@\" --url {url} ;;\nesac"
-    );
+    let kvmd = format!("export KVMD_CONFIG={config} KVMD_URL={url}\nexec {testbed} @kvmd \"$@\"");
     let vmadm = format!(
         "verb=$1\nshift\ncase $verb in\nstart) verb=boot ;;\nstop) verb=halt ;;\nesac\n\
          exec {testbed} vm --cn {node} \"$verb\" \"$@\""

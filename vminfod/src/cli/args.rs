@@ -8,9 +8,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
-use super::table::ListArgs;
+use super::NAME;
+
+daemon::command_line!(Cli, NAME);
 
 const ABOUT: &str = "\
 Examples:
@@ -303,14 +306,4 @@ pub struct CheckArgs {
     pub timeout: Duration,
     #[command(flatten)]
     pub list: ListArgs,
-}
-
-/// A shell to complete in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
-    Bash,
-    Elvish,
-    Fish,
-    Powershell,
-    Zsh,
 }

@@ -9,16 +9,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::cli::{Cell, Progress, Screen, Table, Tone};
 use sdc_clients::vminfod::Lines;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::args::{CheckArgs, ReachArgs};
 use super::problem::Problem;
-use super::progress::Progress;
-use super::screen::{Screen, Tone};
 use super::settings::Settings;
-use super::table::{Cell, Table};
 use crate::commands::{Commands, Follow, Tool};
 use crate::load::{self, Ctx};
 use crate::sources::sysevent::{Channel, Line, parse};
@@ -56,7 +54,7 @@ pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Pro
         };
         table.row(vec![name.into(), state, detail.into()]);
     }
-    Ok((table.print(&args.list, screen)?, good))
+    Ok((table.print(&args.list.layout(), screen)?, good))
 }
 
 async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {

@@ -7,11 +7,12 @@
 
 use std::time::Duration;
 
+use daemon::cli::Progress;
 use futures_util::future::BoxFuture;
 use sdc_clients::vminfod::VmObject;
 use tokio::time::Instant;
 
-use super::progress::Progress;
+use super::progress::over;
 use super::smf::{Service, Smf};
 use super::supply::{FromDaemon, FromNode, Supplier, SupplyError};
 use crate::load::Ctx;
@@ -66,7 +67,7 @@ impl Either {
 
     fn node(&self) -> (FromNode, Progress) {
         let progress = Progress::begin("vminfod is off: reading the node");
-        let ctx = Ctx { commands: progress.over(self.ctx.commands.clone()), ..self.ctx.clone() };
+        let ctx = Ctx { commands: over(&progress, self.ctx.commands.clone()), ..self.ctx.clone() };
         (FromNode::new(ctx), progress)
     }
 }

@@ -8,13 +8,13 @@
 use std::io;
 use std::time::Duration;
 
+use daemon::cli::screen::{self, Screen, harmless};
 use sdc_clients::Jitter;
 use serde_json::Value;
 
 use super::NAME;
 use super::args::EventsArgs;
 use super::problem::Problem;
-use super::screen::{self, Screen, harmless};
 use super::show::daemon;
 use super::stream::{self, StreamEnd};
 use super::supply::SupplyError;

@@ -11,19 +11,16 @@
 mod args;
 mod check;
 mod either;
-mod extras;
 mod follow;
 mod problem;
 mod progress;
 mod reads;
-pub mod screen;
 mod serve;
 mod settings;
 mod show;
 mod smf;
 pub mod stream;
 pub mod supply;
-mod table;
 pub mod vmadm;
 pub mod vminfo;
 mod why;
@@ -32,13 +29,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use daemon::cli::{Screen, screen};
 use daemon::exit;
 
 use args::{Cli, Command, ReachArgs};
 use problem::Problem;
-use screen::Screen;
 use settings::Settings;
 use stream::StreamEnd;
 use supply::FromDaemon;
@@ -81,13 +76,15 @@ async fn dispatch(words: Vec<String>) -> ExitCode {
     let help_only = std::iter::once(NAME.to_owned()).chain(rest.iter().take(1).cloned());
     let parsed = match rest.first().map(String::as_str) {
         Some("list" | "lookup" | "get") => {
-            Cli::try_parse_from(help_only.chain(["--help".to_owned()]))
+            args::parse(help_only.chain(["--help".to_owned()]).map(OsString::from))
         }
-        _ => Cli::try_parse_from(std::iter::once(NAME.to_owned()).chain(rest.iter().cloned())),
+        _ => args::parse(
+            std::iter::once(NAME.to_owned()).chain(rest.iter().cloned()).map(OsString::from),
+        ),
     };
     match parsed {
         Ok(cli) => command(cli, screen).await,
-        Err(error) => usage(&error),
+        Err(code) => code,
     }
 }
 
@@ -108,8 +105,8 @@ async fn command(cli: Cli, screen: Screen) -> ExitCode {
             }
             Err(problem) => Err(problem),
         },
-        Some(Command::Completions { shell }) => Ok(extras::completions(shell)),
-        Some(Command::Man { dir }) => extras::man(dir.as_deref()),
+        Some(Command::Completions { shell }) => Ok(args::completions(shell)),
+        Some(Command::Man { dir }) => args::man(dir.as_deref()).map_err(Problem::from),
         // These were taken before the grammar, which would not let vmadm's options through.
         Some(Command::List(_) | Command::Lookup(_) | Command::Get(_)) => {
             return ExitCode::from(exit::USAGE);
@@ -119,17 +116,6 @@ async fn command(cli: Cli, screen: Screen) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => problem.report(NAME),
     }
-}
-
-/// Help and versions are answers; anything else is one line and status 2.
-fn usage(error: &clap::Error) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return print(&Printed { stdout: error.to_string(), stderr: String::new(), code: 0 });
-    }
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or("wrong usage").trim_start_matches("error: ");
-    eprintln!("{NAME}: {line} (see --help)");
-    ExitCode::from(exit::USAGE)
 }
 
 /// The shipped `vminfo`.

@@ -7,11 +7,11 @@
 use std::io;
 use std::process::ExitCode;
 
+use daemon::cli::UnknownColumn;
 use daemon::{ConfigError, exit};
 
 use super::stream::StreamEnd;
 use super::supply::SupplyError;
-use super::table::UnknownColumn;
 
 /// Why a command ends early.
 #[derive(Debug, thiserror::Error)]

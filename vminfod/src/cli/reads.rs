@@ -8,9 +8,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use daemon::cli::screen::{Screen, harmless};
+
 use super::args::ReachArgs;
 use super::either::Either;
-use super::screen::{Screen, harmless};
 use super::settings::Settings;
 use super::smf::Smf;
 use super::supply::FromDaemon;

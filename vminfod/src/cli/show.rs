@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use daemon::cli::screen::{harmless, visible};
+use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone, facts};
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
@@ -14,14 +16,11 @@ use serde_json::Value;
 use super::NAME;
 use super::args::{PlainArgs, ReachArgs, StatusArgs, VmArgs, VmsArgs};
 use super::problem::Problem;
-use super::progress::Progress;
-use super::screen::{Screen, Tone, harmless};
 use super::settings::Settings;
 use super::supply::{FromDaemon, SupplyError};
-use super::table::{ListArgs, Table};
-use super::vmadm::list::Listing;
-use super::vmadm::value::{member, pretty, text_form};
-use super::vmadm::{Failure, events::visible};
+use super::vmadm::Failure;
+use super::vmadm::list::{self, Listing};
+use super::vmadm::value::{compact, member, pretty, text_form};
 
 /// A synchronous read awaits the node's own commands.
 const SYNC: Duration = Duration::from_secs(150);
@@ -59,18 +58,22 @@ pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem
 pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
     let daemon = daemon(&args.reach)?;
     let value = read(&daemon, Call::get(&["vms"]), args.sync).await?;
-    if !as_table(&args.list, screen) {
+    let layout = args.list.layout();
+    if !as_rows(&layout, screen) {
         return Ok(json(&value, screen));
     }
-    let list = &args.list;
-    let (order, sort) = (list.columns.as_deref(), list.sort.as_deref());
-    let header = !list.no_header && !list.parsable;
-    let listing = Listing::all(order, sort, list.parsable, header);
+    let (order, sort) = (layout.columns.as_deref(), layout.sort.as_deref());
+    let header = !layout.no_header && !layout.parsable;
+    let listing = Listing::all(order, sort, layout.parsable, header);
     let objects = match value {
         Value::Array(list) => list.into_iter().filter_map(object).collect(),
         _ => Vec::new(),
     };
-    let text = listing.print(objects).map_err(|failure| match failure {
+    let printed = match layout.json {
+        true => listing.objects(objects).map(|vms| list::json(&vms)),
+        false => listing.print(objects),
+    };
+    let text = printed.map_err(|failure| match failure {
         // A column that is none is wrong usage here; vmadm's exit status for it is 1.
         Failure::Failed(text) => Problem::Usage(text),
         Failure::Usage(text) => Problem::Usage(text.unwrap_or_default()),
@@ -88,14 +91,20 @@ pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
         }
         other => other?,
     };
-    if !as_table(&args.list, screen) {
+    let layout = args.list.layout();
+    if !as_rows(&layout, screen) {
         return Ok(json(&value, screen));
     }
     let mut table = Table::new(&["field", "value"]);
     for (key, value) in value.as_object().into_iter().flatten() {
-        table.row(vec![key.as_str().into(), value.clone().into()]);
+        // Numbers as the shipped tools write them.
+        let cell = match value {
+            Value::Null | Value::String(_) => value.clone().into(),
+            other => Cell::shown(other.clone(), compact(other)),
+        };
+        table.row(vec![key.as_str().into(), cell]);
     }
-    Ok(table.print(&args.list, screen)?)
+    Ok(table.print(&layout, screen)?)
 }
 
 async fn read(daemon: &FromDaemon, call: Call, sync: bool) -> Result<Value, Problem> {
@@ -105,8 +114,9 @@ async fn read(daemon: &FromDaemon, call: Call, sync: bool) -> Result<Value, Prob
     Ok(daemon.get(call).await?)
 }
 
-fn as_table(list: &ListArgs, screen: Screen) -> bool {
-    !list.json && (screen.is_terminal || list.asks_for_table())
+/// Rows and columns, and not the whole answer.
+fn as_rows(layout: &Layout, screen: Screen) -> bool {
+    layout.asks_for_table() || (screen.is_terminal && !layout.json)
 }
 
 fn object(value: Value) -> Option<VmObject> {
@@ -182,7 +192,7 @@ fn status_lines(status: &Value, screen: Screen) -> String {
             lines.push(("refresh", format!("found {changed} changed VMs {} ago", short(&when))));
         }
     }
-    lines.iter().map(|(name, text)| format!("{name:<14}{text}\n")).collect()
+    facts(&lines)
 }
 
 /// The short form of `12.593138s (12.59s)`.
@@ -212,11 +222,11 @@ mod tests {
         let screen = Screen { is_terminal: true, colour: false };
         let text = status_lines(&status, screen);
         for line in [
-            "state         running (working)\n",
-            "up            12.5s\n",
-            "last refresh  none yet\n",
-            "refresh error zfs\\u001b[2J (1s ago)\n",
-            "listener      x\\u0007 for 2s\n",
+            "state          running (working)\n",
+            "up             12.5s\n",
+            "last refresh   none yet\n",
+            "refresh error  zfs\\u001b[2J (1s ago)\n",
+            "listener       x\\u0007 for 2s\n",
         ] {
             assert!(text.contains(line), "{line:?} in {text}");
         }

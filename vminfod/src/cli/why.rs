@@ -5,16 +5,15 @@
 //! `vminfod why UUID [FIELD]`: which source gave a field, when it was last read, whether it is
 //! stale. With the daemon off the sources are known all the same; their readings are not.
 
+use daemon::cli::{Cell, Screen, Table, Tone};
 use sdc_clients::http::Call;
 use serde_json::Value;
 
 use super::NAME;
 use super::args::WhyArgs;
 use super::problem::Problem;
-use super::screen::{Screen, Tone};
 use super::show::daemon;
 use super::supply::SupplyError;
-use super::table::{Cell, Table};
 use crate::vm::origin;
 
 /// The columns.
@@ -38,7 +37,7 @@ pub async fn run(args: &WhyArgs, screen: Screen) -> Result<String, Problem> {
     for (field, source) in fields {
         table.row(row(&field, source.as_deref(), answer.as_ref()));
     }
-    Ok(table.print(&args.list, screen)?)
+    Ok(table.print(&args.list.layout(), screen)?)
 }
 
 /// Fields and their sources: all that the VM has, or the one asked for.
@@ -124,7 +123,7 @@ mod tests {
         table.row(row("alias", Some("zone_xml"), None));
         let screen = Screen { is_terminal: false, colour: false };
         assert_eq!(
-            table.print(&super::super::table::ListArgs::default(), screen).unwrap(),
+            table.print(&daemon::cli::Layout::default(), screen).unwrap(),
             "FIELD  SOURCE    READ       STALE  ERROR\n\
              quota  zfs       2.3 s ago  stale  exit status 1\n\
              alias  zone_xml  -          -      -\n"

@@ -4,6 +4,7 @@
 
 //! One line of `/events` → lines for people or JSON. Pure.
 
+use daemon::cli::screen::visible;
 use serde_json::{Map, Value};
 
 use super::lookup::is_uuid;
@@ -181,22 +182,6 @@ impl Printer {
             })
             .collect()
     }
-}
-
-/// A text whose control characters are written out as `\u001b` is, so that a terminal only shows.
-pub fn visible(text: &str) -> String {
-    if !text.contains(|c: char| c.is_control()) {
-        return text.to_owned();
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if c.is_control() {
-            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
 }
 
 fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {

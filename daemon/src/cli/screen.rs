@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the program prints to: whether it is a terminal, colours, and text made harmless for it.
-//! Only here is stdout written.
+//! What a program prints to: whether it is a terminal, colours, and text made harmless for it.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -71,6 +70,14 @@ pub fn harmless(text: &str) -> String {
     shown
 }
 
+/// Text on one line whose control characters are written as `\u001b` is.
+pub fn visible(text: &str) -> String {
+    if !text.contains(|c: char| c.is_control()) {
+        return text.to_owned();
+    }
+    text.split('\n').map(harmless).collect::<Vec<_>>().join("\\u000a")
+}
+
 /// Writes to stdout at once. Whoever went away is an error of kind broken pipe.
 pub fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -90,6 +97,7 @@ mod tests {
     fn control_characters_show_and_do_nothing() {
         let evil = "a\u{1b}[2J\u{9b}31m\u{7}\tb\n";
         assert_eq!(harmless(evil), "a\\u001b[2J\\u009b31m\\u0007\\u0009b\n");
+        assert_eq!(visible(evil), "a\\u001b[2J\\u009b31m\\u0007\\u0009b\\u000a");
         let pipe = Screen { is_terminal: false, colour: false };
         assert_eq!(pipe.harmless(evil), evil);
         assert_eq!(pipe.paint(Tone::Bad, "x"), "x");

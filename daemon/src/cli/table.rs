@@ -2,35 +2,28 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Small tables of our own commands: aligned or parsable, some columns only, sorted. Pure.
+//! Small tables: aligned, parsable or JSON, some columns only, sorted. Pure.
 
-use clap::Args;
 use serde_json::{Map, Value};
 
-use super::screen::{Screen, Tone};
-use super::vmadm::events::visible;
+use super::screen::{Screen, Tone, visible};
 
 /// How a list is printed.
-#[derive(Debug, Clone, Default, Args)]
-pub struct ListArgs {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layout {
     /// No header line.
-    #[arg(short = 'H')]
     pub no_header: bool,
-    /// Parsable: colons between values, no padding, no header; `:` and `\` in values get a `\`.
-    #[arg(short = 'p')]
+    /// Colons between values, no padding, no header; `:` and `\` in values get a `\`.
     pub parsable: bool,
-    /// Columns, separated by commas.
-    #[arg(short = 'o', value_name = "COLUMN,...")]
+    /// Columns, separated by commas; none: all.
     pub columns: Option<String>,
     /// Columns to sort by, separated by commas; `-COLUMN` for descending.
-    #[arg(short = 's', value_name = "COLUMN,...", allow_hyphen_values = true)]
     pub sort: Option<String>,
-    /// JSON.
-    #[arg(short = 'j', long)]
+    /// JSON: one object for each row.
     pub json: bool,
 }
 
-impl ListArgs {
+impl Layout {
     /// Whether a table is asked for even where none would be printed.
     pub fn asks_for_table(&self) -> bool {
         self.no_header || self.parsable || self.columns.is_some() || self.sort.is_some()
@@ -49,27 +42,35 @@ pub struct UnknownColumn {
 #[derive(Debug, Clone)]
 pub struct Cell {
     value: Value,
+    /// Its text, where that is not what the value says by itself.
+    shown: Option<String>,
     tone: Option<Tone>,
 }
 
 impl<T: Into<Value>> From<T> for Cell {
     fn from(value: T) -> Cell {
-        Cell { value: value.into(), tone: None }
+        Cell { value: value.into(), shown: None, tone: None }
     }
 }
 
 impl Cell {
     /// A cell whose word has a colour where there are colours.
     pub fn toned(value: impl Into<Value>, tone: Tone) -> Cell {
-        Cell { value: value.into(), tone: Some(tone) }
+        Cell { value: value.into(), shown: None, tone: Some(tone) }
+    }
+
+    /// A cell that is shown as `text`, and is `value` in JSON and for its order.
+    pub fn shown(value: impl Into<Value>, text: impl Into<String>) -> Cell {
+        Cell { value: value.into(), shown: Some(text.into()), tone: None }
     }
 
     fn text(&self) -> String {
-        match &self.value {
-            Value::Null => "-".to_owned(),
-            Value::String(text) if text.is_empty() => "-".to_owned(),
-            Value::String(text) => visible(text),
-            other => visible(&super::vmadm::value::compact(other)),
+        match (&self.shown, &self.value) {
+            (Some(text), _) => visible(text),
+            (None, Value::Null) => "-".to_owned(),
+            (None, Value::String(text)) if text.is_empty() => "-".to_owned(),
+            (None, Value::String(text)) => visible(text),
+            (None, other) => visible(&other.to_string()),
         }
     }
 
@@ -85,13 +86,20 @@ impl Cell {
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<&'static str>,
+    /// How many of them are printed unless columns are asked for.
+    usual: usize,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// An empty one.
     pub fn new(columns: &[&'static str]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
+        Table { columns: columns.to_vec(), usual: columns.len(), rows: Vec::new() }
+    }
+
+    /// Prints only the first columns where none are asked for.
+    pub fn usually(self, columns: usize) -> Table {
+        Table { usual: columns, ..self }
     }
 
     /// Adds a row, one cell per column.
@@ -100,8 +108,8 @@ impl Table {
     }
 
     /// The whole text as asked for.
-    pub fn print(mut self, list: &ListArgs, screen: Screen) -> Result<String, UnknownColumn> {
-        for key in list.sort.iter().flat_map(|keys| keys.rsplit(',')) {
+    pub fn print(mut self, layout: &Layout, screen: Screen) -> Result<String, UnknownColumn> {
+        for key in layout.sort.iter().flat_map(|keys| keys.rsplit(',')) {
             let (name, descending) = match key.strip_prefix('-') {
                 Some(name) => (name, true),
                 None => (key, false),
@@ -113,18 +121,18 @@ impl Table {
                 if descending { order.reverse() } else { order }
             });
         }
-        let places = match &list.columns {
+        let places = match &layout.columns {
             Some(names) => {
                 names.split(',').map(|name| self.place(name)).collect::<Result<Vec<_>, _>>()?
             }
-            None => (0..self.columns.len()).collect(),
+            None => (0..self.usual).collect(),
         };
-        Ok(if list.json {
+        Ok(if layout.json {
             self.json(&places)
-        } else if list.parsable {
+        } else if layout.parsable {
             self.parsable(&places)
         } else {
-            self.aligned(&places, !list.no_header, screen)
+            self.aligned(&places, !layout.no_header, screen)
         })
     }
 
@@ -141,7 +149,7 @@ impl Table {
             Value::Object(places.iter().filter_map(pair).collect::<Map<_, _>>())
         };
         let rows: Vec<Value> = self.rows.iter().map(object).collect();
-        super::vmadm::value::pretty(&rows) + "\n"
+        format!("{:#}\n", Value::Array(rows))
     }
 
     fn parsable(&self, places: &[usize]) -> String {
@@ -190,6 +198,12 @@ impl Table {
     }
 }
 
+/// One thing told to people: a fact per line, under its name.
+pub fn facts(lines: &[(&str, String)]) -> String {
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
+    lines.iter().map(|(name, text)| format!("{name:<width$}{text}\n")).collect()
+}
+
 /// Numbers by size, all else by its text.
 fn order(a: Option<&Cell>, b: Option<&Cell>) -> std::cmp::Ordering {
     let number = |cell: Option<&Cell>| cell.and_then(|cell| cell.value.as_f64());
@@ -213,23 +227,31 @@ mod tests {
         table
     }
 
-    fn list(columns: Option<&str>, sort: Option<&str>) -> ListArgs {
+    fn list(columns: Option<&str>, sort: Option<&str>) -> Layout {
         let owned = |text: Option<&str>| text.map(str::to_owned);
-        ListArgs { columns: owned(columns), sort: owned(sort), ..ListArgs::default() }
+        Layout { columns: owned(columns), sort: owned(sort), ..Layout::default() }
     }
 
     #[test]
     fn shapes() {
-        let print = |list: &ListArgs| table().print(list, PLAIN).unwrap();
+        let print = |layout: &Layout| table().print(layout, PLAIN).unwrap();
         assert_eq!(
             print(&list(None, None)),
             "NAME     AGE  STATE\nb:1      10   ok\na\\u001b  9    -\n"
         );
-        let parsable = ListArgs { parsable: true, ..list(Some("state,name"), Some("age")) };
+        let parsable = Layout { parsable: true, ..list(Some("state,name"), Some("age")) };
         assert_eq!(print(&parsable), ":a\\\\u001b\nok:b\\:1\n");
-        let bare = ListArgs { no_header: true, ..list(Some("age"), Some("-age")) };
+        assert_eq!(
+            table().usually(1).print(&list(None, None), PLAIN).unwrap(),
+            "NAME\nb:1\na\\u001b\n"
+        );
+        assert_eq!(
+            facts(&[("up", "1 s".to_owned()), ("holds", "0".to_owned())]),
+            "up     1 s\nholds  0\n"
+        );
+        let bare = Layout { no_header: true, ..list(Some("age"), Some("-age")) };
         assert_eq!(print(&bare), "10\n9\n");
-        let json = ListArgs { json: true, ..list(Some("name"), Some("name")) };
+        let json = Layout { json: true, ..list(Some("name"), Some("name")) };
         assert_eq!(
             print(&json),
             "[\n  {\n    \"name\": \"a\\u001b\"\n  },\n  {\n    \"name\": \"b:1\"\n  }\n]\n"

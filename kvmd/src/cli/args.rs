@@ -1,0 +1,207 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The grammar of the command line and the help that teaches it. Nothing here does anything.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use super::NAME;
+use crate::verdict::Rule;
+
+daemon::command_line!(Cli, NAME);
+
+const ABOUT: &str = "\
+Examples:
+  kvmd start                         run, unless it runs already or is not needed
+  kvmd start --background            the same, and return when it serves
+  kvmd serve --config /etc/kvmd.toml
+  kvmd status                        how it is, and who is watched
+  kvmd verdicts                      who was turned off by whom
+  kvmd watch                         verdicts as they come
+  kvmd clear web01                   before an instance is started or stopped by an admin tool
+
+Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`start` and `serve` under SMF: 95, 96).
+Colours only on a terminal, and never with NO_COLOR.";
+
+/// Tells who turned a VM off.
+#[derive(Debug, Parser)]
+#[command(name = "kvmd", version, after_help = ABOUT, subcommand_required = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon; running already or not being needed is a success.
+    #[command(after_help = "\
+Examples:
+  kvmd start
+  kvmd start --background --log /var/log/kvmd.log")]
+    Start {
+        #[command(flatten)]
+        serve: ServeArgs,
+        /// Return when it serves; it goes on alone.
+        #[arg(long)]
+        background: bool,
+        /// With --background: append its log there.
+        #[arg(long, value_name = "FILE", requires = "background")]
+        log: Option<PathBuf>,
+    },
+    /// Run the daemon; a second one is an error.
+    #[command(after_help = "\
+Examples:
+  kvmd serve
+  kvmd serve --check-config --config FILE    is the file good?")]
+    Serve(ServeArgs),
+    /// Ask whether it is up: exit 0 if it answers.
+    #[command(after_help = "\
+Examples:
+  kvmd ping
+  until kvmd ping >/dev/null 2>&1; do sleep 1; done")]
+    Ping {
+        #[command(flatten)]
+        reach: ReachArgs,
+        /// JSON, also on a terminal.
+        #[arg(short = 'j', long)]
+        json: bool,
+    },
+    /// Show the watched instances and the last verdicts: for people on a terminal, JSON elsewhere.
+    #[command(after_help = "\
+Examples:
+  kvmd status
+  kvmd status | json counts
+  kvmd status -H -o name,state -s state
+
+With -H, -p, -o or -s: one row for each instance (columns: name, state, qemu, since, reachable,
+pid, generation).")]
+    Status {
+        #[command(flatten)]
+        reach: ReachArgs,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Show the verdicts of late, the oldest first.
+    #[command(after_help = "\
+Examples:
+  kvmd verdicts
+  kvmd verdicts web01
+  kvmd verdicts -p -o name,user,kind
+  kvmd verdicts -s confidence,name
+
+Columns: date, name, initiator, kind, confidence, user, evidence; with -o also rule, marker, source,
+generation.")]
+    Verdicts {
+        /// Only of this instance.
+        name: Option<String>,
+        #[command(flatten)]
+        reach: ReachArgs,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Print verdicts as they come, one per line, whatever happens to the daemon.
+    #[command(after_help = "\
+Examples:
+  kvmd watch
+  kvmd watch -p -o name,user
+  kvmd watch -j | json -ga name initiator kind")]
+    Watch {
+        #[command(flatten)]
+        reach: ReachArgs,
+        /// Parsable: colons between values; `:` and `\\` in values get a `\\`.
+        #[arg(short = 'p')]
+        parsable: bool,
+        /// Columns of `verdicts`, separated by commas.
+        #[arg(short = 'o', value_name = "COLUMN,...")]
+        columns: Option<String>,
+        /// The events themselves, one JSON object per line.
+        #[arg(short = 'j', long, conflicts_with_all = ["parsable", "columns"])]
+        json: bool,
+    },
+    /// Remove an instance's marker, as admin tools must at start, stop, cleanup and the end of a
+    /// migration; the daemon learns of it even when it is just writing one.
+    #[command(after_help = "\
+Examples:
+  kvmd clear web01")]
+    Clear {
+        /// The instance: its socket's name without the extension.
+        name: String,
+        #[command(flatten)]
+        file: ConfigFile,
+        /// The control directory, in place of the configured one.
+        #[arg(long, value_name = "DIR")]
+        control: Option<PathBuf>,
+        /// The run directory, in place of the configured one.
+        #[arg(long, value_name = "DIR")]
+        run_dir: Option<PathBuf>,
+    },
+    /// Print completions for a shell.
+    #[command(after_help = "\
+Examples:
+  kvmd completions bash > /etc/bash_completion.d/kvmd")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write all of them into a directory.
+    #[command(after_help = "\
+Examples:
+  kvmd man | man -l -
+  kvmd man /usr/share/man/man8")]
+    Man {
+        /// Where to write the pages of all commands.
+        dir: Option<PathBuf>,
+    },
+}
+
+/// The daemon's configuration.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ConfigFile {
+    /// Configuration file, JSON or TOML (default: $KVMD_CONFIG, else
+    /// /opt/smartdc/agents/etc/kvmd.config.json if it is there).
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Where the daemon is.
+#[derive(Debug, Args)]
+pub struct ReachArgs {
+    /// Where kvmd serves (default: $KVMD_URL, else what the configuration says, else
+    /// http://127.0.0.1:5312).
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    #[command(flatten)]
+    pub file: ConfigFile,
+}
+
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// Run although the configuration does not say `enabled`.
+    #[arg(long)]
+    pub enable: bool,
+    /// Address to serve on.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Whose rule writes markers: reason (ours) or ganeti (as shipped).
+    #[arg(long, value_name = "RULE")]
+    pub rule: Option<Rule>,
+    /// The directory of the monitors' sockets.
+    #[arg(long, value_name = "DIR")]
+    pub control: Option<PathBuf>,
+    /// Directory for the lock and what must survive a restart.
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+    /// Directory to take as the node's root, for zones' paths.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// Check the configuration and end.
+    #[arg(long)]
+    pub check_config: bool,
+}

@@ -1,0 +1,163 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Verdicts and instances as lines and rows. Pure.
+
+use daemon::cli::screen::visible;
+use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, facts};
+use serde_json::Value;
+
+/// The columns of a verdict; the usual ones first.
+const VERDICT: [&str; 11] = [
+    "date",
+    "name",
+    "initiator",
+    "kind",
+    "confidence",
+    "user",
+    "evidence",
+    "rule",
+    "marker",
+    "source",
+    "generation",
+];
+/// How many of them are usual.
+const USUAL: usize = 7;
+/// The columns of an instance; the usual ones first.
+const INSTANCE: [&str; 7] = ["name", "state", "qemu", "since", "reachable", "pid", "generation"];
+
+/// One row for each verdict.
+pub fn table<'a>(
+    verdicts: impl Iterator<Item = &'a Value>,
+    layout: &Layout,
+    screen: Screen,
+) -> Result<String, UnknownColumn> {
+    let mut table = Table::new(&VERDICT).usually(USUAL);
+    for verdict in verdicts {
+        let cell = |column: &str| match column {
+            "evidence" => Cell::shown(verdict["evidence"].clone(), evidence(verdict)),
+            "user" => {
+                Cell::shown(verdict["user"].clone(), if is_user(verdict) { "user" } else { "-" })
+            }
+            column => verdict[column].clone().into(),
+        };
+        table.row(VERDICT.map(cell).to_vec());
+    }
+    table.print(layout, screen)
+}
+
+/// One row for each instance that is watched.
+pub fn instances(status: &Value, layout: &Layout, screen: Screen) -> Result<String, UnknownColumn> {
+    let mut table = Table::new(&INSTANCE).usually(5);
+    for (name, instance) in status["instances"].as_object().into_iter().flatten() {
+        let cell = |column: &str| match (column, &instance[column]) {
+            ("name", _) => name.as_str().into(),
+            ("state", Value::String(state)) if state == "watching" => {
+                Cell::toned(state.as_str(), Tone::Good)
+            }
+            ("state", state) => Cell::toned(state.clone(), Tone::Odd),
+            ("reachable", Value::Bool(false)) => Cell::toned("no", Tone::Bad),
+            ("reachable", _) => "yes".into(),
+            (_, value) => value.clone().into(),
+        };
+        table.row(INSTANCE.map(cell).to_vec());
+    }
+    table.print(layout, screen)
+}
+
+/// `/status` for people: the daemon, who is watched, and the verdicts.
+pub fn status_lines(status: &Value, screen: Screen) -> Result<String, UnknownColumn> {
+    let count = |key: &str| status["counts"][key].as_u64().unwrap_or_default();
+    let mut lines = vec![
+        ("rule", text(&status["rule"])),
+        ("up", format!("{} s", status["up_s"])),
+        ("verdicts", format!("{}, {} of them users' wishes", count("verdicts"), count("users"))),
+        ("markers", format!("{} written", count("markers_written"))),
+    ];
+    if count("markers_failed") > 0 {
+        let failed = format!("{} could not be changed", count("markers_failed"));
+        lines.push(("", screen.paint(Tone::Bad, &failed)));
+    }
+    let mut told = facts(&lines);
+    if status["instances"].as_object().is_some_and(|all| !all.is_empty()) {
+        told += "\n";
+        told += &instances(status, &Layout::default(), screen)?;
+    }
+    let verdicts = status["verdicts"].as_array().map_or(&[][..], Vec::as_slice);
+    if !verdicts.is_empty() {
+        told += "\n";
+        told += &verdicts.iter().map(|verdict| sentence(verdict) + "\n").collect::<String>();
+    }
+    Ok(told)
+}
+
+/// A verdict in one line for people.
+pub fn sentence(verdict: &Value) -> String {
+    format!(
+        "{}  {}  {}/{} ({}){}  {}",
+        text(&verdict["date"]),
+        text(&verdict["name"]),
+        text(&verdict["initiator"]),
+        text(&verdict["kind"]),
+        text(&verdict["confidence"]),
+        if is_user(verdict) { "  user" } else { "" },
+        visible(&evidence(verdict)),
+    )
+}
+
+fn is_user(verdict: &Value) -> bool {
+    verdict["user"] == Value::Bool(true)
+}
+
+fn evidence(verdict: &Value) -> String {
+    let all = verdict["evidence"].as_array().into_iter().flatten();
+    all.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// A guest's words must not move a terminal's cursor.
+fn text(value: &Value) -> String {
+    visible(value.as_str().unwrap_or("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const PIPE: Screen = Screen { is_terminal: false, colour: false };
+
+    #[test]
+    fn for_people_and_for_programs() {
+        let verdict = json!({"date": "2026-05-31T16:34:39Z", "name": "web\u{1b}01",
+            "initiator": "guest", "kind": "poweroff", "confidence": "high", "user": true,
+            "evidence": ["SHUTDOWN", "reason guest-shutdown"], "marker": "written"});
+        assert_eq!(
+            sentence(&verdict),
+            "2026-05-31T16:34:39Z  web\\u001b01  guest/poweroff (high)  user  \
+             SHUTDOWN, reason guest-shutdown"
+        );
+        let layout = |columns: &str| Layout {
+            parsable: true,
+            columns: Some(columns.to_owned()),
+            ..Layout::default()
+        };
+        let row = |columns| table(std::iter::once(&verdict), &layout(columns), PIPE);
+        assert_eq!(row("kind,user,marker").unwrap(), "poweroff:user:written\n");
+        assert!(row("nope").is_err());
+        let status = json!({"rule": "reason", "up_s": 7, "counts": {"verdicts": 1, "users": 1},
+            "instances": {"db01": {"state": "queued", "qemu": null, "since": "x", "reachable": true}},
+            "verdicts": [verdict]});
+        let told = status_lines(&status, PIPE).unwrap();
+        assert!(
+            told.starts_with("rule      reason\nup        7 s\nverdicts  1, 1 of them"),
+            "{told}"
+        );
+        assert!(
+            told.contains(
+                "\n\nNAME  STATE   QEMU  SINCE  REACHABLE\ndb01  queued  -     x      yes\n"
+            ),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,218 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `plan`, `reap --dry-run`, `approve`: what the running agent would do, by its socket where that
+//! may be opened, else by its port. A rehearsal is worked out here when no agent runs; nothing here
+//! ever writes to NAPI.
+
+use anyhow::{Context as _, anyhow};
+use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone};
+use sdc_clients::MacAddr;
+use serde_json::{Value, json};
+
+use super::args::{Files, PlanArgs};
+use super::show::{page, text};
+use super::{Usage, load, runtime};
+use crate::agent::Agent;
+use crate::config::Config;
+use crate::control::{self, ControlError};
+
+/// The columns of a plan; the usual ones first.
+const COLUMNS: [&str; 6] = ["mac", "vm", "action", "reason", "outcome", "napi"];
+/// How many of them are usual.
+const USUAL: usize = 5;
+
+pub(super) fn plan(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
+    let config = load(files)?;
+    let _shown = Progress::begin("net-agent is reading the records");
+    let found = runtime()?.block_on(running_plan(&config))?;
+    told(found, args, screen)
+}
+
+/// The running agent's plan; by its socket, the records that the brake keeps are read afresh and
+/// offered for approval.
+async fn running_plan(config: &Config) -> anyhow::Result<Value> {
+    match control::ask(&config.control_socket, "POST", "/plan", None).await {
+        Ok(plan) => Ok(plan),
+        Err(ControlError::Absent { .. }) => page(config, "plan").await,
+        Err(err) => Err(err.into()),
+    }
+}
+
+pub(super) fn rehearse(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
+    let config = load(files)?;
+    let found = runtime()?.block_on(async {
+        match running_plan(&config).await {
+            Ok(plan) if !plan["made"].is_null() => Ok(plan),
+            _ => {
+                eprintln!("net-agent: no running agent has a plan: one look, now");
+                let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
+                let agent = Agent::new(config)?;
+                agent.rehearse().await.map_err(|why| anyhow!(why))
+            }
+        }
+    })?;
+    told(found, args, screen)
+}
+
+pub(super) fn approve(files: &Files, id: &str) -> anyhow::Result<String> {
+    let config = load(files)?;
+    let body = json!({"id": id});
+    let asked = control::ask(&config.control_socket, "POST", "/approve", Some(&body));
+    let done = runtime()?.block_on(asked).context("approve")?;
+    Ok(format!("approved {} NICs for 15 minutes; every other guard still runs\n", done["nics"]))
+}
+
+fn told(mut page: Value, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
+    if let (Some(mac), Some(list)) =
+        (&args.mac, page.get_mut("decisions").and_then(Value::as_array_mut))
+    {
+        let mac: MacAddr =
+            mac.parse().map_err(|err| anyhow!(Usage(format!("--mac {mac}: {err}"))))?;
+        let wanted = mac.to_string();
+        list.retain(|d| d.get("mac").and_then(Value::as_str) == Some(&wanted));
+    }
+    let layout = args.list.layout();
+    let kept_too = args.all || args.mac.is_some();
+    if layout.asks_for_table() {
+        return rows(&page, kept_too, &layout, screen);
+    }
+    if layout.json {
+        return Ok(format!("{page:#}\n"));
+    }
+    Ok(story(&page, kept_too, screen))
+}
+
+/// The plan's lines, and apart from them how many records are only kept.
+fn decisions(page: &Value, kept_too: bool) -> (Vec<&Value>, usize) {
+    let all = page.get("decisions").and_then(Value::as_array).into_iter().flatten();
+    let (shown, kept): (Vec<_>, Vec<_>) =
+        all.partition(|d| kept_too || text(d, "action") != "keep");
+    (shown, kept.len())
+}
+
+fn departed(page: &Value) -> impl Iterator<Item = &Value> {
+    page.get("departed").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// One row for each NIC.
+fn rows(page: &Value, kept_too: bool, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
+    let mut table = Table::new(&COLUMNS).usually(USUAL);
+    for d in decisions(page, kept_too).0 {
+        let row = COLUMNS.map(|column| match (column, tone(&text(d, column))) {
+            ("action", Some(tone)) => Cell::toned(d[column].clone(), tone),
+            _ => d[column].clone().into(),
+        });
+        table.row(row.to_vec());
+    }
+    for d in departed(page) {
+        let (mac, vm, why) = (d["mac"].clone(), d["vm"].clone(), d["why"].clone());
+        let none = || Cell::from(Value::Null);
+        table.row(vec![mac.into(), vm.into(), "departed".into(), why.into(), none(), none()]);
+    }
+    Ok(table.print(layout, screen)?)
+}
+
+/// Each NIC with what every guard said, and what the brake needs.
+fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
+    let mut out = format!("made {}\n", text(page, "made"));
+    let (shown, kept) = decisions(page, kept_too);
+    for d in shown {
+        let action = text(d, "action");
+        let (mac, vm) = (text(d, "mac"), text(d, "vm"));
+        let became = d["outcome"].as_str().map(|_| format!(" → {}", text(d, "outcome")));
+        out += &format!(
+            "{mac}  {vm}  {}  {}{}\n",
+            painted(&action, screen),
+            text(d, "reason"),
+            became.unwrap_or_default()
+        );
+        if d["napi"].as_str().is_some_and(|said| !said.is_empty()) {
+            out += &format!("    NAPI       {}\n", text(d, "napi"));
+        }
+        out += &evidence(d);
+    }
+    for d in departed(page) {
+        out += &format!("{}  {}  departed   {}\n", text(d, "mac"), text(d, "vm"), text(d, "why"));
+    }
+    if kept > 0 {
+        out += &format!("{kept} more are kept as they are (--all shows them)\n");
+    }
+    if page["braked"].is_string() {
+        out += &format!("brake: {}\n", text(page, "braked"));
+    }
+    if let Some(id) = page["approval"]["id"].as_str() {
+        let nics = page["approval"]["nics"].as_array().map_or(0, Vec::len);
+        let left = page["approval"]["expires_in_s"].as_u64().unwrap_or_default() / 60;
+        out +=
+            &format!("net-agent approve {id}   # these {nics} NICs as they are; {left} min left\n");
+    }
+    out
+}
+
+/// What each guard said, one line each.
+pub(super) fn evidence(value: &Value) -> String {
+    let list = value.get("evidence").and_then(Value::as_array);
+    let lines = list.into_iter().flatten().map(|e| {
+        format!("    {:<4} {:<5} {}\n", text(e, "guard"), text(e, "answer"), text(e, "said"))
+    });
+    lines.collect()
+}
+
+/// An action's word, as wide as the longest, in its colour.
+pub(super) fn painted(action: &str, screen: Screen) -> String {
+    let wide = format!("{action:<9}");
+    tone(action).map_or_else(|| wide.clone(), |tone| screen.paint(tone, &wide))
+}
+
+fn tone(action: &str) -> Option<Tone> {
+    match action {
+        "delete" => Some(Tone::Bad),
+        "defer" | "ask-vmapi" => Some(Tone::Odd),
+        "write" | "look" => Some(Tone::Good),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIPE: Screen = Screen { is_terminal: false, colour: false };
+
+    fn page() -> Value {
+        json!({
+            "made": "2026-05-31T16:34:39Z", "braked": "too many\u{1b}[2J", "decisions": [
+                {"mac": "90:b8:d0:00:00:01", "vm": "a", "action": "delete", "reason": "leaked",
+                 "napi": "cn_uuid here", "outcome": null,
+                 "evidence": [{"guard": "G1", "answer": "pass", "said": "gone"}]},
+                {"mac": "90:b8:d0:00:00:02", "vm": "b", "action": "keep", "reason": "agree",
+                 "napi": "", "outcome": null, "evidence": []}],
+            "departed": [{"mac": "90:b8:d0:00:00:03", "vm": "c", "why": "settling"}],
+            "approval": {"id": "9f3c", "expires_in_s": 840, "nics": [{}]}})
+    }
+
+    #[test]
+    fn a_story_for_people() {
+        assert_eq!(
+            story(&page(), false, PIPE),
+            "made 2026-05-31T16:34:39Z\n             90:b8:d0:00:00:01  a  delete     leaked\n    NAPI       cn_uuid here\n                 G1   pass  gone\n             90:b8:d0:00:00:03  c  departed   settling\n             1 more are kept as they are (--all shows them)\n             brake: too many\\u001b[2J\n             net-agent approve 9f3c   # these 1 NICs as they are; 14 min left\n"
+        );
+    }
+
+    #[test]
+    fn a_row_for_each_nic() {
+        let columns = Some("mac,action".to_owned());
+        let layout = Layout { no_header: true, columns, ..Layout::default() };
+        assert_eq!(
+            rows(&page(), true, &layout, PIPE).unwrap(),
+            "90:b8:d0:00:00:01  delete\n90:b8:d0:00:00:02  keep\n90:b8:d0:00:00:03  departed\n"
+        );
+        let layout = Layout { parsable: true, ..Layout::default() };
+        assert_eq!(
+            rows(&page(), false, &layout, PIPE).unwrap().lines().next(),
+            Some("90\\:b8\\:d0\\:00\\:00\\:01:a:delete:leaked:")
+        );
+    }
+}
