@@ -14,6 +14,7 @@ use vminfod::root::Root;
 
 use super::node::{Centre, Cn};
 use super::truth::Life;
+use super::wire::{PROVISIONING, age};
 use crate::storm::same_vms;
 
 /// Is the cache what a load from nothing finds?
@@ -54,11 +55,17 @@ pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
                 if text("cn_uuid") != on {
                     return Err(format!("{mac} of {vm} has no cn_uuid"));
                 }
-                if shown.get("state") == Some(&Value::from("running")) && state != "running" {
-                    return Err(format!("{mac} is {state}, its VM {vm} runs"));
+                let lives = shown.get("state").and_then(Value::as_str).unwrap_or_default();
+                if matches!(lives, "running" | "stopped") && state != lives {
+                    return Err(format!("{mac} is {state}, its VM {vm} is {lives}"));
                 }
             }
-            Some(Life::Gone(..)) | None if claimed.is_some() && state != "provisioning" => {
+            // One that is being provisioned may go when it is old; no seed lets one become old
+            // by waiting alone.
+            Some(Life::Gone(..)) | None
+                if claimed.is_some()
+                    && (state != "provisioning" || age(&centre.napi, &nic) >= PROVISIONING) =>
+            {
                 return Err(format!("{mac} of {vm}, which is gone, is still there ({state})"));
             }
             _ => {}

@@ -12,6 +12,7 @@ pub mod bugs;
 pub mod checks;
 pub mod commands;
 pub mod node;
+pub mod settle;
 pub mod signals;
 pub mod steps;
 pub mod truth;
@@ -34,7 +35,7 @@ use vminfod::load::{self, Ctx};
 use vminfod::root::Root;
 
 use self::bugs::Bug;
-use self::node::{Centre, Cn, REFRESH, RELIST, SECOND_LOOK};
+use self::node::{Centre, Cn};
 use self::truth::Truth;
 use self::watch::{Histories, Watching};
 use crate::napi::{Era, Options, Store};
@@ -146,7 +147,7 @@ async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()>
         let mut cn = Cn::new(&centre, &place, nth, rng.random_range(3..9))?;
         let ctx = Ctx::new(Root::new(cn.node.root()), std::sync::Arc::new(cn.honest.clone()));
         let vms = load::node(&ctx).await.context("the first load")?.vms;
-        steps::seed(&centre, &mut cn, &vms, &mut rng).map_err(anyhow::Error::msg)?;
+        steps::seed(&centre, &mut cn, nth, &vms, &mut rng).map_err(anyhow::Error::msg)?;
         cn.start_vminfod().await?;
         cn.start_agent()?;
         let histories = Histories::default();
@@ -166,7 +167,7 @@ async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()>
         nodes.push(cn);
     }
     live(&centre, &mut nodes, &readers, &mut rng).await?;
-    settle(&centre, &nodes, &readers).await?;
+    settle::settle(&centre, &nodes, &readers).await?;
     for cn in nodes {
         cn.end().await;
     }
@@ -198,51 +199,4 @@ async fn live(
         held(&centre.truth)?;
     }
     Ok(())
-}
-
-/// Faults are over: everybody has to agree within T, and then nobody writes any more.
-async fn settle(centre: &Centre, nodes: &[Cn], readers: &[Histories]) -> anyhow::Result<()> {
-    centre.truth.note("faults are over");
-    centre.napi.faults().clear();
-    centre.vmapi.faults().clear();
-    for cn in nodes {
-        cn.calm();
-    }
-    // A command that hangs has its deadline, a failing VM its back-off.
-    let cache = REFRESH + Duration::from_secs(200);
-    for cn in nodes {
-        within(cache, "V7", || checks::cache_is_fresh(cn)).await?;
-    }
-    // Two lists 25 % late, the age of a record, two looks, and the longest back-off.
-    let agents = RELIST * 5 / 2 + SECOND_LOOK * 4 + Duration::from_secs(900);
-    within(agents, "I11", || async { checks::napi_is_right(centre, nodes) }).await?;
-    // What was under way may end.
-    tokio::time::sleep(Duration::from_secs(120)).await;
-    let writes = || nodes.iter().map(|cn| cn.outside.writes()).sum::<u64>();
-    let before = writes();
-    tokio::time::sleep(RELIST * 3 / 2).await;
-    if writes() != before {
-        bail!("I11: {} writes although nothing changes", writes() - before);
-    }
-    for (cn, histories) in nodes.iter().zip(readers) {
-        watch::read(&cn.wire, histories, &centre.truth, centre.bug).await;
-    }
-    Ok(())
-}
-
-/// Waits until something holds.
-async fn within<F>(limit: Duration, name: &str, mut holds: impl FnMut() -> F) -> anyhow::Result<()>
-where
-    F: Future<Output = Result<(), String>>,
-{
-    let began = tokio::time::Instant::now();
-    loop {
-        match holds().await {
-            Ok(()) => return Ok(()),
-            Err(what) if began.elapsed() >= limit => {
-                bail!("{name}: not within {limit:?} after the last fault: {what}");
-            }
-            Err(_) => tokio::time::sleep(Duration::from_secs(10)).await,
-        }
-    }
 }

@@ -5,7 +5,7 @@
 //! What the node's sysevents and file notices become on their way: lost, repeated, late, out of
 //! order.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,7 +83,7 @@ pub async fn carry(tap: Tap, commands: InProcess, way: Way) {
 #[derive(Clone, Default)]
 pub struct SimWatch {
     order: Arc<Mutex<Option<Order>>>,
-    seen: Arc<Mutex<HashMap<PathBuf, Stamp>>>,
+    seen: Arc<Mutex<BTreeMap<PathBuf, Stamp>>>,
 }
 
 type Stamp = (u64, u64, i64, i64, i64);
@@ -99,7 +99,7 @@ impl Watch for SimWatch {
 impl SimWatch {
     /// Compares the node's files with the last look; what changed is signalled the given way.
     pub fn look(&self, root: &Path, way: &Way) {
-        let mut now = HashMap::new();
+        let mut now = BTreeMap::new();
         for (path, stamp) in stamps(root) {
             now.insert(path, stamp);
         }

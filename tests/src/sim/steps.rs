@@ -220,6 +220,7 @@ fn service_trouble(centre: &Centre, rng: &mut StdRng) {
 pub fn seed(
     centre: &Centre,
     cn: &mut Cn,
+    nth: u64,
     vms: &[Map<String, Value>],
     rng: &mut StdRng,
 ) -> Result<(), String> {
@@ -245,19 +246,18 @@ pub fn seed(
             _ => {}
         }
     }
-    strays(centre, cn, rng)
+    strays(centre, cn, nth, rng)
 }
 
 /// Records of VMs that the node does not have: some leaked, some not.
-fn strays(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> Result<(), String> {
+fn strays(centre: &Centre, cn: &mut Cn, nth: u64, rng: &mut StdRng) -> Result<(), String> {
     let day = Duration::from_secs(86_400);
-    let &[a, b, ..] = cn.uuid.as_bytes() else { return Err("a node without a name".to_owned()) };
     for n in 0..rng.random_range(1..4_u8) {
         if !cn.may_leave(1) {
             continue;
         }
         let vm = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
-        let nic = NewNic::zone(&format!("90:b8:d0:{a:02x}:{b:02x}:{n:02x}"), &vm, &cn.uuid);
+        let nic = NewNic::zone(&format!("90:b8:d0:ff:{nth:02x}:{n:02x}"), &vm, &cn.uuid);
         let nic = match rng.random_range(0..4_u8) {
             // It runs elsewhere, though the record says here.
             0 => {

@@ -23,6 +23,7 @@ pub enum Life {
 #[derive(Debug, Default)]
 struct Known {
     began: Option<Instant>,
+    quiet: bool,
     vms: HashMap<String, Life>,
     faults: Vec<String>,
     trace: Vec<String>,
@@ -64,6 +65,16 @@ impl Truth {
     /// Was any promise broken?
     pub fn faults(&self) -> Vec<String> {
         self.known().faults.clone()
+    }
+
+    /// Nothing goes wrong or changes from now on, and every node's vminfod knows its node.
+    pub fn quiet(&self) {
+        self.known().quiet = true;
+    }
+
+    /// Is it so?
+    pub fn is_quiet(&self) -> bool {
+        self.known().quiet
     }
 
     /// Notes what happened, for whoever replays the seed.

@@ -125,7 +125,7 @@ struct Judged {
 /// In any window of this length an agent sends at most so many requests.
 const WINDOW: (Duration, usize) = (Duration::from_secs(10), 5 * 10 + 25);
 /// A record that is still being provisioned may go after this, when VMAPI gave its VM up.
-const PROVISIONING: Duration = Duration::from_secs(7200);
+pub const PROVISIONING: Duration = Duration::from_secs(7200);
 /// An update may be under way this long after its VM has gone: while vminfod has not noticed.
 const UNDER_WAY: Duration = Duration::from_secs(400);
 
@@ -263,7 +263,7 @@ impl Outside {
             broken("I2", "DELETE of a NIC that is not this node's");
         }
         let is_final = matches!(nic["state"].as_str(), Some("running" | "stopped"));
-        if !is_final && self.age(nic) < PROVISIONING {
+        if !is_final && age(&self.store, nic) < PROVISIONING {
             broken("I7", "DELETE in a state that is not final");
         }
         // A VM that this node never had was found in lists alone.
@@ -280,13 +280,6 @@ impl Outside {
         xml.all("network").filter_map(|nic| nic.get("mac-addr")).any(|one| bare(one) == bare(mac))
     }
 
-    /// How long ago a record was written, by NAPI's clock.
-    fn age(&self, nic: &Value) -> Duration {
-        let at = nic["modified_timestamp"].as_str().and_then(|at| at.parse().ok());
-        let at = at.map_or(i64::MAX, |at: jiff::Timestamp| at.as_millisecond());
-        Duration::from_millis(u64::try_from(self.store.now_ms().saturating_sub(at)).unwrap_or(0))
-    }
-
     fn judge_update(&self, mac: &str, before: &Value, after: &Value) {
         self.judged().writes += 1;
         let vm = before["belongs_to_uuid"].as_str().unwrap_or_default();
@@ -298,7 +291,7 @@ impl Outside {
             }
             nic
         };
-        self.truth.note(format!("PUT {mac} of {vm}"));
+        self.truth.note(format!("PUT {mac} of {vm}: {}", differing(before, after)));
         let broken =
             |name: &str, what: &str| self.truth.fault(name, format!("{what}: {mac} of {vm}"));
         if plain(before) == plain(after) {
@@ -316,7 +309,30 @@ impl Outside {
         if !server && !ours {
             broken("I2", "PUT for a VM that is not on this node");
         }
+        if let (true, false, Ok(zone)) = (self.truth.is_quiet(), server, self.node.zone(vm)) {
+            let lives = if zone.state.is_active() { "running" } else { "stopped" };
+            if after["state"] != lives || after["cn_uuid"] != self.cn.as_str() {
+                broken("I11", "the record is not what the node says, though nothing changes");
+            }
+        }
     }
+}
+
+/// How long ago a record was written, by NAPI's clock.
+pub fn age(napi: &Store, nic: &Value) -> Duration {
+    let at = nic["modified_timestamp"].as_str().and_then(|at| at.parse().ok());
+    let at = at.map_or(i64::MAX, |at: jiff::Timestamp| at.as_millisecond());
+    Duration::from_millis(u64::try_from(napi.now_ms().saturating_sub(at)).unwrap_or(0))
+}
+
+/// What an update changed, for whoever replays the seed.
+fn differing(before: &Value, after: &Value) -> String {
+    let fields = after.as_object().into_iter().flatten();
+    let news = fields.filter(|(key, value)| before[key.as_str()] != **value);
+    let news = news.filter(|(key, _)| !matches!(key.as_str(), "modified_timestamp" | "etag"));
+    news.map(|(key, value)| format!("{key} {} → {value}", before[key.as_str()]))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl Transport for Outside {

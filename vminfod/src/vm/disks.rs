@@ -190,7 +190,9 @@ fn snapshots(dataset: &str, datasets: &Datasets) -> Result<Value, ComposeError> 
             found.push((time, name, mib(one.written().unwrap_or(f64::NAN))));
         }
     }
-    found.sort_by(|(a, ..), (b, ..)| b.cmp(a));
+    // Names decide where times do not: a listing of one snapshot does not say which of two of
+    // one second zfs would list first.
+    found.sort_by(|(a, name, _), (b, other, _)| b.cmp(a).then_with(|| name.cmp(other)));
     let entry =
         |(created, name, size)| json!({ "name": name, "size": size, "created_at": created });
     Ok(found.into_iter().map(entry).collect())

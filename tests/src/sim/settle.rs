@@ -1,0 +1,70 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The end of a world: the faults stop, and everybody has to agree within T and to be silent then
+//! (V7, I11). What is written between the agreement and T is allowed, for a retry may be under
+//! way, but it has to be right ([`super::wire`] judges it).
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::time::Instant;
+
+use super::node::{Centre, Cn, REFRESH, RELIST, SECOND_LOOK};
+use super::watch::{self, Histories};
+use super::{checks, held};
+
+/// T of a node's cache: a command that hangs has its deadline, a failing VM its back-off.
+pub const CACHE: Duration = Duration::from_secs(REFRESH.as_secs() + 200);
+
+/// T of NAPI: two lists 25 % late, the age of a record, two looks, and the longest back-off.
+pub const RECORDS: Duration =
+    Duration::from_secs(RELIST.as_secs() * 5 / 2 + SECOND_LOOK.as_secs() * 4 + 900);
+
+/// Faults are over: everybody has to agree within T, and then nobody writes any more.
+pub async fn settle(centre: &Centre, nodes: &[Cn], readers: &[Histories]) -> anyhow::Result<()> {
+    centre.truth.note("faults are over");
+    centre.napi.faults().clear();
+    centre.vmapi.faults().clear();
+    for cn in nodes {
+        cn.calm();
+    }
+    for cn in nodes {
+        within(CACHE, "V7", || checks::cache_is_fresh(cn)).await?;
+    }
+    let agreed = Instant::now();
+    centre.truth.quiet();
+    let right = || async { checks::napi_is_right(centre, nodes) };
+    within(RECORDS, "I11", right).await?;
+    centre.truth.note("NAPI is right");
+    tokio::time::sleep_until(agreed + RECORDS).await;
+    let writes = || nodes.iter().map(|cn| cn.outside.writes()).sum::<u64>();
+    let before = writes();
+    tokio::time::sleep(RELIST * 3 / 2).await;
+    if writes() != before {
+        bail!("I11: {} writes although nothing changes", writes() - before);
+    }
+    within(Duration::ZERO, "I11", right).await?;
+    for (cn, histories) in nodes.iter().zip(readers) {
+        watch::read(&cn.wire, histories, &centre.truth, centre.bug).await;
+    }
+    held(&centre.truth)
+}
+
+/// Waits until something holds.
+async fn within<F>(limit: Duration, name: &str, mut holds: impl FnMut() -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = Result<(), String>>,
+{
+    let began = Instant::now();
+    loop {
+        match holds().await {
+            Ok(()) => return Ok(()),
+            Err(what) if began.elapsed() >= limit => {
+                bail!("{name}: not within {limit:?} after the last fault: {what}");
+            }
+            Err(_) => tokio::time::sleep(Duration::from_secs(10)).await,
+        }
+    }
+}
