@@ -124,12 +124,26 @@ async fn the_clients_show_people_and_programs_the_same() {
     node.watching("cache01").await;
     let url = node.url();
     let said = |output: &std::process::Output| String::from_utf8(output.stdout.clone()).unwrap();
-    let output = node.kvmd(&["status", "--url", &url]).await;
-    assert!(output.status.success());
-    let text = said(&output);
-    for part in ["cache01", "watching", "7.2.22", "guest/poweroff (high)  user", "host/quit (high)"]
+    for (args, told) in [
+        (&["status", "-H", "-o", "name,state,qemu"][..], "cache01  watching  7.2.22\n"),
+        (
+            &["verdicts", "-p", "-s", "name", "-o", "name,initiator,kind,confidence,user"],
+            "db01:host:quit:high:-\nweb01:guest:poweroff:high:user\n",
+        ),
+        (&["verdicts", "web01", "-H", "-o", "marker"], "written\n"),
+        (&["verdicts", "nobody", "-H"], ""),
+        (&["ping"], "{\n  \"ping\": \"pong\"\n}\n"),
+    ] {
+        let output = node.kvmd(&[args, &["--url", &url]].concat()).await;
+        assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), told), "{args:?}");
+    }
+    let rows = said(&node.kvmd(&["verdicts", "-j", "--url", &url]).await);
+    assert_eq!(serde_json::from_str::<Value>(&rows).unwrap()[0]["name"], "web01");
+    for wrong in [&["verdicts", "-o", "nope"][..], &["status", "-s", "nope"], &["watch", "-o", "x"]]
     {
-        assert!(text.contains(part), "{part} missing in {text}");
+        let output = node.kvmd(&[wrong, &["--url", &url]].concat()).await;
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{wrong:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{wrong:?}");
     }
     let output = node.kvmd(&["status", "-j", "--url", &url]).await;
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -208,11 +222,18 @@ async fn help_manual_and_completions_are_there() {
     assert!(
         output.status.success() && text.contains("Examples:") && text.contains("kvmd clear web01")
     );
-    for verb in ["start", "serve", "ping", "status", "watch", "clear"] {
+    for verb in
+        ["start", "serve", "ping", "status", "verdicts", "watch", "clear", "completions", "man"]
+    {
         let output = node.kvmd(&[verb, "--help"]).await;
-        assert!(String::from_utf8_lossy(&output.stdout).contains("Example"), "{verb}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("Examples:\n  kvmd"), "{verb}: {text}");
     }
-    assert!(node.kvmd(&["man"]).await.stdout.starts_with(b".ie"));
+    let page = String::from_utf8(node.kvmd(&["man"]).await.stdout).unwrap();
+    assert!(page.contains(".TH kvmd 8"), "{page}");
+    let pages = node.dir.path().join("man8");
+    assert!(node.kvmd(&["man", pages.to_str().unwrap()]).await.status.success());
+    assert!(pages.join("kvmd-verdicts.8").exists());
     for shell in ["bash", "zsh", "fish"] {
         assert!(!node.kvmd(&["completions", shell]).await.stdout.is_empty());
     }

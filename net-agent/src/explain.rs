@@ -55,7 +55,7 @@ impl Agent {
                 return said;
             }
             Err(failed) => {
-                said["napi"] = json!({"unknown": format!("{failed:?}")});
+                said["napi"] = json!({"unknown": failed.to_string()});
                 said["action"] = "defer".into();
                 said["reason"] = "NAPI does not answer".into();
                 return said;

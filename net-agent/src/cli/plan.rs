@@ -197,7 +197,14 @@ mod tests {
     fn a_story_for_people() {
         assert_eq!(
             story(&page(), false, PIPE),
-            "made 2026-05-31T16:34:39Z\n             90:b8:d0:00:00:01  a  delete     leaked\n    NAPI       cn_uuid here\n                 G1   pass  gone\n             90:b8:d0:00:00:03  c  departed   settling\n             1 more are kept as they are (--all shows them)\n             brake: too many\\u001b[2J\n             net-agent approve 9f3c   # these 1 NICs as they are; 14 min left\n"
+            "made 2026-05-31T16:34:39Z\n\
+             90:b8:d0:00:00:01  a  delete     leaked\n\
+             \x20   NAPI       cn_uuid here\n\
+             \x20   G1   pass  gone\n\
+             90:b8:d0:00:00:03  c  departed   settling\n\
+             1 more are kept as they are (--all shows them)\n\
+             brake: too many\\u001b[2J\n\
+             net-agent approve 9f3c   # these 1 NICs as they are; 14 min left\n"
         );
     }
 

@@ -175,7 +175,14 @@ mod tests {
         let screen = Screen { is_terminal: true, colour: false };
         assert_eq!(
             status_lines(&page, screen),
-            "state        writes nothing: report mode\n             waiting for  vminfod\n             hold         the whole node until released: a\\u0007\n             VMs          3\n             NICs         7 in NAPI's last list\n             passes       1, the last 2026-05-31T16:34:39Z\n             undecided    2 look leaked, 1 left the node\n             so far       reaped 4\n"
+            "state        writes nothing: report mode\n\
+             waiting for  vminfod\n\
+             hold         the whole node until released: a\\u0007\n\
+             VMs          3\n\
+             NICs         7 in NAPI's last list\n\
+             passes       1, the last 2026-05-31T16:34:39Z\n\
+             undecided    2 look leaked, 1 left the node\n\
+             so far       reaped 4\n"
         );
     }
 }
