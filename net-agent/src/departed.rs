@@ -22,8 +22,8 @@ pub enum Left {
     WithVm,
     /// It left a VM that stays.
     Alone,
-    /// Its VM was deleted before the eyes of an earlier run of this agent: age and a second look
-    /// are asked for again.
+    /// Its VM was deleted before the eyes of an earlier run of this agent, or while nobody told it:
+    /// age and a second look are asked for again.
     Before,
 }
 

@@ -73,7 +73,7 @@ impl Agent {
             self.resume();
         } else {
             for (uuid, before) in differing {
-                self.noticed(&uuid, before);
+                self.noticed(&uuid, before, Left::Before);
             }
         }
     }
@@ -106,16 +106,20 @@ impl Agent {
             return;
         };
         if before.as_ref() != Some(&vm) {
-            self.noticed(&vm.uuid, before);
+            self.noticed(&vm.uuid, before, Left::WithVm);
         }
     }
 
     fn deleted(&self, object: &VmObject) {
         let (now, memory) = (self.shared.clock(), self.shared.config.hidden_memory);
         let Some((vm, _)) = LocalVm::read(object) else { return };
-        let before = self.shared.learn(|inventory| inventory.remove(&vm.uuid, now, memory));
+        let (before, synced) = self
+            .shared
+            .learn(|inventory| (inventory.remove(&vm.uuid, now, memory), inventory.synced));
         if let Some(before) = before {
-            self.noticed(&before.uuid.clone(), Some(before));
+            // Before the view is whole again this may be read off a snapshot: nobody saw it go.
+            let went = if synced { Left::WithVm } else { Left::Before };
+            self.noticed(&before.uuid.clone(), Some(before), went);
         }
     }
 
@@ -124,7 +128,7 @@ impl Agent {
         for (uuid, before) in differing {
             self.shared.status.count(Count::MissedEvents);
             tracing::info!(vm = uuid, "differs from memory: an event was missed");
-            self.noticed(&uuid, before);
+            self.noticed(&uuid, before, Left::Before);
         }
     }
 
@@ -139,8 +143,9 @@ impl Agent {
         }
     }
 
-    /// A VM differs from what it was: it came, changed, was hidden or shown, or went.
-    pub(crate) fn noticed(&self, uuid: &str, before: Option<LocalVm>) {
+    /// A VM differs from what it was: it came, changed, was hidden or shown, or went (and `went`
+    /// says before whose eyes).
+    fn noticed(&self, uuid: &str, before: Option<LocalVm>, went: Left) {
         let now = self.shared.clock();
         let (after, was_hidden) = self.shared.look(|inventory| {
             (inventory.view.vms.get(uuid).cloned(), inventory.recently_hidden(uuid, now))
@@ -172,8 +177,7 @@ impl Agent {
                     return;
                 }
                 let macs: Vec<_> = before.nics.iter().map(|nic| nic.mac).collect();
-                self.shared.depart(&before, macs, Left::WithVm);
-                let at = now + self.shared.config.settle;
+                let at = self.shared.depart(&before, macs, went);
                 self.lanes.wake(uuid, Due { at, upkeep: false, tries: 0 });
             }
             (None, None) => {}

@@ -232,7 +232,7 @@ impl Inventory {
     }
 
     /// Hidden: remembered until then at least. Shown: a new VM here, whatever it was before.
-    fn note(&mut self, vm: &LocalVm, until: Duration) {
+    pub(crate) fn note(&mut self, vm: &LocalVm, until: Duration) {
         if vm.hidden {
             self.hidden.insert(vm.uuid.clone(), until);
         } else {

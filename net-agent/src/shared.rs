@@ -182,11 +182,31 @@ impl Shared {
         self.holds.read_or_hold_all(now).covering(vm, now).cloned()
     }
 
-    /// NICs left the node: they will be looked at after the settle delay.
-    pub fn depart(&self, before: &LocalVm, macs: impl IntoIterator<Item = MacAddr>, left: Left) {
-        let due = self.clock() + self.config.settle;
+    /// NICs left the node: they will be looked at after the settle delay or, where nobody told of
+    /// it, when a second look is due. Gives that time.
+    pub fn depart(
+        &self,
+        before: &LocalVm,
+        macs: impl IntoIterator<Item = MacAddr>,
+        left: Left,
+    ) -> Duration {
+        let settle = self.config.settle;
+        let unseen = left == Left::Before;
+        let wait = if unseen { settle.max(self.config.second_look) } else { settle };
+        let due = self.clock() + wait;
         lock(&self.departed).add(&before.uuid, macs, left, due);
         self.changed.notify_one();
+        due
+    }
+
+    /// These were shown to us, whatever comes of the answer that showed them: those hidden among
+    /// them are remembered as hidden, should they go before anything else tells of them.
+    pub(crate) fn shown<'a>(&self, vms: impl IntoIterator<Item = &'a LocalVm>) {
+        let until = self.clock() + self.config.hidden_memory;
+        let hidden: Vec<_> = vms.into_iter().filter(|vm| vm.hidden).collect();
+        if !hidden.is_empty() {
+            self.learn(|inventory| hidden.into_iter().for_each(|vm| inventory.note(vm, until)));
+        }
     }
 
     /// A VM is here: whatever of it had left, and had not, is struck out.
@@ -373,6 +393,7 @@ impl Shared {
                 .map_err(|err| format!("vminfod: {}", daemon::log::chain(&err)))?;
             let mut view = LocalView::read(&objects, asked);
             if self.revision() != revision {
+                self.shown(view.vms.values());
                 continue;
             }
             let differing = self.learn(|inventory| {

@@ -194,12 +194,18 @@ impl Apply {
                 let text = format!("vminfod: {}", daemon::log::chain(&err));
                 Some(self.deferred(mac, vm, &text))
             }
-            Ok(object) => match LocalVm::read(&object) {
-                Some((here, true)) if basis == Basis::LeftVm && !here.hidden && !here.has(mac) => {
-                    None
+            Ok(object) => {
+                let here = LocalVm::read(&object);
+                self.shared.shown(here.iter().map(|(here, _)| here));
+                match here {
+                    Some((here, true))
+                        if basis == Basis::LeftVm && !here.hidden && !here.has(mac) =>
+                    {
+                        None
+                    }
+                    _ => Some(self.left(mac, vm, "the VM is on this node after all")),
                 }
-                _ => Some(self.left(mac, vm, "the VM is on this node after all")),
-            },
+            }
         }
     }
 }

@@ -33,8 +33,9 @@ pub enum Basis {
     Witnessed,
     /// The node told us that the NIC left a VM which stays; likewise.
     LeftVm,
-    /// The node told an earlier run of this agent that the VM went away: it has settled again
-    /// since, but who knows what was written meanwhile, so its age counts.
+    /// The node told an earlier run of this agent that the VM went away, or nobody told it and a
+    /// later view lacks the VM: it was looked for once more since, after the time of a second
+    /// look; but who knows what was written meanwhile, so its age counts.
     Remembered,
 }
 
@@ -246,7 +247,11 @@ fn g7(facts: &Facts<'_>) -> Evidence {
             return says(Guard::G7, Answer::Pass, "its end was witnessed, absence checked afresh");
         }
         Basis::Remembered => {
-            return says(Guard::G7, Answer::Pass, "its end was witnessed before the restart");
+            return says(
+                Guard::G7,
+                Answer::Pass,
+                "its end was witnessed before a restart, or found in two looks",
+            );
         }
         Basis::Pass { first_look: None, .. } => {
             return says(Guard::G7, Answer::Later, "first look");

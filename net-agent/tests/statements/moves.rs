@@ -143,3 +143,57 @@ async fn a_vm_that_comes_back_between_the_last_look_and_the_delete_keeps_its_nic
     assert!(world.state().node(HOME).log.iter().any(|line| line.contains("/vms/v?sync=true")));
     lawful(&world);
 }
+
+/// What nobody told is not witnessed: it may have been hidden, moved and deleted meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_went_while_nobody_told_is_judged_by_age_and_a_second_look() {
+    for told in [true, false] {
+        let world = World::new();
+        world.vm("v", "running", &[1, 2], false);
+        world.vm("stays", "running", &[], false);
+        world.nic(1, "v", json!({}));
+        world.vmapi("v", "destroyed", CN);
+        world.start(json!({}));
+        sleep(MIN).await;
+        let now = world.clock().to_string();
+        world.nic(2, "v", json!({"modified_timestamp": now}));
+        if told {
+            world.delete_vm("v");
+        } else {
+            world.state().node(HOME).down = true;
+            world.cut();
+            sleep(3 * SEC).await;
+            world.quietly("v", None);
+            world.state().node(HOME).down = false;
+        }
+        sleep(50 * SEC).await;
+        assert_eq!((world.has(1), world.has(2)), (!told, !told), "told: {told}");
+        sleep(2 * MIN).await;
+        assert_eq!((world.has(1), world.has(2)), (false, !told), "told: {told}");
+        sleep(HOUR).await;
+        assert!(!world.has(2), "told: {told}");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_the_point_check_showed_as_hidden_is_remembered() {
+    let world = World::new();
+    world.vm("v", "running", &[1], false);
+    world.vm("stays", "running", &[], false);
+    world.nic(1, "v", json!({}));
+    world.vmapi("v", "destroyed", CN);
+    let (agent, _shutdown) = world.start(json!({}));
+    sleep(MIN).await;
+    world.delete_vm("v");
+    sleep(4 * SEC).await;
+    // Back, hidden and without an event: only the absence check before the delete can know.
+    world.quietly("v", Some(("running", &[1], true)));
+    sleep(2 * SEC).await;
+    let now = agent.shared.clock();
+    assert!(agent.shared.look(|inventory| inventory.recently_hidden("v", now)));
+    world.quietly("v", None);
+    sleep(HOUR).await;
+    lawful(&world);
+    assert!(world.state().wrong.is_empty(), "{:?}", world.state().wrong);
+}

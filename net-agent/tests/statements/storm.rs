@@ -26,7 +26,7 @@ impl Chance {
     }
 }
 
-fn step(world: &World, chance: &mut Chance, at: Duration) {
+fn step(world: &World, chance: &mut Chance) {
     let n = u8::try_from(chance.below(6)).unwrap() + 1;
     let vm = format!("v{n}");
     let here = world.state().node(HOME).vms.contains_key(&vm);
@@ -36,9 +36,6 @@ fn step(world: &World, chance: &mut Chance, at: Duration) {
             let macs: &[u8] = if chance.below(3) == 0 { &[n] } else { &[n, n + 20] };
             let state =
                 ["running", "stopped", "provisioning"][usize::try_from(chance.below(3)).unwrap()];
-            if hidden {
-                world.state().hidden.insert(vm.clone(), at);
-            }
             world.vmapi(&vm, "running", CN);
             let nics: Vec<_> = macs.iter().map(|n| json!({"mac": mac(*n)})).collect();
             world.state().vmapi.get_mut(&vm).unwrap()["nics"] = json!(nics);
@@ -49,10 +46,6 @@ fn step(world: &World, chance: &mut Chance, at: Duration) {
             }
         }
         3..=5 if here => {
-            let hidden = world.state().node(HOME).vms[&vm]["do_not_inventory"] == true;
-            if hidden {
-                world.state().hidden.insert(vm.clone(), at);
-            }
             if chance.below(3) == 0 {
                 world.quietly(&vm, None);
             } else {
@@ -109,13 +102,10 @@ async fn days(seed: u64, steps: u64) -> usize {
     }
     let (agent, shutdown) = world.start(json!({"seed": seed, "relist": "2h"}));
     let mut chance = Chance(seed);
-    let mut at = Duration::ZERO;
     for _ in 0..steps {
-        step(&world, &mut chance, at);
+        step(&world, &mut chance);
         let longest = if chance.below(4) == 0 { 1_500_000 } else { 20_000 };
-        let pause = Duration::from_millis(200 + chance.below(longest));
-        sleep(pause).await;
-        at += pause;
+        sleep(Duration::from_millis(200 + chance.below(longest))).await;
     }
     // Chance rests, and everything answers.
     {

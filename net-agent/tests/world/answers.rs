@@ -14,8 +14,6 @@ use tokio::sync::mpsc;
 
 use super::{CN, Fault, HOME, State, World};
 
-const FIVE_MINUTES: std::time::Duration = std::time::Duration::from_secs(300);
-
 impl World {
     fn answer(&self, request: &Request) -> Result<Response, Error> {
         let path = request.url.path().to_owned();
@@ -38,6 +36,13 @@ impl World {
             let status = StatusCode::from_u16(status).unwrap();
             return Ok(Response { status, headers: HeaderMap::new(), body: body.into() });
         }
+        if host == HOME {
+            let vms: Vec<Value> = node.vms.values().cloned().collect();
+            let named = path.trim_start_matches("/vms/").to_owned();
+            let shown = vms.iter().filter(|vm| path == "/vms" || vm["uuid"] == *named);
+            shown.for_each(|vm| state.show(vm));
+        }
+        let node = state.node(host);
         let answer = match path {
             "/sysinfo" => (200, json!({"sysinfo": node.sysinfo, "age_ms": 1})),
             "/vms" => (200, Value::Array(node.vms.values().cloned().collect())),
@@ -214,7 +219,8 @@ impl World {
         }
     }
 
-    /// Why this record must not go now, by what is true and not by what anybody was told.
+    /// Why this record must not go now, by what is true and not by what anybody was told; only
+    /// what was hidden, and is gone, counts as far as the node has ever shown it so.
     fn wrong(&self, state: &State, nic: &Value) -> Option<&'static str> {
         let (vm, mac) = (nic["belongs_to_uuid"].as_str().unwrap(), &nic["mac"]);
         let lists = |vm: &Value| {
@@ -228,7 +234,8 @@ impl World {
         if node.vms.values().any(lists) {
             return Some("a VM here has it");
         }
-        if state.hidden.get(vm).is_some_and(|at| self.started.elapsed() - *at < FIVE_MINUTES) {
+        let hidden = state.hidden.get(vm).and_then(|until| *until);
+        if hidden.is_some_and(|until| self.started.elapsed() < until) {
             return Some("it was hidden a short while ago");
         }
         let here = node.vms.get(vm);
@@ -285,6 +292,10 @@ impl Transport for World {
                 "vms": serde_json::to_string(&node.vms).unwrap()});
             tell.try_send(Bytes::from(format!("{ready}\n"))).unwrap();
             node.streams.push(tell);
+            if host == HOME {
+                let vms: Vec<Value> = node.vms.values().cloned().collect();
+                vms.iter().for_each(|vm| state.show(vm));
+            }
             let body = futures_util::stream::unfold(told, |mut told| async move {
                 told.recv().await.map(|line| (Ok(line), told))
             });

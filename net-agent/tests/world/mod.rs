@@ -83,8 +83,8 @@ pub struct State {
     pub broken: Vec<String>,
     /// Deletes that were wrong when they arrived.
     pub wrong: Vec<String>,
-    /// When each VM was last hidden on the home node.
-    pub hidden: BTreeMap<String, Duration>,
+    /// VMs of the home node that anybody was shown as hidden, and until when (if they are gone).
+    pub hidden: BTreeMap<String, Option<Duration>>,
     /// Pages above this size time out.
     pub largest_page: usize,
     /// Requests to NAPI.
@@ -96,6 +96,23 @@ pub struct State {
 }
 
 impl State {
+    /// The home node has shown somebody this VM as it is.
+    pub(crate) fn show(&mut self, vm: &Value) {
+        let uuid = vm["uuid"].as_str().unwrap();
+        if vm["do_not_inventory"] == true {
+            self.hidden.insert(uuid.to_owned(), None);
+        } else {
+            self.hidden.remove(uuid);
+        }
+    }
+
+    /// A VM of the home node is gone.
+    fn gone(&mut self, uuid: &str, now: Duration) {
+        if let Some(until) = self.hidden.get_mut(uuid) {
+            *until = until.or(Some(now + Duration::from_secs(300)));
+        }
+    }
+
     pub fn node(&mut self, host: &str) -> &mut Node {
         self.nodes.entry(host.to_owned()).or_default()
     }
@@ -184,6 +201,10 @@ impl World {
     pub fn vm_on(&self, host: &str, uuid: &str, state: &str, macs: &[u8], hidden: bool) {
         let vm = vm_json(uuid, state, macs, hidden);
         let old = self.state().node(host).vms.insert(uuid.to_owned(), vm.clone());
+        let streams = !self.state().node(host).streams.is_empty();
+        if host == HOME && streams {
+            self.state().show(&vm);
+        }
         let mut event = json!({"type": if old.is_some() { "modify" } else { "create" },
             "date": "2026-01-01T00:00:00.000Z", "zonename": uuid, "uuid": "e", "vm": vm});
         if old.is_some() {
@@ -203,6 +224,7 @@ impl World {
             }
             None => {
                 vms.remove(uuid);
+                state.gone(uuid, self.started.elapsed());
             }
         }
     }
@@ -213,6 +235,9 @@ impl World {
 
     pub fn delete_vm_on(&self, host: &str, uuid: &str) {
         self.state().node(host).vms.remove(uuid);
+        if host == HOME {
+            self.state().gone(uuid, self.started.elapsed());
+        }
         let event = json!({"type": "delete", "date": "2026-01-01T00:00:00.000Z",
             "zonename": uuid, "uuid": "e"});
         self.tell(host, &event);
