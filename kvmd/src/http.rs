@@ -16,15 +16,11 @@ use daemon::http::{Body, Counts, Listeners, Start, now_iso, refuse, reply, reply
 use futures_util::stream;
 use http::header::USER_AGENT;
 use http::{Method, Request, Response, StatusCode};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::ledger::{Ledger, Snapshot};
+use crate::metrics;
 use crate::verdict::Rule;
 
 /// What the routes need.
@@ -53,10 +49,15 @@ impl Api {
         match request.uri().path() {
             "/ping" => reply_json(StatusCode::OK, &json!({"ping": "pong"})),
             "/status" => self.status(),
-            "/metrics" => daemon::metrics::answer(&registry(&self.ledger.snapshot())),
+            "/metrics" => self.metrics(),
             "/events" => self.events(&request),
             _ => refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path"),
         }
+    }
+
+    fn metrics(&self) -> Response<Body> {
+        let (listeners, up) = (self.listeners.list().len(), self.started.elapsed().as_secs());
+        daemon::metrics::answer(&metrics::registry(&self.ledger.snapshot(), listeners, up))
     }
 
     fn status(&self) -> Response<Body> {
@@ -125,37 +126,4 @@ fn told(head: Value, snapshot: &Snapshot, epoch: &str) -> Bytes {
     }
     text.push_str("]}\n");
     Bytes::from(text)
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabel {
-    state: String,
-}
-
-fn registry(snapshot: &Snapshot) -> Registry {
-    let mut registry = Registry::with_prefix("kvmd");
-    let instances = Family::<StateLabel, Gauge>::default();
-    for instance in snapshot.instances.values() {
-        let state = crate::verdict::word(&instance.state);
-        instances.get_or_create(&StateLabel { state }).inc();
-    }
-    registry.register("instances", "Instances by how far their watching is", instances);
-    let unreachable = snapshot.instances.values().filter(|instance| !instance.reachable).count();
-    let gauge: Gauge = Gauge::default();
-    gauge.set(i64::try_from(unreachable).unwrap_or(i64::MAX));
-    registry.register("unreachable", "Watched instances whose socket lost its name", gauge);
-    let counts = snapshot.counts;
-    let all = [
-        ("connections", "Monitors connected to", counts.connections),
-        ("verdicts", "Verdicts given", counts.verdicts),
-        ("users", "Verdicts that count as the user's wish", counts.users),
-        ("markers_written", "Markers written", counts.markers_written),
-        ("markers_failed", "Markers that could not be changed", counts.markers_failed),
-        ("bad_lines", "Lines of monitors that could not be understood", counts.bad_lines),
-        ("broken", "Monitors closed by a process that served them again", counts.broken),
-    ];
-    for (name, help, value) in all {
-        registry.register(name, help, ConstCounter::new(value));
-    }
-    registry
 }

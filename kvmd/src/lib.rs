@@ -14,6 +14,8 @@ pub mod service;
 
 pub mod http;
 
+pub mod metrics;
+
 pub mod zones;
 
 pub mod zone;

@@ -333,10 +333,13 @@ fn rules_and_dashboard_ask_for_documented_metrics_only() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
         metrics(&std::fs::read_to_string(&path).unwrap())
     };
-    let known: BTreeSet<String> =
-        ["metrics-vminfod.md", "metrics-net-agent.md"].into_iter().flat_map(documented).collect();
+    let pages = ["metrics-vminfod.md", "metrics-net-agent.md", "metrics-kvmd.md"];
+    let known: BTreeSet<String> = pages.into_iter().flat_map(documented).collect();
     for name in ["metrics/alerts.yml", "metrics/grafana.json"] {
         let asked = metrics(&text(name));
+        for program in ["vminfod_", "net_agent_", "kvmd_"] {
+            assert!(asked.iter().any(|metric| metric.starts_with(program)), "{name}: {program}");
+        }
         assert!(asked.len() >= 8, "{name}: {asked:?}");
         assert_eq!(asked.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}");
     }
