@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::commands::CommandPaths;
 use crate::load::Deadlines;
+use crate::root::READ_DEADLINE;
 use crate::sources::files::Choice;
 use daemon::journal::Limits;
 
@@ -49,6 +50,8 @@ pub struct Config {
     pub sweep: Duration,
     /// How long commands may take.
     pub deadlines: Deadlines,
+    /// How long a file system may take to answer.
+    pub file_deadline: Duration,
     /// Pause before a failed reading is tried again: first ceiling and last.
     pub retry: (Duration, Duration),
     /// Signals of one VM within this make one commit.
@@ -111,6 +114,7 @@ impl Config {
                 zfs_node: fields.span("deadlines.zfs_node", deadlines.zfs_node, MS..=DAY),
                 kstat: fields.span("deadlines.kstat", deadlines.kstat, MS..=DAY),
             },
+            file_deadline: fields.span("deadlines.files", READ_DEADLINE, MS..=DAY),
             retry: (
                 fields.span("retry.min", Duration::from_millis(500), MS..=DAY),
                 fields.span("retry.max", seconds(60), MS..=DAY),

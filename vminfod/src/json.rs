@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use serde_json::{Number, Value};
 
-pub use parse::{JsonError, MAX_DEPTH, parse};
+pub use parse::{JsonError, MAX_DEPTH, elements, parse};
 
 /// The widest integer range in which every double is exact.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -34,14 +34,21 @@ pub fn serialisations() -> usize {
 
 /// Compact JSON text of pure ASCII.
 pub fn to_ascii<T: Serialize + ?Sized>(value: &T) -> String {
-    WRITTEN.fetch_add(1, Ordering::Relaxed);
     let mut text = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Ascii);
+    write_ascii(&mut text, value);
+    String::from_utf8(text).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// The same behind what is written already.
+pub fn write_ascii<T: Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
+    WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let before = text.len();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *text, Ascii);
     // Writing to memory cannot fail; a map whose keys are no strings can, and prints as null.
     if value.serialize(&mut serializer).is_err() {
-        return "null".to_owned();
+        text.truncate(before);
+        text.extend_from_slice(b"null");
     }
-    String::from_utf8(text).unwrap_or_else(|_| "null".to_owned())
 }
 
 /// Compact JSON text, for what is kept and never sent: other characters than ASCII as they are.

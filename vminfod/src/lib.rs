@@ -36,6 +36,10 @@ pub mod json;
 
 pub mod commands;
 
+pub mod walk;
+
 pub mod root;
+
+mod lanes;
 
 pub use service::{Running, ServeError, serve, serve_with};

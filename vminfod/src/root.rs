@@ -4,7 +4,7 @@
 
 //! Every node path under one root: the only file that names files of a compute node.
 //!
-//! Reads are capped in size and bound by a deadline. Nothing here writes, and no path given by a
+//! Reads are capped in size. Nothing here writes, and no path given by a
 //! zone can lead above the root.
 
 use std::io::Read;
@@ -16,16 +16,18 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// How long one read of a file may take.
+use crate::lanes::Lanes;
+
+/// How long a file system may take to answer, if nothing else is said.
 pub const READ_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How nice work in the background is.
-#[cfg(target_os = "linux")]
-const BACKGROUND_NICE: i32 = 10;
-
 /// Where the node's `/` is; a directory of its own in tests and on simulated nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Root(Arc<Path>);
+#[derive(Debug, Clone)]
+pub struct Root {
+    dir: Arc<Path>,
+    lanes: Lanes,
+    deadline: Duration,
+}
 
 /// Why a file could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -43,8 +45,11 @@ pub enum ReadError {
     #[error("a symbolic link is not followed")]
     Link,
     /// The file system did not answer.
-    #[error("no answer within {} s", READ_DEADLINE.as_secs())]
-    Deadline,
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    Deadline(Duration),
+    /// It has not answered for longer than that, and is left alone until it does.
+    #[error("its file system still does not answer")]
+    Hangs,
 }
 
 impl ReadError {
@@ -62,17 +67,31 @@ impl ReadError {
 impl Root {
     /// A root at this directory; `/` on a real node.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Root(dir.into().into())
+        Root { dir: dir.into().into(), lanes: Lanes::default(), deadline: READ_DEADLINE }
+    }
+
+    /// The same with another deadline for file systems.
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Root { deadline, ..self }
+    }
+
+    /// How long a file system may take to answer.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
     /// The directory itself.
     pub fn dir(&self) -> &Path {
-        &self.0
+        &self.dir
     }
 
     /// An absolute path of the node, as seen from outside. `.` and `..` are dropped.
     pub fn path(&self, abs: &str) -> PathBuf {
-        let mut path = self.0.to_path_buf();
+        let mut path = self.dir.to_path_buf();
         path.extend(Path::new(abs).components().filter(|c| matches!(c, Component::Normal(_))));
         path
     }
@@ -111,64 +130,11 @@ impl Root {
     pub fn receiving(&self, uuid: &str) -> PathBuf {
         self.path("/etc/zones").join(format!("{}-receiving.json", file_name(uuid)))
     }
-
-    /// Reads a regular file of at most `cap` bytes.
-    pub async fn read_capped(&self, path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
-        let path = path.to_path_buf();
-        self.on_files(move |_| read_file(&path, cap)).await?
-    }
-
-    /// Does work on files where it may block, and waits for it no longer than [`READ_DEADLINE`].
-    pub async fn on_files<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Root) -> T + Send + 'static,
-    ) -> Result<T, ReadError> {
-        let root = self.clone();
-        blocking(move || work(&root)).await
-    }
-
-    /// The same for work that nobody waits for: in a thread of its own, at low priority.
-    pub async fn on_files_in_background<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Root) -> T + Send + 'static,
-    ) -> Result<T, ReadError> {
-        let root = self.clone();
-        // A priority once lowered cannot be raised again, so no thread of the pool may do it.
-        let thread = move || {
-            let work = move || {
-                step_back();
-                work(&root)
-            };
-            let done =
-                std::thread::Builder::new().name("background".to_owned()).spawn(work)?.join();
-            done.map_err(|_| std::io::Error::other("the reading panicked"))
-        };
-        blocking(thread).await?.map_err(ReadError::io)
-    }
 }
 
 /// A name from outside made harmless as part of a path: a slash would leave the directory.
 fn file_name(name: &str) -> String {
     name.replace(['/', '\0'], "_")
-}
-
-/// Lowers the priority of this thread, where the system gives threads one of their own: on illumos
-/// it is the whole process that has a nice value, and the daemon must not be slow.
-fn step_back() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::nice(BACKGROUND_NICE) {
-        tracing::debug!(%error, "work in the background keeps its priority");
-    }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ReadError> {
-    match tokio::time::timeout(READ_DEADLINE, tokio::task::spawn_blocking(work)).await {
-        Err(_) => Err(ReadError::Deadline),
-        Ok(Err(e)) => Err(ReadError::io(std::io::Error::other(e))),
-        Ok(Ok(value)) => Ok(value),
-    }
 }
 
 /// Reads a regular file of at most `cap` bytes, here and now: for work inside [`Root::on_files`].
@@ -233,33 +199,6 @@ mod tests {
             Path::new("/node/zones/z/config/tags.json")
         );
         assert_eq!(root.sysinfo(), Path::new("/node/tmp/.sysinfo.json"));
-    }
-
-    #[tokio::test]
-    async fn reads_are_capped_and_only_of_regular_files() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let file = dir.path().join("f");
-        std::fs::write(&file, b"12345").unwrap();
-        assert_eq!(root.read_capped(&file, 5).await.unwrap(), b"12345");
-        assert!(matches!(root.read_capped(&file, 4).await, Err(ReadError::TooLarge { cap: 4 })));
-        assert!(root.read_capped(dir.path(), 9).await.is_err_and(|e| !e.is_absent()));
-        assert!(root.read_capped(&dir.path().join("g"), 9).await.is_err_and(|e| e.is_absent()));
-        assert!(root.read_capped(&file.join("g"), 9).await.is_err_and(|e| e.is_absent()));
-    }
-
-    #[tokio::test]
-    #[cfg(target_os = "linux")]
-    async fn work_in_the_background_steps_back_and_lowers_nobody_else() {
-        let priority = || rustix::process::getpriority_process(None).unwrap();
-        let root = Root::new("/");
-        let before = root.on_files(move |_| priority()).await.unwrap();
-        let lowered = root.on_files_in_background(move |_| priority()).await.unwrap();
-        assert_eq!(lowered, (before + BACKGROUND_NICE).min(19));
-        assert_eq!(root.on_files(move |_| priority()).await.unwrap(), before);
-        assert_eq!(priority(), before);
-        let died: Result<(), _> = root.on_files_in_background(|_| panic!("on purpose")).await;
-        assert!(died.is_err());
     }
 
     #[test]

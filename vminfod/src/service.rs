@@ -136,7 +136,7 @@ pub async fn serve_with(
     let tasks = Tasks::new(shutdown.clone());
     let board = Board::default();
     let inbox = Arc::new(Inbox::default());
-    let root = Root::new(config.root.clone());
+    let root = Root::new(config.root.clone()).with_deadline(config.file_deadline);
     let ctx =
         Ctx { root: root.clone(), commands: Arc::clone(&commands), deadlines: config.deadlines };
     let restart_zones = Arc::new(Notify::new());

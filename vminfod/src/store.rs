@@ -23,16 +23,20 @@ use daemon::journal::{Entry, Journal, Limits};
 use self::note::{Note, Traits};
 pub use self::vms::Vms;
 use crate::diff::diff;
-use crate::json::{self, to_ascii};
+use crate::json::{self, to_ascii, write_ascii};
 
 /// The most changes of one commit that are logged by name.
 const TOLD: usize = 20;
+/// Most objects have no more bytes than this.
+const USUAL: usize = 4096;
 
 /// One VM as readers see it: its bytes, and the little that is asked of it without reading them.
 #[derive(Debug)]
 pub struct StoredVm {
     /// The object as ASCII JSON.
     pub json: Bytes,
+    /// The same bytes and a comma, as they stand in a list before another one.
+    pub listed: Bytes,
     /// `uuid`, if it is a text.
     pub uuid: Option<Box<str>>,
     /// What filters ask about.
@@ -114,8 +118,8 @@ impl Store {
     }
 
     /// Puts the objects of the first load in place, without events: nobody can have asked yet.
-    pub fn seed(&self, vms: impl IntoIterator<Item = (Arc<str>, VmObject)>) {
-        let vms = vms.into_iter().map(|(name, object)| (name, stored(&object))).collect();
+    pub fn seed(&self, vms: impl IntoIterator<Item = (Arc<str>, Arc<StoredVm>)>) {
+        let vms = vms.into_iter().collect();
         self.published.current.store(Arc::new(Snapshot { seq: 0, vms }));
     }
 
@@ -216,11 +220,20 @@ fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
     line.extend_from_slice(b"\":");
 }
 
-fn stored(object: &VmObject) -> Arc<StoredVm> {
-    // Without the room that writing left over: it may be as much again.
-    let json = Bytes::from(to_ascii(object).into_bytes().into_boxed_slice());
+/// An object as it is stored.
+pub fn stored(object: &VmObject) -> Arc<StoredVm> {
+    let mut text = Vec::with_capacity(USUAL);
+    write_ascii(&mut text, object);
+    text.push(b',');
+    // A copy of just its size: the room that writing left over may be as much again.
+    let listed = Bytes::from(Box::<[u8]>::from(text.as_slice()));
     let uuid = object.get("uuid").and_then(Value::as_str).map(Box::from);
-    Arc::new(StoredVm { json, uuid, traits: Traits::of(object) })
+    Arc::new(StoredVm {
+        json: listed.slice(..listed.len() - 1),
+        listed,
+        uuid,
+        traits: Traits::of(object),
+    })
 }
 
 /// A text as an ASCII JSON string.
@@ -254,7 +267,8 @@ mod tests {
     #[test]
     fn object_number_and_event_come_together() {
         let store = Store::new(Limits::default());
-        store.seed([(Arc::from("z0"), vm(json!({"zonename": "z0", "uuid": "u0"})))]);
+        let first = stored(&vm(json!({"zonename": "z0", "uuid": "u0"})));
+        store.seed([(Arc::from("z0"), first)]);
         assert_eq!(
             store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "\u{e9}"}))),
             Outcome::Created

@@ -14,6 +14,10 @@ use std::sync::Arc;
 use crate::load::times::{self, Stamps};
 use crate::load::{Ctx, LoadError, ZoneRow, zoneadm};
 use crate::root::Root;
+use crate::walk::Haste;
+
+/// Where sysinfo(8) leaves what it found.
+const SYSINFO: &str = "/tmp/.sysinfo.json";
 
 /// One look.
 #[derive(Debug)]
@@ -30,23 +34,38 @@ pub struct Files {
     root: Option<Root>,
     /// Zone, zonepath, stamps; zones whose files could not be looked at are left out.
     pub zones: Vec<(String, String, Stamps)>,
+    /// Zones whose file systems do not answer.
+    pub hanging: Vec<String>,
     /// The stamp of the sysinfo file, if it is there.
     pub sysinfo: Option<u64>,
 }
 
 /// Looks at the node. `zones`: name → zonepath.
 pub async fn look(ctx: &Ctx, zones: BTreeMap<String, String>) -> Look {
-    let root = ctx.root.clone();
-    let files = tokio::task::spawn_blocking(move || {
-        let zones = zones.into_iter().filter_map(|(zone, zonepath)| {
-            let stamps = times::look(&root, &zone, &zonepath).ok()?;
-            Some((zone, zonepath, stamps))
-        });
-        let zones = zones.collect();
-        Files { zones, sysinfo: times::of(&root.sysinfo()), root: Some(root) }
-    });
-    let (rows, files) = tokio::join!(zoneadm::list(ctx), files);
-    Look { rows, files: Arc::new(files.unwrap_or_default()) }
+    let (rows, files) = tokio::join!(zoneadm::list(ctx), files(&ctx.root, zones));
+    Look { rows, files: Arc::new(files) }
+}
+
+async fn files(root: &Root, zones: BTreeMap<String, String>) -> Files {
+    let zones: Arc<[(String, String)]> = zones.into_iter().collect();
+    let (looked_at, places) = (Arc::clone(&zones), zones.iter().map(|(_, path)| path.clone()));
+    let look = move |root: &Root, at: usize| {
+        let (zone, zonepath) = looked_at.get(at)?;
+        times::look(root, zone, zonepath).ok()
+    };
+    let sysinfo = root.on_files(SYSINFO, |root| times::of(&root.sysinfo()));
+    let stamps = root.walk(places.collect(), Haste::Now, look);
+    let (sysinfo, stamps) = tokio::join!(sysinfo, stamps);
+    let mut files = Files { sysinfo: sysinfo.ok().flatten(), ..Files::default() };
+    for ((zone, zonepath), stamps) in zones.iter().zip(stamps) {
+        match stamps {
+            Ok(Some(stamps)) => files.zones.push((zone.clone(), zonepath.clone(), stamps)),
+            Ok(None) => {}
+            Err(_) => files.hanging.push(zone.clone()),
+        }
+    }
+    files.root = Some(root.clone());
+    files
 }
 
 impl Files {
@@ -85,6 +104,7 @@ mod tests {
             zones: vec![("z".into(), "/zones/z".into(), stamps)],
             root: Some(root),
             sysinfo: Some(1),
+            ..Files::default()
         };
         let (there, missing) = files.presence();
         assert!(there.iter().any(|path| path.ends_with("tags.json")), "{there:?}");

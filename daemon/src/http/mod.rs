@@ -24,7 +24,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-pub use self::body::{Body, TooMuch, collect};
+pub use self::body::{Body, Chunk, TooMuch, collect};
 pub use self::events::{Gone, Start};
 pub use self::guard::Guard;
 pub use self::listeners::{Entered, Listener, Listeners};

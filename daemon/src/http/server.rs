@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use super::body::Body;
+use super::body::{Body, Wire};
 use super::first_line::{FirstLine, is_refused};
 use super::guard::Guard;
 use super::pace::Pace;
@@ -248,15 +248,16 @@ impl Server {
             head.complete();
             let refusal = self.refusal(&request, guard);
             let answer = answer.clone();
-            async move {
+            // Boxed: the library keeps the room of one answer for as long as the connection lives.
+            Box::pin(async move {
                 if let Some(refusal) = refusal {
-                    return Ok::<_, Infallible>(refusal);
+                    return Ok::<_, Infallible>(refusal.map(Wire));
                 }
                 if request.headers().contains_key(EXPECT) {
                     invite(request.body_mut(), limit).await;
                 }
-                Ok(answer(request).await)
-            }
+                Ok(answer(request).await.map(Wire))
+            })
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

@@ -57,7 +57,7 @@ impl Settings {
     /// What reads the node without the daemon.
     pub fn ctx(&self) -> Ctx {
         Ctx {
-            root: Root::new(self.config.root.clone()),
+            root: Root::new(self.config.root.clone()).with_deadline(self.config.file_deadline),
             commands: Arc::new(RealCommands::new(self.config.commands.clone())),
             deadlines: self.config.deadlines,
         }

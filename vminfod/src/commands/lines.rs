@@ -56,6 +56,8 @@ pub(super) async fn split(
             return Err(CommandError::TooMuch { tool, cap: LONGEST as u64 });
         }
         begun.extend_from_slice(rest);
+        // A long listing must not keep what is read beside it from going on.
+        tokio::task::yield_now().await;
     }
     Ok(begun)
 }

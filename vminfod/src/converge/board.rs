@@ -5,7 +5,7 @@
 //! What the loop tells about itself: `/status`, `/sysinfo` and `/ready` read it, nothing decides
 //! by it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -81,8 +81,8 @@ pub struct View {
     pub refresh: Option<Refresh>,
     /// VM loads under way: zone name, when it was asked for, when it began.
     pub pending: IndexMap<String, (Instant, Instant)>,
-    /// VMs waiting for a load: zone name, since when.
-    pub queued: Vec<(String, Instant)>,
+    /// VMs that are to be read: when, and their zone name.
+    pub due: BTreeSet<(Instant, String)>,
     /// End of the last refresh, failed or not.
     pub last_refresh: Option<Instant>,
     /// The last failures of a refresh.
@@ -108,6 +108,12 @@ pub struct View {
 }
 
 impl View {
+    /// VMs waiting for a load, the first in turn first: zone name, since when.
+    pub fn queued(&self) -> impl Iterator<Item = (&String, Instant)> {
+        let now = Instant::now();
+        self.due.iter().take_while(move |(at, _)| *at <= now).map(|(at, name)| (name, *at))
+    }
+
     /// What is done now, in the words of the shipped service.
     pub fn phase(&self) -> &'static str {
         match self.refresh {

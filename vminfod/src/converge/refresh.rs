@@ -8,13 +8,17 @@
 //! than it and is read again instead.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+use sdc_clients::vminfod::VmObject;
 use tokio::time::Instant;
 
 use super::board::Phase;
 use super::{Done, Engine, Purpose, answer, waiter};
 use crate::dirty::{Stale, Trace, Verdict};
 use crate::load::{self, Haste, Node, Origin};
+use crate::store::{StoredVm, stored};
 use crate::vm::Parts;
 
 /// How often a refresh reads every file, whatever its stamp says.
@@ -34,7 +38,7 @@ impl Engine {
             let shutdown = self.shutdown.clone();
             // A reading that is dropped kills its commands: that is what is wanted at shutdown.
             let result = tokio::select! {
-                result = load::node(&self.ctx) => result,
+                result = load::node_of(&self.ctx, named) => result,
                 () = shutdown.wait() => return false,
             };
             match result {
@@ -61,17 +65,13 @@ impl Engine {
         }
     }
 
-    fn seed(&mut self, mut node: Node, began: Instant) {
+    fn seed(&mut self, mut node: Node<Option<Named>>, began: Instant) {
         self.dataset_work.node_listed(began);
         self.board.well("node");
         self.board.show_sysinfo(node.sysinfo.value());
         self.datasets = node.datasets;
         self.sysinfo = node.sysinfo;
-        let named = node.vms.into_iter().filter_map(|object| {
-            let name = object.get("zonename")?.as_str()?.to_owned();
-            Some((name.into(), object))
-        });
-        self.store.seed(named);
+        self.store.seed(std::mem::take(&mut node.vms).into_iter().flatten());
         for (name, parts) in node.parts.drain() {
             self.names.insert(parts.zone.uuid.clone(), name.clone());
             let vm = self.vms.entry(name).or_default();
@@ -317,6 +317,14 @@ impl Engine {
         }
         same
     }
+}
+
+/// A VM of the first load, ready to be shown.
+type Named = (Arc<str>, Arc<StoredVm>);
+
+/// Made of an object as soon as it is composed, so that its tree can go.
+fn named(object: VmObject) -> Option<Named> {
+    Some((object.get("zonename")?.as_str()?.into(), stored(&object)))
 }
 
 /// The sources that say something else than before; where none of the VM's own does, what concerns

@@ -63,10 +63,16 @@ impl Engine {
         vm.asked.get_or_insert_with(Instant::now);
         // A failing VM's retry may be early: something changed, perhaps for the better.
         if vm.reading.is_none() && vm.due.is_none_or(|due| when < due) {
-            if let Some(due) = vm.due.replace(when) {
-                self.due.remove(&(due, name.to_owned()));
+            let before = vm.due.replace(when).map(|due| (due, name.to_owned()));
+            if let Some(before) = &before {
+                self.due.remove(before);
             }
             self.due.insert((when, name.to_owned()));
+            // Shown as it is, not copied whole at every turn: all VMs may be due at once.
+            self.board.edit(|view| {
+                before.map(|before| view.due.remove(&before));
+                view.due.insert((when, name.to_owned()));
+            });
         }
         Some(vm)
     }

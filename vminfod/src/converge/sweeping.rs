@@ -142,6 +142,11 @@ impl Engine {
             }
             odd.push((name.clone(), stale));
         }
+        // What is known of these may be old, and a reading of their own says so.
+        let silent = files.hanging.iter().filter(|name| {
+            self.vms.get(*name).is_some_and(|vm| vm.failures == 0 && vm.reading.is_none())
+        });
+        odd.extend(silent.map(|name| (name.clone(), Stale::FILES | Stale::TIMES)));
         let when = Instant::now() + self.config.fold;
         for (name, stale) in odd {
             self.mark(&name, stale, when);

@@ -167,7 +167,7 @@ impl Task {
             }
             let xml = match known {
                 Some(parts) if !stale.has(Stale::XML) => Arc::clone(&parts.xml),
-                _ => Arc::new(PackedXml::from(&zone_xml::load(ctx, &row.zonename).await?)),
+                _ => Arc::new(PackedXml::from(&zone_xml::load(ctx, &row).await?)),
             };
             let lastexited = match known {
                 Some(parts) if !stale.has(Stale::LAST_EXITED) => parts.lastexited.clone(),

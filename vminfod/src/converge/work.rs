@@ -24,7 +24,9 @@ impl Engine {
             if at > now {
                 break;
             }
-            self.due.pop_first();
+            if let Some(first) = self.due.pop_first() {
+                self.board.edit(|view| view.due.remove(&first));
+            }
             self.start_reading(name);
         }
         self.start_datasets();
@@ -48,13 +50,6 @@ impl Engine {
                 async move { Done::Sweep(Box::new(look(&ctx, zones).await)) },
             );
         }
-        let queued: Vec<_> = self
-            .due
-            .iter()
-            .take_while(|(at, _)| *at <= now)
-            .map(|(at, name)| (name.clone(), *at))
-            .collect();
-        self.board.edit(|view| view.queued = queued);
     }
 
     pub(super) fn start_reading(&mut self, name: String) {

@@ -102,7 +102,7 @@ fn engine(registry: &mut Registry, board: &Board) {
         view.errors.len() as u64,
     );
     show("loads_running", "Readings of one VM under way", view.pending.len() as u64);
-    show("loads_queued", "VMs that wait for a reading", view.queued.len() as u64);
+    show("loads_queued", "VMs that wait for a reading", view.queued().count() as u64);
     show("refreshing", "1 while a full refresh runs", u64::from(view.refresh.is_some()));
     show("stale", "1 while a node-wide source is too old to be trusted", u64::from(view.stale));
     let age = view.last_refresh.map_or(f64::NAN, |at| (now - at).as_secs_f64());

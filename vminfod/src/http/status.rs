@@ -29,7 +29,7 @@ pub fn rfd39(board: &Board, max_jobs: usize) -> Value {
             "working": view.pending.len(),
             "max_jobs": max_jobs,
             "channels": names(view.pending.keys().collect()),
-            "backlog": names(view.queued.iter().map(|(name, _)| name).collect()),
+            "backlog": names(view.queued().map(|(name, _)| name).collect()),
         },
     })
 }
@@ -126,7 +126,7 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
 }
 
 fn queue(view: &View, clock: &Clock) -> Value {
-    let idle = view.pending.is_empty() && view.queued.is_empty() && view.refresh.is_none();
+    let idle = view.pending.is_empty() && view.queued().next().is_none() && view.refresh.is_none();
     let pending: Map<String, Value> = view
         .pending
         .iter()
@@ -145,13 +145,12 @@ fn queue(view: &View, clock: &Clock) -> Value {
         })
         .collect();
     let queued: Vec<Value> = view
-        .queued
-        .iter()
+        .queued()
         .map(|(name, asked)| {
             json!({
                 "description": format!("load {name}"),
-                "created_at": clock.time(*asked),
-                "created_ago": clock.ago(*asked),
+                "created_at": clock.time(asked),
+                "created_ago": clock.ago(asked),
             })
         })
         .collect();

@@ -40,6 +40,23 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     if parser.at < text.len() { Err(parser.expected("the end")) } else { Ok(value) }
 }
 
+/// Parses a whole text that is an array and gives `each` its elements one by one, so that the tree
+/// of all of them is never there. `false`: it is another value. What was given counts only if the
+/// whole text is good.
+pub fn elements(bytes: &[u8], mut each: impl FnMut(Value)) -> Result<bool, JsonError> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut parser = Parser { text: &text, at: 0 };
+    parser.space();
+    let is_array = parser.peek() == Some(b'[');
+    if is_array {
+        parser.items(0, &mut each)?;
+    } else {
+        parser.value(0)?;
+    }
+    parser.space();
+    if parser.at < text.len() { Err(parser.expected("the end")) } else { Ok(is_array) }
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -97,18 +114,23 @@ impl Parser<'_> {
     }
 
     fn array(&mut self, depth: usize) -> Result<Value, JsonError> {
-        self.at += 1;
         let mut items = Vec::new();
+        self.items(depth, &mut |item| items.push(item))?;
+        Ok(Value::Array(items))
+    }
+
+    fn items(&mut self, depth: usize, each: &mut dyn FnMut(Value)) -> Result<(), JsonError> {
+        self.at += 1;
         self.space();
         if self.eat(b']') {
-            return Ok(Value::Array(items));
+            return Ok(());
         }
         loop {
             self.space();
-            items.push(self.value(depth + 1)?);
+            each(self.value(depth + 1)?);
             self.space();
             if self.eat(b']') {
-                return Ok(Value::Array(items));
+                return Ok(());
             }
             if !self.eat(b',') {
                 return Err(self.expected("',' or ']'"));

@@ -26,6 +26,44 @@ pub struct ConfigJson {
     pub tags: Option<JsonText>,
 }
 
+/// The same four as they were read, before they are put away.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ConfigValues {
+    /// `customer_metadata` of metadata.json.
+    pub customer_metadata: Option<Value>,
+    /// `internal_metadata` of metadata.json.
+    pub internal_metadata: Option<Value>,
+    /// All of routes.json.
+    pub routes: Option<Value>,
+    /// All of tags.json.
+    pub tags: Option<Value>,
+}
+
+impl From<&ConfigValues> for ConfigJson {
+    fn from(values: &ConfigValues) -> Self {
+        let text = |value: &Option<Value>| value.as_ref().map(JsonText::from);
+        ConfigJson {
+            customer_metadata: text(&values.customer_metadata),
+            internal_metadata: text(&values.internal_metadata),
+            routes: text(&values.routes),
+            tags: text(&values.tags),
+        }
+    }
+}
+
+impl ConfigJson {
+    /// The values themselves.
+    pub fn values(&self) -> ConfigValues {
+        let value = |text: &Option<JsonText>| text.as_ref().map(JsonText::value);
+        ConfigValues {
+            customer_metadata: value(&self.customer_metadata),
+            internal_metadata: value(&self.internal_metadata),
+            routes: value(&self.routes),
+            tags: value(&self.tags),
+        }
+    }
+}
+
 /// A JSON value as it is kept from one reading to the next: its text, a fraction of the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText(Box<str>);
@@ -40,7 +78,8 @@ impl JsonText {
 
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> Self {
-        JsonText(json::compact(value).into())
+        // A copy of just its size: a buffer that is cut leaves its rest behind, beside what stays.
+        JsonText(json::compact(value).as_str().into())
     }
 }
 
@@ -52,12 +91,13 @@ impl Serialize for JsonText {
 
 /// Reads the three files of one zone.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
-    let row = row.clone();
-    ctx.on_files(Origin::Config, move |root| read(root, &row)).await
+    let (row, place) = (row.clone(), &row.zonepath);
+    let values = ctx.on_files(Origin::Config, place, move |root| read(root, &row)).await?;
+    Ok((&values).into())
 }
 
-/// The same here and now, where it may block.
-pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
+/// The same here and now, where it may block, and not put away yet.
+pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<ConfigValues, LoadError> {
     let dir = root.config_dir(&row.zonepath);
     let own = check_unlinked(&dir)
         .map_err(|e| LoadError::new(Origin::Config, Fault::Read(e)).in_file(&dir));
@@ -75,15 +115,15 @@ pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<ConfigJson, LoadError> 
     };
     let (metadata, routes, tags) = (file("metadata")?, file("routes")?, file("tags")?);
     let (Some(metadata), Some(routes), Some(tags)) = (metadata, routes, tags) else {
-        return Ok(ConfigJson::default());
+        return Ok(ConfigValues::default());
     };
     let path = root.config_file(&row.zonepath, "metadata");
     let (customer, internal) = split_metadata(metadata).map_err(|e| e.in_file(path))?;
-    Ok(ConfigJson {
-        customer_metadata: Some((&customer).into()),
-        internal_metadata: Some((&internal).into()),
-        routes: Some((&routes).into()),
-        tags: Some((&tags).into()),
+    Ok(ConfigValues {
+        customer_metadata: Some(customer),
+        internal_metadata: Some(internal),
+        routes: Some(routes),
+        tags: Some(tags),
     })
 }
 

@@ -12,6 +12,9 @@ use super::{Ctx, Fault, LoadError, Origin, ZoneRow, is_lower_uuid};
 use crate::commands::Tool;
 use crate::json;
 
+/// So much is parsed where it was read.
+const SMALL: usize = 64 * 1024;
+
 /// What is used of one zone's kstat.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ZoneKstat {
@@ -30,7 +33,12 @@ pub async fn node(ctx: &Ctx) -> Result<HashMap<String, ZoneKstat>, LoadError> {
         let fault = Fault::Exit { status: output.status, complaint: output.complaint() };
         return Err(LoadError::new(Origin::Kstat, fault));
     }
-    parse(&output.stdout)
+    if output.stdout.len() < SMALL {
+        return parse(&output.stdout);
+    }
+    // Very many zones keep a thread busy for a while, and others wait for this one.
+    let parsed = tokio::task::spawn_blocking(move || parse(&output.stdout)).await;
+    parsed.unwrap_or_else(|e| Err(LoadError::content(Origin::Kstat, e.to_string())))
 }
 
 /// The kstat of this VM. Matched by uuid, as the deployed daemon does.
@@ -44,12 +52,14 @@ pub fn parse(bytes: &[u8]) -> Result<HashMap<String, ZoneKstat>, LoadError> {
         let what = format!("expected UTF-8 at offset {}", e.valid_up_to());
         return Err(LoadError::content(Origin::Kstat, what));
     }
-    let value = json::parse(bytes).map_err(|e| LoadError::new(Origin::Kstat, Fault::Json(e)))?;
-    let Value::Array(kstats) = value else {
-        return Err(LoadError::content(Origin::Kstat, "expected a JSON array of kstats"));
-    };
-    let data = |k: &Value| Some(entry(k.get("data")?.as_object()?));
-    Ok(kstats.iter().filter_map(data).flatten().collect())
+    let mut kstats = HashMap::new();
+    let each =
+        |kstat: Value| kstats.extend(kstat.get("data").and_then(Value::as_object).and_then(entry));
+    match json::elements(bytes, each) {
+        Ok(true) => Ok(kstats),
+        Ok(false) => Err(LoadError::content(Origin::Kstat, "expected a JSON array of kstats")),
+        Err(e) => Err(LoadError::new(Origin::Kstat, Fault::Json(e))),
+    }
 }
 
 fn entry(data: &Map<String, Value>) -> Option<(String, ZoneKstat)> {

@@ -22,8 +22,8 @@ pub struct LastExited {
 
 /// Reads the file of one zone; `None` if it is not there or not of that form.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<LastExited>, LoadError> {
-    let row = row.clone();
-    ctx.on_files(Origin::LastExited, move |root| read(root, &row)).await
+    let (row, place) = (row.clone(), &row.zonepath);
+    ctx.on_files(Origin::LastExited, place, move |root| read(root, &row)).await
 }
 
 /// The same here and now, where it may block.

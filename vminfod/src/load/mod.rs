@@ -13,6 +13,7 @@ mod error;
 pub mod kstat;
 pub mod lastexited;
 mod node;
+mod node_zones;
 pub mod receiving;
 mod single;
 pub mod sysinfo;
@@ -27,12 +28,13 @@ use std::time::Duration;
 use crate::commands::{Commands, Output, Tool};
 use crate::root::{ReadError, Root, read_file, read_unlinked};
 
-pub use config::{ConfigJson, JsonText};
+pub use crate::walk::Haste;
+pub use config::{ConfigJson, ConfigValues, JsonText};
 pub use datasets::Datasets;
 pub use error::{Fault, LoadError, Origin};
 pub use kstat::ZoneKstat;
 pub use lastexited::LastExited;
-pub use node::{Broken, Haste, Known, Node, ZoneParts, node, refresh, zone};
+pub use node::{Broken, Known, Node, ZoneParts, node, node_of, refresh, zone};
 pub use receiving::Receiving;
 pub use single::vm;
 pub use sysinfo::Sysinfo;
@@ -98,9 +100,10 @@ impl Ctx {
     async fn on_files<T: Send + 'static>(
         &self,
         origin: Origin,
+        place: &str,
         work: impl FnOnce(&Root) -> Result<T, LoadError> + Send + 'static,
     ) -> Result<T, LoadError> {
-        let done = self.root.on_files(work).await;
+        let done = self.root.on_files(place, work).await;
         done.map_err(|e| LoadError::new(origin, Fault::Read(e)))?
     }
 }

@@ -21,8 +21,8 @@ pub struct Receiving {
 
 /// Reads the file; `None` if it is not there or cannot be read.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<Receiving>, LoadError> {
-    let row = row.clone();
-    ctx.on_files(Origin::Receiving, move |root| read(root, &row)).await
+    let (row, place) = (row.clone(), &row.zonepath);
+    ctx.on_files(Origin::Receiving, place, move |root| read(root, &row)).await
 }
 
 /// The same here and now, where it may block.

@@ -105,8 +105,8 @@ fn each<E>(
 
 /// Takes the stamps of one zone's files.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Stamps, LoadError> {
-    let row = row.clone();
-    ctx.on_files(Origin::Times, move |root| read(root, &row)).await
+    let (row, place) = (row.clone(), &row.zonepath);
+    ctx.on_files(Origin::Times, place, move |root| read(root, &row)).await
 }
 
 /// The same here and now, where it may block.

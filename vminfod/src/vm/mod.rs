@@ -23,7 +23,8 @@ use serde_json::{Value, json};
 use crate::json::{iso, number};
 use crate::load::times::Stamps;
 use crate::load::{
-    ConfigJson, Datasets, LastExited, Origin, PackedXml, Receiving, Sysinfo, ZoneKstat, ZoneRow,
+    ConfigJson, ConfigValues, Datasets, LastExited, Origin, PackedXml, Receiving, Sysinfo,
+    ZoneKstat, ZoneRow, ZoneXml,
 };
 
 pub use state::state_of;
@@ -56,6 +57,15 @@ impl Parts {
     }
 }
 
+/// What of the parts is put away packed, as it was read.
+#[derive(Debug, Clone)]
+pub struct Unpacked {
+    /// The configuration.
+    pub xml: ZoneXml,
+    /// Metadata, tags, routes.
+    pub config: ConfigValues,
+}
+
 /// Why the parts make no object: the source to blame and what was expected of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {what}", origin.name())]
@@ -84,7 +94,19 @@ pub fn compose(
     datasets: &Datasets,
     sysinfo: &Sysinfo,
 ) -> Result<VmObject, ComposeError> {
-    let mut vm = fields::from_xml(&parts.xml.unpack())?;
+    let unpacked = Unpacked { xml: parts.xml.unpack(), config: parts.config.values() };
+    compose_unpacked(parts, unpacked, datasets, sysinfo)
+}
+
+/// The same while what was read is at hand.
+pub fn compose_unpacked(
+    parts: &Parts,
+    unpacked: Unpacked,
+    datasets: &Datasets,
+    sysinfo: &Sysinfo,
+) -> Result<VmObject, ComposeError> {
+    let Unpacked { xml, config } = unpacked;
+    let mut vm = fields::from_xml(&xml)?;
     zone(&mut vm, &parts.zone);
     files(&mut vm, parts)?;
     absent(&mut vm, "resolvers", json!([]));
@@ -96,15 +118,14 @@ pub fn compose(
     if let Some(kstat) = &parts.kstat {
         running(&mut vm, kstat)?;
     }
-    let config = &parts.config;
     for (key, value) in [
-        ("customer_metadata", &config.customer_metadata),
-        ("internal_metadata", &config.internal_metadata),
-        ("routes", &config.routes),
-        ("tags", &config.tags),
+        ("customer_metadata", config.customer_metadata),
+        ("internal_metadata", config.internal_metadata),
+        ("routes", config.routes),
+        ("tags", config.tags),
     ] {
         if let Some(value) = value {
-            set(&mut vm, key, value.value());
+            set(&mut vm, key, value);
         }
     }
     if let Some(filesystem) =

@@ -28,13 +28,14 @@ pub struct PackedXml(Box<str>);
 
 impl From<&ZoneXml> for PackedXml {
     fn from(xml: &ZoneXml) -> Self {
-        let mut out = Packer(String::with_capacity(2048));
+        let mut out = Packer(String::with_capacity(4096));
         out.record('Z', 0);
         out.attributes(&xml.attributes);
         for item in &xml.items {
             out.item(item);
         }
-        PackedXml(out.0.into())
+        // A copy of just its size: a buffer that is cut leaves its rest behind, beside what stays.
+        PackedXml(out.0.as_str().into())
     }
 }
 

@@ -1,0 +1,181 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A file system may hang, and whoever asks it then hangs with it, for ever and unkillable. So the
+//! files of each zone are a lane of their own: one thread at a time is in it, and while that one
+//! hangs nobody else goes in. What hangs costs its own zone's news and one thread, no more; when
+//! the file system answers, the thread comes out and the lane is as good as new.
+//!
+//! Must never know what is read, nor wait in a thread that others need.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::root::ReadError;
+
+/// Threads at most in the lanes of one pool: as many hanging zones are the pool's fault, so that
+/// what is still not asked of it would hang too, and other pools keep the rest of the threads.
+const PER_POOL: usize = 32;
+/// The same in all lanes: a part of the threads that the runtime has for blocking work (512).
+const IN_ALL: usize = 128;
+
+/// All lanes of a node; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanes(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Place → whether the one who is in there has outlasted the patience of those who wait.
+    taken: Mutex<HashMap<String, bool>>,
+    /// Somebody came out, or will not.
+    news: Condvar,
+}
+
+/// The right to be in a lane.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    lanes: Lanes,
+    place: String,
+}
+
+impl Lanes {
+    /// Goes into a lane, in a thread that may wait `limit` for whoever is in there.
+    pub(crate) fn enter(&self, place: &str, limit: Duration) -> Result<Inside, ReadError> {
+        let taken = self.lock();
+        let is_busy = |taken: &mut HashMap<String, bool>| match taken.get(place) {
+            Some(hangs) => !hangs,
+            None => is_crowded(taken, place) && !is_hopeless(taken, place),
+        };
+        let (mut taken, _) = self
+            .0
+            .news
+            .wait_timeout_while(taken, limit, is_busy)
+            .unwrap_or_else(PoisonError::into_inner);
+        if taken.contains_key(place) || is_crowded(&taken, place) {
+            return Err(ReadError::Hangs);
+        }
+        taken.insert(place.to_owned(), false);
+        Ok(Inside { lanes: self.clone(), place: place.to_owned() })
+    }
+
+    /// Whether there is no use in asking this place now.
+    pub(crate) fn hangs(&self, place: &str) -> bool {
+        let taken = self.lock();
+        taken.get(place).copied().unwrap_or_else(|| is_hopeless(&taken, place))
+    }
+
+    /// Whoever is in this lane will not come out in time: nobody waits for it any more.
+    pub(crate) fn give_up(&self, place: &str) {
+        if let Some(hangs) = self.lock().get_mut(place).filter(|hangs| !**hangs) {
+            *hangs = true;
+            tracing::warn!(place, "file system does not answer: left alone until it does");
+        }
+        self.0.news.notify_all();
+    }
+
+    /// Threads that are in some lane now, and those of them that hang.
+    #[cfg(test)]
+    pub(crate) fn inside(&self) -> (usize, usize) {
+        let taken = self.lock();
+        (taken.len(), taken.values().filter(|hangs| **hangs).count())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if self.lanes.lock().remove(&self.place) == Some(true) {
+            tracing::info!(place = self.place, "file system answers again");
+        }
+        self.lanes.0.news.notify_all();
+    }
+}
+
+/// As many as may be are in this pool's lanes, or in all.
+fn is_crowded(taken: &HashMap<String, bool>, place: &str) -> bool {
+    of_pool(taken, place).count() >= PER_POOL || taken.len() >= IN_ALL
+}
+
+/// The same, and all of them hang.
+fn is_hopeless(taken: &HashMap<String, bool>, place: &str) -> bool {
+    of_pool(taken, place).filter(|hangs| *hangs).count() >= PER_POOL
+        || taken.values().filter(|hangs| **hangs).count() >= IN_ALL
+}
+
+fn of_pool<'a>(
+    taken: &'a HashMap<String, bool>,
+    place: &'a str,
+) -> impl Iterator<Item = bool> + 'a {
+    let pool = |place: &'a str| place.trim_start_matches('/').split('/').next();
+    taken.iter().filter(move |(other, _)| pool(other) == pool(place)).map(|(_, hangs)| *hangs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_lane_is_for_one_and_free_when_that_one_comes_out() {
+        let lanes = Lanes::default();
+        let first = lanes.enter("/zones/a", SOON).unwrap();
+        let other = lanes.enter("/zones/b", SOON).unwrap();
+        assert!(matches!(lanes.enter("/zones/a", SOON), Err(ReadError::Hangs)));
+        assert!(!lanes.hangs("/zones/a"), "it may still come out");
+        let waiting = {
+            let lanes = lanes.clone();
+            std::thread::spawn(move || lanes.enter("/zones/a", LONG).is_ok())
+        };
+        drop(first);
+        assert!(waiting.join().unwrap());
+        drop(other);
+        assert_eq!(lanes.inside(), (0, 0));
+    }
+
+    #[test]
+    fn who_waits_for_one_that_hangs_is_sent_away_at_once() {
+        let lanes = Lanes::default();
+        let stuck = lanes.enter("/zones/a", SOON).unwrap();
+        let waiting = {
+            let lanes = lanes.clone();
+            std::thread::spawn(move || lanes.enter("/zones/a", LONG).is_err())
+        };
+        lanes.give_up("/zones/a");
+        assert!(waiting.join().unwrap());
+        assert!(lanes.hangs("/zones/a") && lanes.enter("/zones/a", LONG).is_err());
+        lanes.give_up("/zones/nobody-is-there");
+        drop(stuck);
+        assert!(!lanes.hangs("/zones/a") && lanes.enter("/zones/a", SOON).is_ok());
+    }
+
+    #[test]
+    fn a_pool_that_hangs_takes_its_share_of_the_threads_and_no_more() {
+        let lanes = Lanes::default();
+        let mut stuck = Vec::new();
+        for nth in 0..PER_POOL {
+            let place = format!("/zones/{nth}");
+            stuck.push(lanes.enter(&place, SOON).unwrap());
+            lanes.give_up(&place);
+        }
+        assert!(lanes.hangs("/zones/one-more") && lanes.enter("/zones/one-more", LONG).is_err());
+        assert!(!lanes.hangs("/tank/x") && lanes.enter("/tank/x", SOON).is_ok());
+        assert_eq!(lanes.inside(), (PER_POOL, PER_POOL));
+        stuck.pop();
+        assert!(lanes.enter("/zones/one-more", SOON).is_ok());
+        for nth in 0.. {
+            let place = format!("/pool{nth}/x");
+            let Ok(inside) = lanes.enter(&place, SOON) else { break };
+            lanes.give_up(&place);
+            stuck.push(inside);
+        }
+        assert_eq!(lanes.inside(), (IN_ALL, IN_ALL));
+        assert!(lanes.enter("/another/x", LONG).is_err(), "a wait for nothing");
+    }
+}

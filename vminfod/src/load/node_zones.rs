@@ -1,0 +1,238 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The zones of a node, some at a time: read, and composed as soon as what concerns every VM is
+//! known.
+//!
+//! Must never hold more trees of values than it works on: what was read is packed before the next
+//! zone is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use sdc_clients::vminfod::VmObject;
+
+use super::{
+    ConfigJson, Ctx, Datasets, Fault, Haste, Known, LoadError, Origin, PackedXml, Sysinfo,
+    ZoneKstat, ZoneRow, config, kstat, lastexited, receiving, times, zone_xml,
+};
+use crate::root::{ReadError, Root};
+use crate::vm::{self, ComposeError, Parts, Unpacked};
+
+/// Readings of files that change meanwhile.
+const TRIES: u32 = 3;
+
+/// What concerns every VM.
+#[derive(Clone)]
+pub(super) struct Wide {
+    pub kstats: Arc<HashMap<String, ZoneKstat>>,
+    pub datasets: Datasets,
+    pub sysinfo: Arc<Sysinfo>,
+}
+
+/// What is made of an object.
+pub(super) type Make<T> = Box<dyn Fn(VmObject) -> T + Send + Sync>;
+
+/// What all groups of one load share.
+pub(super) struct Work<T> {
+    /// Empty until the commands have ended.
+    wide: OnceLock<Wide>,
+    /// `None`: no objects are wanted.
+    make: Option<Make<T>>,
+    haste: Haste,
+}
+
+/// Whether something was made of a zone's object.
+pub(super) enum Made<T> {
+    /// Not yet, or none is wanted.
+    No,
+    /// This.
+    Yes(T),
+}
+
+/// A zone, and its parts with what was made of them.
+pub(super) struct One<T> {
+    pub row: Arc<ZoneRow>,
+    pub loaded: Loaded<T>,
+}
+
+type Loaded<T> = Result<(Parts, Made<T>), LoadError>;
+
+/// Some zones that are read together.
+pub(super) struct Group<T> {
+    zones: Vec<Zone>,
+    work: Arc<Work<T>>,
+}
+
+/// One of them, and what is known of it.
+#[derive(Clone)]
+struct Zone {
+    row: Arc<ZoneRow>,
+    known: Option<Parts>,
+}
+
+impl<T: Send + 'static> Group<T> {
+    pub(super) fn of(rows: &[Arc<ZoneRow>], known: &mut Known, work: &Arc<Work<T>>) -> Self {
+        let zone =
+            |row: &Arc<ZoneRow>| Zone { row: Arc::clone(row), known: known.remove(&row.zonename) };
+        Group { zones: rows.iter().map(zone).collect(), work: Arc::clone(work) }
+    }
+
+    /// One after another; a zone whose file system hangs has to do without.
+    pub(super) async fn load(self, ctx: &Ctx) -> Vec<One<T>> {
+        let rows: Vec<_> = self.zones.iter().map(|zone| Arc::clone(&zone.row)).collect();
+        let places = rows.iter().map(|row| row.zonepath.clone()).collect();
+        let (zones, shared, files) = (self.zones, Arc::clone(&self.work), ctx.clone());
+        let work = move |_: &Root, at: usize| {
+            let loaded = zones.get(at).map(|zone| shared.one(&files, zone.clone()));
+            if shared.haste == Haste::Background {
+                std::thread::yield_now();
+            }
+            loaded
+        };
+        let loaded = ctx.root.walk(places, self.work.haste, work).await;
+        let failed = |error| Err(LoadError::new(Origin::ZoneXml, Fault::Read(error)));
+        let one = |(row, loaded): (Arc<ZoneRow>, Result<Option<Loaded<T>>, ReadError>)| {
+            let loaded = loaded.transpose().map(|loaded| loaded.unwrap_or_else(failed));
+            loaded.map(|loaded| One { row, loaded })
+        };
+        rows.into_iter().zip(loaded).filter_map(one).collect()
+    }
+}
+
+impl<T: Send + 'static> Work<T> {
+    pub(super) fn new(make: Option<Make<T>>, haste: Haste) -> Self {
+        Work { wide: OnceLock::new(), make, haste }
+    }
+
+    /// Lets what is read from now on be composed at once.
+    pub(super) fn show(&self, wide: Wide) -> Wide {
+        self.wide.get_or_init(|| wide).clone()
+    }
+
+    /// Reads a zone, and composes it if that can be done already.
+    fn one(&self, ctx: &Ctx, zone: Zone) -> Loaded<T> {
+        read(&ctx.root, zone).and_then(|(parts, unpacked)| match self.wide.get() {
+            Some(wide) => self.made(ctx, wide, parts, unpacked),
+            None => Ok((parts, Made::No)),
+        })
+    }
+
+    fn made(
+        &self,
+        ctx: &Ctx,
+        wide: &Wide,
+        mut parts: Parts,
+        unpacked: Option<Unpacked>,
+    ) -> Loaded<T> {
+        parts.kstat = kstat::of(&wide.kstats, &parts.zone).cloned();
+        let Some(make) = &self.make else { return Ok((parts, Made::No)) };
+        let composed = match unpacked {
+            Some(unpacked) => vm::compose_unpacked(&parts, unpacked, &wide.datasets, &wide.sysinfo),
+            None => vm::compose(&parts, &wide.datasets, &wide.sysinfo),
+        };
+        match composed {
+            Ok(vm) => Ok((parts, Made::Yes(make(vm)))),
+            Err(e) => Err(LoadError::from_compose(ctx, &parts, e)),
+        }
+    }
+
+    /// Composes what was read before what concerns every VM was known.
+    pub(super) async fn complete(self: &Arc<Self>, ctx: &Ctx, group: Vec<One<T>>) -> Vec<One<T>> {
+        let lacks = |one: &One<T>| matches!(one.loaded, Ok((_, Made::No)));
+        if !group.iter().any(lacks) {
+            return group;
+        }
+        let (work, ctx) = (Arc::clone(self), ctx.clone());
+        let rows: Vec<Arc<ZoneRow>> = group.iter().map(|one| Arc::clone(&one.row)).collect();
+        let each = move |One { row, loaded }: One<T>| {
+            let loaded = match (loaded, work.wide.get()) {
+                (Ok((parts, Made::No)), Some(wide)) => work.made(&ctx, wide, parts, None),
+                (loaded, _) => loaded,
+            };
+            One { row, loaded }
+        };
+        if self.make.is_none() {
+            return group.into_iter().map(each).collect();
+        }
+        let all = move || group.into_iter().map(each).collect();
+        tokio::task::spawn_blocking(all).await.unwrap_or_else(|panic| {
+            // Nothing of it is left, so each of its zones is tried again.
+            let error = ReadError::io(std::io::Error::other(panic));
+            let error = LoadError::new(Origin::ZoneXml, Fault::Read(error));
+            rows.into_iter().map(|row| One { row, loaded: Err(error.clone()) }).collect()
+        })
+    }
+}
+
+/// Reads what concerns one zone alone; `kstat` comes from the node's.
+pub async fn zone(
+    ctx: &Ctx,
+    zone: Arc<ZoneRow>,
+    kstat: Option<ZoneKstat>,
+) -> Result<Parts, LoadError> {
+    let place = zone.zonepath.clone();
+    let zone = Zone { row: zone, known: None };
+    let read = ctx.on_files(Origin::ZoneXml, &place, move |root| Ok(read(root, zone)?.0)).await?;
+    Ok(Parts { kstat, ..read })
+}
+
+/// The parts without the kstat, and what was read anew before it was packed.
+fn read(root: &Root, zone: Zone) -> Result<(Parts, Option<Unpacked>), LoadError> {
+    let Zone { row: zone, known } = zone;
+    if zone.zonepath.is_empty() {
+        let what = format!("expected a path for the zone {}, found none", zone.zonename);
+        return Err(LoadError::content(Origin::Zoneadm, what));
+    }
+    // No object may have the time of a file that it was not made of.
+    let mut stamps = times::read(root, &zone)?;
+    let last_modified = stamps.last_modified;
+    let kstat = None;
+    if let Some(known) = known.filter(|known| known.zone.zonepath == zone.zonepath)
+        && known.stamps.confirmed_by(&stamps)
+    {
+        let receives = vm::state_of(&zone, &known.xml) == "receiving";
+        let receiving = if receives { receiving::read(root, &zone)? } else { None };
+        // What is the same stays where it is in memory.
+        let zone = if *known.zone == *zone { Arc::clone(&known.zone) } else { zone };
+        let parts = Parts { zone, kstat, last_modified, stamps, receiving, ..known };
+        return Ok((parts, None));
+    }
+    let mut tries = 0;
+    let (xml, lastexited, config) = loop {
+        let xml = zone_xml::read(root, &zone.zonename)?;
+        let lastexited = lastexited::read(root, &zone)?;
+        let config = config::read(root, &zone)?;
+        tries += 1;
+        let after = times::read(root, &zone)?;
+        if after == stamps || tries == TRIES {
+            break (xml, lastexited, config);
+        }
+        stamps = after;
+    };
+    let unpacked = Unpacked { xml, config };
+    let xml = Arc::new(PackedXml::from(&unpacked.xml));
+    let config = Arc::new(ConfigJson::from(&unpacked.config));
+    let receives = vm::state_of(&zone, &xml) == "receiving";
+    let receiving = if receives { receiving::read(root, &zone)? } else { None };
+    let last_modified = stamps.last_modified;
+    let parts = Parts { zone, xml, kstat, config, lastexited, last_modified, stamps, receiving };
+    Ok((parts, Some(unpacked)))
+}
+
+impl LoadError {
+    /// What a failed composition means for the source it blames.
+    pub fn from_compose(ctx: &Ctx, parts: &Parts, error: ComposeError) -> LoadError {
+        let origin = error.origin;
+        let fault = match error.line {
+            Some(line) => Fault::Line { line, what: error.what },
+            None => Fault::Content(error.what),
+        };
+        let load = LoadError::new(origin, fault);
+        match origin {
+            Origin::ZoneXml => load.in_file(ctx.root.zone_xml(&parts.zone.zonename)),
+            _ => load,
+        }
+    }
+}

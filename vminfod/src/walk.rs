@@ -1,0 +1,218 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Work on files, in threads that may block. Each piece of it names the place where its files are;
+//! a place that hangs fails its own piece after the deadline, and at once from then on, until it
+//! answers (see [`crate::lanes`]).
+//!
+//! Must never let one place hold up the others for longer than [`PATIENCE`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use crate::root::{ReadError, Root, read_file};
+
+/// A place that takes longer than this has the rest of a walk go on in another thread.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How nice work in the background is.
+#[cfg(target_os = "linux")]
+const BACKGROUND_NICE: i32 = 10;
+
+/// Whether somebody waits for what is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    /// Yes.
+    Now,
+    /// No: the files are read at low priority.
+    Background,
+}
+
+impl Root {
+    /// Reads a regular file of at most `cap` bytes.
+    pub async fn read_capped(&self, path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
+        let path = path.to_path_buf();
+        let place = path.display().to_string();
+        self.on_files(&place, move |_| read_file(&path, cap)).await?
+    }
+
+    /// Does work on the files of one place (a zonepath, or a file that is no zone's).
+    pub async fn on_files<T: Send + 'static>(
+        &self,
+        place: &str,
+        work: impl FnOnce(&Root) -> T + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let (lanes, deadline) = (self.lanes().clone(), self.deadline());
+        if lanes.hangs(place) {
+            return Err(ReadError::Hangs);
+        }
+        let (root, name) = (self.clone(), place.to_owned());
+        let thread = move || {
+            let inside = root.lanes().enter(&name, root.deadline())?;
+            let done = catch_unwind(AssertUnwindSafe(|| work(&root)));
+            drop(inside);
+            done.map_err(|_| panicked())
+        };
+        match timeout(deadline, tokio::task::spawn_blocking(thread)).await {
+            Ok(done) => done.map_err(|error| ReadError::io(std::io::Error::other(error)))?,
+            Err(_) => {
+                lanes.give_up(place);
+                Err(ReadError::Deadline(deadline))
+            }
+        }
+    }
+
+    /// Does the work for each of these places by its number, in as few threads as do not hang: one.
+    pub async fn walk<T: Send + 'static>(
+        &self,
+        places: Vec<String>,
+        haste: Haste,
+        work: impl Fn(&Root, usize) -> T + Send + Sync + 'static,
+    ) -> Vec<Result<T, ReadError>> {
+        let count = places.len();
+        let mut all: Vec<Option<Result<T, ReadError>>> = (0..count).map(|_| None).collect();
+        let (done, mut results) = mpsc::channel(count.max(1));
+        let walk = Arc::new(Walk::new(self.clone(), places, Box::new(work), done));
+        let (mut missing, mut slow) = (count, BTreeMap::new());
+        if count > 0 {
+            walk.start(haste);
+        }
+        while missing > 0 {
+            match timeout(PATIENCE, results.recv()).await {
+                Ok(Some((at, result))) => {
+                    if let Some(slot @ None) = all.get_mut(at) {
+                        *slot = Some(result);
+                        missing -= 1;
+                    }
+                }
+                // The walk itself holds the other end.
+                Ok(None) => break,
+                Err(_) => {
+                    for at in walk.overdue(&mut slow) {
+                        if let Some(slot @ None) = all.get_mut(at) {
+                            *slot = Some(Err(ReadError::Deadline(self.deadline())));
+                            missing -= 1;
+                        }
+                    }
+                    walk.start(haste);
+                }
+            }
+        }
+        all.into_iter().map(|one| one.unwrap_or(Err(ReadError::Hangs))).collect()
+    }
+}
+
+type Work<T> = Box<dyn Fn(&Root, usize) -> T + Send + Sync>;
+
+/// One walk, shared by its threads and the one who waits for them.
+struct Walk<T> {
+    root: Root,
+    places: Vec<String>,
+    work: Work<T>,
+    /// The next place.
+    next: AtomicUsize,
+    /// Only the last thread that was started goes on to a next place.
+    last_thread: AtomicUsize,
+    under_way: Mutex<BTreeSet<usize>>,
+    done: mpsc::Sender<(usize, Result<T, ReadError>)>,
+}
+
+impl<T: Send + 'static> Walk<T> {
+    fn new(
+        root: Root,
+        places: Vec<String>,
+        work: Work<T>,
+        done: mpsc::Sender<(usize, Result<T, ReadError>)>,
+    ) -> Self {
+        let (next, last_thread, under_way) = Default::default();
+        Walk { root, places, work, next, last_thread, under_way, done }
+    }
+
+    /// Starts a thread, if there is a place left for it.
+    fn start(self: &Arc<Self>, haste: Haste) {
+        if self.next.load(Ordering::Relaxed) >= self.places.len() {
+            return;
+        }
+        let (walk, me) = (Arc::clone(self), self.last_thread.fetch_add(1, Ordering::Relaxed) + 1);
+        // The runtime is told of a thread that it does not own by one of its own that waits for it:
+        // else a simulated clock would run on meanwhile.
+        tokio::task::spawn_blocking(move || match haste {
+            Haste::Now => walk.go(me),
+            Haste::Background => {
+                // A priority once lowered cannot be raised again, so no thread of the pool may do it.
+                let lowered = {
+                    let walk = Arc::clone(&walk);
+                    move || {
+                        step_back();
+                        walk.go(me);
+                    }
+                };
+                match std::thread::Builder::new().name("background".to_owned()).spawn(lowered) {
+                    Ok(thread) => drop(thread.join()),
+                    Err(_) => walk.go(me),
+                }
+            }
+        });
+    }
+
+    fn go(&self, me: usize) {
+        while self.last_thread.load(Ordering::Relaxed) == me {
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(place) = self.places.get(at) else { return };
+            self.under_way().insert(at);
+            let result = self.root.lanes().enter(place, self.root.deadline()).and_then(|inside| {
+                let done = catch_unwind(AssertUnwindSafe(|| (self.work)(&self.root, at)));
+                drop(inside);
+                done.map_err(|_| panicked())
+            });
+            self.under_way().remove(&at);
+            // There is room for a result of each; nobody may want it any more.
+            drop(self.done.try_send((at, result)));
+        }
+    }
+
+    /// What has been under way since the deadline and longer, which is given up. `slow`: what was
+    /// under way before, and since when.
+    fn overdue(&self, slow: &mut BTreeMap<usize, Instant>) -> Vec<usize> {
+        let under_way = self.under_way().clone();
+        slow.retain(|at, _| under_way.contains(at));
+        let since = Instant::now() - PATIENCE;
+        for at in under_way {
+            slow.entry(at).or_insert(since);
+        }
+        let late = slow.iter().filter(|(_, since)| since.elapsed() >= self.root.deadline());
+        let late: Vec<usize> = late.map(|(at, _)| *at).collect();
+        late.iter().filter_map(|at| self.places.get(*at)).for_each(|at| {
+            self.root.lanes().give_up(at);
+        });
+        late
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn panicked() -> ReadError {
+    ReadError::io(std::io::Error::other("the reading panicked"))
+}
+
+/// Lowers the priority of this thread, where the system gives threads one of their own: on illumos
+/// it is the whole process that has a nice value, and the daemon must not be slow.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(BACKGROUND_NICE) {
+        tracing::debug!(%error, "work in the background keeps its priority");
+    }
+}
+
+#[cfg(test)]
+mod tests;
