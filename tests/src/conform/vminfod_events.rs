@@ -5,6 +5,7 @@
 //! `testbed conform vminfod-events FILE`: recorded scenarios against the whole daemon. What the
 //! deployed one sent, this one sends.
 
+mod gate;
 pub(crate) mod judge;
 pub(crate) mod node;
 mod scenario;
@@ -12,9 +13,9 @@ pub(crate) mod stream;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, bail};
-use futures_util::StreamExt;
+use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
 use super::deviations::Ledger;
@@ -33,12 +34,21 @@ fn check(path: &Path) -> anyhow::Result<Ledger> {
     let records = records(path, FILE)?;
     let (base, scenarios) = base_of(&records)?;
     let ledger = Ledger::default();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        futures_util::stream::iter(scenarios)
-            .for_each_concurrent(AT_ONCE, |scenario| scenario::replay(base, scenario, &ledger))
-            .await;
-    });
+    let next = AtomicUsize::new(0);
+    let one_after_another = || -> anyhow::Result<()> {
+        // A daemon in one thread takes in together what is told at one moment, be it ever so slow.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+            runtime.block_on(scenario::replay(base, scenario, &ledger));
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(one_after_another)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().map_err(|_| anyhow!("a thread of the runner panicked"))?
+        })
+    })?;
     Ok(ledger)
 }
 

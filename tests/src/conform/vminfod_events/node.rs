@@ -14,12 +14,15 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, anyhow, bail};
 use daemon::Shutdown;
 use futures_util::future::BoxFuture;
-use sdc_clients::Jitter;
+use sdc_clients::http::Call;
+use sdc_clients::{Http, Jitter};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
 use vminfod::config::Config;
 use vminfod::sources::files;
+
+use super::gate::{Gate, Gated};
 
 /// The columns of `zfs list` in the order in which the loader asks for them.
 const COLUMNS: [&str; 17] = [
@@ -57,12 +60,14 @@ struct Rows {
 pub(crate) struct RecordedNode {
     dir: Arc<tempfile::TempDir>,
     rows: Arc<Mutex<Rows>>,
+    gate: Gate,
 }
 
 impl RecordedNode {
     /// Builds the node of a `base` record.
     pub(crate) fn new(base: &Value) -> anyhow::Result<Self> {
-        let node = Self { dir: Arc::new(tempfile::tempdir()?), rows: Arc::default() };
+        let dir = Arc::new(tempfile::tempdir()?);
+        let node = Self { dir, rows: Arc::default(), gate: Gate::default() };
         for dir in ["etc/zones", "tmp", "zones"] {
             fs::create_dir_all(node.dir.path().join(dir))?;
         }
@@ -91,7 +96,7 @@ impl RecordedNode {
         let running = vminfod::serve_with(
             config,
             commands,
-            files::native(),
+            Box::new(Gated { gate: self.gate.clone(), inner: files::native() }),
             Jitter::from_seed(7),
             shutdown.clone(),
         )
@@ -99,8 +104,47 @@ impl RecordedNode {
         Ok(Served { address: running.address, shutdown, running })
     }
 
-    /// Does one recorded operation.
-    pub(crate) async fn perform(&self, op: &Value) -> anyhow::Result<()> {
+    /// Does the operations of one step, as one moment for the daemon except where the recording
+    /// waited.
+    pub(crate) async fn perform(&self, ops: &[Value], client: &Http) -> anyhow::Result<()> {
+        for (nth, moment) in ops.split(|op| op["op"] == "sleep").enumerate() {
+            if nth > 0 {
+                // Part of the recording: what it waited for has happened by then.
+                let pause = ops.iter().filter(|op| op["op"] == "sleep").nth(nth - 1);
+                let ms = pause.and_then(|op| op["ms"].as_u64()).unwrap_or(0);
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+            }
+            self.hold(client).await?;
+            let mut events = Vec::new();
+            for op in moment {
+                self.operate(op, &mut events)?;
+            }
+            self.gate.hear_all(&self.path("/etc/zones")).await?;
+            for (stream, lines) in events {
+                self.post(stream, &lines).await?;
+            }
+            self.gate.open();
+        }
+        Ok(())
+    }
+
+    /// Closes the gate at a moment when nothing is being read.
+    async fn hold(&self, client: &Http) -> anyhow::Result<()> {
+        loop {
+            self.gate.close();
+            let status: Value = client.execute(Call::get(&["status"])).await?.json("status")?;
+            let queue = &status["queue"]["vasync_queue"];
+            let pending = queue["pending"].as_object().context("status has no queue")?;
+            let waiting = self.gate.waiting();
+            if pending.keys().all(|zone| waiting.contains(zone)) {
+                return Ok(());
+            }
+            self.gate.open();
+        }
+    }
+
+    /// Does one recorded operation; events are left for the end of the moment.
+    fn operate(&self, op: &Value, events: &mut Vec<(&'static str, String)>) -> anyhow::Result<()> {
         let path = || op["path"].as_str().with_context(|| format!("no path in {op}"));
         match op["op"].as_str().unwrap_or_default() {
             "write" => self.write(
@@ -125,10 +169,12 @@ impl RecordedNode {
                 self.set_zfs(op);
                 Ok(())
             }
-            "sysevent" => self.sysevent(op).await,
-            "sleep" => {
-                // Part of the recording: what it waited for has happened by then.
-                tokio::time::sleep(Duration::from_millis(op["ms"].as_u64().unwrap_or(0))).await;
+            "sysevent" => {
+                let (stream, line) = sysevent(op);
+                match events.last_mut().filter(|(last, _)| *last == stream) {
+                    Some((_, lines)) => lines.push_str(&line),
+                    None => events.push((stream, line)),
+                }
                 Ok(())
             }
             other => bail!("unknown operation {other:?}"),
@@ -204,15 +250,11 @@ impl RecordedNode {
         }
     }
 
-    async fn sysevent(&self, op: &Value) -> anyhow::Result<()> {
-        let stream = if op["stream"] == "zones" { "zones" } else { "zfs" };
-        let mut line = json!({"date": "2026-01-05T10:00:00.000Z", "type": "event"});
-        for (key, value) in op["event"].as_object().into_iter().flatten() {
-            line[key] = value.clone();
-        }
+    /// In one piece: they came faster than they can be told apart.
+    async fn post(&self, stream: &'static str, lines: &str) -> anyhow::Result<()> {
         let taken = self.rows().streams.remove(stream);
         let mut pipe = taken.ok_or_else(|| anyhow!("nobody follows the {stream} events"))?;
-        pipe.write_all(format!("{line}\n").as_bytes()).await?;
+        pipe.write_all(lines.as_bytes()).await?;
         self.rows().streams.entry(stream).or_insert(pipe);
         Ok(())
     }
@@ -272,7 +314,10 @@ impl Commands for RecordedNode {
         args: Vec<String>,
         _deadline: Duration,
     ) -> BoxFuture<'a, Result<Output, CommandError>> {
-        Box::pin(async move { Ok(self.answer(tool, &args)) })
+        Box::pin(async move {
+            self.gate.pass(tool, &args).await;
+            Ok(self.answer(tool, &args))
+        })
     }
 
     fn follow(&self, _tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
@@ -304,6 +349,16 @@ impl Served {
         self.shutdown.trigger();
         if self.running.ended().await { Ok(()) } else { bail!("some task of vminfod did not end") }
     }
+}
+
+/// The stream of a recorded event and its line there.
+fn sysevent(op: &Value) -> (&'static str, String) {
+    let stream = if op["stream"] == "zones" { "zones" } else { "zfs" };
+    let mut line = json!({"date": "2026-01-05T10:00:00.000Z", "type": "event"});
+    for (key, value) in op["event"].as_object().into_iter().flatten() {
+        line[key] = value.clone();
+    }
+    (stream, format!("{line}\n"))
 }
 
 fn set_time(path: &Path, mtime: f64) -> anyhow::Result<()> {

@@ -51,9 +51,7 @@ async fn run(base: &Value, scenario: &Value, name: &str, ledger: &Ledger) -> any
         .map(|(path, file)| json!({"op": "write", "path": path, "text": file["text"]}))
         .collect();
     for step in list(&scenario["steps"]) {
-        for op in list(&step["ops"]) {
-            node.perform(op).await?;
-        }
+        node.perform(list(&step["ops"]), &client).await?;
         let recorded = lines(&step["events"])?;
         let got = collect(&client, &mut stream, recorded.len(), &mut seen).await?;
         for event in &got {
