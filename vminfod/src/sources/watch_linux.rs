@@ -6,8 +6,13 @@
 //! over, removed or created later is one and the same case; and the parents of a zone's
 //! directories are watched too, so that a zonepath that appears (or is another one) is armed.
 //!
+//! What is below a zonepath may be a file system that hangs, so it is never asked here, but in a
+//! thread that may ([`Root::on_files`]).
+//!
 //! A file that is being written is signalled when it is closed, or when its writer pauses: half a
 //! JSON text would look like all metadata removed.
+
+mod ask;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -18,8 +23,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use inotify::{EventMask, Inotify as Kernel, WatchDescriptor, WatchMask, Watches};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use self::ask::Answer;
 use super::watch::{CONFIG_FILES, Order, Watch, WatchError, Zones, zone_config_signal};
 use super::{Signal, ZoneFile};
 use crate::root::Root;
@@ -42,9 +49,14 @@ async fn follow(mut order: Order) -> Result<(), WatchError> {
     let mut armed = Armed::new(order.root.clone(), kernel.watches());
     let mut events = kernel.into_event_stream(vec![0; 64 << 10])?;
     armed.want(&order.zones.borrow_and_update().clone());
+    while let Some(Ok(answers)) = armed.asked.join_next().await {
+        armed.answered(answers);
+    }
     (order.health)(true);
     loop {
-        // All arms are cancel-safe: events stay in the kernel, a changed list stays changed.
+        let pause = sleep_until(armed.next_pause());
+        // All arms are cancel-safe: events stay in the kernel, a changed list stays changed, ended
+        // tasks stay in their set.
         let signals = tokio::select! {
             event = events.next() => match event {
                 None => return Ok(()),
@@ -58,9 +70,13 @@ async fn follow(mut order: Order) -> Result<(), WatchError> {
                     return Ok(());
                 }
                 let zones = order.zones.borrow_and_update().clone();
-                armed.want(&zones)
+                armed.want(&zones);
+                Vec::new()
             }
-            () = sleep_until(armed.next_pause()) => armed.paused(),
+            Some(answers) = armed.asked.join_next() => {
+                answers.map(|answers| armed.answered(answers)).unwrap_or_default()
+            }
+            () = pause => armed.paused(),
         };
         signals.into_iter().for_each(|signal| order.inbox.put(signal));
     }
@@ -87,6 +103,10 @@ struct Armed {
     sysinfo: PathBuf,
     /// Files written to and not closed: when to take them as they are.
     open: BTreeMap<(PathBuf, String), Instant>,
+    /// What is being asked of zones' file systems, which may never answer.
+    asked: JoinSet<Vec<Answer>>,
+    /// Zones whose file systems did not answer: when to ask them again.
+    silent: BTreeMap<String, Instant>,
 }
 
 impl Armed {
@@ -102,6 +122,8 @@ impl Armed {
             configs,
             sysinfo,
             open: BTreeMap::new(),
+            asked: JoinSet::new(),
+            silent: BTreeMap::new(),
         };
         armed.arm_fixed();
         armed
@@ -131,23 +153,17 @@ impl Armed {
         self.ways(&self.root.path(zonepath).join("config"))
     }
 
-    /// Takes a new list of zones; zones that are new or moved get a signal, since what happened to
-    /// their files before they were watched is unknown.
-    fn want(&mut self, zones: &Zones) -> Vec<Signal> {
+    /// Takes a new list of zones, and watches those that are new or moved.
+    fn want(&mut self, zones: &Zones) {
         let before = std::mem::replace(&mut self.zones, zones.clone());
         self.meanings.clear();
         for (zone, zonepath) in zones.iter() {
             self.learn(zone, zonepath);
         }
-        let mut signals = Vec::new();
-        for (zone, zonepath) in zones.iter() {
-            if before.get(zone) != Some(zonepath) {
-                self.arm_zone(zonepath);
-                signals.extend(all_files(zone));
-            }
-        }
+        let new = zones.iter().filter(|(zone, zonepath)| before.get(*zone) != Some(*zonepath));
+        self.arm_zones(new.map(|(zone, zonepath)| (zone.clone(), zonepath.clone())).collect());
+        self.silent.retain(|zone, _| zones.contains_key(zone));
         self.prune();
-        signals
     }
 
     fn learn(&mut self, zone: &str, zonepath: &str) {
@@ -170,15 +186,12 @@ impl Armed {
 
     /// Watches a directory as it is now; says whether it is another one than before.
     fn arm(&mut self, dir: &Path) -> bool {
-        let mask = WatchMask::CLOSE_WRITE
-            | WatchMask::MODIFY
-            | WatchMask::CREATE
-            | WatchMask::DELETE
-            | WatchMask::MOVED_FROM
-            | WatchMask::MOVED_TO
-            | WatchMask::ATTRIB
-            | WatchMask::ONLYDIR;
-        match self.kernel.add(dir, mask) {
+        let watched = self.kernel.add(dir, mask());
+        self.note(dir, watched)
+    }
+
+    fn note(&mut self, dir: &Path, watched: std::io::Result<WatchDescriptor>) -> bool {
+        match watched {
             Ok(wd) => {
                 if self.by_path.get(dir) == Some(&wd) {
                     return false;
@@ -207,14 +220,6 @@ impl Armed {
             }
         }
         true
-    }
-
-    fn arm_zone(&mut self, zonepath: &str) -> bool {
-        let mut news = false;
-        for dir in self.dirs_of(zonepath) {
-            news |= self.arm(&dir);
-        }
-        news
     }
 
     /// Drops the directories that no zone needs any more.
@@ -264,11 +269,12 @@ impl Armed {
 
     fn next_pause(&self) -> Instant {
         let never = Instant::now() + Duration::from_secs(3600);
-        self.open.values().min().copied().unwrap_or(never)
+        self.open.values().chain(self.silent.values()).min().copied().unwrap_or(never)
     }
 
-    /// Takes the files whose writers paused as they are.
+    /// Takes the files whose writers paused as they are, and asks anew where nothing was answered.
     fn paused(&mut self) -> Vec<Signal> {
+        self.ask_silent();
         let now = Instant::now();
         let due: Vec<_> =
             self.open.iter().filter(|(_, at)| **at <= now).map(|(file, _)| file.clone()).collect();
@@ -296,9 +302,13 @@ impl Armed {
         {
             signals.push(Signal::Everything);
         }
+        let meanings =
+            self.meanings.get(dir).and_then(|names| names.get(name)).cloned().unwrap_or_default();
         // A file just created is empty: its close will tell. A link is complete at once.
-        if mask.contains(EventMask::CREATE) && !mask.contains(EventMask::ISDIR) && !is_link(&path) {
-            return signals;
+        if mask.contains(EventMask::CREATE) && !mask.contains(EventMask::ISDIR) {
+            if self.ask_for_link(&path, &meanings) || !is_link(&path) {
+                return signals;
+            }
         }
         if dir == self.configs {
             signals.extend(zone_config_signal(name));
@@ -306,16 +316,12 @@ impl Armed {
         if path == self.sysinfo {
             signals.push(Signal::Sysinfo);
         }
-        let meanings =
-            self.meanings.get(dir).and_then(|names| names.get(name)).cloned().unwrap_or_default();
         for (zone, meaning) in meanings {
             match meaning {
                 Meaning::File(file) => signals.push(Signal::File(zone, file)),
                 Meaning::Way if mask.intersects(moved) => {
-                    let zones = self.zones.clone();
-                    if let Some(zonepath) = zones.get(&zone) {
-                        self.arm_zone(zonepath);
-                        signals.extend(all_files(&zone));
+                    if let Some(zonepath) = self.zones.get(&zone).cloned() {
+                        self.arm_zones(vec![(zone, zonepath)]);
                     }
                 }
                 Meaning::Way => {}
@@ -323,6 +329,17 @@ impl Armed {
         }
         signals
     }
+}
+
+fn mask() -> WatchMask {
+    WatchMask::CLOSE_WRITE
+        | WatchMask::MODIFY
+        | WatchMask::CREATE
+        | WatchMask::DELETE
+        | WatchMask::MOVED_FROM
+        | WatchMask::MOVED_TO
+        | WatchMask::ATTRIB
+        | WatchMask::ONLYDIR
 }
 
 fn all_files(zone: &str) -> [Signal; 2] {
