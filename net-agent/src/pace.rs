@@ -90,10 +90,15 @@ impl Transport for Paced {
         })
     }
 
+    fn patience(&self, usual: Duration) -> Duration {
+        self.strain.patience(usual)
+    }
+
     fn send(&self, req: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
+            let asked = Instant::now();
             let outcome = self.inner.send(req).await;
-            self.strain.heard(&outcome);
+            self.strain.heard(&outcome, asked.elapsed());
             outcome
         })
     }

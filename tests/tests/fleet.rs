@@ -47,10 +47,13 @@ fn a_small_fleet_costs_a_napi_without_the_route_two_more_requests_each() {
 
 #[test]
 fn a_small_fleet_neither_drowns_a_slow_napi_nor_waits_for_ever() {
-    // 70 % of what the start needs, and 30 %.
+    // 70 % of what the start needs at its peak, and 30 %; then 70 % of what it needs on average,
+    // and what 15 req/s are to ten thousand.
     for (capacity, overload) in [
         (4.7, Overload::Drops),
         (2.0, Overload::Drops),
+        (0.7, Overload::Drops),
+        (0.3, Overload::Drops),
         (4.7, Overload::Wastes),
         (2.0, Overload::Wastes),
     ] {

@@ -119,6 +119,12 @@ pub trait Transport: Send + Sync {
         Box::pin(std::future::ready(Permit::default()))
     }
 
+    /// How long this exchange may take, where `usual` is what the call asks for. A transport that
+    /// knows its service to be overloaded may grant more. The default grants what is usual.
+    fn patience(&self, usual: Duration) -> Duration {
+        usual
+    }
+
     /// Sends the request and reads the whole answer.
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>>;
 
@@ -295,7 +301,8 @@ impl Http {
         outcome
     }
 
-    async fn attempt(&self, request: Request) -> Result<Response, Error> {
+    async fn attempt(&self, mut request: Request) -> Result<Response, Error> {
+        request.timeout = self.0.transport.patience(request.timeout);
         let (method, target, limit) = (request.method.clone(), request.target(), request.timeout);
         let response = tokio::time::timeout(limit + DEADLINE_SLACK, self.0.transport.send(request))
             .await

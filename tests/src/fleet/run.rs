@@ -47,14 +47,6 @@ pub struct Ran {
 }
 
 impl Run {
-    /// Are the promises about such a NAPI? They begin at 70 % of what the start needs, and one
-    /// that goes on working for clients that have left can be kept from serving anybody by its
-    /// own backlog: figures of others are only told.
-    pub fn is_judged(&self) -> bool {
-        let share = self.capacity / self.start.even_peak();
-        share >= 1.0 || (self.overload == Overload::Drops && share > 0.69)
-    }
-
     /// In words.
     pub fn title(&self) -> String {
         let need = self.start.even_peak();
