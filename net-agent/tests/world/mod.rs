@@ -93,6 +93,8 @@ pub struct State {
     pub vmapi_log: Vec<String>,
     pub agents: Vec<String>,
     pub(crate) writes: u64,
+    /// How many records a test has put at each address.
+    pub(crate) made: BTreeMap<String, u64>,
 }
 
 impl State {
@@ -166,6 +168,7 @@ impl World {
             vmapi_log: Vec::new(),
             agents: Vec::new(),
             writes: 0,
+            made: BTreeMap::new(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -191,7 +194,12 @@ impl World {
             nic[key] = value.clone();
         }
         nic.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        self.state().nics.insert(bare(mac), (nic, 1));
+        let mut state = self.state();
+        // Another record never has an etag that this address had before.
+        let made = state.made.entry(bare(mac)).or_insert(0);
+        let etag = *made * 1_000_000 + 1;
+        *made += 1;
+        state.nics.insert(bare(mac), (nic, etag));
     }
 
     pub fn vm(&self, uuid: &str, state: &str, macs: &[u8], hidden: bool) {
