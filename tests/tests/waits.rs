@@ -141,7 +141,7 @@ async fn a_zfs_that_hangs_on_one_vm_slows_no_other() {
     let vm = Arc::new(std::sync::OnceLock::new());
     let hanging = Arc::clone(&vm);
     let hub =
-        Hub::start_with(HubOptions::new(60, 14), |inner| Arc::new(Hanging { inner, vm: hanging }))
+        Hub::start_with(HubOptions::new(200, 14), |inner| Arc::new(Hanging { inner, vm: hanging }))
             .await
             .unwrap();
     let mut watcher = watch(&hub.client(), Jitter::from_seed(1));
