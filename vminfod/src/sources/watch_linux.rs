@@ -305,10 +305,11 @@ impl Armed {
         let meanings =
             self.meanings.get(dir).and_then(|names| names.get(name)).cloned().unwrap_or_default();
         // A file just created is empty: its close will tell. A link is complete at once.
-        if mask.contains(EventMask::CREATE) && !mask.contains(EventMask::ISDIR) {
-            if self.ask_for_link(&path, &meanings) || !is_link(&path) {
-                return signals;
-            }
+        if mask.contains(EventMask::CREATE)
+            && !mask.contains(EventMask::ISDIR)
+            && (self.ask_for_link(&path, &meanings) || !is_link(&path))
+        {
+            return signals;
         }
         if dir == self.configs {
             signals.extend(zone_config_signal(name));
