@@ -13,6 +13,7 @@ use std::time::Duration;
 use daemon::http::{Limits as HttpLimits, Server};
 use daemon::lock::LockError;
 use daemon::{Lock, Shutdown, Tasks};
+use sdc_clients::Http;
 use sdc_clients::vminfod::Vminfod;
 use tokio::net::TcpListener;
 
@@ -126,7 +127,8 @@ pub async fn serve(
         tasks.spawn_vital("directory", directory.run());
     }
     if let Some(zones) = config.zones {
-        let client = Vminfod::new(zones.url.as_str())?;
+        let agent = concat!("kvmd/", env!("CARGO_PKG_VERSION"));
+        let client = Vminfod::with_http(Http::new(zones.url.as_str(), agent)?.without_retries());
         let follower = Follower::new(Arc::clone(&shared), zones, root, config.need);
         tasks.spawn_vital("zones", follower.run(client));
     }

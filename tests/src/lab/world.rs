@@ -5,6 +5,8 @@
 //! The world of the lab: the node's directory, the mocks, and the two daemons as processes that can
 //! be started, killed and started again.
 
+mod config;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use sdc_clients::Error;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::napi::{Napi, Nic, NicList, NicQuery};
 use sdc_clients::vminfod::Vminfod;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -164,7 +166,9 @@ impl World {
 
     /// A client of vminfod.
     pub fn hub(&self) -> Result<Vminfod, LabError> {
-        Vminfod::new(&self.vminfod_url()).map_err(LabError::request("a client of vminfod"))
+        let http = Http::new(&self.vminfod_url(), OWN_AGENT);
+        let http = http.map_err(LabError::request("a client of vminfod"))?;
+        Ok(Vminfod::with_http(http.without_retries()))
     }
 
     /// The pid of vminfod.
@@ -226,13 +230,7 @@ impl World {
 
     /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells.
     pub async fn start_kvmd(&mut self) -> Result<(), LabError> {
-        let config = json!({
-            "enabled": true,
-            "listen": local(self.kvmd_port).to_string(),
-            "run_dir": self.options.dir.join("kvmd"),
-            "control": { "enabled": false },
-            "vminfod": { "enabled": true, "url": self.vminfod_url(), "settle": self.span(2_000, 100) },
-        });
+        let config = self.kvmd_config();
         let file = self.write_config("kvmd.json", &config).await?;
         let args = ["@kvmd", "start", "--config", &file.to_string_lossy()].map(str::to_owned);
         let mut child = Child::spawn("kvmd", &self.options.program, &args)
@@ -273,57 +271,6 @@ impl World {
     /// Where net-agent keeps what must survive it.
     pub fn agent_state_dir(&self) -> PathBuf {
         self.options.dir.join("net-agent")
-    }
-
-    fn scaled_vminfod(&self, mut config: Value) -> Value {
-        if let Some(map) = config.as_object_mut() {
-            map.insert("sweep".into(), json!(self.span(10_000, 1_000)));
-            map.insert("log_level".into(), json!("debug"));
-            let agents = json!({
-                "net-agent": local(self.agent_port).to_string(),
-                "kvmd": local(self.kvmd_port).to_string(),
-            });
-            map.insert("agents".into(), agents);
-            map.extend(self.options.vminfod.clone());
-        }
-        config
-    }
-
-    /// Production's configuration with every wait divided by the speed; a floor keeps a wait that
-    /// real programs must be able to meet on a busy machine.
-    fn agent_config(&self) -> Value {
-        let window =
-            |low: u64, high: u64| json!({ "min": self.span(low, 0), "max": self.span(high, 0) });
-        let verdicts = [5_000, 15_000, 60_000, 300_000].map(|ms| self.span(ms, 100));
-        json!({
-            "napi": { "url": self.napi.url() },
-            "vmapi": { "url": self.vmapi.url() },
-            "vminfod": { "url": self.vminfod_url() },
-            "cn_uuid": self.node.cn_uuid(),
-            "admin_uuid": ADMIN,
-            "no_rabbit": true,
-            "status": { "listen": local(self.agent_port).to_string() },
-            "state_dir": self.agent_state_dir(),
-            "seed": self.options.seed,
-            "startup_delay": window(120_000, 600_000),
-            "server_nic_delay": window(0, 60_000),
-            "settle": self.span(5_000, 100),
-            "second_look": self.span(60_000, 250),
-            "min_age": self.span(900_000, 1_000),
-            "provisioning_age": self.span(7_200_000, 10_000),
-            "resync": self.span(300_000, 1_000),
-            "relist": self.span(86_400_000, 10_000),
-            "unsupported_backoff": self.span(14_400_000, 5_000),
-            "verdict_retry": verdicts,
-            "retry": window(2_000, 64_000),
-            "conflict_retry": window(1_000, 30_000),
-            "config_poll": self.span(10_000, 250),
-            "log_level": "info",
-        })
-    }
-
-    fn span(&self, millis: u64, floor: u64) -> String {
-        format!("{}ms", (millis / u64::from(self.options.speed.max(1))).max(floor))
     }
 
     async fn write_config(&self, name: &str, config: &Value) -> Result<PathBuf, LabError> {

@@ -31,7 +31,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const LONGEST: usize = 16 << 20;
 
 /// The parts: name below `/ui/`, content type, bytes. The first one is the page.
-const PARTS: [(&str, &str, &[u8]); 10] = [
+const PARTS: [(&str, &str, &[u8]); 12] = [
     ("index.html", "text/html; charset=utf-8", include_bytes!("ui/index.html")),
     ("style.css", "text/css; charset=utf-8", include_bytes!("ui/style.css")),
     ("main.js", SCRIPT, include_bytes!("ui/main.js")),
@@ -42,6 +42,8 @@ const PARTS: [(&str, &str, &[u8]); 10] = [
     ("health.js", SCRIPT, include_bytes!("ui/health.js")),
     ("detail.js", SCRIPT, include_bytes!("ui/detail.js")),
     ("agents.js", SCRIPT, include_bytes!("ui/agents.js")),
+    ("net-agent.js", SCRIPT, include_bytes!("ui/net-agent.js")),
+    ("kvmd.js", SCRIPT, include_bytes!("ui/kvmd.js")),
 ];
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 

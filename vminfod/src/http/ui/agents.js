@@ -2,38 +2,58 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// A panel for each agent that the daemon's configuration names; net-agent's has its plan, NIC by NIC.
+// A panel for each agent that the daemon's configuration names, kept fresh. What is in it is drawn
+// by the module that knows the agent; any other shows its status as it is.
 
-import { byId, el, facts, short, span } from './dom.js';
+import { byId, el, facts, short } from './dom.js';
+import * as kvmd from './kvmd.js';
+import * as netAgent from './net-agent.js';
 
-/** Keeps the panels fresh. */
-export async function watch() {
+/** Keeps the panels fresh; `name(uuid)` gives what people call a VM. */
+export async function watch(name) {
   const names = await read('/ui/agents');
   if (!Array.isArray(names)) return;
-  const panels = names.map((name) => {
-    const body = el('div');
-    byId('agents').append(el('section', { class: 'panel', 'aria-label': name },
-      el('h2', {}, name), body));
-    return { name, body, quiet: true };
+  const panels = names.map((agent) => {
+    const [state, body] = [el('span', { class: 'pill' }, '…'), el('div')];
+    byId('agents').append(el('section', { class: 'panel', 'aria-label': agent },
+      el('div', { class: 'bar' }, el('h2', {}, agent), state), body));
+    return { base: `/ui/agents/${agent}`, state, body };
   });
   for (;;) {
-    await Promise.all(panels.map(refresh));
+    await Promise.all(panels.map((panel) => refresh(panel, name)));
     await new Promise((resolve) => setTimeout(resolve, 3000));
   }
 }
 
-async function refresh(panel) {
-  const base = `/ui/agents/${panel.name}`;
-  const [status, plan, holds] = await Promise.all(['status', 'plan', 'holds'].map((page) => read(`${base}/${page}`)));
-  // Redrawing would close what somebody opened to read.
-  if (panel.body.querySelector('details[open]')) return;
+async function refresh(panel, name) {
+  const page = (which) => read(`${panel.base}/${which}`);
+  const status = await page('status');
   if (!status) {
-    panel.body.replaceChildren(el('p', { class: 'soft' }, 'does not answer: not running, or not on this node'));
-    return;
+    draw(panel, ['does not answer', 'soft'], [el('p', { class: 'soft' }, 'Not running, or not on this node.')]);
+  } else if ('pass' in status) {
+    draw(panel, netAgent.state(status), netAgent.parts(status, await page('plan'), name));
+  } else if ('verdicts' in status) {
+    draw(panel, kvmd.state(status), kvmd.parts(status));
+  } else {
+    draw(panel, ['answers', 'good'], [facts(Object.entries(status).map(([key, value]) => [key, short(value, 200)]))]);
   }
-  const parts = [...notes(status, holds), figures(status)];
-  if (plan?.decisions) parts.push(...decisions(plan));
+}
+
+/** Draws a panel anew; what somebody opened stays open, and the focus stays where it was. */
+function draw(panel, [text, kind], parts) {
+  panel.state.textContent = text;
+  panel.state.className = `pill ${kind}`;
+  const opened = [...panel.body.querySelectorAll('details[open]')].map((one) => one.dataset.key);
+  const focused = document.activeElement?.closest?.('details')?.dataset.key;
+  const here = panel.body.contains(document.activeElement);
+  const scrolled = panel.body.querySelector('.scroll')?.scrollTop ?? 0;
   panel.body.replaceChildren(...parts);
+  for (const one of panel.body.querySelectorAll('details')) {
+    one.open = opened.includes(one.dataset.key);
+    if (here && one.dataset.key === focused) one.querySelector('summary').focus({ preventScroll: true });
+  }
+  const scroll = panel.body.querySelector('.scroll');
+  if (scroll) scroll.scrollTop = scrolled;
 }
 
 async function read(path) {
@@ -43,45 +63,4 @@ async function read(path) {
   } catch {
     return null;
   }
-}
-
-function notes(status, holds) {
-  const all = [];
-  if (status.brake) all.push(el('p', { class: 'note bad' }, el('b', {}, 'Brake: '), short(status.brake, 400)));
-  if (status.mute) all.push(el('p', { class: 'note' }, short(status.mute, 400)));
-  for (const what of status.waiting_for ?? []) all.push(el('p', { class: 'note' }, `waits for ${short(what, 300)}`));
-  for (const hold of Array.isArray(holds) ? holds : []) {
-    all.push(el('p', { class: 'note' }, el('b', {}, 'Hold: '), short(hold, 300)));
-  }
-  if (status.last_error) all.push(el('p', { class: 'note' }, `last error: ${short(status.last_error, 400)}`));
-  return all;
-}
-
-/** Every number that is not zero, and the words, as they are called. */
-function figures(status) {
-  const left = new Set(['brake', 'mute', 'waiting_for', 'last_error', 'init_history', 'holds', 'now']);
-  const told = Object.entries(status).filter(([name, value]) =>
-    !left.has(name) && value !== null && value !== 0 && !(typeof value === 'object' && Object.keys(value).length === 0));
-  const up = Number.isFinite(status.now) ? [['up for', span(status.now / 1000)]] : [];
-  return facts([...up, ...told.map(([name, value]) => [name.replaceAll('_', ' '), short(value, 200)])]);
-}
-
-function decisions(plan) {
-  const drift = plan.decisions.filter((decision) => decision.action !== 'keep');
-  const rows = drift.map((decision) => el('tr', {},
-    el('td', { 'data-label': 'nic' }, el('code', {}, decision.mac)),
-    el('td', { 'data-label': 'vm' }, el('code', { title: decision.vm }, short(decision.vm ?? '', 8))),
-    el('td', { 'data-label': 'action' }, el('b', { class: decision.action === 'delete' ? 'bad' : 'warn' }, decision.action)),
-    el('td', { 'data-label': 'why' }, el('div', {}, short(decision.reason, 300), evidence(decision)))));
-  const kept = plan.decisions.length - drift.length;
-  const title = el('h3', {}, `Plan: ${drift.length} of ${plan.decisions.length} NICs differ`);
-  if (rows.length === 0) return [title, el('p', { class: 'soft' }, `${kept} records agree with the node`)];
-  const head = el('thead', {}, el('tr', {}, ...['nic', 'vm', 'action', 'why'].map((name) => el('th', { scope: 'col' }, name))));
-  return [title, el('div', { class: 'scroll' }, el('table', {}, head, el('tbody', {}, ...rows)))];
-}
-
-function evidence(decision) {
-  if (!decision.evidence?.length) return null;
-  const items = decision.evidence.map((one) => [one.guard, `${one.answer}: ${short(one.said, 200)}`]);
-  return el('details', {}, el('summary', {}, 'evidence'), facts(items));
 }

@@ -51,6 +51,25 @@ export function mebibytes(mib) {
   return mib >= 1024 ? `${+(mib / 1024).toFixed(1)} GiB` : `${mib} MiB`;
 }
 
+/** The time of day of an ISO timestamp. */
+export const clock = (iso) => (iso ? new Date(iso).toLocaleTimeString() : '');
+
+/** The short one of two forms: `12.593138s (12.59s)`. */
+export const brief = (text) => (text ?? '').replace(/^.*\((.*)\)$/, '$1');
+
+/** A few numbers to see at a glance: what, how many, and its tone. */
+export function tiles(all) {
+  return el('div', { class: 'tiles' }, ...all.map(([name, value, kind]) =>
+    el('div', { class: 'tile' }, el('b', { class: kind || null }, String(value ?? 0)), el('span', {}, name))));
+}
+
+/** A table that scrolls by itself; on a phone each row becomes a card. */
+export function table(columns, rows) {
+  const head = el('thead', {}, el('tr', {}, ...columns.map((name) => el('th', { scope: 'col' }, name))));
+  const body = rows.map((cells) => el('tr', {}, ...cells.map((cell, at) => el('td', { 'data-label': columns[at] }, cell))));
+  return el('div', { class: 'scroll' }, el('table', {}, head, el('tbody', {}, ...body)));
+}
+
 /** A list of names and values. */
 export function facts(entries) {
   const list = el('dl');

@@ -4,7 +4,7 @@
 
 // The live list of changes, newest first, bounded.
 
-import { byId, el, short } from './dom.js';
+import { byId, clock, el, short } from './dom.js';
 
 const KEPT = 300;
 /** Changes told of one event before "and n more". */
@@ -43,8 +43,8 @@ export function list(name, open) {
 }
 
 function entry(event, name, open) {
-  const time = new Date(event.date).toLocaleTimeString();
-  const title = el('button', { type: 'button', onclick: () => open(event.uuid) }, short(name(event), 50));
+  const time = clock(event.date);
+  const title = el('button', { type: 'button', class: 'name', onclick: () => open(event.uuid) }, short(name(event), 50));
   const kind = { create: 'added', delete: 'removed' }[event.type] ?? '';
   const item = el('li', {}, el('span', { class: 'soft' }, `${time} `), title, ' ', el('b', { class: kind }, event.type));
   const changes = event.changes ?? [];

@@ -4,7 +4,7 @@
 
 // What vminfod says of itself: sources, stale VMs, refreshes, listeners.
 
-import { byId, el, facts, short } from './dom.js';
+import { brief, byId, el, facts, short, table } from './dom.js';
 
 /** Draws `/status`. */
 export function draw(status) {
@@ -16,16 +16,16 @@ export function draw(status) {
   const sources = Object.entries(status.sources ?? {});
   parts.push(facts([
     ...sources.map(([name, state]) => [name, el('span', { class: state === 'running' ? 'good' : 'bad' }, state)]),
-    ['up for', status.uptime],
-    ['since the last full refresh', status.lastRefresh ?? 'none yet'],
+    ['up for', brief(status.uptime)],
+    ['last full refresh', status.lastRefresh ? `${brief(status.lastRefresh)} ago` : 'none yet'],
     ['memory', `${Math.round((status.memory?.rss ?? 0) / 1048576)} MiB`],
     ['differences no event told', String(status.counters?.unannounced ?? 0)],
     ['journal', status.journal ? `${status.journal.oldest}–${status.journal.newest}, ${Math.ceil(status.journal.bytes / 1024)} KiB` : ''],
   ]));
   const listeners = Object.values(status.eventsListeners ?? {});
-  const table = el('table', {}, el('tbody', {}, ...listeners.map((listener) => el('tr', {},
-    el('td', { 'data-label': 'listener' }, short(listener.userAgent || 'unnamed', 70)),
-    el('td', { 'data-label': 'for', class: 'number' }, short(listener.createdAgo?.replace(/^.*\((.*)\)$/, '$1')))))));
-  parts.push(el('h3', {}, `Listeners (${listeners.length})`), table);
+  const rows = listeners.map((listener) => [
+    el('span', { title: listener.userAgent }, short(listener.userAgent || 'unnamed', 48)), brief(listener.createdAgo),
+  ]);
+  parts.push(el('h3', {}, `Listeners (${listeners.length})`), table(['who', 'for'], rows));
   byId('health').replaceChildren(...parts);
 }

@@ -6,7 +6,7 @@
 
 import * as agents from './agents.js';
 import * as detail from './detail.js';
-import { byId, el } from './dom.js';
+import { byId, tiles } from './dom.js';
 import * as events from './events.js';
 import * as health from './health.js';
 import { follow } from './stream.js';
@@ -22,18 +22,18 @@ function open(uuid) {
 }
 
 const vms = table(open);
-const log = events.list((event) => event.vm?.alias ?? vms.vms.get(event.uuid)?.alias ?? event.uuid, open);
+const name = (uuid) => vms.vms.get(uuid)?.alias ?? uuid.slice(0, 8);
+const log = events.list((event) => event.vm?.alias ?? name(event.uuid), open);
 
 function summary() {
   const states = new Map();
   for (const vm of vms.vms.values()) states.set(vm.state, (states.get(vm.state) ?? 0) + 1);
-  const tiles = [['VMs', vms.vms.size, '']];
-  for (const [state, count] of [...states].sort()) tiles.push([state, count, tone(state)]);
+  const all = [['VMs', vms.vms.size, '']];
+  for (const [state, count] of [...states].sort()) all.push([state, count, tone(state)]);
   const stale = Object.keys(status.errors ?? {}).length;
-  tiles.push(['stale', stale, stale > 0 ? 'bad' : '']);
-  tiles.push(['listeners', Object.keys(status.eventsListeners ?? {}).length, '']);
-  byId('summary').replaceChildren(...tiles.map(([name, value, kind]) =>
-    el('div', { class: 'tile' }, el('b', { class: kind || null }, String(value)), el('span', {}, name))));
+  all.push(['stale', stale, stale > 0 ? 'bad' : '']);
+  all.push(['listeners', Object.keys(status.eventsListeners ?? {}).length, '']);
+  byId('summary').replaceChildren(tiles(all));
   const [any] = vms.vms.values();
   if (any) byId('node').textContent = [any.datacenter_name, any.server_uuid].filter(Boolean).join(' ');
 }
@@ -64,7 +64,7 @@ byId('vm-close').addEventListener('click', () => byId('vm').close());
 byId('vm').addEventListener('close', () => { shown = null; });
 
 watchStatus();
-agents.watch();
+agents.watch(name);
 follow({
   ready(list) {
     vms.reset(list);
