@@ -12,7 +12,7 @@ use std::time::Duration;
 use testbed::lab::seed::{self, Wrongs};
 use testbed::lab::world::until;
 use testbed::lab::{World, WorldOptions, vm_agent};
-use testbed::process;
+use testbed::process::{self, Child};
 
 const LATE: Duration = Duration::from_secs(90);
 const SCRIPT: Duration = Duration::from_secs(60);
@@ -40,15 +40,18 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The indented lines below a heading, up to the next heading of any depth.
-fn commands(document: &str, heading: &str) -> String {
+/// What stands below a heading, up to the next heading of any depth.
+fn section(document: &str, heading: &str) -> String {
     let mut lines =
         document.lines().skip_while(|line| line.trim_start_matches('#').trim() != heading);
     assert!(lines.next().is_some(), "no heading {heading:?}");
-    let found: Vec<&str> = lines
-        .take_while(|line| !line.starts_with('#'))
-        .filter_map(|line| line.strip_prefix("    "))
-        .collect();
+    lines.take_while(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+}
+
+/// The indented lines below a heading.
+fn commands(document: &str, heading: &str) -> String {
+    let section = section(document, heading);
+    let found: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("    ")).collect();
     assert!(!found.is_empty(), "no commands below {heading:?}");
     found.join("\n")
 }
@@ -68,18 +71,26 @@ fn blocks(document: &str, words: &[&str]) -> Vec<String> {
     blocks.into_iter().filter(is_command).map(|block| block.join("\n")).collect()
 }
 
-/// The commands in the last column of the tables, with a real VM's UUID.
-fn examples(document: &str, uuid: &str) -> Vec<String> {
+/// The commands in the last column of the tables, with a real VM's UUID and NIC.
+fn examples(document: &str, uuid: &str, mac: &str) -> Vec<String> {
     let rows = document.lines().filter(|line| line.starts_with("| `"));
     let last = rows.filter_map(|line| line.trim_end_matches([' ', '|']).rsplit_once(" | "));
     let code = last.filter_map(|(_, cell)| cell.strip_prefix('`')?.strip_suffix('`'));
-    code.filter(|code| code.starts_with("vminfod")).map(|code| code.replace("UUID", uuid)).collect()
+    let programs = ["vminfod ", "net-agent ", "kvmd "];
+    code.filter(|code| programs.iter().any(|program| code.starts_with(program)))
+        .map(|code| code.replace("UUID", uuid).replace("MAC", mac))
+        .collect()
 }
 
-/// Runs lines in one shell, as somebody would type them; what they printed.
-async fn type_in(world: &World, lines: &str) -> String {
+/// Lines as somebody would type them whose `PATH` has the lab's tools; the first failure ends them.
+fn typed(world: &World, lines: &str) -> String {
     let bin = world.node().dir().join("bin");
-    let script = format!("set -euo pipefail\nexport PATH={}:$PATH\n{lines}\n", bin.display());
+    format!("set -euo pipefail\nexport PATH={}:$PATH\n{lines}\n", bin.display())
+}
+
+/// Runs lines in one shell, to their end; what they printed.
+async fn type_in(world: &World, lines: &str) -> String {
+    let script = typed(world, lines);
     let done = process::run(Path::new("/bin/bash"), &["-c", &script], SCRIPT).await.unwrap();
     assert_eq!(done.code, Some(0), "{lines}\n{}\n{}", done.stdout, done.stderr);
     done.stdout
@@ -93,6 +104,107 @@ async fn looking_at_a_node_works_as_written() {
     let printed = type_in(&world, &commands(&guide, "Look at a node")).await;
     assert!(printed.contains("\"numVms\""), "{printed}");
     type_in(&world, &commands(&guide, "Read the brake")).await;
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_readmes_changes_by_hand_are_seen_as_they_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut world, _, vm_agent) = lab(dir.path()).await;
+    world.start_kvmd().await.unwrap();
+    let readme = section(&document("README.md"), "Try a change by hand");
+    // The first block of indented lines starts a lab; this one is there already.
+    let [start, block] = &blocks(&readme, &["cargo run", "export PATH="])[..] else {
+        panic!("two blocks of commands: {readme}")
+    };
+    let (_, place) = start.split_once("--dir ").unwrap();
+    let place = place.split(' ').next().unwrap();
+    assert!(block.contains(&format!("{place}/bin")) && block.contains(&format!("{place}/root")));
+    let block = block.replace(place, &world.node().dir().to_string_lossy());
+    // The followed stream has no end of its own: it is listened to until everything has come.
+    let script = typed(&world, &format!("{block}\necho every command ended well\nwait"));
+    let mut shell = Child::spawn("shell", Path::new("/bin/bash"), &["-c", &script]).unwrap();
+    let mut awaited = vec![
+        "zone_state changed",
+        "quota changed",
+        "hostname",
+        "\"waiting_for\"",
+        "held ",
+        "\"verdicts\"",
+        "every command ended well",
+    ];
+    let mut printed = Vec::new();
+    while !awaited.is_empty() {
+        let line = tokio::time::timeout(SCRIPT, shell.line()).await;
+        let Ok(Some(line)) = line else { panic!("never came: {awaited:?} in {printed:#?}") };
+        awaited.retain(|part| !line.contains(part));
+        printed.push(line);
+    }
+    drop(shell);
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_agent_runs_as_its_page_says() {
+    let page = document("docs/agents.md");
+    let [command] = &blocks(&page, &["cargo run"])[..] else { panic!("one command: {page}") };
+    let words: Vec<&str> = command.split(' ').collect();
+    let ["cargo", "run", "-p", program, "--", url] = words[..] else { panic!("{command}") };
+    let program = Path::new(env!("CARGO_BIN_EXE_testbed")).with_file_name(program);
+    if !program.exists() {
+        eprintln!("skipped: {} is not built (cargo test --workspace builds it)", program.display());
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    assert_eq!(url, "http://127.0.0.1:9090", "the port that the page gives the lab");
+    let mut agent = Child::spawn("boot-times", &program, &[world.vminfod_url()]).unwrap();
+    let mut said = async |part: &str| loop {
+        let line = tokio::time::timeout(SCRIPT, agent.line()).await.expect(part);
+        if line.expect("it runs").contains(part) {
+            return;
+        }
+    };
+    said("in step with the node").await;
+    type_in(&world, "VM=$(vmadm list | awk '$3 == \"running\" { print $1; exit }')\nvmadm stop $VM\nvmadm start $VM").await;
+    said("\"msg\":\"down\"").await;
+    said("\"msg\":\"running\"").await;
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_change_is_followed_through_the_log_as_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    let guide = section(&document("docs/operator.md"), "Follow one change");
+    let typed = blocks(&guide, &["VM="]).concat();
+    // The guide's lines: TIME LEVEL vminfod: MESSAGE (FIELDS).
+    let shown: Vec<&str> = guide
+        .lines()
+        .filter_map(|line| line.split_once(" vminfod: "))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .filter_map(|(_, rest)| rest.split(" (").next())
+        .collect();
+    assert!(shown.len() >= 4, "{guide}");
+    // What SmartOS has and this machine has not: where the log is, and the log's own reader.
+    let log = world.node().dir().join("vminfod.log");
+    let tools = format!("svcs() {{ echo '{}'; }}\nbunyan() {{ cat; }}", log.display());
+    type_in(&world, &format!("{tools}\n{typed}")).await;
+    let (set_up, look) = typed.rsplit_once('\n').unwrap();
+    let again = set_up.lines().next().unwrap();
+    until("the log tells the change", LATE, || async {
+        let printed = type_in(&world, &format!("{tools}\n{again}\n{look}")).await;
+        let lines = printed.lines().map(|line| serde_json::from_str(line).unwrap());
+        let told: Vec<serde_json::Value> = lines.collect();
+        let told: Vec<&str> = told.iter().filter_map(|line| line["msg"].as_str()).collect();
+        Ok(told == shown)
+    })
+    .await
+    .unwrap();
     vm_agent.abort();
     world.stop().await.unwrap();
 }
@@ -162,14 +274,16 @@ async fn the_event_stream_answers_as_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_does_what_its_page_says() {
     let dir = tempfile::tempdir().unwrap();
-    let (world, _, vm_agent) = lab(dir.path()).await;
+    let (mut world, wrongs, vm_agent) = lab(dir.path()).await;
+    world.start_kvmd().await.unwrap();
     let vms = world.hub().unwrap().vms(true).await.unwrap();
     let uuid = vms[0]["uuid"].as_str().unwrap();
-    let examples = examples(&document("docs/cli.md"), uuid);
-    assert!(examples.len() >= 12, "{examples:#?}");
+    let mac = wrongs.live.iter().next().unwrap().to_string();
+    let examples = examples(&document("docs/cli.md"), uuid, &mac);
+    assert!(examples.len() >= 28, "{examples:#?}");
     for example in &examples {
         // What follows the node has no end of its own.
-        let line = match example.contains(" events") {
+        let line = match example.contains(" events") || example.contains(" watch") {
             true => format!("timeout --preserve-status -s INT 3 {example} || [ $? = 130 ]"),
             false => example.replace("/tmp/man8", &dir.path().join("man8").to_string_lossy()),
         };

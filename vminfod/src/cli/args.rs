@@ -24,7 +24,7 @@ Examples:
   vminfod why UUID quota                     where a value is from
   vminfod check                              can this node be read at all
 
-Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 95, 96).
+Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 96).
 Colours only on a terminal, and never with NO_COLOR.";
 
 /// The node's single consumer of sysevents and cache of VM objects.
