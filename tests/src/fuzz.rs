@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use daemon::cli::Progress;
 use daemon::exit;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -164,6 +165,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         Some(round) => Box::new(std::iter::once(round)),
         None => Box::new((0..).take_while(move |_| Instant::now() < end)),
     };
+    let shown = Progress::begin("feeding the parsers damaged input");
     for round in &mut numbers {
         rounds += 1;
         for target in TARGETS {
@@ -177,6 +179,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
             break;
         }
     }
+    drop(shown);
     println!("{rounds} rounds of {} parsers", TARGETS.len());
     println!("{} passed, {failed} failed", TARGETS.len() - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }

@@ -103,6 +103,12 @@ impl Drop for Progress {
     }
 }
 
+/// Shows progress while this runs.
+pub fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let _shown = Progress::begin(what);
+    work()
+}
+
 /// The thread that paints, and how it is told to stop.
 #[derive(Debug)]
 struct Painter {

@@ -11,6 +11,7 @@
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
+use daemon::cli::progress::during;
 use serde_json::Value;
 
 use super::vminfod_events::judge::{Rule, Step};
@@ -138,7 +139,7 @@ pub(crate) fn print(
         eprintln!("conform {kind}: unknown flag {flag}");
         return ExitCode::from(daemon::exit::USAGE);
     }
-    match check() {
+    match during(&format!("replaying {kind}"), check) {
         Ok(ledger) => {
             let (lines, failed) = ledger.report();
             lines.iter().for_each(|line| println!("{line}"));

@@ -15,6 +15,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use daemon::cli::progress::during;
+
 pub use replay::{Outcome, replay};
 pub use transcript::{Transcript, TranscriptError};
 
@@ -46,7 +48,7 @@ pub fn run(path: &Path, flags: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let outcome = runtime.block_on(replay(&transcript, only));
+    let outcome = during("replaying NAPI", || runtime.block_on(replay(&transcript, only)));
     match print(&outcome) {
         Ok(()) if outcome.failures.is_empty() => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,

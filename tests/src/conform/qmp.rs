@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use daemon::cli::progress::during;
 use indexmap::IndexMap;
 use kvmd::judge::ADMIN_WINDOW;
 use kvmd::qmp::Line;
@@ -50,7 +51,7 @@ const NO_VERDICT: &str = "not-a-verdict-scenario";
 
 /// Compares with the recording at `path`.
 pub fn run(path: &Path, _flags: &[String]) -> ExitCode {
-    match compare(path) {
+    match during("replaying QEMU", || compare(path)) {
         Ok(failures) => {
             let failed = failures.values().filter(|reasons| !reasons.is_empty()).count();
             for (scenario, reasons) in &failures {

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use daemon::cli::progress::during;
 use vminfod::cli::stream::{self, StreamEnd};
 use vminfod::cli::supply::{FromDaemon, Supplier, SupplyError};
 use vminfod::cli::vmadm::events::Printer;
@@ -42,7 +43,7 @@ pub fn run(path: &Path, flags: &[String]) -> ExitCode {
         eprintln!("testbed conform vmadm-cli: unknown flag {flag}");
         return ExitCode::from(daemon::exit::USAGE);
     }
-    match check(path) {
+    match during("replaying vmadm", || check(path)) {
         Ok(tally) => {
             tally.failures.iter().for_each(|line| println!("{line}"));
             println!("{} passed, {} failed", tally.passed, tally.failures.len());

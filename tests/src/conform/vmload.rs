@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use daemon::cli::progress::during;
 use serde_json::{Map, Value};
 use vminfod::load::{self, LoadError, Node};
 
@@ -30,7 +31,7 @@ pub fn run(path: &Path, flags: &[String]) -> ExitCode {
         eprintln!("conform vmload: unknown flag {flag}");
         return ExitCode::from(2);
     }
-    match check(path, !flags.is_empty()) {
+    match during("composing what was recorded", || check(path, !flags.is_empty())) {
         Ok(tally) => {
             for line in &tally.failures {
                 println!("{line}");
