@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
+use daemon::cli::progress::during;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sdc_clients::Http;
@@ -98,7 +99,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match runtime.block_on(storm(&options)) {
+    match during("changing VMs, listening and comparing", || runtime.block_on(storm(&options))) {
         Ok(passed) => {
             let Counts { snapshots, resumes, gone, lines } = passed.counts;
             println!(
