@@ -7,13 +7,13 @@
 //!
 //! Reads only stamps, never contents; must never change anything itself.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::load::times::{self, Stamps};
 use crate::load::{Ctx, LoadError, ZoneRow, zoneadm};
 use crate::root::Root;
+use crate::sources::watch::Zones;
 use crate::walk::Haste;
 
 /// Where sysinfo(8) leaves what it found.
@@ -32,43 +32,56 @@ pub struct Look {
 #[derive(Debug, Default)]
 pub struct Files {
     root: Option<Root>,
-    /// Zone, zonepath, stamps; zones whose files could not be looked at are left out.
-    pub zones: Vec<(String, String, Stamps)>,
+    /// The list that was looked at, as it was given …
+    list: Zones,
+    /// … and one by one: zone, zonepath.
+    names: Arc<[(String, String)]>,
+    /// The stamps of each; `None` where they could not be taken.
+    stamps: Vec<Option<Stamps>>,
     /// Zones whose file systems do not answer.
     pub hanging: Vec<String>,
     /// The stamp of the sysinfo file, if it is there.
     pub sysinfo: Option<u64>,
 }
 
-/// Looks at the node. `zones`: name → zonepath.
-pub async fn look(ctx: &Ctx, zones: BTreeMap<String, String>) -> Look {
-    let (rows, files) = tokio::join!(zoneadm::list(ctx), files(&ctx.root, zones));
+/// Looks at the node. `before`: the last look, of which the list is taken if it is the same.
+pub async fn look(ctx: &Ctx, zones: Zones, before: Arc<Files>) -> Look {
+    let (rows, files) = tokio::join!(zoneadm::list(ctx), files(&ctx.root, zones, &before));
     Look { rows, files: Arc::new(files) }
 }
 
-async fn files(root: &Root, zones: BTreeMap<String, String>) -> Files {
-    let zones: Arc<[(String, String)]> = zones.into_iter().collect();
-    let (looked_at, places) = (Arc::clone(&zones), zones.iter().map(|(_, path)| path.clone()));
+async fn files(root: &Root, list: Zones, before: &Files) -> Files {
+    let names: Arc<[(String, String)]> = if Arc::ptr_eq(&list, &before.list) {
+        Arc::clone(&before.names)
+    } else {
+        list.iter().map(|(zone, path)| (zone.clone(), path.clone())).collect()
+    };
+    let (looked_at, places) = (Arc::clone(&names), names.iter().map(|(_, path)| path.clone()));
     let look = move |root: &Root, at: usize| {
         let (zone, zonepath) = looked_at.get(at)?;
         times::look(root, zone, zonepath).ok()
     };
     let sysinfo = root.on_files(SYSINFO, |root| times::of(&root.sysinfo()));
-    let stamps = root.walk(places.collect(), Haste::Now, look);
-    let (sysinfo, stamps) = tokio::join!(sysinfo, stamps);
+    let looks = root.walk(places.collect(), Haste::Now, look);
+    let (sysinfo, looks) = tokio::join!(sysinfo, looks);
     let mut files = Files { sysinfo: sysinfo.ok().flatten(), ..Files::default() };
-    for ((zone, zonepath), stamps) in zones.iter().zip(stamps) {
-        match stamps {
-            Ok(Some(stamps)) => files.zones.push((zone.clone(), zonepath.clone(), stamps)),
-            Ok(None) => {}
-            Err(_) => files.hanging.push(zone.clone()),
+    files.stamps.reserve_exact(names.len());
+    for ((zone, _), look) in names.iter().zip(looks) {
+        if look.is_err() {
+            files.hanging.push(zone.clone());
         }
+        files.stamps.push(look.ok().flatten());
     }
-    files.root = Some(root.clone());
-    files
+    Files { root: Some(root.clone()), list, names, ..files }
 }
 
 impl Files {
+    /// Zone, zonepath, stamps; zones whose files could not be looked at are left out.
+    pub fn zones(&self) -> impl Iterator<Item = (&String, &String, &Stamps)> {
+        let all = self.names.iter().zip(&self.stamps);
+        all.filter_map(|((zone, zonepath), stamps)| Some((zone, zonepath, stamps.as_ref()?)))
+    }
+
     /// Files that exist, and files that do not, each list sorted.
     pub fn presence(&self) -> (Vec<String>, Vec<String>) {
         let (mut there, mut missing) = (Vec::new(), Vec::new());
@@ -77,7 +90,7 @@ impl Files {
             let list = if is_there { &mut there } else { &mut missing };
             list.push(path.display().to_string());
         };
-        for (zone, zonepath, stamps) in &self.zones {
+        for (zone, zonepath, stamps) in self.zones() {
             for (at, path) in times::files(root, zone, zonepath).into_iter().enumerate() {
                 note(path, stamps.has(at));
             }
@@ -101,7 +114,8 @@ mod tests {
         std::fs::write(root.config_file("/zones/z", "tags"), "{}").unwrap();
         let stamps = times::look(&root, "z", "/zones/z").unwrap();
         let files = Files {
-            zones: vec![("z".into(), "/zones/z".into(), stamps)],
+            names: Arc::new([("z".into(), "/zones/z".into())]),
+            stamps: vec![Some(stamps)],
             root: Some(root),
             sysinfo: Some(1),
             ..Files::default()

@@ -15,13 +15,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::root::{ReadError, Root, read_file};
 
 /// A place that takes longer than this has the rest of a walk go on in another thread.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often somebody looks whether a walk comes forward.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// How nice work in the background is.
 #[cfg(target_os = "linux")]
@@ -79,32 +81,33 @@ impl Root {
     ) -> Vec<Result<T, ReadError>> {
         let count = places.len();
         let mut all: Vec<Option<Result<T, ReadError>>> = (0..count).map(|_| None).collect();
-        let (done, mut results) = mpsc::channel(count.max(1));
-        let walk = Arc::new(Walk::new(self.clone(), places, Box::new(work), done));
-        let (mut missing, mut slow) = (count, BTreeMap::new());
+        let walk = Arc::new(Walk::new(self.clone(), places, Box::new(work)));
+        let (mut missing, mut slow, mut still) = (count, BTreeMap::new(), Duration::ZERO);
         if count > 0 {
             walk.start(haste);
         }
         while missing > 0 {
-            match timeout(PATIENCE, results.recv()).await {
-                Ok(Some((at, result))) => {
-                    if let Some(slot @ None) = all.get_mut(at) {
-                        *slot = Some(result);
-                        missing -= 1;
-                    }
-                }
-                // The walk itself holds the other end.
-                Ok(None) => break,
-                Err(_) => {
-                    for at in walk.overdue(&mut slow) {
-                        if let Some(slot @ None) = all.get_mut(at) {
-                            *slot = Some(Err(ReadError::Deadline(self.deadline())));
-                            missing -= 1;
-                        }
-                    }
-                    walk.start(haste);
+            let ended = timeout(LOOK, walk.ended.notified()).await.is_ok();
+            let before = missing;
+            for (at, result) in std::mem::take(&mut *lock(&walk.done)) {
+                if let Some(slot @ None) = all.get_mut(at) {
+                    *slot = Some(result);
+                    missing -= 1;
                 }
             }
+            // As long as it comes forward nothing hangs.
+            still = if ended || missing < before { Duration::ZERO } else { still + LOOK };
+            if still < PATIENCE {
+                continue;
+            }
+            still = Duration::ZERO;
+            for at in walk.overdue(&mut slow) {
+                if let Some(slot @ None) = all.get_mut(at) {
+                    *slot = Some(Err(ReadError::Deadline(self.deadline())));
+                    missing -= 1;
+                }
+            }
+            walk.start(haste);
         }
         all.into_iter().map(|one| one.unwrap_or(Err(ReadError::Hangs))).collect()
     }
@@ -122,18 +125,16 @@ struct Walk<T> {
     /// Only the last thread that was started goes on to a next place.
     last_thread: AtomicUsize,
     under_way: Mutex<BTreeSet<usize>>,
-    done: mpsc::Sender<(usize, Result<T, ReadError>)>,
+    /// Results that nobody has taken yet: who waits is woken for all of them, not for each.
+    done: Mutex<Vec<(usize, Result<T, ReadError>)>>,
+    /// A thread has found no place left.
+    ended: Notify,
 }
 
 impl<T: Send + 'static> Walk<T> {
-    fn new(
-        root: Root,
-        places: Vec<String>,
-        work: Work<T>,
-        done: mpsc::Sender<(usize, Result<T, ReadError>)>,
-    ) -> Self {
-        let (next, last_thread, under_way) = Default::default();
-        Walk { root, places, work, next, last_thread, under_way, done }
+    fn new(root: Root, places: Vec<String>, work: Work<T>) -> Self {
+        let (next, last_thread, under_way, ended) = Default::default();
+        Walk { root, places, work, next, last_thread, under_way, done: Mutex::default(), ended }
     }
 
     /// Starts a thread, if there is a place left for it.
@@ -166,23 +167,24 @@ impl<T: Send + 'static> Walk<T> {
     fn go(&self, me: usize) {
         while self.last_thread.load(Ordering::Relaxed) == me {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(place) = self.places.get(at) else { return };
-            self.under_way().insert(at);
+            let Some(place) = self.places.get(at) else { break };
+            lock(&self.under_way).insert(at);
             let result = self.root.lanes().enter(place, self.root.deadline()).and_then(|inside| {
                 let done = catch_unwind(AssertUnwindSafe(|| (self.work)(&self.root, at)));
                 drop(inside);
                 done.map_err(|_| panicked())
             });
-            self.under_way().remove(&at);
-            // There is room for a result of each; nobody may want it any more.
-            drop(self.done.try_send((at, result)));
+            lock(&self.under_way).remove(&at);
+            lock(&self.done).push((at, result));
         }
+        // It hung, and others have gone on: what it brought at last may be what is waited for.
+        self.ended.notify_one();
     }
 
     /// What has been under way since the deadline and longer, which is given up. `slow`: what was
     /// under way before, and since when.
     fn overdue(&self, slow: &mut BTreeMap<usize, Instant>) -> Vec<usize> {
-        let under_way = self.under_way().clone();
+        let under_way = lock(&self.under_way).clone();
         slow.retain(|at, _| under_way.contains(at));
         let since = Instant::now() - PATIENCE;
         for at in under_way {
@@ -195,10 +197,10 @@ impl<T: Send + 'static> Walk<T> {
         });
         late
     }
+}
 
-    fn under_way(&self) -> MutexGuard<'_, BTreeSet<usize>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn panicked() -> ReadError {

@@ -17,6 +17,8 @@ use futures_util::stream;
 use futures_util::{Stream, StreamExt};
 use hyper::body::{Body as HttpBody, Frame, Incoming};
 
+use super::lasting::Handover;
+
 /// A request's body that is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum TooMuch {
@@ -49,6 +51,8 @@ pub struct Body {
     chunks: Pin<Box<dyn Stream<Item = Chunk> + Send>>,
     /// What is left of a chunk whose pieces are taken one by one.
     left: VecDeque<Bytes>,
+    /// It may go on for ever.
+    lasts: bool,
 }
 
 impl Body {
@@ -75,7 +79,22 @@ impl Body {
 
     /// Chunks as they come.
     pub fn chunks(chunks: impl Stream<Item = Chunk> + Send + 'static) -> Self {
-        Self { chunks: Box::pin(chunks), left: VecDeque::new() }
+        Self { chunks: Box::pin(chunks), left: VecDeque::new(), lasts: false }
+    }
+
+    /// The same, of a stream that mostly waits and may go on for ever.
+    pub fn lasting(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self { lasts: true, ..Self::stream(pieces) }
+    }
+
+    /// May it go on for ever?
+    pub(super) fn lasts(&self) -> bool {
+        self.lasts
+    }
+
+    /// The next chunk.
+    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Chunk>> {
+        self.chunks.as_mut().poll_next(cx)
     }
 }
 
@@ -104,7 +123,7 @@ impl HttpBody for Body {
             if let Some(piece) = self.left.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
-            match ready!(self.chunks.as_mut().poll_next(cx)) {
+            match ready!(self.poll_chunk(cx)) {
                 Some(chunk) => self.left = chunk.pieces,
                 None => return Poll::Ready(None),
             }
@@ -113,18 +132,31 @@ impl HttpBody for Body {
 }
 
 /// The same for the wire: each chunk is one there, whatever the number of its pieces.
-pub(super) struct Wire(pub(super) Body);
+pub(super) enum Wire {
+    /// All of it.
+    Whole(Body),
+    /// Nothing: once it is asked for, another writes it.
+    Left(Handover),
+}
 
 impl HttpBody for Wire {
     type Data = Chunk;
     type Error = Infallible;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
-        let chunk = ready!(self.0.chunks.as_mut().poll_next(cx));
-        Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
+        match self.get_mut() {
+            Wire::Whole(body) => {
+                let chunk = ready!(body.poll_chunk(cx));
+                Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
+            }
+            Wire::Left(handover) => {
+                handover.ask();
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -150,6 +182,17 @@ impl Chunk {
             self.bytes += bytes.len();
             self.pieces.push_back(bytes);
         }
+    }
+
+    /// All of another one at its end.
+    pub(super) fn append(&mut self, mut other: Chunk) {
+        self.bytes += other.bytes;
+        self.pieces.append(&mut other.pieces);
+    }
+
+    /// How many pieces are left.
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
     }
 }
 
@@ -219,7 +262,7 @@ mod tests {
     #[tokio::test]
     async fn the_wire_has_whole_chunks_and_the_process_pieces() {
         let mut frames = Vec::new();
-        let mut wire = Wire(Body::chunks(stream::iter([chunk(), Chunk::one("g".into())])));
+        let mut wire = Wire::Whole(Body::chunks(stream::iter([chunk(), Chunk::one("g".into())])));
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut wire).poll_frame(cx)).await {
             frames.push(frame.into_data().unwrap().remaining());
         }

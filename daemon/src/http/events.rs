@@ -111,7 +111,7 @@ pub fn open<K: Send + 'static>(
 ) -> Body {
     let newest = follow.journal.subscribe();
     let stage = Stage { follow, newest, lines: VecDeque::new() };
-    Body::stream(lead.chain(stream::unfold(stage, next)))
+    Body::lasting(lead.chain(stream::unfold(stage, next)))
 }
 
 async fn next<K: Send>(mut stage: Stage<K>) -> Option<(Bytes, Stage<K>)> {
@@ -142,6 +142,8 @@ async fn next<K: Send>(mut stage: Stage<K>) -> Option<(Bytes, Stage<K>)> {
                 return None;
             }
             Read::Empty => {
+                // Who waits holds nothing.
+                stage.lines = VecDeque::new();
                 // Both arms are cancel-safe: they only observe.
                 tokio::select! {
                     changed = stage.newest.changed() => if changed.is_err() { return None },

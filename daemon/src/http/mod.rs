@@ -12,6 +12,7 @@ pub mod body;
 pub mod events;
 mod first_line;
 pub mod guard;
+mod lasting;
 pub mod listeners;
 pub mod pace;
 pub mod query;

@@ -8,18 +8,21 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::header::{CONNECTION, EXPECT, HeaderValue, RETRY_AFTER};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -27,6 +30,7 @@ use tokio_util::task::TaskTracker;
 use super::body::{Body, Wire};
 use super::first_line::{FirstLine, is_refused};
 use super::guard::Guard;
+use super::lasting::{self, Handover};
 use super::pace::Pace;
 use super::stall::{Head, Stalling};
 use super::unix::Socket;
@@ -240,40 +244,67 @@ impl Server {
     {
         let head = Head::default();
         let stream = FirstLine::new(stream, self.limits.head_bytes, head.clone());
-        let stalling = Stalling::new(stream, head.clone(), self.limits.head, self.limits.write);
-        let stalled = stalling.has_stalled();
-        let io = TokioIo::new(stalling);
+        let mut io = Stalling::new(stream, head.clone(), self.limits.head, self.limits.write);
+        let (stalled, blocked) = (io.has_stalled(), io.is_blocked());
         let limit = self.limits.head;
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            head.complete();
-            let refusal = self.refusal(&request, guard);
-            let answer = answer.clone();
-            // Boxed: the library keeps the room of one answer for as long as the connection lives.
-            Box::pin(async move {
-                if let Some(refusal) = refusal {
-                    return Ok::<_, Infallible>(refusal.map(Wire));
+        let ended: Result<(), Box<dyn std::error::Error + Send + Sync>> = loop {
+            let handover = Handover::default();
+            let (head, left, answer) = (head.clone(), handover.clone(), answer.clone());
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                head.complete();
+                let refusal = self.refusal(&request, guard);
+                let (left, answer) = (left.clone(), answer.clone());
+                let may_last = request.version() == Version::HTTP_11;
+                let closes = closes(&request);
+                // Boxed: the library keeps the room of one answer for as long as the connection
+                // lives.
+                Box::pin(async move {
+                    if let Some(refusal) = refusal {
+                        return Ok::<_, Infallible>(refusal.map(Wire::Whole));
+                    }
+                    if request.headers().contains_key(EXPECT) {
+                        invite(request.body_mut(), limit).await;
+                    }
+                    let response = answer(request).await;
+                    if !may_last || !response.body().lasts() {
+                        return Ok(response.map(Wire::Whole));
+                    }
+                    let (parts, body) = response.into_parts();
+                    left.leave(body, closes);
+                    Ok(Response::from_parts(parts, Wire::Left(left)))
+                })
+            });
+            let mut connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.limits.idle)
+                .max_buf_size(self.limits.head_bytes)
+                .max_headers(MAX_HEADERS)
+                .title_case_headers(true)
+                .serve_connection(TokioIo::new(io), service);
+            // Both arms are cancel-safe: the connection stays here and is driven on below.
+            let driven = tokio::select! {
+                driven = drive(&mut connection, &handover, &blocked) => driven,
+                () = self.shutdown.wait() => {
+                    Pin::new(&mut connection).graceful_shutdown();
+                    drive(&mut connection, &handover, &blocked).await
                 }
-                if request.headers().contains_key(EXPECT) {
-                    invite(request.body_mut(), limit).await;
-                }
-                Ok(answer(request).await.map(Wire))
-            })
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.idle)
-            .max_buf_size(self.limits.head_bytes)
-            .max_headers(MAX_HEADERS)
-            .title_case_headers(true)
-            .serve_connection(io, service);
-        let mut connection = std::pin::pin!(connection);
-        // Both arms are cancel-safe: the connection stays pinned here and is polled on below.
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = self.shutdown.wait() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+            };
+            if let Some(ended) = driven {
+                break ended.map_err(Into::into);
             }
+            let parts = connection.into_parts();
+            io = parts.io.into_inner();
+            let (mut ahead, Some((body, closes))) = (BytesMut::from(parts.read_buf), handover.take())
+            else {
+                break Ok(());
+            };
+            if let Err(error) = lasting::write(&mut io, body, &mut ahead).await {
+                break Err(error.into());
+            }
+            if closes || self.shutdown.is_triggered() {
+                break io.shutdown().await.map_err(Into::into);
+            }
+            io.put_back(ahead);
         };
         if stalled.load(Ordering::Relaxed) {
             Counts::add(&self.counts.stalled);
@@ -310,6 +341,32 @@ impl Server {
         }
         None
     }
+}
+
+/// Drives a connection until it ends, or until the head of an answer that lasts is out and nothing
+/// else waits to be written: `None`.
+async fn drive<C: Future + Unpin>(
+    connection: &mut C,
+    handover: &Handover,
+    blocked: &AtomicBool,
+) -> Option<C::Output> {
+    std::future::poll_fn(|cx| match Pin::new(&mut *connection).poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if handover.is_asked() && !blocked.load(Ordering::Relaxed) => {
+            Poll::Ready(None)
+        }
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+/// Does the client want no other answer after this one?
+fn closes<B>(request: &Request<B>) -> bool {
+    let mut values = request.headers().get_all(CONNECTION).iter();
+    values.any(|value| {
+        let mut words = value.as_bytes().split(|byte| *byte == b',');
+        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
+    })
 }
 
 /// Who waits to be asked for a body is asked: the library says `100 Continue` while somebody waits

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -47,6 +48,10 @@ pub struct Stalling<T> {
     end_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
     stalled: Arc<AtomicBool>,
+    /// The peer has not taken the last write yet.
+    blocked: Arc<AtomicBool>,
+    /// What was read already and is to be read again.
+    ahead: BytesMut,
 }
 
 impl<T> Stalling<T> {
@@ -61,7 +66,19 @@ impl<T> Stalling<T> {
             end_timer: None,
             write_timer: None,
             stalled: Arc::default(),
+            blocked: Arc::default(),
+            ahead: BytesMut::new(),
         }
+    }
+
+    /// True while the peer has not taken the last write.
+    pub fn is_blocked(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.blocked)
+    }
+
+    /// Lets these bytes be read before all others.
+    pub fn put_back(&mut self, ahead: BytesMut) {
+        self.ahead = ahead;
     }
 
     /// Becomes true when a deadline passes.
@@ -74,6 +91,7 @@ impl<T> Stalling<T> {
         cx: &mut Context<'_>,
         result: Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
+        self.blocked.store(result.is_pending(), Ordering::Relaxed);
         if result.is_ready() {
             self.write_timer = None;
             return result;
@@ -107,6 +125,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Stalling<T> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let count = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead.split_to(count));
+            return Poll::Ready(Ok(()));
+        }
         if let Some(timer) = &mut self.end_timer {
             return timer.as_mut().poll(cx).map(Ok);
         }

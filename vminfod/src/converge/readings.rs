@@ -25,7 +25,7 @@ impl Engine {
         let known = self.vms.get(name).is_some_and(|vm| vm.parts.is_some());
         let result = match result {
             Ok(Loaded::Gone) => {
-                self.gone(name, reading);
+                self.gone(name, *reading);
                 return;
             }
             Ok(Loaded::Parts(parts, fresh)) => {
@@ -34,6 +34,7 @@ impl Engine {
             }
             Err(fault) => Err(fault),
         };
+        let reading = *reading;
         match result {
             Ok(()) => {
                 if let Some(vm) = self.vms.get_mut(name) {
@@ -194,7 +195,9 @@ impl Engine {
 
     /// Plans what became stale while the VM was being read.
     fn plan_rest(&mut self, name: &str) {
-        let Some(Vm { stale, waiters, due, .. }) = self.vms.get(name) else { return };
+        let Some(Vm { stale, waiters, due, .. }) = self.vms.get(name).map(|vm| &**vm) else {
+            return;
+        };
         if stale.is_none() && waiters.is_empty() || due.is_some() {
             return;
         }

@@ -58,7 +58,7 @@ impl Engine {
         if self.vms.len() >= NAMES_CAP && !self.vms.contains_key(name) {
             return None;
         }
-        let vm = self.vms.entry(name.to_owned()).or_default();
+        let vm: &mut Vm = self.vms.entry(name.to_owned()).or_default();
         vm.stale |= stale;
         vm.asked.get_or_insert_with(Instant::now);
         // A failing VM's retry may be early: something changed, perhaps for the better.

@@ -120,7 +120,7 @@ impl Engine {
     /// Whatever is not of the version that was read is to be read again.
     fn compare_files(&mut self, files: &Files) {
         let mut odd: Vec<(String, Stale)> = Vec::new();
-        for (name, zonepath, stamps) in &files.zones {
+        for (name, zonepath, stamps) in files.zones() {
             let Some(vm) = self.vms.get(name) else { continue };
             let Some(parts) = &vm.parts else { continue };
             if parts.stamps == *stamps || parts.zone.zonepath != *zonepath {

@@ -44,11 +44,13 @@ impl Engine {
         }
         if !self.sweeping && self.sweep_due <= now {
             self.sweeping = true;
-            let (ctx, zones) = (self.ctx.clone(), self.zone_paths());
-            self.spawn(
-                Purpose::Sweep,
-                async move { Done::Sweep(Box::new(look(&ctx, zones).await)) },
-            );
+            // Its list is shared as long as it stays the same: a sweep must cost next to nothing.
+            self.tell_watcher();
+            let (ctx, zones) = (self.ctx.clone(), self.zones.borrow().clone());
+            let before = Arc::clone(&self.files);
+            self.spawn(Purpose::Sweep, async move {
+                Done::Sweep(Box::new(look(&ctx, zones, before).await))
+            });
         }
     }
 
@@ -72,7 +74,7 @@ impl Engine {
             waited,
             "reading begins"
         );
-        vm.reading = Some(reading);
+        vm.reading = Some(Box::new(reading));
         self.readings += 1;
         let known = vm.parts.clone();
         let datasets = match &known {

@@ -13,11 +13,13 @@
 //! JSON text would look like all metadata removed.
 
 mod ask;
+mod places;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -27,7 +29,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::ask::Answer;
-use super::watch::{CONFIG_FILES, Order, Watch, WatchError, Zones, zone_config_signal};
+use self::places::{Meaning, Places};
+use super::watch::{Order, Watch, WatchError, Zones, zone_config_signal};
 use super::{Signal, ZoneFile};
 use crate::root::Root;
 
@@ -82,23 +85,14 @@ async fn follow(mut order: Order) -> Result<(), WatchError> {
     }
 }
 
-/// What a name in a watched directory means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Meaning {
-    /// A file of a zone.
-    File(ZoneFile),
-    /// A directory on the way to a zone's files.
-    Way,
-}
-
 struct Armed {
     root: Root,
     kernel: Watches,
     zones: Zones,
-    by_path: HashMap<PathBuf, WatchDescriptor>,
-    by_watch: HashMap<WatchDescriptor, BTreeSet<PathBuf>>,
-    /// Directory → name → what it means, to whom.
-    meanings: HashMap<PathBuf, BTreeMap<String, Vec<(String, Meaning)>>>,
+    by_path: HashMap<Arc<Path>, WatchDescriptor>,
+    /// Nearly always one.
+    by_watch: HashMap<WatchDescriptor, Vec<Arc<Path>>>,
+    places: Places,
     configs: PathBuf,
     sysinfo: PathBuf,
     /// Files written to and not closed: when to take them as they are.
@@ -118,7 +112,7 @@ impl Armed {
             zones: Zones::default(),
             by_path: HashMap::new(),
             by_watch: HashMap::new(),
-            meanings: HashMap::new(),
+            places: Places::default(),
             configs,
             sysinfo,
             open: BTreeMap::new(),
@@ -156,32 +150,20 @@ impl Armed {
     /// Takes a new list of zones, and watches those that are new or moved.
     fn want(&mut self, zones: &Zones) {
         let before = std::mem::replace(&mut self.zones, zones.clone());
-        self.meanings.clear();
-        for (zone, zonepath) in zones.iter() {
-            self.learn(zone, zonepath);
-        }
+        self.places = Places::of(zones);
         let new = zones.iter().filter(|(zone, zonepath)| before.get(*zone) != Some(*zonepath));
         self.arm_zones(new.map(|(zone, zonepath)| (zone.clone(), zonepath.clone())).collect());
         self.silent.retain(|zone, _| zones.contains_key(zone));
         self.prune();
     }
 
-    fn learn(&mut self, zone: &str, zonepath: &str) {
-        let config = self.root.path(zonepath).join("config");
-        let mut mean = |dir: &Path, name: &str, meaning: Meaning| {
-            let names = self.meanings.entry(dir.to_owned()).or_default();
-            names.entry(name.to_owned()).or_default().push((zone.to_owned(), meaning));
-        };
-        for name in CONFIG_FILES {
-            mean(&config, &format!("{name}.json"), Meaning::File(ZoneFile::Config));
-        }
-        mean(&parent(&config), "lastexited", Meaning::File(ZoneFile::LastExited));
-        let top = self.root.dir().to_owned();
-        for way in config.ancestors().take_while(|at| at.starts_with(&top) && *at != top) {
-            if let Some(name) = way.file_name().and_then(OsStr::to_str) {
-                mean(&parent(way), name, Meaning::Way);
-            }
-        }
+    /// What a name in a directory means, to whom.
+    fn meanings(&self, dir: &Path, name: &str) -> Vec<(String, Meaning)> {
+        self.below_root(dir).map(|dir| self.places.meanings(dir, name)).unwrap_or_default()
+    }
+
+    fn below_root<'a>(&self, dir: &'a Path) -> Option<&'a str> {
+        dir.strip_prefix(self.root.dir()).ok()?.to_str()
     }
 
     /// Watches a directory as it is now; says whether it is another one than before.
@@ -197,8 +179,12 @@ impl Armed {
                     return false;
                 }
                 self.disarm(dir);
-                self.by_watch.entry(wd.clone()).or_default().insert(dir.to_owned());
-                self.by_path.insert(dir.to_owned(), wd);
+                let dir: Arc<Path> = dir.into();
+                match self.by_watch.get_mut(&wd) {
+                    Some(dirs) => dirs.push(Arc::clone(&dir)),
+                    None => drop(self.by_watch.insert(wd.clone(), vec![Arc::clone(&dir)])),
+                }
+                self.by_path.insert(dir, wd);
                 true
             }
             Err(error) => {
@@ -213,7 +199,7 @@ impl Armed {
     fn disarm(&mut self, dir: &Path) -> bool {
         let Some(wd) = self.by_path.remove(dir) else { return false };
         if let Some(paths) = self.by_watch.get_mut(&wd) {
-            paths.remove(dir);
+            paths.retain(|path| **path != *dir);
             if paths.is_empty() {
                 self.by_watch.remove(&wd);
                 let _gone_already = self.kernel.remove(wd);
@@ -224,15 +210,15 @@ impl Armed {
 
     /// Drops the directories that no zone needs any more.
     fn prune(&mut self) {
-        let mut needed: BTreeSet<PathBuf> = BTreeSet::new();
-        for dir in [self.configs.clone(), parent(&self.sysinfo)] {
-            needed.extend(self.ways(&dir));
-        }
-        for zonepath in self.zones.values() {
-            needed.extend(self.dirs_of(zonepath));
-        }
-        let idle: Vec<PathBuf> =
-            self.by_path.keys().filter(|dir| !needed.contains(*dir)).cloned().collect();
+        let fixed: Vec<PathBuf> = [&*self.configs, &*parent(&self.sysinfo)]
+            .iter()
+            .flat_map(|dir| self.ways(dir))
+            .collect();
+        let is_idle = |dir: &&Arc<Path>| {
+            let needed = self.below_root(dir).is_some_and(|dir| self.places.need(dir));
+            !needed && !fixed.iter().any(|fixed| *fixed == ***dir)
+        };
+        let idle: Vec<Arc<Path>> = self.by_path.keys().filter(is_idle).cloned().collect();
         for dir in idle {
             self.disarm(&dir);
         }
@@ -247,7 +233,7 @@ impl Armed {
         if mask.contains(EventMask::Q_OVERFLOW) {
             return vec![Signal::Everything];
         }
-        let dirs: Vec<PathBuf> = self.by_watch.get(wd).into_iter().flatten().cloned().collect();
+        let dirs = self.by_watch.get(wd).cloned().unwrap_or_default();
         if mask.contains(EventMask::IGNORED) {
             // The directory went; its parent's event arms whatever comes in its place.
             for dir in &dirs {
@@ -261,8 +247,7 @@ impl Armed {
     }
 
     fn concerns(&self, dir: &Path, name: &str) -> bool {
-        let zone_file = self.meanings.get(dir).is_some_and(|names| names.contains_key(name));
-        zone_file
+        !self.meanings(dir, name).is_empty()
             || dir == self.configs && zone_config_signal(name).is_some()
             || dir.join(name) == self.sysinfo
     }
@@ -302,8 +287,7 @@ impl Armed {
         {
             signals.push(Signal::Everything);
         }
-        let meanings =
-            self.meanings.get(dir).and_then(|names| names.get(name)).cloned().unwrap_or_default();
+        let meanings = self.meanings(dir, name);
         // A file just created is empty: its close will tell. A link is complete at once.
         if mask.contains(EventMask::CREATE)
             && !mask.contains(EventMask::ISDIR)

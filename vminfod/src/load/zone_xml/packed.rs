@@ -7,20 +7,138 @@
 //!
 //! ```text
 //!  configuration = record*          record = 01 KIND LINE field*
-//!  field         = 02 TEXT          TEXT   = 03 (not there) or the text itself
+//!  field         = 02 TEXT          TEXT   = 03 (not there), 04 CODE (one of the words below),
+//!                                             or the text itself
 //! ```
 //!
 //! Characters below a blank other than line ends and tabs are in no XML document, so none of the
 //! texts can contain one that separates.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::str::Split;
+use std::sync::LazyLock;
 
 use super::model::{Attributes, Item, Pair, What, ZoneXml};
 
 const RECORD: char = '\u{1}';
 const FIELD: char = '\u{2}';
 const NONE: &str = "\u{3}";
+const WORD: char = '\u{4}';
+
+/// Texts that nearly every configuration has, each kept as one character, `!` and those after it.
+/// Only this process ever reads a code.
+const WORDS: &[&str] = &[
+    "name",
+    "value",
+    "brand",
+    "zonepath",
+    "autoboot",
+    "ip-type",
+    "exclusive",
+    "limitpriv",
+    "vm-version",
+    "create-timestamp",
+    "owner-uuid",
+    "billing-id",
+    "alias",
+    "dataset-uuid",
+    "package-name",
+    "package-version",
+    "resolvers",
+    "hostname",
+    "dns-domain",
+    "tmpfs",
+    "true",
+    "false",
+    "1",
+    "priv",
+    "privileged",
+    "limit",
+    "action",
+    "deny",
+    "none",
+    "zone.cpu-shares",
+    "zone.zfs-io-priority",
+    "zone.cpu-cap",
+    "zone.max-lwps",
+    "zone.max-msg-ids",
+    "zone.max-sem-ids",
+    "zone.max-shm-ids",
+    "zone.max-physical-memory",
+    "zone.max-locked-memory",
+    "zone.max-swap",
+    "zone.max-shm-memory",
+    "physical",
+    "mac-addr",
+    "vlan-id",
+    "global-nic",
+    "ip",
+    "ips",
+    "netmask",
+    "network_uuid",
+    "nic_tag",
+    "gateway",
+    "gateways",
+    "primary",
+    "mtu",
+    "admin",
+    "external",
+    "model",
+    "virtio",
+    "match",
+    "boot",
+    "image-uuid",
+    "image-size",
+    "size",
+    "media",
+    "disk",
+    "firewall-enabled",
+    "maintain-resolvers",
+    "uuid",
+    "pci-slot",
+    "vcpus",
+    "ram",
+    "kernel-version",
+    "bootrom",
+    "vnc-port",
+    "vm-autoboot",
+    "cpu-type",
+    "restart-init",
+    "docker",
+    "internal-metadata-namespaces",
+    "init-name",
+    "net0",
+    "net1",
+    "joyent",
+    "joyent-minimal",
+    "lx",
+    "kvm",
+    "bhyve",
+];
+
+static CODES: LazyLock<HashMap<&str, char>> = LazyLock::new(|| {
+    let codes = WORDS.iter().zip('!'..);
+    codes.map(|(word, code)| (*word, code)).collect()
+});
+
+/// The code of a text, if it has one.
+fn code(text: &str) -> Option<char> {
+    CODES.get(text).copied()
+}
+
+/// A text as it stands in a field.
+fn coded(text: &str) -> Cow<'_, str> {
+    code(text).map_or(Cow::Borrowed(text), |code| String::from_iter([WORD, code]).into())
+}
+
+/// Back from [`coded`].
+fn decoded(field: &str) -> &str {
+    let word = field.strip_prefix(WORD).and_then(|code| code.chars().next());
+    let at = word.and_then(|code| (code as usize).checked_sub('!' as usize));
+    at.and_then(|at| WORDS.get(at)).copied().unwrap_or(field)
+}
 
 /// A configuration in little memory; equal when it says the same in the same lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +168,11 @@ impl Packer {
 
     fn field(&mut self, text: Option<&str>) {
         self.0.push(FIELD);
-        self.0.push_str(text.unwrap_or(NONE));
+        match text.map(|text| (code(text), text)) {
+            None => self.0.push_str(NONE),
+            Some((Some(code), _)) => self.0.extend([WORD, code]),
+            Some((None, text)) => self.0.push_str(text),
+        }
     }
 
     fn attributes(&mut self, attributes: &Attributes) {
@@ -119,15 +241,16 @@ impl PackedXml {
 
     /// The value of the last attr of this name.
     pub fn attr(&self, name: &str) -> Option<&str> {
+        let name = coded(name);
         // Nearly always the name is nowhere at all.
-        if !self.0.contains(name) {
+        if !self.0.contains(&*name) {
             return None;
         }
         let value = self.0.rsplit(RECORD).find_map(|record| {
             let mut fields = record.strip_prefix('A')?.split(FIELD).skip(1);
-            (fields.next() == Some(name)).then(|| fields.next().filter(|value| *value != NONE))
+            (fields.next() == Some(&*name)).then(|| fields.next().filter(|value| *value != NONE))
         });
-        value.flatten()
+        value.flatten().map(decoded)
     }
 
     /// What each device is matched by, in the order of the file.
@@ -135,8 +258,8 @@ impl PackedXml {
         self.0.split(RECORD).filter_map(|record| {
             let mut fields = record.strip_prefix('V')?.split(FIELD).skip(1);
             while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
-                if name == "match" {
-                    return Some(value);
+                if decoded(name) == "match" {
+                    return Some(decoded(value));
                 }
             }
             None
@@ -181,7 +304,7 @@ fn take(xml: &mut ZoneXml, kind: &str, line: u32, mut fields: Split<'_, char>) {
 }
 
 fn text(field: Option<&str>) -> Option<String> {
-    field.filter(|text| *text != NONE).map(str::to_owned)
+    field.filter(|text| *text != NONE).map(|text| decoded(text).to_owned())
 }
 
 fn pair(mut fields: Split<'_, char>, line: u32) -> Pair {
@@ -191,7 +314,7 @@ fn pair(mut fields: Split<'_, char>, line: u32) -> Pair {
 fn attributes(mut fields: Split<'_, char>) -> Attributes {
     let mut found = Attributes::new();
     while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
-        found.push((name.to_owned(), value.to_owned()));
+        found.push((decoded(name).to_owned(), decoded(value).to_owned()));
     }
     found
 }
@@ -234,6 +357,22 @@ mod tests {
         let text = "<zone brand='x'><device a='match' match='/a'/><device/><device match='/b'><net-attr name='match' value='c'/></device></zone>";
         let packed = PackedXml::from(&parse(text.as_bytes()).unwrap());
         assert_eq!(packed.devices().collect::<Vec<_>>(), ["/a", "/b"]);
+    }
+
+    #[test]
+    fn every_word_has_a_code_and_comes_back() {
+        assert_eq!(CODES.len(), WORDS.len());
+        for word in WORDS {
+            let word = *word;
+            assert_eq!(coded(word).chars().count(), 2, "{word}");
+            assert_eq!(decoded(&coded(word)), word);
+            again(&format!(
+                "<zone brand='{word}' other='{word}'><attr name='{word}' value='{word}'/><device match='{word}'/></zone>"
+            ));
+            let text = format!("<zone brand='x'><attr name='{word}' value='{word}'/></zone>");
+            assert_eq!(PackedXml::from(&parse(text.as_bytes()).unwrap()).attr(word), Some(word));
+        }
+        assert_eq!((coded("other"), decoded("other")), ("other".into(), "other"));
     }
 
     proptest! {
