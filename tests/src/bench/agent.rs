@@ -23,6 +23,15 @@ use crate::faults::{self, Mock, Reply};
 use crate::napi::{Options, Store};
 use crate::process::Child;
 
+/// What was asked for how often, by path.
+fn kinds(asked: &[String]) -> String {
+    let mut kinds = std::collections::BTreeMap::<&str, usize>::new();
+    for one in asked {
+        *kinds.entry(one.split('?').next().unwrap_or_default()).or_default() += 1;
+    }
+    kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
+}
+
 const PAGE: usize = 1000;
 /// No request for so long: the agent is content.
 const CALM: Duration = Duration::from_secs(3);
@@ -114,7 +123,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     Ok(vec![
         Row::new(format!("reconcile {nics} clean NICs: requests"), Unit::Count, &one(seen as f64))
             .against("pages of 1,000 and two", (nics.div_ceil(PAGE) + 2) as f64, 1.0, None)
-            .note(format!("the first: {first}; the last: {}", asked[asked.len() - 1])),
+            .note(format!("the first: {first}; the last: {}; {}", asked[asked.len() - 1], kinds(&asked))),
         Row::new("… writes, and one", Unit::Count, &one(writes + 1.0))
             .against("none", 1.0, 1.0, None),
         Row::new("… bytes", Unit::Bytes, &one(bytes)).against(

@@ -77,6 +77,8 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
     }
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let listener = Listeners::open(served.address, 1).await?;
+    // Right after its start it looks at the files of every VM once more, now that they are watched.
+    served.quiet().await?;
     let mut file = Samples::default();
     for n in 0..CHANGES {
         let zone = &zones[n % zones.len()];
