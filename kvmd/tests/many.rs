@@ -8,24 +8,14 @@
 
 mod common;
 
-use common::Node;
 use common::qemu::{OFF, Qemu};
+use common::{Node, count};
 use kvmd::ledger::State;
-
-/// A node whose daemon has opened all that it opens once: it has seen a whole life.
-async fn settled() -> Node {
-    let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("first"));
-    node.watching("first").await;
-    qemu.kill().await;
-    node.verdict("first").await;
-    node
-}
 
 #[tokio::test]
 async fn r13_many_instances_cost_a_descriptor_each_no_thread_and_leave_nothing() {
     const MANY: usize = 400;
-    let mut node = settled().await;
+    let mut node = Node::settled().await;
     let (descriptors, threads) = (count("fd"), count("task"));
     let mut all = Vec::new();
     for n in 0..MANY {
@@ -47,8 +37,4 @@ async fn r13_many_instances_cost_a_descriptor_each_no_thread_and_leave_nothing()
     node.until("all are judged", || node.verdicts() == 1 + MANY as u64).await;
     node.until("no descriptor is left", || count("fd") <= descriptors).await;
     node.stop().await;
-}
-
-fn count(what: &str) -> usize {
-    std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
 }

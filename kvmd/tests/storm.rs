@@ -10,23 +10,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::Node;
 use common::qemu::Qemu;
+use common::{Node, count};
 use tokio::time::timeout;
-
-/// A node whose daemon has opened all that it opens once: it has seen a whole life.
-async fn settled() -> Node {
-    let mut node = Node::running().await;
-    let qemu = Qemu::start(&node.socket("first"));
-    node.watching("first").await;
-    qemu.kill().await;
-    node.verdict("first").await;
-    node
-}
 
 #[tokio::test]
 async fn r13_a_storm_of_short_lives_leaves_no_descriptor_and_one_verdict_each() {
-    let mut node = settled().await;
+    let mut node = Node::settled().await;
     let before = count("fd");
     for n in 0..200_u64 {
         let qemu = Qemu::start(&node.socket("vm1"));
@@ -38,8 +28,4 @@ async fn r13_a_storm_of_short_lives_leaves_no_descriptor_and_one_verdict_each() 
     node.until("no descriptor is left", || count("fd") <= before).await;
     let quiet = timeout(Duration::from_millis(1), node.verdict("vm1")).await;
     assert!(quiet.is_err(), "one verdict too many");
-}
-
-fn count(what: &str) -> usize {
-    std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
 }

@@ -24,6 +24,16 @@ pub fn misuse(program: &str, text: &str, is_answer: bool) -> ExitCode {
     ExitCode::from(exit::USAGE)
 }
 
+/// Ends `--check-config` well: names the keys that nobody reads.
+pub fn valid_config(program: &str, unknown: &[String]) -> ExitCode {
+    for key in unknown {
+        eprintln!("{program}: warning: unknown key {key}");
+    }
+    // A reader that went away is no failure.
+    let _gone = screen::write("configuration is valid\n");
+    ExitCode::SUCCESS
+}
+
 fn first_paragraph(text: &str) -> String {
     let lines: Vec<&str> =
         text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();

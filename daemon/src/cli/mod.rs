@@ -13,7 +13,7 @@ pub mod progress;
 pub mod screen;
 pub mod table;
 
-pub use grammar::misuse;
+pub use grammar::{misuse, valid_config};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
 pub use table::{Cell, Layout, Table, UnknownColumn, facts};

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use daemon::cli::Progress;
+use daemon::cli::{Progress, valid_config};
 use daemon::lock::LockError;
 use daemon::{ConfigError, Shutdown, exit};
 use sdc_clients::vminfod::Vminfod;
@@ -80,11 +80,7 @@ pub async fn run(args: ServeArgs, again: bool) -> ExitCode {
 async fn daemon(args: ServeArgs) -> Result<ExitCode, StartError> {
     let (config, unknown) = settings(&args)?;
     if args.check_config {
-        for key in unknown {
-            eprintln!("{NAME}: warning: unknown key {key}");
-        }
-        println!("configuration is valid");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(valid_config(NAME, &unknown));
     }
     daemon::log::init(NAME, &config.log_level);
     for key in unknown {

@@ -33,6 +33,16 @@ pub struct Node {
 }
 
 impl Node {
+    /// A node whose daemon has opened all that it opens once: it has seen a whole life.
+    pub async fn settled() -> Self {
+        let mut node = Self::running().await;
+        let qemu = qemu::Qemu::start(&node.socket("first"));
+        node.watching("first").await;
+        qemu.kill().await;
+        node.verdict("first").await;
+        node
+    }
+
     /// A node whose daemon is off; the control directory is there.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -232,4 +242,9 @@ fn merge(into: &mut Value, from: &Value) {
         }
         (into, from) => *into = from.clone(),
     }
+}
+
+/// How many descriptors (`fd`) or threads (`task`) this process has.
+pub fn count(what: &str) -> usize {
+    std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
 }

@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use daemon::cli::{Screen, UnknownColumn, screen};
+use daemon::cli::{Screen, UnknownColumn, screen, valid_config};
 use daemon::exit;
 
 use crate::config::Config;
@@ -76,12 +76,7 @@ fn written(text: &str) -> ExitCode {
 
 fn check(files: &Files) -> ExitCode {
     match Config::load(&files.config, files.policy.as_deref()) {
-        Ok(config) => {
-            for key in &config.unknown {
-                eprintln!("{NAME}: warning: unknown key {key}");
-            }
-            written("configuration is valid\n")
-        }
+        Ok(config) => valid_config(NAME, &config.unknown),
         Err(err) => exit::report(NAME, &err, exit::config_code()),
     }
 }

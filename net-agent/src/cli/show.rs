@@ -88,8 +88,9 @@ fn status_lines(page: &Value, screen: Screen) -> String {
     }
     for hold in items("holds") {
         let what = hold["vm"].as_str().map_or_else(|| "the whole node".to_owned(), visible);
-        let until =
-            hold["until"].as_str().map_or("until released".to_owned(), |at| format!("until {at}"));
+        let until = hold["until"]
+            .as_str()
+            .map_or("until released".to_owned(), |at| format!("until {}", to_the_second(at)));
         lines.push((
             "hold",
             screen.paint(Tone::Odd, &format!("{what} {until}: {}", text(hold, "reason"))),
@@ -97,7 +98,7 @@ fn status_lines(page: &Value, screen: Screen) -> String {
     }
     lines.push(("VMs", number("vms").to_string()));
     lines.push(("NICs", format!("{} in NAPI's last list", number("listed"))));
-    let last = page["last_pass"].as_str().map_or("none yet".to_owned(), visible);
+    let last = page["last_pass"].as_str().map_or("none yet".to_owned(), to_the_second);
     lines.push(("passes", format!("{}, the last {last}", number("pass"))));
     lines.push((
         "undecided",
@@ -154,6 +155,11 @@ pub(super) fn nic(
     Ok(out)
 }
 
+/// A timestamp without its fraction; what is none stays as it is.
+fn to_the_second(time: &str) -> String {
+    time.parse::<jiff::Timestamp>().map_or_else(|_| visible(time), |at| format!("{at:.0}"))
+}
+
 /// A text of a page, harmless for a terminal.
 pub(super) fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).map_or_else(|| "-".to_owned(), visible)
@@ -169,7 +175,7 @@ mod tests {
         let page = json!({
             "mute": "report mode", "waiting_for": ["vminfod"], "brake": null, "memory": null,
             "holds": [{"reason": "a\u{7}", "since": "x"}], "vms": 3, "listed": 7, "pass": 1,
-            "last_pass": "2026-05-31T16:34:39Z", "candidates": 2, "departed": [{}], "reaped": 4,
+            "last_pass": "2026-05-31T16:34:39.123456789Z", "candidates": 2, "departed": [{}], "reaped": 4,
             "last_error": null,
         });
         let screen = Screen { is_terminal: true, colour: false };

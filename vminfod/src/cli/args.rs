@@ -217,13 +217,10 @@ pub struct PlainArgs {
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
-    pub reach: ReachArgs,
+    pub plain: PlainArgs,
     /// With the refresh log and the watched files.
     #[arg(short, long)]
     pub full: bool,
-    /// JSON, also on a terminal.
-    #[arg(short = 'j', long)]
-    pub json: bool,
 }
 
 #[derive(Debug, Args)]

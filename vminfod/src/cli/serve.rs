@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use daemon::cli::valid_config;
 use daemon::{ConfigError, Fields, Shutdown, exit};
 use sdc_clients::vminfod::Vminfod;
 
@@ -64,11 +65,7 @@ async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
     check_commands(&config.commands)?;
     let other = args.shadow.as_deref().map(Vminfod::new).transpose().map_err(StartError::Shadow)?;
     if args.check_config {
-        for key in unknown {
-            eprintln!("{NAME}: warning: unknown key {key}");
-        }
-        println!("configuration is valid");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(valid_config(NAME, &unknown));
     }
     daemon::log::init(NAME, &config.log_level);
     for key in unknown {

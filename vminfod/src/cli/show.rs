@@ -47,8 +47,8 @@ pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
 pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem> {
     let call = Call::get(&["status"]);
     let call = if args.full { call.query("full", "true") } else { call };
-    let value = daemon(&args.reach)?.get(call).await?;
-    if screen.is_terminal && !args.json {
+    let value = daemon(&args.plain.reach)?.get(call).await?;
+    if screen.is_terminal && !args.plain.json {
         return Ok(status_lines(&value, screen));
     }
     Ok(json(&value, screen))
