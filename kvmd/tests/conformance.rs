@@ -24,11 +24,14 @@ fn statement_of(test: &str) -> Option<String> {
     matches!(letter, "k" | "r").then(|| format!("{}{number}", letter.to_uppercase()))
 }
 
-/// Functions of the test sources that are named by a statement's number and marked as tests.
+/// Functions of the test sources, below this folder, that are named by a statement's number and marked as tests.
 fn tests_in_sources(dir: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(tests_in_sources(&path));
+        }
         if path.extension().is_none_or(|ext| ext != "rs") {
             continue;
         }

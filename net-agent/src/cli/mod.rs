@@ -9,6 +9,7 @@
 
 mod args;
 mod holds;
+mod page;
 mod plan;
 mod serve;
 mod show;

@@ -7,12 +7,12 @@
 //! ever writes to NAPI.
 
 use anyhow::{Context as _, anyhow};
-use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone};
+use daemon::cli::{Cell, Layout, Progress, Screen, Table};
 use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 
 use super::args::{Files, PlanArgs};
-use super::show::{page, text};
+use super::page::{evidence, page, painted, text, tone};
 use super::{Usage, load, runtime};
 use crate::agent::Agent;
 use crate::config::Config;
@@ -149,30 +149,6 @@ fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
             &format!("net-agent approve {id}   # these {nics} NICs as they are; {left} min left\n");
     }
     out
-}
-
-/// What each guard said, one line each.
-pub(super) fn evidence(value: &Value) -> String {
-    let list = value.get("evidence").and_then(Value::as_array);
-    let lines = list.into_iter().flatten().map(|e| {
-        format!("    {:<4} {:<5} {}\n", text(e, "guard"), text(e, "answer"), text(e, "said"))
-    });
-    lines.collect()
-}
-
-/// An action's word, as wide as the longest, in its colour.
-pub(super) fn painted(action: &str, screen: Screen) -> String {
-    let wide = format!("{action:<9}");
-    tone(action).map_or_else(|| wide.clone(), |tone| screen.paint(tone, &wide))
-}
-
-fn tone(action: &str) -> Option<Tone> {
-    match action {
-        "delete" => Some(Tone::Bad),
-        "defer" | "ask-vmapi" => Some(Tone::Odd),
-        "write" | "look" => Some(Tone::Good),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

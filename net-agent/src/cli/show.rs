@@ -5,35 +5,18 @@
 //! `ping`, `status`, `nic`: what the running agent says, and what is known of one NIC, which is
 //! worked out here when no agent runs. Nothing here ever writes to NAPI.
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Progress, Screen, Table, Tone, facts};
-use sdc_clients::http::Call;
-use sdc_clients::{Class, Http, MacAddr};
+use sdc_clients::MacAddr;
 use serde_json::Value;
 
 use super::args::Files;
-use super::plan::{evidence, painted};
+use super::page::{evidence, page, painted, text};
 use super::{Usage, load, runtime};
 use crate::agent::Agent;
-use crate::config::Config;
 use crate::control::{self, ControlError};
 use crate::status::Count;
-
-/// A page of the loopback port.
-pub(super) async fn page(config: &Config, name: &'static str) -> anyhow::Result<Value> {
-    let base = format!("http://{}", config.status_listen);
-    let http = Http::new(&base, "net-agent-cli")?.without_retries();
-    let answer = http.execute(Call::get(&[name])).await;
-    let answer = answer.and_then(|reply| reply.json::<Value>("a JSON page"));
-    if answer.as_ref().is_err_and(|err| err.class() == Class::Connect) {
-        return Err(anyhow!(
-            "the daemon does not run: nothing answers on {}",
-            config.status_listen
-        ));
-    }
-    answer.with_context(|| format!("no answer from the daemon at {}", config.status_listen))
-}
 
 pub(super) fn ping(files: &Files, json: bool, screen: Screen) -> anyhow::Result<String> {
     let config = load(files)?;
@@ -158,11 +141,6 @@ pub(super) fn nic(
 /// A timestamp without its fraction; what is none stays as it is.
 fn to_the_second(time: &str) -> String {
     time.parse::<jiff::Timestamp>().map_or_else(|_| visible(time), |at| format!("{at:.0}"))
-}
-
-/// A text of a page, harmless for a terminal.
-pub(super) fn text(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).map_or_else(|| "-".to_owned(), visible)
 }
 
 #[cfg(test)]
