@@ -6,13 +6,14 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // each test program uses its part and may stop at once
 
+mod commands;
 pub mod scene;
+mod served;
 pub mod world;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,33 +21,14 @@ use daemon::Shutdown;
 use futures_util::future::BoxFuture;
 use sdc_clients::Jitter;
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
-use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
+use vminfod::commands::Tool;
 use vminfod::config::Config;
 use vminfod::sources::files;
 use vminfod::sources::watch::{Order, Watch, WatchError};
 
-/// The columns of `zfs list` in the order of its output.
-const COLUMNS: [&str; 17] = [
-    "compression",
-    "creation",
-    "filesystem_limit",
-    "mountpoint",
-    "name",
-    "quota",
-    "recsize",
-    "refquota",
-    "refreservation",
-    "snapshot_limit",
-    "type",
-    "usedbysnapshots",
-    "userrefs",
-    "volblocksize",
-    "volsize",
-    "written",
-    "zoned",
-];
+pub use served::{Events, Served};
 
 /// What the commands answer from.
 #[derive(Default)]
@@ -232,104 +214,6 @@ impl FakeNode {
     pub async fn serve_deaf(&self, config: Config) -> Served {
         self.serve_watching(config, Box::new(Deaf)).await
     }
-
-    fn zoneadm(&self, args: &[String]) -> Output {
-        let lines = self.with(|state| state.zoneadm.clone());
-        match args {
-            [flag, name, ..] if flag == "-z" => {
-                match lines.iter().find(|line| line.split(':').nth(1) == Some(name)) {
-                    Some(line) => output(0, format!("{line}\n"), ""),
-                    None => output(
-                        1,
-                        String::new(),
-                        &format!("zoneadm: zone '{name}': No such zone configured"),
-                    ),
-                }
-            }
-            _ => output(0, lines.join("\n") + "\n", ""),
-        }
-    }
-
-    fn zfs(&self, args: &[String]) -> Output {
-        let rows = self.with(|state| state.zfs.clone());
-        let operand = args.iter().skip_while(|arg| *arg != "-d").nth(2);
-        let wanted = |row: &&Map<String, Value>| {
-            let name = row["name"].as_str().unwrap();
-            let depth = |name: &str| name.matches(['/', '@']).count();
-            match operand {
-                None => depth(name) <= 2,
-                Some(top) => {
-                    let rest = name.strip_prefix(top.as_str());
-                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
-                        && depth(name) <= depth(top) + 1
-                }
-            }
-        };
-        let text: String = rows.iter().filter(wanted).map(row_line).collect();
-        match operand {
-            Some(top) if text.is_empty() => {
-                output(1, text, &format!("cannot open '{top}': dataset does not exist"))
-            }
-            _ => output(0, text, ""),
-        }
-    }
-}
-
-impl Commands for FakeNode {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
-        let name = tool.name();
-        let hangs = self.with(|state| {
-            state.log.push((tool, args.clone()));
-            let on = |(tool, text): &(&'static str, String)| {
-                *tool == name && args.iter().any(|arg| arg.contains(text))
-            };
-            state.hanging.contains(&name) || state.hanging_on.iter().any(on)
-        });
-        Box::pin(async move {
-            if hangs {
-                tokio::time::sleep(deadline).await;
-                return Err(CommandError::Deadline { tool, after: deadline });
-            }
-            loop {
-                let released = self.released.notified();
-                if !self.with(|state| state.held.contains(&name)) {
-                    break;
-                }
-                released.await;
-            }
-            if let Some(complaint) = self.with(|state| state.failing.get(name).cloned()) {
-                return Ok(output(2, String::new(), &complaint));
-            }
-            Ok(match tool {
-                Tool::Zoneadm => self.zoneadm(&args),
-                Tool::Zfs => self.zfs(&args),
-                Tool::Kstat => output(
-                    0,
-                    Value::Array(self.with(|state| state.zoneinfo.clone())).to_string(),
-                    "",
-                ),
-                Tool::Sysevent => output(2, String::new(), "this one is followed"),
-            })
-        })
-    }
-
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        let (near, far) = duplex(1 << 20);
-        let (errors, _) = duplex(1);
-        let stream = if args.iter().any(|arg| arg == "-c") { "zones" } else { "zfs" };
-        self.with(|state| {
-            state.log.push((tool, args));
-            state.streams.insert(stream, far);
-        });
-        let ready =
-            tokio::io::AsyncReadExt::chain(&b"{\"date\":\"d\",\"type\":\"ready\"}\n"[..], near);
-        Ok(Follow::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending())))
-    }
 }
 
 /// A watcher that is in place and never hears anything.
@@ -341,17 +225,6 @@ impl Watch for Deaf {
         Box::pin(std::future::pending())
     }
 }
-
-fn row_line(row: &Map<String, Value>) -> String {
-    let cells: Vec<&str> =
-        COLUMNS.iter().map(|key| row.get(*key).and_then(Value::as_str).unwrap_or("-")).collect();
-    cells.join("\t") + "\n"
-}
-
-fn output(status: i32, stdout: String, stderr: &str) -> Output {
-    Output { status, stdout: stdout.into_bytes(), stderr: stderr.as_bytes().to_vec() }
-}
-
 /// A minimal zone configuration.
 pub fn xml(uuid: &str, alias: &str) -> String {
     use std::fmt::Write;
@@ -366,87 +239,6 @@ pub fn xml(uuid: &str, alias: &str) -> String {
     }
     text + "</zone>\n"
 }
-
-/// A daemon on the fake node.
-pub struct Served {
-    pub url: String,
-    pub shutdown: Shutdown,
-    running: vminfod::Running,
-}
-
-impl Served {
-    pub fn address(&self) -> std::net::SocketAddr {
-        self.running.address
-    }
-
-    pub async fn get(&self, path: &str) -> (u16, String) {
-        let response = reqwest::get(format!("{}{path}", self.url)).await.unwrap();
-        (response.status().as_u16(), response.text().await.unwrap())
-    }
-
-    pub async fn json(&self, path: &str) -> Value {
-        let (status, text) = self.get(path).await;
-        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{path}: {status} {text}"))
-    }
-
-    pub async fn events(&self) -> Events {
-        let response = reqwest::get(format!("{}/events", self.url)).await.unwrap();
-        let mut events = Events {
-            response,
-            lines: sdc_clients::vminfod::Lines::new(64 << 20),
-            ready: Value::Null,
-            seq: 0,
-        };
-        events.ready = events.next().await.unwrap();
-        events.seq = events.ready["seq"].as_u64().unwrap();
-        events
-    }
-
-    pub async fn stop(self) {
-        self.shutdown.trigger();
-        assert!(self.running.ended().await, "some task did not end");
-    }
-}
-
-/// An open stream.
-pub struct Events {
-    response: reqwest::Response,
-    lines: sdc_clients::vminfod::Lines,
-    pub ready: Value,
-    /// Of the last line.
-    pub seq: u64,
-}
-
-impl Events {
-    /// The next line; `None` at its orderly end.
-    pub async fn next(&mut self) -> Option<Value> {
-        loop {
-            if let Some(line) = self.lines.next_line().unwrap() {
-                assert!(!line.is_empty(), "a blank line");
-                let line: Value = serde_json::from_slice(&line).unwrap();
-                self.seq = line["seq"].as_u64().unwrap_or_default();
-                return Some(line);
-            }
-            match self.response.chunk().await.unwrap() {
-                Some(chunk) => self.lines.push(&chunk),
-                None => {
-                    assert_eq!(self.lines.pending(), 0, "the stream ended inside a line");
-                    return None;
-                }
-            }
-        }
-    }
-
-    /// The next line, or a panic when it takes too long.
-    pub async fn soon(&mut self) -> Value {
-        self.within(Duration::from_secs(10)).await.expect("no event came")
-    }
-
-    pub async fn within(&mut self, limit: Duration) -> Option<Value> {
-        tokio::time::timeout(limit, self.next()).await.ok()?
-    }
-}
-
 /// Where the fixtures of the neighbouring directory are, if they are.
 pub fn shared(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures").join(name);

@@ -1,0 +1,90 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A daemon on the fake node, and what it says.
+
+use std::time::Duration;
+
+use daemon::Shutdown;
+use serde_json::Value;
+
+/// A daemon on the fake node.
+pub struct Served {
+    pub url: String,
+    pub shutdown: Shutdown,
+    pub(super) running: vminfod::Running,
+}
+
+impl Served {
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.running.address
+    }
+
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        let response = reqwest::get(format!("{}{path}", self.url)).await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+
+    pub async fn json(&self, path: &str) -> Value {
+        let (status, text) = self.get(path).await;
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{path}: {status} {text}"))
+    }
+
+    pub async fn events(&self) -> Events {
+        let response = reqwest::get(format!("{}/events", self.url)).await.unwrap();
+        let mut events = Events {
+            response,
+            lines: sdc_clients::vminfod::Lines::new(64 << 20),
+            ready: Value::Null,
+            seq: 0,
+        };
+        events.ready = events.next().await.unwrap();
+        events.seq = events.ready["seq"].as_u64().unwrap();
+        events
+    }
+
+    pub async fn stop(self) {
+        self.shutdown.trigger();
+        assert!(self.running.ended().await, "some task did not end");
+    }
+}
+
+/// An open stream.
+pub struct Events {
+    response: reqwest::Response,
+    lines: sdc_clients::vminfod::Lines,
+    pub ready: Value,
+    /// Of the last line.
+    pub seq: u64,
+}
+
+impl Events {
+    /// The next line; `None` at its orderly end.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(line) = self.lines.next_line().unwrap() {
+                assert!(!line.is_empty(), "a blank line");
+                let line: Value = serde_json::from_slice(&line).unwrap();
+                self.seq = line["seq"].as_u64().unwrap_or_default();
+                return Some(line);
+            }
+            match self.response.chunk().await.unwrap() {
+                Some(chunk) => self.lines.push(&chunk),
+                None => {
+                    assert_eq!(self.lines.pending(), 0, "the stream ended inside a line");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The next line, or a panic when it takes too long.
+    pub async fn soon(&mut self) -> Value {
+        self.within(Duration::from_secs(10)).await.expect("no event came")
+    }
+
+    pub async fn within(&mut self, limit: Duration) -> Option<Value> {
+        tokio::time::timeout(limit, self.next()).await.ok()?
+    }
+}
