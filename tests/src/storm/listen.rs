@@ -182,7 +182,7 @@ pub async fn come_and_go(room: Room, nth: usize, seed: u64) {
                     // It stalls: nobody else may notice.
                     tokio::time::sleep(Duration::from_millis(rng.random_range(10..500))).await;
                 }
-                let mut left: u32 = rng.random_range(1..400);
+                let mut left: u32 = rng.random_range(1..100);
                 let enough = |_| {
                     left -= 1;
                     left == 0
