@@ -199,8 +199,9 @@ async fn start_in_the_background_returns_when_it_serves() {
     let url = format!("http://{port}");
     let status = node.kvmd(&["status", "-j", "--url", &url]).await;
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
-    // Again: it runs already.
+    // Again: it runs already, and nothing is left that would take its place.
     assert_eq!(node.kvmd(&start).await.status.code(), Some(0));
+    assert!(std::fs::read_to_string(&log).unwrap().contains("runs already"));
     let pid = i32::try_from(status["pid"].as_u64().unwrap()).unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

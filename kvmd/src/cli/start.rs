@@ -13,7 +13,7 @@ use std::time::Duration;
 use daemon::cli::{Progress, valid_config};
 use daemon::lock::LockError;
 use daemon::{ConfigError, Shutdown, exit};
-use sdc_clients::vminfod::Vminfod;
+use sdc_clients::http::{Call, Http};
 use tokio::time::{Instant, sleep};
 
 use super::NAME;
@@ -142,24 +142,30 @@ async fn spawn(
         command.stdout(output().map_err(failed)?).stderr(output().map_err(failed)?);
         command.spawn().map_err(failed)?
     };
-    let client = Vminfod::new(&url_of(&config)).map_err(ServeError::from)?;
+    let agent = concat!("kvmd/", env!("CARGO_PKG_VERSION"));
+    let http = Http::new(&url_of(&config), agent).map_err(ServeError::from)?.without_retries();
     let _shown = Progress::begin("waiting for kvmd to serve");
     let deadline = Instant::now() + UP_WITHIN;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().map_err(failed)? {
             // Running already and not being needed end so too.
-            return Ok(if status.success() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(exit::FAILED)
-            });
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            return Ok(ExitCode::from(code.unwrap_or(exit::FAILED)));
         }
-        if client.ping().await.is_ok() {
+        // Another one that runs already answers too. The child is not left behind then: it would
+        // take that one's place, should it be stopped before the child has found it running.
+        if child.id().is_some() && served_by(&http).await == child.id() {
             return Ok(ExitCode::SUCCESS);
         }
         sleep(Duration::from_millis(20)).await;
     }
     Err(StartError::NotUp)
+}
+
+/// The process that answers there, if any does.
+async fn served_by(http: &Http) -> Option<u32> {
+    let reply = http.execute(Call::get(&["status"])).await.ok()?;
+    reply.object().ok()?.get("pid")?.as_u64()?.try_into().ok()
 }
 
 fn without_log<'a>(args: impl Iterator<Item = &'a OsString>) -> Vec<&'a OsString> {
