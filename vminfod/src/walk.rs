@@ -207,8 +207,11 @@ fn panicked() -> ReadError {
     ReadError::io(std::io::Error::other("the reading panicked"))
 }
 
-/// Lowers the priority of this thread, where the system gives threads one of their own: on illumos
-/// it is the whole process that has a nice value, and the daemon must not be slow.
+/// Lowers the priority of this thread, where the system gives threads one of their own. On illumos
+/// nice(2) and setpriority(3C) are the whole process's, and the daemon must not be slow;
+/// priocntl(2) knows single LWPs, but the libc crate has no binding of it and unsafe code of our own
+/// is not worth it: the time-sharing and fair-share classes let a thread that uses up its time sink
+/// by themselves, and what it does here is two threads at most that yield after every zone.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(BACKGROUND_NICE) {
