@@ -62,6 +62,10 @@ impl Engine {
         let moved = before.as_ref().is_none_or(|before| {
             before.zone != parts.zone || before.kstat != parts.kstat || before.xml != parts.xml
         });
+        // What is shown was made of exactly this.
+        let same = vm.failures == 0
+            && before.as_ref() == Some(&parts)
+            && !reading.stale.has(Stale::OBJECT | Stale::DATASETS);
         let last_look = reading.looks.is_none_or(|looks| looks >= LOOKS.len());
         let mut verdict = Verdict::Plain;
         if let Some(before) = before.as_ref().filter(|_| reading.stale.has(Stale::ZONEADM)) {
@@ -83,6 +87,9 @@ impl Engine {
         }
         let settled = moved && verdict != Verdict::LookAgain;
         self.look_again(name, reading.looks.filter(|_| !settled));
+        if same && !matches!(verdict, Verdict::Show(_)) {
+            return Ok(());
+        }
         self.put(name, parts)?;
         if is_new {
             self.want_unknown(name);

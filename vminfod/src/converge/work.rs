@@ -9,17 +9,22 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::vm_load::{LoadFault, Task, datasets_of};
+use super::vm_load::{LoadFault, Loaded, Task, datasets_of};
 use super::{Done, Engine, Purpose, Reading};
 use crate::dirty::Stale;
 use crate::load::sysinfo;
 use crate::sweep::look;
 
+/// VMs at most that are begun before the loop looks at what else there is.
+const TURNS: usize = 16;
+
 impl Engine {
     /// Starts all that is due and has room.
     pub(super) fn start_due(&mut self) {
         let now = Instant::now();
-        while self.readings < self.config.concurrency {
+        let mut turns = 0;
+        while self.readings < self.config.concurrency && turns < TURNS {
+            turns += 1;
             let Some((at, name)) = self.due.first().cloned() else { break };
             if at > now {
                 break;
@@ -81,6 +86,13 @@ impl Engine {
             Some(parts) if stale.has(Stale::DATASETS) => datasets_of(parts, &self.datasets),
             _ => Vec::new(),
         };
+        if let Some(parts) = known.as_ref().filter(|_| stale == Stale::OBJECT) {
+            // Nothing is to be read: what concerns all VMs, or its datasets, said something new.
+            let parts = Box::new(parts.clone());
+            self.board.edit(|view| view.counters.loads += 1);
+            self.vm_read(&name, Ok(Loaded::Parts(parts, Vec::new())));
+            return;
+        }
         let task = Task {
             ctx: self.ctx.clone(),
             kstats: Arc::clone(&self.kstats),
