@@ -12,5 +12,6 @@ use tokio::runtime::{Builder, Runtime};
 
 /// A runtime on a clock of its own. Sockets may be bound on it, for code that must have one.
 pub fn paused() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().start_paused(true).build()
+    // One thread beside it, so that what is handed to it ends in the order in which it began.
+    Builder::new_current_thread().enable_all().start_paused(true).max_blocking_threads(1).build()
 }

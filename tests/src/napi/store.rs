@@ -175,6 +175,30 @@ impl Store {
         }))
     }
 
+    /// A copy of the data as they are now, with the same clock and without rules: what a replica
+    /// that lags behind answers from.
+    pub fn fork(&self) -> Self {
+        let world = self.world();
+        let mut copy = World::new(&self.0.options);
+        (copy.era, copy.changes) = (world.era, world.changes);
+        copy.networks.clone_from(&world.networks);
+        copy.pools.clone_from(&world.pools);
+        copy.tags.clone_from(&world.tags);
+        copy.vnets.clone_from(&world.vnets);
+        copy.fabric_vlans.clone_from(&world.fabric_vlans);
+        world.nics.values().cloned().for_each(|nic| copy.nics.insert(nic));
+        drop(world);
+        Self(Arc::new(Inner {
+            world: Mutex::new(copy),
+            options: self.0.options.clone(),
+            faults: Faults::default(),
+            log: Recorder::default(),
+            wall: self.now_ms(),
+            start: Instant::now(),
+            shift: Mutex::new(0),
+        }))
+    }
+
     /// The fault rules.
     pub fn faults(&self) -> &Faults {
         &self.0.faults

@@ -63,7 +63,7 @@ pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
             // One that is being provisioned may go when it is old; no seed lets one become old
             // by waiting alone.
             Some(Life::Gone(..)) | None
-                if claimed.is_some()
+                if claimed.is_some_and(|cn| !centre.truth.is_braked(&cn.uuid))
                     && (state != "provisioning" || age(&centre.napi, &nic) >= PROVISIONING) =>
             {
                 return Err(format!("{mac} of {vm}, which is gone, is still there ({state})"));

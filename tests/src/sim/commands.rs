@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
 
+use super::Dice;
 use super::bugs::Bug;
 use crate::node::in_process::InProcess;
 
@@ -36,7 +36,7 @@ pub const TROUBLES: [Trouble; 5] =
     [Trouble::Fails, Trouble::FailsHalfway, Trouble::SaysNothing, Trouble::Hangs, Trouble::NoFork];
 
 struct State {
-    rng: StdRng,
+    dice: Dice,
     /// What the next runs of a tool are like.
     due: Vec<(Tool, Trouble, u32)>,
 }
@@ -52,7 +52,7 @@ pub struct SimCommands {
 impl SimCommands {
     /// Commands that behave until told otherwise; each takes a random while.
     pub fn new(inner: InProcess, seed: u64, bug: Option<Bug>) -> Self {
-        let state = State { rng: StdRng::seed_from_u64(seed), due: Vec::new() };
+        let state = State { dice: Dice::new(seed), due: Vec::new() };
         Self { inner, bug, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -65,12 +65,17 @@ impl SimCommands {
         self.state().due.push((tool, trouble, times));
     }
 
+    /// Do all behave?
+    pub fn is_calm(&self) -> bool {
+        self.state().due.is_empty()
+    }
+
     /// All behave from now on.
     pub fn calm(&self) {
         self.state().due.clear();
     }
 
-    fn draw(&self, tool: Tool) -> (Option<Trouble>, Duration, bool) {
+    fn draw(&self, tool: Tool, args: &[String]) -> (Option<Trouble>, Duration, bool) {
         let mut state = self.state();
         let at = state.due.iter().position(|(of, _, _)| *of == tool);
         let trouble = at.and_then(|at| {
@@ -82,8 +87,8 @@ impl SimCommands {
             }
             Some(trouble)
         });
-        let while_ = Duration::from_millis(state.rng.random_range(1..40));
-        (trouble, while_, state.rng.random())
+        let mut rng = state.dice.of(format!("{} {}", tool.name(), args.join(" ")));
+        (trouble, Duration::from_millis(rng.random_range(1..40)), rng.random())
     }
 }
 
@@ -95,7 +100,7 @@ impl Commands for SimCommands {
         deadline: Duration,
     ) -> BoxFuture<'a, Result<Output, CommandError>> {
         Box::pin(async move {
-            let (trouble, takes, early) = self.draw(tool);
+            let (trouble, takes, early) = self.draw(tool, &args);
             let work = async {
                 if trouble == Some(Trouble::Hangs) {
                     std::future::pending::<()>().await;

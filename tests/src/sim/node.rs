@@ -13,7 +13,6 @@ use anyhow::Context;
 use daemon::Shutdown;
 use net_agent::agent::{Agent, clients};
 use sdc_clients::Jitter;
-use sdc_clients::http::Transport;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use vminfod::commands::{Commands, Tool};
@@ -21,6 +20,7 @@ use vminfod::config::Config;
 
 use super::bugs::Bug;
 use super::commands::SimCommands;
+use super::gate::Gate;
 use super::signals::{SimWatch, Way, carry};
 use super::truth::{Life, Truth};
 use super::wire::{NodeWire, Outside};
@@ -73,8 +73,12 @@ pub struct Cn {
     pub wire: NodeWire,
     /// To NAPI and VMAPI.
     pub outside: Arc<Outside>,
+    /// What passes between its agent and the world.
+    pub gate: Gate,
     centre: Centre,
+    /// Where its agent keeps its memory, one place for each that died.
     state_dir: PathBuf,
+    crashes: u64,
     starts: u64,
     vminfod: Option<(vminfod::Running, Shutdown)>,
     agent: Option<(Shutdown, JoinHandle<()>)>,
@@ -97,22 +101,18 @@ impl Cn {
         for zone in node.zones()?.iter() {
             centre.truth.set(&zone.zonename, Life::On(uuid.clone()));
         }
-        let outside = Outside::new(
-            &node,
-            &centre.napi,
-            &centre.vmapi,
-            &centre.truth,
-            SECOND_LOOK,
-            (seed ^ 0x0077, centre.bug),
-        );
+        let wire = NodeWire::new(centre.bug);
+        let outside = Outside::new(&node, centre, &wire, SECOND_LOOK, seed ^ 0x0077);
         Ok(Self {
             verbs: Verbs::new(&node, Wait::none()),
             commands: SimCommands::new(honest.clone(), seed ^ 0x00c0, centre.bug),
             outside: Arc::new(outside),
+            gate: Gate::new(&centre.napi, &centre.truth, centre.bug),
             state_dir: dir.join("agent"),
+            crashes: 0,
             centre: centre.clone(),
             watch: SimWatch::default(),
-            wire: NodeWire::new(centre.bug),
+            wire,
             starts: 0,
             most: 0,
             left: 0,
@@ -178,10 +178,14 @@ impl Cn {
             "unsupported_backoff": "120s", "hidden_memory": "300s",
             "state_dir": self.state_dir.to_string_lossy(), "log_level": "off",
             "seed": self.centre.seed.wrapping_add(self.starts) >> 1,
+            "admin_uuid": self.centre.napi.options().admin_uuid,
+            "mirror_stopped": bug != Some(Bug::ForgetStopped),
         });
         let config = net_agent::config::Config::from_json(&config.to_string())?;
-        let outside: Arc<dyn Transport> = self.outside.clone();
-        let made = clients(&config, outside, Arc::new(self.wire.clone()))?;
+        let memory = self.state_dir.join("memory.json");
+        let (node, outside) =
+            self.gate.open(Arc::new(self.wire.clone()), self.outside.clone(), &memory);
+        let made = clients(&config, outside, node)?;
         let agent = Agent::with_clients(config, made);
         let shutdown = Shutdown::new();
         let task = tokio::spawn(agent.run(shutdown.clone()));
@@ -189,7 +193,22 @@ impl Cn {
         Ok(())
     }
 
-    /// Ends net-agent wherever it is: its requests are cut off.
+    /// Kills net-agent where it is. What it kept on the disk stays; `back`: the last write of it
+    /// never got there.
+    pub async fn kill_agent(&mut self, back: bool) -> anyhow::Result<()> {
+        self.gate.kill();
+        let kept = self.gate.memory(back);
+        self.crashes += 1;
+        self.state_dir.set_file_name(format!("agent-{}", self.crashes));
+        std::fs::create_dir_all(&self.state_dir)?;
+        if let Some(kept) = kept {
+            std::fs::write(self.state_dir.join("memory.json"), kept)?;
+        }
+        self.end_agent().await;
+        Ok(())
+    }
+
+    /// Ends net-agent in good order, wherever it is: its requests are cut off.
     pub async fn end_agent(&mut self) {
         if let Some((shutdown, task)) = self.agent.take() {
             shutdown.trigger();
@@ -228,7 +247,7 @@ impl Cn {
     /// Faults are over on this node.
     pub fn calm(&self) {
         self.commands.calm();
-        self.way.set(super::signals::Weather::default());
+        self.way.set(super::signals::Weather::GOOD);
     }
 
     /// A dataset command that hangs, and the like, for the next few runs.

@@ -12,8 +12,7 @@ use anyhow::bail;
 use tokio::time::Instant;
 
 use super::node::{Centre, Cn, REFRESH, RELIST, SECOND_LOOK};
-use super::watch::{self, Histories};
-use super::{checks, held};
+use super::{Reader, checks, held};
 
 /// T of a node's cache: a command that hangs has its deadline, a failing VM its back-off.
 pub const CACHE: Duration = Duration::from_secs(REFRESH.as_secs() + 200);
@@ -23,12 +22,17 @@ pub const RECORDS: Duration =
     Duration::from_secs(RELIST.as_secs() * 5 / 2 + SECOND_LOOK.as_secs() * 4 + 900);
 
 /// Faults are over: everybody has to agree within T, and then nobody writes any more.
-pub async fn settle(centre: &Centre, nodes: &[Cn], readers: &[Histories]) -> anyhow::Result<()> {
+pub(super) async fn settle(
+    centre: &Centre,
+    nodes: &[Cn],
+    readers: &[Reader],
+) -> anyhow::Result<()> {
     centre.truth.note("faults are over");
     centre.napi.faults().clear();
     centre.vmapi.faults().clear();
     for cn in nodes {
         cn.calm();
+        cn.gate.see_all();
     }
     for cn in nodes {
         within(CACHE, "V7", || checks::cache_is_fresh(cn)).await?;
@@ -46,11 +50,20 @@ pub async fn settle(centre: &Centre, nodes: &[Cn], readers: &[Histories]) -> any
         bail!("I11: {} writes although nothing changes", writes() - before);
     }
     within(Duration::ZERO, "I11", right).await?;
-    for (cn, histories) in nodes.iter().zip(readers) {
-        watch::read(&cn.wire, histories, &centre.truth, centre.bug).await;
+    for (cn, reader) in nodes.iter().zip(readers) {
+        reader.check(cn, centre).await;
+    }
+    // V10, V13: what is alive is a matter of how many nodes and listeners there are, not of what
+    // they have been through.
+    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    if alive > TASKS * nodes.len() {
+        centre.truth.fault("V10", format!("{alive} tasks are alive on {} nodes", nodes.len()));
     }
     held(&centre.truth)
 }
+
+/// The tasks of a node at rest, at most: vminfod's, net-agent's, two listeners and their world.
+const TASKS: usize = 40;
 
 /// Waits until something holds.
 async fn within<F>(limit: Duration, name: &str, mut holds: impl FnMut() -> F) -> anyhow::Result<()>

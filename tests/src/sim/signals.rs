@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
 use vminfod::sources::watch::{Order, Watch, WatchError, zone_config_signal};
 use vminfod::sources::{Signal, ZoneFile};
 
@@ -29,33 +30,52 @@ pub struct Weather {
     pub twice: u32,
     /// Arrive up to this much later, and so perhaps after younger ones.
     pub late: Duration,
+    /// Arrive with others, at the next multiple of this; zero: alone.
+    pub batch: Duration,
+}
+
+impl Weather {
+    /// Everything arrives, once, at once.
+    pub const GOOD: Self = Self { lost: 0, twice: 0, late: Duration::ZERO, batch: Duration::ZERO };
 }
 
 /// The weather of one node, with its dice.
 #[derive(Clone)]
-pub struct Way(Arc<Mutex<(Weather, StdRng)>>);
+pub struct Way {
+    state: Arc<Mutex<(Weather, StdRng)>>,
+    began: Instant,
+}
 
 impl Way {
     /// Good weather.
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new((Weather::default(), StdRng::seed_from_u64(seed)))))
+        let state = (Weather::GOOD, StdRng::seed_from_u64(seed));
+        Self { state: Arc::new(Mutex::new(state)), began: Instant::now() }
     }
 
     /// It changes.
     pub fn set(&self, weather: Weather) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
     }
 
     /// When copies of the next signal arrive.
     fn arrivals(&self) -> Vec<Duration> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (weather, rng) = &mut *state;
         if rng.random_range(0..100) < weather.lost {
             return Vec::new();
         }
         let copies = if rng.random_range(0..100) < weather.twice { 2 } else { 1 };
         let late = u64::try_from(weather.late.as_millis()).unwrap_or(u64::MAX);
-        (0..copies).map(|_| Duration::from_millis(rng.random_range(0..=late))).collect()
+        let now = self.began.elapsed();
+        let at = |late: Duration| match weather.batch {
+            Duration::ZERO => late,
+            batch => {
+                let past = (now + late).as_millis() % batch.as_millis().max(1);
+                late + batch - Duration::from_millis(u64::try_from(past).unwrap_or(0))
+            }
+        };
+        (0..copies).map(|_| at(Duration::from_millis(rng.random_range(0..=late)))).collect()
     }
 }
 

@@ -21,14 +21,23 @@ use crate::napi::NewNic;
 use crate::node::{files, payload, sample};
 use crate::storm::mutate::Mutation;
 
-/// One random step on one of the nodes. Steps that its state does not allow do nothing.
-pub async fn step(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
-    match rng.random_range(0..100_u32) {
+/// Below this a step is life, from here on a fault.
+const LIFE: u32 = 66;
+
+/// One random step on one of the nodes, or one in which nothing but life happens. Steps that its
+/// state does not allow do nothing.
+pub async fn step(
+    centre: &Centre,
+    cn: &mut Cn,
+    rng: &mut StdRng,
+    only_life: bool,
+) -> anyhow::Result<()> {
+    match rng.random_range(0..if only_life { LIFE } else { 100_u32 }) {
         0..44 => mutate(centre, cn, rng).await,
         44..52 => create(centre, cn, rng).await?,
         52..60 => delete(centre, cn, rng).await,
-        60..66 => edit_slowly(cn, rng).await?,
-        66..74 => weather(cn, rng),
+        60..LIFE => edit_slowly(cn, rng).await?,
+        LIFE..74 => weather(cn, rng),
         74..82 => command_trouble(cn, rng),
         82..90 => service_trouble(centre, rng),
         90..92 => {
@@ -46,7 +55,10 @@ pub async fn step(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Res
         }
         95..98 => {
             centre.truth.note("net-agent crashes");
-            cn.end_agent().await;
+            match rng.random_range(0..3_u8) {
+                0 => cn.end_agent().await,
+                how => cn.kill_agent(how == 2).await?,
+            }
             tokio::time::sleep(Duration::from_millis(rng.random_range(0..30_000))).await;
             cn.start_agent()?;
         }
@@ -82,7 +94,7 @@ async fn mutate(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
     if done.is_err() {
         return;
     }
-    if mutation == Mutation::AddNic && rng.random() {
+    if matches!(mutation, Mutation::AddNic(_)) && rng.random() {
         let news = cn.macs(&vm).unwrap_or_default();
         if let Some(mac) = news.last() {
             let nic = NewNic::zone(mac, &vm, &cn.uuid).with("state", json!("provisioning"));
@@ -128,6 +140,13 @@ async fn create(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Resul
         drop(centre.napi.add_nic(new));
     }
     tokio::time::sleep(Duration::from_millis(rng.random_range(0..90_000))).await;
+    if rng.random_range(0..5_u8) == 0 && cn.may_leave(payload::list(&vm, "nics")?.len()) {
+        // It never comes, and no event of the node will ever tell of its NICs.
+        centre.truth.note(format!("{uuid} fails"));
+        centre.truth.set(&uuid, Life::Gone(tokio::time::Instant::now(), cn.uuid.clone()));
+        centre.vmapi.set(&uuid, "failed", Some(&cn.uuid));
+        return Ok(());
+    }
     centre.truth.set(&uuid, Life::On(cn.uuid.clone()));
     cn.verbs.create(&vm).await.with_context(|| format!("create {uuid}"))?;
     tell_vmapi(centre, cn, &uuid);
@@ -177,6 +196,7 @@ fn weather(cn: &Cn, rng: &mut StdRng) {
         lost: [0, 10, 50, 100][rng.random_range(0..4)],
         twice: [0, 30][rng.random_range(0..2)],
         late: Duration::from_millis([0, 50, 5_000, 60_000][rng.random_range(0..4)]),
+        batch: Duration::ZERO,
     });
 }
 
@@ -252,6 +272,15 @@ pub fn seed(
 /// Records of VMs that the node does not have: some leaked, some not.
 fn strays(centre: &Centre, cn: &mut Cn, nth: u64, rng: &mut StdRng) -> Result<(), String> {
     let day = Duration::from_secs(86_400);
+    if rng.random_range(0..8_u8) == 0 {
+        // Far more than the brake lets pass, of VMs that VMAPI never heard of.
+        centre.truth.brake(&cn.uuid);
+        for n in 0..rng.random_range(8..14_u8) {
+            let vm = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
+            let mac = format!("90:b8:d0:fe:{nth:02x}:{n:02x}");
+            centre.napi.add_nic(NewNic::zone(&mac, &vm, &cn.uuid).aged(day))?;
+        }
+    }
     for n in 0..rng.random_range(1..4_u8) {
         if !cn.may_leave(1) {
             continue;

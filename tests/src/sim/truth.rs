@@ -4,7 +4,7 @@
 
 //! What is really so, known to the simulator alone, and the promises that were broken.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
@@ -24,6 +24,8 @@ pub enum Life {
 struct Known {
     began: Option<Instant>,
     quiet: bool,
+    /// Nodes whose brake is on, until an operator comes.
+    braked: HashSet<String>,
     vms: HashMap<String, Life>,
     faults: Vec<String>,
     trace: Vec<String>,
@@ -65,6 +67,16 @@ impl Truth {
     /// Was any promise broken?
     pub fn faults(&self) -> Vec<String> {
         self.known().faults.clone()
+    }
+
+    /// So much looks leaked on this node that its brake has to be on.
+    pub fn brake(&self, cn: &str) {
+        self.known().braked.insert(cn.to_owned());
+    }
+
+    /// Is it so?
+    pub fn is_braked(&self, cn: &str) -> bool {
+        self.known().braked.contains(cn)
     }
 
     /// Nothing goes wrong or changes from now on, and every node's vminfod knows its node.

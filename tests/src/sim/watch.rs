@@ -3,10 +3,11 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Listeners of a node's vminfod over all its starts, and what readers see beside them: every
-//! promise about the stream (V1–V4, V8) is held to at each line.
+//! promise about the stream (V1–V4, V8, V12) is held to at each line, and what a barrier promises
+//! (V5) at each barrier.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,19 +17,40 @@ use http::Request;
 use http_body_util::BodyExt;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use sdc_clients::vminfod::Lines;
+use sdc_clients::vminfod::{Lines, VmObject};
 use serde_json::Value;
 use tokio::time::Instant;
 use vminfod::http::Api;
+use vminfod::load::{self, Ctx};
+use vminfod::root::Root;
 
 use super::bugs::Bug;
+use super::changes::Objects;
+use super::node::Cn;
 use super::truth::{Life, Truth};
 use super::wire::NodeWire;
 use crate::node::Node;
 use crate::storm::history::{History, Listener, State};
+use crate::storm::same_vms;
 
 /// What was told under each epoch.
 pub type Histories = Arc<Mutex<HashMap<String, History>>>;
+
+/// Where the listener that never stalls is, and whether the other stalls.
+#[derive(Debug, Default)]
+pub struct Place {
+    epoch: String,
+    seq: u64,
+    listens: bool,
+    stalled: bool,
+}
+
+/// Shared by the two listeners of a node.
+pub type Places = Arc<Mutex<Place>>;
+
+fn place(places: &Places) -> MutexGuard<'_, Place> {
+    places.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A listener for ever; `lazy` ones stall and leave.
 pub struct Watching {
@@ -38,6 +60,8 @@ pub struct Watching {
     pub wire: NodeWire,
     /// What all listeners of the node were told.
     pub histories: Histories,
+    /// Where the two listeners are.
+    pub places: Places,
     /// Where broken promises go.
     pub truth: Truth,
     /// Its dice.
@@ -62,6 +86,7 @@ impl Watching {
     pub async fn run(self) {
         let mut rng = StdRng::seed_from_u64(self.seed);
         let mut listener = Listener::default();
+        let mut objects = Objects::default();
         loop {
             let Some(api) = self.wire.api() else {
                 tokio::time::sleep(Duration::from_millis(300)).await;
@@ -75,7 +100,10 @@ impl Watching {
             match get(&api, &target).await {
                 (200, body) => {
                     listener.connect(resume);
-                    self.follow(&mut listener, body, &mut rng).await;
+                    self.follow((&mut listener, &mut objects), body, &mut rng).await;
+                    if !self.lazy {
+                        place(&self.places).listens = false;
+                    }
                 }
                 // It is told: a fresh snapshot is due.
                 (410, _) if resume => listener = Listener::default(),
@@ -90,7 +118,7 @@ impl Watching {
 
     async fn follow(
         &self,
-        listener: &mut Listener,
+        (listener, objects): (&mut Listener, &mut Objects),
         mut body: BoxStream<'static, Bytes>,
         rng: &mut StdRng,
     ) {
@@ -99,15 +127,20 @@ impl Watching {
         while let Some(piece) = body.next().await {
             lines.push(&piece);
             while let Ok(Some(line)) = lines.next_line() {
-                self.judge(listener, &line, rng);
+                self.judge(listener, objects, &line, rng);
                 patience = patience.saturating_sub(1);
+            }
+            if !self.lazy {
+                self.arrive(listener).await;
             }
             if self.lazy && lines.pending() == 0 {
                 if patience == 0 {
                     return;
                 }
                 if rng.random_range(0..4_u8) == 0 {
+                    place(&self.places).stalled = true;
                     tokio::time::sleep(Duration::from_millis(rng.random_range(1..30_000))).await;
+                    place(&self.places).stalled = false;
                 }
             }
         }
@@ -116,9 +149,20 @@ impl Watching {
         }
     }
 
-    fn judge(&self, listener: &mut Listener, line: &[u8], rng: &mut StdRng) {
-        let kind = serde_json::from_slice::<Value>(line).unwrap_or(Value::Null);
-        let named = kind["zonename"].as_str().unwrap_or_default();
+    /// The listener that never stalls has taken all that came.
+    async fn arrive(&self, listener: &Listener) {
+        while self.bug == Some(Bug::StallEverybody) && place(&self.places).stalled {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let mut here = place(&self.places);
+        here.epoch.clone_from(&listener.epoch);
+        (here.seq, here.listens) = (listener.seq, true);
+    }
+
+    fn judge(&self, listener: &mut Listener, objects: &mut Objects, line: &[u8], rng: &mut StdRng) {
+        let mut kind = serde_json::from_slice::<Value>(line).unwrap_or(Value::Null);
+        let named = kind["zonename"].as_str().unwrap_or_default().to_owned();
+        let named = named.as_str();
         let unlucky = rng.random_range(0..8_u8) == 0 && kind["type"] == "modify";
         if unlucky && self.bug == Some(Bug::SkipEvent) {
             return;
@@ -134,6 +178,14 @@ impl Watching {
         }
         self.judge_removals(named, &kind["changes"]);
         self.take(listener, line);
+        if let (true, Some(changes)) = (unlucky, kind["changes"].as_array_mut())
+            && self.bug == Some(Bug::DropAChange)
+        {
+            changes.pop();
+        }
+        if let Err(what) = objects.take(&kind) {
+            self.truth.fault("V3", what);
+        }
         if let Some(api) = self.wire.api() {
             let shown = api.published.snapshot().seq;
             let told = listener.seq + u64::from(unlucky && self.bug == Some(Bug::TellBeforeCommit));
@@ -173,10 +225,54 @@ impl Watching {
     }
 }
 
+/// V12: whatever the other listener does, one that reads has heard of everything that was shown a
+/// moment ago.
+pub async fn keeps_up(wire: &NodeWire, places: &Places, truth: &Truth) {
+    let Some(api) = wire.api() else { return };
+    let shown = api.published.snapshot().seq;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let here = place(places);
+    if here.listens && here.epoch == *api.published.epoch && here.seq < shown {
+        truth.fault("V12", format!("event {} is the last one heard, {shown} is shown", here.seq));
+    }
+}
+
+/// V5: what `sync=true` answers is what is there, and what every later read has.
+pub async fn barrier(cn: &Cn, name: &str, truth: &Truth, bug: Option<Bug>) {
+    let Some(api) = cn.wire.api() else { return };
+    let sync = if bug == Some(Bug::StaleBarrier) { "" } else { "?sync=true" };
+    let read = async |target: String| {
+        let (status, body) = get(&api, &target).await;
+        let text = body.collect::<Vec<Bytes>>().await.concat();
+        (status, serde_json::from_slice::<VmObject>(&text).unwrap_or_default())
+    };
+    let (status, told) = read(format!("/vms/{name}{sync}")).await;
+    if status == 503 || cn.wire.api().is_none() {
+        return;
+    }
+    let ctx = Ctx::new(Root::new(cn.node.root()), Arc::new(cn.honest.clone()));
+    let Ok(fresh) = load::node(&ctx).await else { return };
+    let there = fresh.vms.iter().find(|vm| vm.get("zonename").is_some_and(|zone| zone == name));
+    let broken = |what: String| truth.fault("V5", what);
+    let Some(there) = there else {
+        return broken(format!("{name} is answered with {status}, a load finds nothing"));
+    };
+    if let Err(what) = same_vms(std::slice::from_ref(&told), std::slice::from_ref(there)) {
+        return broken(format!("after the barrier ({status}): {what}"));
+    }
+    let (_, later) = read(format!("/vms/{name}")).await;
+    if later != told {
+        broken(format!("{name} is another than the barrier answered"));
+    }
+}
+
 /// What a reader of `/vms` sees is what listeners were told, at once and whatever hangs.
 pub async fn read(wire: &NodeWire, histories: &Histories, truth: &Truth, bug: Option<Bug>) {
     let Some(api) = wire.api() else { return };
     let began = Instant::now();
+    if bug == Some(Bug::LeakATask) {
+        tokio::spawn(std::future::pending::<()>());
+    }
     if bug == Some(Bug::ReadersWait) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

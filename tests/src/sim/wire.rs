@@ -14,15 +14,16 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use http::Method;
 use http_body_util::BodyExt;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use sdc_clients::{Error, Phase};
 use serde_json::Value;
 use tokio::time::Instant;
 use vminfod::http::Api;
 
+use super::Dice;
 use super::bugs::Bug;
+use super::node::Centre;
 use super::truth::{Life, Truth};
 use crate::napi::{InProcess, Store};
 use crate::node::Node;
@@ -31,6 +32,10 @@ use crate::node::Node;
 #[derive(Clone, Default)]
 pub struct NodeWire {
     api: Arc<Mutex<Option<Api>>>,
+    /// When the node gave whole views.
+    views: Arc<Mutex<Vec<Instant>>>,
+    /// The first whole view, for an agent that lives on it.
+    remembered: Arc<Mutex<Option<Response>>>,
     bug: Option<Bug>,
 }
 
@@ -48,6 +53,12 @@ impl NodeWire {
     /// Who answers now.
     pub fn api(&self) -> Option<Api> {
         self.api.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// When whole views were read since then.
+    fn views_since(&self, since: Instant) -> Vec<Instant> {
+        let views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        views.iter().copied().filter(|at| *at >= since).collect()
     }
 
     async fn exchange(&self, request: Request) -> Result<StreamResponse, Error> {
@@ -79,12 +90,25 @@ impl Transport for NodeWire {
             let (method, target, after) =
                 (request.method.clone(), request.target(), request.timeout);
             let whole = async {
+                let (view, began) = (request.target() == "/vms?sync=true", Instant::now());
+                let remembers = view && self.bug == Some(Bug::RememberViews);
+                let known = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+                if let (true, Some(answer)) = (remembers, known().clone()) {
+                    return Ok(answer);
+                }
                 let StreamResponse { status, headers, mut body } = self.exchange(request).await?;
                 let mut bytes = Vec::new();
                 while let Some(piece) = body.next().await {
                     bytes.extend_from_slice(&piece?);
                 }
-                Ok(Response { status, headers, body: Bytes::from(bytes) })
+                let answer = Response { status, headers, body: Bytes::from(bytes) };
+                if view && status.is_success() {
+                    self.views.lock().unwrap_or_else(PoisonError::into_inner).push(began);
+                }
+                if remembers {
+                    *known() = Some(answer.clone());
+                }
+                Ok(answer)
             };
             tokio::time::timeout(after, whole).await.unwrap_or_else(|_| {
                 Err(Error::timed_out(Phase::Answer, &method, target.as_str(), after))
@@ -109,23 +133,30 @@ pub struct Outside {
     truth: Truth,
     second_look: Duration,
     bug: Option<Bug>,
+    vms: crate::vmapi::Store,
+    wire: NodeWire,
     judged: Mutex<Judged>,
 }
 
 struct Judged {
-    rng: StdRng,
+    dice: Dice,
     /// When a NIC was first in a list of this agent.
     listed: HashMap<String, Instant>,
     /// When requests went out.
     sent: VecDeque<Instant>,
     /// Writes that took effect.
     writes: u64,
+    /// Deletes of the last hour that VMAPI had not confirmed.
+    unconfirmed: VecDeque<Instant>,
 }
 
 /// In any window of this length an agent sends at most so many requests.
 const WINDOW: (Duration, usize) = (Duration::from_secs(10), 5 * 10 + 25);
 /// A record that is still being provisioned may go after this, when VMAPI gave its VM up.
 pub const PROVISIONING: Duration = Duration::from_secs(7200);
+/// So many NICs may go within an hour on this node's word alone, or a tenth of what it has.
+const FEW: usize = 5;
+const HOUR: Duration = Duration::from_secs(3600);
 /// An update may be under way this long after its VM has gone: while vminfod has not noticed.
 const UNDER_WAY: Duration = Duration::from_secs(400);
 
@@ -133,27 +164,29 @@ impl Outside {
     /// The wire of the agent on this node; a leaked NIC is looked at twice, so far apart.
     pub fn new(
         node: &Node,
-        store: &Store,
-        vmapi: &crate::vmapi::Store,
-        truth: &Truth,
+        centre: &Centre,
+        wire: &NodeWire,
         second_look: Duration,
-        (seed, bug): (u64, Option<Bug>),
+        seed: u64,
     ) -> Self {
         let judged = Judged {
-            rng: StdRng::seed_from_u64(seed),
+            dice: Dice::new(seed),
             listed: HashMap::new(),
             sent: VecDeque::new(),
             writes: 0,
+            unconfirmed: VecDeque::new(),
         };
         Self {
             cn: node.cn_uuid().to_owned(),
             node: node.clone(),
-            napi: InProcess::new(store.clone()),
-            vmapi: InProcess::new(vmapi.clone()),
-            store: store.clone(),
-            truth: truth.clone(),
+            napi: InProcess::new(centre.napi.clone()),
+            vmapi: InProcess::new(centre.vmapi.clone()),
+            store: centre.napi.clone(),
+            truth: centre.truth.clone(),
             second_look,
-            bug,
+            bug: centre.bug,
+            vms: centre.vmapi.clone(),
+            wire: wire.clone(),
             judged: Mutex::new(judged),
         }
     }
@@ -175,7 +208,8 @@ impl Outside {
     async fn to_napi(&self, mut request: Request) -> Result<Response, Error> {
         self.count();
         let (go, back) = {
-            let rng = &mut self.judged().rng;
+            let question = format!("{} {}", request.method, request.target());
+            let mut rng = self.judged().dice.of(question);
             let mut while_ = || Duration::from_millis(rng.random_range(1..30));
             (while_(), while_())
         };
@@ -267,10 +301,55 @@ impl Outside {
             broken("I7", "DELETE in a state that is not final");
         }
         // A VM that this node never had was found in lists alone.
-        let listed = self.judged().listed.get(&mac.replace(':', "")).copied();
-        if life.is_none() && listed.is_none_or(|at| at.elapsed() < self.second_look) {
+        if life.is_none() {
+            let listed = self.judged().listed.get(&mac.replace(':', "")).copied();
+            self.judge_looks(listed, broken);
+        }
+        self.judge_number(vm);
+    }
+
+    /// I4, I5: the list first, then the views that it is judged by, at least two, and apart.
+    fn judge_looks(&self, listed: Option<Instant>, broken: impl Fn(&str, &str)) {
+        let Some(listed) = listed else { return broken("I5", "DELETE without a list") };
+        let views = self.wire.views_since(listed);
+        let (Some(first), Some(last)) = (views.first(), views.last()) else {
+            return broken("I4", "DELETE by a view that is older than the list");
+        };
+        if listed.elapsed() < self.second_look || *last - *first < self.second_look {
             broken("I5", "DELETE at first sight");
         }
+    }
+
+    /// I6: beyond the allowance of an hour nothing goes that VMAPI has not confirmed.
+    fn judge_number(&self, vm: &str) {
+        let known = self.vms.get(vm);
+        let state = known.as_ref().and_then(|vm| vm.get("state")).and_then(Value::as_str);
+        if matches!(state, Some("destroyed" | "failed")) || self.truth.life(vm).is_some() {
+            return;
+        }
+        let ours = |nic: &&Value| nic["cn_uuid"] == self.cn.as_str();
+        let listed = self.store.nics().iter().filter(ours).count() + 1;
+        let mut judged = self.judged();
+        let now = Instant::now();
+        judged.unconfirmed.retain(|at| now - *at < HOUR);
+        judged.unconfirmed.push_back(now);
+        let count = judged.unconfirmed.len();
+        drop(judged);
+        if count > (listed / 10).max(FEW) {
+            self.truth.fault("I6", format!("{count} deletes within an hour, {listed} NICs"));
+        }
+    }
+
+    /// Is this a record without a node, of a VM that VMAPI says was destroyed on this one? RFD 58
+    /// wants it reaped, so it is claimed first.
+    fn adopts(&self, vm: &str, before: &Value) -> bool {
+        let bare = before["cn_uuid"].as_str().is_none_or(str::is_empty);
+        let here = |known: &serde_json::Map<String, Value>| {
+            let says = |key: &str| known.get(key).and_then(Value::as_str);
+            says("server_uuid") == Some(self.cn.as_str())
+                && matches!(says("state"), Some("destroyed" | "failed"))
+        };
+        bare && self.vms.get(vm).as_ref().is_some_and(here)
     }
 
     /// Does the VM's configuration have this NIC?
@@ -306,7 +385,7 @@ impl Outside {
             Some(Life::Gone(at, cn)) => cn == self.cn && at.elapsed() < UNDER_WAY,
             Some(Life::Planned) | None => false,
         };
-        if !server && !ours {
+        if !server && !ours && !self.adopts(vm, before) {
             broken("I2", "PUT for a VM that is not on this node");
         }
         if let (true, false, Ok(zone)) = (self.truth.is_quiet(), server, self.node.zone(vm)) {

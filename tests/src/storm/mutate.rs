@@ -29,8 +29,8 @@ pub enum Mutation {
     Power,
     /// The guest restarts itself.
     RestartInit,
-    /// A NIC more.
-    AddNic,
+    /// A NIC more, with an address that ends so.
+    AddNic(u32),
     /// One NIC less.
     DropNic,
     /// `do_not_inventory` is turned.
@@ -58,7 +58,7 @@ impl Mutation {
             63..69 => Self::DropSnapshot(format!("s{}", word % 6)),
             69..79 => Self::Power,
             79..82 => Self::RestartInit,
-            82..86 => Self::AddNic,
+            82..86 => Self::AddNic(rng.random()),
             86..89 => Self::DropNic,
             89..92 => Self::Hide(word.is_multiple_of(2)),
             92..96 => Self::RewriteXml,
@@ -93,8 +93,10 @@ impl Mutation {
                 _ => verbs.boot(vm).await,
             },
             Self::RestartInit => verbs.restart_init(vm).await,
-            Self::AddNic => {
-                let nic = json!({"ip": "10.9.8.7", "netmask": "255.255.255.0", "nic_tag": "external",
+            Self::AddNic(end) => {
+                let [a, b, c, d] = end.to_be_bytes();
+                let mac = format!("92:b8:{a:02x}:{b:02x}:{c:02x}:{d:02x}");
+                let nic = json!({"mac": mac, "ip": "10.9.8.7", "netmask": "255.255.255.0", "nic_tag": "external",
                     "vlan_id": 3, "primary": false});
                 let nic = nic.as_object().cloned().unwrap_or_default();
                 verbs.add_nic(vm, &nic).await.map(drop)
