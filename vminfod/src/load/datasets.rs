@@ -44,11 +44,15 @@ pub enum Column {
 }
 
 const COUNT: usize = Column::Zoned as usize + 1;
+const NAME: usize = Column::Name as usize;
+const AFTER_NAME: usize = NAME + 1;
 
 /// One line of a listing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Row {
     line: Box<str>,
+    /// Where its name stands: it is asked for at every step.
+    name: (u32, u32),
 }
 
 impl std::fmt::Debug for Row {
@@ -61,13 +65,30 @@ impl Row {
     /// A row of a line with exactly 17 columns.
     pub fn parse(line: &str) -> Option<Row> {
         let line = line.trim();
-        let columns = line.bytes().filter(|byte| *byte == b'\t').count() + 1;
-        (columns == COUNT).then(|| Row { line: line.into() })
+        let (mut columns, mut name) = (1, (0, 0));
+        for (at, _) in line.bytes().enumerate().filter(|(_, byte)| *byte == b'\t') {
+            match columns {
+                NAME => name.0 = u32::try_from(at + 1).ok()?,
+                AFTER_NAME => name.1 = u32::try_from(at).ok()?,
+                _ => {}
+            }
+            columns += 1;
+        }
+        (columns == COUNT).then(|| Row { line: line.into(), name })
     }
 
     /// A column as printed.
     pub fn text(&self, column: Column) -> &str {
-        self.line.split('\t').nth(column as usize).unwrap_or_default()
+        let (column, tab) = (column as usize, |byte: &u8| *byte == b'\t');
+        let bytes = self.line.as_bytes();
+        // From the nearer end.
+        let found = if column <= COUNT / 2 {
+            bytes.split(tab).nth(column)
+        } else {
+            bytes.rsplit(tab).nth(COUNT - 1 - column)
+        };
+        // Between tabs of a text stand texts.
+        found.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
     }
 
     /// All columns by the names zfs has for them, as printed.
@@ -82,7 +103,8 @@ impl Row {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        self.text(Column::Name)
+        let (from, to) = self.name;
+        self.line.get(from as usize..to as usize).unwrap_or_default()
     }
 
     fn is_snapshot(&self) -> bool {

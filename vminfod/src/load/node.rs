@@ -24,8 +24,11 @@ use crate::vm::Parts;
 
 pub use super::node_zones::zone;
 
-/// How many groups of zones are read at once.
-const AT_ONCE: usize = 8;
+/// Groups of zones that are read at once, at most …
+const AT_ONCE: usize = 16;
+/// … and beyond one for each core: some wait for their disk. More threads than that would each keep
+/// memory that they once had.
+const BEYOND_CORES: usize = 2;
 /// The same in the background, which must leave room for everything else.
 const BACKGROUND_AT_ONCE: usize = 2;
 /// Zones of one group: enough that changing threads costs nothing.
@@ -98,7 +101,7 @@ async fn everything<T: Send + 'static>(
         let rows: Vec<Arc<ZoneRow>> = zoneadm::list(ctx).await?.into_iter().map(Arc::new).collect();
         let groups = rows.chunks(GROUP).map(|rows| Group::of(rows, &mut known, &work));
         let groups: Vec<Group<T>> = groups.collect();
-        let at_once = if haste == Haste::Now { AT_ONCE } else { BACKGROUND_AT_ONCE };
+        let at_once = if haste == Haste::Now { at_once() } else { BACKGROUND_AT_ONCE };
         let loads = groups.into_iter().map(|group| group.load(ctx));
         let loaded: Vec<Vec<One<T>>> = stream::iter(loads).buffered(at_once).collect().await;
         Ok::<_, LoadError>((rows, loaded))
@@ -114,7 +117,7 @@ async fn everything<T: Send + 'static>(
         have_pools(&wide.datasets)?;
     }
     let completed = loaded.into_iter().map(|group| work.complete(ctx, group));
-    let mut completed = stream::iter(completed).buffered(AT_ONCE);
+    let mut completed = stream::iter(completed).buffered(at_once());
     let mut node = Node {
         vms: Vec::with_capacity(rows.len()),
         broken: Vec::new(),
@@ -145,6 +148,11 @@ async fn everything<T: Send + 'static>(
     drop(completed);
     node.vms.append(&mut receiving);
     Ok(node)
+}
+
+fn at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (cores + BEYOND_CORES).min(AT_ONCE)
 }
 
 /// No pool has no dataset: by an empty list every VM would lose its disks, its quota and its

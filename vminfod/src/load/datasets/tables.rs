@@ -37,8 +37,10 @@ struct Tables {
 
 impl PartialEq for Tables {
     fn eq(&self, other: &Self) -> bool {
-        let same =
-            |kept: &ByName| other.rows.get(kept).is_some_and(|theirs| theirs.0.row == kept.0.row);
+        let same = |kept: &ByName| {
+            let theirs = other.rows.get(kept);
+            theirs.is_some_and(|it| Arc::ptr_eq(&it.0, &kept.0) || it.0.row == kept.0.row)
+        };
         self.rows.len() == other.rows.len()
             && self.rows.iter().all(same)
             && self.elsewhere == other.elsewhere
