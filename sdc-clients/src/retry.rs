@@ -100,11 +100,17 @@ impl Backoff {
 
     /// The wait before the next attempt, or `None` when the policy is exhausted.
     pub fn next_delay(&mut self) -> Option<Duration> {
+        self.next_delay_after(Duration::ZERO)
+    }
+
+    /// The same on top of what the service asked for: the policy's end bounds both together.
+    fn next_delay_after(&mut self, asked: Duration) -> Option<Duration> {
         if self.policy.max_attempts.is_some_and(|max| self.attempts >= max) {
             return None;
         }
         let ceiling = self.ceilings.next_backoff()?.min(self.policy.max);
-        let delay = self.jitter.full(ceiling);
+        // Jitter on top of what was asked: all clients were told the same.
+        let delay = asked + self.jitter.full(ceiling);
         if self.policy.max_elapsed.is_some_and(|max| self.started.elapsed() + delay > max) {
             return None;
         }
@@ -199,14 +205,13 @@ where
         if asked > LONGEST_RETRY_AFTER {
             return Err(error);
         }
-        let Some(delay) = backoff.next_delay() else { return Err(error) };
+        let Some(delay) = backoff.next_delay_after(asked) else { return Err(error) };
         if budget.is_some_and(|b| !b.spend()) {
             tracing::warn!(error = %error, "retry budget is empty, giving up");
             return Err(error);
         }
         tracing::debug!(error = %error, delay_ms = delay.as_millis() as u64, "trying again");
-        // Jitter on top of what was asked: all clients were told the same.
-        tokio::time::sleep(asked + delay).await;
+        tokio::time::sleep(delay).await;
     }
 }
 

@@ -240,6 +240,20 @@ async fn a_long_retry_after_goes_to_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_service_asks_for_counts_against_the_policys_end() {
+    let script = Script::new(|_| async {
+        let mut answer = answer(503, &json!({}));
+        answer.headers.insert("retry-after", "50".parse().unwrap());
+        Ok(answer)
+    });
+    let http = script.http().retrying(Policy::napi(), Jitter::from_seed(1));
+    http.execute(Call::get(&["x"])).await.unwrap_err();
+    // A second wait would end after the policy's 90 s: the caller hears of it at once.
+    let times = script.times();
+    assert_eq!(times.len(), 2, "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn retries_are_paid_from_a_budget() {
     let script = Script::new(|_| async { Ok(answer(503, &json!({}))) });
     let http = script.http().retrying(Policy::napi(), Jitter::from_seed(1));
