@@ -217,3 +217,25 @@ async fn garbage_from_a_source_costs_no_listener_its_stream() {
     assert_eq!(served.json("/status").await["sources"]["zone events"], "running");
     served.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_did_not_change_is_confirmed_unread_and_counted() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let refresh = (Duration::from_millis(50), Duration::from_millis(60));
+    let served = node.serve_as(Config { refresh, ..node.config() }).await;
+    // Young files are read again and again first.
+    let counted = async {
+        loop {
+            let status = served.json("/status").await;
+            let confirmed = status["counters"]["filesConfirmed"].as_u64().unwrap();
+            if confirmed > 0 {
+                break confirmed;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let confirmed = tokio::time::timeout(Duration::from_secs(60), counted).await.unwrap();
+    assert_eq!(confirmed % 4, 0, "the zone has four files that can be confirmed");
+    served.stop().await;
+}

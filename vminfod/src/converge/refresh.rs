@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::board::Phase;
 use super::{Done, Engine, Purpose, answer, waiter};
 use crate::dirty::{Stale, Trace, Verdict};
-use crate::load::{self, Haste, Node, Origin};
+use crate::load::{self, Haste, Node, Origin, times};
 use crate::store::{StoredVm, stored};
 use crate::vm::Parts;
 
@@ -196,6 +196,10 @@ impl Engine {
         same_for_all: bool,
     ) -> Option<(String, &'static str)> {
         let vm = self.vms.entry(name.to_owned()).or_default();
+        if vm.parts.as_ref().is_some_and(|known| Arc::ptr_eq(&known.xml, &parts.xml)) {
+            let files = (0..times::FILES).filter(|file| parts.stamps.has(*file)).count() as u64;
+            self.board.edit(|view| view.counters.confirmed += files);
+        }
         let newer = vm.reading.is_some()
             || vm.stale.has(Stale::ALL)
             || vm.read_at.is_some_and(|at| at >= began);
