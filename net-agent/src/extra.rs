@@ -28,10 +28,16 @@ const PAGE: u32 = 100;
 const AT_ONCE: usize = 4;
 
 impl Agent {
-    /// Adds to the list what it cannot show; `all` asks VMAPI too (once per start).
-    pub(crate) async fn add_unlisted(&self, list: &mut RemoteView, view: &LocalView, all: bool) {
+    /// Adds to the list what it cannot show; `all` asks VMAPI too (once per start). Says whether
+    /// it found anything: a view that was taken before does not judge what is read here.
+    pub(crate) async fn add_unlisted(
+        &self,
+        list: &mut RemoteView,
+        view: &LocalView,
+        all: bool,
+    ) -> bool {
         if !view.complete {
-            return;
+            return false;
         }
         let mut found = self.unlisted_of_last_run(list).await;
         if all {
@@ -59,12 +65,14 @@ impl Agent {
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;
+        let before = list.nics.len();
         for nic in listed.into_iter().chain(adopted.into_iter().flatten()) {
             self.shared.stray_settled(nic.mac);
             if ours(&nic) && list.nics.iter().all(|known| known.mac != nic.mac) {
                 list.nics.push(nic);
             }
         }
+        list.nics.len() > before
     }
 
     /// Records of addresses that were on shown VMs here in the last run and are on none now.

@@ -28,8 +28,6 @@ use crate::status::{Count, EMPTIED, history};
 
 /// Requests of a pass that wait at once; the pace bounds them all the same.
 const AT_ONCE: usize = 4;
-/// Local NICs that NAPI may lack before an empty list is doubted.
-const FEW: usize = 5;
 /// A verdict that waited longer than this for its delete is asked for again.
 const VERDICT_GOOD: Duration = Duration::from_secs(30);
 
@@ -112,9 +110,10 @@ impl Agent {
         })?;
         status.set(Count::Listed, remote.listed);
         let mut open = Open { remote, read, ..Open::default() };
-        let view = self.view().await?;
-        if config.mode == Mode::On {
-            self.add_unlisted(&mut open.remote, &view, !again).await;
+        let mut view = self.view().await?;
+        if config.mode == Mode::On && self.add_unlisted(&mut open.remote, &view, !again).await {
+            // The records first, then the view that they are judged by.
+            view = self.view().await?;
         }
         let first = self.compared(&open, &view, &BTreeMap::new());
         open.candidates = first.decisions.iter().filter(|d| d.is_candidate()).count();
@@ -243,7 +242,7 @@ impl Agent {
     /// that are here, has lost its records. Whatever else it says is no ground for a delete.
     fn doubt_an_empty_list(&self, listed: usize, unknown: usize) {
         let here = self.shared.look(|i| i.view.macs().filter(|(_, vm)| !vm.hidden).count());
-        let lost = listed == 0 && unknown > FEW && unknown * 2 > here;
+        let lost = listed == 0 && unknown * 2 > here;
         let why = lost.then(|| format!("NAPI has no record of {unknown} of the {here} NICs here"));
         if let Some(why) = &why {
             tracing::error!(reason = why, "brake: nothing is deleted that VMAPI has not confirmed");

@@ -8,7 +8,7 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, TARGET, World};
+use crate::world::{CN, HOME, TARGET, World};
 use crate::{HOUR, MIN, lawful};
 
 #[tokio::test(start_paused = true)]
@@ -80,4 +80,23 @@ fn addresses_of_the_last_run_are_looked_into_after_a_crash() {
     assert!(!world.has(1) && !world.has(2), "adopted and reaped");
     assert!(world.has(3) && world.has(4) && world.has(5));
     lawful(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_list_shows_is_looked_at_in_a_view_that_is_younger_than_its_record() {
+    let world = World::new();
+    world.vm("live", "running", &[1], false);
+    world.nic(1, "live", json!({}));
+    world.nic(2, "gone", json!({"cn_uuid": null}));
+    world.vmapi("gone", "destroyed", CN);
+    world.vmapi("live", "running", CN);
+    let second = json!({"min": "1s", "max": "1s"});
+    world.start(json!({"startup_delay": second, "second_look": "100s"}));
+    while world.asked("PUT").is_empty() {
+        sleep(crate::SEC).await;
+    }
+    sleep(10 * crate::SEC).await;
+    let asked = world.state().node(HOME).log.clone();
+    let views = asked.iter().filter(|line| line.ends_with("/vms?sync=true")).count();
+    assert_eq!(views, 3, "before the list, after it, and after what it lacks: {asked:?}");
 }
