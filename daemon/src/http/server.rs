@@ -294,10 +294,10 @@ impl Server {
             }
             let parts = connection.into_parts();
             io = parts.io.into_inner();
-            let (mut ahead, Some((body, closes))) = (BytesMut::from(parts.read_buf), handover.take())
-            else {
-                break Ok(());
-            };
+            // Copied, since what is left of the library's buffer would keep all of it.
+            let mut ahead = BytesMut::from(&parts.read_buf[..]);
+            drop((parts.read_buf, parts.service));
+            let Some((body, closes)) = handover.take() else { break Ok(()) };
             if let Err(error) = lasting::write(&mut io, body, &mut ahead).await {
                 break Err(error.into());
             }
