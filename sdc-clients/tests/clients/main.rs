@@ -11,6 +11,7 @@ mod http;
 mod napi;
 mod phases;
 mod recorded;
+mod retries;
 mod script;
 mod vmapi;
 mod vminfod;
