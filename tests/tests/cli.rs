@@ -169,6 +169,9 @@ async fn the_clients_print_what_the_daemon_says() {
     assert!(json(&cli.run(&["status", "-f"]).await)["fswatcher"].is_object());
     assert_eq!(json(&cli.run(&["vms", "--sync"]).await).as_array().unwrap().len(), 6);
     assert_eq!(json(&cli.run(&["vm", text(&vm, "uuid")]).await)["alias"], vm["alias"]);
+    let objects = json(&cli.run(&["vms", "-j", "-o", "alias", "-s", "alias"]).await);
+    assert_eq!(objects.as_array().unwrap().len(), 6);
+    assert!(objects[0]["alias"].is_string() && objects[0].get("uuid").is_none(), "{objects}");
     let table = cli.run(&["vms", "-p", "-o", "uuid,alias", "-s", "uuid"]).await;
     assert_eq!(table.stdout.lines().count(), 6);
     assert!(table.stdout.contains(&format!("{}:{}\n", text(&vm, "uuid"), text(&vm, "alias"))));
@@ -299,42 +302,35 @@ async fn until(child: &mut Child, part: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn help_teaches_and_pages_are_generated() {
     let run = async |args: &[&str]| {
-        let all: Vec<&str> = std::iter::once("@vminfod").chain(args.iter().copied()).collect();
-        let done = process::run(&program(), &all, LIMIT).await.unwrap();
+        let done = process::run(&program(), args, LIMIT).await.unwrap();
         assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{args:?}");
         done.stdout
     };
-    let commands = [
-        "serve",
-        "ping",
-        "status",
-        "vms",
-        "vm",
-        "events",
-        "list",
-        "lookup",
-        "get",
-        "why",
-        "check",
-        "completions",
-        "man",
-    ];
-    let overview = run(&["--help"]).await;
-    for command in commands {
-        assert!(overview.contains(&format!("\n  {command}")), "{command} in {overview}");
-        let help = run(&[command, "--help"]).await;
-        assert!(help.contains("Examples:\n  vminfod"), "{command}: {help}");
-    }
-    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let script = run(&["completions", shell]).await;
-        assert!(script.contains("lookup") && script.contains("completions"), "{shell}");
-    }
-    assert!(run(&["man"]).await.contains(".TH vminfod 8"));
-    let dir = tempfile::tempdir().unwrap();
-    run(&["man", &dir.path().join("man8").to_string_lossy()]).await;
-    for command in commands {
-        let page = dir.path().join("man8").join(format!("vminfod-{command}.8"));
-        assert!(read(&page).contains("Examples"), "{}", page.display());
+    let (dir, testbed) = (tempfile::tempdir().unwrap(), program());
+    let of_vminfod = "serve ping status vms vm events list lookup get why check completions man";
+    let of_agent = "serve ping status plan reap hold release holds approve nic completions man";
+    let of_kvmd = "start serve ping status verdicts watch clear completions man";
+    for (program, commands) in [("vminfod", of_vminfod), ("net-agent", of_agent), ("kvmd", of_kvmd)]
+    {
+        let this = format!("@{program}");
+        let overview = run(&[&this, "--help"]).await;
+        assert!(overview.contains("Exit status: 0 done, 1 failed, 2 wrong usage"), "{overview}");
+        let pages = dir.path().join(program);
+        run(&[&this, "man", &pages.to_string_lossy()]).await;
+        assert!(run(&[&this, "man"]).await.contains(&format!(".TH {program} 8")));
+        for command in commands.split(' ') {
+            assert!(overview.contains(&format!("\n  {command}")), "{command} in {overview}");
+            let help = run(&[&this, command, "--help"]).await;
+            assert!(help.contains(&format!("Examples:\n  {program}")), "{command}: {help}");
+            let page = pages.join(format!("{program}-{command}.8"));
+            assert!(read(&page).contains("Examples"), "{}", page.display());
+        }
+        for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+            let script = run(&[&this, "completions", shell]).await;
+            assert!(script.contains("status") && script.contains("completions"), "{shell}");
+        }
+        let wrong = process::run(&testbed, &[&this, "--nonsense"], LIMIT).await.unwrap();
+        assert_eq!((wrong.code, wrong.stderr.lines().count()), (Some(2), 1), "{}", wrong.stderr);
     }
 }
 

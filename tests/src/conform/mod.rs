@@ -20,14 +20,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: testbed conform KIND PATH [--keys]
+usage: testbed conform KIND PATH [FLAGS]
 
-  vmload DIR          VM objects of recorded nodes (--keys: key order too)
-  napi FILE           NAPI exchanges
+  vmload DIR           VM objects of recorded nodes (--keys: key order too)
+  napi FILE            NAPI exchanges (--only GROUP: one group)
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
-  vminfod-http PATH   what vminfod answers to bytes on its socket
-  vmadm-cli FILE      what vmadm and vminfo print, with a daemon and without
-  qmp FILE            what QEMU says when a VM ends
+  vminfod-http PATH    what vminfod answers to bytes on its socket
+  vmadm-cli FILE       what vmadm and vminfo print, with a daemon and without
+  qmp FILE             what QEMU says when a VM ends
+
+Examples:
+  testbed conform napi ../shared/fixtures/napi-transcripts.jsonl
+  testbed conform vmload ../shared/fixtures --keys
+
+Exit status: 0 all passed, 1 some failed, 2 the path cannot be read or the usage is wrong.
 ";
 
 /// Runs `testbed conform`; the arguments start after that word.
@@ -37,24 +43,19 @@ pub fn run(args: &[OsString]) -> ExitCode {
         print!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let (flags, operands): (Vec<String>, Vec<String>) =
-        words.into_iter().partition(|word| word.starts_with("--"));
-    let [kind, path] = operands.as_slice() else {
+    // Each kind knows its own flags.
+    let [kind, path, flags @ ..] = words.as_slice() else {
         eprint!("{USAGE}");
         return ExitCode::from(daemon::exit::USAGE);
     };
-    if let Some(flag) = flags.iter().find(|flag| *flag != "--keys") {
-        eprintln!("testbed conform: unknown flag {flag}");
-        return ExitCode::from(daemon::exit::USAGE);
-    }
     let path = Path::new(path);
     match kind.as_str() {
-        "vmload" => vmload::run(path, &flags),
-        "napi" => napi::run(path, &flags),
-        "vminfod-events" => vminfod_events::run(path, &flags),
-        "vminfod-http" => vminfod_http::run(path, &flags),
-        "vmadm-cli" => vmadm_cli::run(path, &flags),
-        "qmp" => qmp::run(path, &flags),
+        "vmload" => vmload::run(path, flags),
+        "napi" => napi::run(path, flags),
+        "vminfod-events" => vminfod_events::run(path, flags),
+        "vminfod-http" => vminfod_http::run(path, flags),
+        "vmadm-cli" => vmadm_cli::run(path, flags),
+        "qmp" => qmp::run(path, flags),
         _ => {
             eprintln!("testbed conform: no kind {kind:?}");
             eprint!("{USAGE}");

@@ -50,7 +50,11 @@ const OBSERVER: &str = "obs";
 const NO_VERDICT: &str = "not-a-verdict-scenario";
 
 /// Compares with the recording at `path`.
-pub fn run(path: &Path, _flags: &[String]) -> ExitCode {
+pub fn run(path: &Path, flags: &[String]) -> ExitCode {
+    if let Some(flag) = flags.first() {
+        eprintln!("conform qmp: unknown flag {flag}");
+        return ExitCode::from(daemon::exit::USAGE);
+    }
     match during("replaying QEMU", || compare(path)) {
         Ok(failures) => {
             let failed = failures.values().filter(|reasons| !reasons.is_empty()).count();

@@ -45,14 +45,15 @@ struct Args {
 
 /// Runs the subcommand; the arguments start after its name.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(std::iter::once(OsString::from("napi")).chain(args)) {
-        Ok(args) => args,
-        Err(error) => {
-            // The usage text goes to where clap sends it; nothing else is left to do.
-            drop(error.print());
-            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
-        }
-    };
+    let args =
+        match Args::try_parse_from(std::iter::once(OsString::from("testbed napi")).chain(args)) {
+            Ok(args) => args,
+            Err(error) => {
+                // The usage text goes to where clap sends it; nothing else is left to do.
+                drop(error.print());
+                return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+            }
+        };
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

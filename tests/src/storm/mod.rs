@@ -82,7 +82,7 @@ pub struct Passed {
 
 /// Runs the command with these arguments.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let words = std::iter::once(OsString::from("storm")).chain(args.iter().cloned());
+    let words = std::iter::once(OsString::from("testbed storm")).chain(args.iter().cloned());
     let mut options = match Options::try_parse_from(words) {
         Ok(options) => options,
         Err(error) => {
