@@ -85,7 +85,7 @@ pub struct Soaked {
 
 /// Runs the command with these arguments. Exit 1: something grew, or a daemon ended.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let words = std::iter::once(OsString::from("soak")).chain(args.iter().cloned());
+    let words = std::iter::once(OsString::from("testbed soak")).chain(args.iter().cloned());
     let mut options = match Options::try_parse_from(words) {
         Ok(options) => options,
         Err(error) => {
