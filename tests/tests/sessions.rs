@@ -62,7 +62,7 @@ async fn session() -> Session {
     .unwrap();
     // Each state lasts a moment, as it does on a real node.
     let mut node = Node::open(world.node().dir()).unwrap();
-    node.set_info(|info| info.pace_ms = 300).unwrap();
+    node.set_info(|info| info.pace_ms = 1000).unwrap();
     let verbs = Verbs::new(&node, Wait::at(&url).unwrap());
     Session { _dir: dir, world, events, rfd, verbs }
 }
