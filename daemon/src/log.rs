@@ -18,15 +18,25 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+/// The target of lines that are written whatever the level is: what a program changed elsewhere.
+pub const AUDIT: &str = "audit";
+
 /// Starts logging to stdout for the whole process; later calls change nothing.
 ///
 /// `level` is a tracing filter (`info`, `debug`, `vminfod::sources=trace,info`); the environment's
-/// `LOG_LEVEL` wins. An unreadable filter counts as `info`.
+/// `LOG_LEVEL` wins. An unreadable filter counts as `info`. No filter but one that names it hides
+/// the target [`AUDIT`].
 pub fn init(name: &'static str, level: &str) {
     let wanted = std::env::var("LOG_LEVEL").unwrap_or_else(|_| level.to_owned());
-    let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter(&wanted);
     let layer = Bunyan::new(name, std::io::stdout);
     let _already_set = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+}
+
+/// The filter asked for, which lets audit lines through where it says nothing of them.
+fn filter(wanted: &str) -> EnvFilter {
+    let audit = format!("{AUDIT}=info,{wanted}");
+    EnvFilter::try_new(audit).unwrap_or_else(|_| EnvFilter::new("info"))
 }
 
 /// An error with all its causes, joined by `: `. An error's own text says only its own part.
@@ -179,6 +189,24 @@ mod tests {
         assert!(line["hostname"].is_string() && line["pid"].is_u64());
         let time = line["time"].as_str().unwrap();
         assert!(time.ends_with('Z') && time.len() == 24, "{time}");
+    }
+
+    #[test]
+    fn audit_lines_are_written_whatever_the_level_is() {
+        for (wanted, lines) in
+            [("warn", 1), ("off", 1), ("debug", 2), ("nonsense=[", 2), ("audit=off", 0)]
+        {
+            let sink = Sink::default();
+            let maker = sink.clone();
+            let layer = Bunyan::new("test", move || maker.clone()).with_filter(filter(wanted));
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                tracing::info!("usual");
+                tracing::info!(target: AUDIT, audit = true, "write");
+            });
+            let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+            assert_eq!(text.lines().count(), lines, "{wanted}: {text}");
+            assert_eq!(text.contains("\"component\":\"audit\""), lines > 0, "{wanted}: {text}");
+        }
     }
 
     #[test]

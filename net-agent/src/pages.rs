@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::http::{Body, Limits, Server, collect, refuse, reply_json};
+use daemon::log::AUDIT;
 use daemon::{Shutdown, Tasks};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -110,11 +111,11 @@ impl Agent {
         match self.shared.approve(id) {
             Ok(nics) => {
                 self.wake_departed();
-                tracing::warn!(audit = true, id, nics, "the operator approved a plan");
+                tracing::warn!(target: AUDIT, audit = true, id, nics, "the operator approved a plan");
                 reply_json(StatusCode::OK, &json!({"id": id, "nics": nics}))
             }
             Err(refused) => {
-                tracing::warn!(audit = true, id, reason = %refused, "approval refused");
+                tracing::warn!(target: AUDIT, audit = true, id, reason = %refused, "approval refused");
                 refuse(StatusCode::NOT_FOUND, "ResourceNotFound", &refused.to_string())
             }
         }

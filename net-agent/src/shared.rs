@@ -28,11 +28,15 @@ use crate::status::{Count, Status};
 
 /// One hour, the brake's memory.
 const HOUR: Duration = Duration::from_secs(3600);
-/// While no more NICs than this wait for VMAPI to say that their VMs are destroyed, ...
+/// VMAPI is asked again after the waits of `verdict_retry` (5, 15, 60, 300 s, and then as the last
+/// with jitter, until it is decided). Of these, only those of up to a minute hear its word within
+/// the two minutes that a removed VM's NICs may stay after it. So while no more NICs than this
+/// wait for VMAPI to say that their VMs are destroyed, ...
 const FEW: usize = 20;
-/// ... it is asked at least this often (jittered), so that its word is heard within two minutes, ...
+/// ... the longer waits are cut to this (jittered), which leaves time for the delete itself, ...
 const SOON: Duration = Duration::from_secs(85);
-/// ... during the first hour. What is not said by then may never be.
+/// ... during the first hour: what is not said by then may never be, and the usual waits go on.
+/// That is 45 requests an hour for each of a few VMs at most, far below the agent's budget.
 const SOON_TRIES: usize = 45;
 
 /// What all tasks share.

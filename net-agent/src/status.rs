@@ -326,7 +326,7 @@ impl Status {
             None => json!({"made": null, "brake": null, "decisions": [],
                 "waiting_for": b.waiting.values().collect::<Vec<_>>()}),
             Some((made, plan)) => json!({
-                "made": made.to_string(),
+                "made": format!("{made:.3}"),
                 "brake": plan.brake,
                 "decisions": plan.decisions.iter()
                     .map(|d| decision_json(d, b.outcomes.get(&d.mac))).collect::<Vec<_>>(),

@@ -173,7 +173,7 @@ impl Apply {
     }
 }
 
-/// One line per write, for the record.
+/// One line per write, for the record: whatever the log's level is (`daemon::log::AUDIT`).
 fn audit(
     mac: MacAddr,
     vm: &str,
@@ -183,5 +183,5 @@ fn audit(
     request: &str,
     why: &str,
 ) {
-    tracing::info!(audit = true, %mac, vm, rule, etag = etag.unwrap_or(""), outcome, request, why, "write");
+    tracing::info!(target: daemon::log::AUDIT, audit = true, %mac, vm, rule, etag = etag.unwrap_or(""), outcome, request, why, "write");
 }
