@@ -123,7 +123,11 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     Ok(vec![
         Row::new(format!("reconcile {nics} clean NICs: requests"), Unit::Count, &one(seen as f64))
             .against("pages of 1,000 and two", (nics.div_ceil(PAGE) + 2) as f64, 1.0, None)
-            .note(format!("the first: {first}; the last: {}; {}", asked[asked.len() - 1], kinds(&asked))),
+            .note(format!(
+                "the first: {first}; the last: {}; {}",
+                asked[asked.len() - 1],
+                kinds(&asked)
+            )),
         Row::new("… writes, and one", Unit::Count, &one(writes + 1.0))
             .against("none", 1.0, 1.0, None),
         Row::new("… bytes", Unit::Bytes, &one(bytes)).against(

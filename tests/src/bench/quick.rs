@@ -16,10 +16,17 @@ use vminfod::commands::{CommandPaths, RealCommands};
 use vminfod::config::Config;
 
 use super::cn::{Cn, Stream, zfs_event};
-use super::served::Client;
+use super::served::{Client, Served};
 use super::streams::Listeners;
 
 const VMS: u32 = 100;
+/// A node whose VMs take much more than what every daemon takes.
+const MANY: u32 = 2000;
+const LISTENERS: usize = 400;
+/// Their JSON has 2,100 bytes.
+const MOST_EACH_VM: usize = 14_000;
+/// The HTTP library's buffers alone would be 16 KiB.
+const MOST_EACH_LISTENER: usize = 12_000;
 
 /// One count.
 pub(super) struct Count {
@@ -123,7 +130,8 @@ pub(super) async fn run() -> anyhow::Result<Vec<Count>> {
     });
     let (all, body) = bytes.await??;
     count("21 GET /vms: serialisations", written() - before, 0);
-    count("GET /vms: bytes beyond the list, for each VM", (all - body) / VMS as usize, 16);
+    // A chunk for each VM would cost 8.
+    count("GET /vms: bytes beyond the list, for each VM", (all - body) / VMS as usize, 3);
 
     // Events.
     let listeners = Listeners::open(address, 50).await?;
@@ -157,7 +165,32 @@ pub(super) async fn run() -> anyhow::Result<Vec<Count>> {
     count("a refresh, nothing changed: serialisations", written() - before, 10);
     shutdown.trigger();
     running.ended().await;
+    counts.extend(memory(&mut cn).await?);
     Ok(counts)
+}
+
+/// What VMs and listeners take, in processes of their own: the most there ever was at once, which
+/// a tree of values for each VM would show in.
+async fn memory(few: &mut Cn) -> anyhow::Result<[Count; 2]> {
+    let served = Served::start(few, json!({ "sweep": "1h" })).await?;
+    served.json("/vms")?;
+    served.quiet().await?;
+    let (small, idle) = (served.peak()?, served.rss()?);
+    let listeners = Listeners::open(served.address, LISTENERS).await?;
+    let each = (served.rss()? - idle).max(0.0) as usize / LISTENERS;
+    drop(listeners);
+    served.stop().await?;
+    let mut many = Cn::make(MANY).await?;
+    let served = Served::start(&mut many, json!({ "sweep": "1h" })).await?;
+    served.json("/vms")?;
+    served.quiet().await?;
+    let more = (served.peak()? - small).max(0.0) as usize / (MANY - VMS) as usize;
+    served.stop().await?;
+    let count = |what, got, most| Count { what, got, most };
+    Ok([
+        count("memory: the most at once, bytes for each VM", more, MOST_EACH_VM),
+        count("memory: bytes for each listener that waits", each, MOST_EACH_LISTENER),
+    ])
 }
 
 fn zfs_of(ran: &[String]) -> usize {
