@@ -13,8 +13,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::root::ReadError;
-
 /// Threads at most in the lanes of one pool: as many hanging zones are the pool's fault, so that
 /// what is still not asked of it would hang too, and other pools keep the rest of the threads.
 const PER_POOL: usize = 32;
@@ -41,8 +39,9 @@ pub(crate) struct Inside {
 }
 
 impl Lanes {
-    /// Goes into a lane, in a thread that may wait `limit` for whoever is in there.
-    pub(crate) fn enter(&self, place: &str, limit: Duration) -> Result<Inside, ReadError> {
+    /// Goes into a lane, in a thread that may wait `limit` for whoever is in there; not at all
+    /// where that one hangs, or has not come out by then.
+    pub(crate) fn enter(&self, place: &str, limit: Duration) -> Option<Inside> {
         let taken = self.lock();
         let is_busy = |taken: &mut HashMap<String, bool>| match taken.get(place) {
             Some(hangs) => !hangs,
@@ -54,10 +53,10 @@ impl Lanes {
             .wait_timeout_while(taken, limit, is_busy)
             .unwrap_or_else(PoisonError::into_inner);
         if taken.contains_key(place) || is_crowded(&taken, place) {
-            return Err(ReadError::Hangs);
+            return None;
         }
         taken.insert(place.to_owned(), false);
-        Ok(Inside { lanes: self.clone(), place: place.to_owned() })
+        Some(Inside { lanes: self.clone(), place: place.to_owned() })
     }
 
     /// Whether there is no use in asking this place now.
@@ -127,11 +126,11 @@ mod tests {
         let lanes = Lanes::default();
         let first = lanes.enter("/zones/a", SOON).unwrap();
         let other = lanes.enter("/zones/b", SOON).unwrap();
-        assert!(matches!(lanes.enter("/zones/a", SOON), Err(ReadError::Hangs)));
+        assert!(lanes.enter("/zones/a", SOON).is_none());
         assert!(!lanes.hangs("/zones/a"), "it may still come out");
         let waiting = {
             let lanes = lanes.clone();
-            std::thread::spawn(move || lanes.enter("/zones/a", LONG).is_ok())
+            std::thread::spawn(move || lanes.enter("/zones/a", LONG).is_some())
         };
         drop(first);
         assert!(waiting.join().unwrap());
@@ -145,14 +144,14 @@ mod tests {
         let stuck = lanes.enter("/zones/a", SOON).unwrap();
         let waiting = {
             let lanes = lanes.clone();
-            std::thread::spawn(move || lanes.enter("/zones/a", LONG).is_err())
+            std::thread::spawn(move || lanes.enter("/zones/a", LONG).is_none())
         };
         lanes.give_up("/zones/a");
         assert!(waiting.join().unwrap());
-        assert!(lanes.hangs("/zones/a") && lanes.enter("/zones/a", LONG).is_err());
+        assert!(lanes.hangs("/zones/a") && lanes.enter("/zones/a", LONG).is_none());
         lanes.give_up("/zones/nobody-is-there");
         drop(stuck);
-        assert!(!lanes.hangs("/zones/a") && lanes.enter("/zones/a", SOON).is_ok());
+        assert!(!lanes.hangs("/zones/a") && lanes.enter("/zones/a", SOON).is_some());
     }
 
     #[test]
@@ -164,18 +163,18 @@ mod tests {
             stuck.push(lanes.enter(&place, SOON).unwrap());
             lanes.give_up(&place);
         }
-        assert!(lanes.hangs("/zones/one-more") && lanes.enter("/zones/one-more", LONG).is_err());
-        assert!(!lanes.hangs("/tank/x") && lanes.enter("/tank/x", SOON).is_ok());
+        assert!(lanes.hangs("/zones/one-more") && lanes.enter("/zones/one-more", LONG).is_none());
+        assert!(!lanes.hangs("/tank/x") && lanes.enter("/tank/x", SOON).is_some());
         assert_eq!(lanes.inside(), (PER_POOL, PER_POOL));
         stuck.pop();
-        assert!(lanes.enter("/zones/one-more", SOON).is_ok());
+        assert!(lanes.enter("/zones/one-more", SOON).is_some());
         for nth in 0.. {
             let place = format!("/pool{nth}/x");
-            let Ok(inside) = lanes.enter(&place, SOON) else { break };
+            let Some(inside) = lanes.enter(&place, SOON) else { break };
             lanes.give_up(&place);
             stuck.push(inside);
         }
         assert_eq!(lanes.inside(), (IN_ALL, IN_ALL));
-        assert!(lanes.enter("/another/x", LONG).is_err(), "a wait for nothing");
+        assert!(lanes.enter("/another/x", LONG).is_none(), "a wait for nothing");
     }
 }

@@ -58,7 +58,7 @@ impl Root {
         }
         let (root, name) = (self.clone(), place.to_owned());
         let thread = move || {
-            let inside = root.lanes().enter(&name, root.deadline())?;
+            let inside = root.lanes().enter(&name, root.deadline()).ok_or(ReadError::Hangs)?;
             let done = catch_unwind(AssertUnwindSafe(|| work(&root)));
             drop(inside);
             done.map_err(|_| panicked())
@@ -169,7 +169,8 @@ impl<T: Send + 'static> Walk<T> {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(place) = self.places.get(at) else { break };
             lock(&self.under_way).insert(at);
-            let result = self.root.lanes().enter(place, self.root.deadline()).and_then(|inside| {
+            let entered = self.root.lanes().enter(place, self.root.deadline());
+            let result = entered.ok_or(ReadError::Hangs).and_then(|inside| {
                 let done = catch_unwind(AssertUnwindSafe(|| (self.work)(&self.root, at)));
                 drop(inside);
                 done.map_err(|_| panicked())

@@ -159,6 +159,8 @@ async fn spawn(
         }
         sleep(Duration::from_millis(20)).await;
     }
+    // Who hears that it did not start must not find it running later.
+    child.kill().await.map_err(failed)?;
     Err(StartError::NotUp)
 }
 
