@@ -90,7 +90,11 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
     let plain = alone(script(Case { point: None, back: false }, &truth)).inspect_err(|_| {
         truth.trace().iter().for_each(|line| println!("  {line}"));
     })?;
-    let reads = (0..plain.requests.len()).filter(|nth| plain.requests[*nth].starts_with("GET"));
+    // Who the node is does not change, and the stream has no past.
+    let has_past = |request: &String| {
+        request.starts_with("GET") && !request.contains("/sysinfo") && !request.contains("/events")
+    };
+    let reads = (0..plain.requests.len()).filter(|nth| has_past(&plain.requests[*nth]));
     let mut cases = Vec::new();
     for nth in 0..plain.requests.len() {
         for point in [Point::Before(nth), Point::After(nth)] {
@@ -237,7 +241,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What is wrong in NAPI when the agent starts: one of everything.
+    /// What is wrong in NAPI when the agent starts: one of everything that VMAPI can confirm, so
+    /// that the brake never waits for an operator.
     fn seed(&self) -> Result<(), String> {
         let (napi, cn) = (&self.centre.napi, &self.cn.uuid);
         let of = |vm: &str| napi.nics().into_iter().find(|nic| nic["belongs_to_uuid"] == vm);
@@ -255,23 +260,18 @@ impl Stage {
         };
         let elsewhere = "7f2a2b6e-7a6c-4b3e-8d7a-0f5f1f1f1f1f";
         let vm = |n: u8| format!("00000000-0000-4000-8000-0000000000{n:02x}");
-        for (n, state, server) in [
-            (1, "destroyed", cn.as_str()),
-            (2, "destroyed", cn),
-            (3, "running", elsewhere),
-            (4, "provisioning", cn),
-        ] {
+        for (n, state, server) in
+            [(1, "destroyed", cn.as_str()), (2, "destroyed", cn), (3, "running", elsewhere)]
+        {
             self.centre.vmapi.set(&vm(n), state, Some(server));
         }
         self.centre.truth.set(&vm(3), Life::On(elsewhere.to_owned()));
-        self.centre.truth.set(&vm(4), Life::Planned);
         napi.add_nic(stray(1, &vm(1), cn))?;
         // No list by node shows it: it has to be adopted first. Its VM was here once.
         let gone = Life::Gone(Instant::now() + DAY, cn.clone());
         self.centre.truth.set(&vm(2), gone);
         napi.add_nic(stray(2, &vm(2), cn).without("cn_uuid"))?;
         napi.add_nic(stray(3, &vm(3), cn))?;
-        napi.add_nic(stray(4, &vm(4), cn).with("state", json!("provisioning")))?;
         let sysinfo = std::fs::read(self.cn.node.root().join("tmp/.sysinfo.json"));
         let sysinfo: Value = serde_json::from_slice(&sysinfo.map_err(|e| e.to_string())?)
             .map_err(|e| e.to_string())?;

@@ -140,7 +140,7 @@ async fn create(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Resul
         drop(centre.napi.add_nic(new));
     }
     tokio::time::sleep(Duration::from_millis(rng.random_range(0..90_000))).await;
-    if rng.random_range(0..5_u8) == 0 && cn.may_leave(payload::list(&vm, "nics")?.len()) {
+    if rng.random_range(0..3_u8) == 0 && cn.may_leave(payload::list(&vm, "nics")?.len()) {
         // It never comes, and no event of the node will ever tell of its NICs.
         centre.truth.note(format!("{uuid} fails"));
         centre.truth.set(&uuid, Life::Gone(tokio::time::Instant::now(), cn.uuid.clone()));

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used)] // A failed step of a test is a failed test; clippy sees tests only in #[test] itself.
 
 mod abuse;
+mod clock;
 mod rig;
 
 use std::time::Duration;
