@@ -96,7 +96,8 @@ fn is_listable(name: &str) -> bool {
     let mut halves = name.split('@');
     let (dataset, snapshot) = (halves.next().unwrap_or(""), halves.next());
     halves.next().is_none()
-        && snapshot.is_none_or(|snapshot| !snapshot.is_empty() && !snapshot.starts_with('%'))
+        && snapshot
+            .is_none_or(|name| !name.is_empty() && !name.starts_with('%') && !name.contains('/'))
         && !name.starts_with('-')
         && dataset.split('/').all(|part| !part.is_empty() && !part.starts_with('%'))
 }
@@ -160,6 +161,7 @@ mod tests {
             "-r",
             "zones//a",
             "zones/a@",
+            "zones/a@/%",
         ] {
             assert!(of(name, "create", "").is_empty(), "{name:?}");
         }
