@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{CommandError, LineSink, Tool};
 
-/// How much is read at once.
-pub(super) const CHUNK: usize = 64 * 1024;
+/// How much is read at once: little, since who shares the thread waits for so many lines.
+pub(super) const CHUNK: usize = 8 * 1024;
 /// The longest line; a longer one is no listing.
 pub(super) const LONGEST: usize = 1024 * 1024;
 
