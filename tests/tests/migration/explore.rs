@@ -2,15 +2,28 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Every order of the steps: the world is run again from its beginning for each prefix of choices,
-//! and a state that was seen before is not gone into twice. Two states are the same when the
-//! services hold the same records, the nodes the same VMs, and each agent has been answered and
-//! told the same things in the same order and waits for the same; what they differ in is only
-//! the order in which that happened, and the time it took.
+//! Every order of the steps: the world is run again from its beginning for each prefix of choices.
+//! None is left to chance, but three kinds are not run, because another that is run comes to the
+//! same:
+//!
+//! * Orders that meet in one state go on together. Two states are the same when the services hold
+//!   the same records, the nodes the same VMs, and each agent has been answered and told the same
+//!   things in the same order and waits for the same; what they differ in is only the order in
+//!   which that happened, and the time it took.
+//! * Where one party's steps commute with all that anybody else may still do, only that party's
+//!   are gone into ([`independence::sufficient`]; persistent sets).
+//! * Of two steps that commute, the second is not tried first where the first was (sleep sets: a
+//!   step sleeps until something happens that it does not commute with). A state that is reached
+//!   again with a step awake that slept before is gone into again for that step.
+//!
+//! Both reductions keep every end, and the order of agents' writes among each other and against
+//! the operator's acts on the way to it; what is judged at every moment follows from these.
+//! `Reduction::None` runs without them, to compare.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use super::independence::{self, Touch};
 use super::scripts::{Position, Script, TargetAgent};
 use super::world::World;
 
@@ -32,97 +45,106 @@ pub enum Step {
     Start,
 }
 
+/// What is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Orders that another stands for.
+    Commuting,
+    /// Nothing but what was seen.
+    None,
+}
+
 /// What an exploration came to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Different orders of all steps.
-    pub orders: u128,
     /// States that differ.
     pub states: usize,
     /// Ends that differ, each let run on and judged.
-    pub ends: usize,
+    pub ends: BTreeSet<u64>,
     /// Runs from the beginning.
     pub runs: usize,
     /// The longest order.
     pub longest: usize,
 }
 
-#[derive(Clone, Debug, Default)]
-struct State {
+/// A step that need not be tried for now.
+type Asleep = Vec<(Step, Touch)>;
+
+/// An order to be tried: all its steps, and what sleeps after the last.
+struct Order {
     steps: Vec<Step>,
-    next: Vec<u64>,
+    asleep: Asleep,
+}
+
+/// What is known of the states so far: by state, what slept at every visit.
+struct Known {
+    asleep: HashMap<u64, BTreeSet<Step>>,
+    reduction: Reduction,
+    todo: Vec<Order>,
+    found: Found,
 }
 
 /// Explores all orders of one script.
-pub fn explore(script: &Script) -> Found {
-    let mut states: HashMap<u64, State> = HashMap::new();
-    let mut found = Found::default();
-    let mut todo: Vec<(u64, Vec<Step>)> = vec![(0, Vec::new())];
-    let mut root = None;
-    while let Some((from, prefix)) = todo.pop() {
-        found.runs += 1;
-        let path = run(script, &prefix, &|key| states.contains_key(&key));
-        // The path's first state is where the prefix leads; after it first choices were taken.
-        let mut before: Option<(u64, Step)> = prefix.last().map(|step| (from, *step));
-        let mut reached = prefix.clone();
-        for (n, (key, steps, taken)) in path.iter().enumerate() {
-            if root.is_none() {
-                root = Some(*key);
-            }
-            if let Some((from, step)) = before
-                && let Some(from) = states.get_mut(&from)
-                && let Some(at) = from.steps.iter().position(|s| *s == step)
-            {
-                from.next[at] = *key;
-            }
-            let known = states.contains_key(key);
-            if !known {
-                let state = State { steps: steps.clone(), next: vec![0; steps.len()] };
-                for step in steps.iter().skip(1) {
-                    todo.push((*key, [reached.clone(), vec![*step]].concat()));
-                }
-                found.ends += usize::from(steps.is_empty());
-                found.longest = found.longest.max(reached.len());
-                states.insert(*key, state);
-            }
-            match taken {
-                Some(step) if n + 1 < path.len() => {
-                    reached.push(*step);
-                    before = Some((*key, *step));
-                }
-                _ => break,
-            }
-        }
+pub fn explore(script: &Script, reduction: Reduction) -> Found {
+    let first = Order { steps: Vec::new(), asleep: Asleep::new() };
+    let (asleep, found) = (HashMap::new(), Found::default());
+    let mut known = Known { asleep, reduction, todo: vec![first], found };
+    while let Some(order) = known.todo.pop() {
+        known.found.runs += 1;
+        run(script, order, &mut known);
     }
-    found.states = states.len();
-    found.orders = orders(&states, root.expect("there is a first state"));
-    found
+    known.found
 }
 
-/// How many ways lead from a state to an end.
-fn orders(states: &HashMap<u64, State>, root: u64) -> u128 {
-    fn count(states: &HashMap<u64, State>, key: u64, known: &mut HashMap<u64, u128>) -> u128 {
-        if let Some(count) = known.get(&key) {
-            return *count;
-        }
-        let state = &states[&key];
-        // A state being counted counts nothing: a circle would be no order of steps.
-        known.insert(key, 0);
-        let sum = if state.steps.is_empty() {
-            1
-        } else {
-            state.next.iter().map(|next| count(states, *next, known)).sum()
+impl Known {
+    /// A state was reached by these steps: what is to be tried from it that was not yet, the
+    /// first of it by this very run.
+    fn reached(
+        &mut self,
+        key: u64,
+        able: &[(Step, Touch)],
+        order: &Order,
+    ) -> Option<(Step, Asleep)> {
+        let now: BTreeSet<Step> = order.asleep.iter().map(|(step, _)| *step).collect();
+        let fresh: Vec<(Step, Touch)> = match self.asleep.get_mut(&key) {
+            None => {
+                self.found.states += 1;
+                self.found.longest = self.found.longest.max(order.steps.len());
+                if able.is_empty() {
+                    self.found.ends.insert(key);
+                }
+                self.asleep.insert(key, now.clone());
+                able.iter().copied().filter(|(step, _)| !now.contains(step)).collect()
+            }
+            Some(before) => {
+                let awake = |step: &Step| before.contains(step) && !now.contains(step);
+                let fresh = able.iter().copied().filter(|(step, _)| awake(step)).collect();
+                before.retain(|step| now.contains(step));
+                fresh
+            }
         };
-        known.insert(key, sum);
-        sum
+        let mut asleep = order.asleep.clone();
+        let mut first = None;
+        for (step, touch) in fresh {
+            let stays = |other: &&(Step, Touch)| other.1.commutes(touch);
+            let after: Asleep = match self.reduction {
+                Reduction::Commuting => asleep.iter().filter(stays).copied().collect(),
+                Reduction::None => Asleep::new(),
+            };
+            asleep.push((step, touch));
+            if first.is_none() {
+                first = Some((step, after));
+            } else {
+                let steps = [order.steps.clone(), vec![step]].concat();
+                self.todo.push(Order { steps, asleep: after });
+            }
+        }
+        first
     }
-    count(states, root, &mut HashMap::new())
 }
 
-/// From a prefix's end on: state, what could be done, what was.
-type Path = Vec<(u64, Vec<Step>, Option<Step>)>;
-
-fn run(script: &Script, prefix: &[Step], known: &dyn Fn(u64) -> bool) -> Path {
+/// Runs an order from the beginning, and on by first choices for as long as they are news.
+fn run(script: &Script, mut order: Order, known: &mut Known) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -132,25 +154,34 @@ fn run(script: &Script, prefix: &[Step], known: &dyn Fn(u64) -> bool) -> Path {
         let world = World::new(script.min_age());
         script.before(&world).await;
         let mut at = Position::default();
-        let mut path = Path::new();
         let mut told: Vec<String> = Vec::new();
+        let given = order.steps.clone();
         for n in 0.. {
             tokio::time::sleep(QUIET).await;
             world.rest();
-            let step = match prefix.get(n) {
+            let step = match given.get(n) {
                 Some(step) => *step,
                 None => {
-                    let steps = enabled(script, &world, at);
-                    let key = world.key(at);
+                    let all = enabled(script, &world, at);
+                    let able = match known.reduction {
+                        Reduction::Commuting => independence::sufficient(&all, script, &world, at),
+                        Reduction::None => all,
+                    };
+                    let touch = |step| (step, independence::of(step, script, &world, at));
+                    let able: Vec<_> = able.into_iter().map(touch).collect();
                     script.always(&world, at, &told);
-                    let first = steps.first().copied();
-                    path.push((key, steps, first));
-                    match first {
-                        _ if known(key) => break,
-                        Some(step) => step,
+                    let (key, seen) = (world.key(at), known.found.states);
+                    match known.reached(key, &able, &order) {
+                        Some((step, asleep)) => {
+                            order.steps.push(step);
+                            order.asleep = asleep;
+                            step
+                        }
                         None => {
-                            script.after(&world, at, &told).await;
-                            break;
+                            if able.is_empty() && known.found.states > seen {
+                                script.after(&world, at, &told).await;
+                            }
+                            return;
                         }
                     }
                 }
@@ -158,8 +189,7 @@ fn run(script: &Script, prefix: &[Step], known: &dyn Fn(u64) -> bool) -> Path {
             told.push(take(script, &world, step, &mut at));
             assert!(n < 200, "it never ends: {told:#?}");
         }
-        path
-    })
+    });
 }
 
 /// What may happen next. An agent that asks nothing does nothing until it is told something, and

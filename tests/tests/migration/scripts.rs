@@ -12,7 +12,7 @@ use net_agent::holds::HoldsFile;
 use serde_json::json;
 use testbed::faults::{Mock as _, Reply};
 
-use super::world::{CN, IP, MAC, NETWORK, OTHER, VM, World, record};
+use super::world::{CN, IP, MAC, NETWORK, OTHER, OTHER_MAC, VM, World, record};
 
 /// One step of the operator, or of the services that act for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +141,18 @@ impl Script {
         }
     }
 
+    /// Everything that the operator may still do from here, whatever else happens.
+    pub fn may_still_do(&self, at: Position) -> Vec<Act> {
+        let undone = |acts: &[Act]| acts.iter().filter_map(|act| act.undone()).collect::<Vec<_>>();
+        match at.back {
+            Some(back) => undone(&self.steps[..at.done.saturating_sub(back)]),
+            None => {
+                let back = if self.aborts { undone(&self.steps) } else { Vec::new() };
+                [self.steps[at.done..].to_vec(), back].concat()
+            }
+        }
+    }
+
     /// May the operator give up here?
     pub fn may_abort(&self, at: Position) -> bool {
         let last = at.done.checked_sub(1).map(|last| self.steps[last]);
@@ -187,6 +199,8 @@ impl Script {
                 assert!(!line.contains("UNCONDITIONAL"), "agent {node}: {line}: {told:#?}");
                 let held = self.held.contains(&node) && line.starts_with("PUT ");
                 assert!(!held, "agent {node} is held: {line}: {told:#?}");
+                let others = OTHER_MAC[1 - node].replace(':', "");
+                assert!(!line.contains(&others), "agent {node}: {line}: {told:#?}");
             }
         }
         let hidden_target = world.vm(1).is_some_and(|vm| vm["do_not_inventory"] == true);

@@ -30,7 +30,7 @@ pub const OTHER: [&str; 2] =
 pub const CN: [&str; 2] =
     ["a0000000-0000-4000-8000-00000000000a", "b0000000-0000-4000-8000-00000000000b"];
 pub const MAC: &str = "90:b8:d0:00:00:01";
-const OTHER_MAC: [&str; 2] = ["90:b8:d0:00:00:0a", "90:b8:d0:00:00:0b"];
+pub const OTHER_MAC: [&str; 2] = ["90:b8:d0:00:00:0a", "90:b8:d0:00:00:0b"];
 pub const OWNER: &str = "9dce1460-0c4c-4417-ab8b-25ca478c5a78";
 
 /// A request held back.
@@ -222,6 +222,11 @@ impl World {
         // One whose agent gave up waiting is no step any more.
         inner.nodes.iter_mut().for_each(|node| node.held.retain(|held| !held.go.is_closed()));
         [inner.nodes[0].held.len(), inner.nodes[1].held.len()]
+    }
+
+    /// The requests held back of a node's agent, in words.
+    pub fn labels(&self, node: usize) -> Vec<String> {
+        self.lock().nodes[node].held.iter().map(|held| held.label.clone()).collect()
     }
 
     /// Is there an event that the node's agent has not heard?
