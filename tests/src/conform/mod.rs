@@ -31,7 +31,7 @@ usage: testbed conform KIND PATH [FLAGS]
 
 Examples:
   testbed conform napi ../shared/fixtures/napi-transcripts.jsonl
-  testbed conform vmload ../shared/fixtures --keys
+  testbed conform vmload --keys ../shared/fixtures
 
 Exit status: 0 all passed, 1 some failed, 2 the path cannot be read or the usage is wrong.
 ";
@@ -43,12 +43,11 @@ pub fn run(args: &[OsString]) -> ExitCode {
         print!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    // Each kind knows its own flags.
-    let [kind, path, flags @ ..] = words.as_slice() else {
+    let Some((kind, path, flags)) = sorted(&words) else {
         eprint!("{USAGE}");
         return ExitCode::from(daemon::exit::USAGE);
     };
-    let path = Path::new(path);
+    let (path, flags) = (Path::new(path), flags.as_slice());
     match kind.as_str() {
         "vmload" => vmload::run(path, flags),
         "napi" => napi::run(path, flags),
@@ -60,6 +59,37 @@ pub fn run(args: &[OsString]) -> ExitCode {
             eprintln!("testbed conform: no kind {kind:?}");
             eprint!("{USAGE}");
             ExitCode::from(daemon::exit::USAGE)
+        }
+    }
+}
+
+/// The kind, the path and the flags, which each kind knows itself and which may stand on either
+/// side of the path.
+fn sorted(words: &[String]) -> Option<(&String, &String, Vec<String>)> {
+    let (kind, rest) = words.split_first()?;
+    let is_value = |at: usize| at > 0 && rest[at - 1] == "--only";
+    let at = (0..rest.len()).find(|&at| !rest[at].starts_with("--") && !is_value(at))?;
+    Some((kind, &rest[at], [&rest[..at], &rest[at + 1..]].concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_stand_on_either_side_of_the_path() {
+        for (line, path, flags) in [
+            ("vmload DIR --keys", Some("DIR"), "--keys"),
+            ("vmload --keys DIR", Some("DIR"), "--keys"),
+            ("napi --only reap FILE", Some("FILE"), "--only reap"),
+            ("napi FILE --only reap", Some("FILE"), "--only reap"),
+            ("napi --only reap", None, ""),
+            ("qmp", None, ""),
+            ("", None, ""),
+        ] {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let got = sorted(&words).map(|(_, path, flags)| (path.as_str(), flags.join(" ")));
+            assert_eq!(got, path.map(|path| (path, flags.to_owned())), "{line}");
         }
     }
 }
