@@ -4,9 +4,9 @@
 
 //! Work on files, in threads that may block. Each piece of it names the place where its files are;
 //! a place that hangs fails its own piece after the deadline, and at once from then on, until it
-//! answers (see [`crate::lanes`]).
+//! answers (see `crate::lanes`).
 //!
-//! Must never let one place hold up the others for longer than [`PATIENCE`].
+//! Must never let one place hold up the others for longer than `PATIENCE`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
