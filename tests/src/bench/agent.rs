@@ -20,7 +20,7 @@ use super::Bench;
 use super::served::Served;
 use super::table::{Row, Samples, Unit};
 use crate::faults::{self, Mock, Reply};
-use crate::napi::{Options, Store};
+use crate::napi::{Era, Options, Store};
 use crate::process::Child;
 
 /// What was asked for how often, by path.
@@ -33,6 +33,8 @@ fn kinds(asked: &[String]) -> String {
 }
 
 const PAGE: usize = 1000;
+/// NICs of the simulated node itself, each read by its address.
+const SERVER_NICS: usize = 1;
 /// No request for so long: the agent is content.
 const CALM: Duration = Duration::from_secs(3);
 
@@ -62,7 +64,8 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let vms: Vec<Map<String, Value>> = serde_json::from_value(served.json("/vms")?)?;
 
-    let store = Store::new(Options::default());
+    // A NAPI with RFD 58's route: one without it costs two requests more, to learn that.
+    let store = Store::new(Options { era: Era::Rfd58, ..Options::default() });
     let nics = store.seed_from_vms(&vms, &cn_uuid).map_err(anyhow::Error::msg)?.len();
     let json_bytes: usize = store.nics().iter().map(|nic| nic.to_string().len() + 1).sum();
     let napi = Arc::new(Counting { store: store.clone(), bytes: AtomicUsize::new(0) });
@@ -120,9 +123,11 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         .map(|seen| format!("{} {}?{}", seen.method, seen.path, seen.query))
         .collect();
     let first = asked.first().context("no request at all")?;
+    // A list ends with the first page that is not full.
+    let least = nics / PAGE + 1 + SERVER_NICS;
     Ok(vec![
         Row::new(format!("reconcile {nics} clean NICs: requests"), Unit::Count, &one(seen as f64))
-            .against("pages of 1,000 and two", (nics.div_ceil(PAGE) + 2) as f64, 1.0, None)
+            .against("full pages, a last one, the node's own", least as f64, 1.0, None)
             .note(format!(
                 "the first: {first}; the last: {}; {}",
                 asked[asked.len() - 1],
