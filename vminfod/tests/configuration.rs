@@ -1,0 +1,75 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! docs/config-vminfod.md against the program: what it names is read, what is read is named, and
+//! the defaults that it tells are the program's.
+#![allow(clippy::unwrap_used)] // A test program may stop at once.
+
+use std::path::Path;
+
+use daemon::Fields;
+use serde_json::{Map, Value};
+use vminfod::config::Config;
+
+/// Keys with their defaults, as the page's tables tell them; no default where that is prose.
+fn told() -> Vec<(String, Option<String>)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/config-vminfod.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let quoted = |cell: &str| -> Vec<String> {
+        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let mut told = Vec::new();
+    for line in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('|').collect();
+        let (keys, defaults) = (quoted(cells[1]), quoted(cells[2]));
+        let plain = defaults.len() == keys.len() && cells[2].trim().starts_with('`');
+        for (at, key) in keys.into_iter().enumerate() {
+            told.push((key, defaults.get(at).filter(|_| plain).cloned()));
+        }
+    }
+    assert!(told.len() > 25, "{told:?}");
+    told
+}
+
+#[test]
+fn what_the_page_names_is_read_and_its_defaults_are_the_programs() {
+    let mut settings = Map::new();
+    for (key, default) in told() {
+        let Some(default) = default else { continue };
+        let value = match (key.as_str(), default.parse::<u64>()) {
+            ("socket.mode", _) | (_, Err(_)) => Value::from(default),
+            (_, Ok(number)) => Value::from(number),
+        };
+        let value = if value == "false" { Value::from(false) } else { value };
+        settings.insert(key, value);
+    }
+    settings.insert(
+        "agents".into(),
+        serde_json::json!({"net-agent": "127.0.0.1:5311", "kvmd": "127.0.0.1:5312"}),
+    );
+    let (config, unknown) =
+        Config::read(Fields::from_json(&Value::from(settings).to_string()).unwrap()).unwrap();
+    assert_eq!(unknown, Vec::<String>::new(), "named on the page and never read");
+    assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
+}
+
+#[test]
+fn every_key_that_is_read_is_on_the_page() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config.rs");
+    let source = std::fs::read_to_string(source).unwrap();
+    let source = source.split("mod tests").next().unwrap();
+    let told = told();
+    let mut seen = 0;
+    for call in ["path(", "parse(", "flag(", "span(", "number(", "count(", "text(", "get("] {
+        for (at, _) in source.match_indices(call) {
+            let Some(rest) = source[at + call.len()..].trim_start().strip_prefix('"') else {
+                continue;
+            };
+            let key = rest.split('"').next().unwrap();
+            assert!(told.iter().any(|(named, _)| named == key), "{key} is not on the page");
+            seen += 1;
+        }
+    }
+    assert!(seen > 25, "{seen}");
+}
