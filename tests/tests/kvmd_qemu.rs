@@ -243,7 +243,9 @@ fn spawn(program: &Path, top: &Path, scenario: &Scenario, sockets: &[PathBuf]) -
     for socket in sockets {
         args.extend(["-qmp".to_owned(), format!("unix:{},server=on,wait=off", socket.display())]);
     }
-    Child::spawn(scenario.name, program, &args).unwrap()
+    // A test run in the background may have been told to ignore SIGQUIT, and its children with it.
+    args.splice(..0, ["--default-signal".to_owned(), program.display().to_string()]);
+    Child::spawn(scenario.name, Path::new("/usr/bin/env"), &args).unwrap()
 }
 
 /// Plays a scenario; gives what is wrong.
