@@ -240,9 +240,7 @@ impl Agent {
             .buffer_unordered(4)
             .collect()
             .await;
-        let open = outcomes
-            .into_iter()
-            .filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_)));
+        let open = outcomes.into_iter().filter(|(_, outcome)| outcome.is_open());
         open.map(|(mac, _)| mac).collect()
     }
 

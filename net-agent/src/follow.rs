@@ -247,7 +247,7 @@ impl Agent {
             let mut open = false;
             for mac in macs {
                 let outcome = self.apply.keep_up(mac, vm, true).await;
-                open |= matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_));
+                open |= outcome.is_open();
             }
             if open {
                 let mut tries = due.tries;
@@ -261,8 +261,11 @@ impl Agent {
             }
             let basis = self.basis_of(mac, vm);
             match self.apply.reap(mac, vm, basis, None).await {
-                Outcome::Done | Outcome::Left(_) => shared.settled(mac, vm),
-                Outcome::Deferred(why) | Outcome::Failed(why) => shared.put_off(mac, vm, why),
+                Outcome::Done | Outcome::Left(_) | Outcome::Missing => shared.settled(mac, vm),
+                Outcome::Undecided(why) => shared.put_off(mac, vm, why, true),
+                Outcome::Deferred(why) | Outcome::Failed(why) => {
+                    shared.put_off(mac, vm, why, false);
+                }
             }
         }
         if shared.all_departed().iter().all(|(_, d)| !d.why.starts_with("G10")) {

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use sdc_clients::MacAddr;
 
 use crate::agent::Agent;
-use crate::apply::{NO_RECORD, Outcome};
+use crate::apply::Outcome;
 use crate::config::{Mode, Window};
 use crate::inventory::LocalView;
 use crate::lanes::Due;
@@ -212,8 +212,8 @@ impl Agent {
             shared.status.outcome(mac, outcome.to_string());
             match outcome {
                 Outcome::Done => open.candidates = open.candidates.saturating_sub(1),
-                Outcome::Left(_) => {}
-                Outcome::Deferred(_) | Outcome::Failed(_) => {
+                Outcome::Left(_) | Outcome::Missing => {}
+                Outcome::Deferred(_) | Outcome::Undecided(_) | Outcome::Failed(_) => {
                     continue;
                 }
             }
@@ -274,10 +274,10 @@ impl Agent {
                         Action::Delete | Action::Keep => return,
                     };
                     self.shared.status.outcome(d.mac, outcome.to_string());
-                    if matches!(&outcome, Outcome::Left(why) if why == NO_RECORD) {
+                    if outcome == Outcome::Missing {
                         missing.fetch_add(1, Ordering::Relaxed);
                     }
-                    if matches!(outcome, Outcome::Failed(_) | Outcome::Deferred(_)) {
+                    if outcome.is_open() {
                         self.lanes.wake(&d.vm, Due { at: now, upkeep: true, tries: 1 });
                     }
                 }

@@ -242,8 +242,8 @@ impl Shared {
         }
     }
 
-    /// A departure has to wait longer.
-    pub fn put_off(&self, mac: MacAddr, vm: &str, why: String) {
+    /// A departure has to wait longer; `undecided`: for VMAPI's word alone.
+    pub fn put_off(&self, mac: MacAddr, vm: &str, why: String, undecided: bool) {
         let now = self.clock();
         let waits = &self.config.verdict_retry;
         let mut departed = lock(&self.departed);
@@ -256,7 +256,7 @@ impl Shared {
                 self.draw(|jitter| jitter.around(last, 0.25))
             }
         };
-        if few && departure.tries < SOON_TRIES && why.starts_with("G8: VMAPI says") {
+        if few && undecided && departure.tries < SOON_TRIES {
             wait = wait.min(self.draw(|jitter| jitter.around(SOON, 0.15)));
         }
         departure.tries += 1;

@@ -11,6 +11,7 @@ use sdc_clients::napi::Nic;
 
 use super::{Apply, Fresh, Outcome, ROUNDS, audit};
 use crate::inventory::LocalVm;
+use crate::plan::evidence::Guard;
 use crate::plan::reap::{self, Basis, Facts, Judgement, Reading, Ruling};
 use crate::plan::verdict::Verdict;
 use crate::status::{Count, EMPTIED};
@@ -50,7 +51,7 @@ impl Apply {
                 verdict = Some(self.ask(vm).await);
                 judgement = self.judge(&fresh, basis, verdict.as_ref());
             }
-            if let Some(outcome) = self.refused(mac, vm, &judgement) {
+            if let Some(outcome) = self.refused(mac, vm, &judgement, verdict.as_ref()) {
                 return outcome;
             }
             if let Some(why) = self.braked(&fresh, basis, verdict.as_ref()) {
@@ -67,7 +68,7 @@ impl Apply {
                 return self.deferred(mac, vm, &why);
             }
             let last = self.judge(&fresh, basis, verdict.as_ref());
-            if let Some(outcome) = self.refused(mac, vm, &last) {
+            if let Some(outcome) = self.refused(mac, vm, &last, verdict.as_ref()) {
                 return outcome;
             }
             if let Some(why) = self.braked(&fresh, basis, verdict.as_ref()) {
@@ -167,15 +168,24 @@ impl Apply {
         }
     }
 
-    fn refused(&self, mac: MacAddr, vm: &str, judgement: &Judgement) -> Option<Outcome> {
-        let why = match judgement.obstacle() {
-            None => return None,
-            Some(evidence) => format!("{}: {}", evidence.guard, evidence.said),
-        };
+    fn refused(
+        &self,
+        mac: MacAddr,
+        vm: &str,
+        judgement: &Judgement,
+        verdict: Option<&Verdict>,
+    ) -> Option<Outcome> {
+        let obstacle = judgement.obstacle()?;
+        let why = format!("{}: {}", obstacle.guard, obstacle.said);
+        let undecided = obstacle.guard == Guard::G8
+            && matches!(verdict, Some(Verdict::Alive { .. } | Verdict::Gone(_)));
         Some(match judgement.ruling {
             Ruling::Delete => return None,
             Ruling::Keep => self.left(mac, vm, &why),
-            Ruling::Defer | Ruling::AskVmapi => self.deferred(mac, vm, &why),
+            Ruling::Defer | Ruling::AskVmapi => match self.deferred(mac, vm, &why) {
+                Outcome::Deferred(why) if undecided => Outcome::Undecided(why),
+                outcome => outcome,
+            },
         })
     }
 

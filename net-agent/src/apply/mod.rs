@@ -26,9 +26,6 @@ mod upkeep;
 /// Rounds of read, decide, write before a record is left to the next pass.
 const ROUNDS: u32 = 5;
 
-/// Why a local NIC is left alone that NAPI does not know.
-pub(crate) const NO_RECORD: &str = "NAPI has no record of it";
-
 /// How one record came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -36,10 +33,21 @@ pub enum Outcome {
     Done,
     /// Left alone for good reason.
     Left(String),
+    /// NAPI has no record of it: left alone.
+    Missing,
     /// Not now: something has to change first.
     Deferred(String),
+    /// Not now: VMAPI knows the VM, and has not called it destroyed yet.
+    Undecided(String),
     /// A request failed: try again.
     Failed(String),
+}
+
+impl Outcome {
+    /// Is there something left to be done?
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Deferred(_) | Self::Undecided(_) | Self::Failed(_))
+    }
 }
 
 impl std::fmt::Display for Outcome {
@@ -47,7 +55,8 @@ impl std::fmt::Display for Outcome {
         match self {
             Self::Done => f.write_str("done"),
             Self::Left(why) => write!(f, "left alone: {why}"),
-            Self::Deferred(why) => write!(f, "put off: {why}"),
+            Self::Missing => f.write_str("left alone: NAPI has no record of it"),
+            Self::Deferred(why) | Self::Undecided(why) => write!(f, "put off: {why}"),
             Self::Failed(why) => write!(f, "failed, to be tried again: {why}"),
         }
     }

@@ -9,7 +9,7 @@ use sdc_clients::MacAddr;
 use sdc_clients::http::{Precondition, Versioned};
 use sdc_clients::napi::{BelongsToType, Nic, NicUpdate};
 
-use super::{Apply, Fresh, NO_RECORD, Outcome, ROUNDS, audit};
+use super::{Apply, Fresh, Outcome, ROUNDS, audit};
 use crate::plan::backfill;
 use crate::plan::verdict::Verdict;
 use crate::plan::wish::{Upkeep, Wish};
@@ -31,7 +31,8 @@ impl Apply {
                 Ok(Fresh::Record(fresh)) => fresh,
                 Ok(Fresh::Missing) => {
                     self.shared.status.count(Count::Missing);
-                    return self.left(mac, vm, NO_RECORD);
+                    self.left(mac, vm, "NAPI has no record of it");
+                    return Outcome::Missing;
                 }
                 Err(failed) => return failed,
             };
