@@ -150,8 +150,8 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
         .start_paused(true)
         .build()
         .expect("a runtime");
+    let world = World::new(script.min_age());
     runtime.block_on(async {
-        let world = World::new(script.min_age());
         script.before(&world).await;
         let mut at = Position::default();
         let mut told: Vec<String> = Vec::new();
@@ -190,6 +190,8 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
             assert!(n < 200, "it never ends: {told:#?}");
         }
     });
+    // The world has the agents, whose wires have the world: neither would ever go by itself.
+    (0..2).for_each(|node| world.stop(node));
 }
 
 /// What may happen next. An agent that asks nothing does nothing until it is told something, and
