@@ -27,6 +27,19 @@ pub enum Left {
     Before,
 }
 
+/// What a departure waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Waits {
+    /// Its next try: time to settle, a hold to end, a service to answer.
+    #[default]
+    Try,
+    /// VMAPI, which knows the VM and has not called it destroyed.
+    Verdict,
+    /// The mass-change brake to be taken off (G10).
+    Brake,
+}
+
 /// A NIC that left the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
@@ -38,6 +51,8 @@ pub struct Departure {
     pub due: Duration,
     /// Tries so far.
     pub tries: usize,
+    /// What it waits for.
+    pub waits: Waits,
     /// Why it is not settled yet.
     pub why: String,
 }
@@ -56,8 +71,8 @@ impl Departed {
         due: Duration,
     ) {
         for mac in macs {
-            let (vm, why) = (vm.to_owned(), "settling".to_owned());
-            self.0.insert(mac, Departure { vm, left, due, tries: 0, why });
+            let (vm, waits, why) = (vm.to_owned(), Waits::Try, "settling".to_owned());
+            self.0.insert(mac, Departure { vm, left, due, tries: 0, waits, why });
         }
     }
 
@@ -90,6 +105,19 @@ impl Departed {
     /// None at all?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Those that the brake keeps.
+    pub fn braked(&self) -> Vec<(MacAddr, String)> {
+        let kept = self.0.iter().filter(|(_, d)| d.waits == Waits::Brake);
+        kept.map(|(mac, d)| (*mac, d.vm.clone())).collect()
+    }
+
+    /// The brake is off for them: they are due at once.
+    pub fn unbrake(&mut self, now: Duration) {
+        for departure in self.0.values_mut().filter(|d| d.waits == Waits::Brake) {
+            departure.due = now;
+        }
     }
 
     /// Is this one still waiting?

@@ -18,7 +18,7 @@ use crate::inventory::{LocalView, LocalVm};
 use crate::lanes::Due;
 use crate::plan::backfill::unwritable;
 use crate::plan::reap::Basis;
-use crate::shared::Left;
+use crate::shared::{Left, Waits};
 use crate::status::{Count, history};
 
 impl Agent {
@@ -262,15 +262,14 @@ impl Agent {
             let basis = self.basis_of(mac, vm);
             match self.apply.reap(mac, vm, basis, None).await {
                 Outcome::Done | Outcome::Left(_) | Outcome::Missing => shared.settled(mac, vm),
-                Outcome::Undecided(why) => shared.put_off(mac, vm, why, true),
+                Outcome::Undecided(why) => shared.put_off(mac, vm, Waits::Verdict, why),
+                Outcome::Braked(why) => shared.put_off(mac, vm, Waits::Brake, why),
                 Outcome::Deferred(why) | Outcome::Failed(why) => {
-                    shared.put_off(mac, vm, why, false);
+                    shared.put_off(mac, vm, Waits::Try, why);
                 }
             }
         }
-        if shared.all_departed().iter().all(|(_, d)| !d.why.starts_with("G10")) {
-            shared.status.brake("departures", None);
-        }
+        shared.unbrake_departures();
         if let Some(at) = shared.departed(vm).iter().map(|(_, departure)| departure.due).min() {
             self.lanes.wake(vm, Due { at, upkeep: false, tries: 0 });
         }

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use crate::departed::Left;
+use crate::departed::{Left, Waits};
 use crate::holds::{stamp, write_atomically};
 
 /// The layout below; another number is another layout.
@@ -63,7 +63,10 @@ pub struct KeptDeparture {
     pub vm: String,
     /// How it left.
     pub left: Left,
-    /// Why it waits.
+    /// What it waits for.
+    #[serde(default)]
+    pub waits: Waits,
+    /// Why it waits, in words.
     pub why: String,
 }
 
@@ -198,6 +201,7 @@ mod tests {
                 mac,
                 vm: "v".into(),
                 left: Left::WithVm,
+                waits: Waits::Verdict,
                 why: "VMAPI says running".into(),
             }],
             deletes: vec![at],

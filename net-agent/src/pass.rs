@@ -141,9 +141,12 @@ impl Agent {
     /// Until the next list: rounds over what is still open, one per comparison interval.
     async fn rounds(&self, mut open: Open) {
         let shared = &self.shared;
-        let relist = (!shared.config.relist.is_zero()).then(|| {
-            shared.clock() + shared.draw(|jitter| jitter.around(shared.config.relist, 0.25))
-        });
+        // A NAPI that lost its records may have them again long before the day is over.
+        let emptied = shared.status.brake_of(EMPTIED).is_some();
+        let patience = if emptied { shared.config.unsupported_backoff } else { Duration::MAX };
+        let pause = shared.config.relist.min(patience);
+        let relist = (!pause.is_zero())
+            .then(|| shared.clock() + shared.draw(|jitter| jitter.around(pause, 0.25)));
         loop {
             let round = shared.draw(|jitter| jitter.around(shared.config.resync, 0.1));
             let left = relist.map(|at| at.saturating_sub(shared.clock()));
@@ -212,10 +215,8 @@ impl Agent {
             shared.status.outcome(mac, outcome.to_string());
             match outcome {
                 Outcome::Done => open.candidates = open.candidates.saturating_sub(1),
-                Outcome::Left(_) | Outcome::Missing => {}
-                Outcome::Deferred(_) | Outcome::Undecided(_) | Outcome::Failed(_) => {
-                    continue;
-                }
+                outcome if outcome.is_open() => continue,
+                _ => {}
             }
             open.remote.nics.retain(|nic| nic.mac != mac);
             open.first_looks.remove(&mac);

@@ -69,9 +69,9 @@ impl Shared {
         );
         let due = clock + self.config.settle.max(self.config.second_look);
         let mut departed = lock(&self.departed);
-        for KeptDeparture { mac, vm, left, why } in kept.departed {
+        for KeptDeparture { mac, vm, left, waits, why } in kept.departed {
             let left = if left == Left::Alone { Left::Alone } else { Left::Before };
-            departed.recall(mac, Departure { vm, left, due, tries: 0, why });
+            departed.recall(mac, Departure { vm, left, due, tries: 0, waits, why });
         }
         drop(departed);
         *lock(&self.strays) = kept.macs;
@@ -140,7 +140,13 @@ impl Shared {
         kept.departed = self
             .all_departed()
             .into_iter()
-            .map(|(mac, d)| KeptDeparture { mac, vm: d.vm, left: d.left, why: d.why })
+            .map(|(mac, Departure { vm, left, waits, why, .. })| KeptDeparture {
+                mac,
+                vm,
+                left,
+                waits,
+                why,
+            })
             .collect();
         let deletes = lock(&self.deletes);
         let young = deletes.iter().filter(|until| clock < **until);

@@ -6,7 +6,7 @@
 //! one place that answers "may anything be written at this moment?". Locks here are held for a
 //! few instructions and never over an await.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,16 +15,17 @@ use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Jitter, MacAddr};
 use tokio::sync::Notify;
 
-use crate::approval::{Approvals, Offer, Refused};
+use crate::approval::Approvals;
 use crate::config::{Config, Mode};
 use crate::departed::Departed;
-pub use crate::departed::{Departure, Left};
+pub use crate::departed::{Departure, Left, Waits};
 use crate::holds::{Hold, HoldsFile};
 use crate::inventory::{Identity, Inventory, LocalView, LocalVm};
 use crate::memory::{MemoryFile, Seen};
 use crate::plan::Policy;
-use crate::plan::brake::{Scale, UNKNOWN};
-use crate::status::{Count, Status};
+use crate::status::Status;
+
+mod braked;
 
 /// One hour, the brake's memory.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -242,58 +243,28 @@ impl Shared {
         }
     }
 
-    /// A departure has to wait longer; `undecided`: for VMAPI's word alone.
-    pub fn put_off(&self, mac: MacAddr, vm: &str, why: String, undecided: bool) {
+    /// A departure has to wait longer.
+    pub fn put_off(&self, mac: MacAddr, vm: &str, waits: Waits, why: String) {
         let now = self.clock();
-        let waits = &self.config.verdict_retry;
+        let retries = &self.config.verdict_retry;
         let mut departed = lock(&self.departed);
         let few = departed.len() <= FEW;
         let Some(departure) = departed.get_mut(mac, vm) else { return };
-        let mut wait = match waits.get(departure.tries) {
+        let mut wait = match retries.get(departure.tries) {
             Some(wait) => *wait,
             None => {
-                let last = waits.last().copied().unwrap_or(HOUR);
+                let last = retries.last().copied().unwrap_or(HOUR);
                 self.draw(|jitter| jitter.around(last, 0.25))
             }
         };
-        if few && undecided && departure.tries < SOON_TRIES {
+        if few && waits == Waits::Verdict && departure.tries < SOON_TRIES {
             wait = wait.min(self.draw(|jitter| jitter.around(SOON, 0.15)));
         }
         departure.tries += 1;
         departure.due = now + wait;
-        departure.why = why;
+        (departure.waits, departure.why) = (waits, why);
         drop(departed);
         self.changed.notify_one();
-    }
-
-    /// Notes a delete for the brake's memory.
-    pub fn deleted(&self) {
-        lock(&self.deletes).push_back(self.clock() + HOUR);
-        self.changed.notify_one();
-    }
-
-    /// Deletes of the last hour; [`UNKNOWN`] while they are not known.
-    pub fn recent_deletes(&self) -> usize {
-        if self.lost_within(HOUR) {
-            return UNKNOWN;
-        }
-        let now = self.clock();
-        let mut deletes = lock(&self.deletes);
-        deletes.retain(|until| now < *until);
-        deletes.len()
-    }
-
-    /// The brake's question for witnessed deletes: all that left is looked at together.
-    pub fn scale_of_departures(&self) -> Scale {
-        let now = self.clock();
-        let (local_vms, most_vms) = self.look(|i| (i.view.vms.len(), i.most_vms(now)));
-        Scale {
-            candidates: lock(&self.departed).len().max(1),
-            recent: self.recent_deletes(),
-            listed: usize::try_from(self.status.get(Count::Listed)).unwrap_or(usize::MAX),
-            local_vms,
-            most_vms,
-        }
     }
 
     /// Notes the candidates that the pass has not decided, and their first looks.
@@ -321,66 +292,6 @@ impl Shared {
                 self.learn(|inventory| inventory.accept_size(now));
             }
         }
-    }
-
-    /// What the brake keeps of a pass, for offers.
-    pub fn keep_braked(&self, kept: BTreeMap<MacAddr, String>) {
-        *lock(&self.braked) = kept;
-    }
-
-    /// Everything that the brake keeps, of passes and of departures.
-    pub fn all_braked(&self) -> BTreeMap<MacAddr, String> {
-        let mut all = lock(&self.braked).clone();
-        for (mac, departure) in self.all_departed() {
-            if departure.why.starts_with("G10") {
-                all.insert(mac, departure.vm);
-            }
-        }
-        all
-    }
-
-    /// Offers these records, as they were read, for approval.
-    pub fn offer(&self, pairs: BTreeMap<MacAddr, String>) -> Option<Offer> {
-        lock(&self.approvals).offer(pairs, self.clock())
-    }
-
-    /// The latest offer that can be approved, and for how much longer.
-    pub fn offered(&self) -> Option<(Offer, Duration)> {
-        let now = self.clock();
-        let approvals = lock(&self.approvals);
-        let offer = approvals.latest(now)?.clone();
-        let left = crate::approval::VALID.saturating_sub(now.saturating_sub(offer.made));
-        Some((offer, left))
-    }
-
-    /// The operator approves an offer; gives its size. Passes and departures go on at once.
-    ///
-    /// # Errors
-    /// When the id names no offer that still holds.
-    pub fn approve(&self, id: &str) -> Result<usize, Refused> {
-        let now = self.clock();
-        let approved = lock(&self.approvals).approve(id, now)?;
-        let mut departed = lock(&self.departed);
-        for (mac, departure) in departed.all() {
-            if departure.why.starts_with("G10")
-                && let Some(departure) = departed.get_mut(mac, &departure.vm)
-            {
-                departure.due = now;
-            }
-        }
-        drop(departed);
-        self.approved.notify_one();
-        Ok(approved)
-    }
-
-    /// Has the operator approved this record as it is?
-    pub fn is_approved(&self, mac: MacAddr, etag: Option<&str>) -> bool {
-        etag.is_some_and(|etag| lock(&self.approvals).covers(mac, etag, self.clock()))
-    }
-
-    /// Addresses that the operator approved.
-    pub fn approved_macs(&self) -> BTreeSet<MacAddr> {
-        lock(&self.approvals).macs(self.clock()).collect()
     }
 
     /// A complete view of the node, read now (`GET /vms?sync=true`) and put in place, with what

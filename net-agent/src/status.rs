@@ -151,6 +151,8 @@ impl Board {
 
 /// Who holds the brake of a NAPI that lost its records.
 pub const EMPTIED: &str = "napi";
+/// Who holds the brake of what left the node.
+pub const DEPARTURES: &str = "departures";
 
 /// The board all tasks write on.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use crate::inventory::LocalVm;
 use crate::plan::evidence::Guard;
 use crate::plan::reap::{self, Basis, Facts, Judgement, Reading, Ruling};
 use crate::plan::verdict::Verdict;
-use crate::status::{Count, EMPTIED};
+use crate::status::{Count, DEPARTURES, EMPTIED};
 
 impl Apply {
     /// Deletes one leaked record behind the whole predicate. `verdict` is VMAPI's answer if it
@@ -55,7 +55,8 @@ impl Apply {
                 return outcome;
             }
             if let Some(why) = self.braked(&fresh, basis, verdict.as_ref()) {
-                return self.deferred(mac, vm, &format!("G10: {why}"));
+                self.deferred(mac, vm, &format!("{}: {why}", Guard::G10));
+                return Outcome::Braked(why);
             }
             let turn = self.clients.pace.turn().await;
             if let Some(outcome) = self.absent(mac, vm, basis).await {
@@ -72,7 +73,8 @@ impl Apply {
                 return outcome;
             }
             if let Some(why) = self.braked(&fresh, basis, verdict.as_ref()) {
-                return self.deferred(mac, vm, &format!("G10: {why}"));
+                self.deferred(mac, vm, &format!("{}: {why}", Guard::G10));
+                return Outcome::Braked(why);
             }
             let departed = !matches!(basis, Basis::Pass { .. });
             if departed && !self.shared.is_departed(mac, vm) {
@@ -161,7 +163,7 @@ impl Apply {
             Basis::Witnessed | Basis::LeftVm | Basis::Remembered => {
                 let why = scale.tripped();
                 if why.is_some() {
-                    self.shared.status.brake("departures", why.clone());
+                    self.shared.status.brake(DEPARTURES, why.clone());
                 }
                 why
             }

@@ -16,6 +16,7 @@ use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Class, Error, MacAddr};
 
 use crate::pace::Pace;
+use crate::plan::evidence::Guard;
 use crate::plan::verdict::Verdict;
 use crate::shared::Shared;
 use crate::status::Count;
@@ -39,6 +40,8 @@ pub enum Outcome {
     Deferred(String),
     /// Not now: VMAPI knows the VM, and has not called it destroyed yet.
     Undecided(String),
+    /// Not now: the mass-change brake keeps it (G10).
+    Braked(String),
     /// A request failed: try again.
     Failed(String),
 }
@@ -46,7 +49,7 @@ pub enum Outcome {
 impl Outcome {
     /// Is there something left to be done?
     pub fn is_open(&self) -> bool {
-        matches!(self, Self::Deferred(_) | Self::Undecided(_) | Self::Failed(_))
+        !matches!(self, Self::Done | Self::Left(_) | Self::Missing)
     }
 }
 
@@ -57,6 +60,7 @@ impl std::fmt::Display for Outcome {
             Self::Left(why) => write!(f, "left alone: {why}"),
             Self::Missing => f.write_str("left alone: NAPI has no record of it"),
             Self::Deferred(why) | Self::Undecided(why) => write!(f, "put off: {why}"),
+            Self::Braked(why) => write!(f, "put off: {}: {why}", Guard::G10),
             Self::Failed(why) => write!(f, "failed, to be tried again: {why}"),
         }
     }
