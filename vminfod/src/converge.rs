@@ -15,9 +15,11 @@
 //! One task owns all of it. A signal that comes while its part is being read makes the part stale
 //! again, and it is read again: nothing is ever paused.
 
+pub mod alarm;
 mod asks;
 pub mod board;
 mod datasets;
+mod held;
 mod node_wide;
 mod readings;
 mod refresh;
@@ -37,6 +39,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::alarm::Alarm;
 use self::asks::{Ask, Waiter};
 pub use self::asks::{Asks, Held};
 use self::board::Board;
@@ -67,6 +70,8 @@ struct Vm {
     parts: Option<Parts>,
     stale: Stale,
     due: Option<Instant>,
+    /// Its reading is due before its fold ends ([`held`]).
+    early: bool,
     asked: Option<Instant>,
     /// What is being read now.
     reading: Option<Box<Reading>>,
@@ -92,6 +97,10 @@ struct Reading {
     looks: Option<usize>,
     waiters: Vec<Waiter>,
     began: Instant,
+    /// What it brings is not taken in before this.
+    until: Instant,
+    /// What it brought before that.
+    brought: Option<Result<Loaded, LoadFault>>,
 }
 
 /// What a finished task brought.
@@ -126,6 +135,9 @@ pub struct Engine {
     /// VM uuid → zone name.
     names: HashMap<String, String>,
     due: BTreeSet<(Instant, String)>,
+    /// Readings that have ended before the fold of their signals: when to take them in.
+    held: BTreeSet<(Instant, String)>,
+    alarm: Alarm,
     /// VM readings under way.
     readings: usize,
     datasets: Datasets,
@@ -192,6 +204,8 @@ impl Engine {
             vms: HashMap::new(),
             names: HashMap::new(),
             due: BTreeSet::new(),
+            held: BTreeSet::new(),
+            alarm: Alarm::none(),
             readings: 0,
             datasets: Datasets::default(),
             dataset_work: DatasetWork::default(),
@@ -222,6 +236,11 @@ impl Engine {
         }
     }
 
+    /// The same with exact times; not where time is simulated.
+    pub fn with_alarm(self, alarm: Alarm) -> Self {
+        Self { alarm, ..self }
+    }
+
     /// The read side of the store.
     pub fn published(&self) -> Arc<crate::store::Published> {
         self.store.published()
@@ -236,9 +255,13 @@ impl Engine {
             if !pending.is_empty() {
                 self.take(pending);
             }
+            self.take_held();
             self.start_due();
             self.tell_watcher();
             let next = self.next_deadline();
+            if next <= Instant::now() + self.config.fold {
+                self.alarm.set(next);
+            }
             let shutdown = self.shutdown.clone();
             let inbox = Arc::clone(&self.inbox);
             // All arms are cancel-safe: news stay news, finished tasks stay in the set, requests
@@ -248,6 +271,7 @@ impl Engine {
                 () = inbox.news() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.finished(done).await,
                 Some(request) = self.asks.recv() => self.asked(request),
+                () = self.alarm.rings() => {}
                 () = tokio::time::sleep_until(next) => {}
             }
         }
@@ -257,6 +281,9 @@ impl Engine {
         let mut next = Instant::now() + Duration::from_secs(3600);
         let room = self.readings < self.config.concurrency;
         if let Some((at, _)) = self.due.first().filter(|_| room) {
+            next = next.min(*at);
+        }
+        if let Some((at, _)) = self.held.first() {
             next = next.min(*at);
         }
         if !self.refreshing {

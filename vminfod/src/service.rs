@@ -23,6 +23,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::commands::Commands;
 use crate::config::Config;
+use crate::converge::alarm::Alarm;
 use crate::converge::board::Board;
 use crate::converge::{Asks, Engine, Seams};
 use crate::http::Api;
@@ -109,15 +110,26 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
     let watch = files::chosen(config.watch, &config.fswatcher);
-    serve_with(config, commands, watch, Jitter::from_entropy(), shutdown).await
+    let (jitter, alarm) = (Jitter::from_entropy(), Alarm::start());
+    serve_at(config, commands, watch, (jitter, alarm), shutdown).await
 }
 
-/// The same with every seam open.
+/// The same with every seam open; time may be simulated.
 pub async fn serve_with(
     config: Config,
     commands: Arc<dyn Commands>,
     watch: Box<dyn Watch>,
-    mut jitter: Jitter,
+    jitter: Jitter,
+    shutdown: Shutdown,
+) -> Result<Running, ServeError> {
+    serve_at(config, commands, watch, (jitter, Alarm::none()), shutdown).await
+}
+
+async fn serve_at(
+    config: Config,
+    commands: Arc<dyn Commands>,
+    watch: Box<dyn Watch>,
+    (mut jitter, alarm): (Jitter, Alarm),
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
     std::fs::read_dir(&config.root)
@@ -185,7 +197,7 @@ pub async fn serve_with(
     };
     let (listen, agents) = (config.listen, config.agents.clone());
     let (max_jobs, limits, socket) = (config.concurrency, config.http, config.socket.clone());
-    let mut engine = Engine::new(config, seams, board.clone());
+    let mut engine = Engine::new(config, seams, board.clone()).with_alarm(alarm);
     if !engine.first_load().await {
         tasks.drain(DRAIN_LIMIT).await;
         return Err(ServeError::Stopped);

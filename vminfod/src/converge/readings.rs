@@ -20,6 +20,13 @@ impl Engine {
     /// A VM's reading has ended.
     pub(super) fn vm_read(&mut self, name: &str, result: Result<Loaded, LoadFault>) {
         self.readings = self.readings.saturating_sub(1);
+        if let Some(result) = self.hold(name, result) {
+            self.take_reading(name, result);
+        }
+    }
+
+    /// Takes in what a VM's reading brought.
+    pub(super) fn take_reading(&mut self, name: &str, result: Result<Loaded, LoadFault>) {
         self.board.edit(|view| view.pending.shift_remove(name));
         let Some(reading) = self.vms.get_mut(name).and_then(|vm| vm.reading.take()) else { return };
         let known = self.vms.get(name).is_some_and(|vm| vm.parts.is_some());

@@ -32,7 +32,7 @@ impl Engine {
             if !self.vms.contains_key(&name) && !stale.has(Stale::XML) {
                 continue;
             }
-            if let Some(vm) = self.mark(&name, stale, now + self.config.fold) {
+            if let Some(vm) = self.mark_file(&name, stale, now + self.config.fold) {
                 vm.announced |= stale;
             }
         }
@@ -61,8 +61,15 @@ impl Engine {
         let vm: &mut Vm = self.vms.entry(name.to_owned()).or_default();
         vm.stale |= stale;
         vm.asked.get_or_insert_with(Instant::now);
+        if let Some(reading) = &mut vm.reading {
+            if when < reading.until {
+                super::held::sooner(&mut self.held, name, reading, when);
+            }
+            return Some(vm);
+        }
         // A failing VM's retry may be early: something changed, perhaps for the better.
-        if vm.reading.is_none() && vm.due.is_none_or(|due| when < due) {
+        if vm.due.is_none_or(|due| when < due) {
+            vm.early = false;
             let before = vm.due.replace(when).map(|due| (due, name.to_owned()));
             if let Some(before) = &before {
                 self.due.remove(before);

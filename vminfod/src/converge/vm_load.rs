@@ -16,16 +16,13 @@ use tokio::time::Instant;
 use crate::dirty::Stale;
 use crate::load::datasets::Row;
 use crate::load::{
-    Ctx, Datasets, LoadError, PackedXml, ZoneKstat, ZoneRow, config, datasets, is_lower_uuid,
-    kstat, lastexited, receiving, times, zone_xml, zoneadm,
+    Ctx, Datasets, LoadError, ZoneFiles, ZoneKstat, ZoneRow, datasets, is_lower_uuid, kstat,
+    zone_files, zoneadm,
 };
-use crate::vm::{Parts, state_of};
+use crate::vm::Parts;
 
 /// Bytes of a zone index; real ones have some hundred a zone.
 const INDEX_CAP: u64 = 16 << 20;
-
-/// Readings of files that change meanwhile; the next signal brings what the last one missed.
-const TRIES: u32 = 3;
 
 /// What a reading gave.
 #[derive(Debug)]
@@ -149,61 +146,9 @@ impl Task {
             Some(parts) if !stale.has(Stale::KSTAT) => parts.kstat.clone(),
             _ => kstat::of(&*self.kstats.fresh(ctx).await?, &row).cloned(),
         };
-        let mut stamps = match known {
-            Some(parts) if !stale.has(Stale::TIMES) => parts.stamps,
-            _ => times::load(ctx, &row).await?,
-        };
-        // What is of the version that was read need not be read again, except for those who ask.
-        if !stale.has(Stale::DATASETS)
-            && known.is_some_and(|parts| parts.stamps.confirmed_by(&stamps))
-        {
-            stale = stale.without(Stale::FILES);
-        }
-        let mut tries = 0;
-        let (xml, lastexited, config) = loop {
-            // A time that nobody knew belongs to a file that may be newer than what is known of it.
-            if known.is_some_and(|parts| parts.last_modified != stamps.last_modified) {
-                stale |= Stale::FILES;
-            }
-            let xml = match known {
-                Some(parts) if !stale.has(Stale::XML) => Arc::clone(&parts.xml),
-                _ => Arc::new(PackedXml::from(&zone_xml::load(ctx, &row).await?)),
-            };
-            let lastexited = match known {
-                Some(parts) if !stale.has(Stale::LAST_EXITED) => parts.lastexited.clone(),
-                _ => lastexited::load(ctx, &row).await?,
-            };
-            let config = match known {
-                Some(parts) if !stale.has(Stale::CONFIG) => Arc::clone(&parts.config),
-                _ => Arc::new(config::load(ctx, &row).await?),
-            };
-            tries += 1;
-            if !stale.has(Stale::TIMES) || tries == TRIES {
-                break (xml, lastexited, config);
-            }
-            let after = times::load(ctx, &row).await?;
-            if after == stamps {
-                break (xml, lastexited, config);
-            }
-            // A file was replaced while they were read: which of them is unknown.
-            stamps = after;
-            stale |= Stale::FILES;
-        };
-        // What was not read is still of the version that it was.
-        if let Some(parts) = known {
-            for (part, files) in [
-                (Stale::XML, times::XML..times::XML + 1),
-                (Stale::LAST_EXITED, times::LAST_EXITED..times::LAST_EXITED + 1),
-                (Stale::CONFIG, times::CONFIG),
-            ] {
-                if !stale.has(part) {
-                    stamps.keep(&parts.stamps, files);
-                }
-            }
-        }
+        let files = zone_files::load(ctx, &row, known, stale).await?;
+        let ZoneFiles { xml, config, lastexited, stamps, receiving } = files;
         let last_modified = stamps.last_modified;
-        let receives = state_of(&row, &xml) == "receiving";
-        let receiving = if receives { receiving::load(ctx, &row).await? } else { None };
         let parts =
             Parts { zone: row, xml, kstat, config, lastexited, last_modified, stamps, receiving };
         Ok(Loaded::Parts(Box::new(parts), fresh))

@@ -32,7 +32,7 @@ impl Engine {
             if let Some(first) = self.due.pop_first() {
                 self.board.edit(|view| view.due.remove(&first));
             }
-            self.start_reading(name);
+            self.begin(name);
         }
         self.start_datasets();
         if self.sysinfo_stale
@@ -59,9 +59,9 @@ impl Engine {
         }
     }
 
-    pub(super) fn start_reading(&mut self, name: String) {
+    pub(super) fn start_reading(&mut self, name: String, until: Instant) {
         let Some(vm) = self.vms.get_mut(&name) else { return };
-        vm.due = None;
+        (vm.due, vm.early) = (None, false);
         let stale = std::mem::take(&mut vm.stale);
         let began = Instant::now();
         let reading = Reading {
@@ -70,6 +70,8 @@ impl Engine {
             looks: vm.looks.take(),
             waiters: std::mem::take(&mut vm.waiters),
             began,
+            until,
+            brought: None,
         };
         let asked = vm.asked.take().unwrap_or(began);
         let waited = began.saturating_duration_since(asked).as_millis() as u64;

@@ -4,7 +4,7 @@
 
 //! ZONEPATH/lastexited: when and how the zone's init last ended.
 
-use super::{Ctx, LoadError, Origin, ZoneRow, read_unlinked_if_there};
+use super::{LoadError, Origin, ZoneRow, read_unlinked_if_there};
 use crate::json;
 use crate::root::Root;
 use crate::vm::convert::{is_space, to_int32, to_number, trim};
@@ -20,13 +20,7 @@ pub struct LastExited {
     pub timestamp: String,
 }
 
-/// Reads the file of one zone; `None` if it is not there or not of that form.
-pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<LastExited>, LoadError> {
-    let (row, place) = (row.clone(), &row.zonepath);
-    ctx.on_files(Origin::LastExited, place, move |root| read(root, &row)).await
-}
-
-/// The same here and now, where it may block.
+/// Reads the file of one zone; `None` if it is not there or not of that form; where it may block.
 pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<LastExited>, LoadError> {
     let path = root.lastexited(&row.zonepath);
     match read_unlinked_if_there(Origin::LastExited, &path, CAP)? {

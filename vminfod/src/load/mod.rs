@@ -19,6 +19,7 @@ mod single;
 pub mod sysinfo;
 pub mod times;
 mod xml;
+pub mod zone_files;
 pub mod zone_xml;
 pub mod zoneadm;
 
@@ -38,6 +39,7 @@ pub use node::{Broken, Known, Node, ZoneParts, node, node_of, refresh, zone};
 pub use receiving::Receiving;
 pub use single::vm;
 pub use sysinfo::Sysinfo;
+pub use zone_files::ZoneFiles;
 pub use zone_xml::{PackedXml, ZoneXml};
 pub use zoneadm::ZoneRow;
 

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::{Ctx, Fault, LoadError, Origin, ZoneRow, read_if_there};
+use super::{Fault, LoadError, Origin, ZoneRow, read_if_there};
 use crate::json;
 use crate::root::Root;
 
@@ -19,13 +19,7 @@ pub struct Receiving {
     pub zfs_filesystem: Option<Value>,
 }
 
-/// Reads the file; `None` if it is not there or cannot be read.
-pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Option<Receiving>, LoadError> {
-    let (row, place) = (row.clone(), &row.zonepath);
-    ctx.on_files(Origin::Receiving, place, move |root| read(root, &row)).await
-}
-
-/// The same here and now, where it may block.
+/// Reads the file; `None` if it is not there or cannot be read; where it may block.
 pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<Receiving>, LoadError> {
     let path = root.receiving(&row.uuid);
     match read_if_there(Origin::Receiving, &path, CAP) {

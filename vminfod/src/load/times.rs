@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{Ctx, Fault, LoadError, Origin, ZoneRow};
+use super::{Fault, LoadError, Origin, ZoneRow};
 use crate::root::{ReadError, Root};
 
 /// How many files there are.
@@ -103,13 +103,7 @@ fn each<E>(
     look(&path)
 }
 
-/// Takes the stamps of one zone's files.
-pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<Stamps, LoadError> {
-    let (row, place) = (row.clone(), &row.zonepath);
-    ctx.on_files(Origin::Times, place, move |root| read(root, &row)).await
-}
-
-/// The same here and now, where it may block.
+/// Takes the stamps of one zone's files; where it may block.
 pub fn read(root: &Root, row: &ZoneRow) -> Result<Stamps, LoadError> {
     look(root, &row.zonename, &row.zonepath)
 }

@@ -29,7 +29,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::xml::{attributes, is_blank, is_char, is_name, reference};
-use super::{Ctx, Fault, LoadError, Origin, ZoneRow, read_if_there};
+use super::{Fault, LoadError, Origin, read_if_there};
 use crate::root::Root;
 
 pub use model::{Attributes, Item, Pair, What, ZoneXml, attribute};
@@ -40,13 +40,7 @@ pub const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// How deep elements may stand in each other.
 pub const MAX_DEPTH: usize = 64;
 
-/// Reads the file of one zone.
-pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<ZoneXml, LoadError> {
-    let zonename = row.zonename.clone();
-    ctx.on_files(Origin::ZoneXml, &row.zonepath, move |root| read(root, &zonename)).await
-}
-
-/// The same here and now, where it may block.
+/// Reads the file of one zone; where it may block.
 pub(super) fn read(root: &Root, zonename: &str) -> Result<ZoneXml, LoadError> {
     let path = root.zone_xml(zonename);
     match read_if_there(Origin::ZoneXml, &path, MAX_BYTES)? {
