@@ -42,6 +42,14 @@ pub struct Holds {
 }
 
 impl Holds {
+    /// As the file has them.
+    ///
+    /// # Errors
+    /// Where the text is not what was written.
+    pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+
     /// The hold that covers this VM now, if any; one on the node covers every VM.
     pub fn covering(&self, vm: &str, now: Timestamp) -> Option<&Hold> {
         self.holds
@@ -130,7 +138,7 @@ impl HoldsFile {
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Holds::default()),
             Err(source) => return Err(HoldsError::Io { path: self.path.clone(), source }),
         };
-        serde_json::from_slice(&bytes)
+        Holds::parse(&bytes)
             .map_err(|source| HoldsError::Syntax { path: self.path.clone(), source })
     }
 

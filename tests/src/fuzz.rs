@@ -122,6 +122,28 @@ const TARGETS: &[Target] = &[
         parse: |b| ended(String::from_utf8_lossy(b).parse::<sdc_clients::MacAddr>()),
     },
     Target {
+        name: "fswatcher lines",
+        good: &[
+            "{\"type\":\"ready\"}\n{\"type\":\"response\",\"key\":1,\"result\":\"FAIL\",\"pathname\":\"/etc/zones\"}\n{\"type\":\"event\",\"pathname\":\"/etc/zones\",\"final\":true}",
+        ],
+        parse: fswatcher,
+    },
+    Target {
+        name: "note",
+        good: &[r#"{"was":{"state":"running"},"paths":["nics.0.ip"]}"#],
+        parse: |b| ended(vminfod::store::note::Note::parse(b)),
+    },
+    Target {
+        name: "holds",
+        good: &[r#"{"holds":[{"vm":"u","reason":"r","since":"2026-01-05T10:00:02.004Z"}]}"#],
+        parse: |b| ended(net_agent::holds::Holds::parse(b)),
+    },
+    Target {
+        name: "vmadm arguments",
+        good: &["list\n-Ho\nuuid\n--sortby=alias\nstate=running\n--\n-x"],
+        parse: vmadm_arguments,
+    },
+    Target {
         name: "configuration",
         good: &[r#"{"listen":"127.0.0.1:9090","sweep":"10s","refresh":{"min":"270s"}}"#],
         parse: |b| ended(daemon::Fields::from_json(&String::from_utf8_lossy(b))),
@@ -136,6 +158,27 @@ fn qmp_line(bytes: &[u8]) {
     lines.push(bytes, |line| ended(session.line(Duration::ZERO, &line)));
     lines.finish().into_iter().for_each(|line| ended(session.line(Duration::ZERO, &line)));
     ended(session.verdict(Duration::ZERO, kvmd::judge::ADMIN_WINDOW));
+}
+
+/// A conversation with the file watcher's helper.
+fn fswatcher(bytes: &[u8]) {
+    let zones = [("z".to_owned(), "/zones/z".to_owned())].into();
+    let mut talk = vminfod::sources::watch_fswatcher::Talk::new(vminfod::root::Root::new("/r"));
+    ended(talk.want(&std::sync::Arc::new(zones)));
+    let wanted = talk.unanswered();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        ended(talk.told(line));
+        assert!(talk.unanswered() <= wanted, "a request is kept that nobody waits for");
+    }
+}
+
+/// Arguments, one on each line.
+fn vmadm_arguments(bytes: &[u8]) {
+    use vminfod::cli::vmadm::{nopt::parse, options};
+    let text = String::from_utf8_lossy(bytes);
+    let args: Vec<String> = text.split('\n').map(str::to_owned).collect();
+    ended(parse(&args, options::LIST, options::LIST_SHORTS));
+    ended(parse(&args, options::LOOKUP, options::LOOKUP_SHORTS));
 }
 
 /// What parses must print, and the print must parse to the same value.

@@ -125,10 +125,12 @@ struct Watched {
     failures: u32,
     /// When to ask again; `None`: it is watched, or was just asked for.
     again: Option<Instant>,
+    /// The last request for it: only its answer counts.
+    key: u64,
 }
 
-/// The conversation: pure, but for the clock.
-struct Talk {
+/// The conversation with the helper: what is to be said to it, and what its lines mean. No I/O.
+pub struct Talk {
     root: Root,
     ready: bool,
     key: u64,
@@ -140,7 +142,8 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(root: Root) -> Self {
+    /// Nothing said yet, nothing wanted.
+    pub fn new(root: Root) -> Self {
         Self {
             root,
             ready: false,
@@ -153,12 +156,13 @@ impl Talk {
 
     /// Takes a new list of zones; the files of zones that are new or moved get a signal, since what
     /// happened to them before they were watched is unknown.
-    fn want(&mut self, zones: &Zones) -> Vec<Signal> {
+    pub fn want(&mut self, zones: &Zones) -> Vec<Signal> {
         let wanted = self.wanted(zones);
         let idle: Vec<String> =
             self.paths.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
         for path in idle {
-            self.paths.remove(&path);
+            let watched = self.paths.remove(&path);
+            watched.and_then(|watched| self.asked.remove(&watched.key));
             self.say("UNWATCH", &path);
         }
         let mut news = Vec::new();
@@ -201,8 +205,11 @@ impl Talk {
         wanted
     }
 
-    /// Takes a line of the helper in.
-    fn told(&mut self, line: &[u8]) -> Result<Vec<Signal>, WatchError> {
+    /// Takes a line of the helper in, and gives what it tells of.
+    ///
+    /// # Errors
+    /// When it is no line of the helper, or says that a watch was lost.
+    pub fn told(&mut self, line: &[u8]) -> Result<Vec<Signal>, WatchError> {
         let told: Told =
             serde_json::from_slice(line).map_err(|error| WatchError::Helper(error.to_string()))?;
         match told.r#type.as_str() {
@@ -266,11 +273,17 @@ impl Talk {
     }
 
     fn ask(&mut self, path: &str) {
-        if let Some(watched) = self.paths.get_mut(path) {
-            watched.again = None;
-        }
         let key = self.say("WATCH", path);
         self.asked.insert(key, path.to_owned());
+        if let Some(watched) = self.paths.get_mut(path) {
+            watched.again = None;
+            self.asked.remove(&std::mem::replace(&mut watched.key, key));
+        }
+    }
+
+    /// How many requests have no answer yet: never more than paths are wanted.
+    pub fn unanswered(&self) -> usize {
+        self.asked.len()
     }
 
     fn say(&mut self, verb: &str, path: &str) -> u64 {
