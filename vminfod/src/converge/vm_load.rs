@@ -202,7 +202,7 @@ pub fn datasets_of(parts: &Parts, datasets: &Datasets) -> Vec<String> {
     if datasets.get(&delegated).is_some() {
         names.push(delegated);
     }
-    for path in parts.xml.devices() {
+    for path in &parts.xml.devices() {
         // A volume that is not there now has its name in its path.
         let volume = path.strip_prefix(datasets::DEVICES).filter(|name| !name.is_empty());
         names.extend(datasets.at(path).map(Row::name).or(volume).map(str::to_owned));

@@ -24,6 +24,8 @@
 
 mod model;
 mod packed;
+mod shapes;
+mod values;
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};

@@ -43,9 +43,12 @@ pub(super) fn from_object(vm: &VmObject, zone_state: &str) -> String {
 
 /// The state before the object is made: tells whether the receiving file has to be read.
 pub fn state_of(row: &ZoneRow, xml: &PackedXml) -> String {
-    let provisioning = xml.attr("provisioning").is_some_and(|v| bool_value(v) == Value::Bool(true));
-    let transition = xml.attr("transition").and_then(words);
-    decide(transition.map(|[state, ..]| state), provisioning, xml.attr("failed"), &row.zone_state)
+    let [provisioning, transition, failed] =
+        ["provisioning", "transition", "failed"].map(|name| xml.attr(name));
+    let provisioning = provisioning.is_some_and(|text| bool_value(&text) == Value::Bool(true));
+    let transition = transition.as_deref().and_then(words);
+    let transition = transition.map(|[state, ..]| state);
+    decide(transition, provisioning, failed.as_deref(), &row.zone_state)
 }
 
 fn decide(

@@ -2,321 +2,218 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A configuration as it is kept from one reading to the next: one text instead of a hundred, a
-//! fifth of the memory. It is unpacked for each composition, which is rare beside that.
+//! A configuration as it is kept from one reading to the next: in a tenth of the memory of its tree.
+//! It is unpacked for each composition, which is rare beside that.
+//!
+//! What it says in the same place in every configuration of its kind (elements, lines, names) is
+//! its shape: one text that all of them share. The rest is its own ([`values`](super::values)).
 //!
 //! ```text
-//!  configuration = record*          record = 01 KIND LINE field*
-//!  field         = 02 TEXT          TEXT   = 03 (not there), 04 CODE (one of the words below),
-//!                                             or the text itself
+//!  shape  = record*          record = 01 KIND LINE name*
+//!  name   = 02 TEXT          TEXT   = 03 (not there), 04 CODE (a word), or the text itself
 //! ```
-//!
-//! Characters below a blank other than line ends and tabs are in no XML document, so none of the
-//! texts can contain one that separates.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::str::Split;
-use std::sync::LazyLock;
+use std::sync::Arc;
 
 use super::model::{Attributes, Item, Pair, What, ZoneXml};
+use super::shapes;
+use super::values::{self, Values, coded, decoded};
 
 const RECORD: char = '\u{1}';
 const FIELD: char = '\u{2}';
 const NONE: &str = "\u{3}";
-const WORD: char = '\u{4}';
-
-/// Texts that nearly every configuration has, each kept as one character, `!` and those after it.
-/// Only this process ever reads a code.
-const WORDS: &[&str] = &[
-    "name",
-    "value",
-    "brand",
-    "zonepath",
-    "autoboot",
-    "ip-type",
-    "exclusive",
-    "limitpriv",
-    "vm-version",
-    "create-timestamp",
-    "owner-uuid",
-    "billing-id",
-    "alias",
-    "dataset-uuid",
-    "package-name",
-    "package-version",
-    "resolvers",
-    "hostname",
-    "dns-domain",
-    "tmpfs",
-    "true",
-    "false",
-    "1",
-    "priv",
-    "privileged",
-    "limit",
-    "action",
-    "deny",
-    "none",
-    "zone.cpu-shares",
-    "zone.zfs-io-priority",
-    "zone.cpu-cap",
-    "zone.max-lwps",
-    "zone.max-msg-ids",
-    "zone.max-sem-ids",
-    "zone.max-shm-ids",
-    "zone.max-physical-memory",
-    "zone.max-locked-memory",
-    "zone.max-swap",
-    "zone.max-shm-memory",
-    "physical",
-    "mac-addr",
-    "vlan-id",
-    "global-nic",
-    "ip",
-    "ips",
-    "netmask",
-    "network_uuid",
-    "nic_tag",
-    "gateway",
-    "gateways",
-    "primary",
-    "mtu",
-    "admin",
-    "external",
-    "model",
-    "virtio",
-    "match",
-    "boot",
-    "image-uuid",
-    "image-size",
-    "size",
-    "media",
-    "disk",
-    "firewall-enabled",
-    "maintain-resolvers",
-    "uuid",
-    "pci-slot",
-    "vcpus",
-    "ram",
-    "kernel-version",
-    "bootrom",
-    "vnc-port",
-    "vm-autoboot",
-    "cpu-type",
-    "restart-init",
-    "docker",
-    "internal-metadata-namespaces",
-    "init-name",
-    "net0",
-    "net1",
-    "joyent",
-    "joyent-minimal",
-    "lx",
-    "kvm",
-    "bhyve",
-];
-
-static CODES: LazyLock<HashMap<&str, char>> = LazyLock::new(|| {
-    let codes = WORDS.iter().zip('!'..);
-    codes.map(|(word, code)| (*word, code)).collect()
-});
-
-/// The code of a text, if it has one.
-fn code(text: &str) -> Option<char> {
-    CODES.get(text).copied()
-}
-
-/// A text as it stands in a field.
-fn coded(text: &str) -> Cow<'_, str> {
-    code(text).map_or(Cow::Borrowed(text), |code| String::from_iter([WORD, code]).into())
-}
-
-/// Back from [`coded`].
-fn decoded(field: &str) -> &str {
-    let word = field.strip_prefix(WORD).and_then(|code| code.chars().next());
-    let at = word.and_then(|code| (code as usize).checked_sub('!' as usize));
-    at.and_then(|at| WORDS.get(at)).copied().unwrap_or(field)
-}
 
 /// A configuration in little memory; equal when it says the same in the same lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackedXml(Box<str>);
+pub struct PackedXml {
+    shape: Arc<str>,
+    values: Box<[u8]>,
+}
 
 impl From<&ZoneXml> for PackedXml {
     fn from(xml: &ZoneXml) -> Self {
-        let mut out = Packer(String::with_capacity(4096));
+        let (shape, values) = (String::with_capacity(2048), Vec::with_capacity(2048));
+        let mut out = Packer { shape, values };
         out.record('Z', 0);
         out.attributes(&xml.attributes);
         for item in &xml.items {
             out.item(item);
         }
         // A copy of just its size: a buffer that is cut leaves its rest behind, beside what stays.
-        PackedXml(out.0.as_str().into())
+        PackedXml { shape: shapes::shared(&out.shape), values: out.values.as_slice().into() }
     }
 }
 
-struct Packer(String);
+struct Packer {
+    shape: String,
+    values: Vec<u8>,
+}
 
 impl Packer {
     fn record(&mut self, kind: char, line: u32) {
-        self.0.extend([RECORD, kind]);
+        self.shape.extend([RECORD, kind]);
         // Writing to memory cannot fail.
-        let _infallible = write!(self.0, "{line}");
+        let _infallible = write!(self.shape, "{line}");
     }
 
-    fn field(&mut self, text: Option<&str>) {
-        self.0.push(FIELD);
-        match text.map(|text| (code(text), text)) {
-            None => self.0.push_str(NONE),
-            Some((Some(code), _)) => self.0.extend([WORD, code]),
-            Some((None, text)) => self.0.push_str(text),
-        }
+    fn name(&mut self, text: Option<&str>) {
+        self.shape.push(FIELD);
+        self.shape.push_str(&text.map_or(NONE.into(), coded));
+    }
+
+    fn value(&mut self, text: Option<&str>) {
+        values::push(&mut self.values, text);
     }
 
     fn attributes(&mut self, attributes: &Attributes) {
         for (name, value) in attributes {
-            self.field(Some(name));
-            self.field(Some(value));
+            self.name(Some(name));
+            self.value(Some(value));
         }
     }
 
-    fn pair(&mut self, kind: char, pair: &Pair) {
-        self.record(kind, pair.line);
-        self.field(pair.name.as_deref());
-        self.field(pair.value.as_deref());
+    fn pair(&mut self, kind: char, line: u32, pair: &Pair) {
+        self.record(kind, line);
+        self.name(pair.name.as_deref());
+        self.value(pair.value.as_deref());
     }
 
     fn item(&mut self, item: &Item) {
         match &item.what {
-            What::Attr(pair) => {
-                self.record('A', item.line);
-                self.field(pair.name.as_deref());
-                self.field(pair.value.as_deref());
-            }
+            What::Attr(pair) => self.pair('A', item.line, pair),
             What::Rctl { name, attributes } => {
                 self.record('R', item.line);
-                self.field(name.as_deref());
+                self.name(name.as_deref());
                 self.attributes(attributes);
             }
             What::Dataset(name) => {
                 self.record('D', item.line);
-                self.field(name.as_deref());
+                self.value(name.as_deref());
             }
             What::Filesystem { attributes, options } => {
                 self.record('F', item.line);
                 self.attributes(attributes);
                 for option in options {
                     self.record('O', 0);
-                    self.field(option.as_deref());
+                    self.value(option.as_deref());
                 }
             }
             What::Network { attributes, net_attrs } => {
                 self.record('N', item.line);
                 self.attributes(attributes);
-                net_attrs.iter().for_each(|pair| self.pair('P', pair));
+                net_attrs.iter().for_each(|pair| self.pair('P', pair.line, pair));
             }
             What::Device { attributes, net_attrs } => {
                 self.record('V', item.line);
                 self.attributes(attributes);
-                net_attrs.iter().for_each(|pair| self.pair('P', pair));
+                net_attrs.iter().for_each(|pair| self.pair('P', pair.line, pair));
             }
         }
     }
 }
 
+/// One record of a shape: its kind, its line, its names.
+type Record<'a> = (&'a str, u32, Split<'a, char>);
+
 impl PackedXml {
+    fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.shape.split(RECORD).skip(1).map(|record| {
+            let mut names = record.split(FIELD);
+            let head = names.next().unwrap_or_default();
+            let (kind, line) = head.split_at(head.len().min(1));
+            (kind, line.parse().unwrap_or(0), names)
+        })
+    }
+
     /// The configuration itself.
     pub fn unpack(&self) -> ZoneXml {
-        let mut xml = ZoneXml::default();
-        for record in self.0.split(RECORD).skip(1) {
-            let mut fields = record.split(FIELD);
-            let head = fields.next().unwrap_or_default();
-            let (kind, line) = head.split_at(head.len().min(1));
-            take(&mut xml, kind, line.parse().unwrap_or(0), fields);
+        let (mut xml, mut values) = (ZoneXml::default(), Values(&self.values));
+        for record in self.records() {
+            take(&mut xml, record, &mut values);
         }
         xml
     }
 
     /// The value of the last attr of this name.
-    pub fn attr(&self, name: &str) -> Option<&str> {
-        let name = coded(name);
+    pub fn attr(&self, name: &str) -> Option<String> {
         // Nearly always the name is nowhere at all.
-        if !self.0.contains(&*name) {
+        if !self.shape.contains(&*coded(name)) {
             return None;
         }
-        let value = self.0.rsplit(RECORD).find_map(|record| {
-            let mut fields = record.strip_prefix('A')?.split(FIELD).skip(1);
-            (fields.next() == Some(&*name)).then(|| fields.next().filter(|value| *value != NONE))
-        });
-        value.flatten().map(decoded)
+        self.unpack().attr(name).map(str::to_owned)
     }
 
     /// What each device is matched by, in the order of the file.
-    pub fn devices(&self) -> impl Iterator<Item = &str> {
-        self.0.split(RECORD).filter_map(|record| {
-            let mut fields = record.strip_prefix('V')?.split(FIELD).skip(1);
-            while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
-                if decoded(name) == "match" {
-                    return Some(decoded(value));
-                }
+    pub fn devices(&self) -> Vec<String> {
+        let (mut found, mut values) = (Vec::new(), Values(&self.values));
+        if !self.shape.contains("\u{1}V") {
+            return found;
+        }
+        for (kind, _, names) in self.records() {
+            match kind {
+                "V" => names.for_each(|name| match decoded(name) {
+                    "match" => found.extend(values.text()),
+                    _ => values.skip(),
+                }),
+                "Z" | "F" | "N" => names.for_each(|_| values.skip()),
+                "R" => names.skip(1).for_each(|_| values.skip()),
+                _ => values.skip(),
             }
-            None
-        })
+        }
+        found
     }
 
-    /// How many bytes it takes.
+    /// How many bytes it takes beside what it shares.
     pub fn bytes(&self) -> usize {
-        self.0.len()
+        self.values.len()
     }
 }
 
 /// Puts one record where it belongs: into the list, or into the item that came last.
-fn take(xml: &mut ZoneXml, kind: &str, line: u32, mut fields: Split<'_, char>) {
+fn take(xml: &mut ZoneXml, (kind, line, mut names): Record<'_>, values: &mut Values<'_>) {
     let what = match kind {
         "Z" => {
-            xml.attributes = attributes(fields);
+            xml.attributes = attributes(names, values);
             return;
         }
         "O" => {
+            let option = values.text();
             if let Some(What::Filesystem { options, .. }) = xml.last() {
-                options.push(text(fields.next()));
+                options.push(option);
             }
             return;
         }
         "P" => {
+            let pair = pair(names, line, values);
             if let Some(What::Network { net_attrs, .. } | What::Device { net_attrs, .. }) =
                 xml.last()
             {
-                net_attrs.push(pair(fields, line));
+                net_attrs.push(pair);
             }
             return;
         }
-        "A" => What::Attr(pair(fields, line)),
-        "R" => What::Rctl { name: text(fields.next()), attributes: attributes(fields) },
-        "D" => What::Dataset(text(fields.next())),
-        "F" => What::Filesystem { attributes: attributes(fields), options: Vec::new() },
-        "N" => What::Network { attributes: attributes(fields), net_attrs: Vec::new() },
-        _ => What::Device { attributes: attributes(fields), net_attrs: Vec::new() },
+        "A" => What::Attr(pair(names, line, values)),
+        "R" => What::Rctl { name: name(names.next()), attributes: attributes(names, values) },
+        "D" => What::Dataset(values.text()),
+        "F" => What::Filesystem { attributes: attributes(names, values), options: Vec::new() },
+        "N" => What::Network { attributes: attributes(names, values), net_attrs: Vec::new() },
+        _ => What::Device { attributes: attributes(names, values), net_attrs: Vec::new() },
     };
     xml.items.push(Item { line, what });
 }
 
-fn text(field: Option<&str>) -> Option<String> {
+fn name(field: Option<&str>) -> Option<String> {
     field.filter(|text| *text != NONE).map(|text| decoded(text).to_owned())
 }
 
-fn pair(mut fields: Split<'_, char>, line: u32) -> Pair {
-    Pair { name: text(fields.next()), value: text(fields.next()), line }
+fn pair(mut names: Split<'_, char>, line: u32, values: &mut Values<'_>) -> Pair {
+    Pair { name: name(names.next()), value: values.text(), line }
 }
 
-fn attributes(mut fields: Split<'_, char>) -> Attributes {
-    let mut found = Attributes::new();
-    while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
-        found.push((decoded(name).to_owned(), decoded(value).to_owned()));
-    }
-    found
+fn attributes(names: Split<'_, char>, values: &mut Values<'_>) -> Attributes {
+    names.map(|name| (decoded(name).to_owned(), values.text().unwrap_or_default())).collect()
 }
 
 #[cfg(test)]
@@ -351,28 +248,26 @@ mod tests {
         for (name, value) in
             [("failed", Some("c")), ("b", Some("failed")), ("d", None), ("e", None), ("g", None)]
         {
-            assert_eq!(packed.attr(name), value, "{name}");
+            assert_eq!(packed.attr(name).as_deref(), value, "{name}");
             assert_eq!(packed.unpack().attr(name), value, "{name}");
         }
         let text = "<zone brand='x'><device a='match' match='/a'/><device/><device match='/b'><net-attr name='match' value='c'/></device></zone>";
         let packed = PackedXml::from(&parse(text.as_bytes()).unwrap());
-        assert_eq!(packed.devices().collect::<Vec<_>>(), ["/a", "/b"]);
+        assert_eq!(packed.devices(), ["/a", "/b"]);
     }
 
     #[test]
-    fn every_word_has_a_code_and_comes_back() {
-        assert_eq!(CODES.len(), WORDS.len());
-        for word in WORDS {
-            let word = *word;
-            assert_eq!(coded(word).chars().count(), 2, "{word}");
-            assert_eq!(decoded(&coded(word)), word);
-            again(&format!(
-                "<zone brand='{word}' other='{word}'><attr name='{word}' value='{word}'/><device match='{word}'/></zone>"
-            ));
-            let text = format!("<zone brand='x'><attr name='{word}' value='{word}'/></zone>");
-            assert_eq!(PackedXml::from(&parse(text.as_bytes()).unwrap()).attr(word), Some(word));
-        }
-        assert_eq!((coded("other"), decoded("other")), ("other".into(), "other"));
+    fn configurations_of_a_kind_share_their_shape() {
+        let text = |value: &str| {
+            format!(
+                "<zone brand='{value}'>\n<attr name='alias' value='{value}'/><device match='{value}'/></zone>"
+            )
+        };
+        let [one, other] =
+            ["a", "b"].map(|value| PackedXml::from(&parse(text(value).as_bytes()).unwrap()));
+        assert!(Arc::ptr_eq(&one.shape, &other.shape));
+        assert_ne!(one, other);
+        assert_eq!(one.devices(), ["a"]);
     }
 
     proptest! {
