@@ -162,7 +162,7 @@ fn qmp_line(bytes: &[u8]) {
 
 /// A conversation with the file watcher's helper.
 fn fswatcher(bytes: &[u8]) {
-    let zones = [("z".to_owned(), "/zones/z".to_owned())].into();
+    let zones = [("z".into(), "/zones/z".into())].into();
     let mut talk = vminfod::sources::watch_fswatcher::Talk::new(vminfod::root::Root::new("/r"));
     ended(talk.want(&std::sync::Arc::new(zones)));
     let wanted = talk.unanswered();

@@ -168,7 +168,11 @@ async fn the_example_agent_runs_as_its_page_says() {
         }
     };
     said("in step with the node").await;
-    type_in(&world, "VM=$(vmadm list | awk '$3 == \"running\" { print $1; exit }')\nvmadm stop $VM\nvmadm start $VM").await;
+    type_in(
+        &world,
+        "VM=$(vmadm list -H -o uuid state=running | head -n 1)\nvmadm stop $VM\nvmadm start $VM",
+    )
+    .await;
     said("\"msg\":\"down\"").await;
     said("\"msg\":\"running\"").await;
     vm_agent.abort();

@@ -3,13 +3,51 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! What every program's grammar has in common: the flags of lists, one line for a wrong command
-//! line, completions and manual pages. The argument parser is each program's own, so this is a
-//! macro, expanded beside the grammar.
+//! line, completions and manual pages.
 
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
-use super::screen;
+use clap::{Command, Parser};
+use clap_complete::Shell;
+
+use super::{Layout, screen};
 use crate::exit;
+
+/// How a list is printed.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ListArgs {
+    /// No header line.
+    #[arg(short = 'H')]
+    no_header: bool,
+    /// Parsable: colons between values, no padding, no header; `:` and `\` in values get a `\`.
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// Columns, separated by commas.
+    #[arg(short = 'o', value_name = "COLUMN,...")]
+    columns: Option<String>,
+    /// Columns to sort by, separated by commas; `-COLUMN` for descending.
+    #[arg(short = 's', value_name = "COLUMN,...", allow_hyphen_values = true)]
+    sort: Option<String>,
+    /// JSON.
+    #[arg(short = 'j', long)]
+    json: bool,
+}
+
+impl ListArgs {
+    /// What the flags ask for.
+    pub fn layout(&self) -> Layout {
+        Layout {
+            no_header: self.no_header,
+            parsable: self.parsable,
+            columns: self.columns.clone(),
+            sort: self.sort.clone(),
+            json: self.json,
+        }
+    }
+}
 
 /// Ends a program whose arguments are not run: help and versions are answers, on stdout; anything
 /// else is one line on stderr (the parser's first paragraph; the rest of its text is the usage) and
@@ -40,84 +78,48 @@ fn first_paragraph(text: &str) -> String {
     lines.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// Expands, beside the grammar `$cli` of the program `$name`, to `ListArgs` (the flags of every
-/// list), `parse`, `completions` and `man`. The program brings `clap`, `clap_complete` and
-/// `clap_mangen`.
-#[macro_export]
-macro_rules! command_line {
-    ($cli:ty, $name:expr) => {
-        /// How a list is printed.
-        #[derive(Debug, Clone, Default, ::clap::Args)]
-        pub struct ListArgs {
-            /// No header line.
-            #[arg(short = 'H')]
-            no_header: bool,
-            /// Parsable: colons between values, no padding, no header; `:` and `\` in values get a `\`.
-            #[arg(short = 'p')]
-            parsable: bool,
-            /// Columns, separated by commas.
-            #[arg(short = 'o', value_name = "COLUMN,...")]
-            columns: Option<String>,
-            /// Columns to sort by, separated by commas; `-COLUMN` for descending.
-            #[arg(short = 's', value_name = "COLUMN,...", allow_hyphen_values = true)]
-            sort: Option<String>,
-            /// JSON.
-            #[arg(short = 'j', long)]
-            json: bool,
-        }
+/// Reads the arguments, which begin with the program's name; else the status to end with: help has
+/// been printed, or what is wrong.
+///
+/// # Errors
+/// The exit status, when the arguments are not to be run.
+pub fn parse<C: Parser>(args: impl Iterator<Item = OsString>) -> Result<C, ExitCode> {
+    C::try_parse_from(args)
+        .map_err(|error| misuse(C::command().get_name(), &error.to_string(), !error.use_stderr()))
+}
 
-        impl ListArgs {
-            /// What the flags ask for.
-            pub fn layout(&self) -> $crate::cli::Layout {
-                $crate::cli::Layout {
-                    no_header: self.no_header,
-                    parsable: self.parsable,
-                    columns: self.columns.clone(),
-                    sort: self.sort.clone(),
-                    json: self.json,
-                }
-            }
-        }
+/// The script that completes the program's commands in a shell.
+pub fn completions<C: Parser>(shell: Shell) -> String {
+    let mut grammar = C::command();
+    let (name, mut script) = (grammar.get_name().to_owned(), Vec::new());
+    clap_complete::generate(shell, &mut grammar, name, &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
 
-        /// Reads the arguments, which begin with the program's name; else the status to end with:
-        /// help has been printed, or what is wrong.
-        pub fn parse(
-            args: impl Iterator<Item = ::std::ffi::OsString>,
-        ) -> Result<$cli, ::std::process::ExitCode> {
-            <$cli as ::clap::Parser>::try_parse_from(args).map_err(|error| {
-                $crate::cli::misuse($name, &error.to_string(), !error.use_stderr())
-            })
-        }
-
-        /// The script that completes commands in a shell.
-        pub fn completions(shell: ::clap_complete::Shell) -> String {
-            let mut grammar = <$cli as ::clap::CommandFactory>::command();
-            let mut script = Vec::new();
-            ::clap_complete::generate(shell, &mut grammar, $name, &mut script);
-            String::from_utf8_lossy(&script).into_owned()
-        }
-
-        /// The program's manual page; with a directory, the pages of all commands are written there.
-        pub fn man(dir: Option<&::std::path::Path>) -> ::std::io::Result<String> {
-            let page = |command: ::clap::Command, title: &str| {
-                let mut page = Vec::new();
-                let man = ::clap_mangen::Man::new(command).title(title).section("8");
-                man.render(&mut page).map(|()| page)
-            };
-            let mut grammar = <$cli as ::clap::CommandFactory>::command();
-            let Some(dir) = dir else {
-                return Ok(String::from_utf8_lossy(&page(grammar, $name)?).into_owned());
-            };
-            ::std::fs::create_dir_all(dir)?;
-            grammar.build();
-            for part in grammar.get_subcommands().filter(|part| part.get_name() != "help") {
-                let title = format!("{}-{}", $name, part.get_name());
-                ::std::fs::write(dir.join(format!("{title}.8")), page(part.clone(), &title)?)?;
-            }
-            ::std::fs::write(dir.join(format!("{}.8", $name)), page(grammar, $name)?)?;
-            Ok(String::new())
-        }
+/// The program's manual page (section 8); with a directory, the pages of all commands are written
+/// there.
+///
+/// # Errors
+/// What the file system says.
+pub fn man<C: Parser>(dir: Option<&Path>) -> io::Result<String> {
+    let page = |command: Command, title: &str| {
+        let mut page = Vec::new();
+        let man = clap_mangen::Man::new(command).title(title).section("8");
+        man.render(&mut page).map(|()| page)
     };
+    let mut grammar = C::command();
+    let name = grammar.get_name().to_owned();
+    let Some(dir) = dir else {
+        return Ok(String::from_utf8_lossy(&page(grammar, &name)?).into_owned());
+    };
+    std::fs::create_dir_all(dir)?;
+    grammar.build();
+    for part in grammar.get_subcommands().filter(|part| part.get_name() != "help") {
+        let title = format!("{name}-{}", part.get_name());
+        std::fs::write(dir.join(format!("{title}.8")), page(part.clone(), &title)?)?;
+    }
+    std::fs::write(dir.join(format!("{name}.8")), page(grammar, &name)?)?;
+    Ok(String::new())
 }
 
 #[cfg(test)]

@@ -4,16 +4,17 @@
 
 //! What the command lines of all programs here have in common: where they print ([`screen`]), how
 //! lists look ([`table`]), what is shown while something takes long ([`progress`]), and what each
-//! program's argument parser is told in the same words ([`command_line!`](crate::command_line)).
+//! program's grammar has in common with the others' ([`ListArgs`], [`parse`], [`completions`], [`man`]).
 //!
-//! Nothing here parses arguments or knows what is listed.
+//! Nothing here knows what the commands are, or what is listed.
 
 mod grammar;
 pub mod progress;
 pub mod screen;
 pub mod table;
 
-pub use grammar::{misuse, valid_config};
+pub use clap_complete::Shell;
+pub use grammar::{ListArgs, completions, man, misuse, parse, valid_config};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
 pub use table::{Cell, Layout, Table, UnknownColumn, facts};

@@ -8,12 +8,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
+use daemon::cli::{ListArgs, Shell};
 
-use super::NAME;
 use crate::verdict::Rule;
-
-daemon::command_line!(Cli, NAME);
 
 const ABOUT: &str = "\
 Examples:

@@ -19,10 +19,10 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-use daemon::cli::screen;
+use daemon::cli::{self, screen};
 use daemon::exit;
 
-use args::Command;
+use args::{Cli, Command};
 
 /// The name in messages and logs.
 const NAME: &str = "kvmd";
@@ -30,13 +30,13 @@ const NAME: &str = "kvmd";
 /// Runs the program.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    let cli = match args::parse(args.iter().cloned()) {
+    let cli: Cli = match cli::parse(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(code) => return code,
     };
     let command = match cli.command {
-        Command::Completions { shell } => return written(Ok(args::completions(shell))),
-        Command::Man { dir } => return written(args::man(dir.as_deref())),
+        Command::Completions { shell } => return written(Ok(cli::completions::<Cli>(shell))),
+        Command::Man { dir } => return written(cli::man::<Cli>(dir.as_deref())),
         Command::Clear { name, file, control, run_dir } => {
             return start::clear(&name, &file, control, run_dir);
         }

@@ -7,12 +7,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
+use daemon::cli::{ListArgs, Shell};
 
-use super::NAME;
 use crate::config::DEFAULT_FILE;
-
-daemon::command_line!(Cli, NAME);
 
 const ABOUT: &str = "\
 Examples:

@@ -18,18 +18,18 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use daemon::cli::{Screen, UnknownColumn, screen, valid_config};
+use daemon::cli::{self, Screen, UnknownColumn, screen, valid_config};
 use daemon::exit;
 
 use crate::config::Config;
-use args::{Files, Verb};
+use args::{Cli, Files, Verb};
 
 /// The name in messages and logs.
 const NAME: &str = "net-agent";
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli = match args::parse(args) {
+    let cli: Cli = match cli::parse(args) {
         Ok(cli) => cli,
         Err(code) => return code,
     };
@@ -48,8 +48,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Verb::Hold { vm, length, reason } => holds::hold(files, vm, length.as_deref(), reason),
         Verb::Release { vm } => holds::release(files, vm),
         Verb::Holds { list } => holds::holds(files, &list.layout(), screen),
-        Verb::Completions { shell } => Ok(args::completions(shell)),
-        Verb::Man { dir } => args::man(dir.as_deref()).context("the manual pages"),
+        Verb::Completions { shell } => Ok(cli::completions::<Cli>(shell)),
+        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages"),
     };
     match done {
         Ok(text) => written(&text),

@@ -13,7 +13,7 @@ use vminfod::root::Root;
 use vminfod::sources::watch_fswatcher::Talk;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let zones = Arc::new([("z".to_owned(), "/zones/z".to_owned())].into());
+    let zones = Arc::new([("z".into(), "/zones/z".into())].into());
     let mut talk = Talk::new(Root::new("/r"));
     let _news = talk.want(&zones);
     let wanted = talk.unanswered();

@@ -174,8 +174,8 @@ fn hints(world: &World, screen: &Screen) {
     println!("\n  {}/ui\n", world.vminfod_url());
     screen.say(Voice::Lab, "or in another terminal:");
     println!(
-        "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm halt UUID\n  \
-         zfs set quota=20g zones/UUID\n  net-agent status\n  kvmd status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
+        "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm stop UUID\n  \
+         zfs set quota=37g zones/UUID\n  net-agent status\n  kvmd status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
     );
 }
 

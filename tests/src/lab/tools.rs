@@ -48,9 +48,12 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let config = quoted(&places.node.join("kvmd.json").to_string_lossy());
     let url = quoted(places.kvmd);
     let kvmd = format!("export KVMD_CONFIG={config} KVMD_URL={url}\nexec {testbed} @kvmd \"$@\"");
+    // As on a real node: what reads is vminfod's own, what writes is the node's.
     let vmadm = format!(
-        "verb=$1\nshift\ncase $verb in\nstart) verb=boot ;;\nstop) verb=halt ;;\nesac\n\
-         exec {testbed} vm --cn {node} \"$verb\" \"$@\""
+        "{reach}verb=$1\ncase $verb in\n\
+         list|lookup|get|json|events|help) exec {testbed} @vmadm \"$@\" ;;\n\
+         start) verb=boot ;;\nstop) verb=halt ;;\nesac\n\
+         shift\nexec {testbed} vm --cn {node} \"$verb\" \"$@\""
     );
     let scripts = [
         ("vmadm", vmadm),

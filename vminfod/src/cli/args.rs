@@ -9,11 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
-
-use super::NAME;
-
-daemon::command_line!(Cli, NAME);
+use daemon::cli::{ListArgs, Shell};
 
 const ABOUT: &str = "\
 Examples:

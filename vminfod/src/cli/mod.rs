@@ -29,7 +29,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use daemon::cli::{Screen, screen};
+use daemon::cli::{self, Screen, screen};
 use daemon::exit;
 
 use args::{Cli, Command, ReachArgs};
@@ -76,9 +76,9 @@ async fn dispatch(words: Vec<String>) -> ExitCode {
     let help_only = std::iter::once(NAME.to_owned()).chain(rest.iter().take(1).cloned());
     let parsed = match rest.first().map(String::as_str) {
         Some("list" | "lookup" | "get") => {
-            args::parse(help_only.chain(["--help".to_owned()]).map(OsString::from))
+            cli::parse(help_only.chain(["--help".to_owned()]).map(OsString::from))
         }
-        _ => args::parse(
+        _ => cli::parse(
             std::iter::once(NAME.to_owned()).chain(rest.iter().cloned()).map(OsString::from),
         ),
     };
@@ -105,8 +105,8 @@ async fn command(cli: Cli, screen: Screen) -> ExitCode {
             }
             Err(problem) => Err(problem),
         },
-        Some(Command::Completions { shell }) => Ok(args::completions(shell)),
-        Some(Command::Man { dir }) => args::man(dir.as_deref()).map_err(Problem::from),
+        Some(Command::Completions { shell }) => Ok(cli::completions::<Cli>(shell)),
+        Some(Command::Man { dir }) => cli::man::<Cli>(dir.as_deref()).map_err(Problem::from),
         // These were taken before the grammar, which would not let vmadm's options through.
         Some(Command::List(_) | Command::Lookup(_) | Command::Get(_)) => {
             return ExitCode::from(exit::USAGE);
