@@ -91,6 +91,14 @@ pub fn explore(script: &Script, reduction: Reduction) -> Found {
     let mut known = Known { asleep, reduction, todo: vec![first], found };
     while let Some(order) = known.todo.pop() {
         known.found.runs += 1;
+        if known.found.runs % 50_000 == 0 {
+            println!(
+                "… {} runs, {} states, {} to go into",
+                known.found.runs,
+                known.found.states,
+                known.todo.len()
+            );
+        }
         run(script, order, &mut known);
     }
     known.found
