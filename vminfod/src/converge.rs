@@ -49,7 +49,9 @@ use self::why::Reads;
 pub use self::why::{SourceWhy, Why};
 use crate::config::Config;
 use crate::dirty::{Stale, Trace};
+use crate::heap;
 use crate::load::datasets::Row;
+use crate::load::zoneadm::Listed;
 use crate::load::{Ctx, Datasets, LoadError, Node, Sysinfo};
 use crate::sources::Signal;
 use crate::sources::inbox::Inbox;
@@ -131,8 +133,8 @@ pub struct Engine {
     jitter: Jitter,
     shutdown: Shutdown,
     /// Boxed: the table has room for nearly twice as many as there are.
-    vms: HashMap<String, Box<Vm>>,
-    /// VM uuid → zone name.
+    vms: HashMap<Arc<str>, Box<Vm>>,
+    /// VM uuid → zone name, where it is another one.
     names: HashMap<String, String>,
     due: BTreeSet<(Instant, String)>,
     /// Readings that have ended before the fold of their signals: when to take them in.
@@ -160,8 +162,12 @@ pub struct Engine {
     sweep_due: Instant,
     sweeping: bool,
     sweep_again: bool,
+    /// What happened to the files of many zones is unknown until somebody looks.
+    unseen: bool,
     /// The last look at all files.
     files: Arc<Files>,
+    /// The last list of all zones.
+    listed: Arc<Listed>,
     /// Refreshes since one read every file.
     unread_refreshes: u32,
     misses: u32,
@@ -226,7 +232,9 @@ impl Engine {
             sweep_due: now,
             sweeping: false,
             sweep_again: false,
+            unseen: false,
             files: Arc::default(),
+            listed: Arc::default(),
             unread_refreshes: 0,
             misses: 0,
             restart_zones: seams.restart_zones,
@@ -269,7 +277,13 @@ impl Engine {
             tokio::select! {
                 () = shutdown.wait() => return,
                 () = inbox.news() => {}
-                Some(done) = self.tasks.join_next_with_id() => self.finished(done).await,
+                Some(done) = self.tasks.join_next_with_id() => {
+                    let was_refreshing = self.refreshing;
+                    self.finished(done).await;
+                    if was_refreshing && !self.refreshing {
+                        heap::give_back();
+                    }
+                }
                 Some(request) = self.asks.recv() => self.asked(request),
                 () = self.alarm.rings() => {}
                 () = tokio::time::sleep_until(next) => {}
@@ -290,7 +304,7 @@ impl Engine {
             next = next.min(self.refresh_due);
         }
         if !self.sweeping {
-            next = next.min(self.sweep_due);
+            next = if self.unseen { Instant::now() } else { next.min(self.sweep_due) };
         }
         if self.sysinfo_stale && !self.sysinfo_reading {
             next = next.min(self.sysinfo_retry.unwrap_or_else(Instant::now));
@@ -315,6 +329,15 @@ impl Engine {
 fn answer(waiters: Vec<Waiter>, result: &Result<(), String>) {
     for waiter in waiters {
         let _asker_may_have_gone: Result<(), _> = waiter.send(result.clone());
+    }
+}
+
+/// Notes which zone is the VM of this uuid.
+fn note_name(names: &mut HashMap<String, String>, uuid: &str, zone: &str) {
+    if uuid == zone {
+        names.remove(uuid);
+    } else {
+        names.insert(uuid.to_owned(), zone.to_owned());
     }
 }
 

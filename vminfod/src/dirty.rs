@@ -117,7 +117,7 @@ impl BitOrAssign for Stale {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// The first state seen in which the zone was leaving `running`, and which incarnation it was.
-    left: Option<(String, Option<i64>)>,
+    left: Option<Box<(String, Option<i64>)>>,
     /// It was reported to come back after that.
     back: bool,
 }
@@ -139,7 +139,7 @@ impl Trace {
         match event.newstate.as_str() {
             state @ ("shutting_down" | "uninitialized") => {
                 if self.left.is_none() {
-                    self.left = Some((state.to_owned(), event.zoneid));
+                    self.left = Some(Box::new((state.to_owned(), event.zoneid)));
                 }
                 self.back = false;
             }
@@ -163,7 +163,7 @@ impl Trace {
         }
         // A trailing event of an earlier incarnation says nothing of the one that was read.
         let left =
-            self.left.as_ref().filter(|(_, zoneid)| zoneid.is_none() || *zoneid == before.zoneid);
+            self.left.as_deref().filter(|(_, zoneid)| zoneid.is_none() || *zoneid == before.zoneid);
         match left {
             Some((state, _)) if self.back || last_look || before.zoneid != now.zoneid => {
                 Verdict::Show(state.clone())
@@ -178,12 +178,13 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::word::word;
 
     fn row(zone_state: &str, zoneid: i64) -> ZoneRow {
         ZoneRow {
             zoneid: Some(zoneid),
             zonename: "z".into(),
-            zone_state: zone_state.into(),
+            zone_state: word(zone_state),
             zonepath: "/zones/z".into(),
             uuid: "z".into(),
             brand: "joyent".into(),

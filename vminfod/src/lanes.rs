@@ -10,6 +10,7 @@
 //! Must never know what is read, nor wait in a thread that others need.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,17 @@ struct Shared {
     taken: Mutex<HashMap<String, bool>>,
     /// Somebody came out, or will not.
     news: Condvar,
+    /// Threads that wait for it, changed by who holds the table. To tell them costs a question to
+    /// the system, and nearly always there is nobody.
+    waiting: AtomicUsize,
+}
+
+impl Shared {
+    fn tell(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.news.notify_all();
+        }
+    }
 }
 
 /// The right to be in a lane.
@@ -42,16 +54,17 @@ impl Lanes {
     /// Goes into a lane, in a thread that may wait `limit` for whoever is in there; not at all
     /// where that one hangs, or has not come out by then.
     pub(crate) fn enter(&self, place: &str, limit: Duration) -> Option<Inside> {
-        let taken = self.lock();
+        let mut taken = self.lock();
         let is_busy = |taken: &mut HashMap<String, bool>| match taken.get(place) {
             Some(hangs) => !hangs,
             None => is_crowded(taken, place) && !is_hopeless(taken, place),
         };
-        let (mut taken, _) = self
-            .0
-            .news
-            .wait_timeout_while(taken, limit, is_busy)
-            .unwrap_or_else(PoisonError::into_inner);
+        if is_busy(&mut taken) {
+            self.0.waiting.fetch_add(1, Ordering::Relaxed);
+            let waited = self.0.news.wait_timeout_while(taken, limit, is_busy);
+            taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
         if taken.contains_key(place) || is_crowded(&taken, place) {
             return None;
         }
@@ -67,11 +80,12 @@ impl Lanes {
 
     /// Whoever is in this lane will not come out in time: nobody waits for it any more.
     pub(crate) fn give_up(&self, place: &str) {
-        if let Some(hangs) = self.lock().get_mut(place).filter(|hangs| !**hangs) {
+        let mut taken = self.lock();
+        if let Some(hangs) = taken.get_mut(place).filter(|hangs| !**hangs) {
             *hangs = true;
             tracing::warn!(place, "file system does not answer: left alone until it does");
         }
-        self.0.news.notify_all();
+        self.0.tell();
     }
 
     /// Threads that are in some lane now, and those of them that hang.
@@ -88,10 +102,11 @@ impl Lanes {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        if self.lanes.lock().remove(&self.place) == Some(true) {
+        let mut taken = self.lanes.lock();
+        if taken.remove(&self.place) == Some(true) {
             tracing::info!(place = self.place, "file system answers again");
         }
-        self.lanes.0.news.notify_all();
+        self.lanes.0.tell();
     }
 }
 

@@ -40,6 +40,10 @@ pub mod walk;
 
 pub mod root;
 
+pub mod word;
+
+pub mod heap;
+
 mod lanes;
 
 pub use service::{Running, ServeError, serve, serve_with};

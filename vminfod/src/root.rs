@@ -7,13 +7,14 @@
 //! Reads are capped in size. Nothing here writes, and no path given by a
 //! zone can lead above the root.
 
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::lanes::Lanes;
@@ -27,7 +28,23 @@ pub struct Root {
     dir: Arc<Path>,
     lanes: Lanes,
     deadline: Duration,
+    /// The directory held open.
+    open: Option<Arc<OwnedFd>>,
 }
+
+/// A file's content, and which version of it that is.
+#[derive(Debug)]
+pub struct Content {
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// What the system said of the open file before it was read.
+    pub stat: Stat,
+}
+
+/// Readings of a file that is written while it is read.
+const TRIES: u32 = 3;
+/// How much more is read of a file that has grown.
+const READ: usize = 64 * 1024;
 
 /// Why a file could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -67,7 +84,85 @@ impl ReadError {
 impl Root {
     /// A root at this directory; `/` on a real node.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Root { dir: dir.into().into(), lanes: Lanes::default(), deadline: READ_DEADLINE }
+        Root {
+            dir: dir.into().into(),
+            lanes: Lanes::default(),
+            deadline: READ_DEADLINE,
+            open: None,
+        }
+    }
+
+    /// The same with its directory held open, so that the way to it is gone only once for a look at
+    /// very many files. Not to be kept for longer: who puts another directory in its place would
+    /// not be seen.
+    pub(crate) fn held_open(&self) -> Root {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = rustix::fs::open(&*self.dir, flags, Mode::empty());
+        // Where it cannot be opened whoever asks for a file is told why.
+        Root { open: open.ok().map(Arc::new), ..self.clone() }
+    }
+
+    /// Where to look for a path of this root.
+    fn at<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+        let Some(open) = &self.open else { return (rustix::fs::CWD, path) };
+        let dir = self.dir.as_os_str().as_bytes();
+        let below = path.as_os_str().as_bytes().strip_prefix(dir).and_then(|rest| {
+            let rest = if dir.ends_with(b"/") { Some(rest) } else { rest.strip_prefix(b"/") };
+            rest.filter(|rest| !rest.is_empty() && !rest.starts_with(b"/"))
+        });
+        match below {
+            Some(below) => (open.as_fd(), Path::new(std::ffi::OsStr::from_bytes(below))),
+            None => (rustix::fs::CWD, path),
+        }
+    }
+
+    /// What the system says of a file, or of the link that stands there.
+    pub(crate) fn lstat(&self, path: &Path) -> Result<Stat, ReadError> {
+        let (dir, path) = self.at(path);
+        let stat = rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW);
+        stat.map_err(|errno| ReadError::io(errno.into()))
+    }
+
+    /// Reads a regular file of at most `cap` bytes, here and now: for work inside
+    /// [`Root::on_files`].
+    pub(crate) fn read_file(&self, path: &Path, cap: u64) -> Result<Content, ReadError> {
+        self.read_opened(path, cap, OFlags::empty())
+    }
+
+    /// The same for a file below a zonepath. A link there could lead to any file of the node and
+    /// make it part of an object that everybody may read.
+    pub(crate) fn read_unlinked(&self, path: &Path, cap: u64) -> Result<Content, ReadError> {
+        self.read_opened(path, cap, OFlags::NOFOLLOW).map_err(|e| match &e {
+            ReadError::Io(io) if io.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                ReadError::Link
+            }
+            _ => e,
+        })
+    }
+
+    /// That a directory below a zonepath is not a link, if it is there at all.
+    pub(crate) fn check_unlinked(&self, dir: &Path) -> Result<(), ReadError> {
+        match self.lstat(dir) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_symlink() => Err(ReadError::Link),
+            // Reading what is in it tells the rest.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn read_opened(&self, path: &Path, cap: u64, flags: OFlags) -> Result<Content, ReadError> {
+        // Without the flag, opening a pipe that somebody left there would wait for a writer.
+        let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let (dir, path) = self.at(path);
+        let file = rustix::fs::openat(dir, path, flags, Mode::empty()).map_err(failed)?;
+        let mut tries = 0;
+        loop {
+            let (content, is_steady) = read_all(&file, cap)?;
+            tries += 1;
+            if is_steady || tries == TRIES {
+                return Ok(content);
+            }
+            rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).map_err(failed)?;
+        }
     }
 
     /// The same with another deadline for file systems.
@@ -137,52 +232,50 @@ fn file_name(name: &str) -> String {
     name.replace(['/', '\0'], "_")
 }
 
-/// Reads a regular file of at most `cap` bytes, here and now: for work inside [`Root::on_files`].
-pub fn read_file(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
-    read_opened(path, cap, OFlags::empty())
+fn failed(errno: Errno) -> ReadError {
+    ReadError::io(errno.into())
 }
 
-/// The same for a file below a zonepath. A link there could lead to any file of the node and make
-/// it part of an object that everybody may read.
-pub fn read_unlinked(path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
-    read_opened(path, cap, OFlags::NOFOLLOW).map_err(|e| match &e {
-        ReadError::Io(io) if io.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            ReadError::Link
+/// Reads an open file, and says whether nobody wrote to it meanwhile.
+fn read_all(file: &OwnedFd, cap: u64) -> Result<(Content, bool), ReadError> {
+    let stat = rustix::fs::fstat(file).map_err(failed)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => {
+            return Err(ReadError::io(std::io::ErrorKind::IsADirectory.into()));
         }
-        _ => e,
-    })
-}
-
-/// That a directory below a zonepath is not a link, if it is there at all.
-pub fn check_unlinked(dir: &Path) -> Result<(), ReadError> {
-    match std::fs::symlink_metadata(dir) {
-        Ok(stat) if stat.is_symlink() => Err(ReadError::Link),
-        // Reading what is in it tells the rest.
-        Ok(_) | Err(_) => Ok(()),
+        _ => return Err(ReadError::io(std::io::Error::other("not a regular file"))),
+    }
+    let size = |stat: &Stat| u64::try_from(stat.st_size).unwrap_or_default();
+    // One byte more shows the end without another question.
+    let mut bytes = Vec::with_capacity(size(&stat).min(cap) as usize + 1);
+    loop {
+        let asked = bytes.capacity() - bytes.len();
+        let count = match rustix::io::read(file, spare_capacity(&mut bytes)) {
+            Ok(count) => count,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(failed(errno)),
+        };
+        if bytes.len() as u64 > cap {
+            return Err(ReadError::TooLarge { cap });
+        }
+        if count < asked {
+            let after = rustix::fs::fstat(file).map_err(failed)?;
+            if count == 0 || size(&after) == bytes.len() as u64 {
+                let is_steady = version(&stat) == version(&after);
+                return Ok((Content { bytes, stat }, is_steady));
+            }
+        }
+        bytes.reserve(READ);
     }
 }
 
-fn read_opened(path: &Path, cap: u64, flags: OFlags) -> Result<Vec<u8>, ReadError> {
-    // Without the flag, opening a pipe that somebody left there would wait for a writer.
-    let flags = flags | OFlags::NONBLOCK;
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits() as i32)
-        .open(path)
-        .map_err(ReadError::io)?;
-    let stat = file.metadata().map_err(ReadError::io)?;
-    if stat.is_dir() {
-        return Err(ReadError::io(std::io::ErrorKind::IsADirectory.into()));
-    }
-    if !stat.is_file() {
-        return Err(ReadError::io(std::io::Error::other("not a regular file")));
-    }
-    let mut bytes = Vec::with_capacity(stat.len().min(cap) as usize);
-    file.take(cap.saturating_add(1)).read_to_end(&mut bytes).map_err(ReadError::io)?;
-    if bytes.len() as u64 > cap {
-        return Err(ReadError::TooLarge { cap });
-    }
-    Ok(bytes)
+/// What differs between two versions of a file, as far as the system's clock tells them apart.
+pub(crate) fn version(stat: &Stat) -> impl PartialEq + std::hash::Hash {
+    (
+        (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mode),
+        (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec),
+    )
 }
 
 #[cfg(test)]
@@ -209,10 +302,56 @@ mod tests {
         std::fs::write(&file, b"secret").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         std::os::unix::fs::symlink(dir.path(), &inside).unwrap();
-        assert_eq!(read_file(&link, 9).unwrap(), b"secret");
-        assert_eq!(read_unlinked(&file, 9).unwrap(), b"secret");
-        assert!(matches!(read_unlinked(&link, 9), Err(ReadError::Link)));
-        assert!(matches!(check_unlinked(&inside), Err(ReadError::Link)));
-        assert!(check_unlinked(dir.path()).is_ok() && check_unlinked(&link.join("x")).is_ok());
+        for root in [Root::new(dir.path()), Root::new(dir.path()).held_open(), Root::new("/")] {
+            assert_eq!(root.read_file(&link, 9).unwrap().bytes, b"secret");
+            assert_eq!(root.read_unlinked(&file, 9).unwrap().bytes, b"secret");
+            assert!(matches!(root.read_unlinked(&link, 9), Err(ReadError::Link)));
+            assert!(matches!(root.check_unlinked(&inside), Err(ReadError::Link)));
+            assert!(root.check_unlinked(dir.path()).is_ok());
+            assert!(root.check_unlinked(&link.join("x")).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_open_root_is_asked_for_what_is_below_it_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let (inside, beside) = (dir.path().join("r"), dir.path().join("rr"));
+        for (at, text) in [(&inside, "inside"), (&beside, "beside")] {
+            std::fs::create_dir(at).unwrap();
+            std::fs::write(at.join("f"), text).unwrap();
+        }
+        let slash = PathBuf::from(format!("{}/", inside.display()));
+        for dir in [inside.clone(), slash] {
+            let root = Root::new(dir).held_open();
+            // Somebody puts another directory in its place: the open one is still asked.
+            let away = inside.with_extension("away");
+            std::fs::rename(&inside, &away).unwrap();
+            assert_eq!(root.read_file(&root.path("/f"), 9).unwrap().bytes, b"inside");
+            assert!(root.held_open().read_file(&root.path("/f"), 9).unwrap_err().is_absent());
+            std::fs::rename(&away, &inside).unwrap();
+            assert_eq!(root.read_file(&beside.join("f"), 9).unwrap().bytes, b"beside");
+            assert!(root.lstat(&inside).is_ok() && root.lstat(&inside.join("g")).is_err());
+        }
+        assert!(Root::new("/").held_open().lstat(&inside.join("f")).is_ok());
+        assert!(Root::new("/nowhere").held_open().lstat(&inside).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_read_to_its_end_whatever_its_size_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, path) = (Root::new(dir.path()), dir.path().join("f"));
+        for size in [0, 1, 31, 32, 4096, READ, READ + 1, 3 * READ] {
+            let text = vec![b'x'; size];
+            std::fs::write(&path, &text).unwrap();
+            let content = root.read_file(&path, size as u64).unwrap();
+            assert_eq!((content.bytes, content.stat.st_size as usize), (text, size));
+            if let Some(less) = (size as u64).checked_sub(1) {
+                let error = root.read_file(&path, less).unwrap_err();
+                assert!(matches!(error, ReadError::TooLarge { cap } if cap == less), "{error}");
+            }
+        }
+        // What the system makes as it is read has no size.
+        #[cfg(target_os = "linux")]
+        assert!(!root.read_file(Path::new("/proc/self/maps"), 1 << 20).unwrap().bytes.is_empty());
     }
 }

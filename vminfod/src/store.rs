@@ -33,21 +33,24 @@ const USUAL: usize = 4096;
 /// One VM as readers see it: its bytes, and the little that is asked of it without reading them.
 #[derive(Debug)]
 pub struct StoredVm {
-    /// The object as ASCII JSON.
-    pub json: Bytes,
-    /// The same bytes and a comma, as they stand in a list before another one.
+    /// The object as ASCII JSON and a comma, as it stands in a list before another one.
     pub listed: Bytes,
-    /// `uuid`, if it is a text.
+    /// `uuid`, if it is a text and another one than the zone's name.
     pub uuid: Option<Box<str>>,
     /// What filters ask about.
     pub traits: Traits,
 }
 
 impl StoredVm {
+    /// The object as ASCII JSON: the same bytes without the comma.
+    pub fn json(&self) -> Bytes {
+        self.listed.slice(..self.listed.len().saturating_sub(1))
+    }
+
     /// The object itself, read from its bytes: a tree of values would take several times their
     /// memory, and is needed only when something changes.
     pub fn object(&self) -> VmObject {
-        match json::parse(&self.json) {
+        match json::parse(&self.json()) {
             Ok(Value::Object(object)) => object,
             // Only objects are stored, and what is written here can be read.
             _ => VmObject::new(),
@@ -128,7 +131,7 @@ impl Store {
         let before = self.published.snapshot();
         let Some(old) = before.vms.get(name) else {
             let vm = stored(&object);
-            let tail = [("vm", vm.json.clone())];
+            let tail = [("vm", vm.json())];
             let note = Note::of(None, Some(&object), &[]);
             self.commit("create", name, vm.uuid.as_deref(), &tail, &note, |vms| {
                 vms.insert(name, Arc::clone(&vm));
@@ -136,7 +139,7 @@ impl Store {
             return Outcome::Created;
         };
         let vm = stored(&object);
-        if vm.json == old.json {
+        if vm.listed == old.listed {
             return Outcome::Unchanged;
         }
         let before = old.object();
@@ -146,7 +149,7 @@ impl Store {
         }
         tell(name, &changes);
         let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
-        let tail = [("vm", vm.json.clone()), ("changes", Bytes::from(to_ascii(&list)))];
+        let tail = [("vm", vm.json()), ("changes", Bytes::from(to_ascii(&list)))];
         let note = Note::of(Some(&before), Some(&object), &changes);
         self.commit("modify", name, vm.uuid.as_deref(), &tail, &note, |vms| {
             vms.insert(name, Arc::clone(&vm));
@@ -227,13 +230,9 @@ pub fn stored(object: &VmObject) -> Arc<StoredVm> {
     text.push(b',');
     // A copy of just its size: the room that writing left over may be as much again.
     let listed = Bytes::from(Box::<[u8]>::from(text.as_slice()));
-    let uuid = object.get("uuid").and_then(Value::as_str).map(Box::from);
-    Arc::new(StoredVm {
-        json: listed.slice(..listed.len() - 1),
-        listed,
-        uuid,
-        traits: Traits::of(object),
-    })
+    let text = |key: &str| object.get(key).and_then(Value::as_str);
+    let uuid = text("uuid").filter(|uuid| text("zonename") != Some(uuid)).map(Box::from);
+    Arc::new(StoredVm { listed, uuid, traits: Traits::of(object) })
 }
 
 /// A text as an ASCII JSON string.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use crate::root::{ReadError, Root, read_file};
+use crate::root::{ReadError, Root};
 
 /// A place that takes longer than this has the rest of a walk go on in another thread.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Root {
     pub async fn read_capped(&self, path: &Path, cap: u64) -> Result<Vec<u8>, ReadError> {
         let path = path.to_path_buf();
         let place = path.display().to_string();
-        self.on_files(&place, move |_| read_file(&path, cap)).await?
+        self.on_files(&place, move |root| Ok(root.read_file(&path, cap)?.bytes)).await?
     }
 
     /// Does work on the files of one place (a zonepath, or a file that is no zone's).
@@ -165,13 +165,14 @@ impl<T: Send + 'static> Walk<T> {
     }
 
     fn go(&self, me: usize) {
+        let root = self.root.held_open();
         while self.last_thread.load(Ordering::Relaxed) == me {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(place) = self.places.get(at) else { break };
             lock(&self.under_way).insert(at);
             let entered = self.root.lanes().enter(place, self.root.deadline());
             let result = entered.ok_or(ReadError::Hangs).and_then(|inside| {
-                let done = catch_unwind(AssertUnwindSafe(|| (self.work)(&self.root, at)));
+                let done = catch_unwind(AssertUnwindSafe(|| (self.work)(&root, at)));
                 drop(inside);
                 done.map_err(|_| panicked())
             });

@@ -11,6 +11,7 @@ mod agent;
 mod cn;
 mod diff;
 mod events;
+mod idle;
 mod kvmd;
 mod limits;
 mod listeners;

@@ -60,6 +60,11 @@ impl Served {
         self.memory("VmRSS:")
     }
 
+    /// Bytes of that which are pages of files: the program and its libraries.
+    pub(super) fn program(&self) -> anyhow::Result<f64> {
+        self.memory("RssFile:")
+    }
+
     /// The most it ever had.
     pub(super) fn peak(&self) -> anyhow::Result<f64> {
         self.memory("VmHWM:")

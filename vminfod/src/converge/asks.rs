@@ -93,7 +93,7 @@ impl Engine {
                 let known = self
                     .vms
                     .iter()
-                    .filter_map(|(name, vm)| Some((name.clone(), vm.parts.clone()?)));
+                    .filter_map(|(name, vm)| Some((name.to_string(), vm.parts.clone()?)));
                 let held = Held {
                     sysinfo: Arc::clone(&self.sysinfo),
                     datasets: self.datasets.clone(),
@@ -109,7 +109,7 @@ impl Engine {
 
     /// The zone of this name, or the zone of the VM of this uuid.
     pub(super) fn zone_named(&self, name: String) -> String {
-        let other = self.names.get(&name).filter(|_| !self.vms.contains_key(&name));
+        let other = self.names.get(&name).filter(|_| !self.vms.contains_key(&*name));
         other.cloned().unwrap_or(name)
     }
 

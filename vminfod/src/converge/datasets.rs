@@ -180,7 +180,7 @@ impl Engine {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let found = self.vms.iter().find(|(_, vm)| vm.parts.as_ref().is_some_and(holds));
-        found.map(|(name, _)| name.clone())
+        found.map(|(name, _)| name.to_string())
     }
 
     fn root_dataset<'a>(&'a self, parts: &'a Parts) -> &'a str {

@@ -51,7 +51,7 @@ impl Engine {
     /// of the fold.
     pub(super) fn begin(&mut self, name: String) {
         let (now, ahead) = (Instant::now(), self.ahead());
-        let Some(vm) = self.vms.get_mut(&name) else { return };
+        let Some(vm) = self.vms.get_mut(&*name) else { return };
         let is_early = vm.early && vm.waiters.is_empty();
         let end = vm.due.filter(|_| is_early).map_or(now, |due| due + ahead);
         if end > now && !is_of_files(vm.stale.without(Stale::OBJECT)) {
@@ -84,7 +84,7 @@ impl Engine {
         let now = Instant::now();
         while self.held.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, name)) = self.held.pop_first() else { return };
-            let Some(vm) = self.vms.get_mut(&name) else { continue };
+            let Some(vm) = self.vms.get_mut(&*name) else { continue };
             let Some(mut reading) = vm.reading.take() else { continue };
             let Some(result) = reading.brought.take() else { continue };
             if vm.stale.without(Stale::OBJECT).is_none() && vm.waiters.is_empty() {

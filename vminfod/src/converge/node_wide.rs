@@ -45,7 +45,7 @@ impl Engine {
             .vms
             .iter()
             .filter(|(_, vm)| vm.parts.is_some())
-            .map(|(name, _)| name.clone())
+            .map(|(name, _)| name.to_string())
             .collect();
         let now = Instant::now();
         for name in names {
@@ -54,7 +54,7 @@ impl Engine {
     }
 
     /// The zones whose files matter, with their zonepaths.
-    pub(super) fn zone_paths(&self) -> BTreeMap<String, String> {
+    pub(super) fn zone_paths(&self) -> BTreeMap<Arc<str>, Arc<str>> {
         let known = self.vms.iter().filter_map(|(name, vm)| Some((name, vm.parts.as_ref()?)));
         known.map(|(name, parts)| (name.clone(), parts.zone.zonepath.clone())).collect()
     }

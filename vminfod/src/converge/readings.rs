@@ -10,11 +10,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::vm_load::{Fresh, LoadFault, Loaded};
-use super::{Engine, LOOKS, Reading, Vm, answer};
+use super::{Engine, LOOKS, Reading, Vm, answer, note_name};
 use crate::dirty::{Stale, Verdict};
 use crate::load::ZoneRow;
 use crate::store::Outcome;
 use crate::vm::{Parts, compose};
+use crate::word::word;
 
 impl Engine {
     /// A VM's reading has ended.
@@ -110,14 +111,14 @@ impl Engine {
         // One VM's odd parts must not end the loop for all others.
         let composed = catch_unwind(AssertUnwindSafe(|| compose(&parts, datasets, sysinfo)));
         let zonepath = parts.zone.zonepath.clone();
-        let vm = self.vms.entry(name.to_owned()).or_default();
+        let vm = self.vms.entry(name.into()).or_default();
         let old = vm.parts.replace(parts);
         let parts = vm.parts.as_ref();
         if old.as_ref().is_none_or(|old| old.zone.zonepath != zonepath) {
             self.zones_changed = true;
         }
         if let Some(parts) = parts {
-            self.names.insert(parts.zone.uuid.clone(), name.to_owned());
+            note_name(&mut self.names, &parts.zone.uuid, name);
         }
         let object = match composed {
             Ok(Ok(object)) => object,
@@ -140,7 +141,7 @@ impl Engine {
 
     /// Shows that a zone was away although both readings say `running`.
     pub(super) fn show_away(&mut self, name: &str, before: Parts, state: &str) {
-        let zone = ZoneRow { zone_state: state.to_owned(), ..(*before.zone).clone() };
+        let zone = ZoneRow { zone_state: word(state), ..(*before.zone).clone() };
         let away = Parts { zone: Arc::new(zone), ..before.clone() };
         let (datasets, sysinfo) = (&self.datasets, &self.sysinfo);
         let Ok(Ok(object)) = catch_unwind(AssertUnwindSafe(|| compose(&away, datasets, sysinfo)))
@@ -174,7 +175,7 @@ impl Engine {
         self.board.well(name);
         let known = self.vms.get_mut(name).and_then(|vm| vm.parts.take());
         if let Some(parts) = known {
-            self.names.remove(&parts.zone.uuid);
+            self.names.remove(&*parts.zone.uuid);
         } else {
             // A new zone's event may come before the index is written.
             self.look_again(name, reading.looks);

@@ -15,7 +15,7 @@ use sdc_clients::vminfod::VmObject;
 use tokio::time::Instant;
 
 use super::board::Phase;
-use super::{Done, Engine, Purpose, answer, waiter};
+use super::{Done, Engine, Purpose, answer, note_name, waiter};
 use crate::dirty::{Stale, Trace, Verdict};
 use crate::load::{self, Haste, Node, Origin, times};
 use crate::store::{StoredVm, stored};
@@ -71,9 +71,15 @@ impl Engine {
         self.board.show_sysinfo(node.sysinfo.value());
         self.datasets = node.datasets;
         self.sysinfo = node.sysinfo;
-        self.store.seed(std::mem::take(&mut node.vms).into_iter().flatten());
+        self.listed = node.rows;
+        // Names are kept once, in zoneadm's rows.
+        let own = |(name, vm): Named| match node.parts.get(&*name) {
+            Some(parts) => (Arc::clone(&parts.zone.zonename), vm),
+            None => (name, vm),
+        };
+        self.store.seed(std::mem::take(&mut node.vms).into_iter().flatten().map(own));
         for (name, parts) in node.parts.drain() {
-            self.names.insert(parts.zone.uuid.clone(), name.clone());
+            note_name(&mut self.names, &parts.zone.uuid, &name);
             let vm = self.vms.entry(name).or_default();
             vm.parts = Some(parts);
             vm.reads.note(Stale::ALL, began);
@@ -124,13 +130,15 @@ impl Engine {
         self.unread_refreshes += 1;
         if self.unread_refreshes >= READ_ALL_EVERY {
             self.unread_refreshes = 0;
-            return load::Known::new();
+            return load::Known::default();
         }
         let settled = self
             .vms
             .iter()
             .filter(|(_, vm)| vm.failures == 0 && vm.reading.is_none() && vm.stale.is_none());
-        settled.filter_map(|(name, vm)| Some((name.clone(), vm.parts.clone()?))).collect()
+        let known = settled.filter_map(|(name, vm)| Some((name.clone(), vm.parts.clone()?)));
+        let (rows, datasets) = (Arc::clone(&self.listed), self.datasets.clone());
+        load::Known { zones: known.collect(), rows, datasets }
     }
 
     /// A refresh has ended.
@@ -176,13 +184,14 @@ impl Engine {
         }
         self.board.show_refresh(began, Phase::Committing);
         self.note_broken(node.broken);
-        let listed: HashSet<&str> = node.rows.iter().map(|row| row.zonename.as_str()).collect();
+        let listed: HashSet<&str> = node.rows.iter().map(|row| &*row.zonename).collect();
         self.confirm_missing(&listed, waiters);
         tracing::debug!(
             ms = began.elapsed().as_millis() as u64,
             found = changes.len(),
             "refresh done"
         );
+        self.keep_list(node.rows);
         self.board.refreshed(began, Ok(changes));
         self.plan_refresh();
     }
@@ -195,7 +204,7 @@ impl Engine {
         began: Instant,
         same_for_all: bool,
     ) -> Option<(String, &'static str)> {
-        let vm = self.vms.entry(name.to_owned()).or_default();
+        let vm = self.vms.entry(name.into()).or_default();
         if vm.parts.as_ref().is_some_and(|known| Arc::ptr_eq(&known.xml, &parts.xml)) {
             let files = (0..times::FILES).filter(|file| parts.stamps.has(*file)).count() as u64;
             self.board.edit(|view| view.counters.confirmed += files);
@@ -261,8 +270,8 @@ impl Engine {
         let missing: Vec<String> = self
             .vms
             .iter()
-            .filter(|(name, vm)| vm.parts.is_some() && !listed.contains(name.as_str()))
-            .map(|(name, _)| name.clone())
+            .filter(|(name, vm)| vm.parts.is_some() && !listed.contains(&***name))
+            .map(|(name, _)| name.to_string())
             .collect();
         let mut confirmations = Vec::new();
         for name in missing {
@@ -300,26 +309,35 @@ impl Engine {
     /// listing is too shallow to show. Whether they are what they were.
     fn take_datasets(&mut self, mut fresh: load::Datasets) -> bool {
         let mut again = std::mem::take(&mut self.dataset_work.since_refresh);
-        for parts in self.vms.values().filter_map(|vm| vm.parts.as_ref()) {
-            for name in super::datasets_of(parts, &self.datasets) {
-                let below = name.split('/').count() > 2;
-                if below
-                    && fresh.get(&name).is_some()
-                    && self.datasets.snapshots(&name).next().is_some()
-                {
-                    fresh.keep_snapshots(&self.datasets, &name);
-                    again.push(name);
-                }
-            }
+        let deep = self.shown_deep(&fresh);
+        let unshown: Vec<String> = fresh
+            .deep_snapshots()
+            .filter(|name| !deep.contains(*name))
+            .map(str::to_owned)
+            .collect();
+        unshown.iter().for_each(|name| fresh.drop_snapshots(name));
+        for name in &deep {
+            fresh.keep_snapshots(&self.datasets, name);
         }
+        again.extend(deep);
         let same = fresh == self.datasets;
-        if !same {
-            self.datasets = fresh;
-        }
+        self.datasets = fresh;
         for name in again {
             self.dataset_work.want(&name);
         }
         same
+    }
+
+    /// The datasets of VMs that have snapshots which no listing of the node shows.
+    fn shown_deep(&self, fresh: &load::Datasets) -> HashSet<String> {
+        let mut deep: HashSet<&str> = self.datasets.deep_snapshots().collect();
+        deep.retain(|name| fresh.get(name).is_some());
+        if deep.is_empty() {
+            return HashSet::new();
+        }
+        let parts = self.vms.values().filter_map(|vm| vm.parts.as_ref());
+        let shown = parts.flat_map(|parts| super::datasets_of(parts, &self.datasets));
+        shown.filter(|name| deep.contains(name.as_str())).collect()
     }
 }
 

@@ -29,7 +29,7 @@ impl Engine {
             let name = self.zone_named(name);
             let stale = Stale::on_file(file);
             // A file of a zone that nobody knows says nothing, except that the zone may be new.
-            if !self.vms.contains_key(&name) && !stale.has(Stale::XML) {
+            if !self.vms.contains_key(&*name) && !stale.has(Stale::XML) {
                 continue;
             }
             if let Some(vm) = self.mark_file(&name, stale, now + self.config.fold) {
@@ -45,6 +45,7 @@ impl Engine {
             self.sweep_due = self.sweep_due.min(now + self.config.fold);
             self.sweep_again = self.sweeping;
         }
+        self.unseen |= pending.unseen;
         if pending.sysinfo {
             self.sysinfo_stale = true;
         }
@@ -58,7 +59,7 @@ impl Engine {
         if self.vms.len() >= NAMES_CAP && !self.vms.contains_key(name) {
             return None;
         }
-        let vm: &mut Vm = self.vms.entry(name.to_owned()).or_default();
+        let vm: &mut Vm = self.vms.entry(name.into()).or_default();
         vm.stale |= stale;
         vm.asked.get_or_insert_with(Instant::now);
         if let Some(reading) = &mut vm.reading {

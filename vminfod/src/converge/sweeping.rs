@@ -6,12 +6,15 @@
 //! log line each.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::Engine;
 use crate::dirty::Stale;
-use crate::load::{Origin, ZoneRow};
+use crate::heap;
+use crate::load::Origin;
+use crate::load::zoneadm::Listed;
 use crate::sources::ZoneFile;
 use crate::sources::sysevent::Channel;
 use crate::sweep::{Files, Look};
@@ -34,47 +37,73 @@ impl Engine {
     /// A sweep has ended.
     pub(super) fn swept(&mut self, look: Look) {
         self.sweeping = false;
-        self.plan_sweep();
-        self.board.edit(|view| view.counters.sweeps += 1);
+        let is_whole = look.rows.is_some();
+        if is_whole {
+            self.plan_sweep();
+            self.board.edit(|view| view.counters.sweeps += 1);
+        }
         // What was signalled up to now is announced.
         let pending = self.inbox.take();
         if !pending.is_empty() {
             self.take(pending);
         }
-        match &look.rows {
-            Ok(rows) => {
+        match look.rows {
+            Some(Ok(rows)) => {
                 self.board.well("sweep");
-                let misses = self.compare_rows(rows);
+                let misses = self.compare_rows(&rows);
                 self.judge_source(misses);
+                self.keep_list(rows);
             }
-            Err(error) => {
+            None => {}
+            Some(Err(error)) => {
                 if self.board.trouble("sweep", error.source_name(), error.to_string()) {
                     tracing::warn!(reason = %error, "sweep failed");
                 }
             }
         }
-        self.compare_files(&look.files);
-        self.board.edit(|view| view.watch.files = look.files.clone());
-        self.files = look.files;
-        self.vms.values_mut().for_each(|vm| vm.announced = Stale::NONE);
+        self.compare_files(&look.files, look.unseen);
+        self.files = Arc::new(look.files.compared());
+        self.board.edit(|view| view.watch.files = Arc::clone(&self.files));
+        if look.unseen {
+            // The start is over.
+            heap::give_back();
+        }
+        if is_whole {
+            self.vms.values_mut().for_each(|vm| vm.announced = Stale::NONE);
+        }
     }
 
-    fn compare_rows(&mut self, rows: &[ZoneRow]) -> u32 {
+    /// Keeps a list to compare the next one with; rows that are parts of a VM are shared with it.
+    pub(super) fn keep_list(&mut self, rows: Arc<Listed>) {
+        if !Arc::ptr_eq(&rows, &self.listed) {
+            let known = |name: &str| Some(&self.vms.get(name)?.parts.as_ref()?.zone);
+            self.listed = Arc::new(rows.sharing(known));
+        }
+    }
+
+    fn compare_rows(&mut self, rows: &Listed) -> u32 {
         let mut misses = 0;
         let mut odd: Vec<(String, &'static str)> = Vec::new();
-        for row in rows {
+        let mut known = 0;
+        for row in rows.iter() {
             match self.vms.get(&row.zonename).and_then(|vm| vm.parts.as_ref()) {
-                Some(parts) if *parts.zone == *row => {}
-                Some(_) => odd.push((row.zonename.clone(), "its zoneadm row differs")),
-                None => odd.push((row.zonename.clone(), "it is new")),
+                // Most are the very same.
+                Some(parts) if Arc::ptr_eq(&parts.zone, row) || parts.zone == *row => known += 1,
+                Some(_) => {
+                    known += 1;
+                    odd.push((row.zonename.to_string(), "its zoneadm row differs"));
+                }
+                None => odd.push((row.zonename.to_string(), "it is new")),
             }
         }
-        let listed: HashSet<&str> = rows.iter().map(|row| row.zonename.as_str()).collect();
-        let gone = self
-            .vms
-            .iter()
-            .filter(|(name, vm)| vm.parts.is_some() && !listed.contains(name.as_str()));
-        odd.extend(gone.map(|(name, _)| (name.clone(), "it is not listed any more")));
+        if rows.lacks_some(known, self.vms.values().filter(|vm| vm.parts.is_some()).count()) {
+            let listed: HashSet<&str> = rows.iter().map(|row| &*row.zonename).collect();
+            let gone = self
+                .vms
+                .iter()
+                .filter(|(name, vm)| vm.parts.is_some() && !listed.contains(&***name));
+            odd.extend(gone.map(|(name, _)| (name.to_string(), "it is not listed any more")));
+        }
         for (name, what) in odd {
             // An announced change is on its way already, or was too late for this look.
             if self.unannounced(&name, Stale::ZONEADM, Origin::Zoneadm, what) {
@@ -118,15 +147,17 @@ impl Engine {
     }
 
     /// Whatever is not of the version that was read is to be read again.
-    fn compare_files(&mut self, files: &Files) {
+    fn compare_files(&mut self, files: &Files, unseen: bool) {
         let mut odd: Vec<(String, Stale)> = Vec::new();
         for (name, zonepath, stamps) in files.zones() {
             let Some(vm) = self.vms.get(name) else { continue };
             let Some(parts) = &vm.parts else { continue };
-            if parts.stamps == *stamps || parts.zone.zonepath != *zonepath {
+            // Who would have been told of a change may go by the stamp of a file that was young.
+            let is_known = parts.stamps == *stamps && !unseen || parts.stamps.confirmed_by(stamps);
+            if is_known || parts.zone.zonepath != *zonepath {
                 continue;
             }
-            let mut stale = Stale::NONE;
+            let mut stale = if unseen { Stale::FILES | Stale::TIMES } else { Stale::NONE };
             for (at, file) in FILES.into_iter().enumerate() {
                 if parts.stamps.differs(stamps, at) {
                     stale |= Stale::on_file(file);
@@ -137,14 +168,15 @@ impl Engine {
             if stale.is_none() || comes {
                 continue;
             }
-            if let Some(file) = FILES.into_iter().find(|file| stale.has(Stale::on_file(*file))) {
+            let file = FILES.into_iter().find(|file| stale.has(Stale::on_file(*file)));
+            if let Some(file) = file.filter(|_| !unseen) {
                 self.unannounced(name, stale, origin_of(file), "one of its files changed");
             }
-            odd.push((name.clone(), stale));
+            odd.push((name.to_string(), stale));
         }
         // What is known of these may be old, and a reading of their own says so.
         let silent = files.hanging.iter().filter(|name| {
-            self.vms.get(*name).is_some_and(|vm| vm.failures == 0 && vm.reading.is_none())
+            self.vms.get(name.as_str()).is_some_and(|vm| vm.failures == 0 && vm.reading.is_none())
         });
         odd.extend(silent.map(|name| (name.clone(), Stale::FILES | Stale::TIMES)));
         let when = Instant::now() + self.config.fold;

@@ -156,7 +156,7 @@ impl Task {
 
     async fn row(&self, known: Option<&Parts>) -> Result<Option<Arc<ZoneRow>>, LoadFault> {
         let uuid = match known {
-            Some(parts) => Some(parts.zone.uuid.as_str()),
+            Some(parts) => Some(&*parts.zone.uuid),
             None => Some(self.name.as_str()),
         };
         let uuid = uuid.filter(|uuid| is_lower_uuid(uuid));

@@ -23,17 +23,31 @@ const OWN: [(Origin, Stale); 7] = [
 ];
 
 /// When the parts of one VM were last read (the beginning of that reading).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reads([Option<Instant>; OWN.len()]);
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    /// All of them at once, as nearly always …
+    all: Option<Instant>,
+    /// … or each at its own time.
+    each: Option<Box<[Option<Instant>; OWN.len()]>>,
+}
 
 impl Reads {
     /// Notes a reading of these parts.
     pub(super) fn note(&mut self, parts: Stale, began: Instant) {
-        for (at, (_, part)) in self.0.iter_mut().zip(OWN) {
+        if OWN.iter().all(|(_, part)| parts.has(*part)) {
+            *self = Reads { all: Some(began), each: None };
+            return;
+        }
+        let each = self.each.get_or_insert_with(|| Box::new([self.all; OWN.len()]));
+        for (at, (_, part)) in each.iter_mut().zip(OWN) {
             if parts.has(part) {
                 *at = Some(began);
             }
         }
+    }
+
+    fn each(&self) -> [Option<Instant>; OWN.len()] {
+        self.each.as_deref().copied().unwrap_or([self.all; OWN.len()])
     }
 }
 
@@ -65,12 +79,12 @@ impl Engine {
     /// What is known of the sources of this VM.
     pub(super) fn why(&self, name: &str) -> Option<Why> {
         let name = self.zone_named(name.to_owned());
-        let vm = self.vms.get(&name)?;
+        let vm = self.vms.get(&*name)?;
         let parts = vm.parts.as_ref()?;
         let stale = |part| {
             vm.stale.has(part) || vm.reading.as_ref().is_some_and(|reading| reading.stale.has(part))
         };
-        let own = OWN.iter().zip(vm.reads.0).map(|((origin, part), read_at)| SourceWhy {
+        let own = OWN.iter().zip(vm.reads.each()).map(|((origin, part), read_at)| SourceWhy {
             name: origin.name().to_owned(),
             read_at,
             stale: stale(*part),
@@ -87,7 +101,7 @@ impl Engine {
         for key in [name.as_str(), Origin::Sysinfo.name()] {
             self.blame(&mut sources, key);
         }
-        Some(Why { uuid: parts.zone.uuid.clone(), zonename: name, sources })
+        Some(Why { uuid: parts.zone.uuid.to_string(), zonename: name, sources })
     }
 
     /// Puts the failure noted under this key on its source.
@@ -121,5 +135,24 @@ impl Engine {
             why.error = why.error.or(trouble.map(|trouble| trouble.message));
         }
         why
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_part_has_the_time_of_its_last_reading() {
+        let (first, mut reads) = (Instant::now(), Reads::default());
+        let shown = |reads: &Reads| reads.each().map(|at| at.map(|at| (at - first).as_secs()));
+        assert_eq!(shown(&reads), [None; OWN.len()]);
+        let at = |seconds| first + std::time::Duration::from_secs(seconds);
+        reads.note(Stale::CONFIG, at(1));
+        assert_eq!(shown(&reads), [None, None, None, Some(1), None, None, None]);
+        reads.note(Stale::ALL, at(2));
+        assert_eq!((shown(&reads), reads.each.is_none()), ([Some(2); OWN.len()], true));
+        reads.note(Stale::ZONEADM | Stale::TIMES | Stale::OBJECT, at(3));
+        assert_eq!(shown(&reads), [3, 2, 2, 2, 2, 3, 2].map(Some));
     }
 }

@@ -13,7 +13,7 @@ use super::vm_load::{LoadFault, Loaded, Task, datasets_of};
 use super::{Done, Engine, Purpose, Reading};
 use crate::dirty::Stale;
 use crate::load::sysinfo;
-use crate::sweep::look;
+use crate::sweep::{Look, look};
 
 /// VMs at most that are begun before the loop looks at what else there is.
 const TURNS: usize = 16;
@@ -47,20 +47,23 @@ impl Engine {
         if !self.refreshing && (self.refresh_due <= now || !self.node_waiters.is_empty()) {
             self.start_refresh();
         }
-        if !self.sweeping && self.sweep_due <= now {
+        let is_whole = self.sweep_due <= now;
+        if !self.sweeping && (is_whole || self.unseen) {
             self.sweeping = true;
+            let unseen = std::mem::take(&mut self.unseen);
             // Its list is shared as long as it stays the same: a sweep must cost next to nothing.
             self.tell_watcher();
             let (ctx, zones) = (self.ctx.clone(), self.zones.borrow().clone());
             let before = Arc::clone(&self.files);
+            let listed = is_whole.then(|| Arc::clone(&self.listed));
             self.spawn(Purpose::Sweep, async move {
-                Done::Sweep(Box::new(look(&ctx, zones, before).await))
+                Done::Sweep(Box::new(Look { unseen, ..look(&ctx, zones, before, listed).await }))
             });
         }
     }
 
     pub(super) fn start_reading(&mut self, name: String, until: Instant) {
-        let Some(vm) = self.vms.get_mut(&name) else { return };
+        let Some(vm) = self.vms.get_mut(&*name) else { return };
         (vm.due, vm.early) = (None, false);
         let stale = std::mem::take(&mut vm.stale);
         let began = Instant::now();

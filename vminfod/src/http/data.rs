@@ -35,12 +35,12 @@ const PARTS: [Part; 7] = [
     (Origin::ZoneXml, |parts| xml(&parts.xml.unpack())),
     (Origin::Kstat, |parts| match &parts.kstat {
         Some(kstat) => json!({
-            "boot_time": kstat.boot_time.map(number), "init_restarts": kstat.init_restarts, "init_pid": kstat.init_pid,
+            "boot_time": kstat.boot_time.map(number), "init_restarts": kstat.init_restarts.as_ref().map(Value::from), "init_pid": kstat.init_pid.as_ref().map(Value::from),
         }),
         None => Value::Null,
     }),
     (Origin::Config, |parts| {
-        let config = &parts.config;
+        let config = parts.config.values();
         json!({
             "customer_metadata": config.customer_metadata, "internal_metadata": config.internal_metadata,
             "routes": config.routes, "tags": config.tags,

@@ -98,9 +98,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::word::word;
 
     fn traits(state: &str, brand: &str) -> Traits {
-        Traits { state: Some(state.into()), brand: Some(brand.into()) }
+        Traits { state: Some(word(state)), brand: Some(word(brand)) }
     }
 
     #[test]

@@ -43,12 +43,12 @@ impl Shown {
 
     fn vm(&self, at: usize) -> Option<Bytes> {
         let (name, vm) = self.snapshot.vms.get_index(at)?;
-        let Some(filter) = &self.filter else { return Some(vm.json.clone()) };
+        let Some(filter) = &self.filter else { return Some(vm.json()) };
         if !filter.admits(vm.uuid.as_deref().unwrap_or(name), &vm.traits) {
             return None;
         }
         if !filter.chooses_fields() {
-            return Some(vm.json.clone());
+            return Some(vm.json());
         }
         Some(Bytes::from(to_ascii(&*filter.select(&vm.object()))))
     }
@@ -65,7 +65,7 @@ impl Shown {
             let close = (range.end > last).then_some(Bytes::from_static(b"]"));
             let vms = range.filter_map(|at| {
                 let (_, vm) = self.snapshot.vms.get_index(at)?;
-                Some(if at == last { vm.json.clone() } else { vm.listed.clone() })
+                Some(if at == last { vm.json() } else { vm.listed.clone() })
             });
             open.into_iter().chain(vms).chain(close).collect::<Chunk>()
         };
@@ -75,7 +75,7 @@ impl Shown {
 
 /// One VM.
 pub fn one(snapshot: &Snapshot, name: &str) -> Option<Bytes> {
-    snapshot.vms.get(name).map(|vm| vm.json.clone())
+    snapshot.vms.get(name).map(|vm| vm.json())
 }
 
 /// The tag of a snapshot: where it stands in the stream of events.

@@ -4,27 +4,21 @@
 
 //! ZONEPATH/config: metadata, tags and routes, kept as they are.
 
-use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Ctx, Fault, LoadError, Origin, ZoneRow, read_unlinked_if_there};
+use super::times::{self, Opened};
+use super::{Ctx, Fault, LoadError, Origin, ZoneRow, there};
 use crate::json::{self, JsonError};
-use crate::root::{Root, check_unlinked};
+use crate::root::Root;
 
 const CAP: u64 = 16 * 1024 * 1024;
 
-/// The four JSON fields; all are absent when the directory of an incomplete zone cannot be read.
+/// The four JSON fields as they are kept from one reading to the next: one text, a fraction of the
+/// memory of their values. All are absent when the directory of an incomplete zone cannot be read.
+///
+/// A line for each, empty where one is absent: no compact JSON text is empty or has a line end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ConfigJson {
-    /// `customer_metadata` of metadata.json.
-    pub customer_metadata: Option<JsonText>,
-    /// `internal_metadata` of metadata.json.
-    pub internal_metadata: Option<JsonText>,
-    /// All of routes.json.
-    pub routes: Option<JsonText>,
-    /// All of tags.json.
-    pub tags: Option<JsonText>,
-}
+pub struct ConfigJson(Box<str>);
 
 /// The same four as they were read, before they are put away.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -41,79 +35,73 @@ pub struct ConfigValues {
 
 impl From<&ConfigValues> for ConfigJson {
     fn from(values: &ConfigValues) -> Self {
-        let text = |value: &Option<Value>| value.as_ref().map(JsonText::from);
-        ConfigJson {
-            customer_metadata: text(&values.customer_metadata),
-            internal_metadata: text(&values.internal_metadata),
-            routes: text(&values.routes),
-            tags: text(&values.tags),
+        let ConfigValues { customer_metadata, internal_metadata, routes, tags } = values;
+        let all = [customer_metadata, internal_metadata, routes, tags];
+        if all.iter().all(|value| value.is_none()) {
+            return ConfigJson::default();
         }
+        let lines = all.map(|value| value.as_ref().map(json::compact).unwrap_or_default());
+        ConfigJson(lines.join("\n").into())
     }
 }
 
 impl ConfigJson {
     /// The values themselves.
     pub fn values(&self) -> ConfigValues {
-        let value = |text: &Option<JsonText>| text.as_ref().map(JsonText::value);
-        ConfigValues {
-            customer_metadata: value(&self.customer_metadata),
-            internal_metadata: value(&self.internal_metadata),
-            routes: value(&self.routes),
-            tags: value(&self.tags),
-        }
-    }
-}
-
-/// A JSON value as it is kept from one reading to the next: its text, a fraction of the memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonText(Box<str>);
-
-impl JsonText {
-    /// The value itself.
-    pub fn value(&self) -> Value {
+        let mut lines = self.0.split('\n');
         // Only what was printed here is kept, and that can be read.
-        json::parse(self.0.as_bytes()).unwrap_or(Value::Null)
-    }
-}
-
-impl From<&Value> for JsonText {
-    fn from(value: &Value) -> Self {
-        // A copy of just its size: a buffer that is cut leaves its rest behind, beside what stays.
-        JsonText(json::compact(value).as_str().into())
-    }
-}
-
-impl Serialize for JsonText {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.value().serialize(serializer)
+        let value = |line: &str| json::parse(line.as_bytes()).unwrap_or(Value::Null);
+        let mut next = || lines.next().filter(|line| !line.is_empty()).map(value);
+        ConfigValues {
+            customer_metadata: next(),
+            internal_metadata: next(),
+            routes: next(),
+            tags: next(),
+        }
     }
 }
 
 /// Reads the three files of one zone.
 pub async fn load(ctx: &Ctx, row: &ZoneRow) -> Result<ConfigJson, LoadError> {
     let (row, place) = (row.clone(), &row.zonepath);
-    let values = ctx.on_files(Origin::Config, place, move |root| read(root, &row)).await?;
+    let work = move |root: &Root| read(root, &row, &mut Opened::begin());
+    let values = ctx.on_files(Origin::Config, place, work).await?;
     Ok((&values).into())
 }
 
 /// The same here and now, where it may block, and not put away yet.
-pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<ConfigValues, LoadError> {
+pub(super) fn read(
+    root: &Root,
+    row: &ZoneRow,
+    opened: &mut Opened,
+) -> Result<ConfigValues, LoadError> {
     let dir = root.config_dir(&row.zonepath);
-    let own = check_unlinked(&dir)
+    let own = root
+        .check_unlinked(&dir)
         .map_err(|e| LoadError::new(Origin::Config, Fault::Read(e)).in_file(&dir));
-    let file = |name: &str| {
+    let mut file = |name: &str, stamp: usize| {
         let path = root.config_file(&row.zonepath, name);
-        let read = own.clone().and_then(|()| read_unlinked_if_there(Origin::Config, &path, CAP));
+        let read =
+            own.clone().and_then(|()| there(Origin::Config, &path, root.read_unlinked(&path, CAP)));
         match read {
-            Ok(bytes) => value(bytes.as_deref())
-                .map(Some)
-                .map_err(|e| LoadError::new(Origin::Config, Fault::Json(e)).in_file(&path)),
+            Ok(content) => {
+                if let Some(content) = &content {
+                    opened.note(stamp, &content.stat);
+                }
+                value(content.as_ref().map(|content| &*content.bytes))
+                    .map(Some)
+                    .map_err(|e| LoadError::new(Origin::Config, Fault::Json(e)).in_file(&path))
+            }
             // An incomplete zone may be half there: its VM is shown without these fields.
-            Err(_) if row.zone_state == "incomplete" => Ok(None),
+            Err(_) if row.zone_state == "incomplete" => {
+                opened.cannot_tell();
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     };
-    let (metadata, routes, tags) = (file("metadata")?, file("routes")?, file("tags")?);
+    let metadata = file("metadata", times::METADATA)?;
+    let (routes, tags) = (file("routes", times::ROUTES)?, file("tags", times::TAGS)?);
     let (Some(metadata), Some(routes), Some(tags)) = (metadata, routes, tags) else {
         return Ok(ConfigValues::default());
     };
@@ -172,13 +160,18 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_what_was_read() {
-        for text in
-            [r#"{"b":1.5,"2":[-1e400,0.1,1e21],"1":"\u00e9\ud83d\ude00\u0000"}"#, "null", "7"]
-        {
-            let value = value(Some(text.as_bytes())).unwrap();
-            let kept = JsonText::from(&value);
-            assert_eq!(kept.value(), value, "{text}");
-            assert_eq!(serde_json::to_value(&kept).unwrap(), value, "{text}");
+        let texts =
+            [r#"{"b":1.5,"2":[-1e400,0.1,1e21],"1":"\u00e9\n\ud83d\ude00\u0000"}"#, "null", "7"];
+        let some = |at: usize| Some(value(Some(texts[at].as_bytes())).unwrap());
+        let (a, b, c) = (some(0), some(1), some(2));
+        for [customer_metadata, internal_metadata, routes, tags] in [
+            [a.clone(), b.clone(), c.clone(), a.clone()],
+            [None, a.clone(), None, b],
+            [c, None, a, None],
+            [const { None }; 4],
+        ] {
+            let values = ConfigValues { customer_metadata, internal_metadata, routes, tags };
+            assert_eq!(ConfigJson::from(&values).values(), values);
         }
     }
 

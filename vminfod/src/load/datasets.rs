@@ -6,6 +6,8 @@
 //!
 //! Numbers stay text here; what they mean is for [`crate::vm`] to say.
 
+mod builder;
+mod row;
 mod tables;
 
 use std::borrow::Cow;
@@ -15,7 +17,9 @@ use super::{Ctx, Fault, LoadError, Origin};
 use crate::commands::{LineSink, Output, Tool};
 use crate::vm::convert::to_number;
 
-pub use tables::{Builder, Datasets, Snapshot};
+pub use builder::Builder;
+pub use row::Row;
+pub use tables::{Datasets, Snapshot};
 
 const COLUMNS: &str = "compression,creation,filesystem_limit,mountpoint,name,quota,recsize,refquota,refreservation,\
                        snapshot_limit,type,usedbysnapshots,userrefs,volblocksize,volsize,written,zoned";
@@ -45,84 +49,6 @@ pub enum Column {
 
 const COUNT: usize = Column::Zoned as usize + 1;
 const NAME: usize = Column::Name as usize;
-const AFTER_NAME: usize = NAME + 1;
-
-/// One line of a listing.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Row {
-    line: Box<str>,
-    /// Where its name stands: it is asked for at every step.
-    name: (u32, u32),
-}
-
-impl std::fmt::Debug for Row {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Row({:?})", self.line)
-    }
-}
-
-impl Row {
-    /// A row of a line with exactly 17 columns.
-    pub fn parse(line: &str) -> Option<Row> {
-        let line = line.trim();
-        let (mut columns, mut name) = (1, (0, 0));
-        for (at, _) in line.bytes().enumerate().filter(|(_, byte)| *byte == b'\t') {
-            match columns {
-                NAME => name.0 = u32::try_from(at + 1).ok()?,
-                AFTER_NAME => name.1 = u32::try_from(at).ok()?,
-                _ => {}
-            }
-            columns += 1;
-        }
-        (columns == COUNT).then(|| Row { line: line.into(), name })
-    }
-
-    /// A column as printed.
-    pub fn text(&self, column: Column) -> &str {
-        let (column, tab) = (column as usize, |byte: &u8| *byte == b'\t');
-        let bytes = self.line.as_bytes();
-        // From the nearer end.
-        let found = if column <= COUNT / 2 {
-            bytes.split(tab).nth(column)
-        } else {
-            bytes.rsplit(tab).nth(COUNT - 1 - column)
-        };
-        // Between tabs of a text stand texts.
-        found.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
-    }
-
-    /// All columns by the names zfs has for them, as printed.
-    pub fn columns(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        COLUMNS.split(',').zip(self.line.split('\t'))
-    }
-
-    /// A column as a number; `None` for a lone `-`.
-    pub fn number(&self, column: Column) -> Option<f64> {
-        number(self.text(column))
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        let (from, to) = self.name;
-        self.line.get(from as usize..to as usize).unwrap_or_default()
-    }
-
-    fn is_snapshot(&self) -> bool {
-        self.text(Column::Type) == "snapshot"
-    }
-
-    /// Where it is found: volumes by their device.
-    fn mountpoint(&self) -> Option<Cow<'_, str>> {
-        let name = self.name();
-        let mountpoint = match (self.text(Column::Type), self.text(Column::Mountpoint)) {
-            ("volume", _) => Cow::Owned(format!("{DEVICES}{name}")),
-            (_, "-" | "legacy") => Cow::Owned(format!("/{name}")),
-            (_, text) => Cow::Borrowed(text),
-        };
-        let delegated = self.text(Column::Zoned) == "on" || name.split('/').nth(2) == Some("data");
-        (mountpoint.starts_with('/') && !delegated).then_some(mountpoint)
-    }
-}
 
 /// Where volumes are found, with their name after it.
 pub const DEVICES: &str = "/dev/zvol/rdsk/";
@@ -140,6 +66,11 @@ struct Lines {
 }
 
 impl Lines {
+    /// A line that another one like it has proved good.
+    fn known(&mut self) {
+        self.number = self.number.saturating_add(1);
+    }
+
     fn row(&mut self, line: &[u8]) -> Option<Row> {
         self.number = self.number.saturating_add(1);
         let text = String::from_utf8_lossy(line);
@@ -158,11 +89,12 @@ impl Lines {
         if row.is_snapshot() && row.name().matches('@').count() != 1 {
             return Some(format!("expected DATASET@SNAPSHOT, found {:?}", row.name()));
         }
-        let mut columns = row.line.split('\t').enumerate();
-        let damaged = |(at, text): (usize, &str)| {
+        let mut columns = row.columns().enumerate();
+        let damaged = |(at, (_, text)): (usize, (&str, &str))| {
             at != Column::Mountpoint as usize && text.contains(char::REPLACEMENT_CHARACTER)
         };
-        (replaced && columns.any(damaged)).then(|| format!("expected UTF-8, found {:?}", row.line))
+        (replaced && columns.any(damaged))
+            .then(|| format!("expected UTF-8, found {:?}", row.line()))
     }
 }
 
@@ -173,7 +105,14 @@ fn arguments(rest: &[&str]) -> Vec<String> {
 
 /// All datasets of the node, as deep as the deployed daemon lists them.
 pub async fn node(ctx: &Ctx) -> Result<Datasets, LoadError> {
-    let mut builder = Builder::default();
+    node_after(ctx, Datasets::default()).await
+}
+
+/// The same where most is known: the very tables that are given where the listing says nothing
+/// else (of datasets so deep that it does not show their snapshots these stay as they are), and of
+/// any others each row that says what it said.
+pub async fn node_after(ctx: &Ctx, older: Datasets) -> Result<Datasets, LoadError> {
+    let mut builder = Builder::after(older);
     let mut each = |line: &[u8]| builder.line(line);
     let output = list(ctx, &["2"], ctx.deadlines.zfs_node, &mut each).await?;
     if output.status != 0 {

@@ -21,9 +21,33 @@ pub struct ZoneKstat {
     /// Seconds since 1970.
     pub boot_time: Option<f64>,
     /// How often init was started again.
-    pub init_restarts: Option<Value>,
+    pub init_restarts: Option<Small>,
     /// The process id of init.
-    pub init_pid: Option<Value>,
+    pub init_pid: Option<Small>,
+}
+
+/// A value that is nearly always a whole number, in a fraction of a value's memory.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Small {
+    /// It is.
+    Whole(i64),
+    /// It is another value.
+    Other(Box<Value>),
+}
+
+impl From<&Value> for Small {
+    fn from(value: &Value) -> Self {
+        value.as_i64().map_or_else(|| Small::Other(Box::new(value.clone())), Small::Whole)
+    }
+}
+
+impl From<&Small> for Value {
+    fn from(small: &Small) -> Self {
+        match small {
+            Small::Whole(n) => Value::from(*n),
+            Small::Other(value) => (**value).clone(),
+        }
+    }
 }
 
 /// The kstats of all zones whose name is a uuid.
@@ -43,7 +67,7 @@ pub async fn node(ctx: &Ctx) -> Result<HashMap<String, ZoneKstat>, LoadError> {
 
 /// The kstat of this VM. Matched by uuid, as the deployed daemon does.
 pub fn of<'a>(kstats: &'a HashMap<String, ZoneKstat>, row: &ZoneRow) -> Option<&'a ZoneKstat> {
-    kstats.get(&row.uuid)
+    kstats.get(&*row.uuid)
 }
 
 /// Reads the array; kstats that could not be read or belong to no VM are left out.
@@ -66,8 +90,8 @@ fn entry(data: &Map<String, Value>) -> Option<(String, ZoneKstat)> {
     let zonename = data.get("zonename")?.as_str().filter(|n| is_lower_uuid(n))?;
     let kstat = ZoneKstat {
         boot_time: data.get("boot_time").and_then(Value::as_f64),
-        init_restarts: data.get("init_restarts").cloned(),
-        init_pid: data.get("init_pid").cloned(),
+        init_restarts: data.get("init_restarts").map(Small::from),
+        init_pid: data.get("init_pid").map(Small::from),
     };
     Some((zonename.to_owned(), kstat))
 }
@@ -89,8 +113,26 @@ mod tests {
         assert_eq!(kstats.len(), 1);
         assert_eq!(
             kstats[U],
-            ZoneKstat { boot_time: None, init_restarts: Some(2.into()), init_pid: None }
+            ZoneKstat { boot_time: None, init_restarts: Some(Small::Whole(2)), init_pid: None }
         );
+    }
+
+    #[test]
+    fn any_value_stays_what_it_is() {
+        for text in [
+            "0",
+            "-7",
+            "9007199254740993",
+            "18446744073709551615",
+            "1.5",
+            "1e300",
+            "\"x\"",
+            "null",
+            "[1]",
+        ] {
+            let value = json::parse(text.as_bytes()).unwrap();
+            assert_eq!(Value::from(&Small::from(&value)), value, "{text}");
+        }
     }
 
     #[test]

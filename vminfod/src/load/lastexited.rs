@@ -4,7 +4,8 @@
 
 //! ZONEPATH/lastexited: when and how the zone's init last ended.
 
-use super::{LoadError, Origin, ZoneRow, read_unlinked_if_there};
+use super::times::{self, Opened};
+use super::{LoadError, Origin, ZoneRow, there};
 use crate::json;
 use crate::root::Root;
 use crate::vm::convert::{is_space, to_int32, to_number, trim};
@@ -21,10 +22,17 @@ pub struct LastExited {
 }
 
 /// Reads the file of one zone; `None` if it is not there or not of that form; where it may block.
-pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<LastExited>, LoadError> {
+pub(super) fn read(
+    root: &Root,
+    row: &ZoneRow,
+    opened: &mut Opened,
+) -> Result<Option<LastExited>, LoadError> {
     let path = root.lastexited(&row.zonepath);
-    match read_unlinked_if_there(Origin::LastExited, &path, CAP)? {
-        Some(bytes) => parse(&bytes).map_err(|e| e.in_file(path)),
+    match there(Origin::LastExited, &path, root.read_unlinked(&path, CAP))? {
+        Some(content) => {
+            opened.note(times::LAST_EXITED, &content.stat);
+            parse(&content.bytes).map_err(|e| e.in_file(path))
+        }
         None => Ok(None),
     }
 }

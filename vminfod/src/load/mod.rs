@@ -27,10 +27,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::commands::{Commands, Output, Tool};
-use crate::root::{ReadError, Root, read_file, read_unlinked};
+use crate::root::{Content, ReadError, Root};
 
 pub use crate::walk::Haste;
-pub use config::{ConfigJson, ConfigValues, JsonText};
+pub use config::{ConfigJson, ConfigValues};
 pub use datasets::Datasets;
 pub use error::{Fault, LoadError, Origin};
 pub use kstat::ZoneKstat;
@@ -112,29 +112,22 @@ impl Ctx {
 
 /// Reads a file; absent is `None`.
 fn read_if_there(
+    root: &Root,
     origin: Origin,
     path: &std::path::Path,
     cap: u64,
 ) -> Result<Option<Vec<u8>>, LoadError> {
-    there(origin, path, read_file(path, cap))
+    Ok(there(origin, path, root.read_file(path, cap))?.map(|content| content.bytes))
 }
 
-/// The same for a file below a zonepath, where a link is an error.
-fn read_unlinked_if_there(
-    origin: Origin,
-    path: &std::path::Path,
-    cap: u64,
-) -> Result<Option<Vec<u8>>, LoadError> {
-    there(origin, path, read_unlinked(path, cap))
-}
-
+/// What was read of a file, or why not; absent is `None`.
 fn there(
     origin: Origin,
     path: &std::path::Path,
-    read: Result<Vec<u8>, ReadError>,
-) -> Result<Option<Vec<u8>>, LoadError> {
+    read: Result<Content, ReadError>,
+) -> Result<Option<Content>, LoadError> {
     match read {
-        Ok(bytes) => Ok(Some(bytes)),
+        Ok(content) => Ok(Some(content)),
         Err(e) if e.is_absent() => Ok(None),
         Err(e) => Err(LoadError::new(origin, Fault::Read(e)).in_file(path)),
     }

@@ -16,9 +16,9 @@ use futures_util::{StreamExt, stream};
 use sdc_clients::vminfod::VmObject;
 
 use super::node_zones::{Group, Made, Make, One, Wide, Work};
+use super::zoneadm::{self, Listed};
 use super::{
-    Ctx, Datasets, Haste, LoadError, Origin, Sysinfo, ZoneKstat, ZoneRow, datasets, kstat, sysinfo,
-    zoneadm,
+    Ctx, Datasets, Haste, LoadError, Origin, Sysinfo, ZoneKstat, datasets, kstat, sysinfo,
 };
 use crate::vm::Parts;
 
@@ -42,9 +42,9 @@ pub struct Node<T = VmObject> {
     /// The zones that have no object, and why.
     pub broken: Vec<Broken>,
     /// What the objects were made of (and what is known of broken zones is not in it), by zonename.
-    pub parts: HashMap<String, Parts>,
+    pub parts: HashMap<Arc<str>, Parts>,
     /// zoneadm's rows.
-    pub rows: Vec<Arc<ZoneRow>>,
+    pub rows: Arc<Listed>,
     /// The kstats of all zones.
     pub kstats: Arc<HashMap<String, ZoneKstat>>,
     /// The datasets of the node.
@@ -67,8 +67,16 @@ pub struct Broken {
 /// What is read for one zone alone.
 pub type ZoneParts = Parts;
 
-/// What is known of the zones already, by zonename.
-pub type Known = HashMap<String, Parts>;
+/// What is known already: whatever says the same as before stays where it is in memory.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// The zones that need not be read again where their files are what they were, by zonename.
+    pub zones: HashMap<Arc<str>, Parts>,
+    /// The last list of them.
+    pub rows: Arc<Listed>,
+    /// The datasets of the node.
+    pub datasets: Datasets,
+}
 
 /// Loads the whole node. Fails only when a source that concerns every VM does.
 pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
@@ -81,7 +89,7 @@ pub async fn node_of<T: Send + 'static>(
     ctx: &Ctx,
     make: impl Fn(VmObject) -> T + Send + Sync + 'static,
 ) -> Result<Node<T>, LoadError> {
-    everything(ctx, Known::new(), Some(Box::new(make)), Haste::Now).await
+    everything(ctx, Known::default(), Some(Box::new(make)), Haste::Now).await
 }
 
 /// The same where most is known: files whose stamps are what they were when they were read are
@@ -92,13 +100,14 @@ pub async fn refresh(ctx: &Ctx, known: Known, haste: Haste) -> Result<Node, Load
 
 async fn everything<T: Send + 'static>(
     ctx: &Ctx,
-    mut known: Known,
+    known: Known,
     make: Option<Make<T>>,
     haste: Haste,
 ) -> Result<Node<T>, LoadError> {
     let work = Arc::new(Work::new(make, haste));
+    let Known { zones: mut known, rows: older, datasets } = known;
     let zones = async {
-        let rows: Vec<Arc<ZoneRow>> = zoneadm::list(ctx).await?.into_iter().map(Arc::new).collect();
+        let rows = zoneadm::list_after(ctx, &older).await?;
         let groups = rows.chunks(GROUP).map(|rows| Group::of(rows, &mut known, &work));
         let groups: Vec<Group<T>> = groups.collect();
         let at_once = if haste == Haste::Now { at_once() } else { BACKGROUND_AT_ONCE };
@@ -107,8 +116,11 @@ async fn everything<T: Send + 'static>(
         Ok::<_, LoadError>((rows, loaded))
     };
     let wide = async {
-        let (sysinfo, kstats, datasets) =
-            tokio::try_join!(sysinfo::load(ctx), kstat::node(ctx), datasets::node(ctx))?;
+        let (sysinfo, kstats, datasets) = tokio::try_join!(
+            sysinfo::load(ctx),
+            kstat::node(ctx),
+            datasets::node_after(ctx, datasets)
+        )?;
         let (kstats, sysinfo) = (Arc::new(kstats), Arc::new(sysinfo));
         Ok(work.show(Wide { kstats, datasets, sysinfo }))
     };
@@ -139,7 +151,7 @@ async fn everything<T: Send + 'static>(
                     node.parts.insert(row.zonename.clone(), parts);
                 }
                 Err(error) => {
-                    let (zonename, uuid) = (row.zonename.clone(), row.uuid.clone());
+                    let (zonename, uuid) = (row.zonename.to_string(), row.uuid.to_string());
                     node.broken.push(Broken { zonename, uuid, error });
                 }
             }

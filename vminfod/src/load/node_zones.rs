@@ -13,9 +13,11 @@ use std::sync::{Arc, OnceLock};
 
 use sdc_clients::vminfod::VmObject;
 
+use super::times::{self, Opened, Stamps};
 use super::{
-    ConfigJson, Ctx, Datasets, Fault, Haste, Known, LoadError, Origin, PackedXml, Sysinfo,
-    ZoneKstat, ZoneRow, config, kstat, lastexited, receiving, times, zone_xml,
+    ConfigJson, ConfigValues, Ctx, Datasets, Fault, Haste, LastExited, LoadError, Origin,
+    PackedXml, Sysinfo, ZoneKstat, ZoneRow, ZoneXml, config, kstat, lastexited, receiving,
+    zone_xml,
 };
 use crate::root::{ReadError, Root};
 use crate::vm::{self, ComposeError, Parts, Unpacked};
@@ -73,7 +75,11 @@ struct Zone {
 }
 
 impl<T: Send + 'static> Group<T> {
-    pub(super) fn of(rows: &[Arc<ZoneRow>], known: &mut Known, work: &Arc<Work<T>>) -> Self {
+    pub(super) fn of(
+        rows: &[Arc<ZoneRow>],
+        known: &mut HashMap<Arc<str>, Parts>,
+        work: &Arc<Work<T>>,
+    ) -> Self {
         let zone =
             |row: &Arc<ZoneRow>| Zone { row: Arc::clone(row), known: known.remove(&row.zonename) };
         Group { zones: rows.iter().map(zone).collect(), work: Arc::clone(work) }
@@ -82,7 +88,7 @@ impl<T: Send + 'static> Group<T> {
     /// One after another; a zone whose file system hangs has to do without.
     pub(super) async fn load(self, ctx: &Ctx) -> Vec<One<T>> {
         let rows: Vec<_> = self.zones.iter().map(|zone| Arc::clone(&zone.row)).collect();
-        let places = rows.iter().map(|row| row.zonepath.clone()).collect();
+        let places = rows.iter().map(|row| row.zonepath.to_string()).collect();
         let (zones, shared, files) = (self.zones, Arc::clone(&self.work), ctx.clone());
         let work = move |_: &Root, at: usize| {
             let loaded = zones.get(at).map(|zone| shared.one(&files, zone.clone()));
@@ -185,32 +191,20 @@ fn read(root: &Root, zone: Zone) -> Result<(Parts, Option<Unpacked>), LoadError>
         let what = format!("expected a path for the zone {}, found none", zone.zonename);
         return Err(LoadError::content(Origin::Zoneadm, what));
     }
-    // No object may have the time of a file that it was not made of.
-    let mut stamps = times::read(root, &zone)?;
-    let last_modified = stamps.last_modified;
     let kstat = None;
-    if let Some(known) = known.filter(|known| known.zone.zonepath == zone.zonepath)
-        && known.stamps.confirmed_by(&stamps)
-    {
-        let receives = vm::state_of(&zone, &known.xml) == "receiving";
-        let receiving = if receives { receiving::read(root, &zone)? } else { None };
-        // What is the same stays where it is in memory.
-        let zone = if *known.zone == *zone { Arc::clone(&known.zone) } else { zone };
-        let parts = Parts { zone, kstat, last_modified, stamps, receiving, ..known };
-        return Ok((parts, None));
-    }
-    let mut tries = 0;
-    let (xml, lastexited, config) = loop {
-        let xml = zone_xml::read(root, &zone.zonename)?;
-        let lastexited = lastexited::read(root, &zone)?;
-        let config = config::read(root, &zone)?;
-        tries += 1;
-        let after = times::read(root, &zone)?;
-        if after == stamps || tries == TRIES {
-            break (xml, lastexited, config);
+    if let Some(known) = known.filter(|known| known.zone.zonepath == zone.zonepath) {
+        let stamps = times::read(root, &zone)?;
+        if known.stamps.confirmed_by(&stamps) {
+            let receives = vm::state_of(&zone, &known.xml) == "receiving";
+            let receiving = if receives { receiving::read(root, &zone)? } else { None };
+            // What is the same stays where it is in memory.
+            let zone = if *known.zone == *zone { Arc::clone(&known.zone) } else { zone };
+            let last_modified = stamps.last_modified;
+            let parts = Parts { zone, kstat, last_modified, stamps, receiving, ..known };
+            return Ok((parts, None));
         }
-        stamps = after;
-    };
+    }
+    let (xml, lastexited, config, stamps) = files(root, &zone)?;
     let unpacked = Unpacked { xml, config };
     let xml = Arc::new(PackedXml::from(&unpacked.xml));
     let config = Arc::new(ConfigJson::from(&unpacked.config));
@@ -219,6 +213,41 @@ fn read(root: &Root, zone: Zone) -> Result<(Parts, Option<Unpacked>), LoadError>
     let last_modified = stamps.last_modified;
     let parts = Parts { zone, xml, kstat, config, lastexited, last_modified, stamps, receiving };
     Ok((parts, Some(unpacked)))
+}
+
+type Files = (ZoneXml, Option<LastExited>, ConfigValues, Stamps);
+
+/// All files of a zone, with the stamps of just these. No object may have the time of a file that
+/// it was not made of.
+fn files(root: &Root, zone: &ZoneRow) -> Result<Files, LoadError> {
+    let mut opened = Opened::begin();
+    let (xml, lastexited, config) = contents(root, zone, &mut opened)?;
+    if let Some(stamps) = opened.stamps() {
+        return Ok((xml, lastexited, config, stamps));
+    }
+    // A link stands there, or what cannot be read: what it is has to be known before it is read.
+    let mut stamps = times::read(root, zone)?;
+    let mut tries = 0;
+    loop {
+        let (xml, lastexited, config) = contents(root, zone, &mut Opened::begin())?;
+        tries += 1;
+        let after = times::read(root, zone)?;
+        if after == stamps || tries == TRIES {
+            return Ok((xml, lastexited, config, stamps));
+        }
+        stamps = after;
+    }
+}
+
+fn contents(
+    root: &Root,
+    zone: &ZoneRow,
+    opened: &mut Opened,
+) -> Result<(ZoneXml, Option<LastExited>, ConfigValues), LoadError> {
+    let xml = zone_xml::read(root, &zone.zonename, opened)?;
+    let lastexited = lastexited::read(root, zone, opened)?;
+    let config = config::read(root, zone, opened)?;
+    Ok((xml, lastexited, config))
 }
 
 impl LoadError {

@@ -16,13 +16,13 @@ const CAP: u64 = 4 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Receiving {
     /// The dataset that will be the zone's root.
-    pub zfs_filesystem: Option<Value>,
+    pub zfs_filesystem: Option<Box<Value>>,
 }
 
 /// Reads the file; `None` if it is not there or cannot be read; where it may block.
 pub(super) fn read(root: &Root, row: &ZoneRow) -> Result<Option<Receiving>, LoadError> {
     let path = root.receiving(&row.uuid);
-    match read_if_there(Origin::Receiving, &path, CAP) {
+    match read_if_there(root, Origin::Receiving, &path, CAP) {
         Ok(Some(bytes)) => parse(&bytes).map(Some).map_err(|e| e.in_file(path)),
         Ok(None) | Err(_) => Ok(None),
     }
@@ -35,7 +35,7 @@ pub fn parse(bytes: &[u8]) -> Result<Receiving, LoadError> {
     if value.is_null() {
         return Err(LoadError::content(Origin::Receiving, "expected a JSON object, found null"));
     }
-    Ok(Receiving { zfs_filesystem: value.get("zfs_filesystem").cloned() })
+    Ok(Receiving { zfs_filesystem: value.get("zfs_filesystem").cloned().map(Box::new) })
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
     fn takes_one_member() {
         assert_eq!(
             parse(b"{\"zfs_filesystem\":\"a/b\"}").unwrap().zfs_filesystem,
-            Some("a/b".into())
+            Some(Box::new("a/b".into()))
         );
         assert_eq!(parse(b"[]").unwrap(), Receiving::default());
         assert!(parse(b"null").is_err() && parse(b"x").is_err());

@@ -8,8 +8,6 @@
 //! Must never show anything else than the whole node's load. So the datasets are the whole node's:
 //! one of any pool may be mounted where the VM is, and the last one counts.
 
-use std::sync::Arc;
-
 use sdc_clients::vminfod::VmObject;
 
 use super::{Ctx, LoadError, datasets, kstat, node, sysinfo, zoneadm};
@@ -27,10 +25,12 @@ pub async fn vm(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadError
         kstat::node(ctx),
         datasets::node(ctx)
     )?;
-    let Some(row) = rows.into_iter().find(|row| row.zonename == zonename) else { return Ok(None) };
+    let Some(row) = rows.into_iter().find(|row| *row.zonename == *zonename) else {
+        return Ok(None);
+    };
     node::have_pools(&datasets)?;
     let kstat = kstat::of(&kstats, &row).cloned();
-    let parts = node::zone(ctx, Arc::new(row), kstat).await?;
+    let parts = node::zone(ctx, row, kstat).await?;
     let composed = vm::compose(&parts, &datasets, &sysinfo);
     composed.map(Some).map_err(|error| LoadError::from_compose(ctx, &parts, error))
 }
@@ -38,6 +38,7 @@ pub async fn vm(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadError
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
     use std::time::Duration;
 
     use futures_util::future::BoxFuture;
@@ -92,7 +93,7 @@ mod tests {
         for dir in nodes() {
             let ctx = Ctx::new(Root::new(dir.join("root")), Arc::new(Recorded(dir.join("cmd"))));
             let Ok(whole) = node::node(&ctx).await else { continue };
-            let names = whole.rows.iter().map(|row| row.zonename.clone());
+            let names = whole.rows.iter().map(|row| row.zonename.to_string());
             for name in names.chain(["no-such-zone".to_owned()]) {
                 let got = vm(&ctx, &name).await;
                 if let Some(one) = whole.broken.iter().find(|one| one.zonename == name) {

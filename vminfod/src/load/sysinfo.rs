@@ -39,7 +39,7 @@ impl Default for Sysinfo {
 pub async fn load(ctx: &Ctx) -> Result<Sysinfo, LoadError> {
     ctx.on_files(Origin::Sysinfo, "/tmp/.sysinfo.json", |root| {
         let path = root.sysinfo();
-        match read_if_there(Origin::Sysinfo, &path, CAP)? {
+        match read_if_there(root, Origin::Sysinfo, &path, CAP)? {
             Some(bytes) => parse(&bytes).map_err(|e| e.in_file(path)),
             None => Err(LoadError::new(Origin::Sysinfo, Fault::Absent).in_file(path)),
         }

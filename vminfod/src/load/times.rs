@@ -9,12 +9,13 @@
 //! another stamp at the next look, and is read again; never the other way round.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use rustix::fs::{FileType, Stat};
+
 use super::{Fault, LoadError, Origin, ZoneRow};
-use crate::root::{ReadError, Root};
+use crate::root::{Root, version};
 
 /// How many files there are.
 pub const FILES: usize = 5;
@@ -23,7 +24,13 @@ pub const XML: usize = 0;
 /// Where lastexited stands.
 pub const LAST_EXITED: usize = 1;
 /// Where metadata, tags and routes stand.
-pub const CONFIG: std::ops::Range<usize> = 2..FILES;
+pub const CONFIG: std::ops::Range<usize> = METADATA..FILES;
+/// The first of them …
+pub const METADATA: usize = 2;
+/// … the second …
+pub const TAGS: usize = 3;
+/// … and the third.
+pub const ROUTES: usize = 4;
 
 /// A file that changed so lately may change again without another time: in seconds.
 const YOUNG: i64 = 2;
@@ -70,6 +77,46 @@ impl Stamps {
     }
 }
 
+/// The stamps of a zone's files as they are opened: who reads all of them need not ask for their
+/// stamps before.
+#[derive(Debug)]
+pub(super) struct Opened {
+    stamps: Stamps,
+    times: [Option<i64>; FILES],
+    /// When that began, in seconds since 1970.
+    now: i64,
+    is_told: bool,
+}
+
+impl Opened {
+    /// Before the first file is opened.
+    pub(super) fn begin() -> Opened {
+        let (stamps, times) = Default::default();
+        Opened { stamps, times, now: now(), is_told: true }
+    }
+
+    /// What an open file is, before it was read; what is not there is noted by nobody.
+    pub(super) fn note(&mut self, file: usize, stat: &Stat) {
+        let slots = self.stamps.versions.get_mut(file).zip(self.times.get_mut(file));
+        if let Some((version, time)) = slots {
+            *version = digest(stat);
+            self.stamps.young |= u8::from(is_young(stat, self.now)) << file;
+            *time = time_of(stat);
+        }
+    }
+
+    /// What stands there is not what was opened, or could not be.
+    pub(super) fn cannot_tell(&mut self) {
+        self.is_told = false;
+    }
+
+    /// The stamps, if all that was looked for is what stands there.
+    pub(super) fn stamps(self) -> Option<Stamps> {
+        let last_modified = newest(self.times);
+        self.is_told.then_some(Stamps { last_modified, ..self.stamps })
+    }
+}
+
 /// The files in the order of their stamps.
 pub fn files(root: &Root, zonename: &str, zonepath: &str) -> [PathBuf; FILES] {
     let mut paths = std::array::from_fn(|_| PathBuf::new());
@@ -110,21 +157,17 @@ pub fn read(root: &Root, row: &ZoneRow) -> Result<Stamps, LoadError> {
 
 /// The same for a zone of which no more is known.
 pub fn look(root: &Root, zonename: &str, zonepath: &str) -> Result<Stamps, LoadError> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+    let now = now();
     let mut stamps = Stamps::default();
     let mut times = [None; FILES];
     let mut slots = stamps.versions.iter_mut().zip(&mut times).enumerate();
     each(root, zonename, zonepath, |path| {
-        let (Some((at, (version, time))), Some(stat)) = (slots.next(), stat(path)?) else {
+        let (Some((at, (version, time))), Some(stat)) = (slots.next(), stat(root, path)?) else {
             return Ok(());
         };
         *version = digest(&stat);
-        // A clock that was set back makes young what is in its future.
-        if stat.mtime().max(stat.ctime()) > now.saturating_sub(YOUNG) {
-            stamps.young |= 1 << at;
-        }
-        *time = stat.is_file().then(|| stat.mtime());
+        stamps.young |= u8::from(is_young(&stat, now)) << at;
+        *time = time_of(&stat);
         Ok::<(), LoadError>(())
     })?;
     stamps.last_modified = newest(times);
@@ -132,27 +175,35 @@ pub fn look(root: &Root, zonename: &str, zonepath: &str) -> Result<Stamps, LoadE
 }
 
 /// The stamp of a file that is not a zone's; `None` if it is not there or cannot be looked at.
-pub fn of(path: &Path) -> Option<u64> {
-    std::fs::symlink_metadata(path).ok().map(|stat| digest(&stat))
+pub fn of(root: &Root, path: &Path) -> Option<u64> {
+    root.lstat(path).ok().map(|stat| digest(&stat))
 }
 
-fn stat(path: &Path) -> Result<Option<std::fs::Metadata>, LoadError> {
-    match std::fs::symlink_metadata(path) {
+fn stat(root: &Root, path: &Path) -> Result<Option<Stat>, LoadError> {
+    match root.lstat(path) {
         Ok(stat) => Ok(Some(stat)),
-        Err(e) => {
-            let error = ReadError::io(e);
-            if error.is_absent() {
-                return Ok(None);
-            }
-            Err(LoadError::new(Origin::Times, Fault::Read(error)).in_file(path))
-        }
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(LoadError::new(Origin::Times, Fault::Read(error)).in_file(path)),
     }
 }
 
-fn digest(stat: &std::fs::Metadata) -> u64 {
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// A clock that was set back makes young what is in its future.
+fn is_young(stat: &Stat, now: i64) -> bool {
+    stat.st_mtime.max(stat.st_ctime) > now.saturating_sub(YOUNG)
+}
+
+fn time_of(stat: &Stat) -> Option<i64> {
+    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat.st_mtime)
+}
+
+fn digest(stat: &Stat) -> u64 {
     let mut state = DefaultHasher::new();
-    (stat.dev(), stat.ino(), stat.size(), stat.mode()).hash(&mut state);
-    (stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()).hash(&mut state);
+    version(stat).hash(&mut state);
     state.finish().max(1)
 }
 
@@ -213,7 +264,7 @@ mod tests {
         assert!(!kept.differs(&first, tags_at));
         std::fs::remove_file(&tags).unwrap();
         assert!(first.differs(&look(), tags_at));
-        assert_eq!(of(&tags), None);
+        assert_eq!(of(&root, &tags), None);
         assert!(Stamps::default().confirmed_by(&Stamps::default()));
     }
 }

@@ -70,6 +70,8 @@ fn read(
     {
         stale = stale.without(Stale::FILES);
     }
+    // The stamps are taken before: what is read may be a part of the files.
+    let opened = &mut times::Opened::begin();
     let mut tries = 0;
     let (xml, lastexited, config) = loop {
         // A time that nobody knew belongs to a file that may be newer than what is known of it.
@@ -78,15 +80,15 @@ fn read(
         }
         let xml = match known {
             Some(parts) if !stale.has(Stale::XML) => Arc::clone(&parts.xml),
-            _ => Arc::new(PackedXml::from(&zone_xml::read(root, &row.zonename)?)),
+            _ => Arc::new(PackedXml::from(&zone_xml::read(root, &row.zonename, opened)?)),
         };
         let lastexited = match known {
             Some(parts) if !stale.has(Stale::LAST_EXITED) => parts.lastexited.clone(),
-            _ => lastexited::read(root, row)?,
+            _ => lastexited::read(root, row, opened)?,
         };
         let config = match known {
             Some(parts) if !stale.has(Stale::CONFIG) => Arc::clone(&parts.config),
-            _ => Arc::new(ConfigJson::from(&config::read(root, row)?)),
+            _ => Arc::new(ConfigJson::from(&config::read(root, row, opened)?)),
         };
         tries += 1;
         if !stale.has(Stale::TIMES) || tries == TRIES {

@@ -30,9 +30,10 @@ mod values;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
+use super::times::{self, Opened};
 use super::xml::{attributes, is_blank, is_char, is_name, reference};
-use super::{Fault, LoadError, Origin, read_if_there};
-use crate::root::Root;
+use super::{Fault, LoadError, Origin, there};
+use crate::root::{ReadError, Root};
 
 pub use model::{Attributes, Item, Pair, What, ZoneXml, attribute};
 pub use packed::PackedXml;
@@ -43,10 +44,20 @@ pub const MAX_BYTES: u64 = 8 * 1024 * 1024;
 pub const MAX_DEPTH: usize = 64;
 
 /// Reads the file of one zone; where it may block.
-pub(super) fn read(root: &Root, zonename: &str) -> Result<ZoneXml, LoadError> {
+pub(super) fn read(root: &Root, zonename: &str, opened: &mut Opened) -> Result<ZoneXml, LoadError> {
     let path = root.zone_xml(zonename);
-    match read_if_there(Origin::ZoneXml, &path, MAX_BYTES)? {
-        Some(bytes) => parse(&bytes).map_err(|e| e.in_file(path)),
+    let read = match root.read_unlinked(&path, MAX_BYTES) {
+        Err(ReadError::Link) => {
+            opened.cannot_tell();
+            root.read_file(&path, MAX_BYTES)
+        }
+        read => read,
+    };
+    match there(Origin::ZoneXml, &path, read)? {
+        Some(content) => {
+            opened.note(times::XML, &content.stat);
+            parse(&content.bytes).map_err(|e| e.in_file(path))
+        }
         None => Err(LoadError::new(Origin::ZoneXml, Fault::Absent).in_file(path)),
     }
 }

@@ -5,38 +5,101 @@
 //! zoneadm's list: which zones there are, their state, and where they live. It alone decides which
 //! VMs exist.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
 use super::{Ctx, Fault, LoadError, Origin, is_lower_uuid, lines};
 use crate::commands::{Output, Tool};
 use crate::vm::convert::to_number;
+use crate::word::{Word, word};
 
 /// One zone that is a VM, as zoneadm sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneRow {
     /// The kernel's id; `None` unless the zone is active.
     pub zoneid: Option<i64>,
-    /// The zone's name; also names its configuration file.
-    pub zonename: String,
+    /// The zone's name; also names its configuration file. Whoever keeps names shares this one.
+    pub zonename: Arc<str>,
     /// zoneadm's word for its state.
-    pub zone_state: String,
+    pub zone_state: Word,
     /// Its directory.
-    pub zonepath: String,
-    /// The VM's uuid.
-    pub uuid: String,
+    pub zonepath: Arc<str>,
+    /// The VM's uuid: nearly always the zone's name, and then the same text in memory.
+    pub uuid: Arc<str>,
     /// Its brand.
-    pub brand: String,
+    pub brand: Word,
     /// The id that stays over reboots.
     pub zonedid: Option<i64>,
 }
 
-/// All zones that are VMs.
-pub async fn list(ctx: &Ctx) -> Result<Vec<ZoneRow>, LoadError> {
+/// All zones that are VMs, in zoneadm's order.
+#[derive(Debug, Clone, Default)]
+pub struct Listed {
+    rows: Vec<Arc<ZoneRow>>,
+    /// Of the text that they were read of; `None`: of none.
+    digest: Option<(usize, u64)>,
+    /// Two rows have one name, as zoneadm never prints them.
+    ambiguous: bool,
+}
+
+impl Deref for Listed {
+    type Target = [Arc<ZoneRow>];
+
+    fn deref(&self) -> &[Arc<ZoneRow>] {
+        &self.rows
+    }
+}
+
+impl Listed {
+    /// The same with these in place of equal ones, so that no row is kept twice.
+    pub fn sharing<'a>(&self, known: impl Fn(&str) -> Option<&'a Arc<ZoneRow>>) -> Listed {
+        let share = |row: &Arc<ZoneRow>| match known(&row.zonename) {
+            Some(known) if **known == **row => Arc::clone(known),
+            _ => Arc::clone(row),
+        };
+        Listed {
+            rows: self.rows.iter().map(share).collect(),
+            digest: self.digest,
+            ambiguous: self.ambiguous,
+        }
+    }
+
+    /// Whether some of these names is not listed, where `listed` of them are.
+    pub fn lacks_some(&self, listed: usize, names: usize) -> bool {
+        self.ambiguous || listed != names
+    }
+}
+
+/// Whoever could choose a text must not be able to choose its digest.
+static DIGESTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Lists all zones.
+pub async fn list(ctx: &Ctx) -> Result<Vec<Arc<ZoneRow>>, LoadError> {
+    Ok(list_after(ctx, &Arc::default()).await?.to_vec())
+}
+
+/// The same where most is known: the very list that is given if zoneadm says what it said then.
+pub async fn list_after(ctx: &Ctx, older: &Arc<Listed>) -> Result<Arc<Listed>, LoadError> {
     let args = ["list", "-p", "-c"].map(String::from).to_vec();
     let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
     if output.status != 0 {
         return Err(failed(&output));
     }
+    let digest = Some((output.stdout.len(), DIGESTS.hash_one(&output.stdout)));
+    if older.digest == digest {
+        return Ok(Arc::clone(older));
+    }
     whole(&output.stdout)?;
-    Ok(parse(&output.stdout))
+    let parsed = parse(&output.stdout);
+    // Not collected in place: what is kept would keep all the room that the rows had.
+    let mut rows: Vec<Arc<ZoneRow>> = Vec::with_capacity(parsed.len());
+    rows.extend(parsed.into_iter().map(Arc::new));
+    let mut names = HashSet::with_capacity(rows.len());
+    let ambiguous = !rows.iter().all(|row| names.insert(&*row.zonename));
+    Ok(Arc::new(Listed { rows, digest, ambiguous }))
 }
 
 /// One zone; `None` if no such zone is configured (or it is no VM).
@@ -53,7 +116,7 @@ pub async fn one(
     let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
     if output.status == 0 {
         whole(&output.stdout)?;
-        return Ok(parse(&output.stdout).into_iter().find(|row| row.zonename == zonename));
+        return Ok(parse(&output.stdout).into_iter().find(|row| *row.zonename == *zonename));
     }
     if output.complaint().ends_with("No such zone configured") {
         Ok(None)
@@ -92,46 +155,53 @@ fn whole(stdout: &[u8]) -> Result<(), LoadError> {
 /// The rows of a listing. Lines that are no rows and zones that are no VMs are left out; of two
 /// lines with one uuid the later counts.
 pub fn parse(bytes: &[u8]) -> Vec<ZoneRow> {
-    let mut rows: indexmap::IndexMap<String, ZoneRow> = indexmap::IndexMap::new();
+    let mut rows: indexmap::IndexMap<Arc<str>, ZoneRow> = indexmap::IndexMap::new();
     for line in lines(bytes) {
         if let Some(row) = row(line.trim_end()) {
-            rows.insert(row.uuid.clone(), row);
+            rows.insert(Arc::clone(&row.uuid), row);
         }
     }
     rows.into_values().collect()
 }
 
 fn row(line: &str) -> Option<ZoneRow> {
-    let [zoneid, zonename, zone_state, zonepath, uuid, brand, _ip_type, zonedid] =
-        <[String; 8]>::try_from(fields(line)).ok()?;
+    let [zoneid, zonename, zone_state, zonepath, uuid, brand, _ip_type, zonedid] = fields(line)?;
     if zonename == "global" {
         return None;
     }
+    let zonename: Arc<str> = zonename.into();
     let uuid = if uuid.chars().count() == 36 {
-        uuid
+        if *uuid == *zonename { Arc::clone(&zonename) } else { uuid.into() }
     } else if is_lower_uuid(&zonename) {
-        zonename.clone()
+        Arc::clone(&zonename)
     } else {
-        tracing::info!(zonename, "a zone without a uuid is not a VM");
+        tracing::info!(zonename = &*zonename, "a zone without a uuid is not a VM");
         return None;
     };
     let (zoneid, zonedid) = (id(&zoneid), id(&zonedid));
-    Some(ZoneRow { zoneid, zonename, zone_state, zonepath, uuid, brand, zonedid })
+    let (zone_state, brand) = (word(&zone_state), word(&brand));
+    Some(ZoneRow { zoneid, zonename, zone_state, zonepath: zonepath.into(), uuid, brand, zonedid })
 }
 
-/// Splits at colons. zoneadm writes a backslash before a colon that belongs to a path.
-fn fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut chars = line.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (c, fields.last_mut()) {
-            (':', _) => fields.push(String::new()),
-            ('\\', Some(field)) if chars.next_if_eq(&':').is_some() => field.push(':'),
-            (c, Some(field)) => field.push(c),
-            (_, None) => {}
+/// The columns of a line with exactly eight of them, split at colons. zoneadm writes a backslash
+/// before a colon that belongs to a path.
+fn fields(line: &str) -> Option<[Cow<'_, str>; 8]> {
+    let mut columns = [const { Cow::Borrowed("") }; 8];
+    let (mut slots, mut rest) = (columns.iter_mut(), Some(line));
+    while let Some(line) = rest {
+        let mut end = line.find(':');
+        while let Some(at) = end.filter(|at| line.get(..*at).is_some_and(|it| it.ends_with('\\'))) {
+            let after = line.get(at + 1..).unwrap_or_default();
+            end = after.find(':').map(|next| at + 1 + next);
         }
+        let column = end.and_then(|end| line.get(..end)).unwrap_or(line);
+        *slots.next()? = match column.contains("\\:") {
+            true => column.replace("\\:", ":").into(),
+            false => column.into(),
+        };
+        rest = end.and_then(|end| line.get(end + 1..));
     }
-    fields
+    slots.next().is_none().then_some(columns)
 }
 
 fn id(text: &str) -> Option<i64> {
@@ -153,14 +223,15 @@ mod tests {
         );
         let rows = parse(text.as_bytes());
         assert_eq!(rows.len(), 1, "the later of two rows with one uuid: {rows:?}");
-        assert_eq!(rows[0].zonename, "alpha");
+        assert_eq!(&*rows[0].zonename, "alpha");
         assert_eq!((rows[0].zoneid, rows[0].zonedid), (Some(2), None));
     }
 
     #[test]
     fn uuid_falls_back_to_the_name() {
         let rows = parse(format!("-:{U}:configured:/z::lx:excl:").as_bytes());
-        assert_eq!(rows[0].uuid, U);
+        assert_eq!(&*rows[0].uuid, U);
+        assert!(Arc::ptr_eq(&rows[0].uuid, &rows[0].zonename));
         assert_eq!((rows[0].zoneid, rows[0].zonedid), (None, Some(0)));
         assert!(parse(format!("0:global:running:/:{U}:liveimg:shared:0\n").as_bytes()).is_empty());
     }
@@ -168,7 +239,18 @@ mod tests {
     #[test]
     fn an_escaped_colon_belongs_to_the_path() {
         let rows = parse(format!("-:{U}:installed:/zones/a\\:b:{U}:lx:excl:1\n").as_bytes());
-        assert_eq!(rows[0].zonepath, "/zones/a:b");
+        assert_eq!(&*rows[0].zonepath, "/zones/a:b");
+    }
+
+    #[test]
+    fn a_line_has_eight_columns() {
+        assert_eq!(
+            fields("a:b\\:c:\\::d\\e::f:g:h"),
+            Some(["a", "b:c", ":", "d\\e", "", "f", "g", "h"].map(Cow::from))
+        );
+        for line in ["", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7\\:8"] {
+            assert_eq!(fields(line), None, "{line}");
+        }
     }
 
     proptest! {

@@ -33,6 +33,8 @@ pub struct Pending {
     pub index: bool,
     /// Sysinfo.
     pub sysinfo: bool,
+    /// The files of many zones.
+    pub unseen: bool,
     /// Anything.
     pub everything: bool,
 }
@@ -61,6 +63,7 @@ impl Pending {
         for (is_it, what) in [
             (self.index, "zone index changed"),
             (self.sysinfo, "sysinfo changed"),
+            (self.unseen, "files of many zones are watched only now"),
             (self.everything, "anything may have changed"),
         ] {
             if is_it {
@@ -96,6 +99,7 @@ impl Pending {
             },
             Signal::Index => self.index = true,
             Signal::Sysinfo => self.sysinfo = true,
+            Signal::Unseen => self.unseen = true,
             Signal::Everything => self.everything = true,
         }
         if self.zones.len() + self.files.len() + self.datasets.len() > CAP {

@@ -56,6 +56,8 @@ pub enum Signal {
     Index,
     /// `/tmp/.sysinfo.json`
     Sysinfo,
+    /// The files of many zones are watched only now: what happened to them before is unknown.
+    Unseen,
     /// Signals were lost: anything may have changed.
     Everything,
 }

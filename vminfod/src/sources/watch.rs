@@ -14,8 +14,8 @@ use super::inbox::Inbox;
 use super::{Signal, ZoneFile};
 use crate::root::Root;
 
-/// The zones whose files matter: name → zonepath.
-pub type Zones = Arc<BTreeMap<String, String>>;
+/// The zones whose files matter: name → zonepath, both the very texts of zoneadm's rows.
+pub type Zones = Arc<BTreeMap<Arc<str>, Arc<str>>>;
 
 /// The config files of a zone, without `.json`.
 pub const CONFIG_FILES: [&str; 3] = ["metadata", "tags", "routes"];

@@ -193,7 +193,7 @@ impl Talk {
         // A configuration that comes into being is in no list yet.
         want(self.root.path("/etc/zones"), Some(Signal::Index));
         for (zone, zonepath) in zones.iter() {
-            let file = |file| Some(Signal::File(zone.clone(), file));
+            let file = |file| Some(Signal::File(zone.to_string(), file));
             want(self.root.zone_xml(zone), file(ZoneFile::Xml));
             want(self.root.lastexited(zonepath), file(ZoneFile::LastExited));
             for name in CONFIG_FILES {

@@ -13,9 +13,10 @@
 //! JSON text would look like all metadata removed.
 
 mod ask;
+mod dirs;
 mod places;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::ask::Answer;
+use self::dirs::{Dir, Dirs};
 use self::places::{Meaning, Places};
 use super::watch::{Order, Watch, WatchError, Zones, zone_config_signal};
 use super::{Signal, ZoneFile};
@@ -89,9 +91,7 @@ struct Armed {
     root: Root,
     kernel: Watches,
     zones: Zones,
-    by_path: HashMap<Arc<Path>, WatchDescriptor>,
-    /// Nearly always one.
-    by_watch: HashMap<WatchDescriptor, Vec<Arc<Path>>>,
+    dirs: Dirs,
     places: Places,
     configs: PathBuf,
     sysinfo: PathBuf,
@@ -110,8 +110,7 @@ impl Armed {
             root,
             kernel,
             zones: Zones::default(),
-            by_path: HashMap::new(),
-            by_watch: HashMap::new(),
+            dirs: Dirs::default(),
             places: Places::default(),
             configs,
             sysinfo,
@@ -153,7 +152,7 @@ impl Armed {
         self.places = Places::of(zones);
         let new = zones.iter().filter(|(zone, zonepath)| before.get(*zone) != Some(*zonepath));
         self.arm_zones(new.map(|(zone, zonepath)| (zone.clone(), zonepath.clone())).collect());
-        self.silent.retain(|zone, _| zones.contains_key(zone));
+        self.silent.retain(|zone, _| zones.contains_key(&**zone));
         self.prune();
     }
 
@@ -172,53 +171,49 @@ impl Armed {
         self.note(dir, watched)
     }
 
-    fn note(&mut self, dir: &Path, watched: std::io::Result<WatchDescriptor>) -> bool {
+    fn note(&mut self, path: &Path, watched: std::io::Result<WatchDescriptor>) -> bool {
+        // All that is watched is below the root, by a path of UTF-8.
+        let Some(dir) = self.dir(path) else { return false };
         match watched {
             Ok(wd) => {
-                if self.by_path.get(dir) == Some(&wd) {
+                if self.dirs.watch(&dir) == Some(&wd) {
                     return false;
                 }
-                self.disarm(dir);
-                let dir: Arc<Path> = dir.into();
-                match self.by_watch.get_mut(&wd) {
-                    Some(dirs) => dirs.push(Arc::clone(&dir)),
-                    None => drop(self.by_watch.insert(wd.clone(), vec![Arc::clone(&dir)])),
-                }
-                self.by_path.insert(dir, wd);
+                self.disarm(&dir);
+                self.dirs.insert(dir, wd);
                 true
             }
             Err(error) => {
                 if error.kind() != std::io::ErrorKind::NotFound {
-                    tracing::warn!(dir = %dir.display(), %error, "directory cannot be watched: the sweep looks at it");
+                    tracing::warn!(dir = %path.display(), %error, "directory cannot be watched: the sweep looks at it");
                 }
-                self.disarm(dir)
+                self.disarm(&dir)
             }
         }
     }
 
-    fn disarm(&mut self, dir: &Path) -> bool {
-        let Some(wd) = self.by_path.remove(dir) else { return false };
-        if let Some(paths) = self.by_watch.get_mut(&wd) {
-            paths.retain(|path| **path != *dir);
-            if paths.is_empty() {
-                self.by_watch.remove(&wd);
-                let _gone_already = self.kernel.remove(wd);
-            }
+    fn dir(&self, path: &Path) -> Option<Dir> {
+        let below = self.below_root(path)?;
+        Some(Dir::of(below, |base| self.places.zonepath(base)))
+    }
+
+    fn disarm(&mut self, dir: &Dir) -> bool {
+        let Some((wd, is_free)) = self.dirs.remove(dir) else { return false };
+        if is_free {
+            let _gone_already = self.kernel.remove(wd);
         }
         true
     }
 
     /// Drops the directories that no zone needs any more.
     fn prune(&mut self) {
-        let fixed: Vec<PathBuf> = [&*self.configs, &*parent(&self.sysinfo)]
+        let fixed: Vec<Dir> = [&*self.configs, &*parent(&self.sysinfo)]
             .iter()
             .flat_map(|dir| self.ways(dir))
+            .filter_map(|dir| self.dir(&dir))
             .collect();
-        let is_idle = |dir: &&Arc<Path>| {
-            let needed = self.below_root(dir).is_some_and(|dir| self.places.need(dir));
-            !needed && !fixed.iter().any(|fixed| *fixed == ***dir)
-        };
-        let idle: Vec<Arc<Path>> = self.by_path.keys().filter(is_idle).cloned().collect();
+        let is_idle = |dir: &Dir| !self.places.need(&dir.below()) && !fixed.contains(dir);
+        let idle: Vec<Dir> = self.dirs.all().filter(is_idle).collect();
         for dir in idle {
             self.disarm(&dir);
         }
@@ -233,17 +228,15 @@ impl Armed {
         if mask.contains(EventMask::Q_OVERFLOW) {
             return vec![Signal::Everything];
         }
-        let dirs = self.by_watch.get(wd).cloned().unwrap_or_default();
         if mask.contains(EventMask::IGNORED) {
             // The directory went; its parent's event arms whatever comes in its place.
-            for dir in &dirs {
-                self.by_path.remove(dir);
-            }
-            self.by_watch.remove(wd);
+            self.dirs.forget(wd);
             return Vec::new();
         }
         let Some(name) = name.and_then(OsStr::to_str) else { return Vec::new() };
-        dirs.iter().flat_map(|dir| self.named(dir, name, mask)).collect()
+        let dirs = self.dirs.of(wd).into_iter();
+        let paths: Vec<PathBuf> = dirs.map(|dir| self.root.dir().join(dir.below())).collect();
+        paths.iter().flat_map(|dir| self.named(dir, name, mask)).collect()
     }
 
     fn concerns(&self, dir: &Path, name: &str) -> bool {
@@ -305,8 +298,8 @@ impl Armed {
             match meaning {
                 Meaning::File(file) => signals.push(Signal::File(zone, file)),
                 Meaning::Way if mask.intersects(moved) => {
-                    if let Some(zonepath) = self.zones.get(&zone).cloned() {
-                        self.arm_zones(vec![(zone, zonepath)]);
+                    if let Some((zone, zonepath)) = self.zones.get_key_value(&*zone) {
+                        self.arm_zones(vec![(Arc::clone(zone), Arc::clone(zonepath))]);
                     }
                 }
                 Meaning::Way => {}

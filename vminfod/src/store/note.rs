@@ -14,22 +14,23 @@ use serde_json::Value;
 
 use crate::diff::pretty_path;
 use crate::json::to_ascii;
+use crate::word::{Word, word};
 
 /// What a filter may ask about a VM besides its uuid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traits {
     /// `state`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
+    pub state: Option<Word>,
     /// `brand`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brand: Option<String>,
+    pub brand: Option<Word>,
 }
 
 impl Traits {
     /// Those of an object.
     pub fn of(vm: &VmObject) -> Self {
-        let text = |key| vm.get(key).and_then(Value::as_str).map(str::to_owned);
+        let text = |key| vm.get(key).and_then(Value::as_str).map(word);
         Self { state: text("state"), brand: text("brand") }
     }
 }

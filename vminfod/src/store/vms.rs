@@ -128,7 +128,7 @@ mod tests {
     }
 
     fn shown(vms: &Vms) -> Vec<(String, String)> {
-        let text = |vm: &StoredVm| String::from_utf8_lossy(&vm.json).into_owned();
+        let text = |vm: &StoredVm| String::from_utf8_lossy(&vm.json()).into_owned();
         vms.iter().map(|(name, vm)| (name.to_string(), text(vm))).collect()
     }
 
@@ -137,8 +137,8 @@ mod tests {
         let before: Vms = (0..200).map(|n| (Arc::from(format!("z{n}")), vm(n))).collect();
         let mut after = before.clone();
         after.insert("z70", vm(999));
-        assert_eq!(&*after.get("z70").unwrap().json, b"{\"n\":999}");
-        assert_eq!(&*before.get("z70").unwrap().json, b"{\"n\":70}", "the older one is its own");
+        assert_eq!(&*after.get("z70").unwrap().json(), b"{\"n\":999}");
+        assert_eq!(&*before.get("z70").unwrap().json(), b"{\"n\":70}", "the older one is its own");
         let shared =
             before.blocks.iter().zip(&after.blocks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
         assert_eq!((shared, before.blocks.len()), (3, 4));
@@ -162,7 +162,7 @@ mod tests {
             prop_assert_eq!(shown(&vms), plain.clone().into_iter().collect::<Vec<_>>());
             prop_assert_eq!(vms.len(), plain.len());
             for (at, (name, text)) in plain.iter().enumerate() {
-                prop_assert_eq!(&*vms.get(name).unwrap().json, text.as_bytes());
+                prop_assert_eq!(&*vms.get(name).unwrap().json(), text.as_bytes());
                 prop_assert_eq!(&**vms.get_index(at).unwrap().0, name.as_str());
             }
             prop_assert!(vms.get("other").is_none() && vms.get_index(plain.len()).is_none());

@@ -131,7 +131,7 @@ pub fn compose_unpacked(
     if let Some(filesystem) =
         parts.receiving.as_ref().filter(|_| receiving).and_then(|r| r.zfs_filesystem.as_ref())
     {
-        absent(&mut vm, "zfs_filesystem", filesystem.clone());
+        absent(&mut vm, "zfs_filesystem", (**filesystem).clone());
     }
     disks::datasets(&mut vm, &parts.zone, datasets)?;
     if receiving {
@@ -151,12 +151,12 @@ fn absent(vm: &mut VmObject, key: &str, value: Value) {
 }
 
 fn zone(vm: &mut VmObject, row: &ZoneRow) {
-    set(vm, "brand", row.brand.as_str());
-    set(vm, "uuid", row.uuid.as_str());
-    set(vm, "zone_state", row.zone_state.as_str());
-    set(vm, "zonename", row.zonename.as_str());
-    set(vm, "zonepath", row.zonepath.as_str());
-    set(vm, "hvm", matches!(row.brand.as_str(), "kvm" | "bhyve"));
+    set(vm, "brand", &*row.brand);
+    set(vm, "uuid", &*row.uuid);
+    set(vm, "zone_state", &*row.zone_state);
+    set(vm, "zonename", &*row.zonename);
+    set(vm, "zonepath", &*row.zonepath);
+    set(vm, "hvm", matches!(&*row.brand, "kvm" | "bhyve"));
     set(vm, "zoneid", row.zoneid.map(|n| number(n as f64)));
     set(vm, "zonedid", row.zonedid.map(|n| number(n as f64)));
 }
@@ -194,8 +194,8 @@ fn running(vm: &mut VmObject, kstat: &ZoneKstat) -> Result<(), ComposeError> {
         ComposeError::new(Origin::Kstat, what)
     })?;
     set(vm, "boot_timestamp", boot);
-    set(vm, "init_restarts", kstat.init_restarts.clone());
-    set(vm, "pid", kstat.init_pid.clone());
+    set(vm, "init_restarts", kstat.init_restarts.as_ref().map(Value::from));
+    set(vm, "pid", kstat.init_pid.as_ref().map(Value::from));
     Ok(())
 }
 

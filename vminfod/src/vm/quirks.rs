@@ -12,6 +12,7 @@ use super::tests::{made, parts};
 use super::*;
 use crate::commands::{CommandPaths, RealCommands};
 use crate::load::datasets::Row;
+use crate::load::kstat::Small;
 use crate::load::{self, Ctx};
 use crate::root::Root;
 
@@ -42,7 +43,7 @@ async fn fixed_config_is_read_where_the_zone_is_whatever_its_pool() {
         std::fs::write(config.join("tags.json"), text).unwrap();
     }
     let mut parts = parts("", "installed", "joyent");
-    let row = ZoneRow { zonepath: format!("/tank/{UUID}"), ..(*parts.zone).clone() };
+    let row = ZoneRow { zonepath: format!("/tank/{UUID}").into(), ..(*parts.zone).clone() };
     parts.config = load::config::load(&ctx, &row).await.unwrap().into();
     assert_eq!(made(&parts)["tags"], json!({"of": "it"}));
 }
@@ -79,7 +80,7 @@ fn fixed_a_name_that_is_not_the_uuid_still_finds_its_files() {
     let line = format!("-:web:installed:/zones/web:{UUID}:joyent:excl:7\n");
     let rows = load::zoneadm::parse(line.as_bytes());
     let [row] = rows.as_slice() else { panic!("{rows:?}") };
-    assert_eq!((row.zonename.as_str(), row.uuid.as_str()), ("web", UUID));
+    assert_eq!((&*row.zonename, &*row.uuid), ("web", UUID));
     let (dir, ctx) = ctx();
     assert_eq!(ctx.root.zone_xml(&row.zonename), dir.path().join("etc/zones/web.xml"));
     let mut parts = parts("", "installed", "joyent");
@@ -134,8 +135,8 @@ fn kept_a_ready_zone_booted_in_1970_with_pid_zero() {
     let mut ready = parts("", "ready", "lx");
     ready.kstat = Some(ZoneKstat {
         boot_time: Some(0.0),
-        init_restarts: Some(json!(0)),
-        init_pid: Some(json!(0)),
+        init_restarts: Some(Small::Whole(0)),
+        init_pid: Some(Small::Whole(0)),
     });
     let vm = made(&ready);
     assert_eq!(

@@ -13,6 +13,7 @@ use super::*;
 use crate::commands::{CommandError, Commands, Follow, Output, Tool};
 use crate::load::{self, Ctx, Node};
 use crate::root::Root;
+use crate::word::word;
 
 struct Kept(PathBuf);
 
@@ -82,10 +83,10 @@ pub(super) fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
     let row = ZoneRow {
         zoneid: None,
         zonename: uuid.into(),
-        zone_state: zone_state.into(),
-        zonepath: format!("/zones/{uuid}"),
+        zone_state: word(zone_state),
+        zonepath: format!("/zones/{uuid}").into(),
         uuid: uuid.into(),
-        brand: brand.into(),
+        brand: word(brand),
         zonedid: Some(5),
     };
     let xml = format!("<zone name='{uuid}' brand='{brand}' autoboot='true'>{xml}</zone>");
@@ -138,7 +139,7 @@ fn receiving_lists_what_is_missing() {
                <filesystem special='/s' directory='/t'/><device match='/dev/zvol/rdsk/zones/d'/>";
     let mut parts = parts(xml, "configured", "bhyve");
     assert!(parts.is_receiving());
-    parts.receiving = Some(Receiving { zfs_filesystem: Some(json!("tank/root")) });
+    parts.receiving = Some(Receiving { zfs_filesystem: Some(Box::new(json!("tank/root"))) });
     let vm = made(&parts);
     assert_eq!(
         vm["missing"],

@@ -101,7 +101,7 @@ impl World {
     /// One VM as readers see it now.
     pub fn vm(&self, name: &str) -> Option<Value> {
         let snapshot = self.published.snapshot();
-        serde_json::from_slice(&snapshot.vms.get(name)?.json).ok()
+        serde_json::from_slice(&snapshot.vms.get(name)?.json()).ok()
     }
 
     pub fn seq(&self) -> u64 {

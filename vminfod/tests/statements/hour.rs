@@ -38,7 +38,7 @@ fn follow(mirror: &mut Vms, events: Vec<Value>) {
 fn listed(world: &World) -> Vms {
     let snapshot = world.published.snapshot();
     let vms = snapshot.vms.iter();
-    vms.map(|(name, vm)| (name.to_string(), serde_json::from_slice(&vm.json).unwrap())).collect()
+    vms.map(|(name, vm)| (name.to_string(), serde_json::from_slice(&vm.json()).unwrap())).collect()
 }
 
 struct Churn {

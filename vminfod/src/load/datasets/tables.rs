@@ -15,22 +15,27 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Column, DEVICES, Lines, Row, number};
-use crate::load::LoadError;
+use super::{Column, DEVICES, Row, number};
 
 /// The datasets of a node. Cheap to clone; equal when they answer alike.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Datasets(Arc<Tables>);
+#[derive(Debug, Clone, Default)]
+pub struct Datasets(pub(super) Arc<Tables>);
+
+impl PartialEq for Datasets {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || *self.0 == *other.0
+    }
+}
 
 #[derive(Debug, Clone, Default)]
-struct Tables {
+pub(super) struct Tables {
     /// File systems and volumes.
-    rows: HashSet<ByName>,
+    pub(super) rows: HashSet<ByName>,
     /// Mountpoints that do not follow from a name, and the datasets that claim them; the last one
     /// has it.
     elsewhere: HashMap<Box<str>, Vec<Box<str>>>,
     /// By dataset, in the order of the listing.
-    snapshots: HashMap<Box<str>, Snapshots>,
+    pub(super) snapshots: HashMap<Box<str>, Snapshots>,
     /// Counts insertions.
     turn: u64,
 }
@@ -39,7 +44,7 @@ impl PartialEq for Tables {
     fn eq(&self, other: &Self) -> bool {
         let same = |kept: &ByName| {
             let theirs = other.rows.get(kept);
-            theirs.is_some_and(|it| Arc::ptr_eq(&it.0, &kept.0) || it.0.row == kept.0.row)
+            theirs.is_some_and(|it| Arc::ptr_eq(&it.row, &kept.row) || it.row == kept.row)
         };
         self.rows.len() == other.rows.len()
             && self.rows.iter().all(same)
@@ -50,31 +55,29 @@ impl PartialEq for Tables {
 
 /// A row that is found by its name.
 #[derive(Debug, Clone)]
-struct ByName(Arc<Kept>);
-
-#[derive(Debug)]
-struct Kept {
-    row: Row,
+pub(super) struct ByName {
+    /// Shared from one listing to the next as long as the line stays the same.
+    pub(super) row: Arc<Row>,
     /// Of several at one mountpoint the one that came last is there.
-    turn: u64,
+    pub(super) turn: u64,
 }
 
 impl Borrow<str> for ByName {
     fn borrow(&self) -> &str {
-        self.0.row.name()
+        self.row.name()
     }
 }
 
 impl Hash for ByName {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.row.name().hash(state);
+        self.row.name().hash(state);
     }
 }
 
 // A set must not hold two of one name, so that the name is what counts as equal.
 impl PartialEq for ByName {
     fn eq(&self, other: &Self) -> bool {
-        self.0.row.name() == other.0.row.name()
+        self.row.name() == other.row.name()
     }
 }
 
@@ -87,12 +90,12 @@ pub struct Snapshot<'a> {
     pub name: &'a str,
     /// Seconds since 1970, as printed.
     pub creation: &'a str,
-    userrefs: &'a str,
-    written: &'a str,
+    pub(super) userrefs: &'a str,
+    pub(super) written: &'a str,
 }
 
 impl<'a> Snapshot<'a> {
-    fn of(line: &'a str) -> Option<Self> {
+    pub(super) fn of(line: &'a str) -> Option<Self> {
         let mut texts = line.split('\t');
         let [name, creation, userrefs, written] = std::array::from_fn(|_| texts.next());
         Some(Snapshot { name: name?, creation: creation?, userrefs: userrefs?, written: written? })
@@ -116,9 +119,14 @@ impl<'a> Snapshot<'a> {
 
 /// The snapshots of one dataset, a line for each.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Snapshots(String);
+pub(super) struct Snapshots(pub(super) String);
 
 impl Snapshots {
+    /// Those in the first so many bytes.
+    pub(super) fn first(&self, bytes: usize) -> Snapshots {
+        Snapshots(self.0.get(..bytes).unwrap_or_default().to_owned())
+    }
+
     fn iter(&self) -> impl Iterator<Item = Snapshot<'_>> {
         self.0.lines().filter_map(Snapshot::of)
     }
@@ -150,7 +158,7 @@ impl Snapshots {
 
 /// Which snapshots are there already, so that a listing of many costs no search for each.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     hasher: RandomState,
     hashes: HashSet<u64>,
     /// The datasets whose snapshots are in it.
@@ -173,25 +181,25 @@ impl Seen {
 impl Datasets {
     /// The dataset or volume of this name.
     pub fn get(&self, name: &str) -> Option<&Row> {
-        self.0.rows.get(name).map(|kept| &kept.0.row)
+        self.0.rows.get(name).map(|kept| &*kept.row)
     }
 
     /// All datasets and volumes, in no order.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.0.rows.iter().map(|kept| &kept.0.row)
+        self.0.rows.iter().map(|kept| &*kept.row)
     }
 
     /// The dataset that is mounted here, or the volume of this device.
     pub fn at(&self, mountpoint: &str) -> Option<&Row> {
         let tables = &*self.0;
-        let named = |name: &str| tables.rows.get(name).map(|kept| &*kept.0);
+        let named = |name: &str| tables.rows.get(name);
         let follows = [DEVICES, "/"].map(|prefix| {
             let name = mountpoint.strip_prefix(prefix)?;
             named(name).filter(|kept| kept.row.mountpoint().as_deref() == Some(mountpoint))
         });
         let claimed = tables.elsewhere.get(mountpoint).and_then(|names| named(names.last()?));
         let there = follows.into_iter().chain([claimed]).flatten();
-        there.max_by_key(|kept| kept.turn).map(|kept| &kept.row)
+        there.max_by_key(|kept| kept.turn).map(|kept| &*kept.row)
     }
 
     /// The snapshots of a dataset, in listing order.
@@ -213,7 +221,7 @@ impl Datasets {
     pub fn bytes(&self) -> usize {
         let (name, list) = (size_of::<Box<str>>(), size_of::<Snapshots>());
         let rows = self.0.rows.iter();
-        let rows = rows.map(|kept| kept.0.row.line.len() + size_of::<Kept>() + size_of::<ByName>());
+        let rows = rows.map(|kept| kept.row.bytes() + size_of::<Row>() + size_of::<ByName>());
         let snapshots = self.0.snapshots.iter();
         let snapshots = snapshots.map(|(key, all)| key.len() + name + list + all.0.capacity());
         let elsewhere = self.0.elsewhere.iter();
@@ -242,14 +250,25 @@ impl Datasets {
     /// Takes the rows of a listing in, each in place of an older one of its name.
     pub fn insert(&mut self, rows: impl IntoIterator<Item = Row>) {
         let (tables, mut seen) = (Arc::make_mut(&mut self.0), Seen::default());
-        rows.into_iter().for_each(|row| tables.insert(row, &mut seen));
+        rows.into_iter().for_each(|row| tables.insert(Arc::new(row), &mut seen));
+    }
+
+    /// The datasets that have snapshots, although a listing of the node is too shallow to show any.
+    pub fn deep_snapshots(&self) -> impl Iterator<Item = &str> {
+        self.0.snapshots.keys().map(|dataset| &**dataset).filter(|dataset| is_deep(dataset))
     }
 
     /// Takes the snapshots of one dataset over from older tables.
     pub fn keep_snapshots(&mut self, older: &Datasets, dataset: &str) {
-        if let Some(list) = older.0.snapshots.get(dataset) {
+        let (mine, theirs) = (self.0.snapshots.get(dataset), older.0.snapshots.get(dataset));
+        if let Some(list) = theirs.filter(|theirs| Some(*theirs) != mine) {
             Arc::make_mut(&mut self.0).snapshots.insert(dataset.into(), list.clone());
         }
+    }
+
+    /// Forgets the snapshots of one dataset.
+    pub fn drop_snapshots(&mut self, dataset: &str) {
+        Arc::make_mut(&mut self.0).snapshots.remove(dataset);
     }
 }
 
@@ -262,7 +281,7 @@ impl FromIterator<Row> for Datasets {
 }
 
 impl Tables {
-    fn insert(&mut self, row: Row, seen: &mut Seen) {
+    pub(super) fn insert(&mut self, row: Arc<Row>, seen: &mut Seen) {
         if row.is_snapshot() {
             self.insert_snapshot(&row, seen);
             return;
@@ -272,7 +291,7 @@ impl Tables {
             self.elsewhere.entry(mountpoint.into()).or_default().push(row.name().into());
         }
         self.turn += 1;
-        self.rows.insert(ByName(Arc::new(Kept { row, turn: self.turn })));
+        self.rows.insert(ByName { row, turn: self.turn });
     }
 
     /// A listing names a snapshot once, except when it was made by hand: the later line counts.
@@ -291,7 +310,7 @@ impl Tables {
 
     fn forget(&mut self, name: &str) {
         let Some(kept) = self.rows.take(name) else { return };
-        let Some(mountpoint) = elsewhere(&kept.0.row) else { return };
+        let Some(mountpoint) = elsewhere(&kept.row) else { return };
         if let Some(names) = self.elsewhere.get_mut(mountpoint) {
             names.retain(|n| **n != *name);
             if names.is_empty() {
@@ -300,7 +319,7 @@ impl Tables {
         }
     }
 
-    fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         self.snapshots.values_mut().for_each(|list| list.0.shrink_to_fit());
         self.snapshots.shrink_to_fit();
         self.rows.shrink_to_fit();
@@ -318,28 +337,7 @@ fn elsewhere(row: &Row) -> Option<&str> {
     (!follows).then(|| row.text(Column::Mountpoint))
 }
 
-/// Makes the tables of a listing while it is read; nothing of them is seen before its end.
-#[derive(Default)]
-pub struct Builder {
-    reader: Lines,
-    tables: Tables,
-    seen: Seen,
-}
-
-impl Builder {
-    /// Takes the next line in.
-    pub fn line(&mut self, line: &[u8]) {
-        if let Some(row) = self.reader.row(line) {
-            self.tables.insert(row, &mut self.seen);
-        }
-    }
-
-    /// The datasets, if every line was good.
-    pub fn finish(mut self) -> Result<Datasets, LoadError> {
-        self.tables.shrink();
-        match self.reader.fault {
-            Some(fault) => Err(fault),
-            None => Ok(Datasets(Arc::new(self.tables))),
-        }
-    }
+/// Whether a dataset is so deep that a listing of the node shows it without its snapshots.
+pub(super) fn is_deep(dataset: &str) -> bool {
+    dataset.bytes().filter(|byte| *byte == b'/').nth(1).is_some()
 }

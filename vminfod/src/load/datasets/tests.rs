@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A line with these columns and plausible others.
-fn line(kind: &str, name: &str, mountpoint: &str, zoned: &str) -> String {
+pub(super) fn line(kind: &str, name: &str, mountpoint: &str, zoned: &str) -> String {
     format!(
         "lz4\t1500000000\t0\t{mountpoint}\t{name}\t1\t2\t3\t4\t18446744073709551615\t{kind}\t-\t7\t8\t9\t10\t{zoned}"
     )

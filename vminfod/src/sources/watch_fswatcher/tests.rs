@@ -116,7 +116,7 @@ async fn s074_files_are_watched_missed_and_watched_again() {
     while !scene.up.load(Ordering::SeqCst) {
         tokio::task::yield_now().await;
     }
-    scene.zones.send_replace(Arc::new(BTreeMap::from([("z".to_owned(), "/zones/z".to_owned())])));
+    scene.zones.send_replace(Arc::new(BTreeMap::from([("z".into(), "/zones/z".into())])));
     // A zone that is new is looked at once.
     scene.hears(&[ZoneFile::Xml, ZoneFile::Config, ZoneFile::LastExited]).await;
     scene.asked("WATCH DIR/zones/z/config/tags.json", 1).await;

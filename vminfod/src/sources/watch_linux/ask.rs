@@ -6,6 +6,7 @@
 //! answer is taken when it comes. Must never ask anything in the watcher's own task.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use inotify::WatchDescriptor;
@@ -15,6 +16,8 @@ use super::super::{Signal, ZoneFile};
 use super::{Armed, Meaning, all_files, is_link, mask};
 use crate::walk::Haste;
 
+/// Zones that are newly watched, each with signals of its own; more are looked at together.
+const FEW: usize = 64;
 /// A zone whose file system did not answer is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -31,7 +34,7 @@ pub(super) enum Answer {
 impl Armed {
     /// Watches the directories of these zones, each with its zonepath. The ways to them are the
     /// node's own; what is below the zonepath is the zone's, and may hang.
-    pub(super) fn arm_zones(&mut self, zones: Vec<(String, String)>) {
+    pub(super) fn arm_zones(&mut self, zones: Vec<(Arc<str>, Arc<str>)>) {
         if zones.is_empty() {
             return;
         }
@@ -46,16 +49,16 @@ impl Armed {
             asked.push(own);
         }
         let (root, kernel) = (self.root.clone(), self.kernel.clone());
-        let places = zones.iter().map(|(_, zonepath)| zonepath.clone()).collect();
+        let places = zones.iter().map(|(_, zonepath)| zonepath.to_string()).collect();
         self.asked.spawn(async move {
             let watch = move |dir: &PathBuf| (dir.clone(), kernel.clone().add(dir, mask()));
             let each = move |_: &_, at: usize| {
                 asked.get(at).into_iter().flatten().map(&watch).collect::<Vec<_>>()
             };
             let answers = root.walk(places, Haste::Now, each).await;
-            let answer = |((zone, _), answer): (_, Result<_, _>)| match answer {
-                Ok(dirs) => Answer::Watched(zone, dirs),
-                Err(_) => Answer::Silent(zone),
+            let answer = |((zone, _), answer): ((Arc<str>, _), Result<_, _>)| match answer {
+                Ok(dirs) => Answer::Watched(zone.to_string(), dirs),
+                Err(_) => Answer::Silent(zone.to_string()),
             };
             zones.into_iter().zip(answers).map(answer).collect()
         });
@@ -70,7 +73,7 @@ impl Armed {
                 Meaning::Way => None,
             })
             .collect();
-        let zonepath = files.first().and_then(|(zone, _)| self.zones.get(zone).cloned());
+        let zonepath = files.first().and_then(|(zone, _)| self.zones.get(&**zone).cloned());
         let Some(zonepath) = zonepath else { return false };
         let (root, path) = (self.root.clone(), path.to_owned());
         self.asked.spawn(async move {
@@ -86,15 +89,18 @@ impl Armed {
     /// happened to its files before is unknown.
     pub(super) fn answered(&mut self, answers: Vec<Answer>) -> Vec<Signal> {
         let (mut signals, mut gone) = (Vec::new(), false);
+        let watched = |answer: &&Answer| matches!(answer, Answer::Watched(..));
+        let are_few = answers.iter().filter(watched).count() <= FEW;
+        signals.extend((!are_few).then_some(Signal::Unseen));
         for answer in answers {
             match answer {
                 Answer::Watched(zone, dirs) => {
                     for (dir, watched) in dirs {
                         self.note(&dir, watched);
                     }
-                    gone |= !self.zones.contains_key(&zone);
+                    gone |= !self.zones.contains_key(&*zone);
                     self.silent.remove(&zone);
-                    signals.extend(all_files(&zone));
+                    signals.extend(all_files(&zone).into_iter().filter(|_| are_few));
                 }
                 Answer::Silent(zone) => {
                     self.silent.insert(zone, Instant::now() + ASK_AGAIN);
@@ -119,8 +125,8 @@ impl Armed {
             .collect();
         let zonepath = |zone: String| {
             self.silent.remove(&zone);
-            let zonepath = self.zones.get(&zone)?.clone();
-            Some((zone, zonepath))
+            let (zone, zonepath) = self.zones.get_key_value(&*zone)?;
+            Some((Arc::clone(zone), Arc::clone(zonepath)))
         };
         let zones = due.into_iter().filter_map(zonepath).collect();
         self.arm_zones(zones);

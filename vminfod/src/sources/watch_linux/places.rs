@@ -9,6 +9,7 @@
 //! Pure.
 
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use super::super::ZoneFile;
 use super::super::watch::{CONFIG_FILES, Zones};
@@ -24,13 +25,36 @@ pub(super) enum Meaning {
 
 /// Zonepaths below the root, in order, each with its zone.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<(Box<str>, Box<str>)>);
+pub(super) struct Places(Vec<Place>);
+
+#[derive(Debug)]
+struct Place {
+    path: Arc<str>,
+    /// Bytes of it that are not below the root: nearly all zonepaths are so written that this is
+    /// enough to leave out.
+    skip: u8,
+    zone: Arc<str>,
+}
+
+impl Place {
+    fn of(zone: &Arc<str>, path: &Arc<str>) -> Self {
+        let (zone, below) = (Arc::clone(zone), below(path));
+        match path.strip_prefix('/') {
+            Some(rest) if *rest == *below => Place { path: Arc::clone(path), skip: 1, zone },
+            _ => Place { path: below.into(), skip: 0, zone },
+        }
+    }
+
+    fn path(&self) -> &str {
+        self.path.get(usize::from(self.skip)..).unwrap_or_default()
+    }
+}
 
 impl Places {
     pub(super) fn of(zones: &Zones) -> Self {
-        let place = |(zone, path): (&String, &String)| (below(path).into(), zone.as_str().into());
-        let mut places: Vec<_> = zones.iter().map(place).collect();
-        places.sort();
+        let mut places: Vec<Place> =
+            zones.iter().map(|(zone, path)| Place::of(zone, path)).collect();
+        places.sort_by(|a, b| (a.path(), &a.zone).cmp(&(b.path(), &b.zone)));
         Places(places)
     }
 
@@ -50,6 +74,12 @@ impl Places {
         found
     }
 
+    /// The text of the zonepath that is this path below the root with a slash before it.
+    pub(super) fn zonepath(&self, path: &str) -> Option<Arc<str>> {
+        let place = self.0.get(self.0.partition_point(|place| place.path() < path))?;
+        (place.path() == path && place.skip > 0).then(|| Arc::clone(&place.path))
+    }
+
     /// Is this directory below the root on the way to a zone's files, or does it hold some?
     pub(super) fn need(&self, dir: &str) -> bool {
         self.through(dir).next().is_some()
@@ -58,18 +88,19 @@ impl Places {
     /// The zones whose directory of configuration is this one or stands below it.
     fn through(&self, way: &str) -> impl Iterator<Item = &str> {
         let own = of_config(way).into_iter().flat_map(|path| self.at(path));
-        let from = self.0.partition_point(|(path, _)| **path < *way);
+        let from = self.0.partition_point(|place| place.path() < way);
         let rest = self.0.get(from..).unwrap_or_default().iter();
-        let below = rest.map_while(move |(path, zone)| Some((path.strip_prefix(way)?, zone)));
+        let below =
+            rest.map_while(move |place| Some((place.path().strip_prefix(way)?, &place.zone)));
         let whole = move |rest: &str| way.is_empty() || rest.is_empty() || rest.starts_with('/');
         own.chain(below.filter(move |(rest, _)| whole(rest)).map(|(_, zone)| &**zone))
     }
 
     /// The zones at this zonepath.
     fn at(&self, path: &str) -> impl Iterator<Item = &str> {
-        let from = self.0.partition_point(|(other, _)| **other < *path);
+        let from = self.0.partition_point(|place| place.path() < path);
         let same = self.0.get(from..).unwrap_or_default().iter();
-        same.take_while(move |(other, _)| **other == *path).map(|(_, zone)| &**zone)
+        same.take_while(move |place| place.path() == path).map(|place| &*place.zone)
     }
 }
 
@@ -95,7 +126,7 @@ mod tests {
     use super::*;
 
     fn places(zones: &[(&str, &str)]) -> Places {
-        let zones = zones.iter().map(|(zone, path)| ((*zone).to_owned(), (*path).to_owned()));
+        let zones = zones.iter().map(|(zone, path)| ((*zone).into(), (*path).into()));
         Places::of(&Arc::new(zones.collect::<BTreeMap<_, _>>()))
     }
 

@@ -28,8 +28,8 @@ async fn harness(zones: &[(&str, &str)]) -> Harness {
         fs::create_dir_all(dir.path().join(sub)).unwrap();
     }
     let inbox = Arc::new(Inbox::default());
-    let zones: BTreeMap<String, String> =
-        zones.iter().map(|(n, p)| ((*n).to_owned(), (*p).to_owned())).collect();
+    let zones: BTreeMap<Arc<str>, Arc<str>> =
+        zones.iter().map(|(n, p)| ((*n).into(), (*p).into())).collect();
     let (sender, receiver) = watch::channel(Arc::new(zones));
     let (up, mut is_up) = watch::channel(false);
     let order = Order {
@@ -96,7 +96,7 @@ async fn fixed_files() {
 async fn rename_over_is_seen_again_and_again() {
     let harness = harness(&[]).await;
     fs::create_dir_all(harness.path("zones/z/config")).unwrap();
-    harness.zones.send_replace(Arc::new([("z".to_owned(), "/zones/z".to_owned())].into()));
+    harness.zones.send_replace(Arc::new([("z".into(), "/zones/z".into())].into()));
     harness.expect_file("z", ZoneFile::Config).await;
     for round in 0..3 {
         harness.write("zones/z/config/.tmp", &format!("{round}"));
