@@ -1,0 +1,163 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Whoever reads a file only when its stamp is another one must not miss a change: without a
+//! watcher, every kind of change is found by the sweep, and what did not change is left alone.
+
+#![allow(clippy::unwrap_used)] // a test may stop at once
+
+mod common;
+
+use std::fs::{File, FileTimes};
+use std::os::unix::fs::symlink;
+use std::time::{Duration, SystemTime};
+
+use common::{FakeNode, Served, xml};
+use serde_json::Value;
+use vminfod::config::Config;
+
+const A: &str = "11111111-8812-4060-8b15-fff23517df24";
+
+/// Swept often, and watched by nobody.
+async fn swept(node: &FakeNode) -> Served {
+    node.serve_deaf(Config { sweep: Duration::from_millis(50), ..node.config() }).await
+}
+
+fn changes(event: &Value) -> Vec<String> {
+    let list = event["changes"].as_array().unwrap();
+    list.iter()
+        .map(|change| format!("{} {}", change["prettyPath"].as_str().unwrap(), change["newValue"]))
+        .collect()
+}
+
+async fn counter(served: &Served, name: &str) -> u64 {
+    served.json("/status").await["counters"][name].as_u64().unwrap()
+}
+
+async fn sweeps(served: &Served, more: u64) {
+    let wanted = counter(served, "sweeps").await + more;
+    while counter(served, "sweeps").await < wanted {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// As old as a file looks that nobody has touched for long.
+fn age(node: &FakeNode, path: &str) {
+    let times =
+        FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+    File::options().write(true).open(node.path(path)).unwrap().set_times(times).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_change_is_found_by_the_stamps_of_the_start() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "one");
+    let own = |name: &str| format!("/zones/{A}/{name}");
+    node.write(&own("config/tags.json"), r#"{"a":1}"#);
+    std::fs::remove_file(node.path(&own("config/routes.json"))).unwrap();
+    let served = swept(&node).await;
+    let mut events = served.events().await;
+    // What is in between two steps may be seen, too; what never comes is a failure.
+    let mut told = async |expected: &str| {
+        while !changes(&events.soon().await).iter().any(|change| change.contains(expected)) {}
+    };
+
+    // In place, of the same size, and with the time that it had, as soon as it was read.
+    std::fs::write(node.path(&own("config/tags.json")), r#"{"a":2}"#).unwrap();
+    age(&node, &own("config/tags.json"));
+    told("tags.a 2").await;
+    // What was not there.
+    node.write(&own("config/routes.json"), r#"{"10.1.1.0/24":"10.1.1.1"}"#);
+    told("routes").await;
+    std::fs::remove_file(node.path(&own("config/routes.json"))).unwrap();
+    told("routes").await;
+    node.write(&own("lastexited"), "1449000000.1 256\n");
+    told("exit_status 1").await;
+    // A file of the same size, name and time in its place.
+    node.write(&own("config/new.json"), r#"{"a":3}"#);
+    age(&node, &own("config/new.json"));
+    let [new, tags] = ["config/new.json", "config/tags.json"].map(|name| node.path(&own(name)));
+    std::fs::rename(new, tags).unwrap();
+    told("tags.a 3").await;
+    // Another directory, and then the first one again.
+    let [config, away, other] = ["config", "away", "other"].map(|name| node.path(&own(name)));
+    for name in ["metadata", "tags"] {
+        node.write(&own(&format!("other/{name}.json")), r#"{"a":4}"#);
+    }
+    std::fs::rename(&config, &away).unwrap();
+    std::fs::rename(&other, &config).unwrap();
+    told("tags.a 4").await;
+    std::fs::rename(&config, &other).unwrap();
+    std::fs::rename(&away, &config).unwrap();
+    told("tags.a 3").await;
+    // All of the zone's files at once, as a rollback does it.
+    let zone = |name: &str| node.path(&format!("/zones/{name}"));
+    std::fs::rename(zone(A), zone("gone")).unwrap();
+    std::fs::create_dir_all(zone(A)).unwrap();
+    std::fs::rename(zone("gone").join("other"), zone(A).join("config")).unwrap();
+    told("tags.a 4").await;
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_behind_a_link_is_read_when_the_link_or_nothing_changes() {
+    let node = FakeNode::new();
+    node.add_zone(A, "installed", None, "one");
+    let link = node.path(&format!("/etc/zones/{A}.xml"));
+    for alias in ["first", "second"] {
+        node.write(&format!("/etc/{alias}.xml"), &xml(A, alias));
+    }
+    std::fs::remove_file(&link).unwrap();
+    symlink(node.path("/etc/first.xml"), &link).unwrap();
+    let served = swept(&node).await;
+    assert_eq!(served.json(&format!("/vms/{A}")).await["alias"], "first");
+    // Once more because it was young, then no more: its stamp is the link's, at the start and later.
+    sweeps(&served, 3).await;
+    let loads = counter(&served, "loads").await;
+    sweeps(&served, 5).await;
+    assert_eq!(counter(&served, "loads").await, loads, "nothing has changed");
+    let mut events = served.events().await;
+    let next = link.with_extension("next");
+    symlink(node.path("/etc/second.xml"), &next).unwrap();
+    std::fs::rename(next, &link).unwrap();
+    let event: Value = events.soon().await;
+    assert!(changes(&event).contains(&"alias \"second\"".to_owned()), "{event}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incomplete_zone_whose_files_cannot_be_read_is_left_alone_until_they_can() {
+    let node = FakeNode::new();
+    node.add_zone(A, "incomplete", None, "one");
+    let tags = node.path(&format!("/zones/{A}/config/tags.json"));
+    std::fs::remove_file(&tags).unwrap();
+    symlink(node.path("/etc/hosts"), &tags).unwrap();
+    let served = swept(&node).await;
+    sweeps(&served, 3).await;
+    let loads = counter(&served, "loads").await;
+    sweeps(&served, 5).await;
+    assert_eq!(counter(&served, "loads").await, loads, "nothing has changed");
+    let mut events = served.events().await;
+    node.write(&format!("/zones/{A}/config/tags.json"), r#"{"a":1}"#);
+    let event: Value = events.soon().await;
+    assert!(changes(&event).iter().any(|change| change.contains("tags")), "{event}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_says_the_same_hides_no_zone_that_was_read_otherwise() {
+    let node = FakeNode::new();
+    node.add_zone(A, "running", Some(5), "one");
+    let served = swept(&node).await;
+    let mut events = served.events().await;
+    sweeps(&served, 2).await;
+    // Read alone it says something else for a moment; the list never did.
+    node.set_zone(A, "installed", None);
+    assert_eq!(served.json(&format!("/vms/{A}?sync=true")).await["state"], "stopped");
+    node.set_zone(A, "running", Some(5));
+    events.soon().await;
+    let event: Value = events.soon().await;
+    assert!(changes(&event).contains(&"state \"running\"".to_owned()), "{event}");
+    served.stop().await;
+}
