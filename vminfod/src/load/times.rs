@@ -267,4 +267,41 @@ mod tests {
         assert_eq!(of(&root, &tags), None);
         assert!(Stamps::default().confirmed_by(&Stamps::default()));
     }
+
+    #[test]
+    fn an_open_file_has_the_stamp_of_the_file_that_stands_there_and_is_young_as_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path()).held_open();
+        std::fs::create_dir_all(root.config_dir("/zones/z")).unwrap();
+        std::fs::create_dir_all(root.path("/etc/zones")).unwrap();
+        let paths = files(&root, "z", "/zones/z");
+        // Every choice of files that are there.
+        for there in 0..1_u32 << FILES {
+            let mut opened = Opened::begin();
+            for (file, path) in paths.iter().enumerate() {
+                let _not_there = std::fs::remove_file(path);
+                if there & 1 << file != 0 {
+                    std::fs::write(path, file.to_string()).unwrap();
+                    opened.note(file, &root.read_unlinked(path, 9).unwrap().stat);
+                }
+            }
+            let stamps = opened.stamps().unwrap();
+            let later = read(&root, &row()).unwrap();
+            assert_eq!(
+                (stamps.versions, stamps.last_modified),
+                (later.versions, later.last_modified)
+            );
+            // What is written now may have the same time: never trusted.
+            assert_eq!(stamps.confirmed_by(&later), there == 0);
+            // Long after it was written it is.
+            let mut old = Opened { now: now() + 1000, ..Opened::begin() };
+            for (file, path) in paths.iter().enumerate().filter(|(_, path)| path.exists()) {
+                old.note(file, &root.read_unlinked(path, 9).unwrap().stat);
+            }
+            assert!(old.stamps().unwrap().confirmed_by(&later));
+        }
+        let mut opened = Opened::begin();
+        opened.cannot_tell();
+        assert_eq!(opened.stamps(), None);
+    }
 }

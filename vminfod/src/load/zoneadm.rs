@@ -253,6 +253,63 @@ mod tests {
         }
     }
 
+    /// A node whose zoneadm runs this script.
+    fn node(script: &str) -> (tempfile::TempDir, Ctx) {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("zoneadm");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let paths = crate::commands::CommandPaths { zoneadm: program, ..Default::default() };
+        let commands = Arc::new(crate::commands::RealCommands::new(paths));
+        let ctx = Ctx::new(crate::root::Root::new(dir.path()), commands);
+        (dir, ctx)
+    }
+
+    #[tokio::test]
+    async fn a_list_is_the_one_before_only_if_it_says_the_same_and_is_whole() {
+        let (dir, ctx) = node("cat \"${0%/*}/list\"; exit $(cat \"${0%/*}/status\")");
+        let other = U.replace('f', "e");
+        let line =
+            |name: &str, state: &str| format!("-:{name}:{state}:/zones/{name}:{name}:lx:excl:1\n");
+        let says = |text: &str, status: u8| {
+            std::fs::write(dir.path().join("list"), text).unwrap();
+            std::fs::write(dir.path().join("status"), status.to_string()).unwrap();
+        };
+        let good = line(U, "installed") + &line(&other, "running");
+        says(&good, 0);
+        let first = list_after(&ctx, &Arc::default()).await.unwrap();
+        let again = list_after(&ctx, &first).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &again) && first.len() == 2);
+        let shared = first.sharing(|name| first.iter().find(|row| *row.zonename == *name));
+        assert!(Arc::ptr_eq(&shared[1], &first[1]));
+        assert!(Arc::ptr_eq(&list_after(&ctx, &Arc::new(shared)).await.unwrap()[0], &first[0]));
+        // As long as before, and yet another.
+        says(&good.replace("excl:1", "excl:2"), 0);
+        let changed = list_after(&ctx, &first).await.unwrap();
+        assert_eq!((changed.len(), changed[0].zonedid), (2, Some(2)));
+        says(&(line(&other, "running") + &line(U, "installed")), 0);
+        let swapped = list_after(&ctx, &first).await.unwrap();
+        assert_eq!(*swapped[0], *first[1]);
+        // Nothing that was known makes a failure or half a list good.
+        says(&good, 1);
+        assert!(list_after(&ctx, &first).await.is_err());
+        says(good.trim_end(), 0);
+        assert!(list_after(&ctx, &first).await.is_err());
+        says("", 0);
+        assert!(list_after(&ctx, &first).await.is_err() && list(&ctx).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn who_is_missing_is_told_by_counting_only_where_no_name_is_there_twice() {
+        let row = |uuid: &str| format!("-:twice:installed:/zones/a:{uuid}:lx:excl:1\n");
+        let (_dir, ctx) = node(&format!("printf '%s' '{}{}'", row(U), row(&U.replace('f', "e"))));
+        let listed = list_after(&ctx, &Arc::default()).await.unwrap();
+        assert_eq!(listed.len(), 2);
+        assert!(listed.lacks_some(2, 2), "one of two may be another one");
+        assert!(Listed::default().lacks_some(1, 2) && !Listed::default().lacks_some(2, 2));
+    }
+
     proptest! {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
