@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use serde_json::{Number, Value};
 
-pub use parse::{JsonError, MAX_DEPTH, elements, parse};
+pub use parse::{JsonError, MAX_DEPTH, elements, parse, raw_elements};
 
 /// The widest integer range in which every double is exact.
 const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -7,7 +7,6 @@
 //! Must never decide what the reading means: it gives parts, or positive evidence that there is
 //! no such zone.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
@@ -16,8 +15,8 @@ use tokio::time::Instant;
 use crate::dirty::Stale;
 use crate::load::datasets::Row;
 use crate::load::{
-    Ctx, Datasets, LoadError, ZoneFiles, ZoneKstat, ZoneRow, datasets, is_lower_uuid, kstat,
-    zone_files, zoneadm,
+    Ctx, Datasets, LoadError, ZoneFiles, ZoneRow, datasets, is_lower_uuid, kstat, zone_files,
+    zoneadm,
 };
 use crate::vm::Parts;
 
@@ -85,14 +84,11 @@ impl LoadFault {
 
 /// One kstat reading at a time, shared by all who asked before it began.
 #[derive(Debug, Default)]
-pub struct Kstats(Mutex<Option<(Instant, Arc<AllKstats>)>>);
-
-/// By VM uuid.
-type AllKstats = HashMap<String, ZoneKstat>;
+pub struct Kstats(Mutex<Option<(Instant, Arc<kstat::Printed>)>>);
 
 impl Kstats {
     /// A reading that began after this call.
-    async fn fresh(&self, ctx: &Ctx) -> Result<Arc<AllKstats>, LoadError> {
+    async fn fresh(&self, ctx: &Ctx) -> Result<Arc<kstat::Printed>, LoadError> {
         let asked = Instant::now();
         let mut last = self.0.lock().await;
         if let Some((began, kstats)) = &*last
@@ -101,7 +97,7 @@ impl Kstats {
             return Ok(Arc::clone(kstats));
         }
         let began = Instant::now();
-        let kstats = Arc::new(kstat::node(ctx).await?);
+        let kstats = kstat::Printed::load(ctx).await?;
         *last = Some((began, Arc::clone(&kstats)));
         Ok(kstats)
     }
@@ -144,7 +140,7 @@ impl Task {
         let fresh = self.fresh_datasets(&row).await?;
         let kstat = match known {
             Some(parts) if !stale.has(Stale::KSTAT) => parts.kstat.clone(),
-            _ => kstat::of(&*self.kstats.fresh(ctx).await?, &row).cloned(),
+            _ => self.kstats.fresh(ctx).await?.of(&row).await?,
         };
         let files = zone_files::load(ctx, &row, known, stale).await?;
         let ZoneFiles { xml, config, lastexited, stamps, receiving } = files;

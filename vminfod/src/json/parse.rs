@@ -57,6 +57,21 @@ pub fn elements(bytes: &[u8], mut each: impl FnMut(Value)) -> Result<bool, JsonE
     if parser.at < text.len() { Err(parser.expected("the end")) } else { Ok(is_array) }
 }
 
+/// The same where each element is given as its text: for whoever wants few of them. What is given is
+/// good JSON, and nothing was made of it.
+pub fn raw_elements(text: &str, mut each: impl FnMut(&str)) -> Result<bool, JsonError> {
+    let mut parser = Parser { text, at: 0 };
+    parser.space();
+    let is_array = parser.peek() == Some(b'[');
+    if is_array {
+        parser.skip_items(0, &mut each)?;
+    } else {
+        parser.skip(0)?;
+    }
+    parser.space();
+    if parser.at < text.len() { Err(parser.expected("the end")) } else { Ok(is_array) }
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -168,15 +183,99 @@ impl Parser<'_> {
         }
     }
 
+    /// Goes over a value as `value` would.
+    fn skip(&mut self, depth: usize) -> Result<(), JsonError> {
+        if depth > MAX_DEPTH {
+            return Err(JsonError::TooDeep { offset: self.at });
+        }
+        match self.peek() {
+            Some(b'{') => self.skip_object(depth),
+            Some(b'[') => self.skip_items(depth, &mut |_| ()),
+            Some(b'"') => self.skip_string(),
+            Some(b'-' | b'0'..=b'9') => self.number_text().map(|_| ()),
+            _ => self.value(depth).map(|_| ()),
+        }
+    }
+
+    fn skip_items(&mut self, depth: usize, each: &mut dyn FnMut(&str)) -> Result<(), JsonError> {
+        self.at += 1;
+        self.space();
+        if self.eat(b']') {
+            return Ok(());
+        }
+        loop {
+            self.space();
+            let from = self.at;
+            self.skip(depth + 1)?;
+            each(self.text.get(from..self.at).unwrap_or_default());
+            self.space();
+            if self.eat(b']') {
+                return Ok(());
+            }
+            if !self.eat(b',') {
+                return Err(self.expected("',' or ']'"));
+            }
+        }
+    }
+
+    fn skip_object(&mut self, depth: usize) -> Result<(), JsonError> {
+        self.at += 1;
+        self.space();
+        if self.eat(b'}') {
+            return Ok(());
+        }
+        loop {
+            self.space();
+            if self.peek() != Some(b'"') {
+                return Err(self.expected("a key in double quotes"));
+            }
+            self.skip_string()?;
+            self.space();
+            if !self.eat(b':') {
+                return Err(self.expected("':'"));
+            }
+            self.space();
+            self.skip(depth + 1)?;
+            self.space();
+            if self.eat(b'}') {
+                return Ok(());
+            }
+            if !self.eat(b',') {
+                return Err(self.expected("',' or '}'"));
+            }
+        }
+    }
+
+    fn skip_string(&mut self) -> Result<(), JsonError> {
+        self.at += 1;
+        loop {
+            self.at += self.plain();
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => {
+                    self.escape()?;
+                }
+                _ => return Err(self.expected("the end of a string")),
+            }
+        }
+    }
+
+    /// How many bytes stand here before a quote, an escape or a control character.
+    fn plain(&self) -> usize {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len())
+    }
+
     fn string(&mut self) -> Result<String, JsonError> {
         self.at += 1;
         let mut out = String::new();
         loop {
-            let rest = self.rest();
-            let stop = rest.find(|c| matches!(c, '"' | '\\' | '\0'..='\x1f'));
-            let plain = rest.get(..stop.unwrap_or(rest.len())).unwrap_or_default();
-            out.push_str(plain);
-            self.at += plain.len();
+            let plain = self.plain();
+            out.push_str(self.text.get(self.at..self.at + plain).unwrap_or_default());
+            self.at += plain;
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -242,6 +341,11 @@ impl Parser<'_> {
     }
 
     fn number(&mut self) -> Result<Value, JsonError> {
+        let text = self.number_text()?;
+        Ok(number(text.parse().unwrap_or(f64::NAN)))
+    }
+
+    fn number_text(&mut self) -> Result<&str, JsonError> {
         let from = self.at;
         self.eat(b'-');
         if !self.eat(b'0') {
@@ -256,8 +360,7 @@ impl Parser<'_> {
             }
             self.digits()?;
         }
-        let text = self.text.get(from..self.at).unwrap_or_default();
-        Ok(number(text.parse().unwrap_or(f64::NAN)))
+        Ok(self.text.get(from..self.at).unwrap_or_default())
     }
 }
 

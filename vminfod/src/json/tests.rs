@@ -137,6 +137,19 @@ proptest! {
     }
 
     #[test]
+    fn elements_as_texts_are_the_elements(
+        items in proptest::collection::vec("[\\[\\]{}:,\"\\\\u0-9a-f.eE+ -]{0,9}|\\{\"a\":[0-9]\\}", 0..6),
+        around in "\\[\\]|[\\[\\]{} ]{2}",
+    ) {
+        let text = around.replacen(']', &format!("{}]", items.join(",")), 1);
+        let (mut values, mut texts) = (Vec::new(), Vec::new());
+        let parsed = elements(text.as_bytes(), |value| values.push(value));
+        let raw = raw_elements(&text, |text| texts.push(parse(text.as_bytes()).unwrap()));
+        prop_assert_eq!(parsed, raw);
+        prop_assert_eq!(values, texts);
+    }
+
+    #[test]
     fn what_is_written_reads_back(n in any::<f64>(), text in any::<String>()) {
         let value = json!({ "n": number(n), "t": text });
         let ascii = to_ascii(&value);

@@ -5,15 +5,19 @@
 //! The zone_misc kstats: when each active zone booted and what its init is.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
 use super::{Ctx, Fault, LoadError, Origin, ZoneRow, is_lower_uuid};
 use crate::commands::Tool;
-use crate::json;
+use crate::json::{self, JsonError};
 
 /// So much is parsed where it was read.
 const SMALL: usize = 64 * 1024;
+/// So much is looked through where it was read.
+const LOOKED_THROUGH: usize = 256 * 1024;
 
 /// What is used of one zone's kstat.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,17 +56,61 @@ impl From<&Small> for Value {
 
 /// The kstats of all zones whose name is a uuid.
 pub async fn node(ctx: &Ctx) -> Result<HashMap<String, ZoneKstat>, LoadError> {
+    let text = printed(ctx).await?;
+    aside(text.len() < SMALL, move || parse(&text)).await
+}
+
+/// One reading of the kstats that few zones are wanted of: the command gives those of all, and
+/// making values of them all for one would take longer than the command.
+#[derive(Debug)]
+pub struct Printed {
+    text: Vec<u8>,
+    /// Somebody has looked through it.
+    used: AtomicBool,
+    /// Parsed for those who come after.
+    all: OnceLock<Result<HashMap<String, ZoneKstat>, LoadError>>,
+}
+
+impl Printed {
+    /// Reads them.
+    pub async fn load(ctx: &Ctx) -> Result<Arc<Printed>, LoadError> {
+        let (text, used, all) = (printed(ctx).await?, AtomicBool::default(), OnceLock::new());
+        Ok(Arc::new(Printed { text, used, all }))
+    }
+
+    /// The kstat of this VM.
+    pub async fn of(self: Arc<Self>, row: &ZoneRow) -> Result<Option<ZoneKstat>, LoadError> {
+        let uuid = row.uuid.clone();
+        aside(self.text.len() < LOOKED_THROUGH, move || {
+            if !self.used.swap(true, Ordering::Relaxed) {
+                return find(&self.text, &uuid);
+            }
+            let all = self.all.get_or_init(|| parse(&self.text)).as_ref();
+            all.map(|all| all.get(&*uuid).cloned()).map_err(Clone::clone)
+        })
+        .await
+    }
+}
+
+async fn printed(ctx: &Ctx) -> Result<Vec<u8>, LoadError> {
     let output = ctx.run(Origin::Kstat, Tool::Kstat, Vec::new(), ctx.deadlines.kstat).await?;
     if output.status != 0 {
         let fault = Fault::Exit { status: output.status, complaint: output.complaint() };
         return Err(LoadError::new(Origin::Kstat, fault));
     }
-    if output.stdout.len() < SMALL {
-        return parse(&output.stdout);
+    Ok(output.stdout)
+}
+
+/// Very many zones keep a thread busy for a while, and others wait for this one.
+async fn aside<T: Send + 'static>(
+    is_short: bool,
+    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
+) -> Result<T, LoadError> {
+    if is_short {
+        return work();
     }
-    // Very many zones keep a thread busy for a while, and others wait for this one.
-    let parsed = tokio::task::spawn_blocking(move || parse(&output.stdout)).await;
-    parsed.unwrap_or_else(|e| Err(LoadError::content(Origin::Kstat, e.to_string())))
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|e| Err(LoadError::content(Origin::Kstat, e.to_string())))
 }
 
 /// The kstat of this VM. Matched by uuid, as the deployed daemon does.
@@ -72,18 +120,43 @@ pub fn of<'a>(kstats: &'a HashMap<String, ZoneKstat>, row: &ZoneRow) -> Option<&
 
 /// Reads the array; kstats that could not be read or belong to no VM are left out.
 pub fn parse(bytes: &[u8]) -> Result<HashMap<String, ZoneKstat>, LoadError> {
-    if let Err(e) = std::str::from_utf8(bytes) {
-        let what = format!("expected UTF-8 at offset {}", e.valid_up_to());
-        return Err(LoadError::content(Origin::Kstat, what));
-    }
+    utf8(bytes)?;
     let mut kstats = HashMap::new();
-    let each =
-        |kstat: Value| kstats.extend(kstat.get("data").and_then(Value::as_object).and_then(entry));
-    match json::elements(bytes, each) {
-        Ok(true) => Ok(kstats),
+    checked(json::elements(bytes, |kstat| kstats.extend(of_value(&kstat))))?;
+    Ok(kstats)
+}
+
+/// What [`parse`] has for this uuid.
+pub fn find(bytes: &[u8], uuid: &str) -> Result<Option<ZoneKstat>, LoadError> {
+    let mut found = None;
+    let each = |text: &str| {
+        // An escape may stand for any character.
+        if text.contains(uuid) || text.contains('\\') {
+            let kstat = json::parse(text.as_bytes()).ok().as_ref().and_then(of_value);
+            found = kstat.filter(|(name, _)| name == uuid).map(|(_, kstat)| kstat).or(found.take());
+        }
+    };
+    checked(json::raw_elements(utf8(bytes)?, each))?;
+    Ok(found)
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, LoadError> {
+    std::str::from_utf8(bytes).map_err(|e| {
+        let what = format!("expected UTF-8 at offset {}", e.valid_up_to());
+        LoadError::content(Origin::Kstat, what)
+    })
+}
+
+fn checked(is_array: Result<bool, JsonError>) -> Result<(), LoadError> {
+    match is_array {
+        Ok(true) => Ok(()),
         Ok(false) => Err(LoadError::content(Origin::Kstat, "expected a JSON array of kstats")),
         Err(e) => Err(LoadError::new(Origin::Kstat, Fault::Json(e))),
     }
+}
+
+fn of_value(kstat: &Value) -> Option<(String, ZoneKstat)> {
+    kstat.get("data").and_then(Value::as_object).and_then(entry)
 }
 
 fn entry(data: &Map<String, Value>) -> Option<(String, ZoneKstat)> {
@@ -98,6 +171,7 @@ fn entry(data: &Map<String, Value>) -> Option<(String, ZoneKstat)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::zoneadm;
     use super::*;
     use proptest::prelude::*;
 
@@ -111,10 +185,40 @@ mod tests {
         );
         let kstats = parse(text.as_bytes()).unwrap();
         assert_eq!(kstats.len(), 1);
+        let last =
+            ZoneKstat { boot_time: None, init_restarts: Some(Small::Whole(2)), init_pid: None };
+        assert_eq!(kstats[U], last);
+        assert_eq!(find(text.as_bytes(), U).unwrap(), Some(last));
+    }
+
+    #[test]
+    fn one_that_is_looked_for_is_found_however_it_is_written() {
+        let escaped = format!(r#"[{{"data":{{"zonename":"\u0066{}","init_pid":7}}}}]"#, &U[1..]);
+        let found = find(escaped.as_bytes(), U).unwrap();
+        assert_eq!(found.unwrap().init_pid, Some(Small::Whole(7)));
+        // Its name elsewhere is not its kstat.
+        let text = format!(r#"[{{"data":{{"zonename":"global","x":"{U}","init_pid":7}}}}]"#);
+        assert_eq!(find(text.as_bytes(), U).unwrap(), None);
+        // What is broken behind it is no reading.
+        let text = format!(r#"[{{"data":{{"zonename":"{U}"}}}},{{"data":}}]"#);
         assert_eq!(
-            kstats[U],
-            ZoneKstat { boot_time: None, init_restarts: Some(Small::Whole(2)), init_pid: None }
+            find(text.as_bytes(), U).unwrap_err().to_string(),
+            parse(text.as_bytes()).unwrap_err().to_string()
         );
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_gets_the_same() {
+        let texts = [format!(r#"[{{"data":{{"zonename":"{U}","init_pid":7}}}}]"#), "{".to_owned()];
+        let row = zoneadm::parse(format!("-:{U}:installed:/z:{U}:lx:excl:1\n").as_bytes());
+        for text in texts {
+            let (text, used, all) = (text.into_bytes(), AtomicBool::default(), OnceLock::new());
+            let printed = Arc::new(Printed { text, used, all });
+            let first = Arc::clone(&printed).of(&row[0]).await;
+            let second = Arc::clone(&printed).of(&row[0]).await;
+            assert_eq!(format!("{first:?}"), format!("{second:?}"));
+            assert_eq!(first.is_ok(), printed.text.len() > 1);
+        }
     }
 
     #[test]
@@ -145,6 +249,7 @@ mod tests {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = parse(&bytes);
+            let _ = find(&bytes, U);
         }
     }
 }
