@@ -44,6 +44,7 @@ use self::asks::{Ask, Waiter};
 pub use self::asks::{Asks, Held};
 use self::board::Board;
 use self::datasets::DatasetWork;
+use self::held::Brought;
 use self::vm_load::{Kstats, LoadFault, Loaded, datasets_of};
 use self::why::Reads;
 pub use self::why::{SourceWhy, Why};
@@ -102,7 +103,7 @@ struct Reading {
     /// What it brings is not taken in before this.
     until: Instant,
     /// What it brought before that.
-    brought: Option<Result<Loaded, LoadFault>>,
+    brought: Option<Brought>,
 }
 
 /// What a finished task brought.
@@ -110,7 +111,7 @@ enum Done {
     Vm(String, Result<Loaded, LoadFault>),
     Dataset(String, Result<Vec<Row>, LoadError>),
     Sysinfo(Result<Sysinfo, LoadError>),
-    Node(Instant, Box<Result<Node, LoadError>>),
+    Node(Instant, Box<Result<Node, String>>),
     Sweep(Box<Look>),
 }
 
@@ -267,8 +268,10 @@ impl Engine {
             self.start_due();
             self.tell_watcher();
             let next = self.next_deadline();
-            if next <= Instant::now() + self.config.fold {
-                self.alarm.set(next);
+            if self.is_near(next) {
+                // The rest of the runtime goes on meanwhile.
+                tokio::task::yield_now().await;
+                continue;
             }
             let shutdown = self.shutdown.clone();
             let inbox = Arc::clone(&self.inbox);
@@ -289,6 +292,19 @@ impl Engine {
                 () = tokio::time::sleep_until(next) => {}
             }
         }
+    }
+
+    /// Is it so near that sleeping would be too long? Else, if it is the end of a fold, the alarm is
+    /// set for it.
+    fn is_near(&self, next: Instant) -> bool {
+        let left = next.saturating_duration_since(Instant::now());
+        if self.alarm.is_none() || left.is_zero() {
+            return false;
+        }
+        if left > alarm::AHEAD && left <= self.config.fold {
+            self.alarm.set(next - alarm::AHEAD);
+        }
+        left <= alarm::AHEAD
     }
 
     fn next_deadline(&self) -> Instant {

@@ -80,6 +80,24 @@ pub enum Outcome {
     Unchanged,
 }
 
+/// A commit that only waits for its moment.
+#[derive(Debug)]
+pub struct Made {
+    object: VmObject,
+    vm: Arc<StoredVm>,
+    /// What it was compared with.
+    old: Option<Arc<StoredVm>>,
+    /// Nothing to tell anyone: `None`.
+    told: Option<Told>,
+}
+
+#[derive(Debug)]
+struct Told {
+    note: Note,
+    /// How many change records, and their JSON; `None` for a new VM.
+    changes: Option<(usize, Bytes)>,
+}
+
 /// The read side, shared with HTTP.
 #[derive(Debug)]
 pub struct Published {
@@ -128,33 +146,51 @@ impl Store {
 
     /// Puts one object in place and tells the listeners what is different.
     pub fn put(&self, name: &str, object: VmObject) -> Outcome {
-        let before = self.published.snapshot();
-        let Some(old) = before.vms.get(name) else {
-            let vm = stored(&object);
-            let tail = [("vm", vm.json())];
-            let note = Note::of(None, Some(&object), &[]);
-            self.commit("create", name, vm.uuid.as_deref(), &tail, &note, |vms| {
-                vms.insert(name, Arc::clone(&vm));
-            });
-            return Outcome::Created;
-        };
+        self.put_made(name, self.make(name, object))
+    }
+
+    /// All of [`Store::put`] but the commit itself, for whoever may not commit yet.
+    pub fn make(&self, name: &str, object: VmObject) -> Made {
+        let old = self.published.snapshot().vms.get(name).cloned();
         let vm = stored(&object);
-        if vm.listed == old.listed {
-            return Outcome::Unchanged;
+        let told = match &old {
+            None => Some(Told { note: Note::of(None, Some(&object), &[]), changes: None }),
+            Some(old) if vm.listed == old.listed => None,
+            Some(old) => {
+                let before = old.object();
+                let changes = diff(&before, &object);
+                (!changes.is_empty()).then(|| {
+                    tell(name, &changes);
+                    let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
+                    let list = Bytes::from(to_ascii(&list));
+                    let note = Note::of(Some(&before), Some(&object), &changes);
+                    Told { note, changes: Some((changes.len(), list)) }
+                })
+            }
+        };
+        Made { object, vm, old, told }
+    }
+
+    /// Commits what was made; made anew if the object it was compared with is not there any more.
+    pub fn put_made(&self, name: &str, mut made: Made) -> Outcome {
+        let old = self.published.snapshot().vms.get(name).cloned();
+        if old.as_ref().map(Arc::as_ptr) != made.old.as_ref().map(Arc::as_ptr) {
+            made = self.make(name, made.object);
         }
-        let before = old.object();
-        let changes = diff(&before, &object);
-        if changes.is_empty() {
-            return Outcome::Unchanged;
-        }
-        tell(name, &changes);
-        let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
-        let tail = [("vm", vm.json()), ("changes", Bytes::from(to_ascii(&list)))];
-        let note = Note::of(Some(&before), Some(&object), &changes);
-        self.commit("modify", name, vm.uuid.as_deref(), &tail, &note, |vms| {
+        let Some(Told { note, changes }) = made.told else { return Outcome::Unchanged };
+        let vm = made.vm;
+        let mut tail = vec![("vm", vm.json())];
+        let (kind, outcome) = match changes {
+            None => ("create", Outcome::Created),
+            Some((count, list)) => {
+                tail.push(("changes", list));
+                ("modify", Outcome::Modified(count))
+            }
+        };
+        self.commit(kind, name, vm.uuid.as_deref(), &tail, &note, |vms| {
             vms.insert(name, Arc::clone(&vm));
         });
-        Outcome::Modified(changes.len())
+        outcome
     }
 
     /// Takes one VM out and tells the listeners.

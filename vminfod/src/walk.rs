@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::root::{ReadError, Root};
@@ -32,10 +33,43 @@ const BACKGROUND_NICE: i32 = 10;
 /// Whether somebody waits for what is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Haste {
-    /// Yes.
+    /// Yes, and nothing else is as urgent.
     Now,
-    /// No: the files are read at low priority.
+    /// Yes, but whoever waits for less goes first: low priority, and all the threads it can use.
+    Soon,
+    /// No: low priority, and few threads.
     Background,
+}
+
+/// Drives work in a thread of its own at low priority, so that whoever asks for what is there
+/// already need not wait for it. `None`: it panicked. Not where time is simulated: the clock would
+/// not know of that thread.
+pub(crate) async fn aside<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let (done, result) = oneshot::channel();
+    let (runtime, mut gone) = (Handle::current(), done);
+    let drive = move || {
+        step_back();
+        runtime.block_on(async {
+            // Cancelled where nobody wants the result any more: the work's commands end with it.
+            let result = tokio::select! {
+                result = work => Some(result),
+                () = gone.closed() => None,
+            };
+            if let Some(result) = result {
+                let _nobody_waits_any_more = gone.send(result);
+            }
+        });
+    };
+    // The runtime waits at its end for a thread of its own that waits for this one.
+    tokio::task::spawn_blocking(move || {
+        let thread = std::thread::Builder::new().name("refresh".to_owned()).spawn(drive);
+        if let Err(error) = thread.map(|thread| drop(thread.join())) {
+            tracing::warn!(%error, "no thread for a refresh");
+        }
+    });
+    result.await.ok()
 }
 
 impl Root {
@@ -147,7 +181,7 @@ impl<T: Send + 'static> Walk<T> {
         // else a simulated clock would run on meanwhile.
         tokio::task::spawn_blocking(move || match haste {
             Haste::Now => walk.go(me),
-            Haste::Background => {
+            Haste::Soon | Haste::Background => {
                 // A priority once lowered cannot be raised again, so no thread of the pool may do it.
                 let lowered = {
                     let walk = Arc::clone(&walk);

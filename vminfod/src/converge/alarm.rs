@@ -14,6 +14,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+/// How long before a moment to ask for it: the thread sleeps a little longer than it asked for
+/// (on Linux by its timer slack), and the loop needs a while to wake up.
+pub const AHEAD: Duration = Duration::from_micros(100);
+
 /// A thread that waits for one moment at a time; it ends when this is dropped.
 #[derive(Debug, Default)]
 pub struct Alarm(Option<Arc<Shared>>);
@@ -49,6 +53,11 @@ impl Alarm {
                 Self::none()
             }
         }
+    }
+
+    /// Is time simulated, or are there no exact times?
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Rings at this moment, and no more at any that was asked for before.

@@ -17,10 +17,18 @@ use tokio::time::Instant;
 use super::vm_load::{LoadFault, Loaded};
 use super::{Engine, Reading, Vm};
 use crate::dirty::Stale;
+use crate::store::Made;
 
 /// How long before the end of its fold a reading of files begins: enough for nearly all of them, and
 /// most signals of a burst have come.
 const AHEAD: Duration = Duration::from_millis(4);
+
+/// What a reading brought before it may be taken in.
+pub(super) struct Brought {
+    result: Result<Loaded, LoadFault>,
+    /// What follows from it, as far as that is known before the fold ends.
+    made: Option<Result<Made, LoadFault>>,
+}
 
 /// What only files of a VM say.
 fn is_of_files(stale: Stale) -> bool {
@@ -68,15 +76,23 @@ impl Engine {
         name: &str,
         result: Result<Loaded, LoadFault>,
     ) -> Option<Result<Loaded, LoadFault>> {
-        let reading = self.vms.get_mut(name).and_then(|vm| vm.reading.as_mut());
-        match reading.filter(|reading| reading.until > Instant::now()) {
-            Some(reading) => {
-                reading.brought = Some(result);
-                self.held.insert((reading.until, name.to_owned()));
-                None
-            }
-            None => Some(result),
+        let Some(vm) = self.vms.get(name) else { return Some(result) };
+        let until = vm.reading.as_ref().map(|reading| reading.until);
+        if until.is_none_or(|until| until <= Instant::now()) {
+            return Some(result);
         }
+        // A reading that finds what is known composes nothing.
+        let made = match &result {
+            Ok(Loaded::Parts(parts, _)) if vm.parts.as_ref() != Some(parts) => {
+                Some(self.make(name, parts))
+            }
+            _ => None,
+        };
+        if let Some(reading) = self.vms.get_mut(name).and_then(|vm| vm.reading.as_mut()) {
+            reading.brought = Some(Brought { result, made });
+            self.held.insert((reading.until, name.to_owned()));
+        }
+        None
     }
 
     /// Takes in what was held until now.
@@ -86,13 +102,16 @@ impl Engine {
             let Some((_, name)) = self.held.pop_first() else { return };
             let Some(vm) = self.vms.get_mut(&*name) else { continue };
             let Some(mut reading) = vm.reading.take() else { continue };
-            let Some(result) = reading.brought.take() else { continue };
+            let Some(mut brought) = reading.brought.take() else { continue };
             if vm.stale.without(Stale::OBJECT).is_none() && vm.waiters.is_empty() {
-                // Whatever else it is composed of is what it is now.
-                reading.stale |= std::mem::take(&mut vm.stale);
+                if !vm.stale.is_none() {
+                    // Whatever else it is composed of is not what it was.
+                    brought.made = None;
+                    reading.stale |= std::mem::take(&mut vm.stale);
+                }
                 vm.asked = None;
                 vm.reading = Some(reading);
-                self.take_reading(&name, result);
+                self.take_reading(&name, brought.result, brought.made);
                 continue;
             }
             let newer = std::mem::take(&mut vm.trace);

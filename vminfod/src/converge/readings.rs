@@ -13,7 +13,7 @@ use super::vm_load::{Fresh, LoadFault, Loaded};
 use super::{Engine, LOOKS, Reading, Vm, answer, note_name};
 use crate::dirty::{Stale, Verdict};
 use crate::load::ZoneRow;
-use crate::store::Outcome;
+use crate::store::{Made, Outcome};
 use crate::vm::{Parts, compose};
 use crate::word::word;
 
@@ -22,12 +22,17 @@ impl Engine {
     pub(super) fn vm_read(&mut self, name: &str, result: Result<Loaded, LoadFault>) {
         self.readings = self.readings.saturating_sub(1);
         if let Some(result) = self.hold(name, result) {
-            self.take_reading(name, result);
+            self.take_reading(name, result, None);
         }
     }
 
-    /// Takes in what a VM's reading brought.
-    pub(super) fn take_reading(&mut self, name: &str, result: Result<Loaded, LoadFault>) {
+    /// Takes in what a VM's reading brought, and what was made of that if it is made already.
+    pub(super) fn take_reading(
+        &mut self,
+        name: &str,
+        result: Result<Loaded, LoadFault>,
+        made: Option<Result<Made, LoadFault>>,
+    ) {
         self.board.edit(|view| view.pending.shift_remove(name));
         let Some(reading) = self.vms.get_mut(name).and_then(|vm| vm.reading.take()) else { return };
         let known = self.vms.get(name).is_some_and(|vm| vm.parts.is_some());
@@ -38,7 +43,7 @@ impl Engine {
             }
             Ok(Loaded::Parts(parts, fresh)) => {
                 self.take_fresh(fresh);
-                self.adopt(name, *parts, &reading)
+                self.adopt(name, *parts, &reading, made)
             }
             Err(fault) => Err(fault),
         };
@@ -62,7 +67,13 @@ impl Engine {
     }
 
     /// Takes new parts of a VM in and commits what follows from them.
-    fn adopt(&mut self, name: &str, parts: Parts, reading: &Reading) -> Result<(), LoadFault> {
+    fn adopt(
+        &mut self,
+        name: &str,
+        parts: Parts,
+        reading: &Reading,
+        made: Option<Result<Made, LoadFault>>,
+    ) -> Result<(), LoadFault> {
         let Some(vm) = self.vms.get_mut(name) else { return Ok(()) };
         let before = vm.parts.clone();
         let is_new = before.is_none();
@@ -98,7 +109,8 @@ impl Engine {
         if same && !matches!(verdict, Verdict::Show(_)) {
             return Ok(());
         }
-        self.put(name, parts)?;
+        let made = made.unwrap_or_else(|| self.make(name, &parts));
+        self.put_made(name, parts, made)?;
         if is_new {
             self.want_unknown(name);
         }
@@ -107,9 +119,29 @@ impl Engine {
 
     /// Composes and commits one VM from these parts, which are kept.
     pub(super) fn put(&mut self, name: &str, parts: Parts) -> Result<(), LoadFault> {
+        let made = self.make(name, &parts);
+        self.put_made(name, parts, made)
+    }
+
+    /// Composes one VM of these parts, and all of its commit but the moment.
+    pub(super) fn make(&self, name: &str, parts: &Parts) -> Result<Made, LoadFault> {
         let (datasets, sysinfo) = (&self.datasets, &self.sysinfo);
         // One VM's odd parts must not end the loop for all others.
-        let composed = catch_unwind(AssertUnwindSafe(|| compose(&parts, datasets, sysinfo)));
+        match catch_unwind(AssertUnwindSafe(|| compose(parts, datasets, sysinfo))) {
+            Ok(Ok(object)) => Ok(self.store.make(name, object)),
+            Ok(Err(error)) => {
+                Err(LoadFault::Compose { origin: error.origin.name(), what: error.what })
+            }
+            Err(_) => Err(LoadFault::Panic),
+        }
+    }
+
+    fn put_made(
+        &mut self,
+        name: &str,
+        parts: Parts,
+        made: Result<Made, LoadFault>,
+    ) -> Result<(), LoadFault> {
         let zonepath = parts.zone.zonepath.clone();
         let vm = self.vms.entry(name.into()).or_default();
         let old = vm.parts.replace(parts);
@@ -120,14 +152,7 @@ impl Engine {
         if let Some(parts) = parts {
             note_name(&mut self.names, &parts.zone.uuid, name);
         }
-        let object = match composed {
-            Ok(Ok(object)) => object,
-            Ok(Err(error)) => {
-                return Err(LoadFault::Compose { origin: error.origin.name(), what: error.what });
-            }
-            Err(_) => return Err(LoadFault::Panic),
-        };
-        match self.store.put(name, object) {
+        match self.store.put_made(name, made?) {
             Outcome::Unchanged => {}
             outcome => tracing::info!(
                 vm = name,

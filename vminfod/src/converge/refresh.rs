@@ -20,6 +20,7 @@ use crate::dirty::{Stale, Trace, Verdict};
 use crate::load::{self, Haste, Node, Origin, times};
 use crate::store::{StoredVm, stored};
 use crate::vm::Parts;
+use crate::walk::aside;
 
 /// How often a refresh reads every file, whatever its stamp says.
 const READ_ALL_EVERY: u32 = 12;
@@ -117,10 +118,17 @@ impl Engine {
         self.board.show_refresh(began, Phase::Reading);
         let known = self.known();
         let haste =
-            if self.node_reading_waiters.is_empty() { Haste::Background } else { Haste::Now };
+            if self.node_reading_waiters.is_empty() { Haste::Background } else { Haste::Soon };
         tracing::debug!(?haste, "refresh begins");
+        let refresh = async move { load::refresh(&ctx, known, haste).await };
+        let is_simulated = self.alarm.is_none();
         self.spawn(Purpose::Node, async move {
-            Done::Node(began, Box::new(load::refresh(&ctx, known, haste).await))
+            let read = if is_simulated { Some(refresh.await) } else { aside(refresh).await };
+            let read = read.map(|read| read.map_err(|error| error.to_string()));
+            Done::Node(
+                began,
+                Box::new(read.unwrap_or_else(|| Err("the reading panicked".to_owned()))),
+            )
         });
     }
 

@@ -13,7 +13,8 @@ use crate::sources::inbox::Pending;
 impl Engine {
     /// Turns signals into stale parts.
     pub(super) fn take(&mut self, pending: Pending) {
-        let now = Instant::now();
+        // A fold begins with its first signal, not when somebody looks.
+        let now = pending.since.unwrap_or_else(Instant::now);
         for (name, events) in pending.zones {
             if name == "global" {
                 continue;

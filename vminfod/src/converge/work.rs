@@ -138,7 +138,7 @@ impl Engine {
                 self.sysinfo_read(result.map_err(|error| error.to_string()))
             }
             (Ok((_, Done::Node(began, result))), _) => {
-                self.node_read(began, result.map_err(|error| error.to_string())).await;
+                self.node_read(began, *result).await;
             }
             (Ok((_, Done::Sweep(look))), _) => self.swept(*look),
             (Err(_), Some(Purpose::Vm(name))) => self.vm_read(&name, Err(LoadFault::Panic)),

@@ -33,6 +33,8 @@ const BEYOND_CORES: usize = 2;
 const BACKGROUND_AT_ONCE: usize = 2;
 /// Zones of one group: enough that changing threads costs nothing.
 const GROUP: usize = 32;
+/// The same where each group has a thread made for it.
+const THREAD_GROUP: usize = 256;
 
 /// Everything that one load of a node gave.
 #[derive(Debug, Clone)]
@@ -108,9 +110,10 @@ async fn everything<T: Send + 'static>(
     let Known { zones: mut known, rows: older, datasets } = known;
     let zones = async {
         let rows = zoneadm::list_after(ctx, &older).await?;
-        let groups = rows.chunks(GROUP).map(|rows| Group::of(rows, &mut known, &work));
+        let size = if haste == Haste::Now { GROUP } else { THREAD_GROUP };
+        let groups = rows.chunks(size).map(|rows| Group::of(rows, &mut known, &work));
         let groups: Vec<Group<T>> = groups.collect();
-        let at_once = if haste == Haste::Now { at_once() } else { BACKGROUND_AT_ONCE };
+        let at_once = if haste == Haste::Background { BACKGROUND_AT_ONCE } else { at_once() };
         let loads = groups.into_iter().map(|group| group.load(ctx));
         let loaded: Vec<Vec<One<T>>> = stream::iter(loads).buffered(at_once).collect().await;
         Ok::<_, LoadError>((rows, loaded))

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indexmap::{IndexMap, IndexSet};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::zfs::DatasetSignal;
 use super::{Signal, ZoneFile, ZoneSignal};
@@ -37,6 +38,8 @@ pub struct Pending {
     pub unseen: bool,
     /// Anything.
     pub everything: bool,
+    /// When the first of these was put in.
+    pub since: Option<Instant>,
 }
 
 impl Pending {
@@ -73,6 +76,7 @@ impl Pending {
     }
 
     fn add(&mut self, signal: Signal) {
+        let since = *self.since.get_or_insert_with(Instant::now);
         match signal {
             Signal::Zone(event) => {
                 let events = self.zones.entry(event.name.clone()).or_default();
@@ -103,7 +107,8 @@ impl Pending {
             Signal::Everything => self.everything = true,
         }
         if self.zones.len() + self.files.len() + self.datasets.len() > CAP {
-            *self = Self { everything: true, index: true, sysinfo: true, ..Self::default() };
+            let since = Some(since);
+            *self = Self { everything: true, index: true, sysinfo: true, since, ..Self::default() };
         }
     }
 }
