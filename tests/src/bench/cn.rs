@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use crate::node::{CreateOptions, Node};
 use crate::process;
@@ -233,12 +234,14 @@ impl Cn {
         self.zones.iter().filter(has).take(count).map(|zone| zone.name.clone()).collect()
     }
 
-    /// Replaces a zone's tags in one step, as vmadm does.
-    pub(super) fn set_tags(&self, zone: &str, text: &str) -> anyhow::Result<()> {
+    /// Replaces a zone's tags in one step, as vmadm does; the moment before that step.
+    pub(super) fn set_tags(&self, zone: &str, text: &str) -> anyhow::Result<Instant> {
         let path = self.node.path(&format!("/zones/{zone}/config/tags.json"));
         let temp = path.with_extension("json.new");
         std::fs::write(&temp, text)?;
-        Ok(std::fs::rename(&temp, &path)?)
+        let before = Instant::now();
+        std::fs::rename(&temp, &path)?;
+        Ok(before)
     }
 }
 
