@@ -7,6 +7,7 @@
 //! Reads are capped in size. Nothing here writes, and no path given by a
 //! zone can lead above the root.
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -43,6 +44,8 @@ pub struct Content {
 
 /// Readings of a file that is written while it is read.
 const TRIES: u32 = 3;
+/// Bytes of a name and its directory below a zonepath, and of a zone's name.
+const ROOM: usize = 64;
 /// How much more is read of a file that has grown.
 const READ: usize = 64 * 1024;
 
@@ -186,14 +189,19 @@ impl Root {
 
     /// An absolute path of the node, as seen from outside. `.` and `..` are dropped.
     pub fn path(&self, abs: &str) -> PathBuf {
-        let mut path = self.dir.to_path_buf();
+        // Room for what will be pushed, too: a sweep makes very many of these.
+        let mut path = PathBuf::with_capacity(self.dir.as_os_str().len() + abs.len() + ROOM);
+        path.push(&*self.dir);
         path.extend(Path::new(abs).components().filter(|c| matches!(c, Component::Normal(_))));
         path
     }
 
     /// The configuration of one zone.
     pub fn zone_xml(&self, zonename: &str) -> PathBuf {
-        self.path("/etc/zones").join(format!("{}.xml", file_name(zonename)))
+        let mut path = self.path("/etc/zones");
+        path.push(&*file_name(zonename));
+        path.as_mut_os_string().push(".xml");
+        path
     }
 
     /// zoneadm's list of all zones.
@@ -218,7 +226,9 @@ impl Root {
 
     /// When and how the zone's init last ended.
     pub fn lastexited(&self, zonepath: &str) -> PathBuf {
-        self.path(zonepath).join("lastexited")
+        let mut path = self.path(zonepath);
+        path.push("lastexited");
+        path
     }
 
     /// The create payload of a VM being received.
@@ -228,8 +238,11 @@ impl Root {
 }
 
 /// A name from outside made harmless as part of a path: a slash would leave the directory.
-fn file_name(name: &str) -> String {
-    name.replace(['/', '\0'], "_")
+fn file_name(name: &str) -> Cow<'_, str> {
+    if name.contains(['/', '\0']) {
+        return Cow::Owned(name.replace(['/', '\0'], "_"));
+    }
+    Cow::Borrowed(name)
 }
 
 fn failed(errno: Errno) -> ReadError {
