@@ -8,7 +8,9 @@
 //! A stamp is taken before its file is read. So a file that is replaced while it is read has
 //! another stamp at the next look, and is read again; never the other way round.
 
+use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -139,15 +141,15 @@ fn each<E>(
     mut look: impl FnMut(&Path) -> Result<(), E>,
 ) -> Result<(), E> {
     look(&root.zone_xml(zonename))?;
-    let mut path = root.lastexited(zonepath);
-    look(&path)?;
-    path.set_file_name("config");
-    path.push("metadata.json");
-    look(&path)?;
-    path.set_file_name("tags.json");
-    look(&path)?;
-    path.set_file_name("routes.json");
-    look(&path)
+    let mut path = root.path(zonepath).into_os_string().into_vec();
+    let zone = path.len();
+    for file in ["lastexited", "config/metadata.json", "config/tags.json", "config/routes.json"] {
+        path.truncate(zone);
+        path.push(b'/');
+        path.extend_from_slice(file.as_bytes());
+        look(Path::new(OsStr::from_bytes(&path)))?;
+    }
+    Ok(())
 }
 
 /// Takes the stamps of one zone's files; where it may block.
