@@ -2,22 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Gives memory that was freed back to the system after work on the whole node.
+//! What the allocator does with memory that was freed: gives it back to the system.
 //!
-//! Such work leaves tens of megabytes of small pieces that were freed between others that stay. The
-//! GNU allocator keeps them for ever unless it is told; others (libumem, libc of illumos) know no
-//! such call, and there this does nothing. Must never do anything in a process that is not
-//! vminfod's own, like one that simulates many.
+//! Work on the whole node leaves tens of megabytes of small pieces that were freed between others
+//! that stay, in a part of the heap of each thread that had a hand in it. The GNU allocator keeps
+//! them for ever unless it is told; others (libumem, libc of illumos) know no such calls, and there
+//! this does nothing. Must never do anything in a process that is not vminfod's own, like one that
+//! simulates many.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// This process is a daemon and nothing else.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
-/// Lets [`give_back`] do what it says: for the program, not for whoever runs a daemon inside of
-/// something else.
-pub fn is_ours() {
+/// Settles how this process keeps its memory: for the program, before it has other threads, not for
+/// whoever runs a daemon inside of something else.
+pub(crate) fn is_ours() {
     IS_OURS.store(true, Ordering::Relaxed);
+    settle();
 }
 
 /// Gives back what is free, in a thread that may take its time. A thread that allocates meanwhile
@@ -29,17 +31,48 @@ pub(crate) fn give_back() {
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn trim() {
-    // The libc crate has the same declaration, only that calling it is unsafe there; the function
-    // takes a number, may be called by any thread at any time, and touches nothing that is in use.
+mod gnu {
+    use std::ffi::c_int;
+
+    // The libc crate has the same declarations, only that calling them is unsafe there. Both
+    // functions take numbers, may be called by any thread at any time (mallopt(3), malloc_trim(3)),
+    // and touch nothing that is in use.
     #[allow(unsafe_code)]
     unsafe extern "C" {
-        safe fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        pub(super) safe fn mallopt(param: c_int, value: c_int) -> c_int;
+        pub(super) safe fn malloc_trim(pad: usize) -> c_int;
     }
+
+    /// How much may be free at the end of the heap.
+    pub(super) const M_TRIM_THRESHOLD: c_int = -1;
+    /// From which size on a piece is mapped by itself, and unmapped when it is freed.
+    pub(super) const M_MMAP_THRESHOLD: c_int = -3;
+    /// How many parts the heap may have.
+    pub(super) const M_ARENA_MAX: c_int = -8;
+}
+
+/// Two parts of the heap: with one, the threads of a start wait for each other; each more keeps what
+/// it once had. The thresholds are the usual ones, which else grow with the largest piece freed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn settle() {
+    const USUAL: std::ffi::c_int = 128 * 1024;
+    for (param, value) in
+        [(gnu::M_ARENA_MAX, 2), (gnu::M_MMAP_THRESHOLD, USUAL), (gnu::M_TRIM_THRESHOLD, USUAL)]
+    {
+        // What is refused stays as it was, which costs memory and nothing else.
+        let _taken = gnu::mallopt(param, value);
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn trim() {
     let began = tokio::time::Instant::now();
-    let gave = malloc_trim(0) != 0;
+    let gave = gnu::malloc_trim(0) != 0;
     tracing::debug!(gave, us = began.elapsed().as_micros() as u64, "free memory given back");
 }
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn settle() {}
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn trim() {}

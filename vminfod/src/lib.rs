@@ -42,7 +42,7 @@ pub mod root;
 
 pub mod word;
 
-pub mod heap;
+mod heap;
 
 mod lanes;
 

@@ -75,7 +75,7 @@ async fn files(root: &Root, list: Zones, before: &Files) -> Files {
     } else {
         list.iter().map(|(zone, path)| (zone.clone(), path.clone())).collect()
     };
-    let (looked_at, places) = (Arc::clone(&names), names.iter().map(|(_, path)| path.to_string()));
+    let (looked_at, places) = (Arc::clone(&names), names.iter().map(|(_, path)| Arc::clone(path)));
     let look = move |root: &Root, at: usize| {
         let (zone, zonepath) = looked_at.get(at)?;
         times::look(root, zone, zonepath).ok()

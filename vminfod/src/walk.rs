@@ -109,7 +109,7 @@ impl Root {
     /// Does the work for each of these places by its number, in as few threads as do not hang: one.
     pub async fn walk<T: Send + 'static>(
         &self,
-        places: Vec<String>,
+        places: Vec<Arc<str>>,
         haste: Haste,
         work: impl Fn(&Root, usize) -> T + Send + Sync + 'static,
     ) -> Vec<Result<T, ReadError>> {
@@ -152,7 +152,7 @@ type Work<T> = Box<dyn Fn(&Root, usize) -> T + Send + Sync>;
 /// One walk, shared by its threads and the one who waits for them.
 struct Walk<T> {
     root: Root,
-    places: Vec<String>,
+    places: Vec<Arc<str>>,
     work: Work<T>,
     /// The next place.
     next: AtomicUsize,
@@ -166,7 +166,7 @@ struct Walk<T> {
 }
 
 impl<T: Send + 'static> Walk<T> {
-    fn new(root: Root, places: Vec<String>, work: Work<T>) -> Self {
+    fn new(root: Root, places: Vec<Arc<str>>, work: Work<T>) -> Self {
         let (next, last_thread, under_way, ended) = Default::default();
         Walk { root, places, work, next, last_thread, under_way, done: Mutex::default(), ended }
     }

@@ -45,6 +45,7 @@ const NAME: &str = "vminfod";
 /// Runs the program; the arguments begin with the name it was started under.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<String> = args.map(|word| word.to_string_lossy().into_owned()).collect();
+    crate::heap::is_ours();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(NAME, &error, exit::FAILED),

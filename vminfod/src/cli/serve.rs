@@ -16,7 +16,6 @@ use super::NAME;
 use super::args::ServeArgs;
 use crate::commands::{CommandPaths, RealCommands};
 use crate::config::Config;
-use crate::heap;
 use crate::service::{ServeError, serve};
 use crate::shadow;
 
@@ -73,7 +72,6 @@ async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
         tracing::warn!(key, "unknown key in the configuration");
     }
     daemon::descriptors::raise(config.http.connections);
-    heap::is_ours();
     let shutdown = Shutdown::new();
     shutdown.on_signals().map_err(StartError::Signals)?;
     let commands = Arc::new(RealCommands::new(config.commands.clone()));

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::Engine;
 use crate::dirty::Stale;
 use crate::heap;
-use crate::load::Origin;
 use crate::load::zoneadm::Listed;
+use crate::load::{LoadError, Origin};
 use crate::sources::ZoneFile;
 use crate::sources::sysevent::Channel;
 use crate::sweep::{Files, Look};
@@ -47,19 +47,8 @@ impl Engine {
         if !pending.is_empty() {
             self.take(pending);
         }
-        match look.rows {
-            Some(Ok(rows)) => {
-                self.board.well("sweep");
-                let misses = self.compare_rows(&rows);
-                self.judge_source(misses);
-                self.keep_list(rows);
-            }
-            None => {}
-            Some(Err(error)) => {
-                if self.board.trouble("sweep", error.source_name(), error.to_string()) {
-                    tracing::warn!(reason = %error, "sweep failed");
-                }
-            }
+        if let Some(listed) = look.rows {
+            self.take_list(listed);
         }
         self.compare_files(&look.files, look.unseen);
         self.files = Arc::new(look.files.compared());
@@ -70,6 +59,22 @@ impl Engine {
         }
         if is_whole {
             self.vms.values_mut().for_each(|vm| vm.announced = Stale::NONE);
+        }
+    }
+
+    fn take_list(&mut self, listed: Result<Arc<Listed>, LoadError>) {
+        match listed {
+            Ok(rows) => {
+                self.board.well("sweep");
+                let misses = self.compare_rows(&rows);
+                self.judge_source(misses);
+                self.keep_list(rows);
+            }
+            Err(error) => {
+                if self.board.trouble("sweep", error.source_name(), error.to_string()) {
+                    tracing::warn!(reason = %error, "sweep failed");
+                }
+            }
         }
     }
 

@@ -88,7 +88,7 @@ impl<T: Send + 'static> Group<T> {
     /// One after another; a zone whose file system hangs has to do without.
     pub(super) async fn load(self, ctx: &Ctx) -> Vec<One<T>> {
         let rows: Vec<_> = self.zones.iter().map(|zone| Arc::clone(&zone.row)).collect();
-        let places = rows.iter().map(|row| row.zonepath.to_string()).collect();
+        let places = rows.iter().map(|row| Arc::clone(&row.zonepath)).collect();
         let (zones, shared, files) = (self.zones, Arc::clone(&self.work), ctx.clone());
         let work = move |_: &Root, at: usize| {
             let loaded = zones.get(at).map(|zone| shared.one(&files, zone.clone()));

@@ -20,8 +20,8 @@ fn hang() -> (Sender<()>, impl Fn() + Send + Sync + 'static) {
     (answers, hangs)
 }
 
-fn places(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| format!("/zones/{name}")).collect()
+fn places(names: &[&str]) -> Vec<Arc<str>> {
+    names.iter().map(|name| format!("/zones/{name}").into()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -308,10 +308,10 @@ mod tests {
             assert_eq!(values.text().as_deref(), *text);
         }
         assert!(values.0.is_empty());
-        for skipped in 0..texts.len() {
+        for (skipped, text) in texts.iter().enumerate() {
             let mut values = Values(&kept);
             (0..skipped).for_each(|_| values.skip());
-            assert_eq!(values.text().as_deref(), texts[skipped], "after {skipped}");
+            assert_eq!(values.text().as_deref(), *text, "after {skipped}");
         }
         kept.len()
     }

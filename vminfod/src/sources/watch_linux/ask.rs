@@ -49,7 +49,7 @@ impl Armed {
             asked.push(own);
         }
         let (root, kernel) = (self.root.clone(), self.kernel.clone());
-        let places = zones.iter().map(|(_, zonepath)| zonepath.to_string()).collect();
+        let places = zones.iter().map(|(_, zonepath)| Arc::clone(zonepath)).collect();
         self.asked.spawn(async move {
             let watch = move |dir: &PathBuf| (dir.clone(), kernel.clone().add(dir, mask()));
             let each = move |_: &_, at: usize| {

@@ -66,7 +66,8 @@ impl Watched {
 #[derive(Debug)]
 enum Own {
     One(Dir),
-    More(Vec<Dir>),
+    /// A box takes no more room than one.
+    More(Box<[Dir]>),
 }
 
 impl Dirs {
@@ -80,7 +81,7 @@ impl Dirs {
     pub(super) fn of(&self, watch: &WatchDescriptor) -> Vec<Dir> {
         match self.by_watch.get(&watch.get_watch_descriptor_id()) {
             Some(Own::One(dir)) => vec![dir.clone()],
-            Some(Own::More(dirs)) => dirs.clone(),
+            Some(Own::More(dirs)) => dirs.to_vec(),
             None => Vec::new(),
         }
     }
@@ -89,7 +90,7 @@ impl Dirs {
     pub(super) fn all(&self) -> impl Iterator<Item = Dir> {
         self.by_watch.values().flat_map(|own| match own {
             Own::One(dir) => std::slice::from_ref(dir).to_vec(),
-            Own::More(dirs) => dirs.clone(),
+            Own::More(dirs) => dirs.to_vec(),
         })
     }
 
@@ -97,11 +98,8 @@ impl Dirs {
     pub(super) fn insert(&mut self, dir: Dir, watch: WatchDescriptor) {
         let own = match self.by_watch.remove(&watch.get_watch_descriptor_id()) {
             None => Own::One(dir.clone()),
-            Some(Own::One(other)) => Own::More(vec![other, dir.clone()]),
-            Some(Own::More(mut others)) => {
-                others.push(dir.clone());
-                Own::More(others)
-            }
+            Some(Own::One(other)) => Own::More([other, dir.clone()].into()),
+            Some(Own::More(others)) => Own::More(others.into_iter().chain([dir.clone()]).collect()),
         };
         self.by_watch.insert(watch.get_watch_descriptor_id(), own);
         let watched = self.by_base.entry(dir.base).or_default();
@@ -113,7 +111,7 @@ impl Dirs {
         let watch = self.take(dir)?;
         let id = watch.get_watch_descriptor_id();
         if let Some(Own::More(dirs)) = self.by_watch.get_mut(&id) {
-            dirs.retain(|other| other != dir);
+            *dirs = dirs.iter().filter(|other| *other != dir).cloned().collect();
             if !dirs.is_empty() {
                 return Some((watch, false));
             }
