@@ -53,13 +53,11 @@ impl Engine {
         self.compare_files(&look.files, look.unseen);
         self.files = Arc::new(look.files.compared());
         self.board.edit(|view| view.watch.files = Arc::clone(&self.files));
-        if look.unseen {
-            // The start is over.
-            heap::give_back();
-        }
         if is_whole {
             self.vms.values_mut().for_each(|vm| vm.announced = Stale::NONE);
         }
+        // It costs a millisecond; what a look at all files had would else stay until a refresh.
+        heap::give_back();
     }
 
     fn take_list(&mut self, listed: Result<Arc<Listed>, LoadError>) {
