@@ -91,7 +91,7 @@ pub fn explore(script: &Script, reduction: Reduction) -> Found {
     let mut known = Known { asleep, reduction, todo: vec![first], found };
     while let Some(order) = known.todo.pop() {
         known.found.runs += 1;
-        if known.found.runs % 50_000 == 0 {
+        if known.found.runs.is_multiple_of(50_000) {
             println!(
                 "… {} runs, {} states, {} to go into",
                 known.found.runs,
