@@ -114,6 +114,13 @@ impl View {
         self.due.iter().take_while(move |(at, _)| *at <= now).map(|(at, name)| (name, *at))
     }
 
+    /// Whether everything that was told has had its effect: nothing is read, and nothing waits to
+    /// be but what fails and is tried again.
+    pub fn is_idle(&self) -> bool {
+        let waits = |(_, name): &(Instant, String)| !self.errors.contains_key(name);
+        self.pending.is_empty() && self.refresh.is_none() && !self.due.iter().any(waits)
+    }
+
     /// What is done now, in the words of the shipped service.
     pub fn phase(&self) -> &'static str {
         match self.refresh {

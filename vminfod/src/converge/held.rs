@@ -118,8 +118,8 @@ impl Engine {
             vm.trace = newer.after(reading.trace);
             vm.looks = vm.looks.or(reading.looks);
             vm.waiters.append(&mut reading.waiters);
-            self.board.edit(|view| view.pending.shift_remove(&name));
             self.mark(&name, reading.stale, now);
+            self.board.edit(|view| view.pending.shift_remove(&name));
         }
     }
 }

@@ -33,7 +33,17 @@ impl Engine {
         result: Result<Loaded, LoadFault>,
         made: Option<Result<Made, LoadFault>>,
     ) {
+        self.took(name, result, made);
+        // Only now: who sees nothing pending must see what came of it.
         self.board.edit(|view| view.pending.shift_remove(name));
+    }
+
+    fn took(
+        &mut self,
+        name: &str,
+        result: Result<Loaded, LoadFault>,
+        made: Option<Result<Made, LoadFault>>,
+    ) {
         let Some(reading) = self.vms.get_mut(name).and_then(|vm| vm.reading.take()) else { return };
         let known = self.vms.get(name).is_some_and(|vm| vm.parts.is_some());
         let result = match result {

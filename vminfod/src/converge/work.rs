@@ -29,10 +29,12 @@ impl Engine {
             if at > now {
                 break;
             }
-            if let Some(first) = self.due.pop_first() {
+            let first = self.due.pop_first();
+            self.begin(name);
+            // Only now: at no moment it is neither queued nor pending.
+            if let Some(first) = first {
                 self.board.edit(|view| view.due.remove(&first));
             }
-            self.begin(name);
         }
         self.start_datasets();
         if self.sysinfo_stale

@@ -126,7 +126,7 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
 }
 
 fn queue(view: &View, clock: &Clock) -> Value {
-    let idle = view.pending.is_empty() && view.queued().next().is_none() && view.refresh.is_none();
+    let idle = view.is_idle();
     let pending: Map<String, Value> = view
         .pending
         .iter()
