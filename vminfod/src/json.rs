@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows what the values mean.
 
+mod make;
 mod parse;
 
 use std::io::{self, Write};

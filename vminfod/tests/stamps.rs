@@ -42,6 +42,14 @@ async fn sweeps(served: &Served, more: u64) {
     }
 }
 
+/// What does not change is read again at most because it was young, and then no more.
+async fn is_left_alone(served: &Served) {
+    sweeps(served, 3).await;
+    let loads = counter(served, "loads").await;
+    sweeps(served, 5).await;
+    assert_eq!(counter(served, "loads").await, loads, "nothing has changed");
+}
+
 /// As old as a file looks that nobody has touched for long.
 fn age(node: &FakeNode, path: &str) {
     let times =
@@ -112,11 +120,8 @@ async fn a_configuration_behind_a_link_is_read_when_the_link_or_nothing_changes(
     symlink(node.path("/etc/first.xml"), &link).unwrap();
     let served = swept(&node).await;
     assert_eq!(served.json(&format!("/vms/{A}")).await["alias"], "first");
-    // Once more because it was young, then no more: its stamp is the link's, at the start and later.
-    sweeps(&served, 3).await;
-    let loads = counter(&served, "loads").await;
-    sweeps(&served, 5).await;
-    assert_eq!(counter(&served, "loads").await, loads, "nothing has changed");
+    // Its stamp is the link's, at the start and later.
+    is_left_alone(&served).await;
     let mut events = served.events().await;
     let next = link.with_extension("next");
     symlink(node.path("/etc/second.xml"), &next).unwrap();
@@ -134,10 +139,7 @@ async fn an_incomplete_zone_whose_files_cannot_be_read_is_left_alone_until_they_
     std::fs::remove_file(&tags).unwrap();
     symlink(node.path("/etc/hosts"), &tags).unwrap();
     let served = swept(&node).await;
-    sweeps(&served, 3).await;
-    let loads = counter(&served, "loads").await;
-    sweeps(&served, 5).await;
-    assert_eq!(counter(&served, "loads").await, loads, "nothing has changed");
+    is_left_alone(&served).await;
     let mut events = served.events().await;
     node.write(&format!("/zones/{A}/config/tags.json"), r#"{"a":1}"#);
     let event: Value = events.soon().await;

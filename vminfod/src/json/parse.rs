@@ -2,11 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Reads JSON text with the rules of JavaScript.
+//! Reads JSON text with the rules of JavaScript: one walk, whatever is made of the text (`make.rs`).
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::number;
+use super::make::{Make, Skim};
 
 /// How deep arrays and objects may stand in each other: less than what readers of our output take.
 pub const MAX_DEPTH: usize = 100;
@@ -33,11 +33,7 @@ pub enum JsonError {
 /// Parses a whole text. Bytes that are not UTF-8 count as U+FFFD.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     let text = String::from_utf8_lossy(bytes);
-    let mut parser = Parser { text: &text, at: 0 };
-    parser.space();
-    let value = parser.value(0)?;
-    parser.space();
-    if parser.at < text.len() { Err(parser.expected("the end")) } else { Ok(value) }
+    whole(&text, |parser| parser.value(0))
 }
 
 /// Parses a whole text that is an array and gives `each` its elements one by one, so that the tree
@@ -45,31 +41,25 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
 /// whole text is good.
 pub fn elements(bytes: &[u8], mut each: impl FnMut(Value)) -> Result<bool, JsonError> {
     let text = String::from_utf8_lossy(bytes);
-    let mut parser = Parser { text: &text, at: 0 };
-    parser.space();
-    let is_array = parser.peek() == Some(b'[');
-    if is_array {
-        parser.items(0, &mut each)?;
-    } else {
-        parser.value(0)?;
-    }
-    parser.space();
-    if parser.at < text.len() { Err(parser.expected("the end")) } else { Ok(is_array) }
+    whole(&text, |parser| parser.outer_array::<Value>(&mut |_, value| each(value)))
 }
 
 /// The same where each element is given as its text: for whoever wants few of them. What is given is
 /// good JSON, and nothing was made of it.
 pub fn raw_elements(text: &str, mut each: impl FnMut(&str)) -> Result<bool, JsonError> {
+    whole(text, |parser| parser.outer_array::<Skim>(&mut |element, _| each(element)))
+}
+
+/// What `read` makes of a text that holds nothing else.
+fn whole<T>(
+    text: &str,
+    read: impl FnOnce(&mut Parser<'_>) -> Result<T, JsonError>,
+) -> Result<T, JsonError> {
     let mut parser = Parser { text, at: 0 };
     parser.space();
-    let is_array = parser.peek() == Some(b'[');
-    if is_array {
-        parser.skip_items(0, &mut each)?;
-    } else {
-        parser.skip(0)?;
-    }
+    let read = read(&mut parser)?;
     parser.space();
-    if parser.at < text.len() { Err(parser.expected("the end")) } else { Ok(is_array) }
+    if parser.at < text.len() { Err(parser.expected("the end")) } else { Ok(read) }
 }
 
 struct Parser<'a> {
@@ -77,8 +67,8 @@ struct Parser<'a> {
     at: usize,
 }
 
-impl Parser<'_> {
-    fn rest(&self) -> &str {
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
@@ -102,15 +92,31 @@ impl Parser<'_> {
         JsonError::Syntax { offset: self.at, expected }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, JsonError> {
+    /// Gives `each` the elements of the array that stands here, or goes over the other value that
+    /// does (`false`).
+    fn outer_array<M: Make>(&mut self, each: &mut dyn FnMut(&str, M)) -> Result<bool, JsonError> {
+        let is_array = self.peek() == Some(b'[');
+        if is_array {
+            self.items(0, each)?;
+        } else {
+            self.value::<Skim>(0)?;
+        }
+        Ok(is_array)
+    }
+
+    fn value<M: Make>(&mut self, depth: usize) -> Result<M, JsonError> {
         if depth > MAX_DEPTH {
             return Err(JsonError::TooDeep { offset: self.at });
         }
         match self.peek() {
             Some(b'{') => self.object(depth),
-            Some(b'[') => self.array(depth),
-            Some(b'"') => Ok(Value::String(self.string()?)),
-            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b'[') => {
+                let mut items = M::Items::default();
+                self.items(depth, &mut |_, item| M::item(&mut items, item))?;
+                Ok(M::array(items))
+            }
+            Some(b'"') => Ok(M::string(self.string::<M>()?)),
+            Some(b'-' | b'0'..=b'9') => Ok(M::number(self.number()?)),
             _ => {
                 let words = [
                     ("true", Value::Bool(true)),
@@ -120,7 +126,7 @@ impl Parser<'_> {
                 for (word, value) in words {
                     if self.rest().starts_with(word) {
                         self.at += word.len();
-                        return Ok(value);
+                        return Ok(M::word(value));
                     }
                 }
                 Err(self.expected("a value"))
@@ -128,76 +134,12 @@ impl Parser<'_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Value, JsonError> {
-        let mut items = Vec::new();
-        self.items(depth, &mut |item| items.push(item))?;
-        Ok(Value::Array(items))
-    }
-
-    fn items(&mut self, depth: usize, each: &mut dyn FnMut(Value)) -> Result<(), JsonError> {
-        self.at += 1;
-        self.space();
-        if self.eat(b']') {
-            return Ok(());
-        }
-        loop {
-            self.space();
-            each(self.value(depth + 1)?);
-            self.space();
-            if self.eat(b']') {
-                return Ok(());
-            }
-            if !self.eat(b',') {
-                return Err(self.expected("',' or ']'"));
-            }
-        }
-    }
-
-    fn object(&mut self, depth: usize) -> Result<Value, JsonError> {
-        self.at += 1;
-        let mut map = Map::new();
-        self.space();
-        if self.eat(b'}') {
-            return Ok(Value::Object(map));
-        }
-        loop {
-            self.space();
-            if self.peek() != Some(b'"') {
-                return Err(self.expected("a key in double quotes"));
-            }
-            let key = self.string()?;
-            self.space();
-            if !self.eat(b':') {
-                return Err(self.expected("':'"));
-            }
-            self.space();
-            let value = self.value(depth + 1)?;
-            map.insert(key, value);
-            self.space();
-            if self.eat(b'}') {
-                return Ok(Value::Object(indexes_first(map)));
-            }
-            if !self.eat(b',') {
-                return Err(self.expected("',' or '}'"));
-            }
-        }
-    }
-
-    /// Goes over a value as `value` would.
-    fn skip(&mut self, depth: usize) -> Result<(), JsonError> {
-        if depth > MAX_DEPTH {
-            return Err(JsonError::TooDeep { offset: self.at });
-        }
-        match self.peek() {
-            Some(b'{') => self.skip_object(depth),
-            Some(b'[') => self.skip_items(depth, &mut |_| ()),
-            Some(b'"') => self.skip_string(),
-            Some(b'-' | b'0'..=b'9') => self.number_text().map(|_| ()),
-            _ => self.value(depth).map(|_| ()),
-        }
-    }
-
-    fn skip_items(&mut self, depth: usize, each: &mut dyn FnMut(&str)) -> Result<(), JsonError> {
+    /// The elements of an array, each with its text.
+    fn items<M: Make>(
+        &mut self,
+        depth: usize,
+        each: &mut dyn FnMut(&str, M),
+    ) -> Result<(), JsonError> {
         self.at += 1;
         self.space();
         if self.eat(b']') {
@@ -206,8 +148,8 @@ impl Parser<'_> {
         loop {
             self.space();
             let from = self.at;
-            self.skip(depth + 1)?;
-            each(self.text.get(from..self.at).unwrap_or_default());
+            let item = self.value(depth + 1)?;
+            each(self.text.get(from..self.at).unwrap_or_default(), item);
             self.space();
             if self.eat(b']') {
                 return Ok(());
@@ -218,47 +160,32 @@ impl Parser<'_> {
         }
     }
 
-    fn skip_object(&mut self, depth: usize) -> Result<(), JsonError> {
+    fn object<M: Make>(&mut self, depth: usize) -> Result<M, JsonError> {
         self.at += 1;
+        let mut members = M::Members::default();
         self.space();
         if self.eat(b'}') {
-            return Ok(());
+            return Ok(M::object(members));
         }
         loop {
             self.space();
             if self.peek() != Some(b'"') {
                 return Err(self.expected("a key in double quotes"));
             }
-            self.skip_string()?;
+            let key = self.string::<M>()?;
             self.space();
             if !self.eat(b':') {
                 return Err(self.expected("':'"));
             }
             self.space();
-            self.skip(depth + 1)?;
+            let value = self.value(depth + 1)?;
+            M::member(&mut members, key, value);
             self.space();
             if self.eat(b'}') {
-                return Ok(());
+                return Ok(M::object(members));
             }
             if !self.eat(b',') {
                 return Err(self.expected("',' or '}'"));
-            }
-        }
-    }
-
-    fn skip_string(&mut self) -> Result<(), JsonError> {
-        self.at += 1;
-        loop {
-            self.at += self.plain();
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                Some(b'\\') => {
-                    self.escape()?;
-                }
-                _ => return Err(self.expected("the end of a string")),
             }
         }
     }
@@ -269,19 +196,22 @@ impl Parser<'_> {
         rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len())
     }
 
-    fn string(&mut self) -> Result<String, JsonError> {
+    fn string<M: Make>(&mut self) -> Result<M::Text, JsonError> {
         self.at += 1;
-        let mut out = String::new();
+        let mut out = M::Text::default();
         loop {
             let plain = self.plain();
-            out.push_str(self.text.get(self.at..self.at + plain).unwrap_or_default());
+            M::push(&mut out, self.text.get(self.at..self.at + plain).unwrap_or_default());
             self.at += plain;
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
                     return Ok(out);
                 }
-                Some(b'\\') => out.push(self.escape()?),
+                Some(b'\\') => {
+                    let mut utf8 = [0; 4];
+                    M::push(&mut out, self.escape()?.encode_utf8(&mut utf8));
+                }
                 _ => return Err(self.expected("the end of a string")),
             }
         }
@@ -340,12 +270,8 @@ impl Parser<'_> {
         if self.at == from { Err(self.expected("a digit")) } else { Ok(()) }
     }
 
-    fn number(&mut self) -> Result<Value, JsonError> {
-        let text = self.number_text()?;
-        Ok(number(text.parse().unwrap_or(f64::NAN)))
-    }
-
-    fn number_text(&mut self) -> Result<&str, JsonError> {
+    /// The text of a number.
+    fn number(&mut self) -> Result<&'a str, JsonError> {
         let from = self.at;
         self.eat(b'-');
         if !self.eat(b'0') {
@@ -362,19 +288,4 @@ impl Parser<'_> {
         }
         Ok(self.text.get(from..self.at).unwrap_or_default())
     }
-}
-
-/// JavaScript keeps keys that look like array indexes before all others, in numeric order.
-fn indexes_first(map: Map<String, Value>) -> Map<String, Value> {
-    if !map.keys().any(|k| index(k).is_some()) {
-        return map;
-    }
-    let mut entries: Vec<(String, Value)> = map.into_iter().collect();
-    entries.sort_by_key(|(k, _)| index(k).map_or(u64::MAX, u64::from));
-    entries.into_iter().collect()
-}
-
-fn index(key: &str) -> Option<u32> {
-    let n: u32 = key.parse().ok()?;
-    (n != u32::MAX && n.to_string() == key).then_some(n)
 }

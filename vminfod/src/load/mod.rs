@@ -15,6 +15,8 @@ pub mod lastexited;
 mod node;
 mod node_zones;
 pub mod receiving;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod single;
 pub mod sysinfo;
 pub mod times;

@@ -211,6 +211,7 @@ fn id(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::scripted;
     use proptest::prelude::*;
 
     const U: &str = "f8428503-41e2-426e-b0f9-a5d849b545f6";
@@ -253,22 +254,10 @@ mod tests {
         }
     }
 
-    /// A node whose zoneadm runs this script.
-    fn node(script: &str) -> (tempfile::TempDir, Ctx) {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("zoneadm");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let paths = crate::commands::CommandPaths { zoneadm: program, ..Default::default() };
-        let commands = Arc::new(crate::commands::RealCommands::new(paths));
-        let ctx = Ctx::new(crate::root::Root::new(dir.path()), commands);
-        (dir, ctx)
-    }
-
     #[tokio::test]
     async fn a_list_is_the_one_before_only_if_it_says_the_same_and_is_whole() {
-        let (dir, ctx) = node("cat \"${0%/*}/list\"; exit $(cat \"${0%/*}/status\")");
+        let (dir, ctx) =
+            scripted::node(Tool::Zoneadm, "cat \"${0%/*}/list\"; exit $(cat \"${0%/*}/status\")");
         let other = U.replace('f', "e");
         let line =
             |name: &str, state: &str| format!("-:{name}:{state}:/zones/{name}:{name}:lx:excl:1\n");
@@ -303,7 +292,10 @@ mod tests {
     #[tokio::test]
     async fn who_is_missing_is_told_by_counting_only_where_no_name_is_there_twice() {
         let row = |uuid: &str| format!("-:twice:installed:/zones/a:{uuid}:lx:excl:1\n");
-        let (_dir, ctx) = node(&format!("printf '%s' '{}{}'", row(U), row(&U.replace('f', "e"))));
+        let (_dir, ctx) = scripted::node(
+            Tool::Zoneadm,
+            &format!("printf '%s' '{}{}'", row(U), row(&U.replace('f', "e"))),
+        );
         let listed = list_after(&ctx, &Arc::default()).await.unwrap();
         assert_eq!(listed.len(), 2);
         assert!(listed.lacks_some(2, 2), "one of two may be another one");

@@ -13,26 +13,6 @@ use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
 
 use super::FakeNode;
 
-/// The columns of `zfs list` in the order of its output.
-const COLUMNS: [&str; 17] = [
-    "compression",
-    "creation",
-    "filesystem_limit",
-    "mountpoint",
-    "name",
-    "quota",
-    "recsize",
-    "refquota",
-    "refreservation",
-    "snapshot_limit",
-    "type",
-    "usedbysnapshots",
-    "userrefs",
-    "volblocksize",
-    "volsize",
-    "written",
-    "zoned",
-];
 impl FakeNode {
     fn zoneadm(&self, args: &[String]) -> Output {
         let lines = self.with(|state| state.zoneadm.clone());
@@ -53,7 +33,8 @@ impl FakeNode {
 
     fn zfs(&self, args: &[String]) -> Output {
         let rows = self.with(|state| state.zfs.clone());
-        let operand = args.iter().skip_while(|arg| *arg != "-d").nth(2);
+        let after = |flag: &str, nth| args.iter().skip_while(|arg| *arg != flag).nth(nth);
+        let (columns, operand) = (after("-o", 1).map_or("name", String::as_str), after("-d", 2));
         let wanted = |row: &&Map<String, Value>| {
             let name = row["name"].as_str().unwrap();
             let depth = |name: &str| name.matches(['/', '@']).count();
@@ -66,7 +47,7 @@ impl FakeNode {
                 }
             }
         };
-        let text: String = rows.iter().filter(wanted).map(row_line).collect();
+        let text: String = rows.iter().filter(wanted).map(|row| row_line(row, columns)).collect();
         match operand {
             Some(top) if text.is_empty() => {
                 output(1, text, &format!("cannot open '{top}': dataset does not exist"))
@@ -132,10 +113,13 @@ impl Commands for FakeNode {
         Ok(Follow::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending())))
     }
 }
-fn row_line(row: &Map<String, Value>) -> String {
-    let cells: Vec<&str> =
-        COLUMNS.iter().map(|key| row.get(*key).and_then(Value::as_str).unwrap_or("-")).collect();
-    cells.join("\t") + "\n"
+
+/// The columns that were asked for.
+fn row_line(row: &Map<String, Value>, columns: &str) -> String {
+    let cells = columns.split(',').map(|key| row.get(key).and_then(Value::as_str).unwrap_or("-"));
+    cells.collect::<Vec<_>>().join("	")
+        + "
+"
 }
 
 fn output(status: i32, stdout: String, stderr: &str) -> Output {

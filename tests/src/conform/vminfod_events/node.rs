@@ -24,27 +24,6 @@ use vminfod::sources::files;
 
 use super::gate::{Gate, Gated};
 
-/// The columns of `zfs list` in the order in which the loader asks for them.
-const COLUMNS: [&str; 17] = [
-    "compression",
-    "creation",
-    "filesystem_limit",
-    "mountpoint",
-    "name",
-    "quota",
-    "recsize",
-    "refquota",
-    "refreservation",
-    "snapshot_limit",
-    "type",
-    "usedbysnapshots",
-    "userrefs",
-    "volblocksize",
-    "volsize",
-    "written",
-    "zoned",
-];
-
 /// What the commands answer from.
 #[derive(Default)]
 struct Rows {
@@ -288,7 +267,8 @@ impl RecordedNode {
     }
 
     fn zfs(&self, args: &[String]) -> Output {
-        let operand = args.iter().skip_while(|arg| *arg != "-d").nth(2);
+        let after = |flag: &str, nth| args.iter().skip_while(|arg| *arg != flag).nth(nth);
+        let (columns, operand) = (after("-o", 1).map_or("name", String::as_str), after("-d", 2));
         let depth = |name: &str| name.matches(['/', '@']).count();
         let wanted = |row: &&Map<String, Value>| {
             let name = dataset(row);
@@ -297,7 +277,8 @@ impl RecordedNode {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
                 && depth(name) <= depth(top) + 1
         };
-        let text: String = self.rows().zfs.iter().filter(wanted).map(row_line).collect();
+        let text: String =
+            self.rows().zfs.iter().filter(wanted).map(|row| row_line(row, columns)).collect();
         match operand {
             Some(top) if text.is_empty() => {
                 output(1, text, format!("cannot open '{top}': dataset does not exist"))
@@ -379,10 +360,12 @@ fn dataset(row: &Map<String, Value>) -> &str {
     row.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn row_line(row: &Map<String, Value>) -> String {
-    let cells: Vec<&str> =
-        COLUMNS.iter().map(|key| row.get(*key).and_then(Value::as_str).unwrap_or("-")).collect();
-    cells.join("\t") + "\n"
+/// The columns that were asked for.
+fn row_line(row: &Map<String, Value>, columns: &str) -> String {
+    let cells = columns.split(',').map(|key| row.get(key).and_then(Value::as_str).unwrap_or("-"));
+    cells.collect::<Vec<_>>().join("	")
+        + "
+"
 }
 
 fn output(status: i32, stdout: String, stderr: String) -> Output {

@@ -3,11 +3,11 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 //! Listings by hand, and the edits that events make.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 
 use super::*;
+use crate::commands::Tool;
+use crate::load::scripted;
 
 /// A line with these columns and plausible others.
 pub(super) fn line(kind: &str, name: &str, mountpoint: &str, zoned: &str) -> String {
@@ -136,27 +136,17 @@ proptest! {
     }
 }
 
-/// Prints half a listing and fails.
-fn failing(script: &str) -> (tempfile::TempDir, Ctx) {
-    use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::tempdir().unwrap();
-    let program = dir.path().join("zfs");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let paths = crate::commands::CommandPaths { zfs: program, ..Default::default() };
-    let commands = Arc::new(crate::commands::RealCommands::new(paths));
-    let ctx = Ctx::new(crate::root::Root::new(dir.path()), commands);
-    (dir, ctx)
-}
-
 #[tokio::test]
 async fn half_a_listing_of_a_failed_command_is_an_error() {
     let good = line("filesystem", "zones/a", "/zones/a", "off");
-    let (_dir, ctx) = failing(&format!("echo '{good}'; echo 'pool I/O is suspended' >&2; exit 1"));
+    let (_dir, ctx) = scripted::node(
+        Tool::Zfs,
+        &format!("echo '{good}'; echo 'pool I/O is suspended' >&2; exit 1"),
+    );
     let error = node(&ctx).await.unwrap_err().to_string();
     assert!(error.contains("pool I/O is suspended"), "{error}");
     assert!(one(&ctx, "zones/a").await.is_err());
-    let (_dir, ctx) = failing(&format!("echo '{good}'"));
+    let (_dir, ctx) = scripted::node(Tool::Zfs, &format!("echo '{good}'"));
     assert_eq!(node(&ctx).await.unwrap().len(), 1);
     assert_eq!(one(&ctx, "zones/a").await.unwrap().len(), 1);
 }
@@ -209,11 +199,11 @@ fn only_a_mountpoint_may_be_no_utf8() {
 #[tokio::test]
 async fn a_listing_that_is_cut_or_empty_is_an_error() {
     let good = line("filesystem", "zones/a", "/zones/a", "off");
-    let (_dir, ctx) = failing(&format!("echo '{good}'; printf 'lz4\\t15000'"));
+    let (_dir, ctx) = scripted::node(Tool::Zfs, &format!("echo '{good}'; printf 'lz4\\t15000'"));
     for error in [node(&ctx).await.unwrap_err(), one(&ctx, "zones/a").await.unwrap_err()] {
         assert!(error.to_string().starts_with("zfs: expected the end of a line"), "{error}");
     }
-    let (_dir, ctx) = failing(":");
+    let (_dir, ctx) = scripted::node(Tool::Zfs, ":");
     let error = one(&ctx, "zones/a").await.unwrap_err().to_string();
     assert_eq!(error, "zfs: expected zones/a at least, found nothing");
 }

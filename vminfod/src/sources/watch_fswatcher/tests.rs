@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
 use super::*;
+use crate::load::scripted::executable;
 use crate::sources::inbox::Inbox;
 
 /// A node's directory with a helper that answers for what exists and prints what it is told to.
@@ -44,8 +44,7 @@ impl Scene {
             std::fs::write(at(file), "").unwrap();
         }
         let program = at("fswatcher");
-        std::fs::write(&program, HELPER.replace("DIR", dir.path().to_str().unwrap())).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        executable(&program, &HELPER.replace("DIR", dir.path().to_str().unwrap()));
         rustix::fs::mknodat(
             rustix::fs::CWD,
             at("inject"),
