@@ -51,13 +51,17 @@ mod gnu {
     pub(super) const M_ARENA_MAX: c_int = -8;
 }
 
-/// Two parts of the heap: with one, the threads of a start wait for each other; each more keeps what
-/// it once had. The thresholds are the usual ones, which else grow with the largest piece freed.
+/// How many parts the heap may have: what threads that share one wait for each other is a quarter of
+/// a start, and what each more keeps is little since what is free is given back.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const PARTS: std::ffi::c_int = 8;
+
+/// The thresholds are the usual ones, which else grow with the largest piece freed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn settle() {
     const USUAL: std::ffi::c_int = 128 * 1024;
     for (param, value) in
-        [(gnu::M_ARENA_MAX, 2), (gnu::M_MMAP_THRESHOLD, USUAL), (gnu::M_TRIM_THRESHOLD, USUAL)]
+        [(gnu::M_ARENA_MAX, PARTS), (gnu::M_MMAP_THRESHOLD, USUAL), (gnu::M_TRIM_THRESHOLD, USUAL)]
     {
         // What is refused stays as it was, which costs memory and nothing else.
         let _taken = gnu::mallopt(param, value);

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
-use serde_json::ser::Formatter;
+use serde_json::ser::{CompactFormatter, Formatter};
 use serde_json::{Number, Value};
 
 pub use parse::{JsonError, MAX_DEPTH, elements, parse, raw_elements};
@@ -65,10 +65,9 @@ pub fn compact(value: &Value) -> String {
 
 /// A double as a JSON value: whole numbers as integers, what is not finite as null.
 pub fn number(n: f64) -> Value {
-    if n.fract() == 0.0 && n.abs() <= EXACT {
-        Value::Number(Number::from(n as i64))
-    } else {
-        Number::from_f64(n).map_or(Value::Null, Value::Number)
+    match whole(n) {
+        Some(whole) => Value::Number(Number::from(whole)),
+        None => Number::from_f64(n).map_or(Value::Null, Value::Number),
     }
 }
 
@@ -103,11 +102,11 @@ fn civil(days: i64) -> (i64, i64, i64) {
 
 /// A double as Node prints it.
 pub fn number_text(n: f64) -> String {
+    if let Some(whole) = whole(n) {
+        return whole.to_string();
+    }
     if !n.is_finite() {
         return "null".to_owned();
-    }
-    if n == 0.0 {
-        return "0".to_owned();
     }
     // The shortest digits that read back as the same double, as d.ddde-x.
     let text = format!("{:e}", n.abs());
@@ -132,12 +131,25 @@ pub fn number_text(n: f64) -> String {
     }
 }
 
+/// What of a double is an integer that prints as one: nearly all numbers there are.
+fn whole(n: f64) -> Option<i64> {
+    (n.fract() == 0.0 && n.abs() <= EXACT).then_some(n as i64)
+}
+
+/// Writes a double as Node does.
+fn write_double<W: ?Sized + Write>(out: &mut W, n: f64) -> io::Result<()> {
+    match whole(n) {
+        Some(whole) => CompactFormatter.write_i64(out, whole),
+        None => out.write_all(number_text(n).as_bytes()),
+    }
+}
+
 /// Numbers as Node writes them.
 struct Plain;
 
 impl Formatter for Plain {
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, n: f64) -> io::Result<()> {
-        out.write_all(number_text(n).as_bytes())
+        write_double(out, n)
     }
 }
 
@@ -146,15 +158,15 @@ struct Ascii;
 
 impl Formatter for Ascii {
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, n: f64) -> io::Result<()> {
-        out.write_all(number_text(n).as_bytes())
+        write_double(out, n)
     }
 
     fn write_i64<W: ?Sized + Write>(&mut self, out: &mut W, n: i64) -> io::Result<()> {
-        out.write_all(number_text(n as f64).as_bytes())
+        write_double(out, n as f64)
     }
 
     fn write_u64<W: ?Sized + Write>(&mut self, out: &mut W, n: u64) -> io::Result<()> {
-        out.write_all(number_text(n as f64).as_bytes())
+        write_double(out, n as f64)
     }
 
     fn write_string_fragment<W: ?Sized + Write>(

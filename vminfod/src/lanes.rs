@@ -9,7 +9,6 @@
 //!
 //! Must never know what is read, nor wait in a thread that others need.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,13 +25,21 @@ pub(crate) struct Lanes(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Place → whether the one who is in there has outlasted the patience of those who wait.
-    taken: Mutex<HashMap<String, bool>>,
+    taken: Mutex<Vec<Taken>>,
     /// Somebody came out, or will not.
     news: Condvar,
     /// Threads that wait for it, changed by who holds the table. To tell them costs a question to
     /// the system, and nearly always there is nobody.
     waiting: AtomicUsize,
+}
+
+/// A lane that somebody is in. There are few at a time, so that nothing is quicker to search than a
+/// list.
+#[derive(Debug)]
+struct Taken {
+    place: Arc<str>,
+    /// The one who is in there has outlasted the patience of those who wait.
+    hangs: bool,
 }
 
 impl Shared {
@@ -47,17 +54,18 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Inside {
     lanes: Lanes,
-    place: String,
+    place: Arc<str>,
 }
 
 impl Lanes {
     /// Goes into a lane, in a thread that may wait `limit` for whoever is in there; not at all
     /// where that one hangs, or has not come out by then.
-    pub(crate) fn enter(&self, place: &str, limit: Duration) -> Option<Inside> {
+    pub(crate) fn enter(&self, place: impl Into<Arc<str>>, limit: Duration) -> Option<Inside> {
+        let place = place.into();
         let mut taken = self.lock();
-        let is_busy = |taken: &mut HashMap<String, bool>| match taken.get(place) {
-            Some(hangs) => !hangs,
-            None => is_crowded(taken, place) && !is_hopeless(taken, place),
+        let is_busy = |taken: &mut Vec<Taken>| match lane(taken, &place) {
+            Some(lane) => !lane.hangs,
+            None => is_crowded(taken, &place) && !is_hopeless(taken, &place),
         };
         if is_busy(&mut taken) {
             self.0.waiting.fetch_add(1, Ordering::Relaxed);
@@ -65,24 +73,24 @@ impl Lanes {
             taken = waited.unwrap_or_else(PoisonError::into_inner).0;
             self.0.waiting.fetch_sub(1, Ordering::Relaxed);
         }
-        if taken.contains_key(place) || is_crowded(&taken, place) {
+        if lane(&taken, &place).is_some() || is_crowded(&taken, &place) {
             return None;
         }
-        taken.insert(place.to_owned(), false);
-        Some(Inside { lanes: self.clone(), place: place.to_owned() })
+        taken.push(Taken { place: Arc::clone(&place), hangs: false });
+        Some(Inside { lanes: self.clone(), place })
     }
 
     /// Whether there is no use in asking this place now.
     pub(crate) fn hangs(&self, place: &str) -> bool {
         let taken = self.lock();
-        taken.get(place).copied().unwrap_or_else(|| is_hopeless(&taken, place))
+        lane(&taken, place).map_or_else(|| is_hopeless(&taken, place), |lane| lane.hangs)
     }
 
     /// Whoever is in this lane will not come out in time: nobody waits for it any more.
     pub(crate) fn give_up(&self, place: &str) {
         let mut taken = self.lock();
-        if let Some(hangs) = taken.get_mut(place).filter(|hangs| !**hangs) {
-            *hangs = true;
+        if let Some(lane) = taken.iter_mut().find(|lane| *lane.place == *place && !lane.hangs) {
+            lane.hangs = true;
             tracing::warn!(place, "file system does not answer: left alone until it does");
         }
         self.0.tell();
@@ -92,10 +100,10 @@ impl Lanes {
     #[cfg(test)]
     pub(crate) fn inside(&self) -> (usize, usize) {
         let taken = self.lock();
-        (taken.len(), taken.values().filter(|hangs| **hangs).count())
+        (taken.len(), taken.iter().filter(|lane| lane.hangs).count())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Taken>> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,30 +111,32 @@ impl Lanes {
 impl Drop for Inside {
     fn drop(&mut self) {
         let mut taken = self.lanes.lock();
-        if taken.remove(&self.place) == Some(true) {
-            tracing::info!(place = self.place, "file system answers again");
+        let at = taken.iter().position(|lane| *lane.place == *self.place);
+        if at.is_some_and(|at| taken.swap_remove(at).hangs) {
+            tracing::info!(place = &*self.place, "file system answers again");
         }
         self.lanes.0.tell();
     }
 }
 
+fn lane<'a>(taken: &'a [Taken], place: &str) -> Option<&'a Taken> {
+    taken.iter().find(|lane| *lane.place == *place)
+}
+
 /// As many as may be are in this pool's lanes, or in all.
-fn is_crowded(taken: &HashMap<String, bool>, place: &str) -> bool {
-    of_pool(taken, place).count() >= PER_POOL || taken.len() >= IN_ALL
+fn is_crowded(taken: &[Taken], place: &str) -> bool {
+    taken.len() >= IN_ALL || taken.len() >= PER_POOL && of_pool(taken, place).count() >= PER_POOL
 }
 
 /// The same, and all of them hang.
-fn is_hopeless(taken: &HashMap<String, bool>, place: &str) -> bool {
-    of_pool(taken, place).filter(|hangs| *hangs).count() >= PER_POOL
-        || taken.values().filter(|hangs| **hangs).count() >= IN_ALL
+fn is_hopeless(taken: &[Taken], place: &str) -> bool {
+    of_pool(taken, place).filter(|lane| lane.hangs).count() >= PER_POOL
+        || taken.iter().filter(|lane| lane.hangs).count() >= IN_ALL
 }
 
-fn of_pool<'a>(
-    taken: &'a HashMap<String, bool>,
-    place: &'a str,
-) -> impl Iterator<Item = bool> + 'a {
+fn of_pool<'a>(taken: &'a [Taken], place: &'a str) -> impl Iterator<Item = &'a Taken> {
     let pool = |place: &'a str| place.trim_start_matches('/').split('/').next();
-    taken.iter().filter(move |(other, _)| pool(other) == pool(place)).map(|(_, hangs)| *hangs)
+    taken.iter().filter(move |lane| pool(&lane.place) == pool(place))
 }
 
 #[cfg(test)]
@@ -175,7 +185,7 @@ mod tests {
         let mut stuck = Vec::new();
         for nth in 0..PER_POOL {
             let place = format!("/zones/{nth}");
-            stuck.push(lanes.enter(&place, SOON).unwrap());
+            stuck.push(lanes.enter(&*place, SOON).unwrap());
             lanes.give_up(&place);
         }
         assert!(lanes.hangs("/zones/one-more") && lanes.enter("/zones/one-more", LONG).is_none());
@@ -185,7 +195,7 @@ mod tests {
         assert!(lanes.enter("/zones/one-more", SOON).is_some());
         for nth in 0.. {
             let place = format!("/pool{nth}/x");
-            let Some(inside) = lanes.enter(&place, SOON) else { break };
+            let Some(inside) = lanes.enter(&*place, SOON) else { break };
             lanes.give_up(&place);
             stuck.push(inside);
         }

@@ -8,7 +8,7 @@
 //!
 //! Must never let one place hold up the others for longer than `PATIENCE`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,9 +90,9 @@ impl Root {
         if lanes.hangs(place) {
             return Err(ReadError::Hangs);
         }
-        let (root, name) = (self.clone(), place.to_owned());
+        let (root, name) = (self.clone(), Arc::<str>::from(place));
         let thread = move || {
-            let inside = root.lanes().enter(&name, root.deadline()).ok_or(ReadError::Hangs)?;
+            let inside = root.lanes().enter(name, root.deadline()).ok_or(ReadError::Hangs)?;
             let done = catch_unwind(AssertUnwindSafe(|| work(&root)));
             drop(inside);
             done.map_err(|_| panicked())
@@ -123,7 +123,7 @@ impl Root {
         while missing > 0 {
             let ended = timeout(LOOK, walk.ended.notified()).await.is_ok();
             let before = missing;
-            for (at, result) in std::mem::take(&mut *lock(&walk.done)) {
+            for (at, result) in std::mem::take(&mut lock(&walk.progress).done) {
                 if let Some(slot @ None) = all.get_mut(at) {
                     *slot = Some(result);
                     missing -= 1;
@@ -158,17 +158,32 @@ struct Walk<T> {
     next: AtomicUsize,
     /// Only the last thread that was started goes on to a next place.
     last_thread: AtomicUsize,
-    under_way: Mutex<BTreeSet<usize>>,
-    /// Results that nobody has taken yet: who waits is woken for all of them, not for each.
-    done: Mutex<Vec<(usize, Result<T, ReadError>)>>,
+    progress: Mutex<Progress<T>>,
     /// A thread has found no place left.
     ended: Notify,
 }
 
+struct Progress<T> {
+    under_way: Vec<usize>,
+    /// Results that nobody has taken yet: who waits is woken for all of them, not for each.
+    done: Vec<(usize, Result<T, ReadError>)>,
+}
+
+impl<T> Progress<T> {
+    fn end(&mut self, ended: Option<(usize, Result<T, ReadError>)>) {
+        if let Some((at, result)) = ended {
+            self.under_way.retain(|under_way| *under_way != at);
+            self.done.push((at, result));
+        }
+    }
+}
+
 impl<T: Send + 'static> Walk<T> {
     fn new(root: Root, places: Vec<Arc<str>>, work: Work<T>) -> Self {
-        let (next, last_thread, under_way, ended) = Default::default();
-        Walk { root, places, work, next, last_thread, under_way, done: Mutex::default(), ended }
+        let (next, last_thread, ended) = Default::default();
+        let done = Vec::with_capacity(places.len());
+        let progress = Mutex::new(Progress { under_way: Vec::new(), done });
+        Walk { root, places, work, next, last_thread, progress, ended }
     }
 
     /// Starts a thread, if there is a place left for it.
@@ -200,19 +215,24 @@ impl<T: Send + 'static> Walk<T> {
 
     fn go(&self, me: usize) {
         let root = self.root.held_open();
+        let mut ended = None;
         while self.last_thread.load(Ordering::Relaxed) == me {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(place) = self.places.get(at) else { break };
-            lock(&self.under_way).insert(at);
-            let entered = self.root.lanes().enter(place, self.root.deadline());
+            {
+                let mut progress = lock(&self.progress);
+                progress.end(ended.take());
+                progress.under_way.push(at);
+            }
+            let entered = self.root.lanes().enter(Arc::clone(place), self.root.deadline());
             let result = entered.ok_or(ReadError::Hangs).and_then(|inside| {
                 let done = catch_unwind(AssertUnwindSafe(|| (self.work)(&root, at)));
                 drop(inside);
                 done.map_err(|_| panicked())
             });
-            lock(&self.under_way).remove(&at);
-            lock(&self.done).push((at, result));
+            ended = Some((at, result));
         }
+        lock(&self.progress).end(ended);
         // It hung, and others have gone on: what it brought at last may be what is waited for.
         self.ended.notify_one();
     }
@@ -220,7 +240,7 @@ impl<T: Send + 'static> Walk<T> {
     /// What has been under way since the deadline and longer, which is given up. `slow`: what was
     /// under way before, and since when.
     fn overdue(&self, slow: &mut BTreeMap<usize, Instant>) -> Vec<usize> {
-        let under_way = lock(&self.under_way).clone();
+        let under_way = lock(&self.progress).under_way.clone();
         slow.retain(|at, _| under_way.contains(at));
         let since = Instant::now() - PATIENCE;
         for at in under_way {

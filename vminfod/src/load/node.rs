@@ -15,7 +15,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream};
 use sdc_clients::vminfod::VmObject;
 
-use super::node_zones::{Group, Made, Make, One, Wide, Work};
+use super::node_zones::{Group, Made, Make, One, Wide, Work, cores};
 use super::zoneadm::{self, Listed};
 use super::{
     Ctx, Datasets, Haste, LoadError, Origin, Sysinfo, ZoneKstat, datasets, kstat, sysinfo,
@@ -106,14 +106,14 @@ async fn everything<T: Send + 'static>(
     make: Option<Make<T>>,
     haste: Haste,
 ) -> Result<Node<T>, LoadError> {
-    let work = Arc::new(Work::new(make, haste));
+    let at_once = if haste == Haste::Background { BACKGROUND_AT_ONCE } else { at_once() };
+    let work = Arc::new(Work::new(make, haste, at_once));
     let Known { zones: mut known, rows: older, datasets } = known;
     let zones = async {
         let rows = zoneadm::list_after(ctx, &older).await?;
         let size = if haste == Haste::Now { GROUP } else { THREAD_GROUP };
         let groups = rows.chunks(size).map(|rows| Group::of(rows, &mut known, &work));
         let groups: Vec<Group<T>> = groups.collect();
-        let at_once = if haste == Haste::Background { BACKGROUND_AT_ONCE } else { at_once() };
         let loads = groups.into_iter().map(|group| group.load(ctx));
         let loaded: Vec<Vec<One<T>>> = stream::iter(loads).buffered(at_once).collect().await;
         Ok::<_, LoadError>((rows, loaded))
@@ -132,7 +132,7 @@ async fn everything<T: Send + 'static>(
         have_pools(&wide.datasets)?;
     }
     let completed = loaded.into_iter().map(|group| work.complete(ctx, group));
-    let mut completed = stream::iter(completed).buffered(at_once());
+    let mut completed = stream::iter(completed).buffered(at_once);
     let mut node = Node {
         vms: Vec::with_capacity(rows.len()),
         broken: Vec::new(),
@@ -166,8 +166,7 @@ async fn everything<T: Send + 'static>(
 }
 
 fn at_once() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    (cores + BEYOND_CORES).min(AT_ONCE)
+    (cores() + BEYOND_CORES).min(AT_ONCE)
 }
 
 /// No pool has no dataset: by an empty list every VM would lose its disks, its quota and its

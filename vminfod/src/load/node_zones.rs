@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use sdc_clients::vminfod::VmObject;
+use tokio::sync::Semaphore;
 
 use super::times::{self, Opened, Stamps};
 use super::{
@@ -43,6 +44,11 @@ pub(super) struct Work<T> {
     /// `None`: no objects are wanted.
     make: Option<Make<T>>,
     haste: Haste,
+    /// Groups that may be read at once: as long as the commands run, one less than there are cores.
+    /// What they print has to be read, too, and a zone that is read before they ended costs more.
+    room: Semaphore,
+    /// How many more once they have ended.
+    held_back: usize,
 }
 
 /// Whether something was made of a zone's object.
@@ -87,6 +93,9 @@ impl<T: Send + 'static> Group<T> {
 
     /// One after another; a zone whose file system hangs has to do without.
     pub(super) async fn load(self, ctx: &Ctx) -> Vec<One<T>> {
+        let work = Arc::clone(&self.work);
+        // Nobody closes it.
+        let _room = work.room.acquire().await.ok();
         let rows: Vec<_> = self.zones.iter().map(|zone| Arc::clone(&zone.row)).collect();
         let places = rows.iter().map(|row| Arc::clone(&row.zonepath)).collect();
         let (zones, shared, files) = (self.zones, Arc::clone(&self.work), ctx.clone());
@@ -108,13 +117,17 @@ impl<T: Send + 'static> Group<T> {
 }
 
 impl<T: Send + 'static> Work<T> {
-    pub(super) fn new(make: Option<Make<T>>, haste: Haste) -> Self {
-        Work { wide: OnceLock::new(), make, haste }
+    pub(super) fn new(make: Option<Make<T>>, haste: Haste, at_once: usize) -> Self {
+        let first = if haste == Haste::Now { (cores() - 1).clamp(1, at_once) } else { at_once };
+        let (room, held_back) = (Semaphore::new(first), at_once - first);
+        Work { wide: OnceLock::new(), make, haste, room, held_back }
     }
 
     /// Lets what is read from now on be composed at once.
     pub(super) fn show(&self, wide: Wide) -> Wide {
-        self.wide.get_or_init(|| wide).clone()
+        let wide = self.wide.get_or_init(|| wide).clone();
+        self.room.add_permits(self.held_back);
+        wide
     }
 
     /// Reads a zone, and composes it if that can be done already.
@@ -170,6 +183,11 @@ impl<T: Send + 'static> Work<T> {
             rows.into_iter().map(|row| One { row, loaded: Err(error.clone()) }).collect()
         })
     }
+}
+
+/// How many threads can work at once.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Reads what concerns one zone alone; `kstat` comes from the node's.

@@ -40,7 +40,7 @@ pub(super) fn device(
     attributes: &Attributes,
     net_attrs: &[Pair],
 ) -> Result<VmObject, ComposeError> {
-    let mut device = VmObject::new();
+    let mut device = VmObject::with_capacity(attributes.len() + net_attrs.len());
     put_attributes(&mut device, DEVICE, attributes);
     for pair in net_attrs {
         put_pair(&mut device, NET_ATTRS, pair)?;

@@ -104,9 +104,12 @@ const FILESYSTEM: &Table = &[
     ("type", "type", Rule::Text),
 ];
 
+/// Fields that come from elsewhere than the configuration, about.
+const OTHERS: usize = 32;
+
 /// Everything the configuration says, in the order it says it.
 pub(super) fn from_xml(xml: &ZoneXml) -> Result<VmObject, ComposeError> {
-    let mut vm = VmObject::new();
+    let mut vm = VmObject::with_capacity(xml.attributes.len() + xml.items.len() + OTHERS);
     put_attributes(&mut vm, ZONE, &xml.attributes);
     for item in &xml.items {
         match &item.what {
@@ -185,7 +188,7 @@ fn put_rctl(vm: &mut VmObject, name: Option<&str>, attributes: &Attributes) {
 }
 
 fn filesystem(attributes: &Attributes, options: &[Option<String>]) -> Value {
-    let mut entry = VmObject::new();
+    let mut entry = VmObject::with_capacity(attributes.len() + 1);
     put_attributes(&mut entry, FILESYSTEM, attributes);
     if !options.is_empty() {
         set(&mut entry, "options", options.to_vec());

@@ -43,7 +43,7 @@ const NET_ATTRS: &Table = &[
 ];
 
 pub(super) fn nic(attributes: &Attributes, net_attrs: &[Pair]) -> Result<Value, ComposeError> {
-    let mut nic = VmObject::new();
+    let mut nic = VmObject::with_capacity(attributes.len() + net_attrs.len());
     put_attributes(&mut nic, NETWORK, attributes);
     for pair in net_attrs {
         put_pair(&mut nic, NET_ATTRS, pair)?;
