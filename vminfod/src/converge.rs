@@ -81,15 +81,13 @@ struct Vm {
     /// What the kernel said since the last reading began.
     trace: Trace,
     /// A kernel event has not shown its effect yet: how many looks there were after it.
-    looks: Option<usize>,
+    looks: Option<u8>,
     /// Failed attempts in a row.
     failures: u32,
     waiters: Vec<Waiter>,
     /// Parts that something announced since the last sweep.
     announced: Stale,
-    /// When its last reading began.
-    read_at: Option<Instant>,
-    /// The same for each of its sources.
+    /// When the last readings of its sources began.
     reads: Reads,
 }
 
@@ -97,7 +95,7 @@ struct Vm {
 struct Reading {
     stale: Stale,
     trace: Trace,
-    looks: Option<usize>,
+    looks: Option<u8>,
     waiters: Vec<Waiter>,
     began: Instant,
     /// What it brings is not taken in before this.

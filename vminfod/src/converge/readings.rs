@@ -62,7 +62,6 @@ impl Engine {
             Ok(()) => {
                 if let Some(vm) = self.vms.get_mut(name) {
                     vm.failures = 0;
-                    vm.read_at = Some(reading.began);
                     let parts = if known { reading.stale } else { Stale::ALL };
                     vm.reads.note(parts, reading.began);
                 }
@@ -95,7 +94,7 @@ impl Engine {
         let same = vm.failures == 0
             && before.as_ref() == Some(&parts)
             && !reading.stale.has(Stale::OBJECT | Stale::DATASETS);
-        let last_look = reading.looks.is_none_or(|looks| looks >= LOOKS.len());
+        let last_look = reading.looks.is_none_or(|looks| usize::from(looks) >= LOOKS.len());
         let mut verdict = Verdict::Plain;
         if let Some(before) = before.as_ref().filter(|_| reading.stale.has(Stale::ZONEADM)) {
             verdict = reading.trace.judge(&before.zone, &parts.zone, last_look);
@@ -189,13 +188,13 @@ impl Engine {
     }
 
     /// Plans another look after a kernel event whose effect did not show.
-    fn look_again(&mut self, name: &str, looks: Option<usize>) {
+    fn look_again(&mut self, name: &str, looks: Option<u8>) {
         let Some(vm) = self.vms.get_mut(name) else { return };
         // A newer event starts the count anew by itself.
         if vm.looks.is_some() {
             return;
         }
-        if let Some((done, pause)) = looks.and_then(|done| Some((done, LOOKS.get(done)?))) {
+        if let Some((done, pause)) = looks.and_then(|done| Some((done, LOOKS.get(usize::from(done))?))) {
             vm.looks = Some(done + 1);
             self.mark(name, Stale::ON_ZONE_EVENT, Instant::now() + *pause);
         }

@@ -219,7 +219,7 @@ impl Engine {
         }
         let newer = vm.reading.is_some()
             || vm.stale.has(Stale::ALL)
-            || vm.read_at.is_some_and(|at| at >= began);
+            || vm.reads.last().is_some_and(|at| at >= began);
         if newer {
             self.mark(name, Stale::ALL, Instant::now() + self.config.fold);
             return None;
@@ -374,7 +374,7 @@ fn differing(before: Option<&Parts>, now: &Parts, sysinfo: bool) -> Vec<Origin> 
     .filter_map(|(origin, differs)| differs.then_some(origin))
     .collect();
     if origins.is_empty() {
-        let times = before.last_modified != now.last_modified;
+        let times = before.last_modified() != now.last_modified();
         origins.push(if times { Origin::Times } else { Origin::Datasets });
     }
     origins

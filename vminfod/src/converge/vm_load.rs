@@ -144,9 +144,8 @@ impl Task {
         };
         let files = zone_files::load(ctx, &row, known, stale).await?;
         let ZoneFiles { xml, config, lastexited, stamps, receiving } = files;
-        let last_modified = stamps.last_modified;
         let parts =
-            Parts { zone: row, xml, kstat, config, lastexited, last_modified, stamps, receiving };
+            Parts { zone: row, xml, kstat, config, lastexited, stamps, receiving };
         Ok(Loaded::Parts(Box::new(parts), fresh))
     }
 

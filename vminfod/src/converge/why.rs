@@ -46,6 +46,11 @@ impl Reads {
         }
     }
 
+    /// When the last one began.
+    pub(super) fn last(&self) -> Option<Instant> {
+        self.each().into_iter().max().flatten()
+    }
+
     fn each(&self) -> [Option<Instant>; OWN.len()] {
         self.each.as_deref().copied().unwrap_or([self.all; OWN.len()])
     }

@@ -47,10 +47,10 @@ const PARTS: [Part; 7] = [
         })
     }),
     (Origin::LastExited, |parts| match &parts.lastexited {
-        Some(last) => json!({"status": last.status, "timestamp": last.timestamp}),
+        Some(last) => json!({"status": last.status, "timestamp": last.timestamp()}),
         None => Value::Null,
     }),
-    (Origin::Times, |parts| json!({"last_modified": parts.last_modified})),
+    (Origin::Times, |parts| json!({"last_modified": parts.last_modified()})),
     (Origin::Receiving, |parts| match &parts.receiving {
         Some(receiving) => json!({"zfs_filesystem": receiving.zfs_filesystem}),
         None => Value::Null,

@@ -17,8 +17,15 @@ const CAP: u64 = 64 * 1024;
 pub struct LastExited {
     /// Exit status, or minus the signal with the core flag still in it.
     pub status: i64,
-    /// ISO time.
-    pub timestamp: String,
+    /// When, in milliseconds since 1970: what a date can hold.
+    ms: i64,
+}
+
+impl LastExited {
+    /// When, as an ISO time.
+    pub fn timestamp(&self) -> String {
+        json::iso(self.ms as f64).expect("invariant: it was a date when it was read")
+    }
 }
 
 /// Reads the file of one zone; `None` if it is not there or not of that form; where it may block.
@@ -44,11 +51,12 @@ pub fn parse(bytes: &[u8]) -> Result<Option<LastExited>, LoadError> {
     let [seconds, status] = words[..] else {
         return Ok(None);
     };
-    let Some(timestamp) = json::iso(to_number(seconds) * 1000.0) else {
+    let ms = to_number(seconds) * 1000.0;
+    if json::iso(ms).is_none() {
         let what = format!("expected seconds since 1970, found {seconds:?}");
         return Err(LoadError::line(Origin::LastExited, 1, what));
-    };
-    Ok(Some(LastExited { status: exit_status(to_number(status)), timestamp }))
+    }
+    Ok(Some(LastExited { status: exit_status(to_number(status)), ms: ms as i64 }))
 }
 
 fn exit_status(status: f64) -> i64 {
@@ -90,7 +98,7 @@ mod tests {
     #[test]
     fn two_words_or_nothing() {
         let end = parse(b" 1449000000.123456789\t256\n").unwrap().unwrap();
-        assert_eq!(end, LastExited { status: 1, timestamp: "2015-12-01T20:00:00.123Z".into() });
+        assert_eq!((end.status, &*end.timestamp()), (1, "2015-12-01T20:00:00.123Z"));
         for text in ["", "1449000000\n", "1449000000  0\n", "1 2 3"] {
             assert_eq!(parse(text.as_bytes()).unwrap(), None, "{text:?}");
         }

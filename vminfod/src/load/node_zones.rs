@@ -217,8 +217,7 @@ fn read(root: &Root, zone: Zone) -> Result<(Parts, Option<Unpacked>), LoadError>
             let receiving = if receives { receiving::read(root, &zone)? } else { None };
             // What is the same stays where it is in memory.
             let zone = if *known.zone == *zone { Arc::clone(&known.zone) } else { zone };
-            let last_modified = stamps.last_modified;
-            let parts = Parts { zone, kstat, last_modified, stamps, receiving, ..known };
+            let parts = Parts { zone, kstat, stamps, receiving, ..known };
             return Ok((parts, None));
         }
     }
@@ -228,8 +227,7 @@ fn read(root: &Root, zone: Zone) -> Result<(Parts, Option<Unpacked>), LoadError>
     let config = Arc::new(ConfigJson::from(&unpacked.config));
     let receives = vm::state_of(&zone, &xml) == "receiving";
     let receiving = if receives { receiving::read(root, &zone)? } else { None };
-    let last_modified = stamps.last_modified;
-    let parts = Parts { zone, xml, kstat, config, lastexited, last_modified, stamps, receiving };
+    let parts = Parts { zone, xml, kstat, config, lastexited, stamps, receiving };
     Ok((parts, Some(unpacked)))
 }
 

@@ -75,7 +75,7 @@ fn read(
     let mut tries = 0;
     let (xml, lastexited, config) = loop {
         // A time that nobody knew belongs to a file that may be newer than what is known of it.
-        if known.is_some_and(|parts| parts.last_modified != stamps.last_modified) {
+        if known.is_some_and(|parts| parts.last_modified() != stamps.last_modified) {
             stale |= Stale::FILES;
         }
         let xml = match known {

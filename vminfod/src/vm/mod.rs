@@ -42,8 +42,6 @@ pub struct Parts {
     pub config: Arc<ConfigJson>,
     /// How init last ended.
     pub lastexited: Option<LastExited>,
-    /// Newest modification time of its files, in seconds.
-    pub last_modified: Option<i64>,
     /// Which versions of its files this was made of.
     pub stamps: Stamps,
     /// The create payload; only read in state receiving.
@@ -51,6 +49,11 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// The newest modification time of its files, in seconds since 1970.
+    pub fn last_modified(&self) -> Option<i64> {
+        self.stamps.last_modified
+    }
+
     /// Whether the VM is being received, so that the receiving file matters.
     pub fn is_receiving(&self) -> bool {
         state_of(&self.zone, &self.xml) == "receiving"
@@ -162,7 +165,7 @@ fn zone(vm: &mut VmObject, row: &ZoneRow) {
 }
 
 fn files(vm: &mut VmObject, parts: &Parts) -> Result<(), ComposeError> {
-    if let Some(seconds) = parts.last_modified {
+    if let Some(seconds) = parts.last_modified() {
         let time = iso(seconds as f64 * 1000.0).ok_or_else(|| {
             ComposeError::new(Origin::Times, format!("no date: {seconds} s since 1970"))
         })?;
@@ -170,7 +173,7 @@ fn files(vm: &mut VmObject, parts: &Parts) -> Result<(), ComposeError> {
     }
     if let Some(end) = parts.lastexited.as_ref().filter(|_| parts.zone.zone_state != "running") {
         set(vm, "exit_status", end.status);
-        set(vm, "exit_timestamp", end.timestamp.as_str());
+        set(vm, "exit_timestamp", end.timestamp());
     }
     Ok(())
 }

@@ -90,14 +90,15 @@ pub(super) fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
         zonedid: Some(5),
     };
     let xml = format!("<zone name='{uuid}' brand='{brand}' autoboot='true'>{xml}</zone>");
+    let mut stamps = load::times::Stamps::default();
+    stamps.last_modified = Some(1);
     Parts {
         zone: row.into(),
         xml: Arc::new((&load::zone_xml::parse(xml.as_bytes()).unwrap()).into()),
         kstat: None,
         config: ConfigJson::default().into(),
         lastexited: None,
-        last_modified: Some(1),
-        stamps: Default::default(),
+        stamps,
         receiving: None,
     }
 }
@@ -125,10 +126,11 @@ fn a_bare_zone_has_its_defaults() {
 
 #[test]
 fn exit_fields_vanish_while_running() {
-    let end = LastExited { status: -15, timestamp: "t".into() };
+    let end = load::lastexited::parse(b"1449000000.5 15").unwrap();
     let mut stopped = parts("", "installed", "lx");
-    stopped.lastexited = Some(end);
+    stopped.lastexited = end;
     assert_eq!(made(&stopped)["exit_status"], json!(-15));
+    assert_eq!(made(&stopped)["exit_timestamp"], json!("2015-12-01T20:00:00.500Z"));
     stopped.zone = Arc::new(ZoneRow { zone_state: "running".into(), ..(*stopped.zone).clone() });
     assert!(!made(&stopped).contains_key("exit_status"));
 }
