@@ -29,7 +29,7 @@ pub mod vm_load;
 mod why;
 mod work;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,8 +165,12 @@ pub struct Engine {
     unseen: bool,
     /// The last look at all files.
     files: Arc<Files>,
+    /// Zones that were read anew since it began.
+    read_since: HashSet<Arc<str>>,
     /// The last list of all zones.
     listed: Arc<Listed>,
+    /// It says of each zone what the VM's own row says, and of no other.
+    rows_agree: bool,
     /// Refreshes since one read every file.
     unread_refreshes: u32,
     misses: u32,
@@ -233,7 +237,9 @@ impl Engine {
             sweep_again: false,
             unseen: false,
             files: Arc::default(),
+            read_since: HashSet::new(),
             listed: Arc::default(),
+            rows_agree: false,
             unread_refreshes: 0,
             misses: 0,
             restart_zones: seams.restart_zones,

@@ -155,6 +155,13 @@ impl Engine {
         let vm = self.vms.entry(name.into()).or_default();
         let old = vm.parts.replace(parts);
         let parts = vm.parts.as_ref();
+        let stamps = |parts: &Parts| parts.stamps;
+        if old.as_ref().map(stamps) != parts.map(stamps) {
+            self.read_since.insert(name.into());
+        }
+        if old.as_ref().map(|old| &old.zone) != parts.map(|parts| &parts.zone) {
+            self.rows_agree = false;
+        }
         if old.as_ref().is_none_or(|old| old.zone.zonepath != zonepath) {
             self.zones_changed = true;
         }
@@ -194,7 +201,9 @@ impl Engine {
         if vm.looks.is_some() {
             return;
         }
-        if let Some((done, pause)) = looks.and_then(|done| Some((done, LOOKS.get(usize::from(done))?))) {
+        if let Some((done, pause)) =
+            looks.and_then(|done| Some((done, LOOKS.get(usize::from(done))?)))
+        {
             vm.looks = Some(done + 1);
             self.mark(name, Stale::ON_ZONE_EVENT, Instant::now() + *pause);
         }
@@ -210,6 +219,7 @@ impl Engine {
         let known = self.vms.get_mut(name).and_then(|vm| vm.parts.take());
         if let Some(parts) = known {
             self.names.remove(&*parts.zone.uuid);
+            self.rows_agree = false;
         } else {
             // A new zone's event may come before the index is written.
             self.look_again(name, reading.looks);

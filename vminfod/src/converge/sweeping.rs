@@ -64,7 +64,8 @@ impl Engine {
         match listed {
             Ok(rows) => {
                 self.board.well("sweep");
-                let misses = self.compare_rows(&rows);
+                let is_same = self.rows_agree && Arc::ptr_eq(&rows, &self.listed);
+                let misses = if is_same { 0 } else { self.compare_rows(&rows) };
                 self.judge_source(misses);
                 self.keep_list(rows);
             }
@@ -79,12 +80,13 @@ impl Engine {
     /// Keeps a list to compare the next one with; rows that are parts of a VM are shared with it.
     pub(super) fn keep_list(&mut self, rows: Arc<Listed>) {
         if !Arc::ptr_eq(&rows, &self.listed) {
+            self.rows_agree = false;
             let known = |name: &str| Some(&self.vms.get(name)?.parts.as_ref()?.zone);
             self.listed = Arc::new(rows.sharing(known));
         }
     }
 
-    fn compare_rows(&mut self, rows: &Listed) -> u32 {
+    fn compare_rows(&mut self, rows: &Arc<Listed>) -> u32 {
         let mut misses = 0;
         let mut odd: Vec<(String, &'static str)> = Vec::new();
         let mut known = 0;
@@ -107,6 +109,7 @@ impl Engine {
                 .filter(|(name, vm)| vm.parts.is_some() && !listed.contains(&***name));
             odd.extend(gone.map(|(name, _)| (name.to_string(), "it is not listed any more")));
         }
+        self.rows_agree = odd.is_empty() && Arc::ptr_eq(rows, &self.listed);
         for (name, what) in odd {
             // An announced change is on its way already, or was too late for this look.
             if self.unannounced(&name, Stale::ZONEADM, Origin::Zoneadm, what) {
@@ -149,10 +152,11 @@ impl Engine {
         }
     }
 
-    /// Whatever is not of the version that was read is to be read again.
+    /// Whatever is not of the version that was read is to be read again. Where a look saw what the last
+    /// one did and nothing was read since, that was judged then.
     fn compare_files(&mut self, files: &Files, unseen: bool) {
         let mut odd: Vec<(String, Stale)> = Vec::new();
-        for (name, zonepath, stamps) in files.zones() {
+        for (name, zonepath, stamps) in files.changed() {
             let Some(vm) = self.vms.get(name) else { continue };
             let Some(parts) = &vm.parts else { continue };
             // Who would have been told of a change may go by the stamp of a file that was young.

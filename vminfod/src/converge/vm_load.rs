@@ -144,8 +144,7 @@ impl Task {
         };
         let files = zone_files::load(ctx, &row, known, stale).await?;
         let ZoneFiles { xml, config, lastexited, stamps, receiving } = files;
-        let parts =
-            Parts { zone: row, xml, kstat, config, lastexited, stamps, receiving };
+        let parts = Parts { zone: row, xml, kstat, config, lastexited, stamps, receiving };
         Ok(Loaded::Parts(Box::new(parts), fresh))
     }
 

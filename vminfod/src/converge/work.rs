@@ -13,7 +13,7 @@ use super::vm_load::{LoadFault, Loaded, Task, datasets_of};
 use super::{Done, Engine, Purpose, Reading};
 use crate::dirty::Stale;
 use crate::load::sysinfo;
-use crate::sweep::{Look, look};
+use crate::sweep::{Before, Look, look};
 
 /// VMs at most that are begun before the loop looks at what else there is.
 const TURNS: usize = 16;
@@ -56,7 +56,11 @@ impl Engine {
             // Its list is shared as long as it stays the same: a sweep must cost next to nothing.
             self.tell_watcher();
             let (ctx, zones) = (self.ctx.clone(), self.zones.borrow().clone());
-            let before = Arc::clone(&self.files);
+            let before = Before {
+                // Of what nobody watched all is to be judged.
+                files: if unseen { Arc::default() } else { Arc::clone(&self.files) },
+                read_since: std::mem::take(&mut self.read_since),
+            };
             let listed = is_whole.then(|| Arc::clone(&self.listed));
             self.spawn(Purpose::Sweep, async move {
                 Done::Sweep(Box::new(Look { unseen, ..look(&ctx, zones, before, listed).await }))
@@ -155,6 +159,8 @@ impl Engine {
             }
             (Err(_), Some(Purpose::Sweep)) | (Err(_), None) => {
                 self.sweeping = false;
+                // What was read before it is not known any more: the next one judges all.
+                self.files = Arc::default();
                 self.plan_sweep();
             }
         }

@@ -60,6 +60,13 @@ impl Stamps {
         self.versions.get(file) != other.versions.get(file)
     }
 
+    /// All versions as one number, never 0.
+    pub fn digest(&self) -> u64 {
+        let mut state = DefaultHasher::new();
+        self.versions.hash(&mut state);
+        state.finish().max(1)
+    }
+
     /// Whether a later look shows that nothing has to be read again.
     pub fn confirmed_by(&self, later: &Stamps) -> bool {
         self.young == 0 && self.versions == later.versions
