@@ -12,14 +12,20 @@ use std::time::Duration;
 use anyhow::bail;
 use tokio::time::{Instant, sleep};
 
+use vminfod::root::Root;
+
 use super::cn::Cn;
+use super::limits;
 use super::served::Served;
+use super::table::Samples;
 
 /// Sweeps, ten seconds apart, whose cost is measured: whole ones, since a fixed time would hold one
 /// more or less by chance.
 const SWEEPS: usize = 3;
 /// How long after its command a sweep has certainly ended.
 const SETTLED: Duration = Duration::from_secs(2);
+/// From one sweep to the next.
+const PACE: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// The share of a core that it takes.
@@ -29,6 +35,18 @@ pub(super) async fn share(served: &Served, cn: &Cn) -> anyhow::Result<f64> {
     let (before, since) = (served.cpu()?, Instant::now());
     sweeps(cn, SWEEPS).await?;
     Ok((served.cpu()? - before).as_secs_f64() / since.elapsed().as_secs_f64())
+}
+
+/// The share of a core that the looks at the files take alone, one at the pace of the sweeps: after
+/// such a rest they take longer than one after the other.
+pub(super) async fn looks(cn: &Cn) -> anyhow::Result<f64> {
+    let (root, rows) = (Root::new(cn.root()), limits::rows(cn));
+    let mut took = Samples::default();
+    for _ in 0..SWEEPS {
+        sleep(PACE).await;
+        took.push(limits::stat_all_below(&root, &rows)?);
+    }
+    Ok(took.median() / PACE.as_secs_f64())
 }
 
 /// Waits until so many more sweeps have ended.

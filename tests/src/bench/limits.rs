@@ -8,7 +8,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,15 +43,34 @@ pub(super) fn read_and_parse(root: &Root, rows: &[ZoneRow]) -> anyhow::Result<Du
 /// Asks for the stamps of every input of these zones, in this thread.
 pub(super) fn stat_all(root: &Root, rows: &[ZoneRow]) -> Duration {
     let start = Instant::now();
-    for row in rows {
-        let files =
-            ["metadata", "routes", "tags"].map(|name| root.config_file(&row.zonepath, name));
-        let more = [root.zone_xml(&row.zonename), root.lastexited(&row.zonepath)];
-        for path in files.iter().chain(&more) {
-            let _absent_ones_too = std::hint::black_box(std::fs::metadata(path));
-        }
+    for path in rows.iter().flat_map(|row| inputs(root, row)) {
+        let _absent_ones_too = std::hint::black_box(std::fs::metadata(path));
     }
     start.elapsed()
+}
+
+/// The same the shortest way: from the open directory, by names that are made before.
+pub(super) fn stat_all_below(root: &Root, rows: &[ZoneRow]) -> anyhow::Result<Duration> {
+    use rustix::fs::{AtFlags, Mode, OFlags};
+
+    let dir = rustix::fs::open(root.dir(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let below = |path: PathBuf| path.strip_prefix(root.dir()).map(Path::to_path_buf);
+    let all = rows.iter().flat_map(|row| inputs(root, row)).map(below);
+    let all = all.collect::<Result<Vec<PathBuf>, _>>()?;
+    let start = Instant::now();
+    for path in &all {
+        let stat = rustix::fs::statat(&dir, path, AtFlags::SYMLINK_NOFOLLOW);
+        let _absent_ones_too = std::hint::black_box(stat);
+    }
+    Ok(start.elapsed())
+}
+
+/// The files that an object is made of.
+fn inputs(root: &Root, row: &ZoneRow) -> [PathBuf; 5] {
+    let [metadata, routes, tags] =
+        ["metadata", "routes", "tags"].map(|name| root.config_file(&row.zonepath, name));
+    let xml = root.zone_xml(&row.zonename);
+    [xml, root.lastexited(&row.zonepath), metadata, routes, tags]
 }
 
 /// A server that answers every request with the same bytes: a thread, a socket and a copy.

@@ -29,6 +29,8 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         0.4,
     );
     served.stop().await?;
+    let looks = idle::looks(bench.five_thousand().await?).await? * 100.0;
+    let idle = idle.note(format!("asking for the stamps of the files takes {looks:.3} % of it"));
     Ok(vec![rss, slow, idle])
 }
 
