@@ -57,7 +57,7 @@ use crate::load::{Ctx, Datasets, LoadError, Node, Sysinfo};
 use crate::sources::Signal;
 use crate::sources::inbox::Inbox;
 use crate::sources::watch::Zones;
-use crate::store::Store;
+use crate::store::{Outcome, Store};
 use crate::sweep::{Files, Look};
 use crate::vm::Parts;
 
@@ -139,6 +139,8 @@ pub struct Engine {
     /// Readings that have ended before the fold of their signals: when to take them in.
     held: BTreeSet<(Instant, String)>,
     alarm: Alarm,
+    /// Commits that are not in the log yet: VM, what it was, sequence number.
+    committed: Vec<(String, Outcome, u64)>,
     /// VM readings under way.
     readings: usize,
     datasets: Datasets,
@@ -215,6 +217,7 @@ impl Engine {
             due: BTreeSet::new(),
             held: BTreeSet::new(),
             alarm: Alarm::none(),
+            committed: Vec::new(),
             readings: 0,
             datasets: Datasets::default(),
             dataset_work: DatasetWork::default(),
@@ -269,6 +272,7 @@ impl Engine {
                 self.take(pending);
             }
             self.take_held();
+            self.tell_committed().await;
             self.start_due();
             self.tell_watcher();
             let next = self.next_deadline();

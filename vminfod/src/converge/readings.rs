@@ -170,14 +170,24 @@ impl Engine {
         }
         match self.store.put_made(name, made?) {
             Outcome::Unchanged => {}
-            outcome => tracing::info!(
-                vm = name,
-                ?outcome,
-                seq = self.store.published().snapshot().seq,
-                "committed"
-            ),
+            outcome => {
+                let seq = self.store.published().snapshot().seq;
+                self.committed.push((name.to_owned(), outcome, seq));
+            }
         }
         Ok(())
+    }
+
+    /// Logs what was committed, after those who follow the changes had their turn: writing a line
+    /// takes longer than all else that stands between them and a commit.
+    pub(super) async fn tell_committed(&mut self) {
+        if self.committed.is_empty() {
+            return;
+        }
+        tokio::task::yield_now().await;
+        for (vm, outcome, seq) in self.committed.drain(..) {
+            tracing::info!(vm, ?outcome, seq, "committed");
+        }
     }
 
     /// Shows that a zone was away although both readings say `running`.
