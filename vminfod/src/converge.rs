@@ -39,7 +39,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::alarm::Alarm;
+use self::alarm::{Alarm, Wait};
 use self::asks::{Ask, Waiter};
 pub use self::asks::{Asks, Held};
 use self::board::Board;
@@ -267,6 +267,7 @@ impl Engine {
         self.plan_refresh();
         self.plan_sweep();
         loop {
+            let began = Instant::now();
             let pending = self.inbox.take();
             if !pending.is_empty() {
                 self.take(pending);
@@ -276,7 +277,7 @@ impl Engine {
             self.start_due();
             self.tell_watcher();
             let next = self.next_deadline();
-            if self.is_near(next) {
+            if self.is_near(next, began) {
                 // The rest of the runtime goes on meanwhile.
                 tokio::task::yield_now().await;
                 continue;
@@ -302,17 +303,17 @@ impl Engine {
         }
     }
 
-    /// Is it so near that sleeping would be too long? Else, if it is the end of a fold, the alarm is
-    /// set for it.
-    fn is_near(&self, next: Instant) -> bool {
-        let left = next.saturating_duration_since(Instant::now());
-        if self.alarm.is_none() || left.is_zero() {
+    /// Is the next deadline so near that the loop is to stay awake? Else, if it is the end of a
+    /// fold, the alarm is set for it.
+    fn is_near(&self, next: Instant, began: Instant) -> bool {
+        if self.alarm.is_none() {
             return false;
         }
-        if left > alarm::AHEAD && left <= self.config.fold {
-            self.alarm.set(next - alarm::AHEAD);
+        let wait = Wait::until(next, began, Instant::now(), self.config.fold);
+        if let Wait::Alarm(at) = wait {
+            self.alarm.set(at);
         }
-        left <= alarm::AHEAD
+        wait == Wait::Awake
     }
 
     fn next_deadline(&self) -> Instant {
