@@ -5,6 +5,7 @@
 //! A node to measure on: generated files, and commands that print what the node's own commands
 //! printed once. Their time is that of a shell and `cat`, so that it can be told from the daemon's.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -31,7 +32,8 @@ pub(super) struct Cn {
     canned: PathBuf,
     /// What `zoneadm list` says of each VM, in its order.
     pub zones: Vec<Zone>,
-    zfs: String,
+    /// By the datasets directly below the pool: what `zfs list -d 1` says of each.
+    listed: HashMap<String, String>,
     pipes: [File; 2],
 }
 
@@ -103,7 +105,7 @@ impl Cn {
             std::fs::write(canned.join("zone").join(&zone.name), format!("{}\n", zone.line))?;
         }
         let pipes = [pipe(&canned.join("pipe0"))?, pipe(&canned.join("pipe1"))?];
-        Ok(Cn { _dir: dir, node, canned, zones, zfs, pipes })
+        Ok(Cn { _dir: dir, node, canned, zones, listed: by_dataset(&zfs), pipes })
     }
 
     /// Its `/`.
@@ -178,31 +180,17 @@ impl Cn {
     /// Writes what zfs says of one VM's root dataset from now on: its quota is so many GiB.
     pub(super) fn set_quota(&self, zone: &str, gib: u64) -> anyhow::Result<()> {
         let dataset = format!("zones/{zone}");
-        let own = |name: &str| {
-            name.strip_prefix(&dataset).is_some_and(|rest| {
-                rest.is_empty() || rest.starts_with(['/', '@']) && !rest[1..].contains(['/', '@'])
-            })
-        };
+        let Some(own) = self.listed.get(&dataset) else { bail!("{dataset} is not listed") };
         let mut rows = String::new();
-        for line in self.zfs.lines() {
+        for line in own.lines() {
             let mut cells: Vec<&str> = line.split('\t').collect();
-            let name = cells.get(4).copied().unwrap_or_default();
-            if !own(name) {
-                continue;
-            }
             let bytes = (gib << 30).to_string();
-            if name == dataset
-                && let [_, _, _, _, _, quota, _, refquota, ..] = cells.as_mut_slice()
+            if let [_, _, _, _, name, quota, _, refquota, ..] = cells.as_mut_slice()
+                && *name == dataset
             {
                 (*quota, *refquota) = (&bytes, &bytes);
-                rows += &cells.join("\t");
-            } else {
-                rows += line;
             }
-            rows.push('\n');
-        }
-        if rows.is_empty() {
-            bail!("{dataset} is not listed");
+            rows += &(cells.join("\t") + "\n");
         }
         let path = self.canned.join("one").join(format!("{dataset}.rows"));
         if let Some(parent) = path.parent() {
@@ -228,9 +216,7 @@ impl Cn {
 
     /// The zones whose root dataset is listed, the first so many.
     pub(super) fn with_dataset(&self, count: usize) -> Vec<String> {
-        let listed: std::collections::HashSet<&str> =
-            self.zfs.lines().filter_map(|line| line.split('\t').nth(4)).collect();
-        let has = |zone: &&Zone| listed.contains(format!("zones/{}", zone.name).as_str());
+        let has = |zone: &&Zone| self.listed.contains_key(&format!("zones/{}", zone.name));
         self.zones.iter().filter(has).take(count).map(|zone| zone.name.clone()).collect()
     }
 
@@ -243,6 +229,23 @@ impl Cn {
         std::fs::rename(&temp, &path)?;
         Ok(before)
     }
+}
+
+/// The rows of each dataset directly below the pool and of what is directly below that. Looked for
+/// once: to look through them all before each event would empty the daemon's caches.
+fn by_dataset(zfs: &str) -> HashMap<String, String> {
+    let mut listed: HashMap<String, String> = HashMap::new();
+    for line in zfs.lines() {
+        let name = line.split('\t').nth(4).unwrap_or_default();
+        let Some((pool, below)) = name.split_once('/') else { continue };
+        let at = below.find(['/', '@']).unwrap_or(below.len());
+        if below.get(at + 1..).is_some_and(|rest| rest.contains(['/', '@'])) {
+            continue;
+        }
+        let dataset = name.get(..pool.len() + 1 + at).unwrap_or(name);
+        *listed.entry(dataset.to_owned()).or_default() += &format!("{line}\n");
+    }
+    listed
 }
 
 /// The line that announces a change of this zone's state.

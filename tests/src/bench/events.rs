@@ -17,8 +17,9 @@ use super::{Bench, limits};
 
 /// Signals of one VM within this are one, so a file's change waits for it.
 const FOLD: f64 = 0.010;
-const CHANGES: usize = 300;
-/// Of files, in each round.
+const CHANGES: usize = 1000;
+const ZONE_CHANGES: usize = 100;
+/// In each round.
 const FILE_CHANGES: usize = 200;
 /// As long as a change rests in the fold.
 const REST: Duration = Duration::from_millis(10);
@@ -114,7 +115,7 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
     let cpu = (served.cpu()? - before).as_secs_f64() / CHANGES as f64;
     let mut zone = Samples::default();
     let named: Vec<_> = cn.zones.iter().filter(|z| z.line.contains(":running:")).cloned().collect();
-    for n in 0..CHANGES / 6 {
+    for n in 0..ZONE_CHANGES {
         let one = &named[n % named.len().clamp(1, 20)];
         cn.set_state(one, if n / 20 % 2 == 0 { "installed" } else { "running" })?;
         let start = Instant::now();
