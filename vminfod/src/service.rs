@@ -205,8 +205,7 @@ async fn serve_at(
     let server = Server::new(limits, shutdown.clone());
     let api =
         Api::new(engine.published(), board, asks, server.counts(), max_jobs, shutdown.clone())
-            .with_ui(Ui::new(&agents));
-    tasks.spawn_vital("converge", engine.run());
+            .with_ui(Ui::new(agents));
     let listener = match bind(listen).await {
         Ok(listener) => listener,
         Err(error) => {
@@ -235,6 +234,8 @@ async fn serve_at(
     }
     tasks.spawn_vital("http", server.serve(listener, answer));
     tracing::info!(%address, "listening");
+    // Only now: its first turns have much to do, and who starts is waited for.
+    tasks.spawn_vital("converge", engine.run());
     Ok(Running { address, api, tasks, shutdown })
 }
 

@@ -8,7 +8,7 @@
 //! Read only. Must never load anything from elsewhere, pass on to an address that is not of this
 //! node, or hand out an agent's answer as anything but JSON.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use daemon::http::{Body, refuse, reply};
 use http::header::{
@@ -49,26 +49,38 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The dashboard.
 #[derive(Clone, Debug, Default)]
-pub struct Ui {
-    agents: Arc<Vec<(String, Http)>>,
+pub struct Ui(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    agents: Agents,
+    /// Made when somebody looks: it takes milliseconds, which a start has not to give away.
+    clients: OnceLock<Vec<(String, Http)>>,
 }
 
 impl Ui {
-    /// A dashboard that shows these agents; one whose client cannot be made is left out with a warning.
-    pub fn new(agents: &Agents) -> Self {
-        let clients = agents.iter().filter_map(|(name, address)| {
-            match Http::new(
-                &format!("http://{address}"),
-                concat!("vminfod/", env!("CARGO_PKG_VERSION")),
-            ) {
-                Ok(http) => Some((name.clone(), http.without_retries())),
-                Err(error) => {
-                    tracing::warn!(name, %address, %error, "agent left out of the dashboard");
-                    None
+    /// A dashboard that shows these agents.
+    pub fn new(agents: Agents) -> Self {
+        Self(Arc::new(Known { agents, clients: OnceLock::new() }))
+    }
+
+    /// The agents; one whose client cannot be made is left out with a warning.
+    fn clients(&self) -> &[(String, Http)] {
+        self.0.clients.get_or_init(|| {
+            let clients = self.0.agents.iter().filter_map(|(name, address)| {
+                match Http::new(
+                    &format!("http://{address}"),
+                    concat!("vminfod/", env!("CARGO_PKG_VERSION")),
+                ) {
+                    Ok(http) => Some((name.clone(), http.without_retries())),
+                    Err(error) => {
+                        tracing::warn!(name, %address, %error, "agent left out of the dashboard");
+                        None
+                    }
                 }
-            }
-        });
-        Self { agents: Arc::new(clients.collect()) }
+            });
+            clients.collect()
+        })
     }
 
     /// Answers a GET of `/ui` and what is below it; `below` are the path's parts after `ui`.
@@ -77,7 +89,7 @@ impl Ui {
             [] => part(&PARTS[0]),
             ["agents"] => {
                 let names =
-                    self.agents.iter().map(|(name, _)| Value::from(name.as_str())).collect();
+                    self.clients().iter().map(|(name, _)| Value::from(name.as_str())).collect();
                 secured(reply(StatusCode::OK, Body::once(to_ascii(&Value::Array(names)))))
             }
             ["agents", name, page @ ..] if !page.is_empty() => self.agent(name, page).await,
@@ -91,7 +103,7 @@ impl Ui {
 
     /// Passes an agent's page on.
     async fn agent(&self, name: &str, page: &[&str]) -> Response<Body> {
-        let Some((_, http)) = self.agents.iter().find(|(known, _)| known == name) else {
+        let Some((_, http)) = self.clients().iter().find(|(known, _)| known == name) else {
             return nothing();
         };
         let answer = http.execute(Call::new(Method::GET, page).body_cap(LONGEST)).await;

@@ -99,8 +99,8 @@ impl<T: Send + 'static> Group<T> {
         let rows: Vec<_> = self.zones.iter().map(|zone| Arc::clone(&zone.row)).collect();
         let places = rows.iter().map(|row| Arc::clone(&row.zonepath)).collect();
         let (zones, shared, files) = (self.zones, Arc::clone(&self.work), ctx.clone());
-        let work = move |_: &Root, at: usize| {
-            let loaded = zones.get(at).map(|zone| shared.one(&files, zone.clone()));
+        let work = move |root: &Root, at: usize| {
+            let loaded = zones.get(at).map(|zone| shared.one(&files, root, zone.clone()));
             if shared.haste == Haste::Background {
                 std::thread::yield_now();
             }
@@ -131,8 +131,8 @@ impl<T: Send + 'static> Work<T> {
     }
 
     /// Reads a zone, and composes it if that can be done already.
-    fn one(&self, ctx: &Ctx, zone: Zone) -> Loaded<T> {
-        read(&ctx.root, zone).and_then(|(parts, unpacked)| match self.wide.get() {
+    fn one(&self, ctx: &Ctx, root: &Root, zone: Zone) -> Loaded<T> {
+        read(root, zone).and_then(|(parts, unpacked)| match self.wide.get() {
             Some(wide) => self.made(ctx, wide, parts, unpacked),
             None => Ok((parts, Made::No)),
         })
