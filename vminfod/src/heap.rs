@@ -45,6 +45,8 @@ mod gnu {
 
     /// How much may be free at the end of the heap.
     pub(super) const M_TRIM_THRESHOLD: c_int = -1;
+    /// What is added to the heap beyond what is needed, and left to it when free memory goes back.
+    pub(super) const M_TOP_PAD: c_int = -2;
     /// From which size on a piece is mapped by itself, and unmapped when it is freed.
     pub(super) const M_MMAP_THRESHOLD: c_int = -3;
     /// How many parts the heap may have.
@@ -56,13 +58,24 @@ mod gnu {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const PARTS: std::ffi::c_int = 8;
 
-/// The thresholds are the usual ones, which else grow with the largest piece freed.
+/// The usual value of all three thresholds. Given once they are fixed; else they grow with the
+/// largest piece freed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const USUAL: std::ffi::c_int = 128 * 1024;
+
+/// With how much room each part begins: it takes nothing until it is used. A part grows by a page at
+/// a time otherwise, each by a call of the system that keeps all threads from theirs.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const ROOM: std::ffi::c_int = 16 * 1024 * 1024;
+
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn settle() {
-    const USUAL: std::ffi::c_int = 128 * 1024;
-    for (param, value) in
-        [(gnu::M_ARENA_MAX, PARTS), (gnu::M_MMAP_THRESHOLD, USUAL), (gnu::M_TRIM_THRESHOLD, USUAL)]
-    {
+    for (param, value) in [
+        (gnu::M_ARENA_MAX, PARTS),
+        (gnu::M_MMAP_THRESHOLD, USUAL),
+        (gnu::M_TRIM_THRESHOLD, USUAL),
+        (gnu::M_TOP_PAD, ROOM),
+    ] {
         // What is refused stays as it was, which costs memory and nothing else.
         let _taken = gnu::mallopt(param, value);
     }
@@ -71,6 +84,8 @@ fn settle() {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn trim() {
     let began = tokio::time::Instant::now();
+    // From now on free room at the end of a part goes back, too.
+    let _taken = gnu::mallopt(gnu::M_TOP_PAD, USUAL);
     let gave = gnu::malloc_trim(0) != 0;
     tracing::debug!(gave, us = began.elapsed().as_micros() as u64, "free memory given back");
 }

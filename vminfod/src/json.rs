@@ -10,6 +10,7 @@
 mod make;
 mod parse;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,6 +32,12 @@ static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 /// is checked by.
 pub fn serialisations() -> usize {
     WRITTEN.load(Ordering::Relaxed)
+}
+
+/// What a program or a file says, as text: bytes that are not UTF-8 count as U+FFFD. Good text, which
+/// nearly all is, is looked through faster than a repair would.
+pub fn text(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// Compact JSON text of pure ASCII.

@@ -32,7 +32,7 @@ pub enum JsonError {
 
 /// Parses a whole text. Bytes that are not UTF-8 count as U+FFFD.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    let text = String::from_utf8_lossy(bytes);
+    let text = super::text(bytes);
     whole(&text, |parser| parser.value(0))
 }
 
@@ -40,7 +40,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
 /// of all of them is never there. `false`: it is another value. What was given counts only if the
 /// whole text is good.
 pub fn elements(bytes: &[u8], mut each: impl FnMut(Value)) -> Result<bool, JsonError> {
-    let text = String::from_utf8_lossy(bytes);
+    let text = super::text(bytes);
     whole(&text, |parser| parser.outer_array::<Value>(&mut |_, value| each(value)))
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::{Ctx, Fault, LoadError, Origin};
 use crate::commands::{LineSink, Output, Tool};
+use crate::json;
 use crate::vm::convert::to_number;
 
 pub use builder::Builder;
@@ -73,7 +74,7 @@ impl Lines {
 
     fn row(&mut self, line: &[u8]) -> Option<Row> {
         self.number = self.number.saturating_add(1);
-        let text = String::from_utf8_lossy(line);
+        let text = json::text(line);
         let row = Row::parse(&text).filter(|_| self.fault.is_none())?;
         let what = self.fault(&row, matches!(text, Cow::Owned(_)));
         if let Some(what) = what {

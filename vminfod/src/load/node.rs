@@ -10,6 +10,7 @@
 //! where it was composed ([`node_of`]).
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
@@ -114,9 +115,15 @@ async fn everything<T: Send + 'static>(
         let size = if haste == Haste::Now { GROUP } else { THREAD_GROUP };
         let groups = rows.chunks(size).map(|rows| Group::of(rows, &mut known, &work));
         let groups: Vec<Group<T>> = groups.collect();
-        let loads = groups.into_iter().map(|group| group.load(ctx));
-        let loaded: Vec<Vec<One<T>>> = stream::iter(loads).buffered(at_once).collect().await;
-        Ok::<_, LoadError>((rows, loaded))
+        let (count, mut read) = (groups.len(), Read::with_room_for(rows.len()));
+        let loaded = stream::iter(groups.into_iter().map(|group| group.load(ctx)));
+        // However many wait for the commands, the next ones are read.
+        let completed = loaded.buffered(at_once).map(|group| work.complete(ctx, group));
+        let mut completed = pin!(completed.buffered(count.max(1)));
+        while let Some(group) = completed.next().await {
+            group.into_iter().for_each(|one| read.take(one));
+        }
+        Ok::<_, LoadError>((rows, read))
     };
     let wide = async {
         let (sysinfo, kstats, datasets) = tokio::try_join!(
@@ -127,42 +134,44 @@ async fn everything<T: Send + 'static>(
         let (kstats, sysinfo) = (Arc::new(kstats), Arc::new(sysinfo));
         Ok(work.show(Wide { kstats, datasets, sysinfo }))
     };
-    let ((rows, loaded), wide) = tokio::try_join!(zones, wide)?;
+    let ((rows, read), Wide { kstats, datasets, sysinfo }) = tokio::try_join!(zones, wide)?;
     if !rows.is_empty() {
-        have_pools(&wide.datasets)?;
+        have_pools(&datasets)?;
     }
-    let completed = loaded.into_iter().map(|group| work.complete(ctx, group));
-    let mut completed = stream::iter(completed).buffered(at_once);
-    let mut node = Node {
-        vms: Vec::with_capacity(rows.len()),
-        broken: Vec::new(),
-        parts: HashMap::with_capacity(rows.len()),
-        rows,
-        kstats: wide.kstats,
-        datasets: wide.datasets,
-        sysinfo: wide.sysinfo,
-    };
-    let mut receiving = Vec::new();
-    while let Some(group) = completed.next().await {
-        for One { row, loaded } in group {
-            match loaded {
-                Ok((parts, made)) => {
-                    let list = if parts.is_receiving() { &mut receiving } else { &mut node.vms };
-                    if let Made::Yes(vm) = made {
-                        list.push(vm);
-                    }
-                    node.parts.insert(row.zonename.clone(), parts);
+    let Read { mut vms, mut receiving, broken, parts } = read;
+    vms.append(&mut receiving);
+    Ok(Node { vms, broken, parts, rows, kstats, datasets, sysinfo })
+}
+
+/// What was read of the zones so far, in zoneadm's order.
+struct Read<T> {
+    vms: Vec<T>,
+    receiving: Vec<T>,
+    broken: Vec<Broken>,
+    parts: HashMap<Arc<str>, Parts>,
+}
+
+impl<T> Read<T> {
+    fn with_room_for(zones: usize) -> Self {
+        let (vms, parts) = (Vec::with_capacity(zones), HashMap::with_capacity(zones));
+        Read { vms, receiving: Vec::new(), broken: Vec::new(), parts }
+    }
+
+    fn take(&mut self, One { row, loaded }: One<T>) {
+        match loaded {
+            Ok((parts, made)) => {
+                let list = if parts.is_receiving() { &mut self.receiving } else { &mut self.vms };
+                if let Made::Yes(vm) = made {
+                    list.push(vm);
                 }
-                Err(error) => {
-                    let (zonename, uuid) = (row.zonename.to_string(), row.uuid.to_string());
-                    node.broken.push(Broken { zonename, uuid, error });
-                }
+                self.parts.insert(row.zonename.clone(), parts);
+            }
+            Err(error) => {
+                let (zonename, uuid) = (row.zonename.to_string(), row.uuid.to_string());
+                self.broken.push(Broken { zonename, uuid, error });
             }
         }
     }
-    drop(completed);
-    node.vms.append(&mut receiving);
-    Ok(node)
 }
 
 fn at_once() -> usize {

@@ -9,10 +9,10 @@
 //! zone is.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use sdc_clients::vminfod::VmObject;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SetOnce};
 
 use super::times::{self, Opened, Stamps};
 use super::{
@@ -40,7 +40,7 @@ pub(super) type Make<T> = Box<dyn Fn(VmObject) -> T + Send + Sync>;
 /// What all groups of one load share.
 pub(super) struct Work<T> {
     /// Empty until the commands have ended.
-    wide: OnceLock<Wide>,
+    wide: SetOnce<Wide>,
     /// `None`: no objects are wanted.
     make: Option<Make<T>>,
     haste: Haste,
@@ -120,12 +120,13 @@ impl<T: Send + 'static> Work<T> {
     pub(super) fn new(make: Option<Make<T>>, haste: Haste, at_once: usize) -> Self {
         let first = if haste == Haste::Now { (cores() - 1).clamp(1, at_once) } else { at_once };
         let (room, held_back) = (Semaphore::new(first), at_once - first);
-        Work { wide: OnceLock::new(), make, haste, room, held_back }
+        Work { wide: SetOnce::new(), make, haste, room, held_back }
     }
 
-    /// Lets what is read from now on be composed at once.
+    /// Lets all that is read be composed.
     pub(super) fn show(&self, wide: Wide) -> Wide {
-        let wide = self.wide.get_or_init(|| wide).clone();
+        // A second one would be no news.
+        let _first = self.wide.set(wide.clone());
         self.room.add_permits(self.held_back);
         wide
     }
@@ -157,24 +158,25 @@ impl<T: Send + 'static> Work<T> {
         }
     }
 
-    /// Composes what was read before what concerns every VM was known.
+    /// Composes what was read before what concerns every VM was known, as soon as it is.
     pub(super) async fn complete(self: &Arc<Self>, ctx: &Ctx, group: Vec<One<T>>) -> Vec<One<T>> {
         let lacks = |one: &One<T>| matches!(one.loaded, Ok((_, Made::No)));
         if !group.iter().any(lacks) {
             return group;
         }
-        let (work, ctx) = (Arc::clone(self), ctx.clone());
+        let (work, wide, ctx) = (Arc::clone(self), self.wide.wait().await.clone(), ctx.clone());
         let rows: Vec<Arc<ZoneRow>> = group.iter().map(|one| Arc::clone(&one.row)).collect();
         let each = move |One { row, loaded }: One<T>| {
-            let loaded = match (loaded, work.wide.get()) {
-                (Ok((parts, Made::No)), Some(wide)) => work.made(&ctx, wide, parts, None),
-                (loaded, _) => loaded,
+            let loaded = match loaded {
+                Ok((parts, Made::No)) => work.made(&ctx, &wide, parts, None),
+                loaded => loaded,
             };
             One { row, loaded }
         };
         if self.make.is_none() {
             return group.into_iter().map(each).collect();
         }
+        let _room = self.room.acquire().await.ok();
         let all = move || group.into_iter().map(each).collect();
         tokio::task::spawn_blocking(all).await.unwrap_or_else(|panic| {
             // Nothing of it is left, so each of its zones is tried again.

@@ -33,6 +33,7 @@ use quick_xml::events::{BytesStart, Event};
 use super::times::{self, Opened};
 use super::xml::{attributes, is_blank, is_char, is_name, reference};
 use super::{Fault, LoadError, Origin, there};
+use crate::json;
 use crate::root::{ReadError, Root};
 
 pub use model::{Attributes, Item, Pair, What, ZoneXml, attribute};
@@ -67,7 +68,7 @@ pub fn parse(bytes: &[u8]) -> Result<ZoneXml, LoadError> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(LoadError::content(Origin::ZoneXml, format!("larger than {MAX_BYTES} bytes")));
     }
-    let text = String::from_utf8_lossy(bytes);
+    let text = json::text(bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     Document {
         text,
