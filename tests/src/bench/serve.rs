@@ -19,6 +19,7 @@ const LISTS: usize = 15;
 const SINGLES: usize = 2000;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
+    let rounds = bench.rounds;
     let cn = bench.ten_thousand().await?;
     let name = cn.zones.first().map(|zone| zone.name.clone()).unwrap_or_default();
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
@@ -28,7 +29,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let raw = limits::Plain::answering(&all)?;
     // In turns, so that whatever else the machine does concerns both.
     let (mut lists, mut copies) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
+    for _ in 0..rounds {
         copies.push(raw.exchanges(LISTS)?.median());
         lists.push(limits::exchanges(&mut client, "/vms", LISTS)?.median());
     }
@@ -41,7 +42,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let body = serde_json::to_vec(&served.json(&one)?)?;
     let echo = limits::Plain::answering(&body)?;
     let (mut singles, mut echoes, mut idle) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..3 {
+    for _ in 0..rounds {
         echoes.push(echo.exchanges(SINGLES)?.median());
         let round = limits::exchanges(&mut client, &one, SINGLES)?;
         singles.push(round.median());
@@ -55,7 +56,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     );
 
     let mut busy = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..rounds {
         busy.push(while_refreshing(&served, &one).await?.quantile(0.99));
     }
     let refreshing = Row::new("GET /vms/:uuid, p99 in a refresh", Unit::Time, &Samples::of(busy))

@@ -33,7 +33,7 @@ const BEYOND_CORES: usize = 2;
 /// The same in the background, which must leave room for everything else.
 const BACKGROUND_AT_ONCE: usize = 2;
 /// Zones of one group: enough that changing threads costs nothing.
-const GROUP: usize = 32;
+const GROUP: usize = 48;
 /// The same where each group has a thread made for it.
 const THREAD_GROUP: usize = 256;
 
