@@ -101,7 +101,9 @@ impl<T: Send + 'static> Group<T> {
         let (zones, shared, files) = (self.zones, Arc::clone(&self.work), ctx.clone());
         let work = move |root: &Root, at: usize| {
             let loaded = zones.get(at).map(|zone| shared.one(&files, root, zone.clone()));
-            if shared.haste == Haste::Background {
+            if shared.haste != Haste::Now {
+                // Who waits for less may have waited for this thread to use up its turn: Linux lets
+                // it, whatever its priority.
                 std::thread::yield_now();
             }
             loaded
