@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::net::UnixStream;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::process;
@@ -56,12 +57,14 @@ pub enum Turn {
     Ended,
 }
 
-/// Connects, as long as there is something to connect to.
+/// Connects, as long as there is something to connect to. `poke`, a new file under the name, cuts
+/// a pause short and begins anew; it never ends a try, since one client is served at a time, and
+/// whoever is connected to and hung up on may accept no more.
 ///
 /// # Errors
 /// Why not.
-pub async fn dial(socket: &Path, within: Duration) -> Result<Connection, Nobody> {
-    let deadline = Instant::now() + within;
+pub async fn dial(socket: &Path, within: Duration, poke: &Notify) -> Result<Connection, Nobody> {
+    let mut deadline = Instant::now() + within;
     let mut wait = SOON;
     loop {
         let tried = timeout(within, once(socket)).await;
@@ -85,7 +88,11 @@ pub async fn dial(socket: &Path, within: Duration) -> Result<Connection, Nobody>
         if Instant::now() + pause > deadline {
             return Err(Nobody::Refused);
         }
-        sleep(pause).await;
+        // Both arms are cancel-safe: nothing is under way while it pauses.
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = poke.notified() => (deadline, wait) = (Instant::now() + within, SOON),
+        }
     }
 }
 
@@ -147,5 +154,70 @@ impl Connection {
             give(line);
         }
         Turn::Ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener as Full;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::UnixListener;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_secs(60);
+
+    /// A look finds the socket and the event of its coming pokes right after: whoever accepts
+    /// once is not hung up on.
+    #[tokio::test]
+    async fn a_poke_leaves_the_first_connection_standing() {
+        for turns in (0..4).cycle().take(64) {
+            let dir = tempfile::tempdir().expect("dir");
+            let socket = dir.path().join("a.kvmd");
+            let listener = UnixListener::bind(&socket).expect("bind");
+            let poke = Notify::new();
+            let poked = async {
+                for _turn in 0..turns {
+                    yield_now().await;
+                }
+                poke.notify_one();
+            };
+            let (dialed, ()) = tokio::join!(dial(&socket, WITHIN, &poke), poked);
+            let _held = dialed.expect("connected");
+            let (mut first, _from) = listener.accept().await.expect("accept");
+            let mut said = vec![0; NEGOTIATE.len()];
+            first.read_exact(&mut said).await.expect("the first connection lives");
+            assert_eq!(said, NEGOTIATE, "poked after {turns} turns");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_file_ends_the_pause_before_a_full_backlog() {
+        let dir = tempfile::tempdir().expect("dir");
+        let socket = dir.path().join("a.kvmd");
+        let full = Full::bind(&socket).expect("bind");
+        let mut waiting = Vec::new();
+        let last = loop {
+            match UnixStream::connect(&socket).await {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error.kind(),
+            }
+        };
+        assert_eq!(last, io::ErrorKind::WouldBlock);
+        let poke = Notify::new();
+        let began = Instant::now();
+        let renewed = async {
+            yield_now().await;
+            std::fs::remove_file(&socket).expect("remove");
+            let listener = UnixListener::bind(&socket).expect("bind");
+            poke.notify_one();
+            listener
+        };
+        let (dialed, listener) = tokio::join!(dial(&socket, WITHIN, &poke), renewed);
+        assert!(dialed.is_ok(), "{dialed:?}");
+        assert!(began.elapsed() < BACKLOG, "it waited for the pause to pass");
+        drop((full, listener));
     }
 }

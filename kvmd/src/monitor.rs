@@ -152,19 +152,14 @@ enum After {
 }
 
 impl Shared {
-    /// Connects; gives up at the shutdown. A new file under the name ends every wait.
+    /// Connects; gives up at the shutdown.
     async fn dial(&self, seat: &Seat, poke: &Notify) -> Option<Connection> {
-        loop {
-            // All arms are cancel-safe: a connection that is dropped is closed.
-            tokio::select! {
-                dialed = dial(&seat.socket, self.limits.connect) => {
-                    return dialed
-                        .inspect_err(|why| tracing::debug!(instance = seat.name, ?why, "nobody to watch"))
-                        .ok();
-                }
-                () = poke.notified() => {}
-                () = self.shutdown.wait() => return None,
-            }
+        // Both arms are cancel-safe: a connection that is dropped is closed.
+        tokio::select! {
+            dialed = dial(&seat.socket, self.limits.connect, poke) => dialed
+                .inspect_err(|why| tracing::debug!(instance = seat.name, ?why, "nobody to watch"))
+                .ok(),
+            () = self.shutdown.wait() => None,
         }
     }
 
