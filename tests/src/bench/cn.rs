@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
+use vminfod::root::Root;
+
+use super::limits;
 use crate::node::{CreateOptions, Node};
 use crate::process;
 
@@ -105,10 +108,13 @@ impl Cn {
             std::fs::write(canned.join("zone").join(&zone.name), format!("{}\n", zone.line))?;
         }
         let pipes = [pipe(&canned.join("pipe0"))?, pipe(&canned.join("pipe1"))?];
+        let cn = Cn { _dir: dir, node, canned, zones, listed: by_dataset(&zfs), pipes };
         // Else the system writes 44,000 files for 10,000 VMs to its disk half a minute later, beside
-        // whatever is measured then.
+        // whatever is measured then; and once more after they were read for the first time, for that
+        // is noted in each of them.
+        limits::read_and_parse(&Root::new(cn.root()), &limits::rows(&cn))?;
         rustix::fs::sync();
-        Ok(Cn { _dir: dir, node, canned, zones, listed: by_dataset(&zfs), pipes })
+        Ok(cn)
     }
 
     /// Its `/`.

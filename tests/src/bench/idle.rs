@@ -19,22 +19,27 @@ use super::limits;
 use super::served::Served;
 use super::table::Samples;
 
-/// Sweeps, ten seconds apart, whose cost is measured: whole ones, since a fixed time would hold one
-/// more or less by chance.
-const SWEEPS: usize = 3;
+/// Sweeps, ten seconds apart, whose cost is measured.
+const SWEEPS: usize = 5;
 /// How long after its command a sweep has certainly ended.
 const SETTLED: Duration = Duration::from_secs(2);
 /// From one sweep to the next.
 const PACE: Duration = Duration::from_secs(10);
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// The share of a core that it takes.
-pub(super) async fn share(served: &Served, cn: &Cn) -> anyhow::Result<f64> {
+/// The share of a core that it takes, in percent: from the end of one sweep to the end of the next,
+/// since a fixed time would hold one more or less by chance.
+pub(super) async fn share(served: &Served, cn: &Cn) -> anyhow::Result<Samples> {
     cn.ran()?;
-    sweeps(cn, 1).await?;
-    let (before, since) = (served.cpu()?, Instant::now());
-    sweeps(cn, SWEEPS).await?;
-    Ok((served.cpu()? - before).as_secs_f64() / since.elapsed().as_secs_f64())
+    sweep(cn).await?;
+    let mut shares = Samples::default();
+    for _ in 0..SWEEPS {
+        let (before, since) = (served.cpu()?, Instant::now());
+        sweep(cn).await?;
+        let used = served.cpu()? - before;
+        shares.push_value(used.as_secs_f64() / since.elapsed().as_secs_f64() * 100.0);
+    }
+    Ok(shares)
 }
 
 /// The share of a core that the looks at the files take alone, one at the pace of the sweeps: after
@@ -49,16 +54,14 @@ pub(super) async fn looks(cn: &Cn) -> anyhow::Result<f64> {
     Ok(took.median() / PACE.as_secs_f64())
 }
 
-/// Waits until so many more sweeps have ended.
-async fn sweeps(cn: &Cn, count: usize) -> anyhow::Result<()> {
+/// Waits until one more sweep has ended.
+async fn sweep(cn: &Cn) -> anyhow::Result<()> {
     let end = Instant::now() + LIMIT;
-    let mut seen = 0;
-    while seen < count {
+    while !cn.ran()?.iter().any(|line| line.starts_with("zoneadm list")) {
         if Instant::now() > end {
             bail!("no sweep comes");
         }
         sleep(Duration::from_millis(50)).await;
-        seen += cn.ran()?.iter().filter(|line| line.starts_with("zoneadm list")).count();
     }
     sleep(SETTLED).await;
     Ok(())

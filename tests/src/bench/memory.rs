@@ -21,8 +21,8 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     served.quiet().await?;
     let slow = slow_readers(&served).await?;
 
-    let share = idle::share(&served, cn).await? * 100.0;
-    let idle = Row::new("idle CPU, 5,000 VMs", Unit::Percent, &Samples::of([share])).against(
+    let shares = idle::share(&served, cn).await?;
+    let idle = Row::new("idle CPU, 5,000 VMs", Unit::Percent, &shares).against(
         "0.5 % of a core",
         0.5,
         1.0,

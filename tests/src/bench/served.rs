@@ -9,6 +9,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -17,8 +19,6 @@ use crate::process::Child;
 
 const START_LIMIT: Duration = Duration::from_secs(120);
 const PIECE: usize = 256 << 10;
-/// In what /proc counts time.
-const TICK: Duration = Duration::from_millis(10);
 
 /// The process.
 pub(super) struct Served {
@@ -77,26 +77,10 @@ impl Served {
         Ok(kib.trim().parse::<f64>()? * 1024.0)
     }
 
-    /// CPU time that it has used, threads that have ended included; in ticks.
+    /// CPU time that it has used, threads that have ended included.
     pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        // The name may have anything in it; what counts stands behind it.
-        let (_, rest) = text.rsplit_once(')').context("no name in stat")?;
-        let mut fields = rest.split_ascii_whitespace().skip(11);
-        let mut ticks = || fields.next().and_then(|n| n.parse::<u64>().ok());
-        let used = ticks().zip(ticks()).map(|(user, system)| user + system);
-        Ok(TICK * u32::try_from(used.context("no CPU time in stat")?)?)
-    }
-
-    /// CPU time of the threads that there are now, exactly: less than before where some have ended.
-    fn busy(&self) -> anyhow::Result<Duration> {
-        let mut nanos = 0;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
-            // A thread may end between the two looks.
-            let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
-        }
-        Ok(Duration::from_nanos(nanos))
+        let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(self.pid)?))?;
+        Ok(clock.now()?.into())
     }
 
     /// A connection to it.
@@ -123,14 +107,14 @@ impl Served {
 
     /// Waits until it does nothing: no CPU time for a while.
     pub(super) async fn quiet(&self) -> anyhow::Result<()> {
-        let mut before = self.busy()?;
+        let mut before = self.cpu()?;
         let (mut calm, end) = (0, Instant::now() + Duration::from_secs(60));
         while calm < 4 {
             if Instant::now() > end {
                 bail!("vminfod does not come to rest");
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
-            let now = self.busy()?;
+            let now = self.cpu()?;
             calm = if now.saturating_sub(before) < Duration::from_millis(1) { calm + 1 } else { 0 };
             before = now;
         }
