@@ -17,8 +17,6 @@ use futures_util::stream;
 use futures_util::{Stream, StreamExt};
 use hyper::body::{Body as HttpBody, Frame, Incoming};
 
-use super::lasting::Handover;
-
 /// A request's body that is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum TooMuch {
@@ -131,35 +129,6 @@ impl HttpBody for Body {
     }
 }
 
-/// The same for the wire: each chunk is one there, whatever the number of its pieces.
-pub(super) enum Wire {
-    /// All of it.
-    Whole(Body),
-    /// Nothing: once it is asked for, another writes it.
-    Left(Handover),
-}
-
-impl HttpBody for Wire {
-    type Data = Chunk;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
-        match self.get_mut() {
-            Wire::Whole(body) => {
-                let chunk = ready!(body.poll_chunk(cx));
-                Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
-            }
-            Wire::Left(handover) => {
-                handover.ask();
-                Poll::Pending
-            }
-        }
-    }
-}
-
 /// Shared bytes that are sent together as they lie, without being copied into one place.
 #[derive(Debug, Default)]
 pub struct Chunk {
@@ -257,21 +226,5 @@ mod tests {
             assert_eq!(text, b"abcdef", "{step}");
         }
         assert_eq!(chunk().remaining(), 6);
-    }
-
-    #[tokio::test]
-    async fn the_wire_has_whole_chunks_and_the_process_pieces() {
-        let mut frames = Vec::new();
-        let mut wire = Wire::Whole(Body::chunks(stream::iter([chunk(), Chunk::one("g".into())])));
-        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut wire).poll_frame(cx)).await {
-            frames.push(frame.into_data().unwrap().remaining());
-        }
-        assert_eq!(frames, [6, 1]);
-        let mut pieces = Vec::new();
-        let mut body = Body::chunks(stream::iter([chunk(), Chunk::one("g".into())]));
-        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            pieces.push(frame.into_data().unwrap());
-        }
-        assert_eq!(pieces, ["ab", "c", "def", "g"]);
     }
 }

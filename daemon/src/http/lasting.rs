@@ -10,7 +10,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -22,42 +21,6 @@ use super::body::{Body, Chunk};
 const ROOM: usize = 16 << 10;
 /// and so many pieces.
 const PIECES: usize = 48;
-
-/// Where a service leaves a body that lasts for whoever drives the connection.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Handover(Arc<Mutex<Left>>);
-
-#[derive(Debug, Default)]
-struct Left {
-    body: Option<(Body, bool)>,
-    asked: bool,
-}
-
-impl Handover {
-    /// Leaves a body, and whether the connection is to be closed after it.
-    pub(super) fn leave(&self, body: Body, closes: bool) {
-        self.lock().body = Some((body, closes));
-    }
-
-    /// The library has written the head and wants the body.
-    pub(super) fn ask(&self) {
-        self.lock().asked = true;
-    }
-
-    /// Has it?
-    pub(super) fn is_asked(&self) -> bool {
-        self.lock().asked
-    }
-
-    /// What was left.
-    pub(super) fn take(&self) -> Option<(Body, bool)> {
-        self.lock().body.take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Left> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Writes a body in chunks, its end too. What the peer says meanwhile is put into `ahead`, which
 /// has what was read already; no more is read than once, as the library does.

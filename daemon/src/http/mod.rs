@@ -19,6 +19,7 @@ pub mod query;
 pub mod server;
 mod stall;
 pub mod unix;
+mod wire;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};

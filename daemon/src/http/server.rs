@@ -27,13 +27,14 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use super::body::{Body, Wire};
+use super::body::Body;
 use super::first_line::{FirstLine, is_refused};
 use super::guard::Guard;
-use super::lasting::{self, Handover};
+use super::lasting;
 use super::pace::Pace;
 use super::stall::{Head, Stalling};
 use super::unix::Socket;
+use super::wire::{Handover, Wire};
 use super::{refuse, reply};
 use crate::tasks::Shutdown;
 
