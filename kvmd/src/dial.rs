@@ -198,6 +198,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("dir");
         let socket = dir.path().join("a.kvmd");
         let full = Full::bind(&socket).expect("bind");
+        // The usual backlog is more than the descriptors that a process may have.
+        rustix::net::listen(&full, 1).expect("listen");
         let mut waiting = Vec::new();
         let last = loop {
             match UnixStream::connect(&socket).await {

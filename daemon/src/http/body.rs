@@ -227,4 +227,14 @@ mod tests {
         }
         assert_eq!(chunk().remaining(), 6);
     }
+
+    #[tokio::test]
+    async fn the_process_itself_has_the_pieces() {
+        let mut pieces = Vec::new();
+        let mut body = Body::chunks(stream::iter([chunk(), Chunk::one("g".into())]));
+        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            pieces.push(frame.into_data().unwrap());
+        }
+        assert_eq!(pieces, ["ab", "c", "def", "g"]);
+    }
 }

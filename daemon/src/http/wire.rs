@@ -90,23 +90,14 @@ mod tests {
 
     use super::*;
 
-    fn chunk() -> Chunk {
-        ["ab", "", "c", "def"].map(|text| Bytes::from_static(text.as_bytes())).into_iter().collect()
-    }
-
     #[tokio::test]
-    async fn the_wire_has_whole_chunks_and_the_process_pieces() {
+    async fn a_chunk_is_one_on_the_wire_whatever_its_pieces() {
+        let chunks = [Chunk::from_iter(["abc", "def"].map(Bytes::from)), Chunk::one("g".into())];
         let mut frames = Vec::new();
-        let mut wire = Wire::Whole(Body::chunks(stream::iter([chunk(), Chunk::one("g".into())])));
+        let mut wire = Wire::Whole(Body::chunks(stream::iter(chunks)));
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut wire).poll_frame(cx)).await {
             frames.push(frame.into_data().unwrap().remaining());
         }
         assert_eq!(frames, [6, 1]);
-        let mut pieces = Vec::new();
-        let mut body = Body::chunks(stream::iter([chunk(), Chunk::one("g".into())]));
-        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            pieces.push(frame.into_data().unwrap());
-        }
-        assert_eq!(pieces, ["ab", "c", "def", "g"]);
     }
 }
