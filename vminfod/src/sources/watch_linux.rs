@@ -281,6 +281,13 @@ impl Armed {
             signals.push(Signal::Everything);
         }
         let meanings = self.meanings(dir, name);
+        let config = zone_config_signal(name).filter(|_| dir == self.configs);
+        let is_sysinfo = path == self.sysinfo;
+        // A new file beside the one it will replace is not even looked at: whoever makes it holds
+        // the directory, and the event that matters would wait.
+        if meanings.is_empty() && config.is_none() && !is_sysinfo {
+            return signals;
+        }
         // A file just created is empty: its close will tell. A link is complete at once.
         if mask.contains(EventMask::CREATE)
             && !mask.contains(EventMask::ISDIR)
@@ -288,10 +295,8 @@ impl Armed {
         {
             return signals;
         }
-        if dir == self.configs {
-            signals.extend(zone_config_signal(name));
-        }
-        if path == self.sysinfo {
+        signals.extend(config);
+        if is_sysinfo {
             signals.push(Signal::Sysinfo);
         }
         for (zone, meaning) in meanings {
