@@ -10,12 +10,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::time::Instant;
 
 use vminfod::root::Root;
 
@@ -230,11 +229,11 @@ impl Cn {
     }
 
     /// Replaces a zone's tags in one step, as vmadm does; the moment before that step.
-    pub(super) fn set_tags(&self, zone: &str, text: &str) -> anyhow::Result<Instant> {
+    pub(super) fn set_tags(&self, zone: &str, text: &str) -> anyhow::Result<SystemTime> {
         let path = self.node.path(&format!("/zones/{zone}/config/tags.json"));
         let temp = path.with_extension("json.new");
         std::fs::write(&temp, text)?;
-        let before = Instant::now();
+        let before = SystemTime::now();
         std::fs::rename(&temp, &path)?;
         Ok(before)
     }

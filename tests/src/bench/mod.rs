@@ -8,6 +8,7 @@
 //! programs that live here too. It measures what ships and nothing made for the measurement.
 
 mod agent;
+mod arrival;
 mod cn;
 mod diff;
 mod events;

@@ -109,26 +109,34 @@ pub(super) async fn listen(address: SocketAddr) -> anyhow::Result<TcpStream> {
 /// chunks too).
 pub(super) async fn skip_ready(stream: &mut TcpStream) -> anyhow::Result<()> {
     let mut piece = vec![0; 64 << 10];
-    let mut last = 0;
+    let mut lines = Lines::default();
     loop {
         let count = stream.read(&mut piece).await?;
         if count == 0 {
             bail!("the stream ended before its ready line");
         }
-        if count_lines(piece.get(..count).unwrap_or_default(), &mut last) > 0 {
+        if lines.count(piece.get(..count).unwrap_or_default()) > 0 {
             return Ok(());
         }
     }
 }
 
-/// Newlines that do not follow a carriage return.
-fn count_lines(bytes: &[u8], last: &mut u8) -> usize {
-    let mut lines = 0;
-    for byte in bytes {
-        lines += usize::from(*byte == b'\n' && *last != b'\r');
-        *last = *byte;
+/// Counts lines of events: newlines that do not follow a carriage return.
+#[derive(Default)]
+pub(super) struct Lines {
+    last: u8,
+}
+
+impl Lines {
+    /// Those that end in the next bytes.
+    pub(super) fn count(&mut self, bytes: &[u8]) -> usize {
+        let mut lines = 0;
+        for byte in bytes {
+            lines += usize::from(*byte == b'\n' && self.last != b'\r');
+            self.last = *byte;
+        }
+        lines
     }
-    lines
 }
 
 async fn follow(mut stream: TcpStream, seen: &Seen) -> anyhow::Result<()> {
@@ -136,19 +144,19 @@ async fn follow(mut stream: TcpStream, seen: &Seen) -> anyhow::Result<()> {
     seen.ready.fetch_add(1, Ordering::AcqRel);
     seen.all.notify_one();
     let mut piece = vec![0; 16 << 10];
-    let mut last = 0;
+    let mut lines = Lines::default();
     loop {
         let count = stream.read(&mut piece).await?;
         let now = Instant::now();
         if count == 0 {
             bail!("the stream ended");
         }
-        let lines = count_lines(piece.get(..count).unwrap_or_default(), &mut last);
-        if lines == 0 {
+        let ended = lines.count(piece.get(..count).unwrap_or_default());
+        if ended == 0 {
             continue;
         }
-        seen.lock().extend(std::iter::repeat_n(now, lines));
-        let so_far = seen.lines.fetch_add(lines, Ordering::AcqRel) + lines;
+        seen.lock().extend(std::iter::repeat_n(now, ended));
+        let so_far = seen.lines.fetch_add(ended, Ordering::AcqRel) + ended;
         if so_far >= seen.wanted.load(Ordering::Acquire) {
             seen.all.notify_one();
         }
