@@ -46,8 +46,10 @@ pub struct Config {
     pub fswatcher: PathBuf,
     /// Time between full refreshes: least and most.
     pub refresh: (Duration, Duration),
-    /// Time between sweeps.
+    /// Time between sweeps …
     pub sweep: Duration,
+    /// … on a node of at most so many VMs: with more they come less often, in proportion.
+    pub sweep_vms: usize,
     /// How long commands may take.
     pub deadlines: Deadlines,
     /// How long a file system may take to answer.
@@ -108,6 +110,8 @@ impl Config {
                 fields.span("refresh.max", seconds(300), MS..=DAY),
             ),
             sweep: fields.span("sweep", seconds(10), MS..=DAY),
+            sweep_vms: usize::try_from(fields.number("sweep_vms", 3500, 1..=1 << 32))
+                .unwrap_or(usize::MAX),
             deadlines: Deadlines {
                 zoneadm: fields.span("deadlines.zoneadm", deadlines.zoneadm, MS..=DAY),
                 zfs_one: fields.span("deadlines.zfs_one", deadlines.zfs_one, MS..=DAY),

@@ -19,39 +19,47 @@ use super::limits;
 use super::served::Served;
 use super::table::Samples;
 
-/// Sweeps, ten seconds apart, whose cost is measured.
+/// Sweeps whose cost is measured.
 const SWEEPS: usize = 5;
 /// How long after its command a sweep has certainly ended.
 const SETTLED: Duration = Duration::from_secs(2);
-/// From one sweep to the next.
-const PACE: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The share of a core that it takes, in percent: from the end of one sweep to the end of the next,
-/// since a fixed time would hold one more or less by chance.
-pub(super) async fn share(served: &Served, cn: &Cn) -> anyhow::Result<Samples> {
+/// What sweeps come to.
+#[derive(Default)]
+pub(super) struct Idle {
+    /// The share of a core, in percent: from the end of one sweep to the end of the next, since a
+    /// fixed time would hold one more or less by chance.
+    pub(super) shares: Samples,
+    /// From one to the next.
+    pub(super) pace: Samples,
+}
+
+/// Waits for some sweeps.
+pub(super) async fn sweeps(served: &Served, cn: &Cn) -> anyhow::Result<Idle> {
     cn.ran()?;
     sweep(cn).await?;
-    let mut shares = Samples::default();
+    let mut idle = Idle::default();
     for _ in 0..SWEEPS {
         let (before, since) = (served.cpu()?, Instant::now());
         sweep(cn).await?;
-        let used = served.cpu()? - before;
-        shares.push_value(used.as_secs_f64() / since.elapsed().as_secs_f64() * 100.0);
+        let (used, passed) = (served.cpu()? - before, since.elapsed());
+        idle.shares.push_value(used.as_secs_f64() / passed.as_secs_f64() * 100.0);
+        idle.pace.push(passed);
     }
-    Ok(shares)
+    Ok(idle)
 }
 
 /// The share of a core that the looks at the files take alone, one at the pace of the sweeps: after
 /// such a rest they take longer than one after the other.
-pub(super) async fn looks(cn: &Cn) -> anyhow::Result<f64> {
+pub(super) async fn looks(cn: &Cn, pace: f64) -> anyhow::Result<f64> {
     let (root, rows) = (Root::new(cn.root()), limits::rows(cn));
     let mut took = Samples::default();
     for _ in 0..SWEEPS {
-        sleep(PACE).await;
+        sleep(Duration::from_secs_f64(pace)).await;
         took.push(limits::stat_all_below(&root, &rows)?);
     }
-    Ok(took.median() / PACE.as_secs_f64())
+    Ok(took.median() / pace)
 }
 
 /// Waits until one more sweep has ended.

@@ -21,16 +21,19 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     served.quiet().await?;
     let slow = slow_readers(&served).await?;
 
-    let shares = idle::share(&served, cn).await?;
-    let idle = Row::new("idle CPU, 5,000 VMs", Unit::Percent, &shares).against(
+    let sweeps = idle::sweeps(&served, cn).await?;
+    let pace = sweeps.pace.median();
+    let idle = Row::new("idle CPU, 5,000 VMs", Unit::Percent, &sweeps.shares).against(
         "0.5 % of a core",
         0.5,
         1.0,
         0.4,
     );
     served.stop().await?;
-    let looks = idle::looks(bench.five_thousand().await?).await? * 100.0;
-    let idle = idle.note(format!("asking for the stamps of the files takes {looks:.3} % of it"));
+    let looks = idle::looks(bench.five_thousand().await?, pace).await? * 100.0;
+    let idle = idle.note(format!(
+        "a sweep every {pace:.1} s; asking for the stamps of the files takes {looks:.3} % of it"
+    ));
     Ok(vec![rss, slow, idle])
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -29,8 +30,8 @@ impl Engine {
     /// Plans the next sweep.
     pub(super) fn plan_sweep(&mut self) {
         let again = std::mem::take(&mut self.sweep_again);
-        let pause =
-            if again { self.config.fold } else { self.jitter.around(self.config.sweep, 0.1) };
+        let pace = pace(self.config.sweep, self.config.sweep_vms, self.vms.len());
+        let pause = if again { self.config.fold } else { self.jitter.around(pace, 0.1) };
         self.sweep_due = Instant::now() + pause;
     }
 
@@ -196,6 +197,12 @@ impl Engine {
     }
 }
 
+/// The time between sweeps. Each costs in proportion to the VMs; from a number on the share of a core
+/// that they take stays the same instead.
+fn pace(sweep: Duration, steady: usize, vms: usize) -> Duration {
+    sweep.mul_f64((vms as f64 / steady.max(1) as f64).max(1.0))
+}
+
 /// The source that a file is.
 fn origin_of(file: ZoneFile) -> Origin {
     match file {
@@ -203,5 +210,21 @@ fn origin_of(file: ZoneFile) -> Origin {
         ZoneFile::Config => Origin::Config,
         ZoneFile::LastExited => Origin::LastExited,
         ZoneFile::Receiving => Origin::Receiving,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweeps_take_no_larger_share_of_a_core_however_many_vms_there_are() {
+        let ten = Duration::from_secs(10);
+        for (vms, seconds) in [(0, 10), (1, 10), (3500, 10), (7000, 20), (50_000, 142)] {
+            assert_eq!(pace(ten, 3500, vms).as_secs(), seconds, "{vms} VMs");
+        }
+        assert_eq!(pace(ten, usize::MAX, 50_000), ten);
+        // Whoever wants them more often gets them.
+        assert_eq!(pace(ten / 10, 3500, 7000), ten / 5);
     }
 }
