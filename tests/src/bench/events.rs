@@ -20,6 +20,8 @@ use super::{Bench, limits};
 const FOLD: f64 = 0.010;
 const CHANGES: usize = 1000;
 const ZONE_CHANGES: usize = 100;
+/// How often what an event needs is run by itself.
+const COMMANDS: usize = 50;
 /// In each round.
 const FILE_CHANGES: usize = 200;
 /// As long as a change rests in the fold.
@@ -109,7 +111,7 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let listener = Listeners::open(served.address, 1).await?;
     served.quiet().await?;
-    let (before, mut zfs) = (served.cpu()?, Samples::default());
+    let (before, mut zfs, mut command) = (served.cpu()?, Samples::default(), Samples::default());
     for n in 0..CHANGES {
         let zone = &zones[n % zones.len()];
         cn.set_quota(zone, 2000 + n as u64)?;
@@ -117,10 +119,15 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
         let start = Instant::now();
         cn.post(Stream::Datasets, line.as_bytes()).await?;
         zfs.push(latest(&listener.lines(1).await?, start));
+        // In turns: how long a command takes differs from one second to the next.
+        if n % (CHANGES / COMMANDS) == 0 {
+            let args = ["list", "-H", "-p", "-d", "1", &format!("zones/{zone}")];
+            command.push(limits::command(&cn.tool("zfs"), &args).await?);
+        }
     }
     served.quiet().await?;
     let cpu = (served.cpu()? - before).as_secs_f64() / CHANGES as f64;
-    let mut zone = Samples::default();
+    let (mut zone, mut two_commands) = (Samples::default(), Samples::default());
     let named: Vec<_> = cn.zones.iter().filter(|z| z.line.contains(":running:")).cloned().collect();
     for n in 0..ZONE_CHANGES {
         let one = &named[n % named.len().clamp(1, 20)];
@@ -128,19 +135,20 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
         let start = Instant::now();
         cn.post(Stream::Zones, zone_event(&one.name).as_bytes()).await?;
         zone.push(latest(&listener.lines(1).await?, start));
+        if n % (ZONE_CHANGES / COMMANDS) == 0 {
+            // As long as the daemon rested before it ran them.
+            tokio::time::sleep(REST).await;
+            let args = ["-z", &one.name, "list", "-p"];
+            let zoneadm = limits::command(&cn.tool("zoneadm"), &args).await?;
+            two_commands.push(zoneadm + limits::command(&cn.tool("kstat"), &[]).await?);
+        }
     }
     for one in &named {
         cn.set_state(one, "running")?;
     }
-    let (name, tool) = (&named[0].name, |tool: &str| cn.tool(tool));
-    let zoneadm = limits::command(&tool("zoneadm"), &["-z", name, "list", "-p"], 20).await?;
-    let kstat = limits::command(&tool("kstat"), &[], 20).await?;
-    let two_commands = zoneadm.median() + kstat.median();
-    let dataset = format!("zones/{}", zones[0]);
-    let args = ["list", "-H", "-p", "-d", "1", &dataset];
-    let command = limits::command(&cn.tool("zfs"), &args, 50).await?.median();
     drop(listener);
     served.stop().await?;
+    let (command, two_commands) = (command.median(), two_commands.median());
     Ok(Measured { zfs, zone, command, two_commands, cpu })
 }
 

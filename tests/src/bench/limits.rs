@@ -230,18 +230,10 @@ pub(super) fn repeated<T>(times: u32, mut work: impl FnMut() -> T) -> f64 {
 }
 
 /// How long one command takes from its start to the end of its output.
-pub(super) async fn command(
-    program: &Path,
-    args: &[&str],
-    count: usize,
-) -> anyhow::Result<Samples> {
-    let mut samples = Samples::default();
-    for _ in 0..count {
-        let start = Instant::now();
-        crate::process::run(program, args, Duration::from_secs(60)).await?;
-        samples.push(start.elapsed());
-    }
-    Ok(samples)
+pub(super) async fn command(program: &Path, args: &[&str]) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    crate::process::run(program, args, Duration::from_secs(60)).await?;
+    Ok(start.elapsed())
 }
 
 /// The rows of zoneadm that the canned list has.

@@ -65,7 +65,10 @@ async fn measure(cn: &mut Cn, rounds: usize) -> anyhow::Result<Start> {
     }
     let mut slowest_command: f64 = 0.0;
     for (tool, last) in [("zoneadm", "-c"), ("zfs", "2"), ("kstat", "")] {
-        let took = limits::command(&cn.tool(tool), &["list", last], rounds).await?;
+        let mut took = Samples::default();
+        for _ in 0..rounds {
+            took.push(limits::command(&cn.tool(tool), &["list", last]).await?);
+        }
         slowest_command = slowest_command.max(took.median());
     }
     Ok(Start { value, limit: limit.median(), slowest_command })
