@@ -110,7 +110,7 @@ impl Config {
                 fields.span("refresh.max", seconds(300), MS..=DAY),
             ),
             sweep: fields.span("sweep", seconds(10), MS..=DAY),
-            sweep_vms: usize::try_from(fields.number("sweep_vms", 3500, 1..=1 << 32))
+            sweep_vms: usize::try_from(fields.number("sweep_vms", 3000, 1..=1 << 32))
                 .unwrap_or(usize::MAX),
             deadlines: Deadlines {
                 zoneadm: fields.span("deadlines.zoneadm", deadlines.zoneadm, MS..=DAY),

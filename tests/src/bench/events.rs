@@ -32,9 +32,10 @@ const STORM_VMS: usize = 100;
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
     let mut rows = vec![file_changes(bench.thousand().await?, rounds).await?];
-    let small = measure(bench.thousand().await?).await?;
-    let large = measure(bench.ten_thousand().await?).await?;
-    let growth = Samples::of([large.cpu / small.cpu]);
+    let small = measure(bench.thousand().await?, rounds).await?;
+    let large = measure(bench.ten_thousand().await?, rounds).await?;
+    let growth: Samples =
+        large.cpu.values().zip(small.cpu.values()).map(|(large, small)| large / small).collect();
     rows.extend([
         Row::new("zfs sysevent to event line, p50", Unit::Time, &small.zfs).against(
             "its one command",
@@ -53,9 +54,9 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
             .note("zoneadm, then the kstats; the ratio is of what is beyond the fold of 10 ms"),
         Row::new("CPU per event, 10,000 to 1,000 VMs", Unit::Count, &growth)
             .against("times as much", 1.0, 1.5, None)
-            .note(format!("{:.0} us with 1,000 VMs", small.cpu * 1e6)),
+            .note(format!("{:.0} us with 1,000 VMs", small.cpu.median() * 1e6)),
     ]);
-    rows.extend(storm(bench.thousand().await?).await?);
+    rows.extend(storm(bench.thousand().await?, rounds).await?);
     Ok(rows)
 }
 
@@ -99,11 +100,11 @@ struct Measured {
     zone: Samples,
     command: f64,
     two_commands: f64,
-    /// Seconds of CPU for each event.
-    cpu: f64,
+    /// Seconds of CPU for each event, by rounds.
+    cpu: Samples,
 }
 
-async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
+async fn measure(cn: &mut Cn, rounds: usize) -> anyhow::Result<Measured> {
     let zones = cn.with_dataset(50);
     for zone in &zones {
         cn.set_quota(zone, 1000)?;
@@ -111,7 +112,8 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let listener = Listeners::open(served.address, 1).await?;
     served.quiet().await?;
-    let (before, mut zfs, mut command) = (served.cpu()?, Samples::default(), Samples::default());
+    let (mut cpu, mut zfs, mut command) = <(Samples, Samples, Samples)>::default();
+    let (mut before, each) = (served.cpu()?, (CHANGES / rounds).max(1));
     for n in 0..CHANGES {
         let zone = &zones[n % zones.len()];
         cn.set_quota(zone, 2000 + n as u64)?;
@@ -124,9 +126,13 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
             let args = ["list", "-H", "-p", "-d", "1", &format!("zones/{zone}")];
             command.push(limits::command(&cn.tool("zfs"), &args).await?);
         }
+        if (n + 1) % each == 0 {
+            served.quiet().await?;
+            let now = served.cpu()?;
+            cpu.push_value((now - before).as_secs_f64() / each as f64);
+            before = now;
+        }
     }
-    served.quiet().await?;
-    let cpu = (served.cpu()? - before).as_secs_f64() / CHANGES as f64;
     let (mut zone, mut two_commands) = (Samples::default(), Samples::default());
     let named: Vec<_> = cn.zones.iter().filter(|z| z.line.contains(":running:")).cloned().collect();
     for n in 0..ZONE_CHANGES {
@@ -153,7 +159,7 @@ async fn measure(cn: &mut Cn) -> anyhow::Result<Measured> {
 }
 
 /// Very many events of few VMs, all at once, and what was run because of them.
-async fn storm(cn: &mut Cn) -> anyhow::Result<Vec<Row>> {
+async fn storm(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
     let zones = cn.with_dataset(STORM_VMS);
     for zone in &zones {
         cn.set_quota(zone, 1000)?;
@@ -162,7 +168,7 @@ async fn storm(cn: &mut Cn) -> anyhow::Result<Vec<Row>> {
     let lines: String =
         (0..STORM).map(|n| zfs_event(&format!("zones/{}", zones[n % zones.len()]))).collect();
     let (mut lists, mut cpu) = (Samples::default(), Samples::default());
-    for round in 0..3 {
+    for round in 0..rounds as u64 {
         for zone in &zones {
             cn.set_quota(zone, 3000 + round)?;
         }

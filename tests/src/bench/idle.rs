@@ -21,6 +21,9 @@ use super::table::Samples;
 
 /// Sweeps whose cost is measured.
 const SWEEPS: usize = 5;
+/// Looks of the bench's own, and how long it rests before each.
+const LOOKS: usize = 3;
+const REST: Duration = Duration::from_secs(10);
 /// How long after its command a sweep has certainly ended.
 const SETTLED: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(60);
@@ -50,13 +53,13 @@ pub(super) async fn sweeps(served: &Served, cn: &Cn) -> anyhow::Result<Idle> {
     Ok(idle)
 }
 
-/// The share of a core that the looks at the files take alone, one at the pace of the sweeps: after
-/// such a rest they take longer than one after the other.
+/// The share of a core that the looks at the files take alone, at this pace: after a rest they take
+/// longer than one after the other.
 pub(super) async fn looks(cn: &Cn, pace: f64) -> anyhow::Result<f64> {
     let (root, rows) = (Root::new(cn.root()), limits::rows(cn));
     let mut took = Samples::default();
-    for _ in 0..SWEEPS {
-        sleep(Duration::from_secs_f64(pace)).await;
+    for _ in 0..LOOKS {
+        sleep(REST).await;
         took.push(limits::stat_all_below(&root, &rows)?);
     }
     Ok(took.median() / pace)

@@ -14,12 +14,12 @@ const MIB: f64 = 1_048_576.0;
 const SLOW: usize = 16;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
-    let rss = at_rest(bench).await?;
+    let (rss, rounds) = (at_rest(bench).await?, bench.rounds);
     let cn = bench.five_thousand().await?;
     let served = Served::start(cn, json!({})).await?;
     served.json("/vms")?;
     served.quiet().await?;
-    let slow = slow_readers(&served).await?;
+    let slow = slow_readers(&served, rounds).await?;
 
     let sweeps = idle::sweeps(&served, cn).await?;
     let pace = sweeps.pace.median();
@@ -44,7 +44,7 @@ async fn at_rest(bench: &mut Bench) -> anyhow::Result<Row> {
     let (mut values, mut program) = (Samples::default(), Samples::default());
     let mut json_bytes = 0.0;
     for _ in 0..rounds {
-        let served = Served::start(cn, json!({ "sweep": "2s" })).await?;
+        let served = Served::start(cn, json!({ "sweep": "2s", "sweep_vms": 100_000 })).await?;
         let mut client = served.connect()?;
         json_bytes = client.get("/vms")? as f64;
         client.get("/vms")?;
@@ -71,19 +71,20 @@ async fn at_rest(bench: &mut Bench) -> anyhow::Result<Row> {
 }
 
 /// Readers that begin the whole list and stop.
-async fn slow_readers(served: &Served) -> anyhow::Result<Row> {
-    let before = served.rss()?;
-    let mut readers = Vec::new();
-    for _ in 0..SLOW {
-        let mut client = served.connect()?;
-        client.send("/vms")?;
-        client.first_bytes()?;
-        readers.push(client);
+async fn slow_readers(served: &Served, rounds: usize) -> anyhow::Result<Row> {
+    let (before, mut grown) = (served.rss()?, Samples::default());
+    for _ in 0..rounds {
+        let mut readers = Vec::new();
+        for _ in 0..SLOW {
+            let mut client = served.connect()?;
+            client.send("/vms")?;
+            client.first_bytes()?;
+            readers.push(client);
+        }
+        served.quiet().await?;
+        grown.push_value(served.rss()? - before);
     }
-    served.quiet().await?;
-    let grown = served.rss()? - before;
-    drop(readers);
-    Ok(Row::new("16 slow readers of /vms, 5,000 VMs", Unit::Bytes, &Samples::of([grown])).against(
+    Ok(Row::new("16 slow readers of /vms, 5,000 VMs", Unit::Bytes, &grown).against(
         "1 MiB each",
         SLOW as f64 * MIB,
         1.0,

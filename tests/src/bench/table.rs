@@ -235,6 +235,11 @@ impl Samples {
         self.0.push(value);
     }
 
+    /// All of them, as they came.
+    pub(super) fn values(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().copied()
+    }
+
     /// The value below which this share of them is.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
