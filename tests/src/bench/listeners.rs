@@ -26,7 +26,7 @@ const HELD: usize = 2500;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let (descriptors, rounds) = (bench.descriptors, bench.rounds);
-    let mut rows = fan_out(bench.thousand().await?, rounds + 2).await?;
+    let mut rows = fan_out(bench.thousand().await?, 3 * rounds).await?;
     rows.push(idle(bench.few().await?, descriptors, rounds).await?);
     Ok(rows)
 }
