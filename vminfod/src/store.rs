@@ -15,6 +15,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use sdc_clients::vminfod::{Change, VmObject};
+use serde::Serialize;
 use serde_json::Value;
 
 use daemon::http::now_iso;
@@ -261,14 +262,22 @@ fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
 
 /// An object as it is stored.
 pub fn stored(object: &VmObject) -> Arc<StoredVm> {
-    let mut text = Vec::with_capacity(USUAL);
-    write_ascii(&mut text, object);
-    text.push(b',');
+    written(object, |name| object.get(name).and_then(Value::as_str))
+}
+
+/// The same for whatever is written as an object; `text`: those of its fields that are texts, by
+/// name.
+pub fn written<'a>(
+    object: &impl Serialize,
+    text: impl Fn(&str) -> Option<&'a str>,
+) -> Arc<StoredVm> {
+    let mut json = Vec::with_capacity(USUAL);
+    write_ascii(&mut json, object);
+    json.push(b',');
     // A copy of just its size: the room that writing left over may be as much again.
-    let listed = Bytes::from(Box::<[u8]>::from(text.as_slice()));
-    let text = |key: &str| object.get(key).and_then(Value::as_str);
+    let listed = Bytes::from(Box::<[u8]>::from(json.as_slice()));
     let uuid = text("uuid").filter(|uuid| text("zonename") != Some(uuid)).map(Box::from);
-    Arc::new(StoredVm { listed, uuid, traits: Traits::of(object) })
+    Arc::new(StoredVm { listed, uuid, traits: Traits::new(text) })
 }
 
 /// A text as an ASCII JSON string.

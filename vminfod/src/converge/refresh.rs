@@ -11,15 +11,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdc_clients::vminfod::VmObject;
 use tokio::time::Instant;
 
 use super::board::Phase;
 use super::{Done, Engine, Purpose, answer, note_name, waiter};
 use crate::dirty::{Stale, Trace, Verdict};
 use crate::load::{self, Haste, Node, Origin, times};
-use crate::store::{StoredVm, stored};
+use crate::store::{StoredVm, written};
 use crate::vm::Parts;
+use crate::vm::draft::Draft;
 use crate::walk::aside;
 
 /// How often a refresh reads every file, whatever its stamp says.
@@ -353,8 +353,9 @@ impl Engine {
 type Named = (Arc<str>, Arc<StoredVm>);
 
 /// Made of an object as soon as it is composed, so that its tree can go.
-fn named(object: VmObject) -> Option<Named> {
-    Some((object.get("zonename")?.as_str()?.into(), stored(&object)))
+fn named(object: Draft) -> Option<Named> {
+    let text = |name: &str| object.text(name);
+    Some((text("zonename")?.into(), written(&object, text)))
 }
 
 /// The sources that say something else than before; where none of the VM's own does, what concerns

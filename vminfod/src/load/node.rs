@@ -22,6 +22,7 @@ use super::{
     Ctx, Datasets, Haste, LoadError, Origin, Sysinfo, ZoneKstat, datasets, kstat, sysinfo,
 };
 use crate::vm::Parts;
+use crate::vm::draft::Draft;
 
 pub use super::node_zones::zone;
 
@@ -83,14 +84,14 @@ pub struct Known {
 
 /// Loads the whole node. Fails only when a source that concerns every VM does.
 pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
-    node_of(ctx, |vm| vm).await
+    node_of(ctx, VmObject::from).await
 }
 
 /// The same where something is made of each object at once, in the thread that composed it, so that
 /// the trees of all objects are never there together.
 pub async fn node_of<T: Send + 'static>(
     ctx: &Ctx,
-    make: impl Fn(VmObject) -> T + Send + Sync + 'static,
+    make: impl Fn(Draft) -> T + Send + Sync + 'static,
 ) -> Result<Node<T>, LoadError> {
     everything(ctx, Known::default(), Some(Box::new(make)), Haste::Now).await
 }

@@ -11,7 +11,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sdc_clients::vminfod::VmObject;
 use tokio::sync::{Semaphore, SetOnce};
 
 use super::times::{self, Opened, Stamps};
@@ -21,6 +20,7 @@ use super::{
     zone_xml,
 };
 use crate::root::{ReadError, Root};
+use crate::vm::draft::Draft;
 use crate::vm::{self, ComposeError, Parts, Unpacked};
 
 /// Readings of files that change meanwhile.
@@ -35,7 +35,7 @@ pub(super) struct Wide {
 }
 
 /// What is made of an object.
-pub(super) type Make<T> = Box<dyn Fn(VmObject) -> T + Send + Sync>;
+pub(super) type Make<T> = Box<dyn Fn(Draft) -> T + Send + Sync>;
 
 /// What all groups of one load share.
 pub(super) struct Work<T> {
@@ -150,11 +150,8 @@ impl<T: Send + 'static> Work<T> {
     ) -> Loaded<T> {
         parts.kstat = kstat::of(&wide.kstats, &parts.zone).cloned();
         let Some(make) = &self.make else { return Ok((parts, Made::No)) };
-        let composed = match unpacked {
-            Some(unpacked) => vm::compose_unpacked(&parts, unpacked, &wide.datasets, &wide.sysinfo),
-            None => vm::compose(&parts, &wide.datasets, &wide.sysinfo),
-        };
-        match composed {
+        let unpacked = unpacked.unwrap_or_else(|| parts.unpack());
+        match vm::draft(&parts, unpacked, &wide.datasets, &wide.sysinfo) {
             Ok(vm) => Ok((parts, Made::Yes(make(vm)))),
             Err(e) => Err(LoadError::from_compose(ctx, &parts, e)),
         }

@@ -30,8 +30,12 @@ pub struct Traits {
 impl Traits {
     /// Those of an object.
     pub fn of(vm: &VmObject) -> Self {
-        let text = |key| vm.get(key).and_then(Value::as_str).map(word);
-        Self { state: text("state"), brand: text("brand") }
+        Self::new(|name| vm.get(name).and_then(Value::as_str))
+    }
+
+    /// Those of an object whose fields these are, by name, where they are texts.
+    pub fn new<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Self {
+        Self { state: text("state").map(word), brand: text("brand").map(word) }
     }
 }
 

@@ -4,10 +4,10 @@
 
 //! Devices, and everything that comes from datasets.
 
-use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json};
 
 use super::convert::mib;
+use super::draft::{Draft, Field};
 use super::nics::index;
 use super::rules::{Rule, Table, put_attributes, put_pair};
 use super::{ComposeError, absent, set};
@@ -36,11 +36,8 @@ const NET_ATTRS: &Table = &[
 ];
 
 /// A disk or a passthrough device, without what its dataset adds.
-pub(super) fn device(
-    attributes: &Attributes,
-    net_attrs: &[Pair],
-) -> Result<VmObject, ComposeError> {
-    let mut device = VmObject::with_capacity(attributes.len() + net_attrs.len());
+pub(super) fn device(attributes: &Attributes, net_attrs: &[Pair]) -> Result<Draft, ComposeError> {
+    let mut device = Draft::with_capacity(attributes.len() + net_attrs.len());
     put_attributes(&mut device, DEVICE, attributes);
     for pair in net_attrs {
         put_pair(&mut device, NET_ATTRS, pair)?;
@@ -49,8 +46,8 @@ pub(super) fn device(
 }
 
 /// Where a disk stands among its kind: the N at the end of `-diskN` or `/diskN`.
-pub(super) fn rank(disk: &Value) -> f64 {
-    let path = disk.get("path").and_then(Value::as_str).unwrap_or_default();
+pub(super) fn rank(disk: &Draft) -> f64 {
+    let path = disk.text("path").unwrap_or_default();
     match path.rsplit_once("disk") {
         Some((before, digits)) if before.ends_with(['-', '/']) => index(digits),
         _ => 0.0,
@@ -80,19 +77,19 @@ fn pool(name: &str) -> &str {
 
 /// Puts in what the datasets say, in the order of the keys.
 pub(super) fn datasets(
-    vm: &mut VmObject,
+    vm: &mut Draft,
     zone: &ZoneRow,
     datasets: &Datasets,
 ) -> Result<(), ComposeError> {
     if let Some(root) = datasets.at(&zone.zonepath) {
         zone_root(vm, zone, root, datasets)?;
     }
-    let filesystem = vm.get("zfs_filesystem").and_then(Value::as_str).map(str::to_owned);
+    let filesystem = vm.text("zfs_filesystem").map(str::to_owned);
     if let Some(filesystem) = &filesystem {
         delegated(vm, &format!("{filesystem}/data"), datasets);
     }
     let volumes = disks(vm, datasets);
-    set(vm, "snapshots", snapshots(filesystem.as_deref().unwrap_or_default(), datasets)?);
+    vm.put("snapshots", snapshots(filesystem.as_deref().unwrap_or_default(), datasets)?);
     if zone.brand == "bhyve" {
         free_space(vm, &volumes);
     }
@@ -100,7 +97,7 @@ pub(super) fn datasets(
 }
 
 fn zone_root(
-    vm: &mut VmObject,
+    vm: &mut Draft,
     zone: &ZoneRow,
     root: &Row,
     datasets: &Datasets,
@@ -110,7 +107,7 @@ fn zone_root(
     }
     let quota = if zone.brand == "bhyve" { Column::Refquota } else { Column::Quota };
     set(vm, "quota", number(amount(root, quota) / GIB));
-    if !vm.contains_key("create_timestamp") {
+    if vm.get("create_timestamp").is_none() {
         let (seconds, text) = (root.number(Column::Creation), root.text(Column::Creation));
         set(vm, "create_timestamp", created(root.name(), seconds, text)?);
     }
@@ -138,7 +135,7 @@ fn held(dataset: &str, datasets: &Datasets) -> bool {
         .any(|one| one.name == "indestructible" && one.userrefs().is_some_and(|count| count > 0.0))
 }
 
-fn delegated(vm: &mut VmObject, name: &str, datasets: &Datasets) {
+fn delegated(vm: &mut Draft, name: &str, datasets: &Datasets) {
     let Some(data) = datasets.get(name) else {
         return;
     };
@@ -152,13 +149,13 @@ fn delegated(vm: &mut VmObject, name: &str, datasets: &Datasets) {
 }
 
 /// Gives each disk what its volume says; the volumes, or `None` where there is none.
-fn disks<'a>(vm: &mut VmObject, datasets: &'a Datasets) -> Vec<Option<&'a Row>> {
+fn disks<'a>(vm: &mut Draft, datasets: &'a Datasets) -> Vec<Option<&'a Row>> {
     let mut volumes = Vec::new();
-    let Some(Value::Array(disks)) = vm.get_mut("disks") else {
+    let Some(Field::List(disks)) = vm.get_mut("disks") else {
         return volumes;
     };
-    for disk in disks.iter_mut().filter_map(Value::as_object_mut) {
-        let path = disk.get("path").and_then(Value::as_str).map(str::to_owned);
+    for disk in disks.iter_mut().filter_map(Field::as_object_mut) {
+        let path = disk.text("path").map(str::to_owned);
         let volume = path.as_deref().and_then(|path| datasets.at(path));
         match volume {
             Some(volume) => {
@@ -182,7 +179,7 @@ fn disks<'a>(vm: &mut VmObject, datasets: &'a Datasets) -> Vec<Option<&'a Row>> 
 }
 
 /// vmadm's snapshots, newest first.
-fn snapshots(dataset: &str, datasets: &Datasets) -> Result<Value, ComposeError> {
+fn snapshots(dataset: &str, datasets: &Datasets) -> Result<Field, ComposeError> {
     let mut found = Vec::new();
     for one in datasets.snapshots(dataset) {
         if let Some(name) = one.name.strip_prefix("vmsnap-").filter(|name| !name.is_empty()) {
@@ -193,14 +190,19 @@ fn snapshots(dataset: &str, datasets: &Datasets) -> Result<Value, ComposeError> 
     // Names decide where times do not: a listing of one snapshot does not say which of two of
     // one second zfs would list first.
     found.sort_by(|(a, name, _), (b, other, _)| b.cmp(a).then_with(|| name.cmp(other)));
-    let entry =
-        |(created, name, size)| json!({ "name": name, "size": size, "created_at": created });
-    Ok(found.into_iter().map(entry).collect())
+    let entry = |(created, name, size): (String, &str, Value)| {
+        let mut entry = Draft::with_capacity(3);
+        set(&mut entry, "name", name);
+        set(&mut entry, "size", size);
+        set(&mut entry, "created_at", created);
+        Field::Object(entry)
+    };
+    Ok(Field::List(found.into_iter().map(entry).collect()))
 }
 
 /// What is left of a flexible disk; unknown as soon as one disk is.
-fn free_space(vm: &mut VmObject, volumes: &[Option<&Row>]) {
-    let Some(flexible) = vm.get("flexible_disk_size") else {
+fn free_space(vm: &mut Draft, volumes: &[Option<&Row>]) {
+    let Some(flexible) = vm.plain("flexible_disk_size") else {
         return;
     };
     let Some(volumes) = volumes.iter().copied().collect::<Option<Vec<&Row>>>() else {
@@ -213,28 +215,32 @@ fn free_space(vm: &mut VmObject, volumes: &[Option<&Row>]) {
 }
 
 /// What a VM that is being received still lacks. Filesystems are listed whether they exist or not.
-pub(super) fn missing(vm: &mut VmObject, zone: &ZoneRow, datasets: &Datasets) {
-    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    let list =
-        |key: &str| vm.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let root = vm.get("zfs_filesystem").and_then(Value::as_str).filter(|name| !name.is_empty());
+pub(super) fn missing(vm: &mut Draft, zone: &ZoneRow, datasets: &Datasets) {
+    let objects = |name: &str| vm.list(name).iter().filter_map(Field::as_object);
+    let text = |object: &Draft, name: &str| object.text(name).map(str::to_owned);
+    let root = vm.text("zfs_filesystem").filter(|name| !name.is_empty());
     let root = root.unwrap_or_else(|| zone.zonepath.strip_prefix('/').unwrap_or(&zone.zonepath));
-    let wanted = std::iter::once(root).chain(list("datasets").iter().filter_map(Value::as_str));
+    let named = vm.list("datasets").iter().filter_map(|field| match field {
+        Field::Plain(name) => name.as_str(),
+        Field::Object(_) | Field::List(_) => None,
+    });
+    let wanted = std::iter::once(root).chain(named);
     let absent_datasets: Vec<&str> = wanted.filter(|name| datasets.get(name).is_none()).collect();
-    let lacks = |disk: &&Value| disk.get("missing").is_some();
+    let lacks = |disk: &&Draft| disk.get("missing").is_some();
     let disks: Vec<String> =
-        list("disks").iter().filter(lacks).filter_map(|disk| text(disk, "path")).collect();
+        objects("disks").filter(lacks).filter_map(|disk| text(disk, "path")).collect();
     let filesystems: Vec<String> =
-        list("filesystems").iter().filter_map(|entry| text(entry, "source")).collect();
-    let missing =
-        json!({ "datasets": absent_datasets, "disks": disks, "filesystems": filesystems });
-    absent(vm, "missing", missing);
+        objects("filesystems").filter_map(|entry| text(entry, "source")).collect();
+    let mut missing = Draft::with_capacity(3);
+    set(&mut missing, "datasets", absent_datasets);
+    set(&mut missing, "disks", disks);
+    set(&mut missing, "filesystems", filesystems);
+    absent(vm, "missing", Field::Object(missing));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rank;
-    use serde_json::json;
+    use super::{Draft, rank, set};
 
     #[test]
     fn ranks() {
@@ -245,8 +251,10 @@ mod tests {
             ("/x/mydisk4", 0.0),
             ("/x/disk", 0.0),
         ] {
-            assert_eq!(rank(&json!({ "path": path })), n, "{path}");
+            let mut disk = Draft::default();
+            set(&mut disk, "path", path);
+            assert_eq!(rank(&disk), n, "{path}");
         }
-        assert_eq!(rank(&json!({})), 0.0);
+        assert_eq!(rank(&Draft::default()), 0.0);
     }
 }

@@ -4,10 +4,10 @@
 
 //! What the configuration gives: one table per element, from the name in the file to the field.
 
-use sdc_clients::vminfod::VmObject;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::convert::{mib, number_value, to_number};
+use super::draft::{Draft, Field};
 use super::rules::{Rule, Table, put_attributes, put_pair};
 use super::{ComposeError, disks, nics, set, state};
 use crate::load::ZoneXml;
@@ -108,30 +108,29 @@ const FILESYSTEM: &Table = &[
 const OTHERS: usize = 32;
 
 /// Everything the configuration says, in the order it says it.
-pub(super) fn from_xml(xml: &ZoneXml) -> Result<VmObject, ComposeError> {
-    let mut vm = VmObject::with_capacity(xml.attributes.len() + xml.items.len() + OTHERS);
+pub(super) fn from_xml(xml: &ZoneXml) -> Result<Draft, ComposeError> {
+    let mut vm = Draft::with_capacity(xml.attributes.len() + xml.items.len() + OTHERS);
     put_attributes(&mut vm, ZONE, &xml.attributes);
     for item in &xml.items {
         match &item.what {
             What::Attr(pair) => put_pair(&mut vm, ATTRS, pair)?,
             What::Rctl { name, attributes } => put_rctl(&mut vm, name.as_deref(), attributes),
-            What::Dataset(name) => push(&mut vm, "datasets", name.as_deref().into()),
+            What::Dataset(name) => {
+                vm.push("datasets", Field::Plain(name.as_deref().into()));
+            }
             What::Filesystem { attributes, options } => {
-                push(&mut vm, "filesystems", filesystem(attributes, options));
+                vm.push("filesystems", Field::Object(filesystem(attributes, options)));
             }
             What::Network { attributes, net_attrs } => {
-                push(&mut vm, "nics", nics::nic(attributes, net_attrs)?)
+                vm.push("nics", Field::Object(nics::nic(attributes, net_attrs)?));
             }
             What::Device { attributes, net_attrs } => {
                 // A leftover of the deployed reader that clients have come to see.
                 set(&mut vm, "device", Value::Null);
                 let device = disks::device(attributes, net_attrs)?;
-                let list = if device.get("model") == Some(&json!("passthru")) {
-                    "pci_devices"
-                } else {
-                    "disks"
-                };
-                push(&mut vm, list, device.into());
+                let list =
+                    if device.text("model") == Some("passthru") { "pci_devices" } else { "disks" };
+                vm.push(list, Field::Object(device));
             }
         }
     }
@@ -140,41 +139,35 @@ pub(super) fn from_xml(xml: &ZoneXml) -> Result<VmObject, ComposeError> {
     Ok(vm)
 }
 
-fn defaults(vm: &mut VmObject, xml: &ZoneXml) {
-    super::absent(vm, "nics", json!([]));
+fn defaults(vm: &mut Draft, xml: &ZoneXml) {
+    super::absent(vm, "nics", Field::List(Vec::new()));
     if matches!(xml.brand(), "kvm" | "bhyve") {
-        super::absent(vm, "disks", json!([]));
+        super::absent(vm, "disks", Field::List(Vec::new()));
     }
     if xml.brand() == "kvm" {
-        match vm.shift_remove("vm_autoboot") {
-            Some(value) => set(vm, "autoboot", value),
-            None => drop(vm.shift_remove("autoboot")),
+        match vm.remove("vm_autoboot") {
+            Some(field) => vm.put("autoboot", field),
+            None => drop(vm.remove("autoboot")),
         }
     }
     sort(vm, "nics", nics::rank);
     sort(vm, "disks", disks::rank);
     // Only where every target is a number is there an order to speak of.
-    let target =
-        |entry: &Value| entry.get("target").and_then(Value::as_str).map_or(f64::NAN, to_number);
-    let targets = vm.get("filesystems").and_then(Value::as_array);
-    if targets.is_some_and(|all| all.iter().all(|entry| !target(entry).is_nan())) {
+    let target = |entry: &Draft| entry.text("target").map_or(f64::NAN, to_number);
+    let mut all = vm.list("filesystems").iter().filter_map(Field::as_object);
+    if all.all(|entry| !target(entry).is_nan()) {
         sort(vm, "filesystems", target);
     }
 }
 
-fn sort(vm: &mut VmObject, key: &str, rank: impl Fn(&Value) -> f64) {
-    if let Some(Value::Array(list)) = vm.get_mut(key) {
+fn sort(vm: &mut Draft, name: &str, rank: impl Fn(&Draft) -> f64) {
+    if let Some(Field::List(list)) = vm.get_mut(name) {
+        let rank = |entry: &Field| entry.as_object().map_or(f64::NAN, &rank);
         list.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     }
 }
 
-fn push(vm: &mut VmObject, key: &str, value: Value) {
-    if let Value::Array(list) = vm.entry(key.to_owned()).or_insert_with(|| json!([])) {
-        list.push(value);
-    }
-}
-
-fn put_rctl(vm: &mut VmObject, name: Option<&str>, attributes: &Attributes) {
+fn put_rctl(vm: &mut Draft, name: Option<&str>, attributes: &Attributes) {
     let (privilege, action) = (attribute(attributes, "priv"), attribute(attributes, "action"));
     let known = RCTLS.iter().find(|(n, a, ..)| {
         Some(*n) == name && Some(*a) == action && privilege == Some("privileged")
@@ -187,11 +180,11 @@ fn put_rctl(vm: &mut VmObject, name: Option<&str>, attributes: &Attributes) {
     }
 }
 
-fn filesystem(attributes: &Attributes, options: &[Option<String>]) -> Value {
-    let mut entry = VmObject::with_capacity(attributes.len() + 1);
+fn filesystem(attributes: &Attributes, options: &[Option<String>]) -> Draft {
+    let mut entry = Draft::with_capacity(attributes.len() + 1);
     put_attributes(&mut entry, FILESYSTEM, attributes);
     if !options.is_empty() {
         set(&mut entry, "options", options.to_vec());
     }
-    entry.into()
+    entry
 }

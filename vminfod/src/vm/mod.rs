@@ -9,6 +9,7 @@
 
 pub mod convert;
 mod disks;
+pub mod draft;
 mod fields;
 mod nics;
 pub mod origin;
@@ -18,8 +19,9 @@ mod state;
 use std::sync::Arc;
 
 use sdc_clients::vminfod::VmObject;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::draft::{Draft, Field};
 use crate::json::{iso, number};
 use crate::load::times::Stamps;
 use crate::load::{
@@ -52,6 +54,11 @@ impl Parts {
     /// The newest modification time of its files, in seconds since 1970.
     pub fn last_modified(&self) -> Option<i64> {
         self.stamps.last_modified
+    }
+
+    /// What is put away packed, as it was read.
+    pub fn unpack(&self) -> Unpacked {
+        Unpacked { xml: self.xml.unpack(), config: self.config.values() }
     }
 
     /// Whether the VM is being received, so that the receiving file matters.
@@ -91,29 +98,28 @@ impl ComposeError {
     }
 }
 
-/// Composes one object.
+/// Composes one object, as a tree of values.
 pub fn compose(
     parts: &Parts,
     datasets: &Datasets,
     sysinfo: &Sysinfo,
 ) -> Result<VmObject, ComposeError> {
-    let unpacked = Unpacked { xml: parts.xml.unpack(), config: parts.config.values() };
-    compose_unpacked(parts, unpacked, datasets, sysinfo)
+    draft(parts, parts.unpack(), datasets, sysinfo).map(VmObject::from)
 }
 
-/// The same while what was read is at hand.
-pub fn compose_unpacked(
+/// The same to be written at once, while what was read is at hand.
+pub fn draft(
     parts: &Parts,
     unpacked: Unpacked,
     datasets: &Datasets,
     sysinfo: &Sysinfo,
-) -> Result<VmObject, ComposeError> {
+) -> Result<Draft, ComposeError> {
     let Unpacked { xml, config } = unpacked;
     let mut vm = fields::from_xml(&xml)?;
     zone(&mut vm, &parts.zone);
     files(&mut vm, parts)?;
-    absent(&mut vm, "resolvers", json!([]));
-    absent(&mut vm, "firewall_enabled", json!(false));
+    absent(&mut vm, "resolvers", Field::List(Vec::new()));
+    absent(&mut vm, "firewall_enabled", Field::Plain(false.into()));
     node(&mut vm, sysinfo);
     let state = state::from_object(&vm, &parts.zone.zone_state);
     let receiving = state == "receiving";
@@ -134,7 +140,7 @@ pub fn compose_unpacked(
     if let Some(filesystem) =
         parts.receiving.as_ref().filter(|_| receiving).and_then(|r| r.zfs_filesystem.as_ref())
     {
-        absent(&mut vm, "zfs_filesystem", (**filesystem).clone());
+        absent(&mut vm, "zfs_filesystem", Field::Plain((**filesystem).clone()));
     }
     disks::datasets(&mut vm, &parts.zone, datasets)?;
     if receiving {
@@ -143,17 +149,17 @@ pub fn compose_unpacked(
     Ok(vm)
 }
 
-fn set(vm: &mut VmObject, key: &str, value: impl Into<Value>) {
-    vm.insert(key.to_owned(), value.into());
+fn set(vm: &mut Draft, name: &'static str, value: impl Into<Value>) {
+    vm.put(name, Field::Plain(value.into()));
 }
 
-fn absent(vm: &mut VmObject, key: &str, value: Value) {
-    if !vm.contains_key(key) {
-        set(vm, key, value);
+fn absent(vm: &mut Draft, name: &'static str, field: Field) {
+    if vm.get(name).is_none() {
+        vm.put(name, field);
     }
 }
 
-fn zone(vm: &mut VmObject, row: &ZoneRow) {
+fn zone(vm: &mut Draft, row: &ZoneRow) {
     set(vm, "brand", &*row.brand);
     set(vm, "uuid", &*row.uuid);
     set(vm, "zone_state", &*row.zone_state);
@@ -164,7 +170,7 @@ fn zone(vm: &mut VmObject, row: &ZoneRow) {
     set(vm, "zonedid", row.zonedid.map(|n| number(n as f64)));
 }
 
-fn files(vm: &mut VmObject, parts: &Parts) -> Result<(), ComposeError> {
+fn files(vm: &mut Draft, parts: &Parts) -> Result<(), ComposeError> {
     if let Some(seconds) = parts.last_modified() {
         let time = iso(seconds as f64 * 1000.0).ok_or_else(|| {
             ComposeError::new(Origin::Times, format!("no date: {seconds} s since 1970"))
@@ -178,7 +184,7 @@ fn files(vm: &mut VmObject, parts: &Parts) -> Result<(), ComposeError> {
     Ok(())
 }
 
-fn node(vm: &mut VmObject, sysinfo: &Sysinfo) {
+fn node(vm: &mut Draft, sysinfo: &Sysinfo) {
     for (key, member) in [
         ("server_uuid", "UUID"),
         ("datacenter_name", "Datacenter Name"),
@@ -191,7 +197,7 @@ fn node(vm: &mut VmObject, sysinfo: &Sysinfo) {
     }
 }
 
-fn running(vm: &mut VmObject, kstat: &ZoneKstat) -> Result<(), ComposeError> {
+fn running(vm: &mut Draft, kstat: &ZoneKstat) -> Result<(), ComposeError> {
     let boot = kstat.boot_time.and_then(|seconds| iso(seconds * 1000.0)).ok_or_else(|| {
         let what = format!("expected boot_time in seconds since 1970, found {:?}", kstat.boot_time);
         ComposeError::new(Origin::Kstat, what)

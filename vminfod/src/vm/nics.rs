@@ -4,11 +4,9 @@
 
 //! One network element → one entry of `nics`.
 
-use sdc_clients::vminfod::VmObject;
-use serde_json::Value;
-
 use super::ComposeError;
 use super::convert::to_number;
+use super::draft::Draft;
 use super::rules::{Rule, Table, put_attributes, put_pair};
 use crate::load::zone_xml::{Attributes, Pair};
 
@@ -42,18 +40,18 @@ const NET_ATTRS: &Table = &[
     ("vrrp_vrid", "vrrp_vrid", Rule::Number),
 ];
 
-pub(super) fn nic(attributes: &Attributes, net_attrs: &[Pair]) -> Result<Value, ComposeError> {
-    let mut nic = VmObject::with_capacity(attributes.len() + net_attrs.len());
+pub(super) fn nic(attributes: &Attributes, net_attrs: &[Pair]) -> Result<Draft, ComposeError> {
+    let mut nic = Draft::with_capacity(attributes.len() + net_attrs.len());
     put_attributes(&mut nic, NETWORK, attributes);
     for pair in net_attrs {
         put_pair(&mut nic, NET_ATTRS, pair)?;
     }
-    Ok(nic.into())
+    Ok(nic)
 }
 
 /// Where a nic stands among its kind: the N of `netN`; others, like lx's `ethN`, keep file order.
-pub(super) fn rank(nic: &Value) -> f64 {
-    let interface = nic.get("interface").and_then(Value::as_str).unwrap_or_default();
+pub(super) fn rank(nic: &Draft) -> f64 {
+    let interface = nic.text("interface").unwrap_or_default();
     interface.strip_prefix("net").map_or(0.0, index)
 }
 
@@ -64,8 +62,8 @@ pub(super) fn index(digits: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::rank;
-    use serde_json::json;
+    use super::{Draft, rank};
+    use crate::vm::set;
 
     #[test]
     fn ranks() {
@@ -77,8 +75,10 @@ mod tests {
             ("net1x", 0.0),
             ("xnet3", 0.0),
         ] {
-            assert_eq!(rank(&json!({ "interface": interface })), n, "{interface}");
+            let mut nic = Draft::default();
+            set(&mut nic, "interface", interface);
+            assert_eq!(rank(&nic), n, "{interface}");
         }
-        assert_eq!(rank(&json!({})), 0.0);
+        assert_eq!(rank(&Draft::default()), 0.0);
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use pretty_assertions::assert_eq;
+use serde_json::json;
 
 use super::tests::{made, parts};
 use super::*;

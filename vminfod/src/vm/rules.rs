@@ -4,10 +4,10 @@
 
 //! The tables' language: which name in the file is which field, and how its text becomes a value.
 
-use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
 use super::convert::{base64_text, bool_value, comma_split, number_value};
+use super::draft::Draft;
 use super::{ComposeError, set};
 use crate::load::zone_xml::{Attributes, Pair};
 
@@ -39,7 +39,7 @@ impl Rule {
 }
 
 /// The attributes of an element that the table knows, in the file's order.
-pub(super) fn put_attributes(object: &mut VmObject, table: &Table, attributes: &Attributes) {
+pub(super) fn put_attributes(object: &mut Draft, table: &Table, attributes: &Attributes) {
     for (name, text) in attributes {
         if let Some((_, field, rule)) = table.iter().find(|(n, ..)| n == name) {
             set(object, field, rule.value(text));
@@ -48,18 +48,14 @@ pub(super) fn put_attributes(object: &mut VmObject, table: &Table, attributes: &
 }
 
 /// A name and a value, if the table knows the name. The last of several with one name counts.
-pub(super) fn put_pair(
-    object: &mut VmObject,
-    table: &Table,
-    pair: &Pair,
-) -> Result<(), ComposeError> {
+pub(super) fn put_pair(object: &mut Draft, table: &Table, pair: &Pair) -> Result<(), ComposeError> {
     let Some((name, field, rule)) = table.iter().find(|(n, ..)| Some(*n) == pair.name.as_deref())
     else {
         return Ok(());
     };
     match (&pair.value, rule) {
         (Some(text), rule) => set(object, field, rule.value(text)),
-        (None, Rule::Text | Rule::Bool) => drop(object.shift_remove(*field)),
+        (None, Rule::Text | Rule::Bool) => drop(object.remove(field)),
         (None, Rule::Number) => set(object, field, Value::Null),
         (None, Rule::Base64 | Rule::List | Rule::Numbers) => {
             return Err(ComposeError::xml(pair.line, format!("expected a value for {name:?}")));

@@ -4,10 +4,10 @@
 
 //! The state a VM is shown in: zoneadm's word, overruled by what vmadm wrote into the configuration.
 
-use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
 use super::convert::{bool_value, is_space, number_value};
+use super::draft::Draft;
 use super::set;
 use crate::load::{PackedXml, ZoneRow};
 
@@ -18,25 +18,25 @@ fn words(transition: &str) -> Option<[&str; 3]> {
 }
 
 /// Takes the attr apart. What is no transition stays as it is; nobody looks at the clock.
-pub(super) fn split_transition(vm: &mut VmObject) {
-    let Some(Value::String(text)) = vm.get("transition").cloned() else {
+pub(super) fn split_transition(vm: &mut Draft) {
+    let Some(text) = vm.text("transition").map(str::to_owned) else {
         return;
     };
     let Some([state, to, expire]) = words(&text) else {
         return;
     };
-    vm.shift_remove("transition");
+    drop(vm.remove("transition"));
     set(vm, "state", state);
     set(vm, "transition_to", to);
     set(vm, "transition_expire", number_value(Some(expire)));
 }
 
 /// The state of the object so far.
-pub(super) fn from_object(vm: &VmObject, zone_state: &str) -> String {
+pub(super) fn from_object(vm: &Draft, zone_state: &str) -> String {
     decide(
-        vm.get("state").and_then(Value::as_str),
-        vm.get("provisioning") == Some(&Value::Bool(true)),
-        vm.get("failed").and_then(Value::as_str),
+        vm.text("state"),
+        vm.plain("provisioning") == Some(&Value::Bool(true)),
+        vm.text("failed"),
         zone_state,
     )
 }
@@ -74,6 +74,7 @@ fn decide(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vm::draft::Field;
     use serde_json::json;
 
     #[test]
@@ -99,10 +100,10 @@ mod tests {
     #[test]
     fn transitions() {
         let split = |text: &str| {
-            let mut vm = VmObject::new();
+            let mut vm = Draft::default();
             set(&mut vm, "transition", text);
             split_transition(&mut vm);
-            Value::Object(vm)
+            Value::from(Field::Object(vm))
         };
         let good = json!({"state": "stopping", "transition_to": "start", "transition_expire": 15});
         assert_eq!(split("stopping:start:15 \n"), good);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use pretty_assertions::assert_eq;
+use serde_json::json;
 
 use super::*;
 use crate::commands::{CommandError, Commands, Follow, Output, Tool};
