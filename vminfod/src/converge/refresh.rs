@@ -352,7 +352,7 @@ impl Engine {
 /// A VM of the first load, ready to be shown.
 type Named = (Arc<str>, Arc<StoredVm>);
 
-/// Made of an object as soon as it is composed, so that its tree can go.
+/// Made of an object as soon as it is composed, so that its draft can go.
 fn named(object: Draft) -> Option<Named> {
     let text = |name: &str| object.text(name);
     Some((text("zonename")?.into(), written(&object, text)))

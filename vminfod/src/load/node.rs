@@ -88,7 +88,7 @@ pub async fn node(ctx: &Ctx) -> Result<Node, LoadError> {
 }
 
 /// The same where something is made of each object at once, in the thread that composed it, so that
-/// the trees of all objects are never there together.
+/// the drafts of all objects are never there together.
 pub async fn node_of<T: Send + 'static>(
     ctx: &Ctx,
     make: impl Fn(Draft) -> T + Send + Sync + 'static,

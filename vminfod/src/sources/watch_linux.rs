@@ -239,12 +239,6 @@ impl Armed {
         paths.iter().flat_map(|dir| self.named(dir, name, mask)).collect()
     }
 
-    fn concerns(&self, dir: &Path, name: &str) -> bool {
-        !self.meanings(dir, name).is_empty()
-            || dir == self.configs && zone_config_signal(name).is_some()
-            || dir.join(name) == self.sysinfo
-    }
-
     fn next_pause(&self) -> Instant {
         let never = Instant::now() + Duration::from_secs(3600);
         self.open.values().chain(self.silent.values()).min().copied().unwrap_or(never)
@@ -262,15 +256,19 @@ impl Armed {
     }
 
     fn named(&mut self, dir: &Path, name: &str, mask: EventMask) -> Vec<Signal> {
+        let path = dir.join(name);
+        let meanings = self.meanings(dir, name);
+        let config = zone_config_signal(name).filter(|_| dir == self.configs);
+        let is_sysinfo = path == self.sysinfo;
+        let concerns = !meanings.is_empty() || config.is_some() || is_sysinfo;
         let file = (dir.to_owned(), name.to_owned());
         if mask.contains(EventMask::MODIFY) {
-            if self.concerns(dir, name) {
+            if concerns {
                 self.open.insert(file, Instant::now() + PAUSE);
             }
             return Vec::new();
         }
         self.open.remove(&file);
-        let path = dir.join(name);
         let mut signals = Vec::new();
         let moved =
             EventMask::CREATE | EventMask::DELETE | EventMask::MOVED_FROM | EventMask::MOVED_TO;
@@ -280,12 +278,9 @@ impl Armed {
         {
             signals.push(Signal::Everything);
         }
-        let meanings = self.meanings(dir, name);
-        let config = zone_config_signal(name).filter(|_| dir == self.configs);
-        let is_sysinfo = path == self.sysinfo;
         // A new file beside the one it will replace is not even looked at: whoever makes it holds
         // the directory, and the event that matters would wait.
-        if meanings.is_empty() && config.is_none() && !is_sysinfo {
+        if !concerns {
             return signals;
         }
         // A file just created is empty: its close will tell. A link is complete at once.
