@@ -53,8 +53,8 @@ fn numbers(name: &str) -> BTreeSet<String> {
 /// File → its tests, of every file that the table may name.
 fn sources() -> BTreeMap<String, BTreeSet<String>> {
     let mut files = vec![
-        "tests/tests/statements.rs".to_owned(),
-        "tests/tests/statements/smf.rs".to_owned(),
+        "tests/testbed/tests/programs/statements.rs".to_owned(),
+        "tests/testbed/tests/programs/statements/smf.rs".to_owned(),
         "vminfod/tests/serving.rs".to_owned(),
         "vminfod/src/sources/watch_fswatcher/tests.rs".to_owned(),
     ];
