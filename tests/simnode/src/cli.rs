@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed cn` and `testbed vm`: a simulated node by hand. It only reads arguments and prints.
+//! The commands `cn` (nodes) and `vm` (VMs, as `vmadm` changes them) of `simnode` and `testbed`.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::{CreateOptions, Node, NodeError, Verbs, Wait, payload, sample, zones};
 
 #[derive(Parser)]
-#[command(name = "testbed", about = "A simulated compute node", disable_version_flag = true)]
+#[command(about = "A simulated compute node", disable_version_flag = true)]
 struct Cli {
     #[command(subcommand)]
     group: Group,
@@ -74,9 +74,9 @@ struct Vm {
     verb: super::show::VmVerb,
 }
 
-/// Runs the subcommand; the arguments start with `cn` or `vm`.
-pub fn run(args: Vec<OsString>) -> ExitCode {
-    let all = std::iter::once(OsString::from("testbed")).chain(args);
+/// Runs `cn …` or `vm …`; `program` is the name for usage and errors.
+pub fn run(program: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
+    let all = std::iter::once(OsString::from(program)).chain(args);
     let cli = match Cli::try_parse_from(all) {
         Ok(cli) => cli,
         Err(error) => {
@@ -92,7 +92,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
                 .map(str::trim)
                 .filter(|l| !l.is_empty())
                 .collect();
-            let _ = writeln!(std::io::stderr(), "testbed: {}", what.join(" "));
+            let _ = writeln!(std::io::stderr(), "{program}: {}", what.join(" "));
             return ExitCode::from(2);
         }
     };
@@ -109,7 +109,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             }
         }
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "testbed: {error}");
+            let _ = writeln!(std::io::stderr(), "{program}: {error}");
             ExitCode::from(if matches!(error, NodeError::Invalid { .. }) { 2 } else { 1 })
         }
     }

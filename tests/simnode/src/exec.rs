@@ -7,13 +7,13 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
 use crate::sysevent::{self, Follow, Stream};
-use crate::{Node, NodeError};
+use crate::{Node, NodeError, TOOLS, fswatcher};
 
 /// What a command ends with.
 pub(crate) enum Ended {
@@ -27,6 +27,22 @@ impl From<NodeError> for Ended {
     fn from(error: NodeError) -> Ended {
         Ended::Failed(1, error.to_string())
     }
+}
+
+/// Returns the tool and the node's directory if the program was started as `NODE/bin/TOOL`, by its
+/// path or by `PATH`.
+pub fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
+    let name = invoked.file_name()?.to_str()?;
+    let tool = TOOLS.into_iter().find(|tool| *tool == name)?;
+    let bin = match invoked.parent() {
+        Some(bin) if bin != Path::new("") => bin.to_owned(),
+        // A shell that found it by PATH passes the bare name.
+        _ => {
+            let path = std::env::var_os("PATH")?;
+            std::env::split_paths(&path).find(|bin| bin.join(name).is_file())?
+        }
+    };
+    Some((tool, bin.parent()?.to_owned()))
 }
 
 /// Runs one of the node's executables.
@@ -70,6 +86,7 @@ fn command(tool: &str, dir: &Path, args: &[String]) -> Ended {
     };
     match tool {
         "sysevent" => sysevent(&node, args),
+        "fswatcher" => fswatcher(args),
         _ => on_node(tool, &node, args),
     }
 }
@@ -211,6 +228,36 @@ fn sysevent(node: &Node, args: &[String]) -> Ended {
         |error| Ended::Failed(1, format!("sysevent: {error}")),
         |()| Ended::Printed(String::new()),
     )
+}
+
+#[cfg(target_os = "linux")]
+fn fswatcher(args: &[String]) -> Ended {
+    use std::os::fd::AsFd;
+
+    let flags = || args.iter().flat_map(|arg| arg.strip_prefix('-').unwrap_or("?").chars());
+    // Its plain text is not recorded.
+    if flags().any(|flag| !"rj".contains(flag)) || !flags().any(|flag| flag == 'j') {
+        return Ended::Failed(2, "usage: fswatcher [-r] -j".to_string());
+    }
+    let file = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(std::fs::File::from);
+    let streams =
+        file(std::io::stdin().as_fd()).and_then(|i| Ok((i, file(std::io::stdout().as_fd())?)));
+    let ended = match streams {
+        Ok((mut input, mut output)) => {
+            let ready = flags().any(|flag| flag == 'r');
+            fswatcher::serve(&mut input, &mut output, ready).map_err(|fault| fault.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    ended.map_or_else(
+        |why| Ended::Failed(1, format!("fswatcher: {why}")),
+        |()| Ended::Printed(String::new()),
+    )
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fswatcher(_args: &[String]) -> Ended {
+    Ended::Failed(1, "fswatcher: this one needs inotify".to_string())
 }
 
 fn kstat(node: &Node) -> Result<String, NodeError> {

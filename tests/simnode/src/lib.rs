@@ -18,6 +18,7 @@ pub mod error;
 pub mod exec;
 pub mod exec_zfs;
 pub mod files;
+pub mod fswatcher;
 pub mod in_process;
 pub mod mounts;
 pub mod payload;
@@ -43,7 +44,7 @@ pub use verbs::Verbs;
 pub use wait::Wait;
 
 /// The commands every node has in its `bin` directory.
-pub const TOOLS: [&str; 4] = ["zoneadm", "zfs", "sysevent", "kstat"];
+pub const TOOLS: [&str; 5] = ["zoneadm", "zfs", "sysevent", "kstat", "fswatcher"];
 
 /// What `node.json` says of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -183,6 +184,7 @@ impl Node {
                 "zfs": tool("zfs"),
                 "kstat": tool("kstat"),
                 "sysevent": tool("sysevent"),
+                "fswatcher": tool("fswatcher"),
             },
         })
     }

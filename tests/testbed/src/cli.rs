@@ -2,12 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The testbed's one binary: its own commands, and the programs it becomes when it is started
-//! under another name (`zoneadm`, `zfs`, `sysevent`, `kstat`) or with a hidden first argument
-//! (`@vminfod`, `@net-agent`), so that one build brings everything a simulated node needs.
+//! The command line of `testbed`. The binary also runs as a tool of a simulated node if it is
+//! started under that name (`zoneadm`, `zfs`, …: `simnode::TOOLS`), and as a daemon if its first
+//! argument is `@vminfod`, `@net-agent` or `@kvmd`: a lab needs one executable.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::{conform, lab, process};
@@ -31,15 +31,12 @@ usage: testbed COMMAND [ARGS]
 `testbed COMMAND --help` tells more.
 ";
 
-/// The node's own programs, by the name they are started under.
-const TOOLS: [&str; 4] = ["zoneadm", "zfs", "sysevent", "kstat"];
-
 /// Runs the program; `args` begin with the name it was started under.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args;
     let invoked = PathBuf::from(args.next().unwrap_or_default());
     let rest: Vec<OsString> = args.collect();
-    if let Some((tool, node)) = as_tool(&invoked) {
+    if let Some((tool, node)) = simnode::exec::as_tool(&invoked) {
         process::die_with_parent();
         return simnode::exec::run(tool, &node, rest);
     }
@@ -68,7 +65,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             kvmd::cli::run(std::iter::once("kvmd".into()).chain(rest))
         }
         "lab" => lab::cli::run(rest),
-        "cn" | "vm" => simnode::cli::run(std::iter::once(command.clone()).chain(rest).collect()),
+        "cn" | "vm" => simnode::cli::run("testbed", std::iter::once(command.clone()).chain(rest)),
         "napi" => mocks::napi::cli::run(rest),
         "vmapi" => mocks::vmapi::cli::run(rest),
         "conform" => conform::run(&rest),
@@ -87,19 +84,4 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::from(daemon::exit::USAGE)
         }
     }
-}
-
-/// The tool and the node's directory, when started as `NODE/bin/TOOL`, with its path or by `PATH`.
-fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
-    let name = invoked.file_name()?.to_str()?;
-    let tool = TOOLS.into_iter().find(|tool| *tool == name)?;
-    let bin = match invoked.parent() {
-        Some(bin) if bin != Path::new("") => bin.to_owned(),
-        // A shell that found it by PATH passes the bare name.
-        _ => {
-            let path = std::env::var_os("PATH")?;
-            std::env::split_paths(&path).find(|bin| bin.join(name).is_file())?
-        }
-    };
-    Some((tool, bin.parent()?.to_owned()))
 }

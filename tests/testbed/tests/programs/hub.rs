@@ -17,10 +17,10 @@ use testbed::lab::{World, WorldOptions, vm_agent};
 use testbed::process::{self, Child};
 
 /// Longer than anything takes that goes well, shorter than production's sweep of 10 s.
-const SOON: Duration = Duration::from_secs(8);
+pub(super) const SOON: Duration = Duration::from_secs(8);
 const LATE: Duration = Duration::from_secs(90);
 
-fn program() -> PathBuf {
+pub(super) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_testbed"))
 }
 
@@ -29,11 +29,11 @@ async fn world(dir: &Path, speed: u32) -> World {
     World::create(options).await.unwrap()
 }
 
-fn text<'a>(vm: &'a VmObject, key: &str) -> &'a str {
+pub(super) fn text<'a>(vm: &'a VmObject, key: &str) -> &'a str {
     vm.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-async fn pick(world: &World, state: &str) -> VmObject {
+pub(super) async fn pick(world: &World, state: &str) -> VmObject {
     let vms = world.hub().unwrap().vms(true).await.unwrap();
     vms.into_iter()
         .find(|vm| text(vm, "state") == state && !nics_of(vm).is_empty())
@@ -41,7 +41,7 @@ async fn pick(world: &World, state: &str) -> VmObject {
 }
 
 /// Waits for the first event that `wanted` picks.
-async fn see<T>(
+pub(super) async fn see<T>(
     watcher: &mut Watcher,
     within: Duration,
     mut wanted: impl FnMut(&WatchEvent) -> Option<T>,
@@ -56,7 +56,7 @@ async fn see<T>(
     tokio::time::timeout(within, seen).await.expect("the event came in time")
 }
 
-fn is_synced(event: &WatchEvent) -> Option<usize> {
+pub(super) fn is_synced(event: &WatchEvent) -> Option<usize> {
     match event {
         WatchEvent::Synced(vms) => Some(vms.len()),
         _ => None,
@@ -135,7 +135,7 @@ async fn killing_sysevent_loses_nothing() {
     let mut watcher = watch(&world.hub().unwrap(), Jitter::from_seed(1));
     see(&mut watcher, SOON, is_synced).await;
 
-    let children = children_of(world.vminfod_pid().unwrap());
+    let children = children_of(world.vminfod_pid().unwrap(), "sysevent");
     assert_eq!(children.len(), 2, "one sysevent per channel");
     for pid in children {
         kill(pid);
@@ -151,7 +151,7 @@ async fn killing_sysevent_loses_nothing() {
     .await;
     assert_eq!(lost, None, "the stream stayed open");
     until("two new sysevents run", SOON * 2, || async {
-        Ok(children_of(world.vminfod_pid().unwrap()).len() == 2)
+        Ok(children_of(world.vminfod_pid().unwrap(), "sysevent").len() == 2)
     })
     .await
     .unwrap();
@@ -229,20 +229,23 @@ fn processes_naming(dir: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// The children of a process that have not ended.
-fn children_of(parent: u32) -> Vec<u32> {
+/// The children of a process that run this tool of the node.
+pub(super) fn children_of(parent: u32, tool: &str) -> Vec<u32> {
+    let tool = format!("/bin/{tool}\0");
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let mut rest = stat.rsplit(") ").next().unwrap_or_default().split(' ');
-        let (state, ppid) = (rest.next(), rest.next().and_then(|text| text.parse().ok()));
-        state != Some("Z") && ppid == Some(parent)
+        let ppid = rest.nth(1).and_then(|text| text.parse().ok());
+        // A process that has ended has no command line.
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        ppid == Some(parent) && String::from_utf8_lossy(&line).contains(&tool)
     })
     .collect()
 }
 
-fn kill(pid: u32) {
+pub(super) fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }

@@ -15,6 +15,8 @@ mod deploy;
 mod docs;
 mod faults;
 mod fleet;
+#[cfg(target_os = "linux")] // inotify
+mod fswatcher;
 #[cfg(target_os = "linux")] // reads /proc
 mod hangs;
 mod hub;
