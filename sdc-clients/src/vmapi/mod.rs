@@ -121,8 +121,8 @@ impl Vmapi {
         Ok(())
     }
 
-    /// Replaces the records of all VMs of a compute node: whoever is missing
-    /// from `vms` (whole objects by UUID) is taken for destroyed.
+    /// Replaces the records of the VMs in `vms` (whole objects by UUID) and of no others: a VM of
+    /// `server_uuid` that is missing from the map keeps its record.
     pub async fn put_vms(&self, server_uuid: &str, vms: &Map<String, Value>) -> Result<(), Error> {
         let call = Call::new(Method::PUT, &["vms"]).query("server_uuid", server_uuid);
         let body = serde_json::json!({ "vms": vms });

@@ -13,6 +13,7 @@ pub mod cli;
 pub mod create;
 pub mod dataset_ops;
 pub mod datasets;
+pub mod decorators;
 pub mod edits;
 pub mod error;
 pub mod exec;

@@ -66,8 +66,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
         "lab" => lab::cli::run(rest),
         "cn" | "vm" => simnode::cli::run("testbed", std::iter::once(command.clone()).chain(rest)),
-        "napi" => mocks::napi::cli::run(rest),
-        "vmapi" => mocks::vmapi::cli::run(rest),
+        "napi" => mocks::cli::napi(rest),
+        "vmapi" => mocks::cli::vmapi(rest),
         "conform" => conform::run(&rest),
         "storm" => crate::storm::run(&rest),
         "sim" => crate::sim::run(&rest),

@@ -5,7 +5,6 @@
 //! The socket side of the mock services: an accept loop whose handler may also answer with
 //! half a body or none at all.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,17 +138,4 @@ async fn serve(stream: tokio::net::TcpStream, mock: Arc<dyn Mock>) {
         .serve_connection(TokioIo::new(stream), service)
         .await;
     drop(ended);
-}
-
-/// The router form of a mock, for callers that want tower's interface.
-pub(crate) fn router(mock: Arc<dyn Mock>) -> axum::Router {
-    axum::Router::new().fallback(move |request: axum::extract::Request| {
-        let mock = Arc::clone(&mock);
-        async move {
-            let (parts, body) = request.into_parts();
-            let body =
-                body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            Ok::<_, Infallible>(mock.handle(Request::from_parts(parts, body)).await.into_axum())
-        }
-    })
 }

@@ -12,9 +12,10 @@ use serde_json::Value;
 
 mod http;
 mod record;
-pub(crate) use http::router;
+mod server;
 pub use http::{Listening, Mock, Reply, listen};
 pub use record::{Recorder, Seen};
+pub use server::{Server, Service};
 
 /// What a rule does to a request it meets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,8 +5,6 @@
 //! The mock NAPI: the NIC contract of the real service in memory, in the shapes of several
 //! eras, with fault rules and a request log. It never talks to anything but its clients.
 
-pub mod cli;
-
 mod addresses;
 mod admin;
 mod answers;
@@ -15,13 +13,12 @@ mod eras;
 mod errors;
 mod etag;
 mod handler;
-mod in_process;
 mod ips;
 mod list;
 mod mac;
 mod networks;
 mod nics;
-mod params;
+pub(crate) mod params;
 mod render;
 mod routes;
 mod seed;
@@ -31,7 +28,6 @@ mod table;
 mod update;
 
 pub use eras::Era;
-pub use in_process::InProcess;
 pub use seed::{NewNic, SeedFile};
-pub use server::{Options, Server, router};
+pub use server::{Options, Server};
 pub use store::Store;

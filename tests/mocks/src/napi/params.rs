@@ -93,8 +93,8 @@ fn bad<T>(field: &str, message: &str) -> Checked<T> {
     Err(element(field, "InvalidParameter", message))
 }
 
-/// Whether the text is a UUID in lower case.
-pub(super) fn is_uuid(text: &str) -> bool {
+/// Returns true if the text is a UUID in lower case.
+pub(crate) fn is_uuid(text: &str) -> bool {
     text.len() == 36
         && text.bytes().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => byte == b'-',

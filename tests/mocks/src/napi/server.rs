@@ -2,14 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Starting and stopping a mock NAPI.
+//! How a mock NAPI is set up and started.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Era, Store};
-use crate::faults::{self, Listening, Rule, Seen};
+use crate::faults;
 
 /// How a mock NAPI is set up.
 #[derive(Debug, Clone)]
@@ -49,11 +48,7 @@ impl Options {
 }
 
 /// A mock NAPI on a socket.
-#[derive(Debug)]
-pub struct Server {
-    store: Store,
-    listening: Listening,
-}
+pub type Server = faults::Server<Store>;
 
 impl Server {
     /// Starts one with an empty store. Port 0 takes a free port.
@@ -61,54 +56,8 @@ impl Server {
         Self::with_store(listen, Store::new(options)).await
     }
 
-    /// Starts one on data that exists already: a NAPI that comes back.
-    pub async fn with_store(listen: SocketAddr, store: Store) -> std::io::Result<Self> {
-        let listening = faults::listen(listen, Arc::new(store.clone())).await?;
-        Ok(Self { store, listening })
-    }
-
-    /// Where it listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.listening.addr()
-    }
-
-    /// Its base URL.
-    pub fn url(&self) -> String {
-        format!("http://{}", self.addr())
-    }
-
-    /// Its data.
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// The requests so far.
-    pub fn requests(&self) -> Vec<Seen> {
-        self.store.log().all()
-    }
-
     /// Imitates another era from now on.
     pub fn set_era(&self, era: Era) {
-        self.store.set_era(era);
+        self.store().set_era(era);
     }
-
-    /// Adds a fault rule.
-    pub fn add_fault(&self, rule: Rule) {
-        self.store.faults().add(rule);
-    }
-
-    /// Closes the port and all connections; the data lives on in the store.
-    pub async fn stop(self) {
-        self.listening.stop().await;
-    }
-
-    /// Serves until the task is dropped.
-    pub async fn wait(self) {
-        self.listening.wait().await;
-    }
-}
-
-/// The mock as a router, without a socket.
-pub fn router(store: Store) -> axum::Router {
-    faults::router(Arc::new(store))
 }

@@ -19,7 +19,7 @@ use super::eras::Era;
 use super::etag;
 use super::ips::Subnet;
 use super::table::Nics;
-use crate::faults::{Faults, Recorder};
+use crate::faults::{Faults, Recorder, Service};
 
 /// The flags that are printed only when true, in the order they are printed.
 pub(super) const FLAGS: [&str; 6] = [
@@ -161,7 +161,23 @@ struct Inner {
 #[derive(Debug, Clone)]
 pub struct Store(Arc<Inner>);
 
+impl Service for Store {
+    fn parts(&self) -> (&Faults, &Recorder) {
+        (self.faults(), self.log())
+    }
+}
+
 impl Store {
+    /// The fault rules.
+    pub fn faults(&self) -> &Faults {
+        &self.0.faults
+    }
+
+    /// The request log.
+    pub fn log(&self) -> &Recorder {
+        &self.0.log
+    }
+
     /// An empty store.
     pub fn new(options: Options) -> Self {
         Self(Arc::new(Inner {
@@ -197,16 +213,6 @@ impl Store {
             start: Instant::now(),
             shift: Mutex::new(0),
         }))
-    }
-
-    /// The fault rules.
-    pub fn faults(&self) -> &Faults {
-        &self.0.faults
-    }
-
-    /// The request log.
-    pub fn log(&self) -> &Recorder {
-        &self.0.log
     }
 
     /// The options it was made with.

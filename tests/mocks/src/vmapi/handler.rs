@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::Store;
 use crate::faults::{Action, Mock, Reply, Rule};
+use crate::napi::params::is_uuid;
 
 const FILTERS: [&str; 23] = [
     "alias",
@@ -213,6 +214,12 @@ impl Store {
         match serde_json::from_slice::<Map<String, Value>>(body) {
             Ok(mut vm) => {
                 vm.insert("uuid".to_owned(), json!(uuid));
+                // The server's time, whatever was sent; the PUT of a map stamps nothing.
+                if vm.get("state").and_then(Value::as_str) == Some("destroyed") {
+                    vm.insert("zone_state".to_owned(), json!("destroyed"));
+                    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
+                    vm.insert("destroyed".to_owned(), json!(now));
+                }
                 self.put(vm.clone());
                 (200, Value::Object(vm))
             }
@@ -223,11 +230,14 @@ impl Store {
         }
     }
 
-    /// The node's whole view: its VMs are replaced; those it no longer names are destroyed.
+    /// Writes exactly the VMs of the map, as they were sent. The server in the query is checked
+    /// and changes nothing.
     fn put_all(&self, query: &BTreeMap<String, String>, body: &[u8]) -> Result<(), (u16, Value)> {
-        let Some(server) = query.get("server_uuid") else {
-            return Err(failed("server_uuid", "MissingParameter", "is missing"));
-        };
+        match query.get("server_uuid").map(String::as_str) {
+            None | Some("") => return Err(failed("server_uuid", "MissingParameter", "is missing")),
+            Some(server) if is_uuid(server) => {}
+            Some(_) => return Err(failed("server_uuid", "Invalid", "Invalid UUID")),
+        }
         let body: Value = serde_json::from_slice(body).map_err(|e| {
             (400, json!({ "code": "InvalidContent", "message": format!("Invalid JSON: {e}") }))
         })?;
@@ -235,17 +245,9 @@ impl Store {
             return Err(failed("vms", "MissingParameter", "is missing"));
         };
         let mut vms = self.vms();
-        for (uuid, vm) in vms.iter_mut() {
-            if vm.get("server_uuid").and_then(Value::as_str) == Some(server)
-                && !given.contains_key(uuid)
-            {
-                vm.insert("state".to_owned(), json!("destroyed"));
-            }
-        }
         for (uuid, vm) in given.iter().filter_map(|(uuid, vm)| Some((uuid, vm.as_object()?))) {
             let mut vm = vm.clone();
             vm.insert("uuid".to_owned(), json!(uuid));
-            vm.insert("server_uuid".to_owned(), json!(server));
             vms.insert(uuid.clone(), vm);
         }
         Ok(())
@@ -277,5 +279,79 @@ impl Store {
             Ok(body) => build(request, 200, Some(&body)),
             Err(error) => build(request, 400, Some(&json!({ "message": error.to_string() }))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CN: &str = "00000000-0000-4000-8000-0000000000c1";
+    const OTHER_CN: &str = "00000000-0000-4000-8000-0000000000c2";
+
+    async fn put(store: &Store, target: &str, body: &Value) -> (u16, Value) {
+        let request = Request::put(target).body(Bytes::from(body.to_string())).unwrap();
+        let Reply::Full(response) = store.handle(request).await else { panic!("a whole answer") };
+        let status = response.status().as_u16();
+        (status, serde_json::from_slice(response.body()).unwrap_or_default())
+    }
+
+    fn store() -> Store {
+        let store = Store::default();
+        store.set("kept", "running", Some(CN));
+        store.set("changed", "running", Some(CN));
+        store.set("elsewhere", "running", Some(OTHER_CN));
+        store
+    }
+
+    #[tokio::test]
+    async fn a_put_of_a_map_writes_its_vms_and_no_other() {
+        let store = store();
+        let untouched = [store.get("kept"), store.get("elsewhere")];
+        let vms = json!({
+            "changed": {"state": "stopped", "server_uuid": OTHER_CN},
+            "new": {"state": "destroyed"},
+        });
+        let target = format!("/vms?server_uuid={CN}");
+        assert_eq!(put(&store, &target, &json!({"vms": vms})).await, (200, Value::Null));
+        assert_eq!([store.get("kept"), store.get("elsewhere")], untouched);
+        // As sent: neither the server of the query nor a time is added.
+        let changed = json!({"state": "stopped", "server_uuid": OTHER_CN, "uuid": "changed"});
+        assert_eq!(store.get("changed").as_ref(), changed.as_object());
+        let new = json!({"state": "destroyed", "uuid": "new"});
+        assert_eq!(store.get("new").as_ref(), new.as_object());
+        assert_eq!(put(&store, &target, &json!({"vms": {}})).await.0, 200);
+        assert_eq!(store.all().len(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_put_of_a_map_is_refused_before_anything_is_written() {
+        let store = store();
+        let before = store.all();
+        let vms = json!({"vms": {"kept": {"state": "destroyed"}}});
+        let upper = CN.to_uppercase().replace('C', "D");
+        for (query, body, field, code) in [
+            ("", &vms, "server_uuid", "MissingParameter"),
+            ("?server_uuid=", &vms, "server_uuid", "MissingParameter"),
+            ("?server_uuid=x", &json!({}), "server_uuid", "Invalid"),
+            (&*format!("?server_uuid={upper}"), &vms, "server_uuid", "Invalid"),
+            (&*format!("?server_uuid={CN}"), &json!({}), "vms", "MissingParameter"),
+            (&*format!("?server_uuid={CN}"), &json!({"vms": null}), "vms", "MissingParameter"),
+        ] {
+            let (status, answer) = put(&store, &format!("/vms{query}"), body).await;
+            assert_eq!((status, &answer["code"]), (409, &json!("ValidationFailed")), "{query}");
+            let error = &answer["errors"][0];
+            assert_eq!((&error["field"], &error["code"]), (&json!(field), &json!(code)), "{query}");
+        }
+        assert_eq!(store.all(), before);
+    }
+
+    #[tokio::test]
+    async fn a_put_of_one_destroyed_vm_is_stamped() {
+        let store = store();
+        let (status, vm) = put(&store, "/vms/kept", &json!({"state": "destroyed"})).await;
+        assert_eq!((status, &vm["zone_state"]), (200, &json!("destroyed")));
+        assert!(vm["destroyed"].as_str().is_some_and(|at| at.ends_with('Z')), "{vm}");
+        assert_eq!(store.get("kept").as_ref(), vm.as_object());
     }
 }

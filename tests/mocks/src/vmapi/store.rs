@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use crate::faults::{Faults, Recorder};
+use crate::faults::{Faults, Recorder, Service};
 
 /// A VM record: any object, keyed by its uuid.
 pub(super) type Vms = BTreeMap<String, Map<String, Value>>;
@@ -25,11 +25,13 @@ struct Inner {
 #[derive(Debug, Clone, Default)]
 pub struct Store(Arc<Inner>);
 
-impl Store {
-    pub(super) fn vms(&self) -> MutexGuard<'_, Vms> {
-        self.0.vms.lock().unwrap_or_else(PoisonError::into_inner)
+impl Service for Store {
+    fn parts(&self) -> (&Faults, &Recorder) {
+        (self.faults(), self.log())
     }
+}
 
+impl Store {
     /// The fault rules.
     pub fn faults(&self) -> &Faults {
         &self.0.faults
@@ -38,6 +40,10 @@ impl Store {
     /// The request log.
     pub fn log(&self) -> &Recorder {
         &self.0.log
+    }
+
+    pub(super) fn vms(&self) -> MutexGuard<'_, Vms> {
+        self.0.vms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets state and node of a VM, which is made if it is not there. `None` removes the node.
@@ -66,11 +72,6 @@ impl Store {
             vm.insert("server_uuid".to_owned(), json!(server_uuid));
             self.put(vm);
         }
-    }
-
-    /// Forgets a VM; whether it was there.
-    pub fn remove(&self, uuid: &str) -> bool {
-        self.vms().remove(uuid).is_some()
     }
 
     /// A record.

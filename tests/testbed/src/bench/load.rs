@@ -5,21 +5,19 @@
 //! Loading a node of very many zones. Commands answer from memory after their first run, on both
 //! sides the files are in the page cache, and the rounds of both sides alternate.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::bail;
-use futures_util::future::BoxFuture;
+use simnode::decorators::Recorded;
 use tokio::time::Instant;
-use vminfod::commands::{CommandError, CommandPaths, Commands, Follow, Output, RealCommands, Tool};
+use vminfod::commands::{CommandPaths, RealCommands};
 use vminfod::load::{self, Ctx, ZoneRow};
 use vminfod::root::Root;
 
 use super::Bench;
 use super::limits::read_and_parse;
 use super::table::{Row, Samples, Unit};
-use crate::conform::vmload::recorded::Recorded;
+use crate::conform::vmload::recorded;
 
 /// How many times the least time a load may take.
 const TARGET: f64 = 1.5;
@@ -28,7 +26,7 @@ const TARGET: f64 = 1.5;
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
     if let Some(dir) = &bench.recorded {
-        let recorded = Recorded::copy(dir)?;
+        let recorded = recorded::Recorded::copy(dir)?;
         return Ok(vec![measure(recorded.ctx(), rounds).await?]);
     }
     let vms = bench.vms;
@@ -39,7 +37,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         kstat: cn.tool("kstat"),
         sysevent: cn.tool("sysevent"),
     });
-    let commands = Arc::new(Remembered { real, known: Mutex::default() });
+    let commands = Arc::new(Recorded::new(Arc::new(real)));
     Ok(vec![measure(Ctx::new(Root::new(cn.root()), commands), rounds).await?])
 }
 
@@ -70,35 +68,4 @@ async fn measure(ctx: Ctx, rounds: usize) -> anyhow::Result<Row> {
         TARGET,
         1.0,
     ))
-}
-
-/// The node's commands, each run once.
-struct Remembered {
-    real: RealCommands,
-    known: Mutex<HashMap<(Tool, Vec<String>), Output>>,
-}
-
-impl Commands for Remembered {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
-        Box::pin(async move {
-            let key = (tool, args);
-            let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = known().get(&key).cloned();
-            if let Some(output) = found {
-                return Ok(output);
-            }
-            let output = self.real.run(tool, key.1.clone(), deadline).await?;
-            known().insert(key, output.clone());
-            Ok(output)
-        })
-    }
-
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.real.follow(tool, args)
-    }
 }

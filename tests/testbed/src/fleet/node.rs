@@ -24,7 +24,8 @@ use serde_json::json;
 
 use super::queue::{Full, Queue};
 use super::series::{Kind, Series};
-use mocks::napi::{Era, InProcess, NewNic, Options, Store};
+use mocks::napi::{Era, NewNic, Options, Store};
+use mocks::transport::InProcess;
 use mocks::vmapi;
 
 const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";

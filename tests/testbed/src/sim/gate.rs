@@ -27,7 +27,8 @@ use tokio::sync::Notify;
 use self::gated::Gated;
 use super::bugs::Bug;
 use super::truth::Truth;
-use mocks::napi::{InProcess, Store};
+use mocks::napi::Store;
+use mocks::transport::InProcess;
 use mocks::vmapi;
 
 /// What happens once in a run, and where.

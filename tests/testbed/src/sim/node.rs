@@ -251,7 +251,7 @@ impl Cn {
     }
 
     /// A dataset command that hangs, and the like, for the next few runs.
-    pub fn trouble(&self, tool: Tool, trouble: super::commands::Trouble, times: u32) {
+    pub fn trouble(&self, tool: Tool, trouble: simnode::decorators::Trouble, times: u32) {
         self.commands.trouble(tool, trouble, times);
     }
 

@@ -28,7 +28,8 @@ use super::Dice;
 use super::bugs::Bug;
 use super::node::Centre;
 use super::truth::Truth;
-use mocks::napi::{InProcess, Store};
+use mocks::napi::Store;
+use mocks::transport::InProcess;
 use simnode::Node;
 
 /// The vminfod of one node, when it runs.

@@ -28,16 +28,6 @@ impl State {
         self.all
     }
 
-    /// How many VMs there are.
-    pub fn len(&self) -> usize {
-        self.vms.len()
-    }
-
-    /// Is there none?
-    pub fn is_empty(&self) -> bool {
-        self.vms.is_empty()
-    }
-
     /// Sets one VM's text; was it there before?
     fn set(&mut self, zonename: &str, text: &str) -> bool {
         let mut hasher = DefaultHasher::new();

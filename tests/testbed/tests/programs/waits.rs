@@ -9,19 +9,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use sdc_clients::Jitter;
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::{VmObject, WatchEvent, Watcher, key_of, watch};
 use serde_json::{Value, json};
-use simnode::in_process::InProcess;
+use simnode::decorators::Hanging;
 use simnode::state::ZoneState;
 use simnode::{Verbs, Wait};
 use testbed::lab::{World, WorldOptions};
 use testbed::storm::hub::{Hub, HubOptions};
 use testbed::storm::{pairs::pairs, same_vms};
 use tokio::time::Instant;
-use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
+use vminfod::commands::Tool;
 use vminfod::config::Config;
 use vminfod::sources::files::SweepOnly;
 
@@ -108,40 +107,18 @@ async fn unannounced(hub: &Hub) -> u64 {
     }
 }
 
-/// The node's commands, of which zfs hangs for ever when one VM's datasets are asked for.
-struct Hanging {
-    inner: InProcess,
-    vm: Arc<std::sync::OnceLock<String>>,
-}
-
-impl Commands for Hanging {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
-        let hangs = tool == Tool::Zfs
-            && self.vm.get().is_some_and(|vm| args.iter().any(|arg| arg.contains(vm.as_str())));
-        if hangs {
-            return Box::pin(std::future::pending());
-        }
-        self.inner.run(tool, args, deadline)
-    }
-
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.inner.follow(tool, args)
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_zfs_that_hangs_on_one_vm_slows_no_other() {
-    let vm = Arc::new(std::sync::OnceLock::new());
+    let vm: Arc<std::sync::OnceLock<String>> = Arc::default();
     let hanging = Arc::clone(&vm);
-    let hub =
-        Hub::start_with(HubOptions::new(200, 14), |inner| Arc::new(Hanging { inner, vm: hanging }))
-            .await
-            .unwrap();
+    let hub = Hub::start_with(HubOptions::new(200, 14), |inner| {
+        Arc::new(Hanging::new(Arc::new(inner), move |tool, args| {
+            let stuck = hanging.get().filter(|_| tool == Tool::Zfs);
+            stuck.is_some_and(|vm: &String| args.iter().any(|arg| arg.contains(vm)))
+        }))
+    })
+    .await
+    .unwrap();
     let mut watcher = watch(&hub.client(), Jitter::from_seed(1));
     see(&mut watcher, |event| matches!(event, WatchEvent::Synced(_)).then_some(())).await;
     let names = hub.zones().unwrap();

@@ -47,7 +47,7 @@ impl World {
             "provisioning_age": self.span(7_200_000, 10_000),
             "resync": self.span(300_000, 1_000),
             "relist": self.span(86_400_000, 10_000),
-            "unsupported_backoff": self.span(14_400_000, 5_000),
+            "unsupported_backoff": self.span(14_400_000, 1_500),
             "verdict_retry": verdicts,
             "retry": window(2_000, 64_000),
             "conflict_retry": window(1_000, 30_000),

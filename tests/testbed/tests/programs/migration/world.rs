@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use daemon::Shutdown;
-use mocks::napi::{Era, InProcess, NewNic, Options, Store};
+use mocks::napi::{Era, NewNic, Options, Store};
+use mocks::transport::InProcess;
 use mocks::vmapi;
 use net_agent::agent::{Agent, clients};
 use net_agent::config::Config;

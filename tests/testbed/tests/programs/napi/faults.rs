@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mocks::faults::{Action, Rule};
-use mocks::napi::{Era, InProcess, NewNic, Options, Server, Store};
+use mocks::napi::{Era, NewNic, Options, Server, Store};
+use mocks::transport::InProcess;
 use mocks::vmapi;
 use serde_json::json;
 
@@ -110,6 +111,6 @@ async fn vmapi_follows_a_node() {
     let url = format!("{}/vms?server_uuid={CN}", server.url());
     let put = client.put(url).json(&json!({ "vms": {} })).send().await.unwrap();
     assert_eq!(put.status(), 200);
-    assert_eq!(server.store().get(VM).unwrap()["state"], "destroyed");
+    assert_eq!(server.store().get(VM).unwrap()["state"], "running", "it is not in the map");
     assert_eq!(fetch("/vms/x".to_owned()).await.status(), 404);
 }

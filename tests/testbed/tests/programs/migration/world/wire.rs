@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
-use mocks::napi::InProcess;
+use mocks::transport::InProcess;
 use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use serde_json::{Value, json};
