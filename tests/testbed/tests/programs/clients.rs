@@ -29,7 +29,7 @@ const TRIES: u32 = 4;
 const LONG_MS: u64 = 2_000;
 
 /// How long an answer is waited for that is not to come.
-const SHORT: Duration = Duration::from_millis(250);
+const SHORT: Duration = Duration::from_millis(150);
 /// The same where it comes, be the machine ever so busy.
 const LONG: Duration = Duration::from_secs(60);
 

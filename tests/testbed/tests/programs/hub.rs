@@ -66,7 +66,9 @@ pub(super) fn is_synced(event: &WatchEvent) -> Option<usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tour_comes_true() {
     let done =
-        process::run(&program(), &["lab", "--once"], Duration::from_secs(240)).await.unwrap();
+        process::run(&program(), &["lab", "--once", "--speed", "600"], Duration::from_secs(240))
+            .await
+            .unwrap();
     assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
     for line in [
         "leaked NICs reaped 3/3",
@@ -161,7 +163,7 @@ async fn killing_sysevent_loses_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_vminfod_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut world = world(dir.path(), 240).await;
+    let mut world = world(dir.path(), 600).await;
     world.start_vminfod().await.unwrap();
     let hub = world.hub().unwrap();
     let vms = hub.vms(true).await.unwrap();

@@ -74,7 +74,7 @@ async fn a_quota_set_outside_does_not_come_back_after_the_verbs_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_event_is_found_within_one_sweep_and_counted() {
-    let sweep = Duration::from_secs(2);
+    let sweep = Duration::from_secs(1);
     let config = Config { sweep, ..Config::default() };
     let options = HubOptions { config, watch: Box::new(SweepOnly), ..HubOptions::new(5, 13) };
     let hub = Hub::start(options).await.unwrap();
