@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `mock-triton`: NAPI and VMAPI of a data centre that is not there.
+//! `mock-triton`: a mock NAPI and a mock VMAPI in one process; see `--help`.
 
 fn main() -> std::process::ExitCode {
     mocks::cli::triton(std::env::args_os().skip(1))

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Making a node: its directories, its commands, its pool, and VMs of every brand. The same seed
-//! gives the same node. It posts nothing: nobody follows a node that is being made.
+//! Creates a node: directories, links to the commands, a pool, and VMs of every brand. The same
+//! seed gives the same node. No sysevent is posted.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -21,20 +21,20 @@ use crate::{Node, NodeError, NodeInfo, TOOLS, files};
 
 const GIB: u64 = 1 << 30;
 
-/// How a node is made.
+/// Options of a new node.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    /// Where; the directory must not exist or be empty.
+    /// The directory; it must be empty or missing.
     pub dir: PathBuf,
     /// How many VMs.
     pub vms: u32,
-    /// Decides everything that is random.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The node's UUID; from the seed if absent.
     pub cn_uuid: Option<String>,
-    /// Where its vminfod will listen.
+    /// The base URL of its future vminfod.
     pub vminfod_url: Option<String>,
-    /// The testbed program that the commands are links to; this program if absent.
+    /// The program that the commands link to (`testbed` or `simnode`); this program if absent.
     pub program: Option<PathBuf>,
     /// How long a zone stays in each state on its way, in milliseconds.
     pub pace_ms: u64,
@@ -105,7 +105,7 @@ fn sysinfo(cn_uuid: &str, hostname: &str, rng: &mut impl Rng) -> Value {
     })
 }
 
-/// Makes a node.
+/// Creates a node.
 pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     let dir =
         std::path::absolute(&options.dir).map_err(|e| NodeError::io("resolve", &options.dir, e))?;
@@ -151,12 +151,12 @@ pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     guard.save_zones(&zones)?;
     guard.save_datasets(&all)?;
     drop(guard);
-    // Last: a directory without it is no node.
+    // Last: without this file the directory is no node.
     node.set_info(|_| ())?;
     Ok(node)
 }
 
-/// No two NICs of a node share a MAC.
+/// Replaces MACs that are already taken on this node.
 fn unique_macs(vm: &mut Payload, rng: &mut impl Rng, taken: &mut HashSet<String>) {
     for nic in vm.get_mut("nics").and_then(Value::as_array_mut).into_iter().flatten() {
         while !taken.insert(nic["mac"].to_string()) {

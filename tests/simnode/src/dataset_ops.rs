@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What each zfs subcommand does to the table of datasets. Pure: every operation returns the history
-//! it wrote, or zfs's complaint.
+//! The effect of each zfs subcommand on the table of datasets. Pure: an operation returns the
+//! history it wrote, or the error text of zfs.
 
 use indexmap::IndexMap;
 
@@ -241,7 +241,7 @@ impl Datasets {
         Ok(history)
     }
 
-    /// `zfs rename`: everything below moves along; the record names the old name.
+    /// `zfs rename`: descendants move along; the record has the old name.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<Vec<History>, NodeError> {
         self.need(from)?;
         check_name(to)?;
@@ -329,7 +329,7 @@ fn check_name(name: &str) -> Result<(), NodeError> {
     Err(NodeError::invalid("dataset name", format!("{name:?}")))
 }
 
-/// A property's value in the exact form that zfs stores, or why it is none.
+/// Returns a property's value in the form that zfs stores, or why it is invalid.
 fn checked(row: &Dataset, key: &str, value: &str) -> Result<String, NodeError> {
     let wrong = || {
         NodeError::refused(format!(

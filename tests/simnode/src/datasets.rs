@@ -2,12 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The pools of the node: datasets, volumes and snapshots with their properties, and what each zfs
-//! subcommand does to them. Pure: operations edit the table and return the history they write.
+//! The table of the node's datasets, volumes and snapshots with their properties, and its stored
+//! form. Pure.
 
 use indexmap::IndexMap;
 
-/// The columns that programs ask for, in the order they are stored.
+/// The columns of `zfs list -o`, in the order in which they are stored.
 pub const COLUMNS: [&str; 17] = [
     "compression",
     "creation",
@@ -27,7 +27,7 @@ pub const COLUMNS: [&str; 17] = [
     "written",
     "zoned",
 ];
-/// What zfs prints for "no limit".
+/// The text for "no limit".
 pub const NO_LIMIT: &str = "18446744073709551615";
 /// Properties that may be set besides those of [`COLUMNS`].
 pub(crate) const OTHER: [&str; 16] = [
@@ -52,11 +52,11 @@ pub(crate) const OTHER: [&str; 16] = [
 /// One internal history record, which becomes one sysevent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// Which dataset.
+    /// The dataset.
     pub dsname: String,
-    /// What was done.
+    /// The action, such as `set` or `clone swap`.
     pub action: &'static str,
-    /// Details, as zfs words them.
+    /// Details in the words of zfs.
     pub detail: String,
     /// The dataset's number.
     pub dsid: u64,
@@ -94,7 +94,7 @@ impl Dataset {
         self.get("type")
     }
 
-    /// How deep below the pool; a snapshot is one below its dataset.
+    /// Depth below the pool; a snapshot is one below its dataset.
     pub fn depth(&self) -> usize {
         self.name.matches(['/', '@']).count()
     }
@@ -174,7 +174,7 @@ impl Datasets {
         rows
     }
 
-    /// Gives everything a time of creation that does not depend on now.
+    /// Sets a creation time that does not depend on the clock.
     pub fn age(&mut self, from: i64) {
         for (at, row) in (0_i64..).zip(self.rows.values_mut()) {
             row.put("creation", (from + at).to_string());

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! vmadm's smaller verbs: changes of a VM that stays what it is. Like `verbs.rs`, each writes what
-//! vmadm writes, and then waits for vminfod.
+//! The smaller verbs of vmadm: changes of an existing VM. Like `verbs.rs`, each writes the files
+//! and runs the steps of vmadm, and then waits for vminfod.
 
 use std::time::SystemTime;
 
@@ -22,9 +22,9 @@ pub enum ConfigMap {
     Tags,
     /// `routes.json`
     Routes,
-    /// `metadata.json`, what the customer sees.
+    /// The customer's part of `metadata.json`.
     CustomerMetadata,
-    /// `metadata.json`, what the operator sees.
+    /// The operator's part of `metadata.json`.
     InternalMetadata,
 }
 
@@ -70,7 +70,7 @@ fn parse_mac(text: &str) -> Result<MacAddr, NodeError> {
 }
 
 impl Verbs {
-    /// Changes one of the maps in the config directory, as vmadm does: the whole file is replaced.
+    /// Changes one of the maps in the config directory. As vmadm does, it replaces the whole file.
     pub async fn set_map(
         &self,
         name: &str,
@@ -185,7 +185,7 @@ impl Verbs {
         Ok(())
     }
 
-    /// vmadm update with one NIC to add; a MAC is made up if it has none. Returns the MAC.
+    /// vmadm update with one NIC to add. Returns its MAC, which is generated if absent.
     pub async fn add_nic(&self, name: &str, nic: &Payload) -> Result<String, NodeError> {
         let zone = self.resolve(name)?;
         let mut nic = nic.clone();

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What can go wrong with a simulated node. Every message is one line fit for an operator.
+//! Errors of a simulated node. Each message is one line.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ pub enum NodeError {
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The directory holds no node.
+    /// The directory is not a node.
     #[error("{} is no simulated compute node: it has no {missing}", dir.display())]
     NotANode {
         /// The directory.
@@ -35,10 +35,10 @@ pub enum NodeError {
         /// What is wrong, and where.
         reason: String,
     },
-    /// The name is no VM of the node.
+    /// No VM of the node has this name.
     #[error("no VM {0} on this node")]
     UnknownVm(String),
-    /// zoneadm's word for the same.
+    /// The same, in the words of zoneadm.
     #[error("{0}: No such zone configured")]
     NoSuchZone(String),
     /// The dataset does not exist.
@@ -47,7 +47,7 @@ pub enum NodeError {
     /// The node's rules forbid it.
     #[error("{0}")]
     Refused(String),
-    /// A value was given that has no meaning.
+    /// An invalid argument or payload value.
     #[error("invalid {field}: {reason}")]
     Invalid {
         /// The argument or payload key.
@@ -60,9 +60,9 @@ pub enum NodeError {
     NotSeen {
         /// The VM.
         vm: String,
-        /// What was waited for.
+        /// The expected state.
         what: String,
-        /// For how long.
+        /// The time limit.
         limit: std::time::Duration,
     },
     /// vminfod answered with an error.
@@ -70,7 +70,7 @@ pub enum NodeError {
     Vminfod {
         /// The VM.
         vm: String,
-        /// What was waited for.
+        /// The expected state.
         what: String,
         /// The error.
         reason: String,

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's executables: zoneadm, sysevent and kstat (zfs is in `exec_zfs.rs`). Each reads its
-//! arguments as the real one does and answers in its words.
+//! The node's executables `zoneadm`, `sysevent`, `kstat` and `fswatcher` (`zfs` is in
+//! `exec_zfs.rs`). Arguments, output and errors are those of the real ones.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::sysevent::{self, Follow, Stream};
 use crate::{Node, NodeError, TOOLS, fswatcher};
 
-/// What a command ends with.
+/// The end of a command.
 pub(crate) enum Ended {
-    /// Printed text, status 0.
+    /// Status 0 and this output.
     Printed(String),
     /// A line on stderr and a status.
     Failed(u8, String),
@@ -66,7 +66,7 @@ pub fn run(tool: &str, node: &Path, args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// What a command of the node answers: its exit status, stdout and stderr.
+/// Runs a command in this process; returns its exit status, stdout and stderr.
 pub fn answer(node: &Node, tool: &str, args: &[String]) -> (u8, String, String) {
     match on_node(tool, node, args) {
         Ended::Printed(text) => (0, text, String::new()),
@@ -95,8 +95,7 @@ fn on_node(tool: &str, node: &Node, args: &[String]) -> Ended {
     match tool {
         "zoneadm" => zoneadm(node, args),
         "zfs" => super::exec_zfs::zfs(node, args),
-        "kstat" if args.is_empty() => kstat(node).map_or_else(Ended::from, Ended::Printed),
-        "kstat" => Ended::Failed(2, "usage: kstat".to_string()),
+        "kstat" => kstat(node, args),
         _ => Ended::Failed(2, format!("{tool}: no such command on this node")),
     }
 }
@@ -235,7 +234,7 @@ fn fswatcher(args: &[String]) -> Ended {
     use std::os::fd::AsFd;
 
     let flags = || args.iter().flat_map(|arg| arg.strip_prefix('-').unwrap_or("?").chars());
-    // Its plain text is not recorded.
+    // The plain-text output is not recorded.
     if flags().any(|flag| !"rj".contains(flag)) || !flags().any(|flag| flag == 'j') {
         return Ended::Failed(2, "usage: fswatcher [-r] -j".to_string());
     }
@@ -260,7 +259,17 @@ fn fswatcher(_args: &[String]) -> Ended {
     Ended::Failed(1, "fswatcher: this one needs inotify".to_string())
 }
 
-fn kstat(node: &Node) -> Result<String, NodeError> {
+/// The kstats of all zones, or of the zone with the given id.
+fn kstat(node: &Node, args: &[String]) -> Ended {
+    let id = match args {
+        [] => None,
+        [id] if id.parse::<i64>().is_ok() => id.parse().ok(),
+        _ => return Ended::Failed(2, "usage: kstat [ZONEID]".to_string()),
+    };
+    kstats(node, id).map_or_else(Ended::from, Ended::Printed)
+}
+
+fn kstats(node: &Node, id: Option<i64>) -> Result<String, NodeError> {
     let zones = node.zones()?;
     let one = |zonename: &str, instance: i64, pid: i64, restarts: u32, boot: i64| {
         let name: String = zonename.chars().take(30).collect();
@@ -281,6 +290,7 @@ fn kstat(node: &Node) -> Result<String, NodeError> {
             all.push(one(&zone.zonename, k.instance, k.init_pid, k.init_restarts, k.boot_time));
         }
     }
-    let lines: Vec<String> = all.iter().map(Value::to_string).collect();
+    let wanted = all.iter().filter(|one| id.is_none_or(|id| one["instance"] == id));
+    let lines: Vec<String> = wanted.map(Value::to_string).collect();
     Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's `zfs`: the subcommands that vmadm, imgadm and vminfod use. It reads arguments and
-//! prints; what the subcommands do is in `datasets.rs`.
+//! The node's `zfs`: arguments and output of the subcommands that vmadm, imgadm and vminfod use.
+//! Their effects are in `dataset_ops.rs`.
 
 use crate::datasets::Dataset;
 use crate::exec::Ended;

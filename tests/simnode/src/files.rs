@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Writing the node's files the way the node's programs do: a temporary file renamed over the old
-//! one, or in place. Nothing here knows what the files mean.
+//! Writes files as the node's programs do: by renaming a temporary file over the old one, or in
+//! place.
 
 use std::io::Write;
 use std::path::Path;
@@ -40,12 +40,12 @@ pub fn write_in_place(path: &Path, text: &[u8]) -> Result<(), NodeError> {
     file.write_all(text).map_err(|e| NodeError::io("write", path, e))
 }
 
-/// Makes a directory and those above it.
+/// Creates a directory and its parents.
 pub fn make_dir(path: &Path) -> Result<(), NodeError> {
     std::fs::create_dir_all(path).map_err(|e| NodeError::io("make directory", path, e))
 }
 
-/// Removes a file; an absent one is fine.
+/// Removes a file if it exists.
 pub fn remove_file(path: &Path) -> Result<(), NodeError> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(NodeError::io("remove", path, e)),
@@ -53,7 +53,7 @@ pub fn remove_file(path: &Path) -> Result<(), NodeError> {
     }
 }
 
-/// Removes a directory with all it holds; an absent one is fine.
+/// Removes a directory tree if it exists.
 pub fn remove_tree(path: &Path) -> Result<(), NodeError> {
     match std::fs::remove_dir_all(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(NodeError::io("remove", path, e)),
@@ -61,7 +61,7 @@ pub fn remove_tree(path: &Path) -> Result<(), NodeError> {
     }
 }
 
-/// Copies a directory with all it holds.
+/// Copies a directory tree.
 pub fn copy_tree(from: &Path, to: &Path) -> Result<(), NodeError> {
     make_dir(to)?;
     let entries = std::fs::read_dir(from).map_err(|e| NodeError::io("read", from, e))?;

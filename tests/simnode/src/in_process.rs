@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's commands without processes: the same rules as the executables, behind vminfod's
-//! seam. Nothing is lost or late here; who wants that wraps it.
+//! The node's commands without processes: the rules of the executables behind vminfod's
+//! [`Commands`] trait. They do not fail by themselves; see [`crate::decorators`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::sysevent::Stream;
 use crate::tap::Tap;
 use crate::{Node, exec};
 
-/// Bytes of events that a follower may leave unread.
+/// Capacity of a follower's pipe, in bytes.
 const UNREAD: usize = 1 << 20;
 
 /// The commands of one node.
@@ -28,12 +28,12 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// The commands of `node`; whoever feeds its events does it by [`InProcess::feed`].
+    /// The commands of `node`. Its events come from [`InProcess::feed`] or [`InProcess::feed_from`].
     pub fn new(node: &Node) -> Self {
         Self { node: node.clone(), feeds: Arc::default() }
     }
 
-    /// Feeds everything that the tap hears to the followers, for ever.
+    /// Feeds the followers from a tap. Does not end.
     pub async fn feed_from(self, tap: Tap) {
         loop {
             for event in tap.take() {
@@ -43,13 +43,13 @@ impl InProcess {
         }
     }
 
-    /// Prints one line to the follower of a stream, if there is one; a full pipe is waited for.
+    /// Prints one line to the follower of a stream, if there is one. Waits while its pipe is full.
     pub async fn feed(&self, stream: Stream, line: &str) {
         let key = key(stream);
         let Some(mut pipe) = self.feeds().remove(key) else { return };
         let written = pipe.write_all(format!("{line}\n").as_bytes()).await;
         if written.is_ok() {
-            // A follower that was started meanwhile has a pipe of its own.
+            // A follower that started meanwhile has its own pipe.
             self.feeds().entry(key).or_insert(pipe);
         }
     }
@@ -59,7 +59,7 @@ impl InProcess {
         self.feeds().remove(key(stream));
     }
 
-    /// What a command answers now.
+    /// Runs a command and returns its output.
     pub fn answer(&self, tool: Tool, args: &[String]) -> Output {
         let (status, stdout, stderr) = exec::answer(&self.node, tool.name(), args);
         Output {

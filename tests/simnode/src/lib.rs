@@ -2,12 +2,26 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The simulated compute node: a directory that keeps the files, the zones and the datasets of a
-//! SmartOS node, with executables that answer as the node's own commands do.
+//! A simulated SmartOS compute node: a directory with its files, zones and datasets, and
+//! executables that answer as the node's own commands do.
 //!
-//! Everything below obeys one rule: whoever changes the node's state holds its lock and posts the
-//! sysevent before the lock is dropped, so that events are as ordered as the changes. It must never
-//! answer from anything but the node's directory: every process sees the same node.
+//! | modules | what they are for |
+//! | --- | --- |
+//! | [`cli`], [`show`] | the commands `cn` and `vm` |
+//! | [`exec`], [`exec_zfs`] | `zoneadm`, `sysevent`, `kstat` and `zfs`: arguments and output |
+//! | [`fswatcher`] | the platform's file watcher |
+//! | [`in_process`], [`decorators`] | the same commands without processes, and with failures |
+//! | [`create`], [`sample`] | new nodes and generated VMs |
+//! | [`verbs`], [`edits`], [`wait`] | what `vmadm` does, step by step, and its waits for vminfod |
+//! | [`zones`], [`mounts`] | the rules of zones and of mounted datasets |
+//! | [`dataset_ops`], [`datasets`] | the rules of `zfs`, on a table |
+//! | [`payload`], [`xml`] | VM payloads and zone configurations |
+//! | [`sysevent`], [`tap`] | events to other processes and to this one |
+//! | [`state`], [`files`], [`error`] | the state directory and its lock, file writes, errors |
+//!
+//! All state is in the node's directory, so every process sees the same node. A change is made
+//! under the node's lock, and its sysevent is posted before the lock is released: events are in
+//! the order of the changes.
 
 pub mod cli;
 pub mod create;
@@ -44,24 +58,24 @@ pub use error::NodeError;
 pub use verbs::Verbs;
 pub use wait::Wait;
 
-/// The commands every node has in its `bin` directory.
+/// The commands in the `bin` directory of every node.
 pub const TOOLS: [&str; 5] = ["zoneadm", "zfs", "sysevent", "kstat", "fswatcher"];
 
-/// What `node.json` says of a node.
+/// The content of `node.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeInfo {
     /// The UUID of the compute node, as sysinfo has it.
     pub cn_uuid: String,
-    /// The host name, which zfs puts into its history.
+    /// The host name in the history of zfs.
     #[serde(default = "default_hostname")]
     pub hostname: String,
-    /// Where this node's vminfod listens, if there is one.
+    /// The base URL of this node's vminfod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vminfod_url: Option<String>,
-    /// NAPI, for those who start agents on this node.
+    /// The base URL of NAPI, for agents of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub napi_url: Option<String>,
-    /// VMAPI, for those who start agents on this node.
+    /// The base URL of VMAPI, for agents of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vmapi_url: Option<String>,
     /// How long a zone stays in each state on its way, in milliseconds.
@@ -103,12 +117,12 @@ impl Node {
         create::create(options)
     }
 
-    /// The same node, whose events are lost: what it does through this value nobody announces.
+    /// Returns the same node without sysevents: changes made through it are not announced.
     pub fn losing_events(&self) -> Node {
         Node { silent: true, ..self.clone() }
     }
 
-    /// The same node; what it posts through this value is also heard by the tap.
+    /// Returns the same node; events posted through it also go to the tap.
     pub fn tapped(&self, tap: &tap::Tap) -> Node {
         Node { tap: Some(tap.clone()), ..self.clone() }
     }
@@ -148,7 +162,7 @@ impl Node {
         self.dir.join("state")
     }
 
-    /// What `node.json` says.
+    /// The content of `node.json`.
     pub fn info(&self) -> &NodeInfo {
         &self.info
     }
@@ -158,7 +172,7 @@ impl Node {
         &self.info.cn_uuid
     }
 
-    /// Where this node's vminfod listens.
+    /// The base URL of this node's vminfod.
     pub fn vminfod_url(&self) -> Option<&str> {
         self.info.vminfod_url.as_deref()
     }
@@ -168,13 +182,13 @@ impl Node {
         Duration::from_millis(self.info.pace_ms)
     }
 
-    /// Changes `node.json` and what this value knows of it.
+    /// Changes `node.json`.
     pub fn set_info(&mut self, change: impl FnOnce(&mut NodeInfo)) -> Result<(), NodeError> {
         change(&mut self.info);
         files::write_json(&self.dir.join("node.json"), &json!(self.info))
     }
 
-    /// A configuration with which vminfod serves this node at `listen`.
+    /// Returns a configuration with which vminfod serves this node at `listen`.
     pub fn vminfod_config_json(&self, listen: &str) -> Value {
         let tool = |name: &str| self.tool(name).to_string_lossy().into_owned();
         json!({

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Datasets and the files on them: a file system brings its directory and takes it away, a snapshot
-//! keeps the content and a rollback brings it back. Every change posts its history under the lock.
+//! Datasets and their files: a file system creates and removes its directory, a snapshot keeps a
+//! copy of the content, a rollback restores it. Each change posts its history under the lock.
 
 use crate::datasets::{Datasets, History};
 use crate::sysevent::Sysevent;
@@ -32,7 +32,7 @@ impl Node {
         self.state_dir().join("snapshots").join(snapshot.replace('/', "+"))
     }
 
-    /// Gives file systems their directory, snapshots their content, and takes both away.
+    /// Creates, moves and removes the directories of file systems and the content of snapshots.
     fn remount(
         &self,
         old: &Datasets,

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A VM's payload, as `vmadm create` and `vmadm update` take it, and where each of its keys lives in
-//! the zone configuration. It never touches files.
+//! VM payloads as `vmadm create` and `vmadm update` take them, and the place of each key in the zone
+//! configuration. No I/O.
 
 use base64::Engine;
 use serde_json::{Map, Value};
@@ -90,7 +90,7 @@ const RCTLS: [(&str, &str, &str, u64); 11] = [
 
 const MIB: u64 = 1 << 20;
 
-/// A NIC's keys that live in a `net-attr`.
+/// Keys of a NIC that are stored in a `net-attr`.
 const NIC_ATTRS: [(&str, Form); 20] = [
     ("ip", Form::Text),
     ("ips", Form::List),
@@ -139,7 +139,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Whether this brand runs its own kernel.
+/// Returns true if VMs of this brand run their own kernel.
 pub fn is_hvm(brand: &str) -> bool {
     matches!(brand, "kvm" | "bhyve")
 }
@@ -177,7 +177,8 @@ fn formed(key: &str, value: &Value, form: Form) -> Result<String, NodeError> {
     }
 }
 
-/// Puts one payload key into the configuration; `null` removes it. False: the key lives elsewhere.
+/// Stores one payload key in the configuration; `null` removes it. Returns false if the key is
+/// not stored there.
 pub fn apply(zone: &mut Element, key: &str, value: &Value) -> Result<bool, NodeError> {
     if let Some((_, name, form)) = ATTRS.iter().find(|(k, _, _)| *k == key) {
         let text = if value.is_null() { None } else { Some(formed(key, value, *form)?) };
@@ -345,7 +346,7 @@ pub fn network(nic: &Payload, n: usize, brand: &str) -> Result<Element, NodeErro
     Ok(element)
 }
 
-/// Whether a NIC's key lives in a `net-attr`.
+/// Returns true if a NIC's key is stored in a `net-attr`.
 pub fn is_nic_attr(key: &str) -> bool {
     NIC_ATTRS.iter().any(|(k, _)| *k == key)
 }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Sample VMs: payloads such as a provisioner sends, of every brand. The same seed gives the same
-//! payload. It knows nothing of a node's files.
+//! Sample VMs: payloads of every brand, as a provisioner sends them. The same seed gives the same
+//! payload. No I/O.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::payload::{self, Payload};
 use crate::{NodeError, files};
 
-/// When generated VMs were born, in seconds since 1970.
+/// Creation time of generated VMs, in seconds since 1970.
 pub(crate) const BORN: i64 = 1_750_000_000;
 
 /// Brand, docker, and whether it runs: the mix of the generated VMs.

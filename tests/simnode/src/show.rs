@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The verbs of `testbed vm` and what they print.
+//! The verbs of `vm` and their output.
 
 use std::path::PathBuf;
 

@@ -2,11 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the kernel and zoneadm know of the zones, kept in the node's `state` directory, and the
-//! lock that everyone holds who changes anything.
+//! The zones as the kernel and zoneadm have them, in the node's `state` directory, and the lock for
+//! changes.
 //!
-//! Readers take no lock: each file is replaced in one step. A change is always made by load, edit,
-//! save and post inside one [`Guard`].
+//! Readers take no lock, since each file is replaced in one step. A change loads, edits, saves and
+//! posts under one [`Guard`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl ZoneState {
         }
     }
 
-    /// Whether the kernel has the zone.
+    /// Returns true if the kernel has the zone.
     pub fn is_active(self) -> bool {
         !matches!(self, ZoneState::Configured | ZoneState::Incomplete | ZoneState::Installed)
     }
@@ -195,7 +195,7 @@ impl Zones {
     }
 }
 
-/// Held by whoever changes the node. Dropping it lets the next one in.
+/// The node's lock, held during a change.
 pub struct Guard<'a> {
     /// The node it belongs to.
     pub node: &'a Node,
@@ -218,7 +218,7 @@ fn flock(path: &Path) -> Result<File, NodeError> {
     }
 }
 
-/// Held over a whole boot, halt or deletion of one zone, as zoneadmd does.
+/// A zone's lock, held during a boot, halt or deletion, as zoneadmd does.
 pub struct ZoneLock {
     _lock: File,
 }
@@ -229,7 +229,7 @@ impl Node {
         Ok(Guard { node: self, _lock: flock(&self.state_dir().join("lock"))? })
     }
 
-    /// Waits until nobody else moves this zone.
+    /// Waits for the lock of this zone.
     pub fn lock_zone(&self, zonename: &str) -> Result<ZoneLock, NodeError> {
         check_zonename(zonename)?;
         Ok(ZoneLock { _lock: flock(&self.state_dir().join(format!("zone.{zonename}.lock")))? })
@@ -277,7 +277,7 @@ impl Guard<'_> {
         files::replace(&self.node.datasets_file(), datasets.print().as_bytes())
     }
 
-    /// Tells every running `sysevent` of this node.
+    /// Sends an event to every running `sysevent` of this node.
     pub fn post(&self, event: &Sysevent) -> Result<(), NodeError> {
         if self.node.silent {
             return Ok(());
@@ -286,7 +286,7 @@ impl Guard<'_> {
     }
 }
 
-/// Refuses names that are no zone names; they become file names.
+/// Refuses invalid zone names, since they become file names.
 pub fn check_zonename(name: &str) -> Result<(), NodeError> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());

@@ -2,11 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Sysevents: how a change of the node reaches every running `sysevent`.
+//! Sysevents from a change of the node to every running `sysevent`.
 //!
-//! Each running `sysevent` binds one datagram socket in `<node>/run`, named after its stream. Whoever
-//! holds the node's lock sends to all of them. As with the kernel's queues, a follower that does not
-//! read loses events silently; it must never stop the node.
+//! Each running `sysevent` binds a datagram socket in `NODE/run`, named after its stream. The
+//! holder of the node's lock sends to all of them. As with the kernel's queues, a follower that
+//! does not read loses events silently and does not stop the node.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use crate::{Node, NodeError, files};
 
-/// How long a sender waits for a follower whose queue is full.
+/// Time that a sender waits for a follower whose queue is full.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many events a follower keeps for a reader that is slow.
+/// Number of events that a follower keeps for a slow reader.
 const QUEUE: usize = 65_536;
 /// Longest socket address that is used as it is.
 const DIRECT: usize = 100;
@@ -33,7 +33,7 @@ pub enum Stream {
     Zones,
     /// Class `EC_zfs`, subclass `ESC_ZFS_history_event`.
     Zfs,
-    /// Something that this node never posts.
+    /// A stream without events.
     Silent,
 }
 
@@ -84,7 +84,7 @@ impl Sysevent {
         Sysevent { stream: Stream::Zones, body }
     }
 
-    /// The notice library looks whether anybody listens: an event without data.
+    /// The ping of the zone-notify library: an event without data.
     pub fn zone_ping() -> Sysevent {
         let body = json!({
             "vendor": "sun.com", "publisher": "zoneadm", "class": "status", "subclass": "ping",
@@ -179,7 +179,7 @@ pub(crate) fn post(node: &Node, event: &Sysevent) -> Result<(), NodeError> {
     let socket =
         UnixDatagram::unbound().map_err(|e| NodeError::io("make a socket in", &dir.path, e))?;
     for name in followers {
-        // One that kept a sender waiting before is given no more time until it reads again.
+        // A follower that made a sender wait gets no more time until it reads again.
         let full = dir.path.join(format!("{name}.full"));
         let was_full = full.exists();
         let patience = if was_full { Duration::from_millis(1) } else { PATIENCE };
@@ -227,7 +227,7 @@ pub fn follow(node: &Node, wanted: &Follow) -> Result<(), NodeError> {
     let socket =
         UnixDatagram::bind(dir.address(&name)).map_err(|e| NodeError::io("bind", &file, e))?;
     let _bound = Bound(file.clone());
-    // A bounded queue, as the kernel's: what does not fit is dropped without a word.
+    // A bounded queue, as the kernel's: events that do not fit are dropped silently.
     let (sender, queue) = mpsc::sync_channel::<Vec<u8>>(QUEUE);
     std::thread::Builder::new()
         .name("receive".to_string())
@@ -254,7 +254,7 @@ fn receive(socket: &UnixDatagram, sender: &mpsc::SyncSender<Vec<u8>>) {
 
 fn print(queue: &mpsc::Receiver<Vec<u8>>, ready: bool) -> std::io::Result<()> {
     let stdout = std::io::stdout();
-    // A reader that was killed leaves a pipe; whoever is started by hand into a file goes on.
+    // A killed reader leaves a pipe. Output to a file goes on.
     let piped = matches!(
         rustix::fs::fstat(stdout.as_fd()).map(|s| rustix::fs::FileType::from_raw_mode(s.st_mode)),
         Ok(rustix::fs::FileType::Fifo | rustix::fs::FileType::Socket)

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's sysevents inside this process: what a running `sysevent` would print, in order.
-//!
-//! It keeps every event until it is taken: losing, repeating and delaying them is the taker's part.
+//! The node's sysevents inside this process, as `sysevent` would print them, in order. A tap keeps
+//! every event until it is taken.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +15,7 @@ use crate::sysevent::Stream;
 /// One event as `sysevent -j` prints it, without the newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
-    /// Where it was posted.
+    /// The stream that it was posted to.
     pub stream: Stream,
     /// The line.
     pub line: String,

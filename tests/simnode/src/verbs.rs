@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What vmadm does: whole operations on a VM, step by step in vmadm's order, each important step
-//! awaited in vminfod before the next one begins.
+//! The operations of vmadm on a VM, step by step in its order. As vmadm does, they wait until
+//! vminfod shows a step before the next one begins.
 
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ impl Verbs {
         blocking(move || work(&node)).await
     }
 
-    /// Who is asked for effects.
+    /// How this waits for vminfod.
     pub(crate) fn wait(&self) -> &Wait {
         &self.wait
     }
@@ -143,7 +143,7 @@ impl Verbs {
         let brand = payload::text(&vm, "brand").unwrap_or_default().to_string();
         let boots = vm.get("autoboot").and_then(Value::as_bool).unwrap_or(true);
         let steps = dataset_steps(&self.node.datasets()?, &vm)?;
-        // A payload that makes no configuration must not leave datasets behind.
+        // A payload without a valid configuration leaves no datasets behind.
         payload::zone_xml(&vm, "/zones/checked", 0)?;
         let make = |steps: Vec<DatasetStep>| {
             move |node: &Node| {
@@ -290,7 +290,7 @@ impl Verbs {
         self.wait.gone(z).await
     }
 
-    /// The same files and events as [`Verbs::delete`], without vmadm: nobody waits.
+    /// The same files and events as [`Verbs::delete`], without waiting for vminfod.
     pub async fn delete_raw(&self, name: &str) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         self.on_node(move |node| {

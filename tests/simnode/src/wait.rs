@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Waiting until vminfod shows what a verb did, as vmadm does. It reads with `sync=true` and never
-//! changes anything; where no vminfod listens there is nothing to wait for.
+//! Waits until vminfod shows the effect of a verb, as vmadm does. It reads with `sync=true`. If no
+//! vminfod listens, there is nothing to wait for.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::{Node, NodeError};
 
-/// How long a verb waits for one effect.
+/// Time limit of one wait.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Who is asked whether the node's vminfod shows a change.
+/// The vminfod to ask, if any.
 #[derive(Clone)]
 pub struct Wait {
     client: Option<Vminfod>,
@@ -89,7 +89,7 @@ impl Wait {
         }
     }
 
-    /// The VM as vminfod has it now; nothing where no vminfod listens.
+    /// Returns vminfod's current VM object, or nothing if no vminfod listens.
     pub async fn read(&self, vm: &str) -> Result<Option<VmObject>, NodeError> {
         let Some(client) = &self.client else { return Ok(None) };
         match client.vm(vm, true).await {

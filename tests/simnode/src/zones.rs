@@ -2,10 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What zonecfg, zoneadm and the kernel do to a zone: legal steps only, each of them one change of
-//! the state and its sysevents under the node's lock.
-//!
-//! The steps never wait for anybody who watches; that is what `verbs.rs` adds.
+//! The rules of zonecfg, zoneadm and the kernel for a zone. Each step is one change of the state,
+//! with its sysevents, under the node's lock; illegal steps are refused.
 
 use crate::state::{Guard, Zone, ZoneKstat, ZoneLock, ZoneState, check_zonename};
 use crate::sysevent::Sysevent;
@@ -25,7 +23,7 @@ impl Node {
         change(&guard)
     }
 
-    /// Posts an event that no change of the node stands behind.
+    /// Posts an event without a change of the node.
     pub fn announce(&self, event: &Sysevent) -> Result<(), NodeError> {
         self.step(|guard| guard.post(event))
     }
@@ -36,7 +34,7 @@ impl Node {
         zones.find(name).cloned().ok_or_else(|| NodeError::NoSuchZone(name.to_string()))
     }
 
-    /// Waits as long as a zone stays in one state.
+    /// Sleeps for the time that a zone stays in one state.
     #[allow(clippy::disallowed_methods)] // the executables have no runtime, and hold no lock here
     fn linger(&self) {
         if !self.pace().is_zero() {
@@ -44,14 +42,14 @@ impl Node {
         }
     }
 
-    /// Keeps others from moving the zone, and reads it.
+    /// Locks the zone and reads it.
     fn hold(&self, name: &str) -> Result<(ZoneLock, Zone), NodeError> {
         let zonename = self.zone(name)?.zonename;
         let lock = self.lock_zone(&zonename)?;
         Ok((lock, self.zone(&zonename)?))
     }
 
-    /// Moves a zone to a state and posts what announces it.
+    /// Moves a zone to a state and posts its event.
     fn enter(
         &self,
         zonename: &str,
@@ -103,7 +101,7 @@ impl Node {
         xml::parse(&text).map_err(|reason| NodeError::malformed(&file, reason))
     }
 
-    /// zonecfg: changes the configuration of a zone; nothing happens if it stays the same.
+    /// zonecfg: changes the configuration of a zone. An unchanged one is not written.
     pub fn zone_reconfigure<T>(
         &self,
         zonename: &str,
@@ -278,7 +276,7 @@ impl Node {
         })
     }
 
-    /// zoneadm uninstall: the datasets of the zone are destroyed and its files are gone.
+    /// zoneadm uninstall: destroys the datasets of the zone, with their files.
     pub fn zone_uninstall(&self, name: &str) -> Result<(), NodeError> {
         let (_lock, zone) = self.hold(name)?;
         let z = zone.zonename.as_str();
@@ -310,7 +308,7 @@ impl Node {
         )
     }
 
-    /// zonecfg delete: the configuration and the line of the index are gone.
+    /// zonecfg delete: removes the configuration and the line of the index.
     pub fn zone_deconfigure(&self, name: &str) -> Result<(), NodeError> {
         let (_lock, zone) = self.hold(name)?;
         let z = zone.zonename.as_str();

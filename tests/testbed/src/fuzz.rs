@@ -192,13 +192,9 @@ fn json_round_trip(bytes: &[u8]) {
 
 /// Runs `testbed fuzz`; the arguments start after that word.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let given = std::iter::once(OsString::from("testbed fuzz")).chain(args.iter().cloned());
-    let args = match Args::try_parse_from(given) {
+    let args: Args = match crate::cli::parse("testbed fuzz", args) {
         Ok(args) => args,
-        Err(err) => {
-            let _unprinted = err.print();
-            return ExitCode::from(if err.use_stderr() { exit::USAGE } else { 0 });
-        }
+        Err(status) => return status,
     };
     let seed = args.seed.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond().unsigned_abs());
     println!("fuzz: seed {seed}");

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The socket side of the mock services: an accept loop whose handler may also answer with
-//! half a body or none at all.
+//! The listener of the mock services. A handler may also answer with half a body or cut the
+//! connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 
-/// What a mock decided about a request.
+/// The answer of a mock.
 #[derive(Debug)]
 pub enum Reply {
     /// A whole answer.
@@ -46,7 +46,7 @@ impl Reply {
     }
 }
 
-/// A body that fails after so many bytes. The pause lets the bytes before the cut get out.
+/// A body that fails after so many bytes. The pause gives hyper time to send them.
 fn cut_body(body: &Bytes, bytes: usize) -> Body {
     let head = body.slice(..bytes.min(body.len()));
     let chunks = futures_util::stream::unfold(Some(head), |state| async move {
@@ -71,7 +71,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Where it listens.
+    /// The address it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -133,7 +133,7 @@ async fn serve(stream: tokio::net::TcpStream, mock: Arc<dyn Mock>) {
             }
         }
     });
-    // A client that goes away, or a cut, ends the connection; there is nobody to tell.
+    // The connection ends with the client, or by a cut: neither is an error.
     let ended = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Fault rules as data, shared by the mock services: which requests they meet and what then
-//! goes wrong. A rule never changes what a mock stores by itself; the mock decides that.
+//! Fault rules as data, for every mock service: which requests a rule matches, and what then goes
+//! wrong.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub use http::{Listening, Mock, Reply, listen};
 pub use record::{Recorder, Seen};
 pub use server::{Server, Service};
 
-/// What a rule does to a request it meets.
+/// The effect of a rule on a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
@@ -32,7 +32,7 @@ pub enum Action {
         #[serde(default)]
         retry_after: Option<u64>,
     },
-    /// Waits, then goes on as usual.
+    /// Delays the request.
     Delay {
         /// Milliseconds.
         ms: u64,
@@ -56,7 +56,7 @@ pub enum Action {
     EmptyBody,
     /// Handles the request, sends this many bytes of the body, then cuts.
     Truncate {
-        /// Bytes of the body that get out.
+        /// Bytes of the body that are sent.
         bytes: usize,
     },
     /// Another writer changes the record between the check and the commit.
@@ -95,13 +95,13 @@ pub struct Rule {
     /// Text that the raw query has to contain.
     #[serde(default)]
     pub query: Option<String>,
-    /// Matching requests that pass before the rule bites.
+    /// Matching requests that pass before the rule applies.
     #[serde(default)]
     pub skip: u64,
-    /// How often it bites; without end if absent.
+    /// How often it applies; without end if absent.
     #[serde(default)]
     pub times: Option<u64>,
-    /// Bites every n-th matching request only.
+    /// Applies to every n-th matching request only.
     #[serde(default)]
     pub every: Option<u64>,
     /// What happens.
@@ -109,7 +109,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule that always bites on these requests.
+    /// A rule that applies to all these requests.
     pub fn new(method: &str, path: &str, action: Action) -> Self {
         Self {
             method: Some(method.to_owned()),
@@ -127,7 +127,7 @@ impl Rule {
         Self { method: None, path: None, query: None, skip: 0, times: None, every: None, action }
     }
 
-    /// Bites this many times, then never again.
+    /// Applies this many times.
     #[must_use]
     pub fn times(mut self, n: u64) -> Self {
         self.times = Some(n);
@@ -148,7 +148,7 @@ impl Rule {
     }
 }
 
-/// Whether the text fits the pattern, in which `*` stands for any text.
+/// Returns true if the text matches the pattern, in which `*` stands for any text.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

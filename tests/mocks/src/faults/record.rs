@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The log of what a mock was asked. It has an end: a mock that runs for days
-//! forgets the oldest requests instead of growing.
+//! The request log of a mock. It is bounded: the oldest requests are dropped first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,12 +14,12 @@ use tokio::time::Instant;
 
 use super::Reply;
 
-/// The most requests that are kept.
+/// Number of requests that are kept.
 const MOST_REQUESTS: usize = 100_000;
-/// The most bytes of their texts that are kept.
+/// Bytes of requests that are kept.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A request as a mock saw it.
+/// A logged request.
 #[derive(Debug, Clone, Serialize)]
 pub struct Seen {
     /// Milliseconds since the mock started.
@@ -72,8 +71,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// A log that keeps the last so many requests, and of these only the last
-    /// whose texts make up so many bytes.
+    /// A log bounded by the number of requests and by their bytes.
     pub fn with_limits(most_requests: usize, most_bytes: usize) -> Self {
         let seen = VecDeque::new();
         let log = Log { seen, first: 0, forgotten: 0, bytes: 0, most_requests, most_bytes };
@@ -84,7 +82,7 @@ impl Recorder {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters the request; the answer's status follows with [`Recorder::finish`].
+    /// Logs a request. Its status follows with [`Recorder::finish`].
     pub fn begin(&self, request: &Request<Bytes>) -> usize {
         let elapsed = Instant::now().saturating_duration_since(self.start);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -111,7 +109,7 @@ impl Recorder {
         entry
     }
 
-    /// Notes the status that went out for the entry.
+    /// Logs the status of the answer.
     pub fn finish(&self, entry: usize, reply: &Reply) {
         let status = match reply {
             Reply::Full(response) | Reply::Truncated(response, _) => {
@@ -126,12 +124,12 @@ impl Recorder {
         }
     }
 
-    /// The requests so far, but for those that were too many.
+    /// The logged requests.
     pub fn all(&self) -> Vec<Seen> {
         self.log().seen.iter().cloned().collect()
     }
 
-    /// How many requests were too many.
+    /// Number of requests that were dropped.
     pub fn forgotten(&self) -> usize {
         self.log().forgotten
     }

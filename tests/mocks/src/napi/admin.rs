@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The side door: rules, log, seed, era and dump over HTTP, so that other processes can drive
-//! the mock. Nothing here is part of NAPI, and no client under test may use it.
+//! The routes under `/_mock/`: fault rules, log, seed, era and dump, for the process that drives
+//! the mock. They are not part of NAPI.
 
 use bytes::Bytes;
 use http::{Method, Request, Response};

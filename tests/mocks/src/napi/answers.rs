@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The parts answers are made of: bodies with their headers, the ping, a stranger's record.
-//! Nothing here looks at the stored data.
+//! Parts of answers: bodies with their headers, the ping, a foreign record.
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
@@ -56,7 +55,7 @@ pub(super) fn ping(era: Era, initializing: bool) -> Value {
     })
 }
 
-/// A NIC of a node nobody asked about.
+/// A NIC of another node.
 pub(super) fn foreign() -> Value {
     json!({
         "belongs_to_type": "zone",

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The body digest some clients send along (`content-md5`). It guards against damage on the
-//! wire, nothing else; MD5 is not fit for more.
+//! MD5, for the `content-md5` header that some clients send.
 
 use base64::Engine;
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The eras of NAPI a client may meet, and in which points they differ.
+//! The ages of NAPI in use, and their differences.
 
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One request from arrival to answer: faults, routing, checks, the operation, headers.
+//! The way of a request: faults, routing, checks, the operation, headers.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::routes::{self, Route};
 use super::store::Store;
 use crate::faults::{Action, Mock, Reply};
 
-/// What an operation came to.
+/// The outcome of an operation.
 enum Done {
     Json(Value, Option<String>),
     NotModified,

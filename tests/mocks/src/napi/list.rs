@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The NIC list: which parameters are known, which records match, which page comes back.
+//! The NIC list: known parameters, matching records, pages.
 
 use serde_json::Value;
 

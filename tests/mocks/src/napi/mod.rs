@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The mock NAPI: the NIC contract of the real service in memory, in the shapes of several
-//! eras, with fault rules and a request log. It never talks to anything but its clients.
+//! The mock NAPI: the routes of NICs, networks, pools and addresses, in memory, as NAPIs of several
+//! ages answer them.
 
 mod addresses;
 mod admin;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Networks, pools, NIC tags, fabrics and addresses, as far as NICs need them.
+//! Networks, pools, NIC tags and fabrics, as far as NICs need them.
 
 use std::net::IpAddr;
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Which path is which route, and what the router itself answers.
+//! The routes, and the answers of the router itself.
 
 use super::eras::Era;
 

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Filling the mock with what a data centre would hold, among it the records that have gone
-//! wrong: leaked, without a node, stuck in provisioning.
+//! Seeds: the records of a data centre, among them wrong ones (leaked, without a node, stuck in
+//! provisioning).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct SeedFile {
     pub nics: Vec<Params>,
 }
 
-/// A NIC to put into the store, for tests that need particular records.
+/// A NIC record to add.
 #[derive(Debug, Clone)]
 pub struct NewNic {
     fields: Params,
@@ -110,7 +110,7 @@ impl Store {
         Ok(())
     }
 
-    /// Creates a NIC as the API would, with the age asked for; gives back its address.
+    /// Creates a NIC of the given age as the API would. Returns its address.
     pub fn add_nic(&self, nic: NewNic) -> Result<String, String> {
         let age = i64::try_from(nic.age.as_millis()).unwrap_or(i64::MAX);
         let now = self.now_ms().saturating_sub(age);
@@ -130,12 +130,12 @@ impl Store {
             .map_err(|error| format!("nic {mac}: {}", error.into_parts().1))
     }
 
-    /// Deletes a NIC as another client would; whether it was there.
+    /// Deletes a NIC as another client would. Returns whether it existed.
     pub fn remove(&self, mac: &str) -> bool {
         mac::parse(mac).is_some_and(|number| self.world().remove_nic(number).is_some())
     }
 
-    /// Makes a NIC older: both its time stamps move back.
+    /// Moves both time stamps of a NIC back.
     pub fn backdate(&self, mac: &str, by: Duration) -> bool {
         let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         let mut world = self.world();
@@ -149,9 +149,8 @@ impl Store {
         true
     }
 
-    /// The NIC records a data centre holds for these VMs of a node: belonging to the zone,
-    /// running or stopped as the VM is, with the node and the network. Networks and tags that
-    /// the VMs' NICs name are made up as needed. Returns the addresses.
+    /// Adds the NIC records of these VMs of a node, in the state of their VM, with node and network.
+    /// Missing networks and tags are created. Returns the addresses.
     pub fn seed_from_vms(
         &self,
         vms: &[Map<String, Value>],

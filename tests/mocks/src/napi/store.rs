@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the mock stores, behind one lock that is never held across an await.
+//! The records of the mock, behind one lock that is not held across an await.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -89,7 +89,7 @@ impl IpRow {
     }
 }
 
-/// Everything a data centre's NAPI would hold.
+/// The records of a NAPI.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) era: Era,
@@ -191,8 +191,8 @@ impl Store {
         }))
     }
 
-    /// A copy of the data as they are now, with the same clock and without rules: what a replica
-    /// that lags behind answers from.
+    /// Returns a copy of the current data, with the same clock and without rules: the data of a
+    /// replica that lags behind.
     pub fn fork(&self) -> Self {
         let world = self.world();
         let mut copy = World::new(&self.0.options);
@@ -225,17 +225,17 @@ impl Store {
         self.world().era = era;
     }
 
-    /// Which era it imitates.
+    /// The era that it imitates.
     pub fn era(&self) -> Era {
         self.world().era
     }
 
-    /// Whether it still starts up: 503 on everything but `/ping`.
+    /// Sets whether it still starts up: 503 on everything but `/ping`.
     pub fn set_initializing(&self, initializing: bool) {
         self.world().initializing = initializing;
     }
 
-    /// Forgets all data (not the rules, not the log).
+    /// Drops all data, but not the rules or the log.
     pub fn reset(&self) {
         let mut world = self.world();
         let era = world.era;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The stored NICs, found by address and by the two fields for which the real one's bucket has an
-//! index that agents use: a request costs what its own records cost, however many others there are.
+//! The stored NICs, indexed by address and by the two other fields that agents search by. The cost
+//! of a request does not grow with the records of other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;

@@ -46,7 +46,7 @@ impl Store {
         self.0.vms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets state and node of a VM, which is made if it is not there. `None` removes the node.
+    /// Sets state and node of a VM; creates a missing one. `None` removes the node.
     pub fn set(&self, uuid: &str, state: &str, server_uuid: Option<&str>) {
         let mut vms = self.vms();
         let vm = vms.entry(uuid.to_owned()).or_default();
@@ -58,7 +58,7 @@ impl Store {
         };
     }
 
-    /// Stores a whole record; records without a uuid are left out.
+    /// Stores a whole record. One without a uuid is ignored.
     pub fn put(&self, vm: Map<String, Value>) {
         if let Some(uuid) = vm.get("uuid").and_then(Value::as_str).map(str::to_owned) {
             self.vms().insert(uuid, vm);

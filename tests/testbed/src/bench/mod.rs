@@ -135,13 +135,9 @@ pub fn run(args: &[OsString]) -> ExitCode {
         };
         return runtime.block_on(held).map_or_else(|err| failed(&err), |()| ExitCode::SUCCESS);
     }
-    let given = std::iter::once(OsString::from("testbed bench")).chain(args.iter().cloned());
-    let args = match Args::try_parse_from(given) {
+    let args: Args = match crate::cli::parse("testbed bench", args) {
         Ok(args) => args,
-        Err(err) => {
-            let _unprinted = err.print();
-            return ExitCode::from(if err.use_stderr() { exit::USAGE } else { 0 });
-        }
+        Err(status) => return status,
     };
     if let Some(name) = args.names.iter().find(|name| GROUPS.iter().all(|(n, _)| n != name)) {
         eprintln!("testbed bench: no group {name:?}; see --help");

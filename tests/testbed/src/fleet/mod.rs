@@ -66,13 +66,9 @@ struct Args {
 
 /// Runs the command with these arguments on runtimes whose clock is virtual.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let given = std::iter::once(OsString::from("testbed fleet")).chain(args.iter().cloned());
-    let args = match Args::try_parse_from(given) {
+    let args: Args = match crate::cli::parse("testbed fleet", args) {
         Ok(args) => args,
-        Err(err) => {
-            let _unprinted = err.print();
-            return ExitCode::from(if err.use_stderr() { exit::USAGE } else { 0 });
-        }
+        Err(status) => return status,
     };
     match all(&args) {
         Ok(true) => ExitCode::SUCCESS,

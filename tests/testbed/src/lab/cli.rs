@@ -65,12 +65,9 @@ enum Script {
 
 /// Runs `testbed lab`; the arguments start after that word.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(std::iter::once("testbed lab".into()).chain(args)) {
+    let args: Args = match crate::cli::parse("testbed lab", &args) {
         Ok(args) => args,
-        Err(err) => {
-            let _unprinted = err.print();
-            return ExitCode::from(if err.use_stderr() { exit::USAGE } else { 0 });
-        }
+        Err(status) => return status,
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

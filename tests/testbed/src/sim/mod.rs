@@ -99,13 +99,9 @@ struct Args {
 
 /// Runs the command with these arguments.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let words = std::iter::once(OsString::from("sim")).chain(args.iter().cloned());
-    let args = match Args::try_parse_from(words) {
+    let args: Args = match crate::cli::parse("testbed sim", args) {
         Ok(args) => args,
-        Err(error) => {
-            drop(error.print());
-            return ExitCode::from(if error.use_stderr() { daemon::exit::USAGE } else { 0 });
-        }
+        Err(status) => return status,
     };
     if args.crash_points {
         return points::run(args.every);

@@ -85,13 +85,9 @@ pub struct Soaked {
 
 /// Runs the command with these arguments. Exit 1: something grew, or a daemon ended.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let words = std::iter::once(OsString::from("testbed soak")).chain(args.iter().cloned());
-    let mut options = match Options::try_parse_from(words) {
+    let mut options: Options = match crate::cli::parse("testbed soak", args) {
         Ok(options) => options,
-        Err(error) => {
-            drop(error.print());
-            return ExitCode::from(if error.use_stderr() { daemon::exit::USAGE } else { 0 });
-        }
+        Err(status) => return status,
     };
     let seed = *options.seed.get_or_insert_with(|| uuid::Uuid::new_v4().as_u64_pair().0);
     println!("seed {seed}");

@@ -82,13 +82,9 @@ pub struct Passed {
 
 /// Runs the command with these arguments.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let words = std::iter::once(OsString::from("testbed storm")).chain(args.iter().cloned());
-    let mut options = match Options::try_parse_from(words) {
+    let mut options: Options = match crate::cli::parse("testbed storm", args) {
         Ok(options) => options,
-        Err(error) => {
-            drop(error.print());
-            return ExitCode::from(if error.use_stderr() { daemon::exit::USAGE } else { 0 });
-        }
+        Err(status) => return status,
     };
     let seed = *options.seed.get_or_insert_with(rand_seed);
     println!("seed {seed}");

@@ -56,6 +56,19 @@ fn the_same_seed_makes_the_same_node() {
 }
 
 #[test]
+fn kstat_prints_one_zone_if_it_is_named() {
+    let (_dir, node) = new_node(8);
+    let all: serde_json::Value = serde_json::from_str(&ok(run(node.tool("kstat"), &[]))).unwrap();
+    assert!(all.as_array().unwrap().len() > 2);
+    let one = &all[1];
+    let id = one["instance"].to_string();
+    let alone: serde_json::Value =
+        serde_json::from_str(&ok(run(node.tool("kstat"), &[&id]))).unwrap();
+    assert_eq!(alone, serde_json::json!([one]));
+    assert_eq!(ok(run(node.tool("kstat"), &["99999"])).split_whitespace().count(), 2);
+}
+
+#[test]
 fn zfs_answers_as_zfs_does() {
     let (_dir, node) = new_node(3);
     let zfs = |args: &[&str]| run(node.tool("zfs"), args);
