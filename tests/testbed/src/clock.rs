@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The virtual clock of the simulator and the fleet: a runtime of one thread whose time stands
-//! still while anything can run and jumps to the next timer when nothing can. Nothing that really
-//! waits (a child, a socket, a thread) may be awaited on it.
+//! The simulated clock: a runtime of one thread whose time stands still while anything can run and
+//! jumps to the next timer when nothing can. Nothing on it may wait for a child, a socket or a
+//! thread.
 
 use std::io;
 

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A short fuzz round without a special compiler: every parser that reads what others wrote gets
-//! good input that was damaged at random, for a number of seconds, from a seed that is printed. A
-//! panic ends the program with the parser, the seed and the round that bring it back.
+//! `testbed fuzz`: feeds damaged input to every parser for a number of seconds, with the stable
+//! compiler. A panic ends the program; the printed parser, seed and round reproduce it.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

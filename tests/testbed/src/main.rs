@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The one binary of the testbed.
+//! The binary `testbed`.
 
 fn main() -> std::process::ExitCode {
     testbed::cli::run(std::env::args_os())

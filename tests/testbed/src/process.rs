@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The only place of the testbed that starts processes: named children whose output is read line
-//! by line, that are asked to stop before they are killed, and that never outlive the testbed.
+//! Child processes; no other module of the testbed starts any. Their output is read line by line,
+//! they are asked to stop before they are killed, and they end with the testbed.
 
 use std::ffi::OsStr;
 use std::io;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a net-agent process asks of NAPI to learn that nothing is wrong.
+//! The requests that a net-agent process sends to NAPI to find that nothing is wrong.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

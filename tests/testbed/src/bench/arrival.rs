@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! When a line reaches a listener's socket: the system notes it there (`SO_TIMESTAMPNS`, socket(7)).
-//! How long it takes until somebody who sleeps has read it is the machine's and the reader's doing,
-//! and is told apart.
+//! The time at which a line reaches a listener's socket, from `SO_TIMESTAMPNS` (socket(7)). The
+//! time until a sleeping reader has read it depends on the machine and is shown apart.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime};

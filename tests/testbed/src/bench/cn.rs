@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! A node to measure on: generated files, and commands that print what the node's own commands
-//! printed once. Their time is that of a shell and `cat`, so that it can be told from the daemon's.
+//! printed once. They cost a shell and a `cat`, so that their time can be told from the daemon's.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! From a change of the node to the line that tells of it.
+//! The time from a change of the node to its line.
 
 use std::time::Duration;
 

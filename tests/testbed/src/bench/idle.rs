@@ -2,10 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a daemon costs while nothing happens: its sweeps, and whatever else wakes it up.
-//!
-//! Must never ask it anything meanwhile: an answer costs more than a sweep. When it sweeps is told
-//! by the command that each sweep runs.
+//! The cost of an idle daemon: its sweeps and other wake-ups. It is not asked anything meanwhile,
+//! since an answer costs more than a sweep; the command that each sweep runs tells when it sweeps.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a kvmd process takes for a thousand instances, how soon it knows that one ended, and what
-//! is left of ten thousand. The QEMUs are sockets of this process.
+//! The cost of a kvmd process for a thousand instances, the time until it knows that one ended, and
+//! what is left after ten thousand. The QEMUs are sockets of this process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

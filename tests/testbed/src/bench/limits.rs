@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The limits that values are compared with: small programs that do the least that has to be done
-//! and nothing else, measured in the same run on the same machine.
+//! The limits: small programs that do the least that has to be done.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};

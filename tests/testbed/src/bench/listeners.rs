@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Very many listeners: how long until the last one knows, what a stalled one costs the others, and
-//! what one costs that only waits.
+//! Very many listeners: the time until the last one has an event, the cost of a stalled one to the
+//! others, and the cost of an idle one.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Loading a node of very many zones. Commands answer from memory after their first run, on both
-//! sides the files are in the page cache, and the rounds of both sides alternate.
+//! Loading a node of very many zones. Commands answer from memory, the files are in the page cache,
+//! and the rounds of both sides alternate.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the process takes: memory at rest and under slow readers, and CPU when nothing happens.
+//! Memory at rest and with slow readers, and CPU while nothing happens.
 
 use serde_json::json;
 

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Whether the mock NAPI is fast enough for ten thousand simulated agents: what a request costs
-//! must not grow with the number of NICs that are none of its business.
+//! The mock NAPI's own speed: the cost of a request must not grow with the NICs of other nodes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -2,10 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed bench`: what the programs do, compared in the same run with the least it could take.
-//!
-//! Rows speak of real processes wherever the promise is about a process; the limits are small
-//! programs that live here too. It measures what ships and nothing made for the measurement.
+//! `testbed bench`: compares the programs with limits taken in the same run. A row about a process
+//! measures a real process; the limits are small programs in this module.
 
 mod agent;
 mod arrival;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The work done, in counts that no machine changes: child processes, readings, serialisations,
-//! bytes. Runs in seconds; a count above what is written here is a regression.
+//! The work done, as counts that no machine changes: child processes, readings, serialisations,
+//! bytes. Runs in seconds; a count above the one written here is a regression.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Reading what is cached: all VMs, one VM, and one VM while everything is read again.
+//! Reads of the cache: all VMs, one VM, and one VM while everything is read again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A real vminfod process on a measured node, and the plainest client one can write for it.
+//! A vminfod process on a measured node, and a minimal client for it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

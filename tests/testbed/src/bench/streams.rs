@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Many listeners of one daemon, and when each line reached each of them.
+//! Many listeners of one daemon, and the time at which each line reached each of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

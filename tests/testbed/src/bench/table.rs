@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What was measured, as rows of one table: a value, the limit it is compared with, their ratio
-//! and what the ratio may be.
+//! The results: rows with a value, its limit, their ratio, and the highest ratio allowed.
 
 use std::fmt::Write;
 use std::time::Duration;

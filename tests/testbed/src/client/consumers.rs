@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The long-lived consumers: the mirror of the metadata agent, vm-agent and net-agent, and the
-//! zone events of vmadmd, with every assertion that they make.
+//! The long-lived consumers with all their assertions: the mirror of the metadata agent, vm-agent
+//! and net-agent, and the zone events of vmadmd.
 
 use std::collections::BTreeMap;
 

@@ -2,10 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! When a deployed client takes an event, or a change record, for the one that it waits for.
+//! Decides whether a deployed client takes an event or a change record for the one it waits for.
+//! Pure.
 //!
-//! Pure. As there: a pattern is a subset, but an array in it is compared element by element as
-//! text, so the order of an element's keys counts.
+//! A pattern is a subset, but an array in it is compared element by element as text, so that the
+//! order of an element's keys counts.
 
 use serde_json::Value;
 

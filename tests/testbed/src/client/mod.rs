@@ -2,11 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A deployed client of vminfod, as strict as the ones on real nodes: what they assert on, this
-//! one asserts on; where they throw, wait in vain or take an event for another, so does this one.
-//!
-//! It knows the shipped wire format alone and must never learn anything of ours: a stream that it
-//! follows without an error is one that `vmadm`, the agents and `vminfo` follow.
+//! A deployed client of vminfod, as strict as those on real nodes: it asserts where they assert,
+//! and fails where they throw, wait in vain or mistake an event. It knows only the shipped wire
+//! format.
 
 pub mod consumers;
 pub mod matching;

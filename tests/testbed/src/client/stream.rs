@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `VminfodEventStream`: one request, a `ready` line in time, then waits for events. Nothing is
-//! tried twice.
+//! `VminfodEventStream`: one request, a `ready` line in time, then events. Nothing is retried.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What `vmadm` and `vminfo` do with the answers: they throw on a key that is not there.
+//! What `vmadm` and `vminfo` do with answers: they throw if a key is missing.
 
 use serde_json::Value;
 

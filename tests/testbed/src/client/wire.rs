@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The least HTTP that the deployed client speaks: one GET, chunked bodies, lines cut as its
-//! splitter cuts them. Bytes are turned into text chunk by chunk, as there: a character cut by a
-//! chunk is damaged for good.
+//! The HTTP of the deployed client: one GET, chunked bodies, lines cut as its splitter cuts them.
+//! Bytes become text chunk by chunk, so a character cut by a chunk is damaged.
 
 use std::collections::VecDeque;
 

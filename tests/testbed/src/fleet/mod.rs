@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed fleet`: ten thousand agents against one NAPI, on a virtual clock. Every agent is the
-//! real one, its plan, retry and pacing code included, over an in-process wire; only the answers'
-//! delay is made up. It never draws chance of its own: a seed gives the same fleet again.
+//! `testbed fleet`: ten thousand agents against one NAPI, on a simulated clock. Every agent is the
+//! real one over an in-process transport; only delays are made up. A seed gives the same fleet
+//! again.
 
 mod bounds;
 mod node;

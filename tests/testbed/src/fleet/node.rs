@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One compute node of the fleet and its wire: vminfod's answers as ready bytes, its own shard of
-//! the mock NAPI (no request of an agent concerns another node's records), and NAPI's capacity,
-//! which all share. What the agent does with it is the agent's.
+//! One node of the fleet: vminfod's answers as prepared bytes, its own shard of the mock NAPI (no
+//! request of an agent concerns the records of another node), and NAPI's capacity, which all share.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The runs as a picture: one row per run, the start on the left and the day on the right,
-//! requests per second that arrived (filled) and that were answered (line). Plain SVG, by hand.
+//! The runs as an SVG: one row per run, the start on the left and the day on the right, arrived
+//! requests per second (filled) and answered ones (line).
 
 use std::fmt::Write as _;
 

@@ -2,10 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! NAPI's capacity: one server that serves a fixed number of requests per second in the order they
-//! came. Two kinds, since nobody knows which a given NAPI is under overload: one that no longer
-//! works on what nobody waits for, and one that does all the work it ever took on and, when its
-//! backlog is full, lets connections time out. It decides when an answer comes, never which.
+//! NAPI's capacity: one server that serves a fixed number of requests per second, first come, first
+//! served. Under overload it either drops requests whose client gave up, or does all work that it
+//! accepted and lets connections time out when its backlog is full: it is unknown which a given
+//! NAPI does.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

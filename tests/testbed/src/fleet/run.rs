@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One run: the fleet is made, started at one moment, left alone until it is done and for some
-//! hours more. Runs share nothing, so two go at once, each on its own thread and clock.
+//! One run: the fleet starts at one moment and goes on for some hours after it is done. Two runs go
+//! at once, each on its own thread and clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What NAPI was asked over time, and what came of it: counts per ten seconds and kind, and when
-//! each agent had all that it needs. Only counting; judging is in `bounds`.
+//! Counts of the requests to NAPI and their outcomes, per ten seconds and kind, and when each agent
+//! has all that it needs. `bounds` judges them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed lab`: sets the world up, plays the story, stays up or sums up, and cleans up.
+//! `testbed lab`: creates the world, plays the story, stays up or prints the outcome, and cleans
+//! up.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

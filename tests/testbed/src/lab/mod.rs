@@ -2,12 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The lab: a whole small data centre in one directory and a handful of processes. A simulated
-//! node, vminfod and net-agent as programs of their own, a mock NAPI and VMAPI that hold what real
-//! ones would, and a story that is played on them and checked.
-//!
-//! Modules, last step first: the command, the story and its checks, what is printed, what the data
-//! centre holds, the part that VM agents play, and the world itself (also used by end-to-end tests).
+//! The lab: a small data centre in one directory and a few processes. A simulated node, vminfod and
+//! net-agent as programs, a mock NAPI and VMAPI with records, and a story that is played on them
+//! and checked. End-to-end tests use its [`World`] too.
 
 pub mod cli;
 pub mod screen;

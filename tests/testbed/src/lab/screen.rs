@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the lab prints: a line for each event of the hub and each write to NAPI, as they come.
-//! Colour on a terminal, plain lines otherwise (and with `NO_COLOR`).
+//! The output of the lab: a line per event of the hub and per write to NAPI. In colour on a
+//! terminal, unless `NO_COLOR` is set.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the data centre of the lab holds: a NIC record for every NIC of the node, as NAPI would
-//! have them, and the faults that years leave behind.
+//! The records of the lab's data centre: one per NIC of the node, and wrong ones.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The operator's commands of a lab, under the names they have on a real node: little scripts
-//! beside the node's own `zoneadm` and `zfs`. They only pass on where this lab is.
+//! The commands of an operator, as scripts in the `bin` of the lab's node under the names that they
+//! have on a real node. They add the lab's addresses and configurations.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The story that the lab plays, and the checks that tell whether it came true.
+//! The story of the lab, and the checks of its outcome.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

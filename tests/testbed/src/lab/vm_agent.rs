@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The part that a node's VM agent plays: it tells VMAPI what vminfod shows, and that a VM which
-//! vminfod has deleted is destroyed. (The real one is another service; this is its visible effect.)
+//! A stand-in for the node's VM agent: it writes to VMAPI what vminfod shows, and marks VMs
+//! destroyed that vminfod deleted.
 
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::{VmObject, Vminfod, WatchEvent, watch};

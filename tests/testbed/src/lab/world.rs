@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The world of the lab: the node's directory, the mocks, and the two daemons as processes that can
-//! be started, killed and started again.
+//! The world of the lab: a node, the mocks, and the daemons as processes that can be started,
+//! killed and started again.
 
 mod config;
 

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Deliberate bugs, put in at the seams, that the simulator has to catch: each is what the
-//! programs would do without one of their guards.
+//! Deliberate bugs, each a guard of the programs left out. The simulator has to catch them.
 
 use std::process::ExitCode;
 use std::str::FromStr;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! V3: an old object and its change records make the new object. Pure, and independent of how
-//! vminfod finds the changes.
+//! V3: an old object and its change records make the new object. Pure, and independent of vminfod's
+//! own diff.
 
 use std::collections::HashMap;
 

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Once the faults are over: does everybody agree with what is really so (V7, I11), and is it
-//! silent then?
+//! Checks after the faults have ended: everything agrees with the truth (V7, I11), and is then
+//! silent.
 
 use std::sync::Arc;
 

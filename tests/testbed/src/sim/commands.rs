@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The commands of a node in the simulator: each takes a random while, and fails when it is told
-//! to.
+//! The commands of a node in the simulator: each takes a random time, and fails when told to.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -2,12 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! RFD 58's wish of a source that never drops, or one that may: the same life of the same nodes,
-//! told to vminfod at once, in batches, shuffled, twice, or only in part, ends in the same cache
-//! and in the same records. Two fields of a record are left out: `primary` and `owner_uuid` are
-//! mirrored when a change of the VM is seen, and a change that was undone before anybody looked is
-//! none. Of a record that no VM uses, or whose VM is hidden, only the being there is compared: what
-//! was written before is a matter of when the VM let go of it. Times are the real clock's.
+//! RFD 58's wish of event sources that may drop: the same life of the same nodes, delivered at
+//! once, in batches, shuffled, twice, or in part, ends in the same cache and the same records.
+//!
+//! Not compared: `primary` and `owner_uuid`, which are mirrored when a change of the VM is seen (a
+//! change that was undone meanwhile is not seen); all but the existence of records that no VM uses
+//! or whose VM is hidden; times, which are the real clock's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

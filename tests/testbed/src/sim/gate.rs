@@ -2,10 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! All that passes between one agent and the world, counted: where it dies, what it reads stale,
-//! what it never sees. A dead agent's requests are held for ever, as those of a killed process
-//! are: what it still does in memory concerns nobody. Here too it is held to reading only (I8) and
-//! to never claiming an event that it was not given (V9).
+//! The gate between one agent and the world. It counts all that passes, and decides where the agent
+//! dies, what it reads stale and what it does not see. The requests of a dead agent are held for
+//! ever, as those of a killed process. It also checks that the agent only reads from its node (I8)
+//! and claims no event that it did not receive (V9).
 
 mod gated;
 

@@ -2,27 +2,26 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed sim`: one seed is one world of nodes, agents, NAPI and VMAPI in one process, under a
-//! clock that jumps from timer to timer. What runs is what runs in production; the world around it
-//! loses, repeats, delays, fails, hangs and crashes. After every step the promises of
-//! ../shared/faults.md that can be seen are checked, and at the end everybody has to agree and be
-//! silent.
+//! `testbed sim`: one seed is one world of nodes, agents, NAPI and VMAPI in one process, on a
+//! simulated clock. The agents and vminfod are the real ones; the world around them loses, repeats,
+//! delays, fails, hangs and crashes. The visible promises are checked after every step, and at the
+//! end everything has to agree and be silent.
 //!
-//! Where each promise is held to:
+//! Where each promise is checked:
 //!
 //! | promises | by |
 //! |---|---|
-//! | I1 I2 I3 I4 I5 I6 I7 I9 I10 I12 | [`wire`], at each write, against what is really so |
+//! | I1 I2 I3 I4 I5 I6 I7 I9 I10 I12 | [`wire`], at each write, against the true state |
 //! | I8 V9 | [`gate`], at each request and event of an agent |
 //! | V1 V2 V3 V4 V6 V8 V11 | [`watch`], at each line and each read |
 //! | V5 V12 | [`watch`], after each step (V5: where no command is about to lie) |
 //! | V7 I11 V13 | [`settle`] and [`node`], at the end; V10 as the number of tasks alive |
 //!
-//! Held elsewhere: V10 in bytes, for worlds share one heap here
-//! (`a_stalled_listener_costs_bounded_memory_and_nobody_else_anything`, tests/tests/hub.rs, and
-//! `testbed soak`); V14 against recordings of upstream, which no random world has
+//! Held elsewhere: V10 in bytes, since worlds share one heap
+//! (`a_stalled_listener_costs_bounded_memory_and_nobody_else_anything`, vminfod/tests/http.rs, and
+//! `testbed soak`); V14 against recordings of upstream
 //! (`testbed conform`, vminfod/tests/golden); I13 where two nodes have one VM, in every order of a
-//! migration's steps (tests/tests/migration).
+//! migration's steps (tests/programs/migration).
 
 pub mod bugs;
 pub mod changes;

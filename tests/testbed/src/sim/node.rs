@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One simulated compute node: its files and zones, the real vminfod on them, the real net-agent
-//! beside it, and both of their crashes.
+//! One simulated node: its files and zones, the real vminfod and net-agent on it, and the crashes
+//! of both.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

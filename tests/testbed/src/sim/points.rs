@@ -2,15 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Every place at which an agent can die, read stale, or not see: one scripted history with one of
+//! Every point at which an agent can die, read stale or miss something: one scripted history with
 //! everything that net-agent does, run again for each of its requests and events. At each request
-//! the agent dies before it goes out or when it has taken effect, with what it kept on the disk or
-//! with the last write of that lost; each read is answered once from before the last change; after
-//! each event the node is hidden until the next step has been made. Every promise holds in each run,
-//! and NAPI ends as in the undisturbed one.
+//! the agent dies before it is sent or after it took effect, with its disk state or without its
+//! last write; each read is answered once from before the last change; after each event the node is
+//! hidden until the next step. Every promise holds in each run, and NAPI ends as in the undisturbed
+//! one.
 //!
-//! That a request fails or its answer is lost while the agent lives is net-agent's own test, at
-//! every index too (net-agent/tests/statements/faults.rs).
+//! Failed requests and lost answers while the agent lives are tested at every index in
+//! net-agent/tests/statements/faults.rs.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The end of a world: the faults stop, and everybody has to agree within T and to be silent then
-//! (V7, I11). What is written between the agreement and T is allowed, for a retry may be under
-//! way, but it has to be right ([`super::wire`] judges it).
+//! The end of a world: the faults stop, and everything has to agree within T and to be silent then
+//! (V7, I11). Writes between the agreement and T are allowed, since a retry may be under way;
+//! [`super::wire`] checks them.
 
 use std::time::Duration;
 

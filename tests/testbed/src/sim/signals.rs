@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the node's sysevents and file notices become on their way: lost, repeated, late, out of
-//! order.
+//! Sysevents and file events on their way to vminfod: lost, repeated, late, out of order.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

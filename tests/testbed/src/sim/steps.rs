@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What happens in a simulated world, one random step at a time: life on the nodes, and faults.
+//! The random steps of a simulated world: life on the nodes, and faults.
 
 use std::time::Duration;
 

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Listeners of a node's vminfod over all its starts, and what readers see beside them: every
-//! promise about the stream (V1–V4, V8, V12) is held to at each line, and what a barrier promises
-//! (V5) at each barrier.
+//! Listeners and readers of a node's vminfod over all its starts. They check the promises of the
+//! stream (V1–V4, V8, V12) at each line and those of a barrier (V5) at each barrier.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The two wires of an agent: to the vminfod of its node, and to NAPI and VMAPI. The second one
-//! judges every write that took effect, at the moment at which it did.
+//! The two transports of an agent: to the vminfod of its node, and to NAPI and VMAPI. The second
+//! one checks every write when it takes effect.
 
 mod judge;
 

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What happens on a busy node, many times faster: VMs boot, halt and reboot, quotas and tags
-//! change, snapshots come and go, VMs are created and deleted. The number of VMs and of snapshots
-//! stays level, so that nothing in the daemons has a reason to grow.
+//! The changes of a busy node, many times faster: boots, halts, reboots, quotas, tags, snapshots,
+//! new and deleted VMs. The number of VMs and snapshots stays level.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

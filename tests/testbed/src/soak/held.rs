@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a process holds, as the kernel tells it: memory, descriptors, threads, file watches and
-//! children. Linux; elsewhere there is nothing to read and every look is an error.
+//! The resources of a process: memory, descriptors, threads, file watches and children, from /proc.
+//! On other systems than Linux each reading is an error.
 
 use std::fs;
 use std::io;

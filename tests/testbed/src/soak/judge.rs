@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Does it grow? The medians of a series' second and last quarter are compared, so that neither
-//! the start nor a single high value decides; what may lie between them is stated for each kind.
+//! Decides whether a series grows: it compares the medians of the second and the last quarter, with
+//! an allowance per kind.
 
 /// How much more the last quarter may have than the second.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Listeners that connect, read for a while or not at all, leave in the middle of anything, and
-//! come back, with a snapshot or where they were. What they read is not judged here: the storm
-//! does that.
+//! Listeners that connect, read for a while or not at all, disconnect at any moment, and reconnect
+//! with or without a snapshot. What they read is checked by the storm, not here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,10 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed soak`: vminfod, net-agent and kvmd as processes on a simulated node that lives many
-//! times faster than a real one, with listeners coming and going; what the three hold is looked at
-//! all the time, and nothing of it may grow. Must never judge what the churn itself makes bigger:
-//! the number of VMs stays level, and vminfod's ring of events is small enough to be full early.
+//! `testbed soak`: runs vminfod, net-agent and kvmd on a node that changes many times faster than a
+//! real one, and checks that nothing in the three processes grows. The churn keeps the number of
+//! VMs level, and vminfod's ring of events is small enough to be full early.
 
 pub mod churn;
 pub mod held;

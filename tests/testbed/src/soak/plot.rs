@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The series as a picture: one panel for each kind, one line for each process. Plain SVG.
+//! The series as an SVG: one panel per kind, one line per process.
 
 use std::fmt::Write as _;
 

@@ -2,11 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What was told and what was shown, reduced to digests of the whole state, and whether the two
-//! agree. Pure.
+//! The events and readings of a storm as digests of the whole state, and whether they agree. Pure.
 //!
-//! The state after event N has one digest, whoever saw it: a listener that lived through N, one
-//! that began at N, and a reader of `/vms` that came at N.
+//! The state after event N has one digest for a listener that lived through N, one that began at N,
+//! and a reader of `/vms` at N.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A simulated node and the whole daemon on it in this process, with real sockets and files.
+//! A simulated node and the whole daemon in this process, with real sockets and files.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Listeners that come, read, stall, leave and come back, and readers of `/vms` between them.
+//! Listeners that connect, read, stall, leave and reconnect, and readers of `/vms`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed storm`: thousands of changes on a simulated node, the whole daemon with real sockets
-//! in this process, and listeners that come and go. At the end everybody must agree.
+//! `testbed storm`: makes thousands of changes on a node while listeners come and go, and checks
+//! that all of them agree.
 
 pub mod history;
 pub mod hub;

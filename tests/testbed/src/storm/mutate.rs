@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One random change of a node, as vmadm, zfs, an editor or the kernel makes it.
+//! A random change of a node by vmadm, zfs, an editor or the kernel.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Read-after-write: once a verb has returned, every reader has its effect.
+//! Read-after-write: when a verb has returned, every reader sees its effect.
 
 use anyhow::{Context, ensure};
 use sdc_clients::vminfod::VmObject;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The clients against every fault rule of the mocks, over real sockets: the error is of the
-//! right kind, the requests are counted, and no write is sent twice once it may have happened.
+//! The clients against every fault rule of the mocks, over real sockets: the kind of the error, the
+//! number of requests, and no second write where the first may have happened.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The commands that the documents show, taken out of their text and run as they stand there.
+//! The commands that the documents show, run as they stand there.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

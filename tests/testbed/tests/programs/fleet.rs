@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Many agents against one NAPI on a virtual clock: a small fleet; `testbed fleet` runs large
-//! ones.
+//! A small fleet on a simulated clock; `testbed fleet` runs large ones.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A file system that hangs for ever under one VM, for real: a FUSE mount that nobody serves, so
-//! that whoever looks into it waits until it is taken away. Needs root and /dev/fuse.
+//! A file system that hangs under one VM: a FUSE mount that nothing serves. Needs root and
+//! /dev/fuse.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

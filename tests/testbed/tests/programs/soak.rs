@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A short soak: the churn runs, the daemons live, and what was seen is written. Too short to be
-//! judged strictly; `testbed soak --minutes N` is the long one.
+//! A short soak: the churn runs, the daemons live, the files are written. `testbed soak` judges
+//! longer ones.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who waits for an effect gets it: read-after-write, lost events, commands that hang, and a
-//! daemon that is killed under its listeners.
+//! Waiting for an effect: read-after-write, lost events, commands that hang, and a daemon that is
+//! killed under its listeners.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The daemons' configurations in the lab: production's, with every wait divided by the speed.
+//! The configurations of the daemons in the lab: those of production, with every wait divided by
+//! the speed.
 
 use serde_json::{Value, json};
 

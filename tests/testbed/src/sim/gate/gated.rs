@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One wire of one agent: each request and each piece of the stream asks the gate.
+//! A transport of one agent that passes each request and each piece of the stream through the gate.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Was this write allowed at the moment at which it took effect? Judged by what is really so.
+//! Decides whether a write was allowed when it took effect, by the true state.
 
 use std::time::Duration;
 

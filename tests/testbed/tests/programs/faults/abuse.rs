@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Clients that mean no good, against the real listener: time and memory stay within bounds, and
-//! the others are served.
+//! Hostile clients against the real listener: time and memory stay within bounds, and other clients
+//! are served.
 
 use std::time::Duration;
 

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A real daemon whose wall clock jumps while it runs: its C library is told another time than the
-//! machine's, by a few lines that are loaded before it.
+//! A daemon whose wall clock jumps while it runs: a small preloaded library tells it another time.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

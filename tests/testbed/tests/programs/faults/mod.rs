@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Faults that need real processes: what the system takes away from the daemon, and what clients
-//! do to it. The numbers in the names are the rows of RELIABILITY.md.
+//! Faults that need real processes: resources that the system takes away, and hostile clients. The
+//! numbers in the names are the rows of RELIABILITY.md.
 
 mod abuse;
 mod clock;

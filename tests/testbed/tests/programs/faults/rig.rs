@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One vminfod as a process on a simulated node, started through a shell that takes something away
-//! from it first, and what its process costs.
+//! A vminfod process on a simulated node, started through a shell that limits it first, and the
+//! cost of the process.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Migration: two agents, one NAPI, one VMAPI, and every order of what the operator does, what the
-//! agents ask and what they are told. The NIC survives in each, and ends where the VM is.
+//! Migration: two agents, one NAPI, one VMAPI, and every order of the operator's acts, the agents'
+//! requests and the answers. The NIC survives in each order, and ends where the VM is.
 
 mod explore;
 mod independence;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The operator's side of a migration as steps, how each is taken back, and what has to hold at
-//! every moment and at the end.
+//! The operator's side of a migration as steps, how each is undone, and what holds at every moment
+//! and at the end.
 
 use std::time::Duration;
 

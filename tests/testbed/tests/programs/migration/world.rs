@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Two nodes, one NAPI, one VMAPI, in process. Nothing an agent asks is answered, and nothing a
-//! node tells is heard, before the scheduler says so: each request and each event is one step.
+//! Two nodes, one NAPI, one VMAPI, in process. A scheduler decides when each request is answered
+//! and each event is delivered: each is one step.
 
 mod wire;
 

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a node announces: every event, in order, to every follower, with the words of the real
-//! one.
+//! The events of a node: all of them, in order, to every follower, in the words of the real ones.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What vminfod's loader makes of a simulated node: every VM composes, and each verb changes
-//! what it says it changes.
+//! vminfod's loader on a simulated node: every VM composes, and each verb changes what it should.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The simulated compute node, seen from outside: its executables as real processes. Here is how
-//! they are run; the tests are beside, by what they look at.
+//! The simulated node from outside: its executables as real processes.
 
 #![allow(clippy::disallowed_methods)] // these tests are about processes: they start and kill them
 

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's tools and verbs as somebody calls them: they answer as the real ones do, and wrong
-//! input is one line.
+//! The tools and verbs of a node on the command line: they answer as the real ones do, and bad
+//! input gets one line.
 
 use simnode::Node;
 use simnode::state::ZoneState;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One agent's wire: each request waits for the scheduler, then is answered at once.
+//! The transport of one agent: each request waits for the scheduler and is then answered at once.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
