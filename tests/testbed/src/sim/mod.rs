@@ -63,8 +63,11 @@ use self::watch::{Histories, Places, Watching};
 use mocks::napi::{Era, Options, Store};
 use mocks::vmapi;
 
-/// Seeds that failed once; each is run again by every `cargo test`.
-pub const REGRESSIONS: &str = include_str!("regressions.txt");
+/// Returns the seeds that failed once.
+pub fn regressions() -> Vec<u64> {
+    let lines = include_str!("regressions.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+}
 
 #[derive(Debug, Parser)]
 #[command(name = "testbed sim", about = "The whole system under a seeded world")]
@@ -75,6 +78,9 @@ struct Args {
     /// The first of them
     #[arg(long, default_value_t = 1)]
     from: u64,
+    /// Run the seeds that failed once, too
+    #[arg(long, conflicts_with_all = ["seed", "bugs", "crash_points"])]
+    regressions: bool,
     /// Replay this one, with what happened in it
     #[arg(long)]
     seed: Option<u64>,
@@ -108,10 +114,13 @@ pub fn run(args: &[OsString]) -> ExitCode {
     if args.bugs {
         return bugs::run(args.from, args.seeds);
     }
-    let seeds: Vec<u64> = match args.seed {
+    let mut seeds: Vec<u64> = match args.seed {
         Some(seed) => vec![seed],
         None => (args.from..args.from.saturating_add(args.seeds)).collect(),
     };
+    if args.regressions {
+        seeds.extend(regressions());
+    }
     let failed = match args.equivalence {
         true => in_pairs(&seeds, &|seed| match equivalence::one(*seed) {
             Ok(()) => true,
