@@ -37,11 +37,6 @@ pub(super) fn build(method: &Method, status: u16, body: Option<&Value>) -> Respo
     response
 }
 
-pub(super) fn set_body(response: &mut Response<Bytes>, body: Bytes) {
-    response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
-    *response.body_mut() = body;
-}
-
 pub(super) fn ping(era: Era, initializing: bool) -> Value {
     let mut config = json!({ "fabrics_enabled": era.has_fabrics() });
     if era.has_fabrics() {

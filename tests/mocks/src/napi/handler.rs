@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use serde_json::{Value, json};
 
 use super::admin;
-use super::answers::{build, foreign, http_date, ping, plain, set_body};
+use super::answers::{build, foreign, http_date, ping, plain};
 use super::digest;
 use super::eras::Era;
 use super::errors::ApiError;
@@ -20,7 +20,7 @@ use super::etag::{self, Verdict};
 use super::params::{self, Params};
 use super::routes::{self, Route};
 use super::store::Store;
-use crate::faults::{Action, Mock, Reply};
+use crate::faults::{Action, Faults, Recorder, Service};
 
 /// The outcome of an operation.
 enum Done {
@@ -29,59 +29,36 @@ enum Done {
     NoContent,
 }
 
-impl Mock for Store {
-    fn handle(&self, request: Request<Bytes>) -> BoxFuture<'_, Reply> {
-        Box::pin(async move {
-            if request.uri().path().starts_with("/_mock/") {
-                return Reply::Full(admin::handle(self, &request));
-            }
-            let entry = self.log().begin(&request);
-            let actions = self.faults().take(
-                request.method().as_str(),
-                request.uri().path(),
-                request.uri().query().unwrap_or_default(),
-            );
-            let reply = self.with_faults(&request, &actions).await;
-            self.log().finish(entry, &reply);
-            reply
-        })
+impl Service for Store {
+    fn parts(&self) -> (&Faults, &Recorder) {
+        (self.faults(), self.log())
+    }
+
+    fn side_door(&self, request: &Request<Bytes>) -> Response<Bytes> {
+        admin::handle(self, request)
+    }
+
+    fn canned(
+        &self,
+        request: &Request<Bytes>,
+        status: u16,
+        body: Option<&Value>,
+    ) -> Response<Bytes> {
+        self.answer(request, status, body, None)
+    }
+
+    fn route<'a>(
+        &'a self,
+        request: &'a Request<Bytes>,
+        actions: &'a [Action],
+    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
+        Box::pin(async move { self.respond(request, actions).await.ok() })
     }
 }
 
 impl Store {
-    async fn with_faults(&self, request: &Request<Bytes>, actions: &[Action]) -> Reply {
-        for action in actions {
-            match action {
-                Action::Delay { ms } => tokio::time::sleep(Duration::from_millis(*ms)).await,
-                Action::Cut => return Reply::Cut,
-                Action::Status { status, body, retry_after } => {
-                    let mut response = self.answer(request, *status, body.as_ref(), None);
-                    if let Some(seconds) = retry_after {
-                        response.headers_mut().insert(header::RETRY_AFTER, (*seconds).into());
-                    }
-                    return Reply::Full(response);
-                }
-                _ => {}
-            }
-        }
-        let mut response = match self.route(request, actions).await {
-            Ok(response) => response,
-            Err(()) => return Reply::Cut,
-        };
-        for action in actions {
-            match action {
-                Action::DropResponse => return Reply::Cut,
-                Action::Garbage { text } => set_body(&mut response, Bytes::from(text.clone())),
-                Action::EmptyBody => set_body(&mut response, Bytes::new()),
-                Action::Truncate { bytes } => return Reply::Truncated(response, *bytes),
-                _ => {}
-            }
-        }
-        Reply::Full(response)
-    }
-
     /// Finds the route and runs it; `Err` if the process died of it.
-    async fn route(
+    async fn respond(
         &self,
         request: &Request<Bytes>,
         actions: &[Action],

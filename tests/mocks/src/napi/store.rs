@@ -19,7 +19,7 @@ use super::eras::Era;
 use super::etag;
 use super::ips::Subnet;
 use super::table::Nics;
-use crate::faults::{Faults, Recorder, Service};
+use crate::faults::{Faults, Recorder};
 
 /// The flags that are printed only when true, in the order they are printed.
 pub(super) const FLAGS: [&str; 6] = [
@@ -160,12 +160,6 @@ struct Inner {
 /// A handle on the data, rules and log of one mock NAPI.
 #[derive(Debug, Clone)]
 pub struct Store(Arc<Inner>);
-
-impl Service for Store {
-    fn parts(&self) -> (&Faults, &Recorder) {
-        (self.faults(), self.log())
-    }
-}
 
 impl Store {
     /// The fault rules.

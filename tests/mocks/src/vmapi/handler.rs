@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use super::Store;
-use crate::faults::{Action, Mock, Reply, Rule};
+use crate::faults::{Action, Faults, Recorder, Rule, Service};
 use crate::napi::params::is_uuid;
 
 const FILTERS: [&str; 23] = [
@@ -42,21 +42,37 @@ const FILTERS: [&str; 23] = [
     "role_tags",
 ];
 
-impl Mock for Store {
-    fn handle(&self, request: Request<Bytes>) -> BoxFuture<'_, Reply> {
+impl Service for Store {
+    fn parts(&self) -> (&Faults, &Recorder) {
+        (self.faults(), self.log())
+    }
+
+    fn side_door(&self, request: &Request<Bytes>) -> Response<Bytes> {
+        let what = request.uri().path().trim_start_matches("/_mock/");
+        self.admin(what, request)
+    }
+
+    fn canned(
+        &self,
+        request: &Request<Bytes>,
+        status: u16,
+        body: Option<&Value>,
+    ) -> Response<Bytes> {
+        build(request, status, body)
+    }
+
+    fn route<'a>(
+        &'a self,
+        request: &'a Request<Bytes>,
+        actions: &'a [Action],
+    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
         Box::pin(async move {
-            if let Some(what) = request.uri().path().strip_prefix("/_mock/") {
-                return Reply::Full(self.side_door(what, &request));
+            for action in actions {
+                if let Action::DelayCommit { ms } = action {
+                    tokio::time::sleep(Duration::from_millis(*ms)).await;
+                }
             }
-            let entry = self.log().begin(&request);
-            let actions = self.faults().take(
-                request.method().as_str(),
-                request.uri().path(),
-                request.uri().query().unwrap_or_default(),
-            );
-            let reply = self.with_faults(&request, &actions).await;
-            self.log().finish(entry, &reply);
-            reply
+            Some(self.respond(request))
         })
     }
 }
@@ -94,39 +110,7 @@ fn failed(field: &str, code: &str, message: &str) -> (u16, Value) {
 }
 
 impl Store {
-    async fn with_faults(&self, request: &Request<Bytes>, actions: &[Action]) -> Reply {
-        for action in actions {
-            match action {
-                Action::Delay { ms } | Action::DelayCommit { ms } => {
-                    tokio::time::sleep(Duration::from_millis(*ms)).await;
-                }
-                Action::Cut => return Reply::Cut,
-                Action::Status { status, body, retry_after } => {
-                    let mut response = build(request, *status, body.as_ref());
-                    if let Some(seconds) = retry_after {
-                        response.headers_mut().insert(header::RETRY_AFTER, (*seconds).into());
-                    }
-                    return Reply::Full(response);
-                }
-                _ => {}
-            }
-        }
-        let mut response = self.route(request);
-        for action in actions {
-            let body = match action {
-                Action::DropResponse => return Reply::Cut,
-                Action::Truncate { bytes } => return Reply::Truncated(response, *bytes),
-                Action::Garbage { text } => Bytes::from(text.clone()),
-                Action::EmptyBody => Bytes::new(),
-                _ => continue,
-            };
-            response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
-            *response.body_mut() = body;
-        }
-        Reply::Full(response)
-    }
-
-    fn route(&self, request: &Request<Bytes>) -> Response<Bytes> {
+    fn respond(&self, request: &Request<Bytes>) -> Response<Bytes> {
         let query: BTreeMap<String, String> =
             url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes())
                 .into_owned()
@@ -253,7 +237,7 @@ impl Store {
         Ok(())
     }
 
-    fn side_door(&self, what: &str, request: &Request<Bytes>) -> Response<Bytes> {
+    fn admin(&self, what: &str, request: &Request<Bytes>) -> Response<Bytes> {
         let outcome = match (request.method(), what) {
             (&Method::POST, "faults") => {
                 serde_json::from_slice::<Rule>(request.body()).map(|rule| {
@@ -285,6 +269,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults::{Mock, Reply};
 
     const CN: &str = "00000000-0000-4000-8000-0000000000c1";
     const OTHER_CN: &str = "00000000-0000-4000-8000-0000000000c2";

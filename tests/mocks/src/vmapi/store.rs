@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use crate::faults::{Faults, Recorder, Service};
+use crate::faults::{Faults, Recorder};
 
 /// A VM record: any object, keyed by its uuid.
 pub(super) type Vms = BTreeMap<String, Map<String, Value>>;
@@ -24,12 +24,6 @@ struct Inner {
 /// A handle on the data, rules and log of one mock VMAPI.
 #[derive(Debug, Clone, Default)]
 pub struct Store(Arc<Inner>);
-
-impl Service for Store {
-    fn parts(&self) -> (&Faults, &Recorder) {
-        (self.faults(), self.log())
-    }
-}
 
 impl Store {
     /// The fault rules.

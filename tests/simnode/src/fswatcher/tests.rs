@@ -381,8 +381,14 @@ mod on_files {
 
     #[test]
     fn five_thousand_vms_are_watched() {
-        let mut scene = Scene::new();
         const VMS: u64 = 5_000;
+        // Two for each VM, one for the XMLs.
+        let most = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap();
+        if most.trim().parse::<u64>().unwrap() < VMS * 2 + 1_000 {
+            eprintln!("skipped: fs.inotify.max_user_watches is only {most}");
+            return;
+        }
+        let mut scene = Scene::new();
         let names = ["metadata", "routes", "tags"];
         for vm in 0..VMS {
             let config = scene.path(&format!("/zones/{vm}/config"));
@@ -409,7 +415,7 @@ mod on_files {
         });
         for _ in 0..VMS * 5 {
             let line = scene.line();
-            assert_eq!(line["result"], "SUCCESS", "{line} (see fs.inotify.max_user_watches)");
+            assert_eq!(line["result"], "SUCCESS", "{line}");
         }
         writer.join().unwrap();
         scene.write("/zones/4999/config/tags.json", "{}");
