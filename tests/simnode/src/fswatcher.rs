@@ -4,7 +4,7 @@
 
 //! The platform's `fswatcher` on Linux: commands on stdin, JSON lines on stdout, inotify inside.
 //!
-//! The words of the protocol are here; [`watcher`] keeps the watches. [`serve`] also runs on one
+//! The words of the protocol are here; `watcher` keeps the watches. [`serve`] also runs on one
 //! end of a socket pair in a thread, for tests that want no process. All file changes made before
 //! a command was written are reported before the command is answered, so that a `STATUS` is a
 //! barrier.

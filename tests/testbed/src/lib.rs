@@ -12,7 +12,7 @@
 //! | [`conform`] | comparison with recordings of the real services |
 //! | [`sim`], [`fleet`] | a data centre under every fault, and ten thousand agents, on a simulated clock |
 //! | [`storm`], [`soak`] | thousands of changes, and what grows over time, in real time |
-//! | [`fuzz`], [`bench`] | damaged input, and speed |
+//! | [`fuzz`], [`mod@bench`] | damaged input, and speed |
 //! | [`client`] | a client of vminfod as strict as the deployed ones |
 //! | [`process`], [`clock`] | child processes, and the simulated clock |
 //!
