@@ -67,6 +67,10 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             process::die_with_parent();
             kvmd::cli::run(std::iter::once("kvmd".into()).chain(rest))
         }
+        "@console" => {
+            process::die_with_parent();
+            console::cli::run(std::iter::once("console".into()).chain(rest))
+        }
         "lab" => lab::cli::run(rest),
         "cn" | "vm" => node::cli::run(std::iter::once(command.clone()).chain(rest).collect()),
         "napi" => napi::cli::run(rest),

@@ -179,12 +179,13 @@ fn services_have_the_names_and_limits_of_the_platform() {
     assert_eq!(service("smf/vminfod.xml"), ["system/smartdc/vminfod", "300", "true"]);
     assert_eq!(service("smf/net-agent.xml"), ["smartdc/agent/net-agent", "30", "false"]);
     assert_eq!(service("smf/kvmd.xml"), ["system/smartdc/kvmd", "30", "false"]);
+    assert_eq!(service("smf/console.xml"), ["system/smartdc/console", "30", "false"]);
 }
 
 /// Words of a text that are paths below one of the image's folders.
 fn paths(text: &str) -> Vec<String> {
     let words = text.split(|c: char| c.is_whitespace() || "\"'`<>()&;".contains(c));
-    let ours = ["/usr/vm/", "/opt/smartdc/agents/", "/etc/vminfod"];
+    let ours = ["/usr/vm/", "/opt/smartdc/agents/", "/etc/vminfod", "/etc/console"];
     let paths = words.filter(|word| ours.iter().any(|folder| word.starts_with(folder)));
     paths.map(str::to_owned).collect()
 }
@@ -266,7 +267,7 @@ fn a_configuration_change_restarts_an_online_agent_and_enables_none() {
 #[test]
 fn the_image_installs_into_an_empty_root_as_its_manifest_says() {
     let programs = Path::new(env!("CARGO_BIN_EXE_testbed")).parent().unwrap().to_owned();
-    let missing: Vec<&str> = ["vminfod", "net-agent", "kvmd"]
+    let missing: Vec<&str> = ["vminfod", "net-agent", "kvmd", "console"]
         .into_iter()
         .filter(|name| !programs.join(name).exists())
         .collect();

@@ -11,19 +11,12 @@ use std::time::Duration;
 
 use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
-use serde_json::Value;
 
 use crate::commands::CommandPaths;
 use crate::load::Deadlines;
 use crate::root::READ_DEADLINE;
 use crate::sources::files::Choice;
 use daemon::journal::Limits;
-
-/// Agents of this node by name, and where each tells its status: loopback only.
-pub type Agents = Vec<(String, SocketAddr)>;
-
-/// Who the dashboard looks for when the file says nothing.
-const AGENTS: [(&str, u16); 2] = [("net-agent", 5311), ("kvmd", 5312)];
 
 /// All settings.
 #[derive(Clone, Debug)]
@@ -62,8 +55,6 @@ pub struct Config {
     pub concurrency: usize,
     /// The ring of events.
     pub journal: Limits,
-    /// Agents that the dashboard shows.
-    pub agents: Agents,
     /// What is logged.
     pub log_level: String,
 }
@@ -135,7 +126,6 @@ impl Config {
                 min_events: usize::try_from(fields.number("ring_events", 1024, 1..=1 << 32))
                     .unwrap_or(usize::MAX),
             },
-            agents: agents(&mut fields),
             log_level: fields.text("log_level", "info"),
         };
         for (key, (min, max)) in [("refresh", config.refresh), ("retry", config.retry)] {
@@ -194,25 +184,6 @@ fn http_limits(fields: &mut Fields) -> HttpLimits {
         write: fields.span("http.write", limits.write, least..=DAY),
         drain: limits.drain,
     }
-}
-
-/// `agents`: an object from name to `ADDRESS:PORT`; an address of another node is a fault.
-fn agents(fields: &mut Fields) -> Agents {
-    let Some(given) = fields.get("agents").cloned() else {
-        return AGENTS.map(|(name, port)| (name.to_owned(), ([127, 0, 0, 1], port).into())).into();
-    };
-    let Value::Object(given) = given else {
-        fields.fault("agents", "expected an object from name to address");
-        return Agents::new();
-    };
-    let mut agents = Agents::new();
-    for (name, address) in given {
-        match address.as_str().map(str::parse::<SocketAddr>) {
-            Some(Ok(address)) if address.ip().is_loopback() => agents.push((name, address)),
-            _ => fields.fault(&format!("agents.{name}"), "expected a loopback ADDRESS:PORT"),
-        }
-    }
-    agents
 }
 
 #[cfg(test)]

@@ -27,7 +27,6 @@ use crate::converge::alarm::Alarm;
 use crate::converge::board::Board;
 use crate::converge::{Asks, Engine, Seams};
 use crate::http::Api;
-use crate::http::ui::Ui;
 use crate::load::Ctx;
 use crate::root::Root;
 use crate::sources::files;
@@ -195,7 +194,7 @@ async fn serve_at(
         jitter,
         shutdown: shutdown.clone(),
     };
-    let (listen, agents) = (config.listen, config.agents.clone());
+    let listen = config.listen;
     let (max_jobs, limits, socket) = (config.concurrency, config.http, config.socket.clone());
     let mut engine = Engine::new(config, seams, board.clone()).with_alarm(alarm);
     if !engine.first_load().await {
@@ -204,8 +203,7 @@ async fn serve_at(
     }
     let server = Server::new(limits, shutdown.clone());
     let api =
-        Api::new(engine.published(), board, asks, server.counts(), max_jobs, shutdown.clone())
-            .with_ui(Ui::new(agents));
+        Api::new(engine.published(), board, asks, server.counts(), max_jobs, shutdown.clone());
     let listener = match bind(listen).await {
         Ok(listener) => listener,
         Err(error) => {

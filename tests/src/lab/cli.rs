@@ -47,6 +47,9 @@ struct Args {
     /// Port of net-agent's status (0: a free one)
     #[arg(long, default_value_t = 0)]
     agent_port: u16,
+    /// Port of the web page (0: a free one)
+    #[arg(long, default_value_t = 0)]
+    console_port: u16,
     /// Port of the mock NAPI (0: a free one)
     #[arg(long, default_value_t = 0)]
     napi_port: u16,
@@ -100,6 +103,7 @@ async fn lab(args: Args) -> Result<bool, LabError> {
         speed: args.speed,
         vminfod_port: args.vminfod_port,
         agent_port: args.agent_port,
+        console_port: args.console_port,
         napi_port: args.napi_port,
         vmapi_port: args.vmapi_port,
         ..WorldOptions::new(&dir, this_program()?)
@@ -153,6 +157,8 @@ async fn live(
     say(&format!("net-agent {}  (pid {})", world.agent_url(), pid(world.agent_pid())));
     world.start_kvmd().await?;
     say(&format!("kvmd      {}", world.kvmd_url()));
+    world.start_console().await?;
+    say(&format!("console   {}", world.console_url()));
     let mut good = true;
     if args.script == Script::Tour {
         let outcome = tour::play(world, &wrongs, screen).await?;
@@ -171,7 +177,7 @@ async fn live(
 fn hints(world: &World, screen: &Screen) {
     let dir = shown(world.node().dir());
     screen.say(Voice::Lab, "up; Ctrl-C ends it and leaves nothing behind. In a browser:");
-    println!("\n  {}/ui\n", world.vminfod_url());
+    println!("\n  {}/\n", world.console_url());
     screen.say(Voice::Lab, "or in another terminal:");
     println!(
         "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm stop UUID\n  \

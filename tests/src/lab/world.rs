@@ -56,6 +56,8 @@ pub struct WorldOptions {
     pub vminfod_port: u16,
     /// Port of net-agent's status; 0 takes a free one.
     pub agent_port: u16,
+    /// Port of the web page; 0 takes a free one.
+    pub console_port: u16,
     /// Port of the mock NAPI; 0 takes a free one.
     pub napi_port: u16,
     /// Port of the mock VMAPI; 0 takes a free one.
@@ -76,6 +78,7 @@ impl WorldOptions {
             speed: 120,
             vminfod_port: 0,
             agent_port: 0,
+            console_port: 0,
             napi_port: 0,
             vmapi_port: 0,
             vminfod: Map::new(),
@@ -95,9 +98,11 @@ pub struct World {
     vminfod: Option<Child>,
     agent: Option<Child>,
     kvmd: Option<Child>,
+    console: Option<Child>,
     vminfod_port: u16,
     agent_port: u16,
     kvmd_port: u16,
+    console_port: u16,
 }
 
 impl World {
@@ -121,6 +126,10 @@ impl World {
             .await
             .map_err(LabError::io(format!("listening on port {} as VMAPI", options.vmapi_port)))?;
         let (vminfod_port, agent_port) = (options.vminfod_port, options.agent_port);
+        let console_port = match options.console_port {
+            0 => free_port().await?,
+            given => given,
+        };
         let mut world = Self {
             options,
             node,
@@ -129,9 +138,11 @@ impl World {
             vminfod: None,
             agent: None,
             kvmd: None,
+            console: None,
             vminfod_port,
             agent_port,
             kvmd_port: free_port().await?,
+            console_port,
         };
         if world.agent_port == 0 {
             world.agent_port = free_port().await?;
@@ -157,6 +168,11 @@ impl World {
     /// The base URL of kvmd.
     pub fn kvmd_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.kvmd_port)
+    }
+
+    /// The base URL of the web page.
+    pub fn console_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.console_port)
     }
 
     /// The base URL of net-agent's status.
@@ -240,6 +256,18 @@ impl World {
         answers("kvmd", &self.kvmd_url()).await
     }
 
+    /// Starts the web page.
+    pub async fn start_console(&mut self) -> Result<(), LabError> {
+        let config = self.console_config();
+        let file = self.write_config("console.json", &config).await?;
+        let args = ["@console", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
+        let mut child = Child::spawn("console", &self.options.program, &args)
+            .map_err(LabError::io("starting console"))?;
+        tokio::spawn(keep(child.take_lines(), self.log("console.log").await?));
+        self.console = Some(child);
+        answers("console", &self.console_url()).await
+    }
+
     /// Kills vminfod as a crash would, or stops it as SMF does.
     pub async fn end_vminfod(&mut self, crash: bool) -> Result<(), LabError> {
         end(self.vminfod.take(), crash).await
@@ -252,6 +280,7 @@ impl World {
 
     /// Stops everything in order.
     pub async fn stop(mut self) -> Result<(), LabError> {
+        end(self.console.take(), false).await?;
         end(self.kvmd.take(), false).await?;
         self.end_agent(false).await?;
         self.end_vminfod(false).await?;

@@ -40,6 +40,7 @@ pub enum Command {
 Examples:
   vminfod                                     the node itself, port 9090
   vminfod serve --config /etc/vminfod.json
+  vminfod serve --console                     and a web page at http://127.0.0.1:5310/
   vminfod serve --check-config --config FILE  is the file good?
   vminfod serve --listen 127.0.0.1:9091 --shadow http://127.0.0.1:9090
                                               compare with the daemon in place")]
@@ -184,6 +185,9 @@ pub struct ServeArgs {
     /// Run beside the daemon at URL and log each lasting difference between the two.
     #[arg(long, value_name = "URL")]
     pub shadow: Option<String>,
+    /// Also serve the web page, from this process (see console(8)).
+    #[arg(long)]
+    pub console: bool,
     /// Check the configuration and end.
     #[arg(long)]
     pub check_config: bool,

@@ -25,12 +25,15 @@ pub mod vmadm;
 pub mod vminfo;
 mod why;
 
+use std::error::Error;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use daemon::cli::{self, Screen, screen};
-use daemon::exit;
+use daemon::{Shutdown, exit};
+use futures_util::future::BoxFuture;
 
 use args::{Cli, Command, ReachArgs};
 use problem::Problem;
@@ -42,21 +45,30 @@ use vmadm::{Plan, Printed};
 /// The name in messages and logs.
 const NAME: &str = "vminfod";
 
-/// Runs the program; the arguments begin with the name it was started under.
+/// What `serve --console` starts beside the daemon at this address; ends at the shutdown.
+pub type Companion =
+    fn(SocketAddr, Shutdown) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>>;
+
+/// Runs the program; `args` begin with the name it was started under.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    run_with(args, None)
+}
+
+/// As [`run`], with a page for `serve --console`.
+pub fn run_with(args: impl Iterator<Item = OsString>, page: Option<Companion>) -> ExitCode {
     let words: Vec<String> = args.map(|word| word.to_string_lossy().into_owned()).collect();
     crate::heap::is_ours();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(NAME, &error, exit::FAILED),
     };
-    let code = runtime.block_on(dispatch(words));
+    let code = runtime.block_on(dispatch(words, page));
     // A file system that does not answer must not hold the end of the program up.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     code
 }
 
-async fn dispatch(words: Vec<String>) -> ExitCode {
+async fn dispatch(words: Vec<String>, page: Option<Companion>) -> ExitCode {
     let screen = Screen::of_stdout();
     let (program, rest) = match words.split_first() {
         Some((program, rest)) => (program.as_str(), rest),
@@ -84,15 +96,15 @@ async fn dispatch(words: Vec<String>) -> ExitCode {
         ),
     };
     match parsed {
-        Ok(cli) => command(cli, screen).await,
+        Ok(cli) => command(cli, screen, page).await,
         Err(code) => code,
     }
 }
 
-async fn command(cli: Cli, screen: Screen) -> ExitCode {
+async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode {
     let result = match cli.command {
-        None => return serve::run(cli.serve).await,
-        Some(Command::Serve(args)) => return serve::run(args).await,
+        None => return serve::run(cli.serve, page).await,
+        Some(Command::Serve(args)) => return serve::run(args, page).await,
         Some(Command::Ping(args)) => show::ping(&args, screen).await,
         Some(Command::Status(args)) => show::status(&args, screen).await,
         Some(Command::Vms(args)) => show::vms(&args, screen).await,

@@ -12,6 +12,7 @@ use daemon::cli::valid_config;
 use daemon::{ConfigError, Fields, Shutdown, exit};
 use sdc_clients::vminfod::Vminfod;
 
+use super::Companion;
 use super::NAME;
 use super::args::ServeArgs;
 use crate::commands::{CommandPaths, RealCommands};
@@ -31,6 +32,8 @@ enum StartError {
     Shadow(sdc_clients::Error),
     #[error("signal handlers: {0}")]
     Signals(std::io::Error),
+    #[error("--console: this program has no page; run `console`")]
+    NoConsole,
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
@@ -39,21 +42,26 @@ impl StartError {
     fn code(&self) -> u8 {
         match self {
             Self::Config(_) => exit::config_code(),
-            Self::Shadow(_) => exit::USAGE,
+            Self::Shadow(_) | Self::NoConsole => exit::USAGE,
             _ => exit::FAILED,
         }
     }
 }
 
-/// Runs the daemon to its end.
-pub async fn run(args: ServeArgs) -> ExitCode {
-    match start(args).await {
+/// Runs the daemon to its end; `page` is what `--console` starts beside it.
+pub async fn run(args: ServeArgs, page: Option<Companion>) -> ExitCode {
+    match start(args, page).await {
         Ok(code) => code,
         Err(error) => exit::report(NAME, &error, error.code()),
     }
 }
 
-async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
+async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, StartError> {
+    let page = match (args.console, page) {
+        (false, _) => None,
+        (true, Some(page)) => Some(page),
+        (true, None) => return Err(StartError::NoConsole),
+    };
     let (mut config, unknown) = match &args.config {
         Some(path) => Config::load(path)?,
         None => Config::read(Fields::empty())?,
@@ -87,9 +95,18 @@ async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
         let ours = Vminfod::new(&format!("http://{}", running.address));
         let ours = ours.map_err(StartError::Shadow)?;
         // It ends with the shutdown by itself; nothing waits for it.
-        tokio::spawn(shadow::run(ours, other, every, told));
+        tokio::spawn(shadow::run(ours, other, every, told.clone()));
     }
-    if !running.ended().await {
+    let beside = page.map(|page| page(running.address, told));
+    let shown = async {
+        // The hub goes on without its page.
+        if let Some(beside) = beside
+            && let Err(error) = beside.await
+        {
+            tracing::error!(%error, "the page is not served");
+        }
+    };
+    if !tokio::join!(running.ended(), shown).0 {
         tracing::warn!("some tasks did not end in time");
     }
     Ok(ExitCode::SUCCESS)

@@ -16,7 +16,6 @@ pub mod filter;
 pub mod lens;
 mod metrics;
 mod status;
-pub mod ui;
 mod vms;
 mod why;
 
@@ -57,7 +56,6 @@ pub struct Api {
     pub shutdown: Shutdown,
     counts: Arc<Counts>,
     listeners: Listeners,
-    ui: ui::Ui,
     /// Readings at once, as RFD 39's status shows it.
     max_jobs: usize,
 }
@@ -72,13 +70,8 @@ impl Api {
         max_jobs: usize,
         shutdown: Shutdown,
     ) -> Self {
-        let (listeners, ui) = (Listeners::default(), ui::Ui::default());
-        Self { published, board, asks, shutdown, counts, listeners, ui, max_jobs }
-    }
-
-    /// With a dashboard that shows more than an empty list of agents.
-    pub fn with_ui(self, ui: ui::Ui) -> Self {
-        Self { ui, ..self }
+        let listeners = Listeners::default();
+        Self { published, board, asks, shutdown, counts, listeners, max_jobs }
     }
 
     /// Answers one request.
@@ -103,9 +96,6 @@ impl Api {
             return reply(StatusCode::BAD_REQUEST, Body::empty());
         }
         let parts = compat::normalise(path);
-        if let ["ui", below @ ..] = parts.as_slice() {
-            return self.ui.answer(below).await;
-        }
         match compat::route(&parts) {
             Route::Ping => ok(Body::once(r#"{"ping":"pong"}"#)),
             Route::Status => {

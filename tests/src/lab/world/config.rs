@@ -13,11 +13,6 @@ impl World {
         if let Some(map) = config.as_object_mut() {
             map.insert("sweep".into(), json!(self.span(10_000, 1_000)));
             map.insert("log_level".into(), json!("debug"));
-            let agents = json!({
-                "net-agent": local(self.agent_port).to_string(),
-                "kvmd": local(self.kvmd_port).to_string(),
-            });
-            map.insert("agents".into(), agents);
             map.extend(self.options.vminfod.clone());
         }
         config
@@ -58,6 +53,17 @@ impl World {
 
     fn span(&self, millis: u64, floor: u64) -> String {
         format!("{}ms", (millis / u64::from(self.options.speed.max(1))).max(floor))
+    }
+
+    pub(super) fn console_config(&self) -> Value {
+        json!({
+            "listen": local(self.console_port).to_string(),
+            "vminfod": local(self.vminfod_port).to_string(),
+            "agents": {
+                "net-agent": local(self.agent_port).to_string(),
+                "kvmd": local(self.kvmd_port).to_string(),
+            },
+        })
     }
 
     /// kvmd as it runs on SmartOS.

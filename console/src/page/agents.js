@@ -2,22 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// A panel for each agent that the daemon's configuration names, kept fresh. What is in it is drawn
-// by the module that knows the agent; any other shows its status as it is.
+// A tab for each agent of console's configuration, refreshed every 3 s. The module of the agent draws
+// its contents; an agent without a module shows its status as it is.
 
 import { byId, el, facts, short } from './dom.js';
 import * as kvmd from './kvmd.js';
 import * as netAgent from './net-agent.js';
+import * as tabs from './tabs.js';
 
-/** Keeps the panels fresh; `name(uuid)` gives what people call a VM. */
+/** Refreshes the panels; `name(uuid)` returns the alias of a VM. */
 export async function watch(name) {
   const names = await read('/ui/agents');
   if (!Array.isArray(names)) return;
-  const panels = names.map((agent) => {
+  const panels = names.filter((agent) => agent !== 'vminfod').map((agent) => {
     const [state, body] = [el('span', { class: 'pill' }, '…'), el('div')];
-    byId('agents').append(el('section', { class: 'panel', 'aria-label': agent },
-      el('div', { class: 'bar' }, el('h2', {}, agent), state), body));
-    return { base: `/ui/agents/${agent}`, state, body };
+    const panel = el('section', { id: `panel-${agent}`, class: 'panel', tabindex: 0 },
+      el('div', { class: 'bar' }, el('h2', {}, agent), state), body);
+    byId('agents').append(panel);
+    return { base: `/ui/agents/${agent}`, mark: tabs.add(agent, panel), state, body };
   });
   for (;;) {
     await Promise.all(panels.map((panel) => refresh(panel, name)));
@@ -39,10 +41,11 @@ async function refresh(panel, name) {
   }
 }
 
-/** Draws a panel anew; what somebody opened stays open, and the focus stays where it was. */
+/** Redraws a panel; opened details stay open and the focus stays. */
 function draw(panel, [text, kind], parts) {
   panel.state.textContent = text;
   panel.state.className = `pill ${kind}`;
+  panel.mark(kind, text);
   const opened = [...panel.body.querySelectorAll('details[open]')].map((one) => one.dataset.key);
   const focused = document.activeElement?.closest?.('details')?.dataset.key;
   const here = panel.body.contains(document.activeElement);

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// Follows /events as long as the page is open: a snapshot, then every change; after a break it
-// resumes behind the last change it saw, or takes a new snapshot when that is no longer possible.
+// Follows vminfod's events as long as the page is open: a snapshot, then every change. After a break
+// it resumes after the last change it saw, or asks for a new snapshot where that is no longer possible.
 
 const LONGEST_WAIT_MS = 30000;
 
@@ -17,7 +17,7 @@ export async function follow(on) {
   for (;;) {
     try {
       const query = place ? `?epoch=${encodeURIComponent(place.epoch)}&since=${place.seq}` : '';
-      const response = await fetch(`/events${query}`, { cache: 'no-store' });
+      const response = await fetch(`/ui/agents/vminfod/events${query}`, { cache: 'no-store' });
       if (response.status === 410) {
         place = null;
         continue;

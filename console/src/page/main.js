@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// Wires the page: the stream feeds the table and the list of events, /status the rest.
+// Connects the parts: the event stream feeds the table and the list of events, vminfod's status the rest.
 
 import * as agents from './agents.js';
 import * as detail from './detail.js';
@@ -10,6 +10,7 @@ import { byId, tiles } from './dom.js';
 import * as events from './events.js';
 import * as health from './health.js';
 import { follow } from './stream.js';
+import * as tabs from './tabs.js';
 import { table, tone } from './vms.js';
 
 let shown = null;
@@ -21,6 +22,7 @@ function open(uuid) {
   if (!byId('vm').open) byId('vm').showModal();
 }
 
+const mark = tabs.add('vminfod', byId('hub'));
 const vms = table(open);
 const name = (uuid) => vms.vms.get(uuid)?.alias ?? uuid.slice(0, 8);
 const log = events.list((event) => event.vm?.alias ?? name(event.uuid), open);
@@ -41,13 +43,14 @@ function summary() {
 async function watchStatus() {
   for (;;) {
     try {
-      const response = await fetch('/status', { cache: 'no-store' });
+      const response = await fetch('/ui/agents/vminfod/status', { cache: 'no-store' });
+      if (!response.ok) throw new Error(`HTTP ${response.status}`);
       status = await response.json();
       health.draw(status);
       vms.mark(Object.keys(status.errors ?? {}));
       summary();
     } catch {
-      // The stream's own state tells that the daemon is away.
+      // The state of the stream shows that vminfod does not answer.
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }
@@ -59,6 +62,7 @@ document.addEventListener('keydown', (event) => {
   if (typing || event.ctrlKey || event.metaKey || event.altKey || byId('vm').open) return;
   if (event.key === '/') { byId('search').focus(); event.preventDefault(); }
   if (event.key === 'p') log.toggle();
+  if (/^[1-9]$/.test(event.key)) tabs.at(Number(event.key) - 1);
 });
 byId('vm-close').addEventListener('click', () => byId('vm').close());
 byId('vm').addEventListener('close', () => { shown = null; });
@@ -79,5 +83,6 @@ follow({
   state(text, good) {
     byId('stream').textContent = text;
     byId('stream').className = `pill ${good ? 'good' : 'bad'}`;
+    mark(good ? 'good' : 'bad', text);
   },
 });
