@@ -103,7 +103,8 @@ async fn objects(
     match plan {
         Plan::List(listing) if own.json => {
             use super::supply::Supplier;
-            listing.objects(supplier.vms().await?).map(|vms| list::json(&vms))
+            let vms = supplier.vms().await?;
+            vmadm::within(vmadm::LIMIT, move || Ok(list::json(&listing.objects(vms)?))).await
         }
         plan => vmadm::run(plan, &supplier).await,
     }

@@ -135,9 +135,9 @@ pub fn is_filter_key(key: &str) -> bool {
         || ["tags.", "customer_metadata.", "internal_metadata."]
             .iter()
             .any(|start| key.starts_with(start))
-        || [DISK_KEY, NIC_KEY].iter().any(|pattern| {
-            Regexp::new(pattern, false).is_ok_and(|regexp| regexp.is_match(key).unwrap_or(false))
-        })
+        || [DISK_KEY, NIC_KEY]
+            .iter()
+            .any(|pattern| Regexp::new(pattern, false).is_ok_and(|regexp| regexp.is_match(key)))
 }
 
 fn is_digits(text: &str) -> bool {

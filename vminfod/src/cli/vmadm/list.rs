@@ -115,7 +115,7 @@ pub fn picked(
     }
     let picker = filters.ready().map_err(Failure::from)?;
     for vm in vms.into_iter().map(Vm::new) {
-        if !picker.picks(&vm).map_err(Failure::from)? {
+        if !picker.picks(&vm) {
             continue;
         }
         match properties {

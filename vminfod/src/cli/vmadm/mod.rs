@@ -24,11 +24,16 @@ pub mod usage;
 pub mod value;
 pub mod vm;
 
+use std::time::Duration;
+
 use super::supply::{Supplier, SupplyError};
 use events::{EventsPlan, Printer, ReadyVms, Style};
 use filter::FilterError;
 use list::Listing;
 use lookup::Lookup;
+
+/// How long the filters of one command may take.
+pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// What a command leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,13 +132,34 @@ pub fn printer(plan: &EventsPlan) -> Printer {
 /// Runs any command but `events`, whose output has no end.
 pub async fn run(plan: Plan, supplier: &dyn Supplier) -> Result<String, Failure> {
     match plan {
-        Plan::List(listing) => listing.print(supplier.vms().await?),
-        Plan::Lookup(lookup) => lookup.print(supplier.vms().await?),
+        Plan::List(listing) => {
+            let vms = supplier.vms().await?;
+            within(LIMIT, move || listing.print(vms)).await
+        }
+        Plan::Lookup(lookup) => {
+            let vms = supplier.vms().await?;
+            within(LIMIT, move || lookup.print(vms)).await
+        }
         Plan::Get(uuid) => match supplier.vm(&uuid).await? {
             Some(vm) => Ok(lookup::one(vm)),
             None => Err(Failure::failed(format!("zoneadm: {uuid}: No such zone configured"))),
         },
         Plan::Events(_) => Err(Failure::failed("events have no end")),
+    }
+}
+
+/// Runs `pick` on a thread of its own and gives up after `limit`. The thread ends with the program.
+pub async fn within<T: Send + 'static>(
+    limit: Duration,
+    pick: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let picking = tokio::task::spawn_blocking(pick);
+    match tokio::time::timeout(limit, picking).await {
+        Ok(Ok(picked)) => picked,
+        Ok(Err(panicked)) => Err(Failure::failed(panicked.to_string())),
+        Err(_elapsed) => Err(Failure::failed(format!(
+            "the filters were not done after {limit:?}: is a regular expression among them too hard?"
+        ))),
     }
 }
 
@@ -150,5 +176,21 @@ impl Printed {
                 Printed { stdout: String::new(), stderr: text + &usage::vmadm(program), code: 2 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn filters_that_never_end_are_given_up() {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let endless = move || held.recv().map_err(|gone| Failure::failed(gone.to_string()));
+        let result = within(Duration::from_millis(20), endless).await;
+        drop(hold);
+        assert!(matches!(result, Err(Failure::Failed(text)) if text.contains("20ms")));
+        let done = within(Duration::from_secs(60), || Ok(1)).await;
+        assert_eq!(done, Ok(1));
     }
 }
