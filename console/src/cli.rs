@@ -48,15 +48,31 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the page (the default).
+    #[command(after_help = "\
+Examples:
+  console serve
+  console serve --listen 127.0.0.1:8080
+  console serve --check-config --config FILE    is the file valid?")]
     Serve(ServeArgs),
     /// Print the status of a running console as JSON.
+    #[command(after_help = "\
+Examples:
+  console status
+  console status | json agents")]
     Status(FileArgs),
     /// Print completions for a shell.
+    #[command(after_help = "\
+Examples:
+  console completions bash > /etc/bash_completion.d/console")]
     Completions {
         /// The shell.
         shell: Shell,
     },
     /// Print the manual page, or write all of them into a directory.
+    #[command(after_help = "\
+Examples:
+  console man | man -l -
+  console man /usr/share/man/man8")]
     Man {
         /// Where to write the pages of all commands.
         dir: Option<PathBuf>,

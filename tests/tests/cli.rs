@@ -310,8 +310,13 @@ async fn help_teaches_and_pages_are_generated() {
     let of_vminfod = "serve ping status vms vm events list lookup get why check completions man";
     let of_agent = "serve ping status plan reap hold release holds approve nic completions man";
     let of_kvmd = "start serve ping status verdicts watch clear completions man";
-    for (program, commands) in [("vminfod", of_vminfod), ("net-agent", of_agent), ("kvmd", of_kvmd)]
-    {
+    let of_console = "serve status completions man";
+    for (program, commands) in [
+        ("vminfod", of_vminfod),
+        ("net-agent", of_agent),
+        ("kvmd", of_kvmd),
+        ("console", of_console),
+    ] {
         let this = format!("@{program}");
         let overview = run(&[&this, "--help"]).await;
         assert!(overview.contains("Exit status: 0 done, 1 failed, 2 wrong usage"), "{overview}");

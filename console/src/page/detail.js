@@ -2,13 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// One VM, whole. Metadata may hold secrets: it is shown only when asked for.
+// All fields of one VM. Metadata may hold secrets and is folded away.
 
 import { byId, el, facts, short } from './dom.js';
 
 const PRIVATE = new Set(['customer_metadata', 'internal_metadata']);
 
-/** Shows one VM; `null` says that it is gone. */
+/** Shows one VM; `null` if it is gone. */
 export function fill(vm) {
   byId('vm-title').textContent = vm ? short(vm.alias ?? vm.uuid, 80) : 'This VM is gone';
   if (!vm) return;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// Elements are made here and nowhere else, and only from text: what tenants wrote is never
-// read as HTML. Also the few ways in which values are written for people.
+// Elements are made only here, and only from text: what tenants wrote is never parsed as HTML. Also
+// the formats in which values are shown.
 
 /** An element: `attributes` by name (`on…` are listeners, `null` leaves one out), then children as text or elements. */
 export function el(tag, attributes = {}, ...children) {
@@ -45,7 +45,7 @@ export function span(ms) {
 /** Time since an ISO timestamp. */
 export const since = (iso) => (iso ? span(Date.now() - Date.parse(iso)) : '');
 
-/** MiB as people say it. */
+/** MiB or GiB. */
 export function mebibytes(mib) {
   if (!Number.isFinite(mib)) return '';
   return mib >= 1024 ? `${+(mib / 1024).toFixed(1)} GiB` : `${mib} MiB`;
@@ -57,7 +57,7 @@ export const clock = (iso) => (iso ? new Date(iso).toLocaleTimeString() : '');
 /** The short one of two forms: `12.593138s (12.59s)`. */
 export const brief = (text) => (text ?? '').replace(/^.*\((.*)\)$/, '$1');
 
-/** A few numbers to see at a glance: what, how many, and its tone. */
+/** Tiles with one number each: name, number, colour. */
 export function tiles(all) {
   return el('div', { class: 'tiles' }, ...all.map(([name, value, kind]) =>
     el('div', { class: 'tile' }, el('b', { class: kind || null }, String(value ?? 0)), el('span', {}, name))));

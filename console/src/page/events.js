@@ -2,16 +2,16 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// The live list of changes, newest first, bounded.
+// The live list of changes, newest first, the last 300.
 
 import { byId, clock, el, short } from './dom.js';
 
 const KEPT = 300;
-/** Changes told of one event before "and n more". */
-const TOLD = 8;
+/** Changes shown of one event before "and n more". */
+const SHOWN = 8;
 const PRIVATE = /^(customer_metadata|internal_metadata)\b/;
 
-/** Makes the list; `name(uuid)` gives what people call a VM, `open(uuid)` shows it. */
+/** Builds the list; `name(event)` returns the alias of a VM, `open(uuid)` shows it. */
 export function list(name, open) {
   const all = byId('events');
   const pause = byId('pause');
@@ -32,7 +32,7 @@ export function list(name, open) {
 
   return {
     toggle,
-    /** Takes one change in, or keeps it for later while paused. */
+    /** Adds one change, or keeps it for later while paused. */
     push(event) {
       if (!held) return add(event);
       held.push(event);
@@ -49,9 +49,9 @@ function entry(event, name, open) {
   const item = el('li', {}, el('span', { class: 'soft' }, `${time} `), title, ' ', el('b', { class: kind }, event.type));
   const changes = event.changes ?? [];
   if (changes.length > 0) {
-    const told = changes.slice(0, TOLD).map((change) => el('li', {}, ...sentence(change)));
-    if (changes.length > TOLD) told.push(el('li', { class: 'soft' }, `and ${changes.length - TOLD} more`));
-    item.append(el('ul', {}, ...told));
+    const shown = changes.slice(0, SHOWN).map((change) => el('li', {}, ...sentence(change)));
+    if (changes.length > SHOWN) shown.push(el('li', { class: 'soft' }, `and ${changes.length - SHOWN} more`));
+    item.append(el('ul', {}, ...shown));
   }
   return item;
 }

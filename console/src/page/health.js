@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// What vminfod says of itself: sources, stale VMs, refreshes, listeners.
+// The health of vminfod: sources, stale VMs, refreshes, listeners.
 
 import { brief, byId, el, facts, short, table } from './dom.js';
 
@@ -19,7 +19,7 @@ export function draw(status) {
     ['up for', brief(status.uptime)],
     ['last full refresh', status.lastRefresh ? `${brief(status.lastRefresh)} ago` : 'none yet'],
     ['memory', `${Math.round((status.memory?.rss ?? 0) / 1048576)} MiB`],
-    ['differences no event told', String(status.counters?.unannounced ?? 0)],
+    ['changes without an event', String(status.counters?.unannounced ?? 0)],
     ['journal', status.journal ? `${status.journal.oldest}–${status.journal.newest}, ${Math.ceil(status.journal.bytes / 1024)} KiB` : ''],
   ]));
   const listeners = Object.values(status.eventsListeners ?? {});

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// kvmd's panel: which monitors it hears, and who turned what off.
+// kvmd's panel: the monitors it reads, and who turned which VM off.
 
 import { clock, el, facts, short, span, table } from './dom.js';
 
@@ -10,7 +10,7 @@ import { clock, el, facts, short, span, table } from './dom.js';
 const SHOWN = 20;
 const SURE = { high: 'good', medium: 'warn', low: 'soft' };
 
-/** Its state in a word, and how good that is. */
+/** Its state in a word, and the colour of it. */
 export function state(status) {
   const queued = Object.values(status.instances ?? {}).filter((one) => one.state === 'queued').length;
   return queued > 0 ? [`${queued} monitors held by others`, 'warn'] : ['listening', 'good'];

@@ -2,20 +2,20 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// net-agent's panel: may it write, what keeps it from that, and its plan, NIC by NIC.
+// net-agent's panel: whether it may write, what prevents it, and its plan, NIC by NIC.
 
 import { clock, el, facts, short, since, span, table, tiles } from './dom.js';
 
-/** What it counts, in words; those that are 0 are not told. */
+/** Names of its counters; those that are 0 are not shown. */
 const DONE = {
   backfilled: 'cn_uuid written', state_fixed: 'state written', claimed: 'claimed', mirrored: 'owner or primary written',
-  reaped: 'deleted', already_gone: 'already gone', deferred: 'put off', skipped: 'left alone',
+  reaped: 'deleted', already_gone: 'already gone', deferred: 'deferred', skipped: 'left alone',
   missing_in_napi: 'unknown to NAPI', foreign_owner: 'of a foreign owner', conflicts: 'conflicts', errors: 'failures',
   missed_events: 'missed events', streams_lost: 'streams lost', reported: 'only reported',
 };
 const TONES = { delete: 'bad', defer: 'warn', 'ask-vmapi': 'warn', look: 'soft', keep: 'soft' };
 
-/** Its state in a word, and how good that is. */
+/** Its state in a word, and the colour of it. */
 export function state(status) {
   if (status.brake) return ['brake', 'bad'];
   if (status.mute) return ['writes nothing', 'warn'];
@@ -32,9 +32,9 @@ export function parts(status, plan, name) {
     ...notes(status, plan, name),
     tiles([
       ['NICs in NAPI’s last list', status.listed, ''],
-      ['differ still', open.length, open.length > 0 ? 'warn' : ''],
+      ['open differences', open.length, open.length > 0 ? 'warn' : ''],
       ['settled', drift.length - open.length, ''],
-      ['look leaked, undecided', status.candidates, status.candidates > 0 ? 'warn' : ''],
+      ['leak candidates', status.candidates, status.candidates > 0 ? 'warn' : ''],
       ['left the node', status.departed?.length ?? 0, ''],
       ['holds', held, held > 0 ? 'warn' : ''],
     ]),
@@ -48,13 +48,13 @@ export function parts(status, plan, name) {
   ];
 }
 
-/** What keeps it from writing or needs somebody to look, worst first. */
+/** What prevents it from writing or needs a person, worst first. */
 function notes(status, plan, name) {
   const note = (kind, title, text) => el('p', { class: `note ${kind}` }, el('b', {}, `${title}: `), text);
   const all = [];
   if (status.brake) {
     const id = plan?.approval?.id;
-    all.push(note('bad', 'Brake', `${short(status.brake, 400)}. ${id ? `net-agent approve ${id} lets go.` : 'net-agent plan lists what it keeps.'}`));
+    all.push(note('bad', 'Brake', `${short(status.brake, 400)}. ${id ? `Approve with: net-agent approve ${id}` : 'net-agent plan lists what it blocks.'}`));
   }
   if (status.memory) all.push(note('bad', 'Memory', short(status.memory, 400)));
   if (status.mute) all.push(note('', 'Writes nothing', short(status.mute, 400)));
@@ -73,7 +73,7 @@ function done(status) {
   return told.join(', ') || 'nothing written';
 }
 
-/** The clock of each NIC that left the node. */
+/** The NICs that left the node, and when each is checked. */
 function departed(status, name) {
   const all = status.departed ?? [];
   if (all.length === 0) return [];
@@ -81,7 +81,7 @@ function departed(status, name) {
     el('code', {}, one.mac), vm(one.vm, name), short(one.why, 200),
     el('span', {}, one.due_in_ms > 0 ? `in ${span(one.due_in_ms)}` : 'now', one.tries > 0 ? `, tried ${one.tries} times` : ''),
   ]);
-  return [el('h3', {}, `Left the node (${all.length})`), table(['nic', 'vm', 'why', 'looked at'], rows)];
+  return [el('h3', {}, `Left the node (${all.length})`), table(['nic', 'vm', 'why', 'checked'], rows)];
 }
 
 function planned(plan, drift, all, name) {

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// The table of VMs: search, filters, order, and the flash of a row that changed.
+// The table of VMs: search, filters, order; a row that changed flashes.
 
 import { byId, el, mebibytes, short, since } from './dom.js';
 
@@ -29,7 +29,7 @@ const address = (vm) => (vm.nics ?? []).map((nic) => nic.ip ?? nic.mac).join(' '
 export const tone = (state) =>
   ({ running: 'good', failed: 'bad', incomplete: 'bad', stopped: 'soft' })[state] ?? 'warn';
 
-/** Makes the table; `open(uuid)` is called for the chosen row. */
+/** Builds the table; calls `open(uuid)` for the chosen row. */
 export function table(open) {
   const vms = new Map();
   const stale = new Set();
@@ -65,7 +65,7 @@ export function table(open) {
     if (row) open(row.dataset.uuid);
   });
 
-  /** Draws in the next frame, once however many changes came. */
+  /** Draws in the next frame, once for all changes until then. */
   function draw() {
     if (drawing) return;
     drawing = true;
@@ -112,7 +112,7 @@ export function table(open) {
       for (const vm of list) vms.set(vm.uuid, vm);
       draw();
     },
-    /** Takes one change in. */
+    /** Applies one change. */
     apply(event) {
       if (event.type === 'delete') {
         vms.delete(event.uuid);
@@ -123,7 +123,7 @@ export function table(open) {
       }
       draw();
     },
-    /** Names the VMs whose last reading failed. */
+    /** Marks the VMs whose last reading failed. */
     mark(uuids) {
       stale.clear();
       for (const uuid of uuids) stale.add(uuid);
@@ -132,7 +132,7 @@ export function table(open) {
   };
 }
 
-/** `field:value` looks into one field, any other word into what people know a VM by. */
+/** `field:value` searches one field, any other word the names and addresses. */
 function matches(vm, word) {
   const [, field, value] = /^([a-z_]+):(.*)$/.exec(word) ?? [];
   if (field && field in vm) return short(vm[field], Infinity).toLowerCase().includes(value);
