@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod check`: can every source be read on this node, do its events arrive. One line each.
-//! It asks the node itself, never the daemon; all it changes is a user property of one pool, which
-//! it removes again.
+//! `vminfod check`: reads every source of this node and waits for its events; one line each. It does
+//! not use the daemon. It sets a user property of one pool and removes it again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +20,22 @@ use crate::commands::{Commands, Follow, Tool};
 use crate::load::{self, Ctx};
 use crate::sources::sysevent::{Channel, Line, parse};
 
-/// The user property that is set and removed to see an event.
+/// The user property that is set and removed to cause an event.
 const PROPERTY: &str = "vminfod:check";
 /// Longest line of an event stream.
 const LINE_CAP: usize = 1 << 20;
 /// How long a change of a property may take.
 const SET_LIMIT: Duration = Duration::from_secs(30);
-/// The most that the zone index may hold.
+/// Largest zone index that is read.
 const INDEX_CAP: u64 = 64 << 20;
 
-/// What was found out about one source.
+/// The result for one source.
 struct Finding {
     name: &'static str,
     outcome: Result<String, String>,
 }
 
-/// Checks everything; the text, and whether all is well.
+/// Runs all checks. Returns the table, and whether all passed.
 pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Problem> {
     let reach = ReachArgs { url: None, config: args.config.clone() };
     let settings = Settings::of(&reach, args.root.clone())?;
@@ -87,7 +86,7 @@ async fn zones(ctx: &Ctx) -> Result<String, String> {
 }
 
 async fn datasets(ctx: &Ctx) -> Result<String, String> {
-    // A pool without any dataset is no pool of a compute node: loading refuses that itself.
+    // Loading fails if there is no dataset at all.
     load::datasets::node(ctx).await.map_err(|error| chain(&error))?;
     Ok("listed".to_owned())
 }
@@ -118,7 +117,7 @@ async fn zone_events(ctx: &Ctx, limit: Duration) -> Result<String, String> {
     Ok("the event stream starts".to_owned())
 }
 
-/// The stream of ZFS events, and whether events come on it.
+/// Checks that the stream of ZFS events starts and that events arrive.
 async fn zfs_events(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
     let begun = async {
         let mut stream = Stream::begin(&ctx.commands, Channel::Datasets)?;
@@ -150,9 +149,11 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Result<Str
     let limit = args.timeout;
     if args.passive {
         stream.event(began + limit, None).await.map_err(|reason| {
-            format!("{reason}; nothing may have happened: without --passive an event is provoked")
+            format!(
+                "{reason}; perhaps nothing happened: without --passive the check causes an event"
+            )
         })?;
-        return Ok("an event came by".to_owned());
+        return Ok("an event arrived".to_owned());
     }
     let pool = pool(ctx).await?;
     let value = format!("{PROPERTY}={}", std::process::id());
@@ -165,7 +166,7 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Result<Str
     Ok(format!("a change of {pool} arrived, {ms} ms in all"))
 }
 
-/// The pool of the first dataset there is.
+/// The first pool.
 async fn pool(ctx: &Ctx) -> Result<String, String> {
     let list = ["list", "-H", "-d", "0", "-o", "name", "-t", "filesystem"];
     let printed = zfs(ctx, &list).await?;
@@ -184,7 +185,7 @@ async fn zfs(ctx: &Ctx, args: &[&str]) -> Result<String, String> {
     Err(format!("zfs {what}: exit status {}: {why}", output.status))
 }
 
-/// A running sysevent.
+/// A running `sysevent`.
 struct Stream {
     child: Follow,
     lines: Lines,
@@ -197,7 +198,7 @@ impl Stream {
         Ok(Stream { child, lines: Lines::new(LINE_CAP) })
     }
 
-    /// Waits for the line that says that events follow.
+    /// Waits for the ready line.
     async fn ready(&mut self, until: Instant) -> Result<(), String> {
         loop {
             let line = self.line(until).await?;
@@ -208,7 +209,7 @@ impl Stream {
         }
     }
 
-    /// Waits for an event, of this dataset if one is given.
+    /// Waits for an event, of `dataset` if given.
     async fn event(&mut self, until: Instant, dataset: Option<&str>) -> Result<(), String> {
         loop {
             let line = self.line(until).await?;
@@ -228,7 +229,7 @@ impl Stream {
                 return Ok(line);
             }
             let read = timeout_at(until, self.child.stdout.read(&mut piece)).await;
-            match read.map_err(|_| "nothing came in time".to_owned())? {
+            match read.map_err(|_| "nothing arrived in time".to_owned())? {
                 Ok(0) => return Err(self.ended().await),
                 Ok(count) => self.lines.push(piece.get(..count).unwrap_or_default()),
                 Err(error) => return Err(error.to_string()),
@@ -236,7 +237,7 @@ impl Stream {
         }
     }
 
-    /// Why the child is gone.
+    /// Describes why the child ended.
     async fn ended(&mut self) -> String {
         let mut complaint = Vec::new();
         let soon = Instant::now() + Duration::from_secs(1);

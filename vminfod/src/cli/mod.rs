@@ -2,18 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line. Called as `vminfo` or `vmadm` (links) it is the shipped tool of that name, as
-//! far as it reads; else it is `vminfod`: the daemon and its clients.
+//! The command line. Started as `vminfo` or `vmadm` (links), it is the read-only part of the shipped
+//! tool of that name; else it is `vminfod`, the daemon and its clients.
 //!
-//! Whatever goes wrong is one line on stderr and a status: 2 for the command line and the
-//! configuration (96 under SMF), 1 for the rest.
+//! A failure is one line on stderr and an exit status: 2 for the command line and the configuration
+//! (96 under SMF), 1 for the rest.
 
 mod args;
 mod check;
 mod either;
 mod follow;
 mod problem;
-mod progress;
 mod reads;
 mod serve;
 mod settings;
@@ -42,7 +41,7 @@ use stream::StreamEnd;
 use supply::FromDaemon;
 use vmadm::{Plan, Printed};
 
-/// The name in messages and logs.
+/// Program name in messages and logs.
 const NAME: &str = "vminfod";
 
 /// What `serve --console` starts beside the daemon at this address; ends at the shutdown.
@@ -63,7 +62,7 @@ pub fn run_with(args: impl Iterator<Item = OsString>, page: Option<Companion>) -
         Err(error) => return exit::report(NAME, &error, exit::FAILED),
     };
     let code = runtime.block_on(dispatch(words, page));
-    // A file system that does not answer must not hold the end of the program up.
+    // Threads that hang in a file system must not delay the exit.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     code
 }
@@ -120,7 +119,7 @@ async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode 
         },
         Some(Command::Completions { shell }) => Ok(cli::completions::<Cli>(shell)),
         Some(Command::Man { dir }) => cli::man::<Cli>(dir.as_deref()).map_err(Problem::from),
-        // These were taken before the grammar, which would not let vmadm's options through.
+        // dispatch() handles these without clap, which does not know vmadm's options.
         Some(Command::List(_) | Command::Lookup(_) | Command::Get(_)) => {
             return ExitCode::from(exit::USAGE);
         }
@@ -150,7 +149,7 @@ async fn as_vminfo(args: &[String], screen: Screen) -> ExitCode {
     }
 }
 
-/// The shipped `vmadm`, as far as it reads.
+/// The read-only part of the shipped `vmadm`.
 async fn as_vmadm(program: &str, args: &[String], screen: Screen) -> ExitCode {
     let full = std::path::absolute(program).unwrap_or_else(|_| program.into());
     let full = full.to_string_lossy().into_owned();
@@ -185,7 +184,7 @@ fn settings(program: &str) -> Result<(Settings, FromDaemon), ExitCode> {
     found.map_err(|problem| problem.report(program))
 }
 
-/// Events as the shipped tools print them: until the stream ends.
+/// Prints events as the shipped tools do, until the stream ends.
 async fn shipped_events(
     daemon: &FromDaemon,
     printer: &vmadm::events::Printer,
@@ -203,7 +202,7 @@ async fn shipped_events(
     }
 }
 
-/// Writes what a command left; a reader that went away is no failure.
+/// Writes the output of a command. A closed stdout is not a failure.
 fn print(printed: &Printed) -> ExitCode {
     let written = screen::write(&printed.stdout);
     eprint!("{}", printed.stderr);

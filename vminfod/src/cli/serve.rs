@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod serve`: settings together, programs there, then the daemon until a signal.
+//! `vminfod serve`: reads the settings, checks that the node's programs exist, and runs the daemon
+//! until a signal.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -48,7 +49,7 @@ impl StartError {
     }
 }
 
-/// Runs the daemon to its end; `page` is what `--console` starts beside it.
+/// Runs the daemon; `page` is what `--console` starts beside it.
 pub async fn run(args: ServeArgs, page: Option<Companion>) -> ExitCode {
     match start(args, page).await {
         Ok(code) => code,
@@ -87,19 +88,19 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
     let (told, every) = (shutdown.clone(), config.sweep);
     let running = match serve(config, commands, shutdown).await {
         Ok(running) => running,
-        // Told to stop while it was loading: that is an orderly end.
+        // A signal during the first load is an orderly end.
         Err(ServeError::Stopped) if told.is_triggered() => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(error.into()),
     };
     if let Some(other) = other {
         let ours = Vminfod::new(&format!("http://{}", running.address));
         let ours = ours.map_err(StartError::Shadow)?;
-        // It ends with the shutdown by itself; nothing waits for it.
+        // It ends by itself at the shutdown.
         tokio::spawn(shadow::run(ours, other, every, told.clone()));
     }
     let beside = page.map(|page| page(running.address, told));
     let shown = async {
-        // The hub goes on without its page.
+        // The daemon continues without its page.
         if let Some(beside) = beside
             && let Err(error) = beside.await
         {

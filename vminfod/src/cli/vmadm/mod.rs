@@ -5,11 +5,11 @@
 //! The read-only commands of the shipped `vmadm`, byte for byte: `list`, `lookup`, `get`, `json`,
 //! `events`.
 //!
-//! The modules below are pure: arguments and objects in, text out. Where the objects come from is
-//! the supplier's matter ([`super::supply`]); nothing here opens anything.
+//! The modules below are pure: arguments and objects in, text out. The objects come from a supplier
+//! ([`super::supply`]).
 //!
-//! Where the shipped program dies of an exception (a null in a filter, a bad regular expression),
-//! this one says what is wrong and exits with 1.
+//! Where the shipped program throws an exception (a null in a filter, an invalid regular expression),
+//! this one prints one line and exits with 1.
 
 pub mod events;
 pub mod fields;
@@ -35,7 +35,7 @@ use lookup::Lookup;
 /// How long the filters of one command may take.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// What a command leaves.
+/// The output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printed {
     /// All bytes of stdout.
@@ -46,17 +46,17 @@ pub struct Printed {
     pub code: u8,
 }
 
-/// Why a command ends early.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// It cannot be done: one line, exit 1.
+    /// It failed: one line, exit 1.
     Failed(String),
-    /// It was called in a wrong way: an optional line, the usage text, exit 2.
+    /// Wrong arguments: an optional line, the usage text, exit 2.
     Usage(Option<String>),
 }
 
 impl Failure {
-    /// It cannot be done.
+    /// A failure with this text.
     pub fn failed(text: impl Into<String>) -> Failure {
         Failure::Failed(text.into())
     }
@@ -77,7 +77,7 @@ impl From<SupplyError> for Failure {
     }
 }
 
-/// A command understood, and what is left to be done for it.
+/// A parsed command.
 #[derive(Debug)]
 pub enum Plan {
     /// `list`
@@ -90,7 +90,7 @@ pub enum Plan {
     Events(EventsPlan),
 }
 
-/// Understands the arguments that follow the program's name.
+/// Parses the arguments after the program's name.
 pub fn plan(args: &[String]) -> Result<Plan, Failure> {
     let Some((command, args)) = args.split_first() else { return Err(Failure::Usage(None)) };
     match command.as_str() {
@@ -119,7 +119,7 @@ pub fn plan(args: &[String]) -> Result<Plan, Failure> {
     }
 }
 
-/// How the events that were asked for are printed.
+/// The printer of `events`.
 pub fn printer(plan: &EventsPlan) -> Printer {
     Printer {
         style: Style::Shipped { full: plan.full },
@@ -129,7 +129,7 @@ pub fn printer(plan: &EventsPlan) -> Printer {
     }
 }
 
-/// Runs any command but `events`, whose output has no end.
+/// Runs any command but `events`.
 pub async fn run(plan: Plan, supplier: &dyn Supplier) -> Result<String, Failure> {
     match plan {
         Plan::List(listing) => {
@@ -164,7 +164,7 @@ pub async fn within<T: Send + 'static>(
 }
 
 impl Printed {
-    /// What a command's result prints; `program` is the path the usage text names.
+    /// The output for a result; the usage text names `program`.
     pub fn of(result: Result<String, Failure>, program: &str) -> Printed {
         match result {
             Ok(stdout) => Printed { stdout, stderr: String::new(), code: 0 },

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/status` → the lines of `vminfo status`. Pure.
+//! Formats `/status` as `vminfo status` prints it. Pure.
 
 use std::fmt::Write;
 
@@ -90,7 +90,7 @@ fn count(value: Option<&Value>) -> usize {
     }
 }
 
-/// Bytes as MiB with two decimals; a half rounds up.
+/// Bytes as MiB with two decimals, halves rounded up.
 fn mib(bytes: Option<&Value>) -> String {
     match bytes.and_then(Value::as_u64) {
         Some(bytes) => {
@@ -101,7 +101,7 @@ fn mib(bytes: Option<&Value>) -> String {
     }
 }
 
-/// Escaped as JSON has it, but for quotation marks.
+/// The user agent with JSON escapes, except for quotation marks.
 fn user_agent(listener: &Value) -> String {
     let Some(agent) = listener.get("userAgent").and_then(Value::as_str) else {
         return "-".to_owned();
