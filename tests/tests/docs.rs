@@ -76,7 +76,7 @@ fn examples(document: &str, uuid: &str, mac: &str) -> Vec<String> {
     let rows = document.lines().filter(|line| line.starts_with("| `"));
     let last = rows.filter_map(|line| line.trim_end_matches([' ', '|']).rsplit_once(" | "));
     let code = last.filter_map(|(_, cell)| cell.strip_prefix('`')?.strip_suffix('`'));
-    let programs = ["vminfod ", "net-agent ", "kvmd "];
+    let programs = ["vminfod ", "net-agent ", "kvmd ", "console "];
     code.filter(|code| programs.iter().any(|program| code.starts_with(program)))
         .map(|code| code.replace("UUID", uuid).replace("MAC", mac))
         .collect()
@@ -280,6 +280,7 @@ async fn the_command_line_does_what_its_page_says() {
     let dir = tempfile::tempdir().unwrap();
     let (mut world, wrongs, vm_agent) = lab(dir.path()).await;
     world.start_kvmd().await.unwrap();
+    world.start_console().await.unwrap();
     let vms = world.hub().unwrap().vms(true).await.unwrap();
     let uuid = vms[0]["uuid"].as_str().unwrap();
     let mac = wrongs.live.iter().next().unwrap().to_string();

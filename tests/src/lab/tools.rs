@@ -48,7 +48,10 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let config = quoted(&places.node.join("kvmd.json").to_string_lossy());
     let url = quoted(places.kvmd);
     let kvmd = format!("export KVMD_CONFIG={config} KVMD_URL={url}\nexec {testbed} @kvmd \"$@\"");
-    let console = quoted(&places.node.join("console.json").to_string_lossy());
+    let config = quoted(&places.node.join("console.json").to_string_lossy());
+    let console = format!(
+        "case $1 in serve|status) set -- \"$@\" --config {config} ;; esac\nexec {testbed} @console \"$@\""
+    );
     // As on a real node: what reads is vminfod's own, what writes is the node's.
     let vmadm = format!(
         "{reach}verb=$1\ncase $verb in\n\
@@ -62,7 +65,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
         ("vminfo", vminfo),
         ("net-agent", format!("exec {testbed} @net-agent \"$@\" --config {agent}")),
         ("kvmd", kvmd),
-        ("console", format!("exec {testbed} @console \"$@\" --config {console}")),
+        ("console", console),
         ("sdc-napi", curl(places.napi)),
         ("sdc-vmapi", curl(places.vmapi)),
     ];
