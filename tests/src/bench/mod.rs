@@ -64,6 +64,9 @@ struct Args {
     node: Option<PathBuf>,
 }
 
+/// The cargo profile of this build.
+const PROFILE: &str = env!("BUILD_PROFILE");
+
 /// What the groups share: nodes are made once.
 struct Bench {
     rounds: usize,
@@ -175,6 +178,8 @@ async fn all(args: Args) -> anyhow::Result<bool> {
         descriptors: raise_descriptors(),
         nodes: Vec::new(),
     };
+    // Stdout may be JSON.
+    eprintln!("profile {PROFILE}");
     let (mut rows, began) = (Vec::new(), Instant::now());
     for (name, group) in GROUPS {
         if !args.names.is_empty() && args.names.iter().all(|n| n != name) {
@@ -196,7 +201,7 @@ async fn all(args: Args) -> anyhow::Result<bool> {
     let missed = count(|v| *v == Verdict::Fail);
     if !args.json {
         println!(
-            "{} rows: {} beyond, {} at target, {missed} not, {} skipped; {:.0} s",
+            "profile {PROFILE}, {} rows: {} beyond, {} at target, {missed} not, {} skipped; {:.0} s",
             rows.len(),
             count(|v| *v == Verdict::Beyond),
             count(|v| *v == Verdict::Pass),
