@@ -126,7 +126,6 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (mut config, unknown) = load(&args.file)?;
     config.listen = args.listen.unwrap_or(config.listen);
-    anyhow::ensure!(config.listen.ip().is_loopback(), "--listen: not a loopback address");
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }

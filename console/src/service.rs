@@ -32,6 +32,9 @@ pub enum ServeError {
         /// The system's error.
         source: io::Error,
     },
+    /// The address can be reached from other nodes.
+    #[error("{0} is not a loopback address")]
+    Beyond(SocketAddr),
     /// No HTTP client could be made.
     #[error(transparent)]
     Client(#[from] sdc_clients::Error),
@@ -57,8 +60,11 @@ impl Running {
 /// Starts the server.
 ///
 /// # Errors
-/// The port cannot be bound.
+/// The address is not a loopback address, or cannot be bound.
 pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Running, ServeError> {
+    if !config.listen.ip().is_loopback() {
+        return Err(ServeError::Beyond(config.listen));
+    }
     let refused = |source| ServeError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
@@ -71,12 +77,19 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Running, ServeE
     Ok(Running { address, tasks, shutdown })
 }
 
-/// Serves the page with its defaults beside the vminfod at `hub`, until the shutdown.
+/// Serves the page with its defaults beside the vminfod at `hub`, until the shutdown. `listen` is
+/// the address of the page if it is not the default.
 ///
 /// # Errors
 /// As [`serve`].
-pub async fn beside(hub: SocketAddr, shutdown: Shutdown) -> Result<(), ServeError> {
-    if !serve(Config::beside(hub), shutdown).await?.ended().await {
+pub async fn beside(
+    hub: SocketAddr,
+    listen: Option<SocketAddr>,
+    shutdown: Shutdown,
+) -> Result<(), ServeError> {
+    let mut config = Config::beside(hub);
+    config.listen = listen.unwrap_or(config.listen);
+    if !serve(config, shutdown).await?.ended().await {
         tracing::warn!("some tasks of the console did not end in time");
     }
     Ok(())

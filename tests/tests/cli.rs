@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
+use testbed::client::tools::fetch;
 use testbed::lab::{World, WorldOptions};
 use testbed::node::{Verbs, Wait};
 use testbed::process::{self, Child, Finished};
@@ -341,4 +342,26 @@ async fn help_teaches_and_pages_are_generated() {
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_command_serves_the_hub_and_its_page() {
+    // The testbed's own vminfod has no page.
+    let cli = Cli::new(1).await;
+    let refused = cli.run(&["serve", "--console"]).await;
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let vminfod = program().with_file_name("vminfod");
+    if !vminfod.exists() {
+        eprintln!("skipped: vminfod is not built here (cargo test --workspace builds it)");
+        return;
+    }
+    let config = cli.config.to_string_lossy().into_owned();
+    let args = ["serve", "--config", &config, "--listen=127.0.0.1:0", "--console=127.0.0.1:0"];
+    let mut child = Child::spawn("vminfod", &vminfod, &args.map(str::to_owned)).unwrap();
+    let line = until(&mut child, "console is listening").await;
+    let line: Value = serde_json::from_str(&line).unwrap();
+    let page = format!("http://{}", line["address"].as_str().unwrap());
+    let vms = fetch(&page, "/ui/agents/vminfod/vms").await.unwrap();
+    assert_eq!(vms.as_array().map(Vec::len), Some(1), "{vms}");
+    child.stop(LIMIT).await.unwrap();
 }

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     vminfod::cli::run_with(
         std::env::args_os(),
-        Some(|hub, shutdown| Box::pin(async move { Ok(console::beside(hub, shutdown).await?) })),
+        Some(|hub, page, shutdown| {
+            Box::pin(async move { Ok(console::beside(hub, page, shutdown).await?) })
+        }),
     )
 }

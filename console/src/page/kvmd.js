@@ -20,20 +20,20 @@ export function state(status) {
 export function parts(status) {
   const counts = status.counts ?? {};
   const all = Object.entries(status.instances ?? {});
-  const told = [facts([
+  const contents = [facts([
     ['verdicts', `${counts.verdicts ?? 0}, ${counts.users ?? 0} of them users’ wishes`],
     ['monitors', `${all.length} heard now, ${counts.connections ?? 0} since its start ${span((status.up_s ?? 0) * 1000)} ago`],
     ['rule', status.rule],
   ])];
   if (counts.markers_failed > 0) {
-    told.unshift(el('p', { class: 'note bad' }, `${counts.markers_failed} markers could not be written or removed.`));
+    contents.unshift(el('p', { class: 'note bad' }, `${counts.markers_failed} markers could not be written or removed.`));
   }
   if (all.length > 0) {
     const rows = all.map(([name, one]) => [
       short(name, 60), el('span', { class: one.state === 'watching' ? 'good' : 'warn' }, one.state),
       short(one.qemu ?? '–', 30), one.reachable ? 'yes' : el('b', { class: 'bad' }, 'no'),
     ]);
-    told.push(el('h3', {}, `Instances (${all.length})`), table(['instance', 'state', 'qemu', 'reachable'], rows));
+    contents.push(el('h3', {}, `Instances (${all.length})`), table(['instance', 'state', 'qemu', 'reachable'], rows));
   }
   const verdicts = [...(status.verdicts ?? [])].reverse();
   if (verdicts.length > 0) {
@@ -42,7 +42,7 @@ export function parts(status) {
       el('b', {}, `${one.initiator} / ${one.kind}${one.user ? ', the user’s wish' : ''}`),
       el('span', { class: SURE[one.confidence] ?? '' }, one.confidence), short((one.evidence ?? []).join(', '), 200),
     ]);
-    told.push(el('h3', {}, `Verdicts (${verdicts.length})`), table(['at', 'instance', 'who / how', 'sure', 'evidence'], rows));
+    contents.push(el('h3', {}, `Verdicts (${verdicts.length})`), table(['at', 'instance', 'who / how', 'sure', 'evidence'], rows));
   }
-  return told;
+  return contents;
 }

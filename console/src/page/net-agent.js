@@ -69,8 +69,8 @@ function notes(status, plan, name) {
 }
 
 function done(status) {
-  const told = Object.entries(DONE).filter(([key]) => status[key] > 0).map(([key, words]) => `${status[key]} ${words}`);
-  return told.join(', ') || 'nothing written';
+  const written = Object.entries(DONE).filter(([key]) => status[key] > 0).map(([key, words]) => `${status[key]} ${words}`);
+  return written.join(', ') || 'nothing written';
 }
 
 /** The NICs that left the node, and when each is checked. */

@@ -185,9 +185,9 @@ pub struct ServeArgs {
     /// Run beside the daemon at URL and log each difference that lasts.
     #[arg(long, value_name = "URL")]
     pub shadow: Option<String>,
-    /// Also serve the web page, from this process (see console(8)).
-    #[arg(long)]
-    pub console: bool,
+    /// Also serve the web page from this process (see console(8)), at ADDRESS (127.0.0.1:5310).
+    #[arg(long, value_name = "ADDRESS", require_equals = true)]
+    pub console: Option<Option<SocketAddr>>,
     /// Check the configuration and end.
     #[arg(long)]
     pub check_config: bool,

@@ -175,8 +175,8 @@ async fn pool(ctx: &Ctx) -> Result<String, String> {
 }
 
 async fn zfs(ctx: &Ctx, args: &[&str]) -> Result<String, String> {
-    let words: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
-    let output = ctx.commands.run(Tool::Zfs, words, SET_LIMIT).await;
+    let owned: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let output = ctx.commands.run(Tool::Zfs, owned, SET_LIMIT).await;
     let output = output.map_err(|error| chain(&error))?;
     if output.status == 0 {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -44,9 +44,13 @@ use vmadm::{Plan, Printed};
 /// Program name in messages and logs.
 const NAME: &str = "vminfod";
 
-/// What `serve --console` starts beside the daemon at this address; ends at the shutdown.
-pub type Companion =
-    fn(SocketAddr, Shutdown) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>>;
+/// What `serve --console` starts: gets the daemon's address and the page's own if one was given, and
+/// ends at the shutdown.
+pub type Companion = fn(
+    SocketAddr,
+    Option<SocketAddr>,
+    Shutdown,
+) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>>;
 
 /// Runs the program; `args` begin with the name it was started under.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -55,23 +59,23 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// As [`run`], with a page for `serve --console`.
 pub fn run_with(args: impl Iterator<Item = OsString>, page: Option<Companion>) -> ExitCode {
-    let words: Vec<String> = args.map(|word| word.to_string_lossy().into_owned()).collect();
+    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
     crate::heap::is_ours();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(NAME, &error, exit::FAILED),
     };
-    let code = runtime.block_on(dispatch(words, page));
+    let code = runtime.block_on(dispatch(args, page));
     // Threads that hang in a file system must not delay the exit.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     code
 }
 
-async fn dispatch(words: Vec<String>, page: Option<Companion>) -> ExitCode {
+async fn dispatch(args: Vec<String>, page: Option<Companion>) -> ExitCode {
     let screen = Screen::of_stdout();
-    let (program, rest) = match words.split_first() {
+    let (program, rest) = match args.split_first() {
         Some((program, rest)) => (program.as_str(), rest),
-        None => (NAME, words.as_slice()),
+        None => (NAME, args.as_slice()),
     };
     let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
     match name.as_deref() {
@@ -79,7 +83,7 @@ async fn dispatch(words: Vec<String>, page: Option<Companion>) -> ExitCode {
         Some("vmadm") => return as_vmadm(program, rest, screen).await,
         _ => {}
     }
-    let wants_help = rest.iter().skip(1).take_while(|word| *word != "--").any(|w| w == "--help");
+    let wants_help = rest.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--help");
     if let Some("list" | "lookup" | "get") = rest.first().map(String::as_str)
         && !wants_help
     {

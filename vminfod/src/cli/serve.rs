@@ -59,9 +59,9 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> ExitCode {
 
 async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, StartError> {
     let page = match (args.console, page) {
-        (false, _) => None,
-        (true, Some(page)) => Some(page),
-        (true, None) => return Err(StartError::NoConsole),
+        (None, _) => None,
+        (Some(at), Some(page)) => Some((page, at)),
+        (Some(_), None) => return Err(StartError::NoConsole),
     };
     let (mut config, unknown) = match &args.config {
         Some(path) => Config::load(path)?,
@@ -85,20 +85,20 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
     shutdown.on_signals().map_err(StartError::Signals)?;
     let commands = Arc::new(RealCommands::new(config.commands.clone()));
     tracing::info!(root = %config.root.display(), "starting");
-    let (told, every) = (shutdown.clone(), config.sweep);
+    let (stop, every) = (shutdown.clone(), config.sweep);
     let running = match serve(config, commands, shutdown).await {
         Ok(running) => running,
         // A signal during the first load is an orderly end.
-        Err(ServeError::Stopped) if told.is_triggered() => return Ok(ExitCode::SUCCESS),
+        Err(ServeError::Stopped) if stop.is_triggered() => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(error.into()),
     };
     if let Some(other) = other {
         let ours = Vminfod::new(&format!("http://{}", running.address));
         let ours = ours.map_err(StartError::Shadow)?;
         // It ends by itself at the shutdown.
-        tokio::spawn(shadow::run(ours, other, every, told.clone()));
+        tokio::spawn(shadow::run(ours, other, every, stop.clone()));
     }
-    let beside = page.map(|page| page(running.address, told));
+    let beside = page.map(|(page, at)| page(running.address, at, stop));
     let shown = async {
         // The daemon continues without its page.
         if let Some(beside) = beside

@@ -133,28 +133,28 @@ fn json(value: &Value, screen: Screen) -> String {
 /// `/status` as lines of text, faults in colour.
 fn status_lines(status: &Value, screen: Screen) -> String {
     let at = |path: &str| path.split('.').try_fold(status, member);
-    let word =
+    let shown =
         |path: &str| visible(&at(path).and_then(text_form).unwrap_or_else(|| "-".to_owned()));
     let count = |path: &str| match at(path) {
         Some(Value::Array(items)) => items.len(),
         Some(Value::Object(map)) => map.len(),
         _ => 0,
     };
-    let tone = if word("state") == "running" { Tone::Good } else { Tone::Odd };
+    let tone = if shown("state") == "running" { Tone::Good } else { Tone::Odd };
     let rss = at("memory.rss").and_then(Value::as_f64).unwrap_or(0.0) / 1_048_576.0;
     let mut lines = vec![
-        ("state", format!("{} ({})", screen.paint(tone, &word("state")), word("status"))),
-        ("VMs", word("numVms")),
-        ("up", short(&word("uptime"))),
-        ("pid", word("pid")),
+        ("state", format!("{} ({})", screen.paint(tone, &shown("state")), shown("status"))),
+        ("VMs", shown("numVms")),
+        ("up", short(&shown("uptime"))),
+        ("pid", shown("pid")),
         ("memory", format!("{rss:.1} MiB")),
-        ("last refresh", ago(&word("lastRefresh"))),
+        ("last refresh", ago(&shown("lastRefresh"))),
         (
             "reading",
             format!(
                 "{} now, {} waiting",
-                word("queue.vasync_queue.npending"),
-                word("queue.vasync_queue.nqueued")
+                shown("queue.vasync_queue.npending"),
+                shown("queue.vasync_queue.nqueued")
             ),
         ),
         ("listeners", count("eventsListeners").to_string()),

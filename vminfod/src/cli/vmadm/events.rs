@@ -169,8 +169,8 @@ impl Printer {
         changes
             .iter()
             .map(|change| {
-                let word = |key: &str| change.get(key).and_then(Value::as_str).unwrap_or_default();
-                let (path, action) = (word("prettyPath"), word("action"));
+                let text = |key: &str| change.get(key).and_then(Value::as_str).unwrap_or_default();
+                let (path, action) = (text("prettyPath"), text("action"));
                 let (old, new) = (side(change, "oldValue"), side(change, "newValue"));
                 if plain {
                     // Tenants' text must not contain control sequences of a terminal.
