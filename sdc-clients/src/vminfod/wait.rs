@@ -10,7 +10,7 @@ use std::time::Duration;
 use ::http::Method;
 use tokio::time::timeout;
 
-use super::Vminfod;
+use super::client::Vminfod;
 use super::mirror::View;
 use super::watch::{Watcher, watch};
 use crate::error::{Error, Phase};

@@ -33,7 +33,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Vminfod;
+use super::client::Vminfod;
 use super::event::WatchEvent;
 use super::lines::Lines;
 use super::mirror::View;
