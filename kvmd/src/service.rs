@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::Directory;
-use crate::http::Api;
+use crate::http;
 use crate::ledger::Ledger;
 use crate::marker::Clears;
 use crate::memory::Memory;
@@ -133,8 +133,8 @@ pub async fn serve(
         tasks.spawn_vital("zones", follower.run(client));
     }
     let server = Server::new(HttpLimits::default(), shutdown.clone());
-    let api = Api::new(ledger.clone(), config.rule, server.counts(), shutdown.clone());
-    tasks.spawn_vital("http", server.serve(listener, move |request| api.clone().answer(request)));
+    let routes = http::router(ledger.clone(), config.rule, server.counts(), shutdown.clone());
+    tasks.spawn_vital("http", server.serve(listener, routes));
     tracing::info!(%address, "listening");
     Ok(Running { address, ledger, tasks, shutdown, _lock: lock })
 }

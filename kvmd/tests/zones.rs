@@ -16,7 +16,7 @@ use common::qemu::{Qemu, TERM};
 use common::{Node, said};
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
-use daemon::http::{Body, Limits, Server, reply};
+use daemon::http::{Limits, Router, Server, reply};
 use daemon::journal::{self, Journal};
 use futures_util::stream;
 use http::StatusCode;
@@ -37,21 +37,20 @@ impl Vminfod {
         let shutdown = Shutdown::new();
         let server = Server::new(Limits::default(), shutdown.clone());
         let (told, counts) = (Arc::clone(&journal), server.counts());
-        let answer = move |request: http::Request<_>| {
+        let answer = move || {
             let ready = json!({"type": "ready", "date": "", "uuid": "u", "vms": vms.to_string()});
             let follow = Follow {
                 journal: Arc::clone(&told),
                 cursor: 0,
-                lens: None,
+                rewrite: None,
                 keep: (),
                 counts: Arc::clone(&counts),
                 shutdown: shutdown.clone(),
             };
-            let _: http::Request<hyper::body::Incoming> = request;
             let lead = stream::iter([Bytes::from(format!("{ready}\n"))]);
-            async move { reply(StatusCode::OK, events::open(lead, follow)) as http::Response<Body> }
+            async move { reply(StatusCode::OK, events::open(lead, follow)) }
         };
-        tokio::spawn(server.serve(listener, answer));
+        tokio::spawn(server.serve(listener, Router::new().fallback(answer)));
         Self { url, journal }
     }
 

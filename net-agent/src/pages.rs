@@ -9,11 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::http::{Body, Limits, Server, collect, refuse, reply_json};
+use daemon::http::{Body, Limits, Router, Server, collect, refuse, reply_json};
 use daemon::log::AUDIT;
 use daemon::{Shutdown, Tasks};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -40,13 +39,14 @@ impl Agent {
     /// the shutdown.
     pub fn listen(self: &Arc<Self>, port: TcpListener, tasks: &Tasks, shutdown: &Shutdown) {
         let (shown, server) = (Arc::clone(self), Server::new(limits(), shutdown.clone()));
-        tasks.spawn("status", server.serve(port, move |asked| Arc::clone(&shown).answer(asked)));
+        let pages = Router::new().fallback(move |asked| Arc::clone(&shown).answer(asked));
+        tasks.spawn("status", server.serve(port, pages));
         let socket = &self.shared.config.control_socket;
         match daemon::http::bind_unix(socket, 0o600) {
             Ok(bound) => {
                 let (told, server) = (Arc::clone(self), Server::new(limits(), shutdown.clone()));
-                let serve = server.serve(bound, move |asked| Arc::clone(&told).control(asked));
-                tasks.spawn("control", serve);
+                let verbs = Router::new().fallback(move |asked| Arc::clone(&told).control(asked));
+                tasks.spawn("control", server.serve(bound, verbs));
             }
             // NICs are kept up without it; only approvals have to wait.
             Err(err) => {
@@ -56,7 +56,7 @@ impl Agent {
     }
 
     /// Answers on the loopback port.
-    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    pub async fn answer(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         self.page(request.method(), request.uri().path())
     }
 
@@ -79,15 +79,14 @@ impl Agent {
     }
 
     /// Answers on the unix socket: the same pages, and the operator's verbs.
-    pub async fn control(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    pub async fn control(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
         match (&parts.method, path.as_str()) {
             (&Method::POST, "/plan") => reply_json(StatusCode::OK, &self.offer().await),
             (&Method::POST, "/approve") => {
-                let bytes = match tokio::time::timeout(BODY_TIME, collect(body, BODY)).await {
-                    Ok(Ok(bytes)) => bytes,
-                    _ => return invalid("the body is too long, or did not come"),
+                let Some(bytes) = collect(body, BODY, BODY_TIME).await else {
+                    return invalid("the body is too long, or did not come");
                 };
                 let asked: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                 match asked.get("id").and_then(Value::as_str) {

@@ -34,8 +34,8 @@ const LATE: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(2);
 /// What a daemon may keep in memory of it all, besides the listeners.
 const KEPT: u64 = 48 << 20;
-/// What a listener may cost while it waits; what is not optimised is bigger.
-const EACH: u64 = if cfg!(debug_assertions) { 32 << 10 } else { 17_000 };
+/// What a waiting listener may cost.
+const EACH: u64 = 32 << 10;
 /// Connections that the two agents and this test's own client keep open to vminfod for later.
 const POOLED: u64 = 4;
 /// vminfod's limits of a head and of a write here; the other two have those of production.

@@ -26,8 +26,8 @@ use crate::config::Config;
 use crate::converge::alarm::Alarm;
 use crate::converge::board::Board;
 use crate::converge::{Asks, Engine, Seams};
-use crate::http::Api;
 use crate::http::ui::Ui;
+use crate::http::{Api, compat};
 use crate::load::Ctx;
 use crate::root::Root;
 use crate::sources::files;
@@ -202,10 +202,16 @@ async fn serve_at(
         tasks.drain(DRAIN_LIMIT).await;
         return Err(ServeError::Stopped);
     }
-    let server = Server::new(limits, shutdown.clone());
-    let api =
-        Api::new(engine.published(), board, asks, server.counts(), max_jobs, shutdown.clone())
-            .with_ui(Ui::new(agents));
+    let server = Server::new(limits, shutdown.clone()).with_first_line(compat::first_line);
+    let api = Api::new(
+        engine.published(),
+        board,
+        asks,
+        server.counts(),
+        max_jobs,
+        shutdown.clone(),
+        Ui::new(agents),
+    );
     let listener = match bind(listen).await {
         Ok(listener) => listener,
         Err(error) => {
@@ -216,10 +222,6 @@ async fn serve_at(
     };
     let address =
         listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
-    let answer = {
-        let api = api.clone();
-        move |request| api.clone().answer(request)
-    };
     if let Some(socket) = socket {
         let bound = match bind_unix(&socket.path, socket.mode) {
             Ok(bound) => bound,
@@ -230,9 +232,9 @@ async fn serve_at(
             }
         };
         tracing::info!(path = %socket.path.display(), "listening");
-        tasks.spawn_vital("http on the socket", server.clone().serve(bound, answer.clone()));
+        tasks.spawn_vital("http on the socket", server.clone().serve(bound, api.router()));
     }
-    tasks.spawn_vital("http", server.serve(listener, answer));
+    tasks.spawn_vital("http", server.serve(listener, api.router()));
     tracing::info!(%address, "listening");
     // Only now: its first turns have much to do, and who starts is waited for.
     tasks.spawn_vital("converge", engine.run());

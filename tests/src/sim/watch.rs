@@ -14,7 +14,6 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::Request;
-use http_body_util::BodyExt;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sdc_clients::vminfod::{Lines, VmObject};
@@ -74,7 +73,7 @@ pub struct Watching {
 
 /// `GET` in process: the status and the body as it comes.
 async fn get(api: &Api, target: &str) -> (u16, BoxStream<'static, Bytes>) {
-    let mut request = Request::new(());
+    let mut request = Request::new(String::new());
     *request.uri_mut() = target.parse().unwrap_or_default();
     let (parts, body) = api.clone().answer(request).await.into_parts();
     let body = body.into_data_stream().filter_map(|piece| async { piece.ok() });

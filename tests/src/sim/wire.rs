@@ -15,7 +15,6 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use http::Method;
-use http_body_util::BodyExt;
 use rand::RngExt;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use sdc_clients::{Error, Phase};
@@ -72,16 +71,16 @@ impl NodeWire {
         let Some(api) = self.api() else {
             return Err(Error::connect(&method, target, "vminfod does not run"));
         };
-        let mut forwarded = http::Request::new(());
+        let mut forwarded = http::Request::new(String::new());
         *forwarded.method_mut() = request.method;
         *forwarded.uri_mut() = target
             .parse()
             .map_err(|_| Error::broken(&method, target.as_str(), "the target is no URI"))?;
         *forwarded.headers_mut() = request.headers;
         let (parts, body) = api.answer(forwarded).await.into_parts();
-        let body = body.into_data_stream().map(|piece| match piece {
-            Ok(bytes) => Ok(bytes),
-            Err(never) => match never {},
+        let body = body.into_data_stream();
+        let body = body.map(move |piece| {
+            piece.map_err(|error| Error::broken(&method, target.as_str(), error.to_string()))
         });
         Ok(StreamResponse { status: parts.status, headers: parts.headers, body: body.boxed() })
     }

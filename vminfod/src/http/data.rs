@@ -2,16 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/data`: the raw parts that all objects are made of, by source (RFD 39, "GET /data").
-//!
-//! One object: `sysinfo` as it is; each source of a zone by zone name; `zfs` by dataset. Written
-//! one entry at a time, so that a large node costs no large buffer.
+//! `/data`: the raw parts that all objects are made of (RFD 39, "GET /data"). One object: `sysinfo` as
+//! it is, each source of a zone by zone name, `zfs` by dataset; made entry by entry.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use daemon::http::Body;
-use futures_util::stream;
 use serde_json::{Map, Value, json};
 
 use crate::converge::Held;
@@ -21,7 +17,7 @@ use crate::load::zone_xml::{Attributes, Pair, What};
 use crate::load::{Origin, ZoneXml};
 use crate::vm::Parts;
 
-/// A source of a zone: its name, and what it gave.
+/// A source of a zone: its name, and its part as JSON.
 type Part = (Origin, fn(&Parts) -> Value);
 
 const PARTS: [Part; 7] = [
@@ -57,8 +53,8 @@ const PARTS: [Part; 7] = [
     }),
 ];
 
-/// The whole answer.
-pub fn body(held: Held) -> Body {
+/// Returns the answer in pieces.
+pub(super) fn pieces(held: Held) -> impl Iterator<Item = Bytes> + Send {
     let held = Arc::new(held);
     let head = format!("{{\"sysinfo\":{}", to_ascii(held.sysinfo.value()));
     let zones = PARTS.into_iter().flat_map({
@@ -83,7 +79,7 @@ pub fn body(held: Held) -> Body {
         section(Origin::Datasets.name(), entries)
     };
     let once = |text: String| std::iter::once(Bytes::from(text));
-    Body::stream(stream::iter(once(head).chain(zones).chain(datasets).chain(once("}".to_owned()))))
+    once(head).chain(zones).chain(datasets).chain(once("}".to_owned()))
 }
 
 /// `,"name":{"key":value,…}`

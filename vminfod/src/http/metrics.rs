@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/metrics`: what the loop, the journal and the server counted. docs/metrics-vminfod.md lists the names;
-//! a test holds the two together.
+//! `/metrics`. A test compares the names with docs/metrics-vminfod.md.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,8 +36,8 @@ struct Reason {
 
 type Counters<L> = Family<L, prometheus_client::metrics::counter::Counter>;
 
-/// A registry with the numbers of this moment.
-pub fn registry(
+/// Returns a registry with the current numbers.
+pub(super) fn registry(
     published: &Published,
     board: &Board,
     counts: &Counts,

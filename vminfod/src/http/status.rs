@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/status`: every key of the shipped service, filled with what this one really does, and our
-//! own keys behind them.
+//! `/status`: every key of the shipped service, then our own keys.
 
 use daemon::http::{Listeners, now_iso};
 use serde_json::{Map, Value, json};
@@ -13,8 +12,8 @@ use super::compat::{hrtime, pretty};
 use crate::converge::board::{Board, View};
 use crate::store::Published;
 
-/// RFD 39's answer: fewer keys, numbers for durations, and the loads under way by name.
-pub fn rfd39(board: &Board, max_jobs: usize) -> Value {
+/// Returns RFD 39's status: fewer keys, durations as numbers, the running readings by name.
+pub(super) fn rfd39(board: &Board, max_jobs: usize) -> Value {
     let view = board.view();
     let rss = resident_bytes();
     let names = |names: Vec<&String>| json!(names);
@@ -38,8 +37,13 @@ fn state(view: &View) -> &'static str {
     if view.refresh.is_some() { "paused" } else { "running" }
 }
 
-/// The whole answer.
-pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: bool) -> Value {
+/// Returns the status.
+pub(super) fn body(
+    published: &Published,
+    board: &Board,
+    listeners: &Listeners,
+    full: bool,
+) -> Value {
     let clock = Clock { started: board.started, now: Instant::now() };
     let view = board.view();
     let snapshot = published.snapshot();
@@ -157,7 +161,7 @@ fn queue(view: &View, clock: &Clock) -> Value {
     let mut out =
         json!({"now": clock.time(clock.now), "paused": view.refresh.is_some(), "idle": idle});
     if let Some(refresh) = view.refresh {
-        // Nothing is ever paused here; these keys are shown because their readers ask for them.
+        // Nothing is paused here; deployed clients read these keys.
         out["paused_at"] = json!(clock.time(refresh.began));
         out["paused_ago"] = json!(clock.ago(refresh.began));
         out["paused_nqueued"] = json!(0);
@@ -223,7 +227,7 @@ impl Clock {
     }
 }
 
-/// Memory of this process where the system tells it cheaply, else 0.
+/// Returns the memory of this process where /proc/self/status is text, else 0.
 pub(super) fn resident_bytes() -> u64 {
     let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return 0 };
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));

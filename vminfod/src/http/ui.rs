@@ -90,7 +90,7 @@ impl Ui {
             ["agents"] => {
                 let names =
                     self.clients().iter().map(|(name, _)| Value::from(name.as_str())).collect();
-                secured(reply(StatusCode::OK, Body::once(to_ascii(&Value::Array(names)))))
+                secured(reply(StatusCode::OK, to_ascii(&Value::Array(names))))
             }
             ["agents", name, page @ ..] if !page.is_empty() => self.agent(name, page).await,
             [name] => match PARTS.iter().find(|part| part.0 == *name) {
@@ -109,14 +109,14 @@ impl Ui {
         let answer = http.execute(Call::new(Method::GET, page).body_cap(LONGEST)).await;
         let passed = answer.and_then(|answer| answer.json::<Value>("an agent's page"));
         secured(match passed {
-            Ok(value) => reply(StatusCode::OK, Body::once(to_ascii(&value))),
+            Ok(value) => reply(StatusCode::OK, to_ascii(&value)),
             Err(error) => refuse(StatusCode::BAD_GATEWAY, "BadGateway", &error.to_string()),
         })
     }
 }
 
 fn part((_, kind, bytes): &(&str, &'static str, &'static [u8])) -> Response<Body> {
-    let mut response = reply(StatusCode::OK, Body::once(*bytes));
+    let mut response = reply(StatusCode::OK, *bytes);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     secured(response)
 }

@@ -12,7 +12,7 @@ fn vm(value: Value) -> VmObject {
     value.as_object().unwrap().clone()
 }
 
-/// A create, three modifies and a delete of one VM, then what a listener sees of each.
+/// Returns what a listener gets of a create, three modifies and a delete of one VM.
 fn seen(format: Format, query: Option<&str>) -> Vec<Option<Value>> {
     let store = Store::new(Limits::default());
     let of = |state: &str, alias: &str, ip: &str| {
@@ -29,12 +29,12 @@ fn seen(format: Format, query: Option<&str>) -> Vec<Option<Value>> {
     let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else {
         panic!("no events")
     };
-    let mut lens = lens(format, Filter::of(query));
+    let mut rewrite = rewrite(format, Filter::of(query));
     lines
         .into_iter()
         .map(|entry| {
-            let line = match &mut lens {
-                Some(lens) => lens(entry)?,
+            let line = match &mut rewrite {
+                Some(rewrite) => rewrite(entry)?,
                 None => entry.line,
             };
             assert!(line.is_ascii() && line.ends_with(b"\n"));
@@ -50,8 +50,8 @@ fn kinds(seen: &[Option<Value>]) -> Vec<&str> {
 }
 
 #[test]
-fn the_shipped_format_is_the_line_itself_and_a_filter_of_everything_changes_nothing() {
-    // Two stores have two epochs, and began at two times.
+fn a_filter_of_everything_changes_nothing() {
+    // Two stores have different epochs and dates.
     let text = |event: Option<Value>| {
         let mut event = event.unwrap();
         (event["date"], event["epoch"]) = (Value::Null, Value::Null);
@@ -83,7 +83,7 @@ fn a_vm_enters_and_leaves_a_filter() {
 }
 
 #[test]
-fn only_changes_of_shown_fields_are_told() {
+fn sends_only_changes_of_shown_fields() {
     let events = seen(Format::Shipped, Some("filter=1&fields=alias"));
     assert_eq!(kinds(&events), ["create", "-", "modify", "-", "delete"]);
     let modify = events[2].as_ref().unwrap();
@@ -93,7 +93,7 @@ fn only_changes_of_shown_fields_are_told() {
 }
 
 #[test]
-fn rfd_39() {
+fn writes_rfd_39s_format() {
     let events = seen(Format::Rfd39, None);
     let keys = |at: usize| {
         events[at].as_ref().unwrap().as_object().unwrap().keys().cloned().collect::<Vec<_>>()

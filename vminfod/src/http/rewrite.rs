@@ -2,13 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! An event as a listener asked to see it: filtered, in the shipped format or in RFD 39's.
-//!
-//! Works on one entry of the ring at a time and keeps nothing. A VM that enters a filter is a
-//! create, one that leaves it a delete; the number of an event is always the journal's.
+//! An event as one listener asked for it: filtered, in the shipped format or in RFD 39's. A VM that
+//! enters a filter is a create, one that leaves it a delete; `seq` is always the journal's.
 
 use bytes::Bytes;
-use daemon::http::events::Lens;
+use daemon::http::events::Rewrite;
 use daemon::journal::Entry;
 use sdc_clients::vminfod::{Action, Change, VmObject};
 use serde::{Deserialize, Serialize};
@@ -21,7 +19,7 @@ use crate::store::note::{Note, Traits};
 
 /// How events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(super) enum Format {
     /// As shipped.
     Shipped,
     /// As RFD 39 has it.
@@ -30,7 +28,7 @@ pub enum Format {
 
 impl Format {
     /// Reads `?format=rfd39`.
-    pub fn of(query: Option<&str>) -> Self {
+    pub(super) fn of(query: Option<&str>) -> Self {
         match daemon::http::query::value(query, "format") {
             Some("rfd39") => Self::Rfd39,
             _ => Self::Shipped,
@@ -38,8 +36,8 @@ impl Format {
     }
 }
 
-/// What a listener who asked for this sees of an event; `None`: the line as it is.
-pub fn lens(format: Format, filter: Option<Filter>) -> Option<Lens> {
+/// Returns what rewrites events for such a listener; `None` if it gets them as they are.
+pub(super) fn rewrite(format: Format, filter: Option<Filter>) -> Option<Rewrite> {
     if format == Format::Shipped && filter.is_none() {
         return None;
     }
@@ -48,7 +46,7 @@ pub fn lens(format: Format, filter: Option<Filter>) -> Option<Lens> {
 
 /// A line of the journal.
 #[derive(Deserialize)]
-struct Told<'a> {
+struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     date: &'a str,
@@ -77,7 +75,7 @@ struct Shipped<'a> {
     epoch: &'a str,
 }
 
-/// RFD 39's shape, and our number and epoch behind it.
+/// RFD 39's shape, followed by our `seq` and `epoch`.
 #[derive(Serialize)]
 struct Rfd39<'a> {
     ts: &'a str,
@@ -92,7 +90,7 @@ struct Rfd39<'a> {
     epoch: &'a str,
 }
 
-/// A change as RFD 39 has it: `null` for the side that is not there.
+/// A change as RFD 39 has it; `null` for a side that does not exist.
 #[derive(Serialize)]
 struct FromTo {
     path: String,
@@ -102,35 +100,35 @@ struct FromTo {
 }
 
 fn show(entry: &Entry, format: Format, filter: Option<&Filter>) -> Option<Bytes> {
-    let told: Told<'_> = match serde_json::from_slice(&entry.line) {
-        Ok(told) => told,
+    let line: Line<'_> = match serde_json::from_slice(&entry.line) {
+        Ok(line) => line,
         Err(error) => {
-            // Our own line: it cannot happen, and a listener must not silently miss an event.
+            // It is our own line, so this cannot happen; a listener must not miss an event.
             tracing::error!(%error, "an event of the journal cannot be read again");
             return Some(entry.line.clone());
         }
     };
     let note = Note::parse(&entry.note);
     let object = |vm: &RawValue| serde_json::from_str::<VmObject>(vm.get()).unwrap_or_default();
-    let (mut kind, mut chosen) = (told.kind, None);
+    let (mut kind, mut chosen) = (line.kind, None);
     if let Some(filter) = filter {
-        let now = told.vm.map(object);
-        let was = note.was.as_ref().is_some_and(|was| filter.admits(&told.uuid, was));
-        let is = now.as_ref().is_some_and(|vm| filter.admits(&told.uuid, &Traits::of(vm)));
+        let now = line.vm.map(object);
+        let was = note.was.as_ref().is_some_and(|was| filter.admits(&line.uuid, was));
+        let is = now.as_ref().is_some_and(|vm| filter.admits(&line.uuid, &Traits::of(vm)));
         kind = match (was, is) {
             (false, false) => return None,
             (false, true) => "create",
             (true, false) => "delete",
             (true, true) => "modify",
         };
-        if !filter.tells(kind) {
+        if !filter.passes_type(kind) {
             return None;
         }
         chosen = now.filter(|_| filter.chooses_fields()).map(|vm| to_ascii(&*filter.select(&vm)));
     }
     let mut paths = note.paths.into_iter();
     let mut changes: Vec<(Change, Option<String>)> =
-        told.changes.into_iter().map(|change| (change, paths.next())).collect();
+        line.changes.into_iter().map(|change| (change, paths.next())).collect();
     if let Some(filter) = filter {
         let shown = |change: &Change| {
             change.path.first().and_then(Option::as_deref).is_some_and(|key| filter.shows(key))
@@ -141,24 +139,24 @@ fn show(entry: &Entry, format: Format, filter: Option<&Filter>) -> Option<Bytes>
         }
     }
     let chosen = chosen.and_then(|text| RawValue::from_string(text).ok());
-    let vm = chosen.as_deref().or(told.vm).filter(|_| kind != "delete");
+    let vm = chosen.as_deref().or(line.vm).filter(|_| kind != "delete");
     let changes = (kind == "modify").then_some(changes);
-    let (seq, epoch) = (told.seq, told.epoch);
+    let (seq, epoch) = (line.seq, line.epoch);
     let text = match format {
         Format::Shipped => to_ascii(&Shipped {
             r#type: kind,
-            date: told.date,
-            zonename: &told.zonename,
-            uuid: &told.uuid,
+            date: line.date,
+            zonename: &line.zonename,
+            uuid: &line.uuid,
             vm,
             changes: changes.map(|all| all.into_iter().map(|(change, _)| change).collect()),
             seq,
             epoch,
         }),
         Format::Rfd39 => to_ascii(&Rfd39 {
-            ts: told.date,
+            ts: line.date,
             r#type: kind,
-            zonename: (kind != "modify").then_some(&told.zonename),
+            zonename: (kind != "modify").then_some(&line.zonename),
             vm,
             changes: changes.map(|all| all.into_iter().map(from_to).collect()),
             seq,
