@@ -7,14 +7,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daemon::http::{Limits as HttpLimits, Server};
 use daemon::lock::LockError;
 use daemon::{Lock, Shutdown, Tasks};
-use sdc_clients::Http;
 use sdc_clients::vminfod::Vminfod;
+use sdc_clients::{Http, Jitter};
 use tokio::net::TcpListener;
 
 use crate::clock::Clock;
@@ -111,6 +111,7 @@ pub async fn serve(
         .map_err(|source| ServeError::Listen { address: config.listen, source })?;
 
     let ledger = Ledger::default();
+    let tasks = Tasks::new(shutdown.clone());
     let shared = Arc::new(Shared {
         clock: Clock::start(),
         limits: config.limits,
@@ -118,9 +119,10 @@ pub async fn serve(
         clears,
         memory,
         ledger: ledger.clone(),
+        tasks: tasks.clone(),
+        jitter: Mutex::new(Jitter::from_entropy()),
         shutdown: shutdown.clone(),
     });
-    let tasks = Tasks::new(shutdown.clone());
     if let Some(control) = config.control {
         tracing::info!(dir = %control.dir.display(), extension = control.extension, "watching");
         let directory = Directory::new(Arc::clone(&shared), control, config.need.clone());
