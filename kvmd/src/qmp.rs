@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One line of QMP, read as what it is: JSON. QEMU and, through it, the guest decide what stands
-//! in a line, so nothing here trusts one: its length, its depth and its types are bounded, and a
-//! line that cannot be read is an error to count, never a panic and never a word to search in.
+//! One line of QMP, parsed as JSON. QEMU and, through it, the guest decide what a line contains, so its
+//! length, its depth and its types are bounded; a line that cannot be parsed is an error to count.
 
 use std::borrow::Cow;
 
@@ -13,10 +12,8 @@ use serde_json::value::RawValue;
 
 mod lines;
 
-pub use lines::{Line, Lines};
+pub use lines::{LINE_CAP, Line, Lines};
 
-/// Longest line that is kept, in bytes; of a longer one only the fact remains.
-pub const LINE_CAP: usize = 1 << 20;
 /// Longest word of a line that is kept, in bytes.
 const WORD_CAP: usize = 128;
 

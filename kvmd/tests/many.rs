@@ -12,8 +12,9 @@ use common::qemu::{OFF, Qemu};
 use common::{Node, count};
 use kvmd::ledger::State;
 
+// R13
 #[tokio::test]
-async fn r13_many_instances_cost_a_descriptor_each_no_thread_and_leave_nothing() {
+async fn many_instances_cost_a_descriptor_each() {
     const MANY: usize = 400;
     let mut node = Node::settled().await;
     let (descriptors, threads) = (count("fd"), count("task"));

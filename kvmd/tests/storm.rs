@@ -14,8 +14,9 @@ use common::qemu::Qemu;
 use common::{Node, count};
 use tokio::time::timeout;
 
+// R13
 #[tokio::test]
-async fn r13_a_storm_of_short_lives_leaves_no_descriptor_and_one_verdict_each() {
+async fn a_storm_of_short_lives_leaves_no_descriptor() {
     let mut node = Node::settled().await;
     let before = count("fd");
     for n in 0..200_u64 {

@@ -125,8 +125,9 @@ async fn ends_of_zones_are_told_from_their_facts() {
     assert_eq!(node.verdicts(), 4);
 }
 
+// R10
 #[tokio::test]
-async fn r10_a_deleted_vm_takes_its_verdict_along() {
+async fn a_deleted_vm_has_no_verdict() {
     let vminfod = Vminfod::start(json!([vm("a", json!({}))])).await;
     let mut node = node(&vminfod, json!({})).await;
     vminfod.tell("modify", &rest("a", 0, "t1"));

@@ -194,7 +194,7 @@ fn how_sure_it_is_depends_on_what_qemu_tells() {
 }
 
 #[test]
-fn a_hole_in_the_watching_makes_a_poweroff_unsure_until_no_request_can_matter() {
+fn an_interruption_makes_a_poweroff_unsure() {
     let sure = |minutes: u64| {
         let mut session = Session::default();
         session.line(Duration::ZERO, &Line::Whole(br#"{"return":{}}"#.to_vec())).unwrap();
@@ -217,7 +217,7 @@ fn nothing_is_said_of_what_was_never_negotiated() {
 }
 
 #[test]
-fn a_guests_words_fool_the_shipped_rule_and_not_ours() {
+fn a_guests_strings_fool_only_the_shipped_rule() {
     let mut session = Session::default();
     for line in [
         r#"{"return":{}}"#,

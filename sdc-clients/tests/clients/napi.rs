@@ -94,7 +94,7 @@ async fn a_page_that_repeats_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_times_out_is_halved_and_nothing_is_lost() {
+async fn a_page_that_times_out_is_halved() {
     let script = Script::new(|request| async move {
         if query(&request, "limit").unwrap().parse::<u32>().unwrap() > 250 {
             std::future::pending::<()>().await;
@@ -184,7 +184,7 @@ async fn a_server_that_does_nothing_is_not_believed() {
 }
 
 #[tokio::test]
-async fn another_nic_than_the_one_asked_for_is_an_error() {
+async fn another_nic_is_an_error() {
     let (script, _) = one_nic();
     let error = Napi::new(script.http()).get_nic(mac(2)).await.unwrap_err();
     assert_eq!(error.class(), Class::Protocol);
@@ -238,7 +238,7 @@ async fn the_probe_knows_the_eras() {
 }
 
 #[test]
-fn absent_means_false_and_an_empty_update_is_empty() {
+fn absent_is_false_and_an_empty_update_empty() {
     let nic: Nic = serde_json::from_value(json!({
         "mac": "90B8D0000001", "belongs_to_type": "server", "belongs_to_uuid": CN, "state": "stopped",
     }))
