@@ -106,7 +106,7 @@ impl Directory {
         }
     }
 
-    /// Starts monitors for all sockets that have none: one that nobody served may be served now.
+    /// Starts monitors for all sockets that have none: a dead socket may be served by now.
     fn rescan(&mut self) {
         self.look();
         self.shared.clears.note_all();

@@ -40,7 +40,7 @@ const TURNS: usize = 64;
 pub enum Nobody {
     /// No socket under this name.
     Absent,
-    /// A socket that nobody serves.
+    /// A socket without a server.
     Stale,
     /// Not now (full backlog, permissions): the next rescan tries again.
     Refused,

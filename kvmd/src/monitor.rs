@@ -273,7 +273,7 @@ impl Shared {
         let (was, is) = (generation.connection.peer, connection.peer);
         let told_apart = is_told(was) && is_told(is);
         match timeout(SUCCESSOR, greeting(connection, self.clock)).await.ok().flatten() {
-            // QEMU does not close a monitor that it goes on serving, unless it is told to.
+            // QEMU does not close a monitor that it goes on serving, unless a command asks for it.
             Some((connection, session))
                 if told_apart && was == is && generation.session.history.shutdown.is_none() =>
             {

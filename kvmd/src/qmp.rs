@@ -14,7 +14,7 @@ mod lines;
 
 pub use lines::{LINE_CAP, Line, Lines};
 
-/// Longest word of a line that is kept, in bytes.
+/// Longest string of a line that is kept, in bytes.
 const WORD_CAP: usize = 128;
 
 /// The one thing that is ever sent: the end of the negotiation (K3).
@@ -49,7 +49,7 @@ pub enum Message {
 pub struct Event {
     /// Which one.
     pub name: EventName,
-    /// QEMU's wall clock, in microseconds since 1970: for the record only, never for a decision.
+    /// QEMU's wall clock in microseconds since 1970, for the record only.
     pub at_us: Option<i64>,
     /// Its data, as far as it matters here.
     pub data: EventData,
@@ -181,9 +181,8 @@ pub fn parse_line(line: &[u8]) -> Result<Message, BadLine> {
     })
 }
 
-/// Does the line hold one of these words in double quotes? This is the shipped daemon's whole
-/// parser, kept for its rule alone: a guest that gets the word into a string of its own is taken
-/// at it there (R7), which is why our rule never uses this.
+/// Returns true if the line contains the word in double quotes. This is the shipped daemon's whole parser,
+/// used for its rule only: a guest that gets the word into a string of its own deceives it (R7).
 pub fn holds_quoted(line: &[u8], word: &str) -> bool {
     let quoted = format!("\"{word}\"");
     line.windows(quoted.len()).any(|part| part == quoted.as_bytes())
@@ -250,13 +249,13 @@ where
     })
 }
 
-/// A word of bounded length; words that decide something are short.
+/// Reads a string of bounded length; longer ones decide nothing.
 fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(lenient::<D, String>(deserializer)?.filter(|word| word.len() <= WORD_CAP))
 }
 
-/// Who serves the other end, as the kernel tells: with its start, a process is never taken for
-/// another that got the same number.
+/// The process at the other end, from the kernel. With its start time it is not taken for a later process
+/// with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// The process.

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The daemon as one call: directory, zones and HTTP wired together, for `main` and for tests.
+//! The daemon as one call: directory, zones and HTTP, for `main` and for tests.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::memory::Memory;
 use crate::monitor::Shared;
 use crate::zones::Follower;
 
-/// The whole program has ended this long after it was told to.
+/// All tasks must have ended this long after the shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_millis(4500);
 
 /// Why it does not run.

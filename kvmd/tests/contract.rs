@@ -269,7 +269,7 @@ async fn the_marker_does_not_migrate() {
             node.settings = json!({"rule": rule});
             node.start().await;
         }
-        // A marker of an earlier life is on the source, and was copied along by somebody.
+        // A marker of an earlier life is on the source, and was copied to the target.
         std::fs::write(source.marker("vm1"), "").unwrap();
         std::fs::write(target.marker("vm1"), "").unwrap();
         let old = Qemu::start(&source.socket("vm1"));
@@ -310,14 +310,14 @@ async fn clear_works_without_a_daemon() {
         let output = node.kvmd(&["clear", bad, "--config", &config]).await;
         assert_eq!(output.status.code(), Some(2), "{bad}");
     }
-    // Clearing at a start is no word against the life that begins after it.
+    // Clearing at a start does not concern the life that begins after it.
     node.start().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
     qemu.say(OFF).await;
     qemu.end().await;
     assert_eq!(node.verdict("vm1").await["marker"], "written");
-    // The daemon itself never clears what the admin path did not.
+    // The daemon clears no marker itself.
     assert!(node.is_marked("vm1"));
     node.stop().await;
     assert!(node.is_marked("vm1"));

@@ -23,7 +23,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// A vminfod that tells what the test says.
+/// A vminfod whose events the test makes.
 struct Vminfod {
     url: String,
     journal: Arc<Journal>,
@@ -151,14 +151,14 @@ async fn a_second_monitor_tells_what_the_facts_cannot() {
     // The zone is seen again, now that its sockets are there.
     vminfod.tell("modify", &vm("a", json!({"ram": 1})));
     node.watching("a").await;
-    // Somebody's TERM looks like a power-off by exit status and facts alone.
+    // By exit status and facts alone a TERM looks like a power-off.
     second.say(TERM).await;
     second.end().await;
     vminfod.tell("modify", &rest("a", 0, "t1"));
     let verdict = node.verdict("a").await;
     assert_eq!((said(&verdict).as_str(), &verdict["source"]), ("host/signal", &json!("qmp")));
     assert_eq!(node.verdicts(), 1, "one for each life, whoever speaks");
-    // The platform's own monitor was never touched, and no marker is laid into a zone.
+    // The platform's monitor was not touched, and there is no marker in a zone.
     assert_eq!(public.clients(), 0);
     assert_eq!(files(&tmp), ["vm.qmp"]);
 }

@@ -109,7 +109,7 @@ const TABLE: &[(&str, &str, bool)] = &[
     ),
     ("9 ?prelaunch; 90 SHUTDOWN host host-qmp-quit", "host/quit", true),
     ("9 ?shutdown; 90 SHUTDOWN host host-qmp-quit", "unknown/poweroff", true),
-    // What follows from the rules and stands in no row.
+    // Consequences of the rules that no row has.
     ("9 POWERDOWN; 250000 SHUTDOWN guest guest-shutdown", "guest/poweroff", false),
     (
         "9 POWERDOWN; 9 WATCHDOG action=shutdown; 9 POWERDOWN; 20 SHUTDOWN guest guest-shutdown",

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Lines that QEMU sends, and lines that nobody should.
+//! Lines that QEMU sends, and lines that it should not.
 
 use proptest::prelude::*;
 

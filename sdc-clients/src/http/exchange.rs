@@ -113,7 +113,7 @@ pub trait Transport: Send + Sync {
     }
 }
 
-/// The right to have one request under way; dropped, it frees what it stands for.
+/// The right to have one request under way; released when dropped.
 #[derive(Default)]
 pub struct Permit(Option<Box<dyn std::any::Any + Send>>);
 

@@ -219,8 +219,8 @@ impl Http {
     }
 }
 
-/// The user agent of a node's service as the data centre's logs know it:
-/// `net-agent/1.0.0 server/<cn_uuid>`, the second word only where there is one.
+/// Returns the user agent of a node's service: `net-agent/1.0.0 server/<cn_uuid>`, without the server if
+/// there is none.
 pub fn user_agent(service: &str, version: &str, server_uuid: Option<&str>) -> String {
     match server_uuid {
         Some(server) => format!("{service}/{version} server/{server}"),

@@ -4,8 +4,6 @@
 
 //! NAPI: the data centre's records of NICs and networks.
 //!
-//! Verbs only; which record deserves which verb is the caller's business.
-//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -76,7 +74,7 @@ impl Napi {
         pages::read_page(&self.http.execute(query.apply(call)).await?)
     }
 
-    /// Every NIC that matches, or an error: never a part of them.
+    /// Returns every NIC that matches, or an error.
     ///
     /// Pages of 1000 are asked for until a short one comes, halved down to 100 when a page
     /// times out; records seen twice are kept once. `limit` and `offset` of the query are ignored.
@@ -139,8 +137,7 @@ impl Napi {
         self.http.execute(call).await?.require(StatusCode::NO_CONTENT)
     }
 
-    /// Whether `/nics?cn_uuid=` filters here, in one request that can never
-    /// return more than one record.
+    /// Finds whether `/nics?cn_uuid=` filters, with one request that returns one record at most.
     pub async fn probe_cn_uuid_filter(&self, cn_uuid: &str) -> Result<FilterSupport, Error> {
         probe::cn_uuid_filter(&self.http, cn_uuid).await
     }

@@ -20,7 +20,7 @@ use crate::mac::MacAddr;
 /// The server's own maximum.
 const LARGEST_PAGE: u32 = 1000;
 const SMALLEST_PAGE: u32 = 100;
-/// A server whose pages never end is broken.
+/// More than any data centre has: a server whose pages do not end is broken.
 const MOST_NICS: u32 = 1_000_000;
 
 /// Which route a listing goes through.
@@ -65,7 +65,7 @@ pub struct NicPage {
     pub last: bool,
 }
 
-/// Where a listing stands.
+/// The state of a listing.
 struct Pager {
     http: Http,
     list: NicList,
