@@ -189,7 +189,7 @@ mod tests {
         assert!(!config.need.enabled);
         assert_eq!(config.listen.to_string(), "127.0.0.1:5312");
         assert_eq!(config.rule, Rule::Reason);
-        if cfg!(target_os = "linux") {
+        if !cfg!(target_os = "illumos") {
             let control = config.control.unwrap();
             assert_eq!(
                 (control.dir.to_str(), control.extension.as_str()),
