@@ -42,11 +42,14 @@ pub(super) fn vm_not_found(name: &str) -> String {
 
 /// Lets the routes answer a request as the shipped service would.
 pub(super) async fn shipped(request: Request, next: Next) -> Response {
-    let keeps = request.version() == Version::HTTP_11 && !wants_close(&request);
+    let version = request.version();
+    let keeps = version == Version::HTTP_11 && !wants_close(&request);
     let mut response = match accept(request).await {
         Ok(request) => next.run(request).await,
         Err(refusal) => refusal,
     };
+    // hyper adds `keep-alive` to an answer in 1.1 where a client of 1.0 asked for it.
+    *response.version_mut() = version;
     // Chunked, as shipped: a body of unknown length.
     response.headers_mut().remove(CONTENT_LENGTH);
     let mut response = response.map(|body| Body::from_stream(body.into_data_stream()));
