@@ -4,7 +4,7 @@
 
 //! Logs as bunyan lines, which is what Triton's tools read: one JSON object a line with
 //! `name`, `hostname`, `pid`, `level` (10 trace … 50 error), `msg`, `time`, `v`, then the
-//! event's own fields. A full disk loses lines and stops nothing.
+//! event's own fields and those of the spans around it. A full disk loses lines and stops nothing.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -12,6 +12,7 @@ use std::io::Write;
 
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -80,7 +81,23 @@ where
     M: Fn() -> W + 'static,
     W: Write + 'static,
 {
-    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let mut line = Map::new();
@@ -94,6 +111,14 @@ where
         line.insert("v".into(), json!(0));
         for (key, value) in fields.others {
             line.entry(key).or_insert(value);
+        }
+        // The fields of the spans around it, the innermost first.
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(fields) = span.extensions().get::<Fields>() {
+                for (key, value) in &fields.others {
+                    line.entry(key).or_insert_with(|| value.clone());
+                }
+            }
         }
         let mut text = Value::Object(line).to_string();
         text.push('\n');
@@ -176,6 +201,8 @@ mod tests {
         let subscriber =
             tracing_subscriber::registry().with(Bunyan::new("test", move || maker.clone()));
         tracing::subscriber::with_default(subscriber, || {
+            let _outer = tracing::info_span!("outer", vm = "outer", pass = 3).entered();
+            let _inner = tracing::info_span!("inner", vm = "inner", nic = "n").entered();
             tracing::warn!(vm = "abc", seq = 7_u64, "line\nbreak");
         });
         let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
@@ -186,6 +213,7 @@ mod tests {
         assert_eq!(line["name"], "test");
         assert_eq!(line["msg"], "line\nbreak");
         assert_eq!((&line["vm"], &line["seq"]), (&json!("abc"), &json!(7)));
+        assert_eq!((&line["nic"], &line["pass"]), (&json!("n"), &json!(3)), "of its spans");
         assert!(line["hostname"].is_string() && line["pid"].is_u64());
         let time = line["time"].as_str().unwrap();
         assert!(time.ends_with('Z') && time.len() == 24, "{time}");
