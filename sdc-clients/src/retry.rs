@@ -103,6 +103,16 @@ impl Backoff {
         self.next_delay_after(Duration::ZERO)
     }
 
+    /// The same, but at least half of the ceiling, so that successive waits grow.
+    pub fn next_growing_delay(&mut self) -> Option<Duration> {
+        if self.policy.max_attempts.is_some_and(|max| self.attempts >= max) {
+            return None;
+        }
+        let ceiling = self.ceilings.next_backoff()?.min(self.policy.max);
+        self.attempts += 1;
+        Some(self.jitter.uniform(ceiling / 2, ceiling))
+    }
+
     /// The same on top of what the service asked for: the policy's end bounds both together.
     fn next_delay_after(&mut self, asked: Duration) -> Option<Duration> {
         if self.policy.max_attempts.is_some_and(|max| self.attempts >= max) {
