@@ -314,15 +314,16 @@ fn scratch() -> tempfile::TempDir {
 
 /// What an agent knows and means to do, without the times.
 fn known_to(agent: &Agent) -> String {
-    let shared = &agent.shared;
-    // Who waits for the lanes to be woken is shown by its address in memory: left out.
-    let lanes = format!("{:?}", agent.lanes);
-    let lanes = lanes.split("woken").next().unwrap_or_default();
+    let parts = &agent.parts;
+    let departures: Vec<String> = parts.departures.all().iter()
+        .map(|(mac, d)| format!("{mac} {} {:?} {} {:?} {}", d.vm, d.left, d.tries, d.waits, d.why))
+        .collect();
     let all = format!(
-        "{} {:?} {:?} {lanes}",
-        shared.look(|inventory| format!("{inventory:?}")),
-        shared.all_departed(),
-        shared.status.waiting_for()
+        "{} {:?} {:?} {:?}",
+        parts.node.look(|inventory| format!("{inventory:?}")),
+        departures,
+        parts.status.waiting_for(),
+        parts.schedule
     );
     let timeless = |word: &str| {
         let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());

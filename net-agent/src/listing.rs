@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What NAPI says: all pages of the NICs with our `cn_uuid`, complete or void. Never a list of
-//! the whole data centre: the filter is proved before it is relied on, and one record of another
-//! node voids the answer.
+//! NAPI's list of the NICs with this node's `cn_uuid`: all pages or none. Never a list of the whole
+//! data centre: the filter is proved before it is used, and one record of another node voids the
+//! answer.
 
 use jiff::Timestamp;
 use sdc_clients::napi::{BelongsToType, FilterSupport, Napi, Nic, NicList, NicQuery};
@@ -14,18 +14,16 @@ use crate::config::Fallback;
 
 /// One complete list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RemoteView {
-    /// The records.
+pub struct NicListing {
     pub nics: Vec<Nic>,
-    /// NAPI's clock when it was read.
     pub date: Option<Timestamp>,
-    /// Records of zones in the whole list: what is left of it later may be fewer.
+    /// The number of zone records in the whole list.
     pub listed: usize,
-    /// Is this the whole list, or what is left of it to decide?
+    /// True for the whole list, false for what is left of it to decide.
     pub whole: bool,
 }
 
-impl RemoteView {
+impl NicListing {
     /// A list read at `date`.
     pub fn new(nics: Vec<Nic>, date: Option<Timestamp>) -> Self {
         let listed = nics.iter().filter(|nic| nic.belongs_to_type == BelongsToType::Zone).count();
@@ -33,21 +31,34 @@ impl RemoteView {
     }
 }
 
+/// Why NAPI cannot filter by `cn_uuid`. Which answer means what is decided in `sdc_clients`.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsupported {
+    /// The configured `cn_uuid` is empty.
+    #[error("there is no cn_uuid to ask for")]
+    NoCnUuid,
+    /// 404, and the fallback is off.
+    #[error("it has no /search/nics")]
+    NoSearch,
+    /// `/nics` refuses the filter.
+    #[error("/nics refuses cn_uuid")]
+    NoFilter,
+    /// `/nics` ignores the filter.
+    #[error("/nics ignores unknown parameters")]
+    Lenient,
+    /// 422.
+    #[error("it refuses the query")]
+    Refused(#[source] Box<Error>),
+}
+
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// This NAPI cannot filter by `cn_uuid` (R4).
     #[error("NAPI cannot list the NICs of one node: {0}")]
-    Unsupported(String),
-    /// The filter was not honoured.
-    #[error("NAPI's filtered list holds {mac} of node {cn:?}: the whole answer is void")]
-    Foreign {
-        /// The record.
-        mac: MacAddr,
-        /// Its node.
-        cn: Option<String>,
-    },
-    /// A request failed.
+    Unsupported(#[source] Unsupported),
+    #[error("NAPI's filtered list holds {mac} of node {cn}: the whole answer is void")]
+    Foreign { mac: MacAddr, cn: String },
     #[error("NAPI's list")]
     Request(#[source] Error),
 }
@@ -55,10 +66,10 @@ pub enum ListError {
 /// Reads all pages: `/search/nics` first (R3), then what `fallback` allows.
 ///
 /// # Errors
-/// As [`ListError`] says; any failed page voids all.
-pub async fn list(napi: &Napi, cn_uuid: &str, fallback: Fallback) -> Result<RemoteView, ListError> {
+/// If NAPI cannot filter, does not honour the filter, or any page fails.
+pub async fn list(napi: &Napi, cn_uuid: &str, fallback: Fallback) -> Result<NicListing, ListError> {
     if cn_uuid.is_empty() {
-        return Err(ListError::Unsupported("no cn_uuid to ask for".to_owned()));
+        return Err(ListError::Unsupported(Unsupported::NoCnUuid));
     }
     let query = NicQuery { cn_uuid: vec![cn_uuid.to_owned()], ..NicQuery::default() };
     let pages = match napi.all_nics(NicList::Search, &query).await {
@@ -70,29 +81,28 @@ pub async fn list(napi: &Napi, cn_uuid: &str, fallback: Fallback) -> Result<Remo
         Err(err) => return Err(unsupported_or(err)),
     };
     if let Some(nic) = pages.nics.iter().find(|nic| nic.cn_uuid.as_deref() != Some(cn_uuid)) {
-        return Err(ListError::Foreign { mac: nic.mac, cn: nic.cn_uuid.clone() });
+        return Err(ListError::Foreign {
+            mac: nic.mac,
+            cn: nic.cn_uuid.clone().unwrap_or_default(),
+        });
     }
-    Ok(RemoteView::new(pages.nics, pages.date))
+    Ok(NicListing::new(pages.nics, pages.date))
 }
 
 async fn proved(napi: &Napi, cn_uuid: &str, fallback: Fallback) -> Result<(), ListError> {
     if fallback == Fallback::Never {
-        return Err(ListError::Unsupported("it has no /search/nics".to_owned()));
+        return Err(ListError::Unsupported(Unsupported::NoSearch));
     }
     match napi.probe_cn_uuid_filter(cn_uuid).await.map_err(ListError::Request)? {
         FilterSupport::Supported => Ok(()),
-        FilterSupport::Unsupported => {
-            Err(ListError::Unsupported("/nics does not take cn_uuid".to_owned()))
-        }
-        FilterSupport::Lenient => {
-            Err(ListError::Unsupported("/nics ignores what it does not know".to_owned()))
-        }
+        FilterSupport::Unsupported => Err(ListError::Unsupported(Unsupported::NoFilter)),
+        FilterSupport::Lenient => Err(ListError::Unsupported(Unsupported::Lenient)),
     }
 }
 
 fn unsupported_or(err: Error) -> ListError {
     if err.status() == Some(422) {
-        return ListError::Unsupported(daemon::log::chain(&err));
+        return ListError::Unsupported(Unsupported::Refused(Box::new(err)));
     }
     ListError::Request(err)
 }

@@ -2,25 +2,23 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The operator's word against the brake. An offer lists records with their etags and has an id
-//! that is a digest of just that; approving the id lifts the brake (and only the brake: every
-//! other guard still runs) from those records, as long as they are byte for byte what was shown.
-//! Both the offer and the approval last a quarter of an hour.
+//! Approvals. An offer lists records with their etags; its id is a digest of that list. Approving
+//! the id lifts the brake, and only the brake, from those records while their etags stay the same.
+//! Offers and approvals last 15 minutes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sdc_clients::MacAddr;
 
-/// How long an offer can be approved, and how long an approval holds.
+/// How long offers and approvals last.
 pub const VALID: Duration = Duration::from_secs(15 * 60);
-/// Offers that are remembered at once.
+/// Offers kept at once.
 const OFFERS: usize = 16;
 
-/// A list of records that the brake keeps.
+/// A list of records that the brake blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Its digest.
     pub id: String,
     /// When it was made, on the agent's clock.
     pub made: Duration,
@@ -28,7 +26,7 @@ pub struct Offer {
     pub pairs: BTreeMap<MacAddr, String>,
 }
 
-/// Why an id is not approved.
+/// Why an id cannot be approved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Never offered, or too long ago.
@@ -44,7 +42,7 @@ pub struct Approvals {
 }
 
 impl Approvals {
-    /// Makes an offer of these records; none of none.
+    /// Makes an offer of these records, or none if there are none.
     pub fn offer(&mut self, pairs: BTreeMap<MacAddr, String>, now: Duration) -> Option<Offer> {
         self.offers.retain(|offer| now.saturating_sub(offer.made) < VALID);
         if pairs.is_empty() {
@@ -59,43 +57,39 @@ impl Approvals {
         Some(offer)
     }
 
-    /// The latest offer that can still be approved.
+    /// Returns the latest offer that can still be approved.
     pub fn latest(&self, now: Duration) -> Option<&Offer> {
         self.offers.iter().rev().find(|offer| now.saturating_sub(offer.made) < VALID)
     }
 
-    /// Approves an offer; gives the number of records.
+    /// Approves an offer. Returns the number of records.
     ///
     /// # Errors
-    /// When it is not known any more.
+    /// If it is unknown or too old.
     pub fn approve(&mut self, id: &str, now: Duration) -> Result<usize, Refused> {
         let young = |offer: &&Offer| now.saturating_sub(offer.made) < VALID;
         let offer = self.offers.iter().filter(young).find(|offer| offer.id == id);
         let offer = offer.ok_or(Refused::Unknown)?;
+        self.approved.retain(|_, (_, until)| now < *until);
         for (mac, etag) in &offer.pairs {
             self.approved.insert(*mac, (etag.clone(), now + VALID));
         }
         Ok(offer.pairs.len())
     }
 
-    /// Is this record approved as it is?
+    /// Returns true if this record is approved as it is.
     pub fn covers(&self, mac: MacAddr, etag: &str, now: Duration) -> bool {
         self.approved.get(&mac).is_some_and(|(known, until)| known == etag && now < *until)
     }
 
-    /// The addresses that some approval covers, whatever their etag is by now.
+    /// Returns the MACs that an approval covers, whatever their etags are now.
     pub fn macs(&self, now: Duration) -> impl Iterator<Item = MacAddr> {
         self.approved.iter().filter(move |(_, (_, until))| now < *until).map(|(mac, _)| *mac)
     }
-
-    /// Forgets what has run out.
-    pub fn forget(&mut self, now: Duration) {
-        self.approved.retain(|_, (_, until)| now < *until);
-    }
 }
 
-/// FNV-1a over the sorted pairs: it names a list among the few that are remembered; what is
-/// approved is taken from the remembered list, never from the id.
+/// Returns the FNV-1a hash of the sorted pairs. It only names one of the few remembered lists;
+/// what is approved is taken from the list.
 fn digest(pairs: &BTreeMap<MacAddr, String>) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for (mac, etag) in pairs {
@@ -111,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_approval_covers_what_was_listed_as_it_was_listed_for_a_quarter_of_an_hour() {
+    fn approval_covers_the_listed_etags_for_15_minutes() {
         let mac = |n: u8| format!("f2:00:00:00:00:{n:02x}").parse::<MacAddr>().unwrap();
         let pairs = |etag: &str| BTreeMap::from([(mac(1), etag.to_owned()), (mac(2), "B".into())]);
         let s = Duration::from_secs;

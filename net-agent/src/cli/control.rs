@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The client of the agent's unix socket: one request per connection, the answer read to its end.
-//! HTTP 1.0 on purpose: the body then ends with the connection and needs no decoding.
+//! The client of the agent's unix socket: one request per connection. It speaks HTTP 1.0, so that
+//! the body ends with the connection and needs no decoding.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,35 +12,32 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-/// An offer of many records takes its time: the agent reads them at its own pace.
+/// For an offer of many records, which the agent reads within its budget.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The longest answer that is read.
+/// The longest answer.
 const CAP: u64 = 64 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum ControlError {
-    /// Nobody listens.
-    #[error("nobody answers on {}: {source}", path.display())]
+pub(super) enum ControlError {
+    /// Nothing listens.
+    #[error("nothing answers on {}: {source}", path.display())]
     Absent {
         /// The socket.
         path: std::path::PathBuf,
         /// What the system said.
         source: std::io::Error,
     },
-    /// The exchange broke.
+    /// The exchange failed.
     #[error("the agent's socket: {0}")]
     Broken(String),
-    /// It refused, and says why.
+    /// The agent refused.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Asks the agent behind this socket.
-///
-/// # Errors
-/// As [`ControlError`] says.
-pub async fn ask(
+/// Sends a request to the agent and returns its answer.
+pub(super) async fn ask(
     socket: &Path,
     method: &str,
     target: &str,
@@ -63,7 +60,9 @@ pub async fn ask(
     let answer = match tokio::time::timeout(PATIENCE, exchange).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(err)) => return Err(ControlError::Broken(err.to_string())),
-        Err(_) => return Err(ControlError::Broken(format!("no answer in {PATIENCE:?}"))),
+        Err(_) => {
+            return Err(ControlError::Broken(format!("no answer in {} s", PATIENCE.as_secs())));
+        }
     };
     read(&answer)
 }
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_and_refusals_are_told_in_the_agents_words() {
+    fn reads_answers_and_refusals() {
         let good = b"HTTP/1.0 200 OK\r\nA: b\r\n\r\n{\"nics\":2}";
         assert_eq!(read(good).unwrap()["nics"], 2);
         let bad = b"HTTP/1.0 404 Not Found\r\n\r\n{\"code\":\"x\",\"message\":\"no such plan\"}";
