@@ -5,7 +5,7 @@ check: ## what CI runs
 	.ci/run
 
 lab: ## a simulated node with everything running on it
-	cargo run --release -p testbed -- lab
+	cargo run -p testbed -- lab
 
 test:
 	cargo test --workspace

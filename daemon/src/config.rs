@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-/// Largest configuration file that is read, in bytes. Real ones have a few hundred.
+/// Largest configuration file that is read, in bytes.
 const FILE_CAP: u64 = 1 << 20;
 
 /// Why a configuration cannot be used.
@@ -41,12 +41,12 @@ pub enum ConfigError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file is neither a JSON object nor a TOML table; `reason` names the place.
+    /// The file is neither a JSON object nor a TOML table.
     #[error("configuration {place}: {reason}")]
     Syntax {
         /// The file, or `(text)`.
         place: String,
-        /// The parser's own words, with line and column.
+        /// The parser's message, with line and column.
         reason: String,
     },
     /// Every wrong value of the file, one entry per key.
@@ -59,8 +59,8 @@ pub enum ConfigError {
     },
 }
 
-/// A configuration file while it is being read: every look-up gives a usable value (the default
-/// in place of a wrong one) and remembers what was wrong, so that [`Fields::finish`] can tell all.
+/// A configuration file. Every look-up returns a usable value, the default in place of a wrong one, and
+/// notes the fault; [`Fields::finish`] returns all faults.
 #[derive(Debug)]
 pub struct Fields {
     place: String,
@@ -70,7 +70,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// No file: every look-up gives its default.
+    /// Makes an empty configuration: every look-up returns its default.
     pub fn empty() -> Self {
         Self::new("(defaults)".to_owned(), Map::new())
     }
@@ -119,7 +119,7 @@ impl Fields {
         Self { place, root, known: BTreeSet::new(), faults: Vec::new() }
     }
 
-    /// The raw value at a dotted key (`napi.url`); the key counts as known from here on.
+    /// Returns the raw value at a dotted key (`napi.url`), and marks the key as known.
     pub fn get(&mut self, key: &str) -> Option<&Value> {
         self.known.insert(key.to_owned());
         let mut parts = key.split('.');
@@ -130,12 +130,12 @@ impl Fields {
         Some(value)
     }
 
-    /// Notes a fault found by the caller (two keys that do not fit each other, say).
+    /// Notes a fault found by the caller, such as two keys that do not fit.
     pub fn fault(&mut self, key: &str, reason: impl Display) {
         self.faults.push(format!("{key}: {reason}"));
     }
 
-    /// A text, if present.
+    /// Returns a string, if present.
     pub fn optional_text(&mut self, key: &str) -> Option<String> {
         match self.get(key)? {
             Value::String(text) => Some(text.clone()),
@@ -147,15 +147,15 @@ impl Fields {
         }
     }
 
-    /// A text, or its default.
+    /// Returns a string, or its default.
     pub fn text(&mut self, key: &str, default: &str) -> String {
         self.optional_text(key).unwrap_or_else(|| default.to_owned())
     }
 
-    /// A text that parses as `T` (an address, a level, a path, an enum).
+    /// Returns a string parsed as `T` (an address, a level, an enum), or its default.
     ///
     /// # Panics
-    /// When `default` itself does not parse: a mistake of the program, found by its first test.
+    /// `default` does not parse.
     pub fn parse<T>(&mut self, key: &str, default: &str) -> T
     where
         T: FromStr,
@@ -174,7 +174,7 @@ impl Fields {
         }
     }
 
-    /// A path, or its default.
+    /// Returns a path, or its default.
     pub fn path(&mut self, key: &str, default: impl AsRef<Path>) -> PathBuf {
         match self.optional_text(key) {
             Some(text) => PathBuf::from(text),
@@ -182,7 +182,7 @@ impl Fields {
         }
     }
 
-    /// A boolean, or its default.
+    /// Returns a boolean, or its default.
     pub fn flag(&mut self, key: &str, default: bool) -> bool {
         match self.get(key) {
             None => default,
@@ -195,7 +195,7 @@ impl Fields {
         }
     }
 
-    /// A whole number within bounds, or its default.
+    /// Returns an integer within bounds, or its default.
     pub fn number(&mut self, key: &str, default: u64, bounds: RangeInclusive<u64>) -> u64 {
         let reason = match self.get(key) {
             None => return default,
@@ -211,7 +211,7 @@ impl Fields {
         default
     }
 
-    /// A duration with its unit (`"250ms"`, `"10s"`, `"5m"`, `"1h30m"`) within bounds, or its default.
+    /// Returns a duration with its unit (`"250ms"`, `"10s"`, `"5m"`, `"1h30m"`) within bounds, or its default.
     pub fn span(
         &mut self,
         key: &str,
@@ -233,7 +233,7 @@ impl Fields {
         }
     }
 
-    /// A list of durations, each as [`Fields::span`] reads it, or its default.
+    /// Returns a list of durations, each as for [`Fields::span`], or its default.
     pub fn spans(&mut self, key: &str, default: &[Duration]) -> Vec<Duration> {
         let parsed = match self.get(key) {
             None => return default.to_vec(),
@@ -252,8 +252,7 @@ impl Fields {
         })
     }
 
-    /// Ends the reading: all faults as one error, else the keys of the file that nothing asked
-    /// for. The caller logs those as a warning: they are not an error, files outlive programs.
+    /// Returns the unknown keys, which the caller logs as a warning, or all faults as one error.
     pub fn finish(self) -> Result<Vec<String>, ConfigError> {
         if !self.faults.is_empty() {
             return Err(ConfigError::Faults { place: self.place, faults: self.faults });
@@ -264,7 +263,7 @@ impl Fields {
     }
 }
 
-/// A duration in words: a number and its unit, several joined (`"1h30m"`).
+/// Parses a duration: a number and its unit, several joined (`"1h30m"`).
 pub fn parse_span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration (write 250ms, 10s, 5m, 2h, 1h30m)");
     if text.trim() == "0" {
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_is_read_too_and_broken_files_name_the_place() {
+    fn reads_toml_and_names_the_place_of_errors() {
         let mut fields = Fields::from_toml("[refresh]\nmin = \"270s\"\n").unwrap();
         assert_eq!(fields.span("refresh.min", Duration::ZERO, ANY), Duration::from_secs(270));
         assert!(fields.finish().unwrap().is_empty());

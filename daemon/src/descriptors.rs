@@ -2,18 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! How many files the process may have open. A service is started with a soft limit of 256 or
-//! 1,024, which is far below the connections that its server is ready to hold. Must never lower a
-//! limit, and never ask for more than is needed: children inherit it, and some programs close
-//! every descriptor that they could have.
+//! The limit of open files. A service starts with a soft limit of 256 or 1,024, below the number of
+//! connections that it accepts. The limit is raised no further than needed: children inherit it, and
+//! some programs close every descriptor they could have.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What a daemon has open besides its connections: sources, logs, the pipes of its children.
+/// Descriptors besides connections: sources, logs, the pipes of children.
 const BESIDES: u64 = 1024;
 
-/// Raises the soft limit to what so many connections need, as far as the hard limit goes; what
-/// the soft limit is then. That it is less than needed is logged, and no reason to end.
+/// Raises the soft limit as needed for so many connections, at most to the hard limit; returns the new
+/// soft limit. Too low a limit is logged.
 pub fn raise(connections: usize) -> u64 {
     let needed = (connections as u64).saturating_add(BESIDES);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

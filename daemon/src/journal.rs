@@ -2,11 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The ring of serialised events: each is written once and every listener reads it at its own
-//! pace with a cursor of its own.
-//!
-//! Bounded by bytes and by count whatever a listener does: one that falls out of the ring is told
-//! so and must reconnect. Must never know what an event says.
+//! The ring of serialised events: each is serialised once, and every listener reads it with a cursor of
+//! its own. Its size does not depend on listeners: one that falls out of the ring must reconnect.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,9 +29,9 @@ impl Default for Limits {
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its line, with the newline: what every listener gets.
+    /// Its line, with the newline.
     pub line: Bytes,
-    /// What only those are told who ask for another form of it; often empty.
+    /// What is needed to rewrite the line for other formats; often empty.
     pub note: Bytes,
 }
 
@@ -58,7 +55,7 @@ impl From<Bytes> for Entry {
     }
 }
 
-/// What a cursor finds.
+/// The result of reading at a cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read {
     /// The next events, oldest first, and the cursor after them.
@@ -97,13 +94,13 @@ impl Ring {
 }
 
 impl Journal {
-    /// An empty ring; the first event will be number 1.
+    /// Makes an empty ring; the first event will be number 1.
     pub fn new(limits: Limits) -> Self {
         let ring = Ring { first: 1, ..Ring::default() };
         Self { limits, ring: Mutex::new(ring), newest: watch::Sender::new(0) }
     }
 
-    /// Appends the next event and wakes the listeners. Only one writer does this.
+    /// Appends the next event and wakes the listeners. There is one writer.
     pub fn push(&self, event: impl Into<Entry>) -> u64 {
         let event = event.into();
         let mut ring = self.lock();
@@ -121,7 +118,7 @@ impl Journal {
         newest
     }
 
-    /// The lines after `cursor`, at most about `max_bytes` of them (one at least).
+    /// Returns the events after `cursor`, about `max_bytes` at most (one event at least).
     pub fn read(&self, cursor: u64, max_bytes: usize) -> Read {
         let ring = self.lock();
         if cursor >= ring.newest() {
@@ -141,24 +138,24 @@ impl Journal {
         Read::Lines { lines, cursor }
     }
 
-    /// A receiver that changes with every event.
+    /// Returns a receiver that changes with every event.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// The oldest and newest sequence numbers a cursor can still read (oldest > newest: none).
+    /// Returns the oldest and the newest sequence number in the ring (oldest > newest: none).
     pub fn span(&self) -> (u64, u64) {
         let ring = self.lock();
         (ring.first, ring.newest())
     }
 
-    /// Bytes held now.
+    /// Returns the size of the events in the ring.
     pub fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
     fn lock(&self) -> MutexGuard<'_, Ring> {
-        // A panic while the lock was held cannot leave a half-made line: all steps are moves.
+        // A panic under the lock cannot leave half an event.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -186,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_a_cursor_that_fell_out_is_told() {
+    fn memory_is_bounded_and_a_late_cursor_is_gone() {
         let journal = Journal::new(Limits { bytes: 100, min_events: 2 });
         for n in 1..=1000 {
             journal.push(line(n));
@@ -201,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_count_is_kept_however_big_the_lines_are() {
+    fn keeps_min_events_of_any_size() {
         let journal = Journal::new(Limits { bytes: 1, min_events: 3 });
         for n in 1..=10 {
             journal.push(line(n));

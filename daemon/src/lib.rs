@@ -2,23 +2,32 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What every daemon of this project does besides its work, and what each later agent would
-//! otherwise copy: configuration, bunyan logs, supervised tasks, the single-instance lock, one way
-//! to end a program, one look of command lines, and HTTP served with caps and deadlines: event
-//! streams with resume, metrics.
+//! What every daemon of this project does besides its work. Nothing here knows of zones, NICs or
+//! routes.
 //!
-//! Nothing here knows of zones, NICs or routes.
+//! Modules, highest first; each uses only modules listed below it.
 
-pub mod cli;
-pub mod config;
-pub mod descriptors;
-pub mod exit;
-pub mod http;
-pub mod journal;
-pub mod lock;
-pub mod log;
-pub mod metrics;
-pub mod tasks;
+#![forbid(unsafe_code)]
+
+pub mod cli; // command lines: grammar, lists, progress
+
+pub mod metrics; // /metrics
+
+pub mod http; // HTTP with caps and deadlines, event streams that resume
+
+pub mod journal; // the ring of serialised events
+
+pub mod tasks; // named tasks and the shutdown signal
+
+pub mod lock; // the single-instance lock
+
+pub mod descriptors; // the limit of open files
+
+pub mod config; // configuration files
+
+pub mod exit; // one way to end a program
+
+pub mod log; // bunyan logs
 
 pub use config::{ConfigError, Fields};
 pub use lock::Lock;

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The single-instance lock: a file that is locked as long as the program lives. The kernel lets
-//! go of it when the process ends in any way, so there is never a stale one.
+//! The single-instance lock: a locked file. The kernel releases the lock when the process ends, so it
+//! cannot be stale.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -30,14 +30,14 @@ pub enum LockError {
     },
 }
 
-/// A held lock; dropping it (or dying) lets go.
+/// A held lock; released when dropped.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
 }
 
 impl Lock {
-    /// Takes the lock at once or says why not. The file holds the owner's pid for readers.
+    /// Takes the lock without waiting. The file contains the owner's pid.
     pub fn take(path: &Path) -> Result<Self, LockError> {
         let io = |source: io::Error| LockError::Io { path: path.to_owned(), source };
         let mut file =
@@ -56,10 +56,10 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Unlocks, as closing would not do while a child between `fork` and `exec` holds a copy of the
-    /// descriptor: the next taker would find the lock held by nobody.
+    /// Unlocks. Closing the file is not enough while a child between `fork` and `exec` has a copy of the
+    /// descriptor.
     fn drop(&mut self) {
-        // What cannot be unlocked is unlocked by the last close.
+        // On an error the last close unlocks.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_taker_is_refused_until_the_first_lets_go() {
+    fn is_held_by_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let first = Lock::take(&path).unwrap();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_the_descriptor_in_a_child_does_not_keep_the_lock() {
+    fn a_copied_descriptor_does_not_keep_the_lock() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let first = Lock::take(&path).unwrap();

@@ -2,9 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Logs as bunyan lines, which is what Triton's tools read: one JSON object a line with
+//! Logs as bunyan lines, which Triton's tools read: one JSON object per line with
 //! `name`, `hostname`, `pid`, `level` (10 trace … 50 error), `msg`, `time`, `v`, then the
-//! event's own fields. A full disk loses lines and stops nothing.
+//! event's own fields and those of the spans around it. On a full disk lines are lost, and the program
+//! goes on.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -12,13 +13,14 @@ use std::io::Write;
 
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// The target of lines that are written whatever the level is: what a program changed elsewhere.
+/// The target of lines that are written at any level: what a program changed elsewhere.
 pub const AUDIT: &str = "audit";
 
 /// Starts logging to stdout for the whole process; later calls change nothing.
@@ -33,13 +35,13 @@ pub fn init(name: &'static str, level: &str) {
     let _already_set = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
 }
 
-/// The filter asked for, which lets audit lines through where it says nothing of them.
+/// Returns the filter, which passes audit lines unless it names them.
 fn filter(wanted: &str) -> EnvFilter {
     let audit = format!("{AUDIT}=info,{wanted}");
     EnvFilter::try_new(audit).unwrap_or_else(|_| EnvFilter::new("info"))
 }
 
-/// An error with all its causes, joined by `: `. An error's own text says only its own part.
+/// Returns an error with all its causes, joined by `: `.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -67,7 +69,7 @@ where
     M: Fn() -> W,
     W: Write,
 {
-    /// A layer for the program `name`.
+    /// Makes a layer for the program `name`.
     pub fn new(name: &'static str, make: M) -> Self {
         let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self { name, hostname, pid: std::process::id(), make }
@@ -80,7 +82,23 @@ where
     M: Fn() -> W + 'static,
     W: Write + 'static,
 {
-    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let mut line = Map::new();
@@ -95,9 +113,17 @@ where
         for (key, value) in fields.others {
             line.entry(key).or_insert(value);
         }
+        // The fields of the spans around it, the innermost first.
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(fields) = span.extensions().get::<Fields>() {
+                for (key, value) in &fields.others {
+                    line.entry(key).or_insert_with(|| value.clone());
+                }
+            }
+        }
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        // A log that cannot be written must never stop the program.
+        // A log that cannot be written must not stop the program.
         let _lost = (self.make)().write_all(text.as_bytes());
     }
 }
@@ -170,12 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_what_bunyan_wants() {
+    fn a_line_has_bunyans_fields() {
         let sink = Sink::default();
         let maker = sink.clone();
         let subscriber =
             tracing_subscriber::registry().with(Bunyan::new("test", move || maker.clone()));
         tracing::subscriber::with_default(subscriber, || {
+            let _outer = tracing::info_span!("outer", vm = "outer", pass = 3).entered();
+            let _inner = tracing::info_span!("inner", vm = "inner", nic = "n").entered();
             tracing::warn!(vm = "abc", seq = 7_u64, "line\nbreak");
         });
         let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
@@ -186,13 +214,14 @@ mod tests {
         assert_eq!(line["name"], "test");
         assert_eq!(line["msg"], "line\nbreak");
         assert_eq!((&line["vm"], &line["seq"]), (&json!("abc"), &json!(7)));
+        assert_eq!((&line["nic"], &line["pass"]), (&json!("n"), &json!(3)), "of its spans");
         assert!(line["hostname"].is_string() && line["pid"].is_u64());
         let time = line["time"].as_str().unwrap();
         assert!(time.ends_with('Z') && time.len() == 24, "{time}");
     }
 
     #[test]
-    fn audit_lines_are_written_whatever_the_level_is() {
+    fn audit_lines_are_written_at_any_level() {
         for (wanted, lines) in
             [("warn", 1), ("off", 1), ("debug", 2), ("nonsense=[", 2), ("audit=off", 0)]
         {
@@ -210,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_tells_every_cause_once() {
+    fn a_chain_names_every_cause_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer")]
         struct Outer(#[source] std::io::Error);

@@ -2,11 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Metrics: one registry, told as text.
-//!
-//! Names follow Prometheus: base units, counters end in `_total` (the library adds it).
+//! `/metrics`: a registry as a response in the OpenMetrics text format.
 
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use prometheus_client::encoding::text::encode;
@@ -14,11 +11,10 @@ use prometheus_client::registry::Registry;
 
 use crate::http::{Body, refuse, reply};
 
-/// What the text is.
-pub const CONTENT: HeaderValue =
+const CONTENT: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
-/// The registry as a response.
+/// Returns the registry as a response.
 pub fn answer(registry: &Registry) -> Response<Body> {
     let mut text = String::new();
     if encode(&mut text, registry).is_err() {
@@ -28,7 +24,7 @@ pub fn answer(registry: &Registry) -> Response<Body> {
             "metrics cannot be written",
         );
     }
-    let mut response = reply(StatusCode::OK, Body::once(Bytes::from(text)));
+    let mut response = reply(StatusCode::OK, text);
     response.headers_mut().insert(CONTENT_TYPE, CONTENT);
     response
 }

@@ -2,24 +2,25 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Named tasks and the one shutdown signal they share. A task that panics is logged with its
-//! name; what that means (restart it, or end the program) is the caller's choice, made where the
-//! task is started.
+//! Named tasks and the shutdown signal that they share. A task that panics is logged with its name;
+//! what else happens is chosen where the task is started.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The signal to stop: cheap to clone, waited for by every loop, given once.
+/// The signal to stop, which every loop waits for; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(CancellationToken);
 
 impl Shutdown {
-    /// A signal that nobody has given yet.
+    /// Makes a signal that is not given yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -29,7 +30,7 @@ impl Shutdown {
         self.0.cancel();
     }
 
-    /// Has it been given?
+    /// Returns true once it has been given.
     pub fn is_triggered(&self) -> bool {
         self.0.is_cancelled()
     }
@@ -39,16 +40,17 @@ impl Shutdown {
         self.0.cancelled().await;
     }
 
-    /// Lets SIGTERM and SIGINT give this signal, from a task of its own.
+    /// Makes SIGTERM and SIGINT give this signal.
     ///
     /// # Errors
-    /// When the handlers cannot be installed.
+    /// The handlers cannot be installed.
+    #[allow(clippy::disallowed_methods)] // No `Tasks` exist yet, and nothing waits for this task.
     pub fn on_signals(&self) -> std::io::Result<()> {
         let mut term = signal(SignalKind::terminate())?;
         let mut int = signal(SignalKind::interrupt())?;
         let shutdown = self.clone();
         tokio::spawn(async move {
-            // Both arms are cancel-safe: a signal not taken here stays pending.
+            // Both arms are cancel-safe: a signal that is not taken here stays pending.
             let name = tokio::select! {
                 _ = term.recv() => "SIGTERM",
                 _ = int.recv() => "SIGINT",
@@ -68,7 +70,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// No tasks yet; all will share `shutdown`.
+    /// Makes an empty set; all its tasks will share `shutdown`.
     pub fn new(shutdown: Shutdown) -> Self {
         Self { tracker: TaskTracker::new(), shutdown }
     }
@@ -78,26 +80,19 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let inner = tokio::spawn(work);
         self.tracker.spawn(async move {
-            if let Err(err) = inner.await {
-                log_end(name, &err);
-            }
+            caught(name, work).await;
         })
     }
 
-    /// Starts a task that the program cannot do without: when it ends, however, before the
-    /// shutdown, the whole program is told to stop.
+    /// Starts a task that the program cannot do without: its end stops the program.
     pub fn spawn_vital<F>(&self, name: &'static str, work: F) -> JoinHandle<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let shutdown = self.shutdown.clone();
-        let inner = tokio::spawn(work);
         self.tracker.spawn(async move {
-            if let Err(err) = inner.await {
-                log_end(name, &err);
-            }
+            caught(name, work).await;
             if !shutdown.is_triggered() {
                 tracing::error!(task = name, "a vital task ended: stopping");
                 shutdown.trigger();
@@ -105,17 +100,20 @@ impl Tasks {
         })
     }
 
-    /// Waits until all tasks have ended, at most `deadline`; says whether they did.
+    /// Waits until all tasks have ended, at most `deadline`; returns whether they have.
     pub async fn drain(&self, deadline: Duration) -> bool {
         self.tracker.close();
         tokio::time::timeout(deadline, self.tracker.wait()).await.is_ok()
     }
 }
 
-fn log_end(name: &'static str, err: &tokio::task::JoinError) {
-    if err.is_panic() {
+/// Runs work and returns its result; `None` if it panicked, which is logged.
+pub async fn caught<T>(name: &'static str, work: impl Future<Output = T>) -> Option<T> {
+    let result = AssertUnwindSafe(work).catch_unwind().await.ok();
+    if result.is_none() {
         tracing::error!(task = name, "task panicked");
     }
+    result
 }
 
 #[cfg(test)]
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_optional_one_does_not_and_drain_has_a_deadline() {
+    async fn an_optional_task_may_panic_and_drain_has_a_deadline() {
         let tasks = Tasks::new(Shutdown::new());
         tasks.spawn("doomed", async { panic!("on purpose") });
         tasks.spawn("endless", std::future::pending());

@@ -14,16 +14,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing;
 use bytes::Bytes;
 use daemon::http::events::{self, Follow, resume_line};
 use daemon::http::{
-    Body, Counts, Limits, Listeners, Server, Start, bind_unix, collect, refuse, reply, reply_json,
+    Body, Counts, Gone, Limits, Listeners, Router, Server, Start, bind_unix, collect, refuse,
+    reply, reply_json,
 };
 use daemon::journal::{self, Journal};
 use daemon::{Shutdown, Tasks};
 use futures_util::stream;
-use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
@@ -49,39 +52,42 @@ struct Routes {
 }
 
 impl Routes {
-    async fn answer(self, request: Request<Incoming>) -> Response<Body> {
-        match (request.method(), request.uri().path()) {
-            (&Method::GET, "/ping") => {
-                reply_json(StatusCode::OK, &serde_json::json!({"ping": "pong"}))
-            }
-            (&Method::GET, "/events") => self.events(request.uri().query()),
-            (&Method::POST, "/echo") => match collect(request.into_body(), 8).await {
-                Ok(bytes) => reply(StatusCode::OK, Body::once(bytes)),
-                Err(error) => refuse(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", &error.to_string()),
-            },
-            _ => refuse(StatusCode::NOT_FOUND, "NotFound", "no such route"),
-        }
+    fn router(self) -> Router {
+        Router::new()
+            .route(
+                "/ping",
+                routing::get(async || {
+                    reply_json(StatusCode::OK, &serde_json::json!({"ping": "pong"}))
+                }),
+            )
+            .route("/events", routing::get(events))
+            .route("/echo", routing::post(echo))
+            .with_state(self)
     }
+}
 
-    fn events(self, query: Option<&str>) -> Response<Body> {
-        let start = match Start::of(query, EPOCH, &self.journal) {
-            Ok(start) => start,
-            Err(gone) => return reply_json(StatusCode::GONE, &gone.body(EPOCH)),
-        };
-        let (lead, cursor) = match start {
-            Start::Now => (Bytes::from_static(b"{\"type\":\"ready\"}\n"), self.journal.span().1),
-            Start::After(since) => (resume_line(EPOCH, since, self.journal.span().1), since),
-        };
-        let follow = Follow {
-            journal: self.journal,
-            cursor,
-            lens: None,
-            keep: self.listeners.enter("test".to_owned()),
-            counts: self.counts,
-            shutdown: self.shutdown,
-        };
-        reply(StatusCode::OK, events::open(stream::iter([lead]), follow))
+async fn echo(body: Body) -> Response {
+    match collect(body, 8, Duration::from_secs(60)).await {
+        Some(bytes) => reply(StatusCode::OK, bytes),
+        None => refuse(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", "too large"),
     }
+}
+
+async fn events(State(routes): State<Routes>, RawQuery(query): RawQuery) -> Result<Response, Gone> {
+    let start = Start::of(query.as_deref(), EPOCH, &routes.journal)?;
+    let (lead, cursor) = match start {
+        Start::Now => (Bytes::from_static(b"{\"type\":\"ready\"}\n"), routes.journal.span().1),
+        Start::After(since) => (resume_line(EPOCH, since, routes.journal.span().1), since),
+    };
+    let follow = Follow {
+        journal: routes.journal,
+        cursor,
+        rewrite: None,
+        keep: routes.listeners.add("test".to_owned()),
+        counts: routes.counts,
+        shutdown: routes.shutdown,
+    };
+    Ok(reply(StatusCode::OK, events::open(stream::iter([lead]), follow)))
 }
 
 impl Toy {
@@ -108,9 +114,9 @@ impl Toy {
             at,
             dir,
         };
-        let answer = move |request| routes.clone().answer(request);
-        toy.tasks.spawn_vital("port", server.clone().serve(port, answer.clone()));
-        toy.tasks.spawn_vital("socket", server.serve(socket, answer));
+        let router = routes.router();
+        toy.tasks.spawn_vital("port", server.clone().serve(port, router.clone()));
+        toy.tasks.spawn_vital("socket", server.serve(socket, router));
         toy
     }
 
@@ -155,7 +161,7 @@ async fn until<S: AsyncRead + Unpin>(stream: &mut S, text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_server_on_a_port_and_on_a_socket() {
+async fn serves_a_port_and_a_socket() {
     let toy = Toy::serve(Limits::default(), journal::Limits::default()).await;
     let path = toy.dir.path().join("sock");
     for answer in [tcp(toy.at, &get("/ping")).await, unix(&path, &get("/ping")).await] {
@@ -185,7 +191,7 @@ async fn one_server_on_a_port_and_on_a_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_resumes_where_it_was_or_says_that_it_cannot() {
+async fn a_stream_resumes_or_is_gone() {
     let ring = journal::Limits { bytes: 1, min_events: 3 };
     let toy = Toy::serve(Limits::default(), ring).await;
     let mut live = TcpStream::connect(toy.at).await.unwrap();
@@ -223,7 +229,7 @@ async fn a_stream_resumes_where_it_was_or_says_that_it_cannot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_is_too_slow_is_cut_between_two_lines_and_counted() {
+async fn a_slow_reader_is_cut_at_a_line_boundary() {
     let ring = journal::Limits { bytes: 1 << 20, min_events: 1 };
     let toy = Toy::serve(Limits::default(), ring).await;
     let mut slow = TcpStream::connect(toy.at).await.unwrap();
@@ -244,7 +250,7 @@ async fn a_reader_that_is_too_slow_is_cut_between_two_lines_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_takes_nothing_or_never_ends_its_head_is_cut_and_counted() {
+async fn a_stalled_peer_is_reset_and_a_half_head_cut() {
     let limits = Limits {
         head: Duration::from_millis(200),
         write: Duration::from_millis(200),
@@ -255,7 +261,7 @@ async fn a_peer_that_takes_nothing_or_never_ends_its_head_is_cut_and_counted() {
     assert!(!begun.contains("pong"), "{begun}");
     let mut deaf = TcpStream::connect(toy.at).await.unwrap();
     deaf.write_all(get("/events").as_bytes()).await.unwrap();
-    // From here on it takes nothing. What is pushed before a stream begins is none of its business.
+    // From here on it takes nothing.
     until(&mut deaf, "ready").await;
     let line = Bytes::from(format!("{{\"fill\":\"{}\"}}\n", "x".repeat(1 << 20)));
     // More than any socket buffers, and no more than the ring keeps.
@@ -268,6 +274,9 @@ async fn a_peer_that_takes_nothing_or_never_ends_its_head_is_cut_and_counted() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), both).await.expect("both were cut");
+    // It was cut within a line: its end is an error, not an end of file.
+    let end = deaf.read_to_end(&mut Vec::new()).await.unwrap_err();
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
     // One that is merely idle is not.
     let mut idle = TcpStream::connect(toy.at).await.unwrap();
     idle.write_all(get("/events").as_bytes()).await.unwrap();
@@ -278,9 +287,24 @@ async fn a_peer_that_takes_nothing_or_never_ends_its_head_is_cut_and_counted() {
     toy.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_cannot_end_at_the_shutdown_is_reset() {
+    let limits = Limits { drain: Duration::from_millis(100), ..Limits::default() };
+    let toy = Toy::serve(limits, journal::Limits::default()).await;
+    let mut deaf = TcpStream::connect(toy.at).await.unwrap();
+    deaf.write_all(get("/events").as_bytes()).await.unwrap();
+    until(&mut deaf, "ready").await;
+    // More than any socket buffers.
+    toy.journal.push(Bytes::from(format!("{{\"fill\":\"{}\"}}\n", "x".repeat(32 << 20))));
+    deaf.readable().await.unwrap();
+    toy.stop().await;
+    let end = deaf.read_to_end(&mut Vec::new()).await.unwrap_err();
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_peer_is_asked_within_a_minute_whether_it_lives() {
+async fn a_silent_peer_is_probed_within_a_minute() {
     let toy = Toy::serve(Limits::default(), journal::Limits::default()).await;
     let mut idle = TcpStream::connect(toy.at).await.unwrap();
     idle.write_all(get("/events").as_bytes()).await.unwrap();
@@ -310,7 +334,7 @@ async fn a_silent_peer_is_asked_within_a_minute_whether_it_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_and_rates_have_caps() {
+async fn connections_and_rates_are_capped() {
     let limits = Limits { connections: 2, requests_per_second: 3, ..Limits::default() };
     let toy = Toy::serve(limits, journal::Limits::default()).await;
     let mut both = Vec::new();

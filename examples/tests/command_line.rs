@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The example as a program. That cargo builds it for this is also what lets
-//! `tests/tests/docs.rs` run it against a lab, as `docs/agents.md` says.
+//! `tests/testbed/tests/programs/docs.rs` run it against a lab, as `docs/agents.md` says.
 
 #[test]
 #[allow(clippy::disallowed_methods)] // It starts nothing but the program under test.

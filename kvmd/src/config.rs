@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The daemon's own settings. It is off unless the file says otherwise, and nothing else needs it.
+//! The configuration file. The daemon is off unless it says otherwise.
 
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::judge::ADMIN_WINDOW;
 use crate::needed::Need;
 use crate::verdict::Rule;
 
-/// Where the file is looked for when none is named.
+/// The default configuration file.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/kvmd.config.json";
 /// Where Ganeti keeps the monitors' sockets.
 const CONTROL_DIR: &str = "/var/run/ganeti/kvm-hypervisor/ctrl";
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Everything that can be set.
+/// The configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Whether it is wanted here at all (K2).
@@ -32,11 +32,11 @@ pub struct Config {
     pub run_dir: PathBuf,
     /// Sockets in one directory, markers beside them.
     pub control: Option<Control>,
-    /// Zones, as vminfod tells of them.
+    /// Zones, followed through vminfod.
     pub zones: Option<Zones>,
-    /// Whose rule writes markers.
+    /// The rule that decides about markers.
     pub rule: Rule,
-    /// How it watches.
+    /// Waits and windows.
     pub limits: Limits,
     /// A tracing filter.
     pub log_level: String,
@@ -49,7 +49,7 @@ pub struct Control {
     pub dir: PathBuf,
     /// The sockets' extension, without its dot.
     pub extension: String,
-    /// A marker without a socket goes when it is older; `None`: it stays.
+    /// A marker without a socket is removed at this age; `None`: never.
     pub marker_age: Option<Duration>,
 }
 
@@ -60,20 +60,20 @@ pub struct Zones {
     pub url: Url,
     /// A second monitor's socket, as a path inside the zone; `None`: no QMP here.
     pub socket: Option<PathBuf>,
-    /// How long after a zone's end facts about it still come.
+    /// How long after a zone's end its facts may still change.
     pub settle: Duration,
 }
 
-/// Waits.
+/// Waits and windows.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// See [`ADMIN_WINDOW`].
     pub admin_window: Duration,
-    /// Between two looks at everything.
+    /// Interval of complete scans.
     pub rescan: Duration,
-    /// For how long a full backlog is tried.
+    /// How long a full backlog is retried.
     pub connect: Duration,
-    /// No greeting for this long: somebody else holds the monitor.
+    /// Without a greeting for this long another client holds the monitor.
     pub greeting: Duration,
     /// An end this soon after the admin path cleared the marker is the admin's (R3).
     pub clear_window: Duration,
@@ -92,15 +92,15 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Reads a file; also gives the keys that nothing asked for.
+    /// Reads a file; also returns its unknown keys.
     ///
     /// # Errors
-    /// It cannot be read, or holds wrong values: all of them, each with its key.
+    /// It cannot be read, or has wrong values: all are named.
     pub fn load(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         Self::read(Fields::load(path)?)
     }
 
-    /// Reads settings from wherever they came.
+    /// Reads the fields of a configuration.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -163,14 +163,14 @@ fn zones(f: &mut Fields) -> Option<Zones> {
     wanted.then_some(Zones { url, socket, settle })
 }
 
-/// Why a path inside a zone cannot be our socket's.
+/// Returns why a path inside a zone cannot be the socket's.
 fn unfit(path: &Path) -> Option<&'static str> {
     let plain =
         path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !path.is_absolute() || !plain || path.file_name().is_none() {
         return Some("expected an absolute path inside the zone, without \"..\"");
     }
-    // One client holds a monitor: vmadm stop, reboot and info would hang behind us.
+    // A monitor serves one client: vmadm stop, reboot and info would hang.
     (path.file_name().is_some_and(|name| name == "vm.qmp"))
         .then_some("vm.qmp is the platform's own monitor and is never held; give QEMU a second one")
 }
@@ -184,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_off_by_default_and_listens_where_the_docs_say() {
+    fn defaults_are_as_documented() {
         let config = Config::read(Fields::empty()).unwrap().0;
         assert!(!config.need.enabled);
         assert_eq!(config.listen.to_string(), "127.0.0.1:5312");
         assert_eq!(config.rule, Rule::Reason);
-        if cfg!(target_os = "linux") {
+        if !cfg!(target_os = "illumos") {
             let control = config.control.unwrap();
             assert_eq!(
                 (control.dir.to_str(), control.extension.as_str()),

@@ -2,70 +2,39 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The control directory: which names have sockets there, watched through everything that can
-//! happen to a directory. One monitor for each name (K1, K9); what a file is called starts one,
-//! and only a connection says whether anything lives there.
+//! The control directory: one monitor for each name that has a socket there (K1, K9). A file's name
+//! starts a monitor; only a connection shows whether a QEMU serves it.
 //!
-//! Every look is complete: signals only make one come sooner, and the same look is taken at the
-//! start and again and again (R1, K8). That the directory is missing is a state, not an error
-//! (K10).
+//! The directory is looked at every 50 ms by its stamp, and completely at every rescan (R1, K8). A
+//! missing directory is a state, not an error (K10).
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinSet;
+use daemon::tasks::caught;
+use tokio::sync::Notify;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::names::{Changes, Names};
 use crate::config::Control;
 use crate::marker::{self, is_name};
 use crate::monitor::{Outlet, Seat, Shared, monitor};
 use crate::needed::Need;
 
-#[cfg(target_os = "linux")]
-mod watch_linux;
-#[cfg(not(target_os = "linux"))]
-mod watch_other;
+mod names;
 
-#[cfg(target_os = "linux")]
-use watch_linux::follow;
-#[cfg(not(target_os = "linux"))]
-use watch_other::follow;
-
-/// How many signals may wait; a source that finds no room waits.
-const SIGNALS: usize = 1024;
-/// A watcher that ended is started again after this.
-const RESTART: Duration = Duration::from_secs(5);
+/// How often the directories are looked at. A new socket is found this late at most; an end is not
+/// found here but by its connection.
+const LOOK: Duration = Duration::from_millis(50);
 /// Clearings of instances that are gone are kept this long.
 const CLEARS_KEPT: Duration = Duration::from_secs(86_400);
 
-/// Something may have changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// A name came, or its file is another one now.
-    Came(String),
-    /// A name went.
-    Went(String),
-    /// The admin path cleared an instance's marker.
-    Cleared(String),
-    /// Anything.
-    Everything,
-}
-
-/// What a watcher follows.
-#[derive(Clone, Debug)]
-pub struct Places {
-    /// The control directory; it may not exist.
-    pub control: PathBuf,
-    /// The clearings; this one exists.
-    pub cleared: PathBuf,
-}
-
 struct Entry {
     poke: Arc<Notify>,
-    /// It was signalled while its monitor lived: look again when that has ended.
+    /// Its file changed while its monitor lived: start another one when that has ended.
     again: bool,
 }
 
@@ -74,71 +43,72 @@ pub struct Directory {
     shared: Arc<Shared>,
     control: Control,
     need: Need,
+    names: Names,
+    cleared: Names,
     entries: HashMap<String, Entry>,
     running: JoinSet<String>,
 }
 
 impl Directory {
-    /// Nothing watched yet.
+    /// Makes a directory without monitors.
     pub fn new(shared: Arc<Shared>, control: Control, need: Need) -> Self {
-        Self { shared, control, need, entries: HashMap::new(), running: JoinSet::new() }
+        let names = Names::new(control.dir.clone());
+        let cleared = Names::new(shared.clears.dir().to_owned());
+        let (entries, running) = (HashMap::new(), JoinSet::new());
+        Self { shared, control, need, names, cleared, entries, running }
     }
 
     /// Watches until the shutdown, or until the daemon is not needed any more (K2).
     pub async fn run(mut self) {
         if self.control.extension == "qmp" {
             tracing::warn!(
-                "watching *.qmp: a monitor serves one client, so whoever else needs these sockets will hang; give each QEMU a second -qmp socket named *.kvmd"
+                "watching *.qmp: a monitor serves one client, so other programs that need these \
+                 sockets will hang; give each QEMU a second -qmp socket named *.kvmd"
             );
         }
-        let (sender, mut signals) = mpsc::channel(SIGNALS);
         let shared = Arc::clone(&self.shared);
-        let places =
-            Places { control: self.control.dir.clone(), cleared: shared.clears.dir().to_owned() };
-        let watcher = tokio::spawn(keep_following(places, sender));
-        let mut rescan = interval(shared.limits.rescan);
+        let (mut look, mut rescan) = (interval(LOOK), interval(shared.limits.rescan));
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // All arms are cancel-safe: signals stay in the channel, monitors run on.
+            // All arms are cancel-safe: the directory keeps its state, monitors run on.
             tokio::select! {
-                Some(signal) = signals.recv() => self.signal(signal),
+                _ = look.tick() => self.look(),
                 _ = rescan.tick() => {
                     if let Some(reason) = self.need.missing() {
                         tracing::info!(reason, "not needed any more: stopping");
                         shared.shutdown.trigger();
                         break;
                     }
-                    self.look();
+                    self.rescan();
                     self.sweep();
                 }
                 Some(ended) = self.running.join_next() => self.ended(ended),
                 () = shared.shutdown.wait() => break,
             }
         }
-        watcher.abort();
         while self.running.join_next().await.is_some() {}
     }
 
-    fn signal(&mut self, signal: Signal) {
-        match signal {
-            Signal::Came(file) => {
-                if let Some(name) = self.name_of(Path::new(&file)) {
-                    self.shared.ledger.reachable(&name, true);
-                    self.came(name);
-                }
+    fn look(&mut self) {
+        for name in self.cleared.look().came {
+            self.shared.clears.note(&name);
+        }
+        let Changes { came, went } = self.names.look();
+        for name in went.iter().filter_map(|file| self.name_of(Path::new(file))) {
+            self.shared.ledger.reachable(&name, false);
+        }
+        for file in came {
+            if let Some(name) = self.name_of(Path::new(&file)) {
+                self.shared.ledger.reachable(&name, true);
+                self.came(name);
             }
-            Signal::Went(file) => {
-                if let Some(name) = self.name_of(Path::new(&file)) {
-                    self.shared.ledger.reachable(&name, false);
-                }
-            }
-            Signal::Cleared(name) => self.shared.clears.note(&name),
-            Signal::Everything => self.look(),
         }
     }
 
-    /// Looks at all there is and starts what is missing; what is monitored is left alone.
-    fn look(&mut self) {
+    /// Starts monitors for all sockets that have none: a dead socket may be served by now.
+    fn rescan(&mut self) {
+        self.look();
         self.shared.clears.note_all();
         for entry in std::fs::read_dir(&self.control.dir).into_iter().flatten().flatten() {
             if let Some(name) = self.name_of(&entry.path())
@@ -162,16 +132,14 @@ impl Directory {
             name: name.clone(),
             outlet: Outlet::Marker,
         };
-        let work = tokio::spawn(monitor(Arc::clone(&self.shared), seat, poke));
+        let work = monitor(Arc::clone(&self.shared), seat, poke);
         self.running.spawn(async move {
-            if work.await.is_err_and(|error| error.is_panic()) {
-                tracing::error!(instance = name, "monitor panicked");
-            }
+            caught("monitor", work).await;
             name
         });
     }
 
-    fn ended(&mut self, ended: Result<String, tokio::task::JoinError>) {
+    fn ended(&mut self, ended: Result<String, JoinError>) {
         let Ok(name) = ended else { return };
         if self.entries.remove(&name).is_some_and(|entry| entry.again) {
             self.came(name);
@@ -186,7 +154,7 @@ impl Directory {
         is_name(name).then(|| name.to_owned())
     }
 
-    /// Drops what belongs to nobody any more (R10).
+    /// Removes files of instances that are gone (R10).
     fn sweep(&self) {
         let live = |name: &str| self.entries.contains_key(name);
         self.shared.memory.sweep(live);
@@ -207,17 +175,4 @@ impl Directory {
 
 fn is_older(at: SystemTime, age: Duration) -> bool {
     at.elapsed().is_ok_and(|elapsed| elapsed > age)
-}
-
-/// Follows for ever; while it cannot, the rescans find everything, later.
-async fn keep_following(places: Places, sender: mpsc::Sender<Signal>) {
-    loop {
-        if let Err(error) = follow(&places, &sender).await {
-            tracing::warn!(%error, "the directory cannot be followed: rescans go on");
-        }
-        if sender.is_closed() {
-            return;
-        }
-        tokio::time::sleep(RESTART).await;
-    }
 }

@@ -2,14 +2,16 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Connecting to a monitor's socket, and reading from it without a buffer of one's own: an
-//! instance that says nothing costs a descriptor and a few hundred bytes.
+//! Connections to monitor sockets. A connection has no read buffer of its own: an instance that says
+//! nothing costs a descriptor and a few hundred bytes.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
+use sdc_clients::Jitter;
+use sdc_clients::retry::{Backoff, Policy};
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,25 +19,30 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::clock::process;
 use crate::qmp::{Line, Lines, NEGOTIATE, Peer};
 
-/// A refused connection is tried again this soon at first: bind comes before listen.
-const SOON: Duration = Duration::from_millis(10);
-/// … and this late at last; then the file is a dead process's.
-const LATE: Duration = Duration::from_secs(1);
-/// Between two tries where the backlog is full: never probe in a loop.
+/// For refused connections: QEMU binds before it listens. When it is exhausted, the file is a dead
+/// process's.
+const REFUSED: Policy = Policy {
+    initial: Duration::from_millis(10),
+    max: Duration::from_secs(1),
+    multiplier: 2.0,
+    max_attempts: Some(8),
+    max_elapsed: None,
+};
+/// Pause between two attempts while the backlog is full.
 const BACKLOG: Duration = Duration::from_secs(5);
 /// How much is read at once.
 const PIECE: usize = 4096;
-/// How often the socket is read in one turn before others have theirs.
+/// How many reads one turn makes before other tasks have theirs.
 const TURNS: usize = 64;
 
-/// Why there is nothing to connect to.
+/// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nobody {
     /// No socket under this name.
     Absent,
-    /// A socket that nobody serves.
+    /// A socket without a server.
     Stale,
-    /// It cannot be had now (full backlog, permissions): a later look tries again.
+    /// Not now (full backlog, permissions): the next rescan tries again.
     Refused,
 }
 
@@ -44,11 +51,11 @@ pub enum Nobody {
 pub struct Connection {
     stream: UnixStream,
     lines: Lines,
-    /// Who serves it, where the system tells.
+    /// The process at the other end, where the system tells it.
     pub peer: Option<Peer>,
 }
 
-/// What a turn of reading found.
+/// The result of a turn of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// More may come.
@@ -57,26 +64,26 @@ pub enum Turn {
     Ended,
 }
 
-/// Connects, as long as there is something to connect to. `poke`, a new file under the name, cuts
-/// a pause short and begins anew; it never ends a try, since one client is served at a time, and
-/// whoever is connected to and hung up on may accept no more.
+/// Connects; tries again as long as something may answer. `poke`, a new file under the name, ends a
+/// pause and begins anew. It does not end an attempt: a monitor serves one client at a time, and one
+/// that was connected to and hung up on may accept no other.
 ///
 /// # Errors
-/// Why not.
-pub async fn dial(socket: &Path, within: Duration, poke: &Notify) -> Result<Connection, Nobody> {
+/// Why there is no connection.
+pub async fn dial(
+    socket: &Path,
+    within: Duration,
+    poke: &Notify,
+    jitter: Jitter,
+) -> Result<Connection, Nobody> {
     let mut deadline = Instant::now() + within;
-    let mut wait = SOON;
+    let mut refused = Backoff::new(&REFUSED, jitter);
     loop {
-        let tried = timeout(within, once(socket)).await;
-        let pause = match tried {
+        let pause = match timeout(within, once(socket)).await {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(error)) => match error.kind() {
                 io::ErrorKind::NotFound => return Err(Nobody::Absent),
-                io::ErrorKind::ConnectionRefused if wait > LATE => return Err(Nobody::Stale),
-                io::ErrorKind::ConnectionRefused => {
-                    wait *= 2;
-                    wait / 2
-                }
+                io::ErrorKind::ConnectionRefused => refused.next_delay().ok_or(Nobody::Stale)?,
                 io::ErrorKind::WouldBlock => BACKLOG,
                 _ => {
                     tracing::warn!(socket = %socket.display(), %error, "cannot connect");
@@ -88,18 +95,21 @@ pub async fn dial(socket: &Path, within: Duration, poke: &Notify) -> Result<Conn
         if Instant::now() + pause > deadline {
             return Err(Nobody::Refused);
         }
-        // Both arms are cancel-safe: nothing is under way while it pauses.
+        // Both arms are cancel-safe: nothing is under way during a pause.
         tokio::select! {
             () = sleep(pause) => {}
-            () = poke.notified() => (deadline, wait) = (Instant::now() + within, SOON),
+            () = poke.notified() => {
+                deadline = Instant::now() + within;
+                refused.reset();
+            }
         }
     }
 }
 
-/// Connects now or not at all. Only to a socket: never through a link, never to a pipe.
+/// Makes one attempt. Connects to sockets only, not through a link and not to a pipe.
 ///
 /// # Errors
-/// What the system says; `NotFound` too when the file is no socket.
+/// What the system says; `NotFound` also if the file is no socket.
 pub async fn once(socket: &Path) -> io::Result<Connection> {
     if !std::fs::symlink_metadata(socket)?.file_type().is_socket() {
         return Err(io::ErrorKind::NotFound.into());
@@ -113,7 +123,7 @@ pub async fn once(socket: &Path) -> io::Result<Connection> {
 }
 
 impl Connection {
-    /// Sends the one thing that is ever sent (K3), without waiting for the greeting: a socket
+    /// Sends the one command that is ever sent (K3), without waiting for the greeting: a socket
     /// takes 31 bytes at once, and one that does not is no monitor.
     fn negotiate(&self) {
         let mut rest = NEGOTIATE;
@@ -131,8 +141,8 @@ impl Connection {
         let _shown_by_the_read = self.stream.readable().await;
     }
 
-    /// Reads what there is and gives its lines. A reset is an end like any other, after what was
-    /// received before it.
+    /// Reads what has come and gives its lines. A reset ends the connection like an end of file, after
+    /// the bytes before it.
     pub fn read(&mut self, mut give: impl FnMut(Line)) -> Turn {
         let mut resets = 0;
         for _ in 0..TURNS {
@@ -169,8 +179,6 @@ mod tests {
 
     const WITHIN: Duration = Duration::from_secs(60);
 
-    /// A look finds the socket and the event of its coming pokes right after: whoever accepts
-    /// once is not hung up on.
     #[tokio::test]
     async fn a_poke_leaves_the_first_connection_standing() {
         for turns in (0..4).cycle().take(64) {
@@ -184,7 +192,8 @@ mod tests {
                 }
                 poke.notify_one();
             };
-            let (dialed, ()) = tokio::join!(dial(&socket, WITHIN, &poke), poked);
+            let (dialed, ()) =
+                tokio::join!(dial(&socket, WITHIN, &poke, Jitter::from_seed(1)), poked);
             let _held = dialed.expect("connected");
             let (mut first, _from) = listener.accept().await.expect("accept");
             let mut said = vec![0; NEGOTIATE.len()];
@@ -194,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_file_ends_the_pause_before_a_full_backlog() {
+    async fn a_new_file_ends_the_backlog_pause() {
         let dir = tempfile::tempdir().expect("dir");
         let socket = dir.path().join("a.kvmd");
         let full = Full::bind(&socket).expect("bind");
@@ -217,7 +226,8 @@ mod tests {
             poke.notify_one();
             listener
         };
-        let (dialed, listener) = tokio::join!(dial(&socket, WITHIN, &poke), renewed);
+        let (dialed, listener) =
+            tokio::join!(dial(&socket, WITHIN, &poke, Jitter::from_seed(1)), renewed);
         assert!(dialed.is_ok(), "{dialed:?}");
         assert!(began.elapsed() < BACKLOG, "it waited for the pause to pass");
         drop((full, listener));

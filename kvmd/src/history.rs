@@ -2,11 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What one generation of an instance has said so far, boiled down to what a verdict needs
-//! (facts/kvmd.md §8, C1–C5). Pure: events in, state changed, no clock of its own.
-//!
-//! All times are spans since the system's boot, so that a history survives the daemon's restart
-//! and no step of the wall clock moves a window (R12).
+//! What one generation of an instance has said, reduced to what a verdict needs (C1–C5). Pure, without a
+//! clock. All times are since boot, so that a history survives a restart of the daemon and a step of the
+//! wall clock moves no window (R12).
 
 use std::time::Duration;
 
@@ -14,16 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::qmp::{Event, EventName, holds_quoted};
 
-/// A RESET this soon after another is the firmware resetting the board once more.
+/// A RESET this soon after another is the firmware resetting again.
 const ECHO: Duration = Duration::from_millis(250);
-/// A RESET this soon after WAKEUP belongs to the waking.
+/// A RESET this soon after WAKEUP belongs to it.
 const WAKING: Duration = Duration::from_secs(1);
 /// A POWERDOWN this soon after WATCHDOG{shutdown} is the watchdog's (C1).
 const WATCHDOG_ASKS: Duration = Duration::from_secs(1);
-/// How many pieces of evidence are kept.
+/// Pieces of evidence that are kept.
 const EVIDENCE: usize = 32;
 
-/// Who pressed the virtual power button.
+/// Who asked for the power-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asker {
     /// An operator or an admin tool.
@@ -32,7 +30,7 @@ pub enum Asker {
     Watchdog,
 }
 
-/// A request to power off that the guest has not answered yet.
+/// A request to power off that the guest has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// Who asked.
@@ -41,7 +39,7 @@ pub struct Pending {
     pub at: Duration,
 }
 
-/// What SHUTDOWN carried.
+/// The data of SHUTDOWN.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
     /// Whether the guest asked for it; absent before QEMU 2.10.
@@ -52,7 +50,7 @@ pub struct Cause {
     pub at_us: Option<i64>,
 }
 
-/// The shipped daemon's three flags: sticky for as long as the connection lives (K6).
+/// The shipped daemon's three flags, which stay set as long as the connection lives (K6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Words {
     /// A line held `"SHUTDOWN"`.
@@ -64,7 +62,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Flags of two pieces of one life.
+    /// Joins the flags of two connections of one life.
     pub fn join(&mut self, other: Words) {
         self.shutdown |= other.shutdown;
         self.powerdown |= other.powerdown;
@@ -76,23 +74,23 @@ impl Words {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
-    /// The power button was pressed and the guest lives on.
+    /// The open request to power off.
     pub pending: Option<Pending>,
-    /// Whether its processors run, where that is known.
+    /// Whether its processors run, if known.
     pub running: Option<bool>,
-    /// Its guest lives on another node.
+    /// Its guest has migrated to another node.
     pub migrated: bool,
-    /// What the watchdog did, until the guest showed life.
+    /// What the watchdog did, until the guest ran again.
     pub watchdog: Option<String>,
-    /// Its guest's kernel gave up and has shown no life since.
+    /// Its guest's kernel panicked and has not run since.
     pub panicked: bool,
-    /// Its guest said that it suspends to disk.
+    /// Its guest suspends to disk.
     pub hibernating: bool,
     /// The first SHUTDOWN (C5).
     pub shutdown: Option<Cause>,
-    /// It had ended before it was watched, and only its process was left.
+    /// The guest had ended before it was watched; only its process was left.
     pub ended_unseen: bool,
-    /// Watched without a hole since; `None`: since its start.
+    /// Watched without interruption since then; `None`: since its start.
     pub watched_since: Option<Duration>,
     /// The shipped daemon's flags.
     pub words: Words,
@@ -105,7 +103,7 @@ pub struct History {
 }
 
 impl History {
-    /// Takes in a raw line for the shipped rule.
+    /// Processes a raw line for the shipped rule.
     pub fn raw(&mut self, line: &[u8]) {
         let words = &mut self.words;
         words.shutdown = words.shutdown || holds_quoted(line, "SHUTDOWN");
@@ -113,7 +111,7 @@ impl History {
         words.stop = words.stop || holds_quoted(line, "STOP");
     }
 
-    /// Takes in an event that came at `at`.
+    /// Processes an event that came at `at`.
     pub fn event(&mut self, at: Duration, event: &Event) {
         let action = event.data.action.as_deref();
         match event.name {
@@ -150,7 +148,7 @@ impl History {
         }
     }
 
-    /// Takes in the answer of `query-status`, should somebody's question be answered here.
+    /// Processes an answer of `query-status`.
     pub fn status(&mut self, status: &str) {
         match status {
             "running" => self.running = Some(true),
@@ -166,8 +164,7 @@ impl History {
         self.saw(format!("status {status}"));
     }
 
-    /// The connection broke and was made again, or the daemon was: what happened in between is
-    /// unknown.
+    /// Records an interruption: the connection broke, or the daemon was restarted.
     pub fn hole(&mut self, at: Duration) {
         self.watched_since = Some(at);
         self.saw("not watched for a while");
@@ -178,7 +175,7 @@ impl History {
         let watchdogs = self.watchdog.as_deref() == Some("shutdown")
             && self.last_watchdog.is_some_and(|seen| at.saturating_sub(seen) < WATCHDOG_ASKS);
         if watchdogs {
-            // An operator who asked before has the first word.
+            // An operator's earlier request wins.
             self.pending.get_or_insert(Pending { by: Asker::Watchdog, at });
             self.saw("POWERDOWN by the watchdog");
         } else {
@@ -187,7 +184,7 @@ impl History {
         }
     }
 
-    /// C2: after a reset the guest is alive again, whatever was asked of it before.
+    /// C2: after a reset the guest is alive, and earlier requests are void.
     fn reset(&mut self, at: Duration, event: &Event) {
         let soon = |before: Option<Duration>, span| {
             before.is_some_and(|before| at.saturating_sub(before) < span)
@@ -206,7 +203,7 @@ impl History {
         self.saw(with("RESET", event.data.reason.as_deref()));
     }
 
-    /// C3, C4: what a guest that runs again disproves.
+    /// C3, C4: drops what a running guest disproves.
     fn alive(&mut self) {
         self.panicked = false;
         if self.watchdog.as_deref() == Some("pause") {
@@ -251,7 +248,7 @@ impl History {
             return;
         }
         if self.evidence.len() >= EVIDENCE {
-            // The end decides more often than the beginning.
+            // The end matters more than the beginning.
             self.evidence.remove(0);
         }
         self.evidence.push(what);

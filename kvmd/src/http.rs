@@ -2,20 +2,20 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The interface on 127.0.0.1:5312: `/ping`, `/status`, `/events`, `/metrics`. Connections, their
-//! caps and their deadlines, the framing and the resume of streams are `daemon::http`'s.
-//!
-//! Only reads. What changes anything here is the node's own business: files.
+//! The interface on 127.0.0.1:5312, which only reads: `/ping`, `/status`, `/events`, `/metrics`.
 
 use std::sync::Arc;
 
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
-use daemon::http::{Body, Counts, Listeners, Start, now_iso, refuse, reply, reply_json};
+use daemon::http::{Counts, Gone, Listeners, Router, Start, now_iso, refuse, reply, reply_json};
 use futures_util::stream;
 use http::header::USER_AGENT;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -24,8 +24,7 @@ use crate::metrics;
 use crate::verdict::Rule;
 
 /// What the routes need.
-#[derive(Clone)]
-pub struct Api {
+struct Api {
     ledger: Ledger,
     rule: Rule,
     started: Instant,
@@ -34,33 +33,62 @@ pub struct Api {
     shutdown: Shutdown,
 }
 
+/// Returns the routes.
+pub(crate) fn router(
+    ledger: Ledger,
+    rule: Rule,
+    counts: Arc<Counts>,
+    shutdown: Shutdown,
+) -> Router {
+    let (started, listeners) = (Instant::now(), Listeners::default());
+    let api = Arc::new(Api { ledger, rule, started, counts, listeners, shutdown });
+    Router::new()
+        .route("/ping", get(async || reply_json(StatusCode::OK, &json!({"ping": "pong"}))))
+        .route("/status", get(async |State(api): State<Arc<Api>>| api.status()))
+        .route("/metrics", get(async |State(api): State<Arc<Api>>| api.metrics()))
+        .route("/events", get(events))
+        .fallback(async || refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path"))
+        .method_not_allowed_fallback(async || {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "BadMethod", "only GET is served")
+        })
+        .with_state(api)
+}
+
+async fn events(
+    State(api): State<Arc<Api>>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Gone> {
+    let (epoch, journal) = (&*api.ledger.epoch, &api.ledger.journal);
+    let start = Start::of(query.as_deref(), epoch, journal)?;
+    let agent = headers.get(USER_AGENT);
+    let agent = agent.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let keep = api.listeners.add(agent.unwrap_or_default());
+    let (lead, cursor) = match start {
+        Start::Now => {
+            let snapshot = api.ledger.snapshot();
+            (ready(&snapshot, &keep.uuid, epoch), snapshot.seq)
+        }
+        Start::After(since) => (events::resume_line(epoch, since, journal.span().1), since),
+    };
+    let follow = Follow {
+        journal: Arc::clone(journal),
+        cursor,
+        rewrite: None,
+        keep,
+        counts: Arc::clone(&api.counts),
+        shutdown: api.shutdown.clone(),
+    };
+    Ok(reply(StatusCode::OK, events::open(stream::iter([lead]), follow)))
+}
+
 impl Api {
-    /// The routes over these.
-    pub fn new(ledger: Ledger, rule: Rule, counts: Arc<Counts>, shutdown: Shutdown) -> Self {
-        let (started, listeners) = (Instant::now(), Listeners::default());
-        Self { ledger, rule, started, counts, listeners, shutdown }
-    }
-
-    /// Answers one request.
-    pub async fn answer<B>(self, request: Request<B>) -> Response<Body> {
-        if request.method() != Method::GET {
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, "BadMethod", "only GET is served");
-        }
-        match request.uri().path() {
-            "/ping" => reply_json(StatusCode::OK, &json!({"ping": "pong"})),
-            "/status" => self.status(),
-            "/metrics" => self.metrics(),
-            "/events" => self.events(&request),
-            _ => refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path"),
-        }
-    }
-
-    fn metrics(&self) -> Response<Body> {
+    fn metrics(&self) -> Response {
         let (listeners, up) = (self.listeners.list().len(), self.started.elapsed().as_secs());
         daemon::metrics::answer(&metrics::registry(&self.ledger.snapshot(), listeners, up))
     }
 
-    fn status(&self) -> Response<Body> {
+    fn status(&self) -> Response {
         let snapshot = self.ledger.snapshot();
         let head = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -70,45 +98,18 @@ impl Api {
             "counts": snapshot.counts,
             "listeners": self.listeners.list().len(),
         });
-        reply(StatusCode::OK, Body::once(told(head, &snapshot, &self.ledger.epoch)))
-    }
-
-    fn events<B>(&self, request: &Request<B>) -> Response<Body> {
-        let (epoch, journal) = (&*self.ledger.epoch, &self.ledger.journal);
-        let start = match Start::of(request.uri().query(), epoch, journal) {
-            Ok(start) => start,
-            Err(gone) => return reply_json(StatusCode::GONE, &gone.body(epoch)),
-        };
-        let agent = request.headers().get(USER_AGENT);
-        let agent = agent.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let keep = self.listeners.enter(agent.unwrap_or_default());
-        let (lead, cursor) = match start {
-            Start::Now => {
-                let snapshot = self.ledger.snapshot();
-                (ready(&snapshot, &keep.uuid, epoch), snapshot.seq)
-            }
-            Start::After(since) => (events::resume_line(epoch, since, journal.span().1), since),
-        };
-        let follow = Follow {
-            journal: Arc::clone(journal),
-            cursor,
-            lens: None,
-            keep,
-            counts: Arc::clone(&self.counts),
-            shutdown: self.shutdown.clone(),
-        };
-        reply(StatusCode::OK, events::open(stream::iter([lead]), follow))
+        reply(StatusCode::OK, with_state(head, &snapshot, &self.ledger.epoch))
     }
 }
 
-/// The first line of a stream: everything up to `seq`.
+/// Returns the first line of a stream: everything up to `seq`.
 fn ready(snapshot: &Snapshot, uuid: &str, epoch: &str) -> Bytes {
-    told(json!({"type": "ready", "date": now_iso(), "uuid": uuid}), snapshot, epoch)
+    with_state(json!({"type": "ready", "date": now_iso(), "uuid": uuid}), snapshot, epoch)
 }
 
-/// An object with what is known. The verdicts are in it as they were told: nobody reads and
-/// writes thousands of them again for each who asks.
-fn told(head: Value, snapshot: &Snapshot, epoch: &str) -> Bytes {
+/// Returns `head` with the instances and the verdicts added. The verdicts are copied as the text they
+/// were published with.
+fn with_state(head: Value, snapshot: &Snapshot, epoch: &str) -> Bytes {
     let mut fields = head;
     if let Some(fields) = fields.as_object_mut() {
         fields.insert("seq".to_owned(), snapshot.seq.into());

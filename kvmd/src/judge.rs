@@ -2,28 +2,27 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! From a history to a verdict (facts/kvmd.md §8, C6–C10). Pure, and the one place where it is
-//! decided what an end means; `reason` here is ours, the shipped rule is three flags.
+//! From a history to a verdict (C6–C10). Pure. `reason` is our rule; the shipped rule is three flags.
 
 use std::time::Duration;
 
 use crate::history::{Asker, Cause, History};
 use crate::verdict::{Confidence, Initiator, Kind, Verdict};
 
-/// How long whoever asked a guest to power off waits for it, with a margin: SmartOS gives 180 s,
-/// Ganeti 120 s by default. A request older than that explains nothing any more.
+/// How long a request to power off explains an end: the tools wait 180 s (SmartOS) or 120 s (Ganeti) for
+/// the guest, plus a margin.
 pub const ADMIN_WINDOW: Duration = Duration::from_secs(210);
 
 use Confidence::{High, Low, Medium};
 use Initiator::{Guest, Host, Unknown, Watchdog};
 
-/// The shipped rule (K6): SHUTDOWN seen, and neither POWERDOWN nor STOP ever.
+/// Applies the shipped rule (K6): SHUTDOWN seen, and neither POWERDOWN nor STOP ever.
 pub fn user_by_shipped_rule(history: &History) -> bool {
     let words = history.words;
     words.shutdown && !words.powerdown && !words.stop
 }
 
-/// Ours, for a connection that ended at `at`; `negotiated`: events could come at all.
+/// Applies our rule to a connection that ended at `at`; `negotiated` if events could come.
 pub fn judge(history: &History, negotiated: bool, at: Duration, window: Duration) -> Verdict {
     if !negotiated {
         return Verdict::new(Unknown, Kind::Unwatched, Low).on("its monitor was never ours");
@@ -60,7 +59,7 @@ impl Past<'_> {
             (Some("guest-panic"), _) => Verdict::new(Guest, Kind::Panic, High),
             (Some("guest-reset" | "subsystem-reset"), _) => Verdict::new(Guest, Kind::Reset, High),
             (Some("guest-shutdown"), _) => self.guest_off(High),
-            // A reason that is not known yet, or none: who asked is known all the same.
+            // An unknown reason, or none: `guest` still tells who asked.
             (_, Some(true)) => self.guest_off(Medium),
             (_, Some(false)) => self.by_host(Kind::Quit, Medium),
             (Some(reason), None) if reason.starts_with("host-") => self.by_host(Kind::Quit, Medium),
@@ -68,7 +67,7 @@ impl Past<'_> {
         }
     }
 
-    /// C8: QEMU before 2.10 says that it ends and nothing else.
+    /// C8: QEMU before 2.10 gives no cause.
     fn bare(&self) -> Verdict {
         if self.asked().is_none() && self.history.running == Some(false) {
             return self.by_host(Kind::Quit, Medium);
@@ -94,7 +93,7 @@ impl Past<'_> {
         }
     }
 
-    /// A guest that had ended before its process did: what ended the process says nothing.
+    /// The guest ended before its process: what ended the process tells nothing.
     fn ended_earlier(&self) -> Option<Verdict> {
         if self.history.panicked {
             return Some(Verdict::new(Guest, Kind::Panic, High));
@@ -107,21 +106,21 @@ impl Past<'_> {
         Verdict::new(Host, kind, confidence)
     }
 
-    /// The guest powered off: by itself, or because it was asked to.
+    /// The guest powered off, by itself or on request.
     fn guest_off(&self, confidence: Confidence) -> Verdict {
         match self.asked() {
             Some(Asker::Watchdog) => Verdict::new(Watchdog, Kind::Watchdog, confidence.max(Medium)),
             Some(Asker::Host) => Verdict::new(Host, Kind::Powerdown, confidence.max(Medium)),
             None => {
                 let kind = if self.history.hibernating { Kind::Hibernate } else { Kind::Poweroff };
-                // Somebody may have asked while nobody watched (R2).
+                // A request may have come while it was not watched (R2).
                 let watched = self.history.watched_since.is_none_or(|since| self.is_old(since));
                 Verdict::new(Guest, kind, if watched { confidence } else { Low })
             }
         }
     }
 
-    /// Who asked it to power off, recently enough to be the cause.
+    /// Returns who asked it to power off recently enough to be the cause.
     fn asked(&self) -> Option<Asker> {
         self.history.pending.filter(|pending| !self.is_old(pending.at)).map(|pending| pending.by)
     }

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What is known and what was decided: the instances being watched, the last verdict on each, and
-//! the journal that carries both to listeners. One lock; a change, its sequence number and its
-//! event become visible together.
+//! The watched instances, the last verdict on each, and the journal that carries both to listeners. One
+//! lock: a change, its sequence number and its event become visible together.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +21,7 @@ const VERDICTS: usize = 4096;
 /// The ring's bounds: a verdict has a few hundred bytes.
 const RING: Limits = Limits { bytes: 8 << 20, min_events: 1024 };
 
-/// How far the watching of an instance is.
+/// The state of watching an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -30,26 +29,26 @@ pub enum State {
     Dialing,
     /// Connected; QEMU has not greeted yet.
     Greeting,
-    /// Connected; somebody else holds the monitor, nothing would come.
+    /// Connected; another client holds the monitor, so no events come.
     Queued,
     /// Events come.
     Watching,
 }
 
-/// An instance, as `/status` and `ready` tell it.
+/// An instance, as `/status` and `ready` show it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Instance {
-    /// How far.
+    /// The state of watching it.
     pub state: State,
     /// Counts the connections of this daemon.
     pub generation: u64,
     /// When it was connected to.
     pub since: String,
-    /// QEMU's process, where the system tells.
+    /// QEMU's process, where the system tells it.
     pub pid: Option<i32>,
-    /// QEMU's version, where it told.
+    /// QEMU's version, if it told one.
     pub qemu: Option<String>,
-    /// Whether its socket is still there under its name: another QEMU may have taken it along.
+    /// Whether its socket still exists under its name.
     pub reachable: bool,
 }
 
@@ -57,17 +56,17 @@ pub struct Instance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Marker {
-    /// It is there now.
+    /// It was written.
     Written,
-    /// It is not.
+    /// It was removed, or was not there.
     Removed,
     /// The admin path cleared it meanwhile: it was not written.
     Cleared,
     /// The instance runs again under this name: it was not touched.
     Superseded,
-    /// The directory did not take it.
+    /// It could not be written or removed.
     Failed,
-    /// There is none for this instance.
+    /// This instance has none.
     None,
 }
 
@@ -91,24 +90,24 @@ pub struct Record {
     pub generation: u64,
 }
 
-/// What a verdict rests on.
+/// The source of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// QEMU's own words.
+    /// QEMU's events.
     Qmp,
     /// The facts of a zone.
     Zone,
 }
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Counts {
     /// Connections made.
     pub connections: u64,
-    /// Verdicts given.
+    /// Verdicts published.
     pub verdicts: u64,
-    /// Of these, the users' wishes.
+    /// Verdicts that count as the user's wish.
     pub users: u64,
     /// Markers written.
     pub markers_written: u64,
@@ -116,7 +115,7 @@ pub struct Counts {
     pub markers_failed: u64,
     /// Lines of monitors that could not be understood.
     pub bad_lines: u64,
-    /// Connections that broke while their QEMU lived on.
+    /// Connections that broke while QEMU went on running.
     pub broken: u64,
 }
 
@@ -130,7 +129,7 @@ struct Inner {
     seq: u64,
 }
 
-/// All of it; cheap to clone.
+/// The ledger; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     inner: Arc<Mutex<Inner>>,
@@ -140,21 +139,21 @@ pub struct Ledger {
     pub epoch: Arc<str>,
 }
 
-/// A moment's copy, for a stream's first line.
+/// A copy of everything at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The instances.
     pub instances: BTreeMap<String, Instance>,
-    /// The last verdict on each name, as it was told.
+    /// The last verdict on each name, as its event's line.
     pub lines: Vec<Bytes>,
-    /// What was counted.
+    /// The counters.
     pub counts: Counts,
-    /// The last event that is contained.
+    /// The last event it contains.
     pub seq: u64,
 }
 
 impl Snapshot {
-    /// The verdicts, read again.
+    /// Returns the verdicts, parsed.
     pub fn verdicts(&self) -> Vec<Value> {
         self.lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
@@ -169,7 +168,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// A connection begins: gives its generation.
+    /// Records a connection; returns its generation.
     pub fn connected(&self, name: &str, pid: Option<i32>) -> u64 {
         let mut inner = self.lock();
         inner.generation += 1;
@@ -182,7 +181,7 @@ impl Ledger {
         generation
     }
 
-    /// Changes what is told of a generation, if it is still the latest of its name.
+    /// Changes an instance if this generation is still the latest of its name.
     pub fn edit(&self, name: &str, generation: u64, change: impl FnOnce(&mut Instance)) {
         let mut inner = self.lock();
         if let Some(instance) =
@@ -192,7 +191,7 @@ impl Ledger {
         }
     }
 
-    /// Events come now.
+    /// Records that events come now.
     pub fn watching(&self, name: &str, generation: u64, qemu: Option<&str>) {
         self.edit(name, generation, |instance| {
             instance.state = State::Watching;
@@ -200,17 +199,17 @@ impl Ledger {
         });
         let event =
             json!({"type": "watching", "name": name, "generation": generation, "qemu": qemu});
-        self.tell(&mut self.lock(), event);
+        self.push(&mut self.lock(), event);
     }
 
-    /// Its socket's file came or went.
+    /// Records that an instance's socket came or went.
     pub fn reachable(&self, name: &str, is: bool) {
         if let Some(instance) = self.lock().instances.get_mut(name) {
             instance.reachable = is;
         }
     }
 
-    /// A generation ended.
+    /// Records the end of a generation.
     pub fn gone(&self, name: &str, generation: u64) {
         let mut inner = self.lock();
         if inner.instances.get(name).is_some_and(|instance| instance.generation == generation) {
@@ -218,12 +217,12 @@ impl Ledger {
         }
     }
 
-    /// Counts something.
+    /// Changes the counters.
     pub fn count(&self, add: impl FnOnce(&mut Counts)) {
         add(&mut self.lock().counts);
     }
 
-    /// Publishes a verdict: once for each generation.
+    /// Publishes a verdict.
     pub fn publish(&self, record: &Record) {
         let mut inner = self.lock();
         inner.counts.verdicts += 1;
@@ -239,8 +238,8 @@ impl Ledger {
         {
             event.extend(fields);
         }
-        let told = self.tell(&mut inner, event);
-        if inner.verdicts.insert(record.name.clone(), told).is_none() {
+        let line = self.push(&mut inner, event);
+        if inner.verdicts.insert(record.name.clone(), line).is_none() {
             inner.order.push_back(record.name.clone());
         }
         while inner.order.len() > VERDICTS {
@@ -261,16 +260,16 @@ impl Ledger {
         );
     }
 
-    /// An instance is no more: what was said of it is dropped (R10).
+    /// Drops the verdict on an instance that was deleted (R10).
     pub fn deleted(&self, name: &str) {
         let mut inner = self.lock();
         if inner.verdicts.remove(name).is_some() {
             inner.order.retain(|known| known != name);
-            self.tell(&mut inner, json!({"type": "deleted", "name": name}));
+            self.push(&mut inner, json!({"type": "deleted", "name": name}));
         }
     }
 
-    /// All of it as it is now.
+    /// Returns a copy of everything.
     pub fn snapshot(&self) -> Snapshot {
         let inner = self.lock();
         Snapshot {
@@ -286,8 +285,8 @@ impl Ledger {
         }
     }
 
-    /// Appends an event; gives its line.
-    fn tell(&self, inner: &mut Inner, mut event: Value) -> Bytes {
+    /// Appends an event; returns its line.
+    fn push(&self, inner: &mut Inner, mut event: Value) -> Bytes {
         inner.seq += 1;
         if let Some(fields) = event.as_object_mut() {
             fields.insert("date".to_owned(), now_iso().into());

@@ -4,46 +4,46 @@
 
 //! kvmd: tells who turned a VM off.
 //!
-//! The modules, in the order of one verdict read backwards; each imports only those below it.
+//! Modules, highest first; each uses only modules listed below it.
 
-// One blank line each keeps rustfmt from sorting them.
+#![forbid(unsafe_code)]
 
-pub mod cli;
+pub mod cli; // the command line
 
-pub mod service;
+pub mod service; // wires everything together
 
-pub mod http;
+mod http; // the routes
 
-pub mod metrics;
+mod metrics; // /metrics
 
-pub mod zones;
+mod zones; // SmartOS: verdicts from vminfod's stream
 
-pub mod zone;
+mod zone; // what one zone's facts say of its end
 
-pub mod control;
+mod control; // Ganeti: the directory of monitor sockets
 
-pub mod monitor;
+mod monitor; // one instance, from its connection to its verdict
 
-pub mod dial;
+mod dial; // connections to monitors
 
-pub mod ledger;
+pub mod ledger; // what is watched, what was decided, the journal
 
-pub mod memory;
+mod memory; // what must survive a restart
 
-pub mod marker;
+pub mod marker; // the marker file, and its clearing by the admin path
 
-pub mod config;
+pub mod config; // the configuration file
 
-pub mod needed;
+mod needed; // whether the daemon is wanted on this node
 
-pub mod clock;
+mod clock; // time since boot, and processes
 
-pub mod session;
+pub mod session; // one connection as a state machine without I/O
 
-pub mod judge;
+pub mod judge; // the rule: a history to a verdict
 
-pub mod history;
+pub mod history; // what a monitor said
 
-pub mod qmp;
+pub mod qmp; // one line of QMP
 
-pub mod verdict;
+pub mod verdict; // who, how, how sure

@@ -4,11 +4,10 @@
 
 //! The marker beside a socket, and the record that the admin path cleared it (K4, K12, R3).
 //!
-//! The admin tools clear markers while this daemon may be about to write one, so both sides
-//! follow one order and need no lock: **clearing** leaves its stamp first and removes the marker
-//! second; **writing** makes the marker first and looks for a new stamp second. Whoever is later
-//! finds what the other did, and the marker is gone in every interleaving. Stamps are compared,
-//! never their times.
+//! An admin tool may clear a marker while this daemon writes it. Both follow an order instead of a lock:
+//! **clearing** writes its stamp, then removes the marker; **writing** makes the marker, then checks for
+//! a new stamp. The later one finds what the other did, so the marker is gone in every interleaving.
+//! Stamps are compared as values, not by time.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,15 +20,15 @@ use tokio::time::Instant;
 
 /// The marker's extension.
 pub const MARKER: &str = "shutdown";
-/// The largest stamp that is read, in bytes; ours are 36.
+/// Largest stamp that is read, in bytes; they have 36.
 const STAMP_CAP: u64 = 256;
 
-/// A socket's marker: its last extension replaced (`a.b.kvmd` → `a.b.shutdown`).
+/// Returns a socket's marker: its last extension is replaced (`a.b.kvmd` → `a.b.shutdown`).
 pub fn marker_of(socket: &Path) -> PathBuf {
     socket.with_extension(MARKER)
 }
 
-/// Makes an empty marker in one step: never half, never through a link that somebody laid.
+/// Makes an empty marker in one step, not through a link.
 ///
 /// # Errors
 /// What the system says; the directory may be gone (K10).
@@ -37,7 +36,7 @@ pub fn write(marker: &Path) -> io::Result<()> {
     atomically(marker, b"")
 }
 
-/// Removes a marker; that there is none is fine.
+/// Removes a marker, if there is one.
 ///
 /// # Errors
 /// What the system says.
@@ -58,7 +57,7 @@ pub fn atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let write = || {
         let mut file = match open() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // A process of the same number left it behind when it crashed.
+                // Left behind by a crashed process with the same pid.
                 fs::remove_file(&temporary)?;
                 open()?
             }
@@ -72,45 +71,45 @@ pub fn atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Can this be an instance's name? It becomes a file's.
+/// Returns true if this can be an instance's name, which becomes a file name.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 200 && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
-/// The clearings on record.
+/// The stamps of the admin path.
 #[derive(Clone, Debug)]
 pub struct Clears {
     dir: PathBuf,
-    /// Stamps with the time at which they were first seen here.
+    /// Stamps, and when this daemon saw them first.
     seen: Arc<Mutex<HashMap<String, (String, Instant)>>>,
 }
 
-/// A clearing, or that there was none.
+/// A stamp; none before the first clearing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(Option<String>);
 
 impl Clears {
-    /// Clearings kept below `run_dir`.
+    /// Keeps stamps below `run_dir`.
     pub fn below(run_dir: &Path) -> Self {
         Self { dir: run_dir.join("cleared"), seen: Arc::default() }
     }
 
-    /// Where the stamps are.
+    /// Returns the directory of the stamps.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The admin path's half: the stamp, then the marker.
+    /// Clears a marker: writes the stamp, then removes the marker.
     ///
     /// # Errors
-    /// What the system says of either file; without its stamp nothing is removed.
+    /// The system's; nothing is removed if the stamp cannot be written.
     pub fn clear(&self, name: &str, marker: &Path) -> io::Result<()> {
         fs::create_dir_all(&self.dir)?;
         atomically(&self.dir.join(name), uuid::Uuid::new_v4().to_string().as_bytes())?;
         remove(marker)
     }
 
-    /// The latest clearing of an instance.
+    /// Returns the latest stamp of an instance.
     pub fn latest(&self, name: &str) -> Stamp {
         let text = fs::File::open(self.dir.join(name)).and_then(|file| {
             let mut text = String::new();
@@ -120,7 +119,7 @@ impl Clears {
         Stamp(text.ok())
     }
 
-    /// Notes when a clearing was first seen, for `Clears::outlived`.
+    /// Notes when a stamp was first seen.
     pub fn note(&self, name: &str) {
         let Stamp(Some(stamp)) = self.latest(name) else { return };
         let mut seen = self.lock();
@@ -129,7 +128,7 @@ impl Clears {
         }
     }
 
-    /// Notes all there are.
+    /// Notes all stamps.
     pub fn note_all(&self) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if let Some(name) = entry.file_name().to_str().filter(|name| is_name(name)) {
@@ -138,9 +137,9 @@ impl Clears {
         }
     }
 
-    /// May a marker be written for a generation that began when `before` was the latest clearing?
-    /// Not if it was cleared since, unless the instance went on living for `window`: then the
-    /// clearing was another matter's (the end of a migration, say).
+    /// Returns true if a marker may be written for a generation that began with the stamp `before`: not if
+    /// it was cleared since, unless the instance lived on for `window`. Such a clearing had another reason,
+    /// for example the end of a migration.
     pub fn allow(&self, name: &str, before: &Stamp, window: Duration) -> bool {
         let latest = self.latest(name);
         latest == *before || self.outlived(name, &latest, window)
@@ -152,8 +151,7 @@ impl Clears {
             .is_some_and(|(known, at)| stamp.0.as_ref() == Some(known) && at.elapsed() >= window)
     }
 
-    /// Forgets what nobody can need any more: clearings older than `age` of instances that are
-    /// not `live`.
+    /// Removes stamps older than `age` of instances that are not `live`.
     pub fn sweep(&self, age: Duration, live: impl Fn(&str) -> bool) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let old = entry

@@ -2,11 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What was heard, kept on disk for the daemon that comes after this one (R2): without it a
-//! request to power off that came before a restart would be forgotten, and the guest's obedience
-//! taken for its user's wish.
+//! Histories on disk, for the next start of the daemon (R2): without them a request to power off that
+//! came before a restart would be lost, and the guest's obedience taken for its user's wish.
 //!
-//! A history belongs to one process, told by its number and start; it is never used for another.
+//! A history belongs to one process, known by its pid and start time.
 
 use std::fs;
 use std::io;
@@ -27,24 +26,24 @@ struct Written {
     history: History,
 }
 
-/// The histories of the instances that live.
+/// The histories of live instances.
 #[derive(Clone, Debug)]
 pub struct Memory {
     dir: PathBuf,
 }
 
 impl Memory {
-    /// Histories kept below `run_dir`.
+    /// Keeps histories below `run_dir`.
     ///
     /// # Errors
-    /// When their directory cannot be made.
+    /// Their directory cannot be made.
     pub fn below(run_dir: &Path) -> io::Result<Self> {
         let dir = run_dir.join("histories");
         fs::create_dir_all(&dir)?;
         Ok(Self { dir })
     }
 
-    /// Writes a history down. A full disk costs certainty after a restart and nothing else.
+    /// Saves a history. If that fails, verdicts after a restart are less sure.
     pub fn keep(&self, name: &str, peer: Peer, history: &History) {
         let written = Written { peer, history: history.clone() };
         let done = serde_json::to_vec(&written)
@@ -55,7 +54,7 @@ impl Memory {
         }
     }
 
-    /// The history of exactly this process.
+    /// Returns the history of this process.
     pub fn of(&self, name: &str, peer: Peer) -> Option<History> {
         let mut bytes = Vec::new();
         let file = fs::File::open(self.path(name)).ok()?;
@@ -64,12 +63,12 @@ impl Memory {
         (peer.start.is_some() && written.peer == peer).then_some(written.history)
     }
 
-    /// Forgets an instance that ended.
+    /// Removes the history of an instance that ended.
     pub fn forget(&self, name: &str) {
         let _there_was_none = fs::remove_file(self.path(name));
     }
 
-    /// Forgets all that are not `live`: they ended while nobody watched.
+    /// Removes the histories of instances that are not `live`.
     pub fn sweep(&self, live: impl Fn(&str) -> bool) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/metrics`: what is watched and what was counted. `docs/metrics-kvmd.md` is the table in words,
-//! and a test holds one to the other.
+//! `/metrics`. A test compares the names with `docs/metrics-kvmd.md`.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -18,8 +17,7 @@ struct StateLabel {
     state: String,
 }
 
-/// What the ledger knows, as metrics; `listeners` are the open streams, `up_s` the seconds since the
-/// start.
+/// Returns the ledger's numbers; `listeners` counts the open streams, `up_s` the seconds since the start.
 pub fn registry(snapshot: &Snapshot, listeners: usize, up_s: u64) -> Registry {
     let mut registry = Registry::with_prefix("kvmd");
     let instances = Family::<StateLabel, Gauge>::default();

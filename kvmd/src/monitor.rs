@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One instance name, for as long as something answers under it: connect, listen, and when the
-//! connection ends, judge. One task and one descriptor for each (R13, K9).
+//! One instance name, as long as something answers under it: connect, listen, and judge when the
+//! connection ends. One task and one descriptor each (R13, K9).
 //!
 //! ```text
 //!   Dialing ──connected──► listening ──end of stream──► who is there now?
@@ -16,19 +16,19 @@
 //!                       the old one only gets a verdict    listening to that one
 //! ```
 //!
-//! A generation is a connection with its greeting, never an inode or a file's being there. A
-//! marker is written only for the latest generation of a name, and not when the admin path
-//! cleared it meanwhile.
+//! A generation is a connection that was greeted, not an inode or a file. A marker is written only for
+//! the latest generation of a name, and not if the admin path cleared it meanwhile.
 
 mod others;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use daemon::Shutdown;
+use daemon::{Shutdown, Tasks};
+use sdc_clients::Jitter;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::Clock;
@@ -39,12 +39,12 @@ use crate::marker::{self, Clears, Stamp};
 use crate::memory::Memory;
 use crate::session::{Session, Stage};
 use crate::verdict::{Rule, Verdict};
-use others::{Met, SUCCESSOR, finished, greeting, is_older, is_told, rival};
+use others::{Met, SUCCESSOR, greeting, is_older, is_told, rival};
 
-/// What was said is written down after this, all at once: an end that follows a word at once, as
-/// ends do, makes it needless.
+/// A history is saved this long after it changed: most ends follow a change at once and make saving
+/// needless.
 const KEEP: Duration = Duration::from_millis(20);
-/// A process that lived this long before it was connected to may have been asked something.
+/// A process that was this old when it was connected to may have been asked to power off before.
 const ATTACHED_LATE: Duration = Duration::from_secs(10);
 
 /// What all monitors share.
@@ -52,17 +52,21 @@ const ATTACHED_LATE: Duration = Duration::from_secs(10);
 pub struct Shared {
     /// The clock.
     pub clock: Clock,
-    /// Waits.
+    /// Waits and windows.
     pub limits: Limits,
-    /// Whose rule.
+    /// The rule that decides about markers.
     pub rule: Rule,
-    /// The clearings.
+    /// Markers cleared by the admin path.
     pub clears: Clears,
-    /// What daemons before this one heard.
+    /// Histories kept over a restart.
     pub memory: Memory,
     /// Where verdicts go.
     pub ledger: Ledger,
-    /// The end.
+    /// The tasks of the program.
+    pub tasks: Tasks,
+    /// Randomness of waits.
+    pub jitter: Mutex<Jitter>,
+    /// Ends everything.
     pub shutdown: Shutdown,
 }
 
@@ -73,7 +77,7 @@ pub struct Seat {
     pub name: String,
     /// Its socket.
     pub socket: PathBuf,
-    /// Who hears the verdicts: a marker and the ledger, or the zones' loop.
+    /// Where its verdicts go.
     pub outlet: Outlet,
 }
 
@@ -86,20 +90,20 @@ pub enum Outlet {
     Zones(mpsc::Sender<(String, Verdict)>),
 }
 
-/// One connection's life.
+/// A connection from its greeting to its end.
 struct Generation {
     connection: Connection,
     session: Session,
     number: u64,
     /// The latest clearing when it began.
     cleared: Stamp,
-    /// The name is still its own; what it says is written down under it.
+    /// The name is still its own: its history is saved under it.
     latest: bool,
-    /// When what it said is to be written down.
+    /// When its history is to be saved.
     keep_at: Option<Instant>,
 }
 
-/// Monitors a name until nobody answers under it. `poke`: a new file came under the name.
+/// Monitors a name until nothing answers under it. `poke` signals a new file under the name.
 pub async fn monitor(shared: Arc<Shared>, seat: Seat, poke: Arc<Notify>) {
     let mut next = None;
     loop {
@@ -117,7 +121,8 @@ pub async fn monitor(shared: Arc<Shared>, seat: Seat, poke: Arc<Notify>) {
                 Heard::Rival(rival) => {
                     generation.latest = false;
                     shared.memory.forget(&seat.name);
-                    tokio::spawn(shared.clone().outlive(seat.clone(), generation));
+                    let outlive = shared.clone().outlive(seat.clone(), generation);
+                    shared.tasks.spawn("outlived monitor", outlive);
                     break Some(*rival);
                 }
                 Heard::End => {}
@@ -152,18 +157,22 @@ enum After {
 }
 
 impl Shared {
+    fn jitter(&self) -> Jitter {
+        self.jitter.lock().unwrap_or_else(PoisonError::into_inner).fork()
+    }
+
     /// Connects; gives up at the shutdown.
     async fn dial(&self, seat: &Seat, poke: &Notify) -> Option<Connection> {
         // Both arms are cancel-safe: a connection that is dropped is closed.
         tokio::select! {
-            dialed = dial(&seat.socket, self.limits.connect, poke) => dialed
+            dialed = dial(&seat.socket, self.limits.connect, poke, self.jitter()) => dialed
                 .inspect_err(|why| tracing::debug!(instance = seat.name, ?why, "nobody to watch"))
                 .ok(),
             () = self.shutdown.wait() => None,
         }
     }
 
-    /// A generation begins, with what was heard of the same process before.
+    /// Begins a generation, with the saved history of the same process.
     fn begin(&self, seat: &Seat, (connection, mut session): Met) -> Generation {
         let number = self.ledger.connected(&seat.name, connection.peer.map(|peer| peer.pid));
         let now = self.clock.now();
@@ -186,7 +195,8 @@ impl Shared {
     /// Listens until the end of the connection, or until another QEMU has taken the name.
     async fn listen(&self, seat: &Seat, generation: &mut Generation, poke: &Notify) -> Heard {
         let greeted_by = Instant::now() + self.limits.greeting;
-        let mut probe: Option<JoinHandle<Option<Met>>> = None;
+        // At most one probe; dropped with its task.
+        let mut probe = JoinSet::new();
         loop {
             let waiting = generation.session.stage == Stage::AwaitGreeting;
             let keep_at = generation.keep_at.unwrap_or(greeted_by);
@@ -195,21 +205,19 @@ impl Shared {
             tokio::select! {
                 () = generation.connection.readable() => {
                     if self.read(seat, generation) == Turn::Ended {
-                        if let Some(probe) = probe { probe.abort(); }
                         return Heard::End;
                     }
                 }
                 () = sleep_until(greeted_by), if waiting && greeted_by > Instant::now() => {
                     self.ledger.edit(&seat.name, generation.number, |it| it.state = State::Queued);
-                    tracing::warn!(instance = seat.name, "somebody else holds its monitor: not watched");
+                    tracing::warn!(instance = seat.name, "another client holds its monitor: not watched");
                 }
-                () = poke.notified(), if probe.is_none() => {
+                () = poke.notified(), if probe.is_empty() => {
                     let (socket, served_by) = (seat.socket.clone(), generation.connection.peer);
-                    probe = Some(tokio::spawn(rival(socket, served_by, self.clock)));
+                    probe.spawn(rival(socket, served_by, self.clock));
                 }
-                found = finished(&mut probe) => {
-                    probe = None;
-                    if let Some(rival) = found {
+                Some(found) = probe.join_next() => {
+                    if let Ok(Some(rival)) = found {
                         return Heard::Rival(Box::new(rival));
                     }
                 }
@@ -224,7 +232,7 @@ impl Shared {
         }
     }
 
-    /// Writes down what a later daemon must know.
+    /// Saves the history for a later daemon.
     fn keep(&self, seat: &Seat, generation: &mut Generation) {
         let due = generation.keep_at.take().is_some() && generation.latest;
         if due && let Some(peer) = generation.connection.peer {
@@ -232,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// One turn of reading; what matters to a later daemon is written down soon.
+    /// Reads once, and schedules saving if the history changed.
     fn read(&self, seat: &Seat, generation: &mut Generation) -> Turn {
         let Generation { connection, session, .. } = generation;
         let (stage, history) = (session.stage, session.history.clone());
@@ -259,13 +267,13 @@ impl Shared {
         turn
     }
 
-    /// The connection ended: who answers under the name now?
+    /// Finds what answers under the name after the connection has ended.
     async fn after(&self, seat: &Seat, generation: &Generation) -> After {
         let Ok(connection) = once(&seat.socket).await else { return After::Nobody };
         let (was, is) = (generation.connection.peer, connection.peer);
         let told_apart = is_told(was) && is_told(is);
         match timeout(SUCCESSOR, greeting(connection, self.clock)).await.ok().flatten() {
-            // QEMU does not close a monitor that it goes on serving, unless it is told to.
+            // QEMU does not close a monitor that it goes on serving, unless a command asks for it.
             Some((connection, session))
                 if told_apart && was == is && generation.session.history.shutdown.is_none() =>
             {
@@ -276,7 +284,7 @@ impl Shared {
         }
     }
 
-    /// The same process serves on: no end, and no verdict.
+    /// Continues a generation on a new connection to the same process: no end, no verdict.
     fn resume(
         &self,
         seat: &Seat,
@@ -303,7 +311,7 @@ impl Shared {
         }
     }
 
-    /// Gives the one verdict on a generation.
+    /// Publishes the verdict on a generation.
     async fn conclude(&self, seat: &Seat, generation: Generation, superseded: bool) {
         let Generation { connection, session, number, cleared, latest, .. } = generation;
         drop(connection);
@@ -313,7 +321,7 @@ impl Shared {
         }
         self.ledger.gone(&seat.name, number);
         if let Outlet::Zones(zones) = &seat.outlet {
-            // Their loop is gone only at the shutdown.
+            // The zones' loop has ended only at the shutdown.
             let _at_shutdown = zones.send((seat.name.clone(), verdict)).await;
             return;
         }
@@ -333,8 +341,8 @@ impl Shared {
         });
     }
 
-    /// Writes or removes the marker (K6), for the latest generation only (R4) and never against
-    /// the admin path (R3).
+    /// Writes or removes the marker (K6): for the latest generation only (R4), and not if the admin path
+    /// cleared it (R3).
     fn mark(&self, seat: &Seat, user: bool, cleared: &Stamp, superseded: bool) -> Marker {
         if superseded {
             return Marker::Superseded;
@@ -348,7 +356,7 @@ impl Shared {
             return Marker::Failed;
         }
         if written && !allowed() {
-            // The admin path was between our look and our writing.
+            // The admin path cleared it between the check and the write.
             let _removed_by_it = marker::remove(&path);
             return Marker::Cleared;
         }

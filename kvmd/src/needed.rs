@@ -2,12 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Is this daemon wanted on this node (K2)? Asked at the start and at every rescan; once it is
-//! not, the daemon ends by itself with success.
+//! Whether the daemon is wanted on this node (K2). Checked at the start and at every rescan; if it is
+//! not, the daemon ends with success.
 
 use std::path::{Path, PathBuf};
 
-/// What decides.
+/// The settings that decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     /// The operator's switch.
@@ -18,12 +18,12 @@ pub struct Need {
     pub user_shutdown: bool,
     /// This node runs VMs.
     pub vm_capable: bool,
-    /// Ganeti's own record of the last three; where a file of it is there, it decides.
+    /// The directory of Ganeti's own values of the last three, which win.
     pub ssconf: Option<PathBuf>,
 }
 
 impl Need {
-    /// Why it is not needed; `None`: it is.
+    /// Returns why it is not needed; `None` if it is.
     pub fn missing(&self) -> Option<&'static str> {
         let ssconf = |key: &str| self.ssconf.as_deref().and_then(|dir| read(dir, key));
         let hypervisors = ssconf("hypervisor_list").unwrap_or_else(|| self.hypervisors.clone());
@@ -52,7 +52,7 @@ fn is_true(text: &str) -> bool {
     text.trim().eq_ignore_ascii_case("true")
 }
 
-/// `NODE=True` lines; a node that is not listed is capable.
+/// Reads `NODE=True` lines; a node that is not listed is capable.
 fn is_capable(text: &str) -> bool {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_string_lossy().into_owned();

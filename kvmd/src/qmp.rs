@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One line of QMP, read as what it is: JSON. QEMU and, through it, the guest decide what stands
-//! in a line, so nothing here trusts one: its length, its depth and its types are bounded, and a
-//! line that cannot be read is an error to count, never a panic and never a word to search in.
+//! One line of QMP, parsed as JSON. QEMU and, through it, the guest decide what a line contains, so its
+//! length, its depth and its types are bounded; a line that cannot be parsed is an error to count.
 
 use std::borrow::Cow;
 
@@ -13,11 +12,9 @@ use serde_json::value::RawValue;
 
 mod lines;
 
-pub use lines::{Line, Lines};
+pub use lines::{LINE_CAP, Line, Lines};
 
-/// Longest line that is kept, in bytes; of a longer one only the fact remains.
-pub const LINE_CAP: usize = 1 << 20;
-/// Longest word of a line that is kept, in bytes.
+/// Longest string of a line that is kept, in bytes.
 const WORD_CAP: usize = 128;
 
 /// The one thing that is ever sent: the end of the negotiation (K3).
@@ -52,7 +49,7 @@ pub enum Message {
 pub struct Event {
     /// Which one.
     pub name: EventName,
-    /// QEMU's wall clock, in microseconds since 1970: for the record only, never for a decision.
+    /// QEMU's wall clock in microseconds since 1970, for the record only.
     pub at_us: Option<i64>,
     /// Its data, as far as it matters here.
     pub data: EventData,
@@ -184,9 +181,8 @@ pub fn parse_line(line: &[u8]) -> Result<Message, BadLine> {
     })
 }
 
-/// Does the line hold one of these words in double quotes? This is the shipped daemon's whole
-/// parser, kept for its rule alone: a guest that gets the word into a string of its own is taken
-/// at it there (R7), which is why our rule never uses this.
+/// Returns true if the line contains the word in double quotes. This is the shipped daemon's whole parser,
+/// used for its rule only: a guest that gets the word into a string of its own deceives it (R7).
 pub fn holds_quoted(line: &[u8], word: &str) -> bool {
     let quoted = format!("\"{word}\"");
     line.windows(quoted.len()).any(|part| part == quoted.as_bytes())
@@ -253,13 +249,13 @@ where
     })
 }
 
-/// A word of bounded length; words that decide something are short.
+/// Reads a string of bounded length; longer ones decide nothing.
 fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(lenient::<D, String>(deserializer)?.filter(|word| word.len() <= WORD_CAP))
 }
 
-/// Who serves the other end, as the kernel tells: with its start, a process is never taken for
-/// another that got the same number.
+/// The process at the other end, from the kernel. With its start time it is not taken for a later process
+/// with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// The process.

@@ -2,32 +2,32 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The daemon as one call: directory, zones and HTTP wired together, for `main` and for tests.
+//! The daemon as one call: directory, zones and HTTP, for `main` and for tests.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daemon::http::{Limits as HttpLimits, Server};
 use daemon::lock::LockError;
 use daemon::{Lock, Shutdown, Tasks};
-use sdc_clients::Http;
 use sdc_clients::vminfod::Vminfod;
+use sdc_clients::{Http, Jitter};
 use tokio::net::TcpListener;
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::Directory;
-use crate::http::Api;
+use crate::http;
 use crate::ledger::Ledger;
 use crate::marker::Clears;
 use crate::memory::Memory;
 use crate::monitor::Shared;
 use crate::zones::Follower;
 
-/// The whole program has ended this long after it was told to.
+/// All tasks must have ended this long after the shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_millis(4500);
 
 /// Why it does not run.
@@ -111,6 +111,7 @@ pub async fn serve(
         .map_err(|source| ServeError::Listen { address: config.listen, source })?;
 
     let ledger = Ledger::default();
+    let tasks = Tasks::new(shutdown.clone());
     let shared = Arc::new(Shared {
         clock: Clock::start(),
         limits: config.limits,
@@ -118,9 +119,10 @@ pub async fn serve(
         clears,
         memory,
         ledger: ledger.clone(),
+        tasks: tasks.clone(),
+        jitter: Mutex::new(Jitter::from_entropy()),
         shutdown: shutdown.clone(),
     });
-    let tasks = Tasks::new(shutdown.clone());
     if let Some(control) = config.control {
         tracing::info!(dir = %control.dir.display(), extension = control.extension, "watching");
         let directory = Directory::new(Arc::clone(&shared), control, config.need.clone());
@@ -133,8 +135,8 @@ pub async fn serve(
         tasks.spawn_vital("zones", follower.run(client));
     }
     let server = Server::new(HttpLimits::default(), shutdown.clone());
-    let api = Api::new(ledger.clone(), config.rule, server.counts(), shutdown.clone());
-    tasks.spawn_vital("http", server.serve(listener, move |request| api.clone().answer(request)));
+    let routes = http::router(ledger.clone(), config.rule, server.counts(), shutdown.clone());
+    tasks.spawn_vital("http", server.serve(listener, routes));
     tracing::info!(%address, "listening");
     Ok(Running { address, ledger, tasks, shutdown, _lock: lock })
 }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One connection to one monitor, as a machine without I/O: lines in, stage and history changed,
-//! a verdict at the end and not before (K5).
+//! One connection to a monitor as a state machine without I/O: lines change its stage and history, and
+//! the verdict comes at its end (K5).
 //!
 //! ```text
 //!   AwaitGreeting ──greeting──► Negotiating ──return──► Watching
@@ -12,8 +12,7 @@
 //!                      judged
 //! ```
 //!
-//! Without the greeting somebody else holds the monitor and nothing would come here: such an
-//! instance is connected and yet unwatched.
+//! Without a greeting another client holds the monitor: the instance is connected but not watched.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use crate::judge::{judge, user_by_shipped_rule};
 use crate::qmp::{BadLine, Line, Message, parse_line};
 use crate::verdict::Verdict;
 
-/// How far a connection is.
+/// The stage of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Connected; QEMU has not accepted.
@@ -37,26 +36,26 @@ pub enum Stage {
 /// A connection.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// How far it is.
+    /// Its stage.
     pub stage: Stage,
-    /// What was said.
+    /// What QEMU said.
     pub history: History,
-    /// QEMU's version, where it told.
+    /// QEMU's version, if it told one.
     pub version: Option<String>,
-    /// Lines that could not be understood.
+    /// Lines that could not be parsed.
     pub bad_lines: u64,
 }
 
 impl Session {
-    /// A connection that goes on with what an earlier one to the same process heard.
+    /// Makes a session with the history of an earlier connection to the same process.
     pub fn resumed(history: History) -> Self {
         Self { history, ..Self::default() }
     }
 
-    /// Takes in a line that came at `at`.
+    /// Processes a line that came at `at`.
     ///
     /// # Errors
-    /// When it cannot be understood; it is counted and the session goes on.
+    /// It cannot be parsed; it is counted and the session continues.
     pub fn line(&mut self, at: Duration, line: &Line) -> Result<(), BadLine> {
         let parsed = match line {
             Line::TooLong => Err(BadLine::TooLong),
@@ -82,7 +81,7 @@ impl Session {
                 self.version.clone_from(version);
                 self.stage = self.stage.max(Stage::Negotiating);
             }
-            // Before the negotiation nothing but the negotiation succeeds.
+            // The first command that succeeds is the negotiation.
             Message::Return { status } => {
                 self.stage = Stage::Watching;
                 if let Some(status) = status {
@@ -97,12 +96,12 @@ impl Session {
         }
     }
 
-    /// The verdict of our rule on a connection that ended at `at`.
+    /// Returns our rule's verdict on a connection that ended at `at`.
     pub fn verdict(&self, at: Duration, window: Duration) -> Verdict {
         judge(&self.history, self.stage == Stage::Watching, at, window)
     }
 
-    /// The verdict of the shipped rule.
+    /// Returns the shipped rule's verdict.
     pub fn user_by_shipped_rule(&self) -> bool {
         user_by_shipped_rule(&self.history)
     }

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What is said of an instance that ended: who turned it off, how, on which evidence, and how
-//! sure that is.
+//! The verdict on an instance that ended: who turned it off, how, on which evidence, how sure.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,11 +16,11 @@ pub enum Initiator {
     Host,
     /// The machine's watchdog.
     Watchdog,
-    /// Nothing that was seen tells.
+    /// Unknown.
     Unknown,
 }
 
-/// How.
+/// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -39,11 +38,11 @@ pub enum Kind {
     Panic,
     /// The guest suspended to disk.
     Hibernate,
-    /// It ended without a word.
+    /// It ended without an event.
     Abrupt,
-    /// It was asked to power off, did not, and ended without a word.
+    /// It was asked to power off, did not, and ended without an event.
     KillAfterPowerdown,
-    /// It lives on elsewhere.
+    /// It was migrated.
     Migrated,
     /// The machine's watchdog acted.
     Watchdog,
@@ -51,13 +50,13 @@ pub enum Kind {
     Unwatched,
 }
 
-/// How sure.
+/// How sure the verdict is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// Other causes look alike.
+    /// Other causes look the same.
     Low,
-    /// Nothing seen speaks against it.
+    /// Nothing contradicts it.
     Medium,
     /// QEMU said so.
     High,
@@ -68,38 +67,38 @@ pub enum Confidence {
 pub struct Verdict {
     /// Who.
     pub initiator: Initiator,
-    /// How.
+    /// How it ended.
     pub kind: Kind,
-    /// How sure.
+    /// How sure the verdict is.
     pub confidence: Confidence,
-    /// What it rests on, in the order in which it was seen.
+    /// The evidence, in the order in which it was seen.
     pub evidence: Vec<String>,
 }
 
 impl Verdict {
-    /// Without evidence yet.
+    /// Makes a verdict without evidence.
     pub fn new(initiator: Initiator, kind: Kind, confidence: Confidence) -> Self {
         Self { initiator, kind, confidence, evidence: Vec::new() }
     }
 
-    /// The same with one more piece of evidence.
+    /// Adds a piece of evidence.
     pub fn on(mut self, evidence: impl Into<String>) -> Self {
         self.evidence.push(evidence.into());
         self
     }
 
-    /// Is it the user's wish that the instance stays off? Only an end that the guest chose and
-    /// that leaves it off says so; a guest's reset or panic wants a restart.
+    /// Returns true if the user wants the instance to stay off: the guest chose an end that leaves it off. A
+    /// reset or a panic wants a restart.
     pub fn is_users_wish(&self) -> bool {
         self.initiator == Initiator::Guest && matches!(self.kind, Kind::Poweroff | Kind::Hibernate)
     }
 }
 
-/// Whose rule decides about the marker.
+/// The rule that decides about the marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
-    /// The shipped daemon's, to the letter, with its known mistakes.
+    /// The shipped daemon's, with its known mistakes.
     Ganeti,
     /// Ours: by the cause that QEMU gives.
     #[default]
@@ -117,7 +116,7 @@ impl std::str::FromStr for Rule {
     }
 }
 
-/// A unit variant's word, as it is written on the wire.
+/// Returns a unit variant's name on the wire.
 pub fn word<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -2,12 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A verdict from a zone's own facts, without QMP (facts/kvmd.md §11): what vminfod says before
-//! the end, during it and after. Pure.
+//! A verdict from a zone's facts, without QMP: what vminfod says before, during and after the end. Pure.
 //!
-//! A power-off by the user is the end nobody asked for: no transition, autoboot untouched, and a
-//! status that is no signal's. Such a verdict is never sure: an operator's signal by hand looks
-//! alike on kvm.
+//! A power-off by the user is an end without a request: no transition, autoboot unchanged, and a status
+//! that is not a signal's. Such a verdict is not sure: a signal sent by an operator looks the same on kvm.
 
 use std::time::Duration;
 
@@ -19,14 +17,14 @@ use crate::verdict::{Confidence, Initiator, Kind, Verdict};
 /// The brands whose zones are one virtual machine.
 pub const BRANDS: [&str; 2] = ["kvm", "bhyve"];
 
-/// What one reading of a VM says about its life.
+/// The fields of a VM object that matter here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// `kvm`, `bhyve`.
     pub brand: String,
-    /// zoneadm's word.
+    /// zoneadm's state.
     pub zone_state: String,
-    /// vminfod's word, which a transition overrides.
+    /// vminfod's state, which a transition overrides.
     pub state: String,
     /// Where a transition leads: `stopped`, `start`, `running`.
     pub transition_to: Option<String>,
@@ -36,14 +34,14 @@ pub struct Facts {
     pub exit_status: Option<i64>,
     /// When that was.
     pub exit_timestamp: Option<String>,
-    /// Hidden from inventories: a migration's business.
+    /// Hidden from inventories: it is being migrated.
     pub hidden: bool,
     /// Where the zone is.
     pub zonepath: Option<String>,
 }
 
 impl Facts {
-    /// Reads a VM object; `None` for what is no virtual machine.
+    /// Reads a VM object; `None` if the brand is no virtual machine.
     pub fn of(vm: &VmObject) -> Option<Self> {
         let text = |key: &str| vm.get(key).and_then(Value::as_str).map(str::to_owned);
         let flag = |key: &str| match vm.get(key) {
@@ -65,18 +63,18 @@ impl Facts {
         })
     }
 
-    /// Is its hypervisor there?
+    /// Returns true if its hypervisor runs.
     pub fn runs(&self) -> bool {
         matches!(self.zone_state.as_str(), "running" | "ready" | "mounted")
     }
 
-    /// Has the zone come to rest?
+    /// Returns true if the zone is at rest.
     pub fn rests(&self) -> bool {
         !self.runs() && !matches!(self.zone_state.as_str(), "shutting_down" | "down")
     }
 }
 
-/// Which of the two a brand uses differs; off in either is off.
+/// Returns false if either of the two fields is off; brands differ in which one they use.
 fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one && other),
@@ -87,7 +85,7 @@ fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 /// One life of a zone: from its running to its rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Life {
-    /// The exit on record when it began: not this life's.
+    /// The exit on record when it began, which belongs to an earlier life.
     earlier_exit: Option<String>,
     autoboot: Option<bool>,
     transition: Option<String>,
@@ -99,7 +97,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// A life that is seen from now on; `earlier_exit`: the time of the last exit before it.
+    /// Begins a life; `earlier_exit` is the time of the last exit before it.
     pub fn begin(facts: &Facts, earlier_exit: Option<String>) -> Self {
         let mut life = Self { earlier_exit, autoboot: facts.autoboot, ..Self::default() };
         life.see(facts, Duration::ZERO);
@@ -112,7 +110,7 @@ impl Life {
             "stopping" | "receiving" | "provisioning" => {
                 self.transition.clone_from(&facts.transition_to);
             }
-            // A transition that was taken back while the guest ran on: nobody asks any more.
+            // The transition was taken back while the guest went on running.
             "running" if facts.transition_to.is_none() => self.transition = None,
             _ => {}
         }
@@ -133,18 +131,18 @@ impl Life {
         }
     }
 
-    /// The VM was deleted.
+    /// Records that the VM was deleted.
     pub fn delete(&mut self) {
         self.deleted = true;
     }
 
-    /// Is the status on record this life's?
+    /// Returns true if the status on record is of this life.
     pub fn has_exit(&self, facts: &Facts) -> bool {
         facts.exit_status.is_some()
             && (facts.exit_timestamp.is_none() || facts.exit_timestamp != self.earlier_exit)
     }
 
-    /// The verdict, at `at`, on a life that ended; `window`: how long an operator's intent lasts.
+    /// Returns the verdict on a life that ended at `at`; an operator's intent lasts for `window`.
     pub fn verdict(&self, facts: &Facts, at: Duration, window: Duration) -> Verdict {
         use Confidence::{Low, Medium};
         let exit = facts.exit_status.filter(|_| self.has_exit(facts));
@@ -164,7 +162,7 @@ impl Life {
         self.tell(verdict, exit)
     }
 
-    /// What the host was seen to want.
+    /// Returns what the host wanted, if anything.
     fn intent(&self, exit: Option<i64>, at: Duration, window: Duration) -> Option<Verdict> {
         use Confidence::{High, Medium};
         let asked = match exit {
@@ -209,7 +207,7 @@ impl Life {
     }
 }
 
-/// The stronger of what QEMU said and what the zone's facts say; QEMU's word where both are equal.
+/// Returns the stronger of QEMU's verdict and the facts' verdict; QEMU's if both are equal.
 pub fn join(qmp: Option<Verdict>, zone: Verdict) -> (Verdict, bool) {
     match qmp {
         Some(qmp) if qmp.kind != Kind::Unwatched && qmp.confidence >= zone.confidence => {

@@ -2,11 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The zones' loop: follows vminfod, tells lives from ends, and joins what QEMU said where it
-//! has a second monitor. The platform's own monitor of a zone is never touched.
+//! The loop for zones: follows vminfod, finds the ends of VMs, and joins QEMU's own verdict where a VM
+//! has a second monitor. The platform's monitor of a zone is not touched.
 //!
-//! An end is judged when the zone rests and its facts had time to arrive; a zone that runs again
-//! before that is judged at once.
+//! An end is judged once the zone is at rest and its facts had time to arrive, or as soon as the zone
+//! runs again.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileTypeExt;
@@ -28,16 +28,16 @@ use crate::needed::Need;
 use crate::verdict::{Rule, Verdict};
 use crate::zone::{Facts, Life, join};
 
-/// How many of QEMU's verdicts may wait.
+/// Capacity of the channel of QEMU's verdicts.
 const VERDICTS: usize = 64;
 
 struct Zone {
     facts: Facts,
-    /// The last exit on record, which a later life must not take for its own.
+    /// The last exit on record: not that of a later life.
     last_exit: Option<String>,
     /// While it runs, and until it is judged.
     life: Option<Life>,
-    /// It rests: judge it then.
+    /// When to judge it, once it is at rest.
     judge_at: Option<Instant>,
     qmp: Option<Verdict>,
     monitored: bool,
@@ -56,7 +56,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Knows nothing yet; `root` is where zones' paths begin.
+    /// Makes a loop without zones; zone paths begin at `root`.
     pub fn new(shared: Arc<Shared>, zones: Zones, root: PathBuf, need: Need) -> Self {
         let (verdicts, heard) = mpsc::channel(VERDICTS);
         let known = HashMap::new();
@@ -89,7 +89,7 @@ impl Follower {
                         tracing::info!(reason, "not needed any more: stopping");
                         shared.shutdown.trigger();
                     }
-                    self.look();
+                    self.start_monitors();
                 }
                 () = shared.shutdown.wait() => break,
             }
@@ -109,7 +109,7 @@ impl Follower {
                     self.deleted(name);
                 }
             }
-            // What happens meanwhile is found when the view is whole again.
+            // Changes meanwhile are found with the next complete view.
             WatchEvent::Lost(_) => {}
         }
     }
@@ -176,7 +176,7 @@ impl Follower {
         names.iter().for_each(|name| self.judge(name));
     }
 
-    /// The one verdict on the life that ended.
+    /// Publishes the verdict on the life that ended.
     fn judge(&mut self, name: &str) {
         let Some(zone) = self.known.get_mut(name) else { return };
         zone.judge_at = None;
@@ -196,8 +196,8 @@ impl Follower {
         });
     }
 
-    /// Starts what is not monitored and could be.
-    fn look(&mut self) {
+    /// Starts monitors for all running zones that have none.
+    fn start_monitors(&mut self) {
         let running: Vec<String> = self
             .known
             .iter()
@@ -207,7 +207,7 @@ impl Follower {
         running.iter().for_each(|name| self.watch_monitor(name));
     }
 
-    /// Listens to a kvm zone's second monitor, where one is configured and there.
+    /// Starts the monitor of a kvm zone if a second monitor is configured and exists.
     fn watch_monitor(&mut self, name: &str) {
         let Some(inside) = &self.zones.socket else { return };
         let Some(zone) = self.known.get_mut(name) else { return };
@@ -228,8 +228,8 @@ impl Follower {
     }
 }
 
-/// The socket at `inside` below a zone's root. The zone's own root user owns everything there, so
-/// no step of the way may be a link: it could lead anywhere on the node.
+/// Returns the socket at `inside` below a zone's root. The zone's root user owns everything there, so
+/// no part of the path may be a link: it could lead anywhere on the node.
 pub fn socket_inside(top: &Path, inside: &Path) -> Option<PathBuf> {
     let mut path = top.to_owned();
     let mut parts = inside.strip_prefix("/").ok()?.components().peekable();

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The contract, K1–K12 of facts/kvmd.md §1: one test at least for each, named by its number.
+//! The contract, K1–K12 of docs/contract/kvmd.md §1: one test at least for each, named by its number.
 
 #![allow(clippy::unwrap_used)] // A test program may stop at once.
 
@@ -13,8 +13,9 @@ use common::{Node, said};
 use kvmd::qmp::NEGOTIATE;
 use serde_json::json;
 
+// K1
 #[tokio::test]
-async fn k01_one_daemon_observes_all_instances() {
+async fn one_daemon_observes_all_instances() {
     let mut node = Node::running().await;
     let names: Vec<String> = (0..30).map(|n| format!("vm{n}")).collect();
     let mut all = Vec::new();
@@ -40,8 +41,9 @@ async fn k01_one_daemon_observes_all_instances() {
     node.stop().await;
 }
 
+// K2
 #[tokio::test]
-async fn k02_it_is_off_by_default_and_ends_well_where_it_is_not_needed() {
+async fn ends_with_success_where_not_needed() {
     let mut node = Node::new();
     node.settings = json!({"enabled": false});
     let file = node.config_file();
@@ -66,8 +68,9 @@ async fn k02_it_is_off_by_default_and_ends_well_where_it_is_not_needed() {
     assert!(qemu.path.exists());
 }
 
+// K3
 #[tokio::test]
-async fn k03_the_negotiation_is_all_it_ever_sends() {
+async fn sends_only_the_negotiation() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -80,8 +83,9 @@ async fn k03_the_negotiation_is_all_it_ever_sends() {
     node.verdict("vm1").await;
 }
 
+// K4
 #[tokio::test]
-async fn k04_the_marker_is_an_empty_file_beside_the_socket() {
+async fn the_marker_is_an_empty_file_beside_the_socket() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("web.example.com"));
     node.watching("web.example.com").await;
@@ -95,8 +99,9 @@ async fn k04_the_marker_is_an_empty_file_beside_the_socket() {
     assert_eq!(std::fs::read_dir(node.control()).unwrap().count(), 1);
 }
 
+// K5
 #[tokio::test]
-async fn k05_the_verdict_is_taken_at_the_end_of_the_connection() {
+async fn the_verdict_comes_at_the_end_of_the_connection() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -110,8 +115,9 @@ async fn k05_the_verdict_is_taken_at_the_end_of_the_connection() {
     assert_eq!(node.verdicts(), 1);
 }
 
+// K6
 #[tokio::test]
-async fn k06_shutdown_without_powerdown_or_stop_is_the_users_by_the_shipped_rule() {
+async fn the_shipped_rule_is_three_flags() {
     let mut node = Node::new();
     node.settings = json!({"rule": "ganeti"});
     node.start().await;
@@ -146,8 +152,9 @@ async fn k06_shutdown_without_powerdown_or_stop_is_the_users_by_the_shipped_rule
     }
 }
 
+// K6
 #[tokio::test]
-async fn k06_our_rule_takes_the_cause_that_qemu_gives() {
+async fn our_rule_uses_qemus_cause() {
     let mut node = Node::running().await;
     let cases: [(&[&str], &str, bool); 5] = [
         (&[OFF], "guest/poweroff", true),
@@ -169,8 +176,9 @@ async fn k06_our_rule_takes_the_cause_that_qemu_gives() {
     }
 }
 
+// K7
 #[tokio::test]
-async fn k07_a_crash_or_a_kill_leaves_no_marker() {
+async fn a_crash_or_a_kill_leaves_no_marker() {
     for rule in ["ganeti", "reason"] {
         let mut node = Node::new();
         node.settings = json!({"rule": rule});
@@ -184,9 +192,9 @@ async fn k07_a_crash_or_a_kill_leaves_no_marker() {
     }
 }
 
+// K8
 #[tokio::test]
-async fn k08_sockets_that_are_there_already_are_watched_at_a_start_and_when_the_directory_is_back()
-{
+async fn watches_existing_sockets_on_start_and_when_dir_returns() {
     let mut node = Node::new();
     let first = Qemu::start(&node.socket("vm1"));
     node.start().await;
@@ -202,8 +210,9 @@ async fn k08_sockets_that_are_there_already_are_watched_at_a_start_and_when_the_
     assert_eq!((first.clients(), second.clients()), (1, 1));
 }
 
+// K9
 #[tokio::test]
-async fn k09_one_monitor_for_each_path_and_none_when_it_has_ended() {
+async fn one_monitor_per_path() {
     let mut node = Node::new();
     node.settings = json!({"rescan": "20ms"});
     node.start().await;
@@ -224,8 +233,9 @@ async fn k09_one_monitor_for_each_path_and_none_when_it_has_ended() {
     node.until("no instance left", || node.ledger().snapshot().instances.is_empty()).await;
 }
 
+// K10
 #[tokio::test]
-async fn k10_removing_directory_or_marker_never_makes_it_fail() {
+async fn a_removed_directory_or_marker_is_no_failure() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -249,8 +259,9 @@ async fn k10_removing_directory_or_marker_never_makes_it_fail() {
     assert_eq!(node.verdict("vm1").await["marker"], "removed");
 }
 
+// K11
 #[tokio::test]
-async fn k11_the_marker_does_not_travel_with_a_migration() {
+async fn the_marker_does_not_migrate() {
     let completed = r#"{"event": "MIGRATION", "data": {"status": "completed"}}"#;
     for rule in ["ganeti", "reason"] {
         let (mut source, mut target) = (Node::new(), Node::new());
@@ -258,7 +269,7 @@ async fn k11_the_marker_does_not_travel_with_a_migration() {
             node.settings = json!({"rule": rule});
             node.start().await;
         }
-        // A marker of an earlier life is on the source, and was copied along by somebody.
+        // A marker of an earlier life is on the source, and was copied to the target.
         std::fs::write(source.marker("vm1"), "").unwrap();
         std::fs::write(target.marker("vm1"), "").unwrap();
         let old = Qemu::start(&source.socket("vm1"));
@@ -285,8 +296,9 @@ async fn k11_the_marker_does_not_travel_with_a_migration() {
     }
 }
 
+// K12
 #[tokio::test]
-async fn k12_the_admin_path_clears_the_marker_with_or_without_a_daemon() {
+async fn clear_works_without_a_daemon() {
     let mut node = Node::new();
     let config = node.config_file();
     std::fs::write(node.marker("vm1"), "").unwrap();
@@ -298,14 +310,14 @@ async fn k12_the_admin_path_clears_the_marker_with_or_without_a_daemon() {
         let output = node.kvmd(&["clear", bad, "--config", &config]).await;
         assert_eq!(output.status.code(), Some(2), "{bad}");
     }
-    // Clearing at a start is no word against the life that begins after it.
+    // Clearing at a start does not concern the life that begins after it.
     node.start().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
     qemu.say(OFF).await;
     qemu.end().await;
     assert_eq!(node.verdict("vm1").await["marker"], "written");
-    // The daemon itself never clears what the admin path did not.
+    // The daemon clears no marker itself.
     assert!(node.is_marked("vm1"));
     node.stop().await;
     assert!(node.is_marked("vm1"));

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! R13 of facts/kvmd.md §12, alone in its process: descriptors and threads are counted here.
+//! R13 of docs/contract/kvmd.md §12, alone in its process: descriptors and threads are counted here.
 
 #![allow(clippy::unwrap_used)] // A test program may stop at once.
 
@@ -12,8 +12,9 @@ use common::qemu::{OFF, Qemu};
 use common::{Node, count};
 use kvmd::ledger::State;
 
+// R13
 #[tokio::test]
-async fn r13_many_instances_cost_a_descriptor_each_no_thread_and_leave_nothing() {
+async fn many_instances_cost_a_descriptor_each() {
     const MANY: usize = 400;
     let mut node = Node::settled().await;
     let (descriptors, threads) = (count("fd"), count("task"));

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! R13 of facts/kvmd.md §12, alone in its process: descriptors are counted here.
+//! R13 of docs/contract/kvmd.md §12, alone in its process: descriptors are counted here.
 
 #![allow(clippy::unwrap_used)] // A test program may stop at once.
 
@@ -14,8 +14,9 @@ use common::qemu::Qemu;
 use common::{Node, count};
 use tokio::time::timeout;
 
+// R13
 #[tokio::test]
-async fn r13_a_storm_of_short_lives_leaves_no_descriptor_and_one_verdict_each() {
+async fn a_storm_of_short_lives_leaves_no_descriptor() {
     let mut node = Node::settled().await;
     let before = count("fd");
     for n in 0..200_u64 {

@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The shipped agent's file (`napi.url`, `cn_uuid`, `admin_uuid`, `no_rabbit`, …) read as it is,
-//! with our own keys beside it. Every wait has a unit and bounds; no guard has an off switch,
-//! so there is no key here that could weaken one beyond its floor.
+//! The configuration: the shipped agent's file (`napi.url`, `cn_uuid`, `admin_uuid`, `no_rabbit`,
+//! …) with the keys of this agent beside them. Durations carry units and have bounds. No key
+//! switches a guard off.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 /// Where the shipped platform keeps the agent's file.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/net-agent.config.json";
 
-/// A window of time from which a wait is drawn uniformly.
+/// Bounds of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Shortest.
@@ -27,16 +27,16 @@ pub struct Window {
     pub max: Duration,
 }
 
-/// What to do when NAPI has no `/search/nics`.
+/// What to do if NAPI has no `/search/nics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// Prove that `/nics?cn_uuid=` is honoured, then use it.
     Probe,
-    /// RFD 58 to the letter: wait for hours and ask again.
+    /// RFD 58 to the letter: wait for hours and try again.
     Never,
 }
 
-/// Does the agent write, or only say what it would write?
+/// Whether the agent writes or only reports what it would write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It writes.
@@ -61,87 +61,117 @@ macro_rules! words {
 words!(Fallback { "probe" => Probe, "never" => Never });
 words!(Mode { "on" => On, "report" => Report });
 
-/// Where VMAPI is, or that the operator chose to do without it.
+/// Where VMAPI is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VmapiChoice {
-    /// Ask there before every delete.
+    /// Ask it before each delete.
     Url(String),
-    /// RFD 58's own rule: the predicate without G8.
+    /// Chosen by the operator: RFD 58's own rule, without `vmapi_confirms` (G8).
     None,
 }
 
-/// The whole configuration.
+/// The services and how they are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct Services {
     /// NAPI's base URL.
-    pub napi_url: String,
+    pub napi: String,
     /// VMAPI's.
     pub vmapi: VmapiChoice,
     /// vminfod's.
-    pub vminfod_url: String,
+    pub vminfod: String,
+    /// What to do if NAPI has no `/search/nics` (R4).
+    pub fallback: Fallback,
+    /// Requests per second to NAPI and VMAPI together.
+    pub per_second: u64,
+    /// Requests in flight.
+    pub in_flight: u64,
+}
+
+/// The rules by which records are judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
     /// This compute node.
     pub cn_uuid: String,
-    /// The UFDS admin user: `other` NICs of this owner on our own MACs are claimed.
+    /// The UFDS admin user: `other` NICs of this owner with one of the node's MACs are claimed.
     pub admin_uuid: Option<String>,
-    /// The shipped feature flag: false means no NAPI traffic at all.
-    pub no_rabbit: bool,
-    /// R1.
-    pub startup_delay: Window,
-    /// Wait of the agent's own server NICs.
-    pub server_nic_delay: Window,
-    /// Pause between a witnessed delete and the first look at what is left.
-    pub settle: Duration,
-    /// G7.
-    pub second_look: Duration,
-    /// G6.
+    /// `old_enough` (G6).
     pub min_age: Duration,
-    /// G5's long rule.
+    /// `settled_state` (G5) for a NIC in `provisioning`.
     pub provisioning_age: Duration,
-    /// Comparison of memory with a fresh node view.
+    /// `seen_twice` (G7).
+    pub second_look: Duration,
+    /// Whether `vmapi_confirms` (G8) asks VMAPI.
+    pub ask_vmapi: bool,
+    /// Mirror `stopped` (and back) too, not only `provisioning` → `running`.
+    pub mirror_stopped: bool,
+}
+
+/// When things are done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Before the first list (R1).
+    pub startup_delay: Window,
+    /// Before the node's own NICs are read.
+    pub server_nic_delay: Window,
+    /// Between a witnessed delete and the first look at what is left.
+    pub settle: Duration,
+    /// Between comparisons of the agent's view with a fresh one.
     pub resync: Duration,
     /// Between NAPI lists; zero means once per start.
     pub relist: Duration,
-    /// R4.
+    /// Before a NAPI that cannot list by node is asked again (R4).
     pub unsupported_backoff: Duration,
-    /// Waits before VMAPI is asked again about a witnessed delete; the last one repeats.
+    /// Waits before VMAPI is asked again about a departure; the last one repeats.
     pub verdict_retry: Vec<Duration>,
-    /// First and longest wait after a pass that failed.
+    /// First and longest wait after a failure.
     pub retry: Window,
-    /// First and longest wait after a 412, and how many rounds.
+    /// First and longest wait after a 412.
     pub conflict_retry: Window,
     /// How long a hidden VM is remembered after its delete.
     pub hidden_memory: Duration,
-    /// How often the files of holds and of a missing configuration are looked at.
+    /// How often sysinfo is asked while it is wrong.
     pub config_poll: Duration,
-    /// R4's other half.
-    pub fallback: Fallback,
-    /// on or report.
-    pub mode: Mode,
-    /// Mirror `stopped` (and back) too, not only `provisioning` → `running`.
-    pub mirror_stopped: bool,
-    /// Holds, lock, memory.
+}
+
+/// Where the agent keeps its files and listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Holds, lock, state file.
     pub state_dir: PathBuf,
     /// The unix socket for root: offers, approvals, explanations.
     pub control_socket: PathBuf,
     /// Status listener; loopback only.
     pub status_listen: SocketAddr,
-    /// Requests per second to NAPI and VMAPI together.
-    pub per_second: u64,
-    /// Requests in flight.
-    pub in_flight: u64,
-    /// Seed of all jitter; drawn when absent.
+}
+
+/// The whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The services.
+    pub services: Services,
+    /// The rules.
+    pub policy: Policy,
+    /// The waits.
+    pub times: Times,
+    /// Files and listeners.
+    pub places: Places,
+    /// The shipped feature flag: false means no NAPI traffic at all.
+    pub no_rabbit: bool,
+    /// on or report.
+    pub mode: Mode,
+    /// Seed of all jitter; drawn if absent.
     pub seed: Option<u64>,
     /// Tracing filter.
     pub log_level: String,
-    /// Keys that nothing asked for.
+    /// Unknown keys.
     pub unknown: Vec<String>,
 }
 
 impl Config {
-    /// Reads `file`, and `policy` over it when our keys are kept in a file of their own.
+    /// Reads `file`, and the keys of this agent from `policy` if that is given.
     ///
     /// # Errors
-    /// All faults at once, each naming its key.
+    /// Returns all faults at once, each with its key.
     pub fn load(file: &Path, policy: Option<&Path>) -> Result<Self, ConfigError> {
         let shipped = Fields::load(file)?;
         let ours = policy.map(Fields::load).transpose()?;
@@ -182,28 +212,7 @@ impl Config {
     ) -> Self {
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
-        let vmapi = match f.optional_text("vmapi.url").or_else(|| text_of(f, "vmapi")) {
-            Some(text) if text == "none" => VmapiChoice::None,
-            Some(text) => match http_url(&text) {
-                Ok(url) => VmapiChoice::Url(url),
-                Err(reason) => {
-                    f.fault("vmapi.url", reason);
-                    VmapiChoice::Url(String::new())
-                }
-            },
-            None => match derive_vmapi(&napi_url) {
-                Some(url) => VmapiChoice::Url(url),
-                None => {
-                    if !napi_url.is_empty() {
-                        f.fault(
-                            "vmapi.url",
-                            "cannot be derived from napi.url; give it, or \"none\"",
-                        );
-                    }
-                    VmapiChoice::Url(String::new())
-                }
-            },
-        };
+        let vmapi = vmapi(f, &napi_url);
         let vminfod = f.text("vminfod.url", "http://127.0.0.1:9090");
         let vminfod_url = http_url(&vminfod).unwrap_or_else(|reason| {
             f.fault("vminfod.url", reason);
@@ -214,39 +223,71 @@ impl Config {
         if !status_listen.ip().is_loopback() {
             f.fault("status.listen", "only a loopback address is allowed");
         }
+        let ask_vmapi = vmapi != VmapiChoice::None;
         Self {
-            napi_url,
-            vmapi,
-            vminfod_url,
-            cn_uuid,
-            admin_uuid,
+            services: Services {
+                napi: napi_url,
+                vmapi,
+                vminfod: vminfod_url,
+                fallback: f.parse("fallback", "probe"),
+                per_second: f.number("pace.per_second", 5, 1..=1000),
+                in_flight: f.number("pace.in_flight", 4, 1..=64),
+            },
+            policy: Policy {
+                cn_uuid,
+                admin_uuid,
+                min_age: f.span("min_age", s(900), ms(1)..=WEEK),
+                provisioning_age: f.span("provisioning_age", s(7200), ms(1)..=WEEK),
+                second_look: f.span("second_look", s(60), ms(1)..=DAY),
+                ask_vmapi,
+                mirror_stopped: f.flag("mirror_stopped", true),
+            },
+            times: Times {
+                startup_delay: window(f, "startup_delay", s(120), s(600), DAY),
+                server_nic_delay: window(f, "server_nic_delay", s(0), s(60), DAY),
+                settle: f.span("settle", s(5), ms(1)..=s(3600)),
+                resync: f.span("resync", s(300), ms(10)..=DAY),
+                relist: f.span("relist", DAY, s(0)..=WEEK),
+                unsupported_backoff: f.span("unsupported_backoff", s(4 * 3600), ms(10)..=DAY),
+                verdict_retry: verdict_retry(f),
+                retry: window(f, "retry", s(2), s(64), DAY),
+                conflict_retry: window(f, "conflict_retry", s(1), s(30), DAY),
+                hidden_memory: f.span("hidden_memory", s(300), s(300)..=DAY),
+                config_poll: f.span("config_poll", s(10), ms(10)..=s(3600)),
+            },
+            places: Places {
+                control_socket: f.path("control.socket", state_dir.join("control.sock")),
+                state_dir,
+                status_listen,
+            },
             no_rabbit,
-            startup_delay: window(f, "startup_delay", s(120), s(600), DAY),
-            server_nic_delay: window(f, "server_nic_delay", s(0), s(60), DAY),
-            settle: f.span("settle", s(5), ms(1)..=s(3600)),
-            second_look: f.span("second_look", s(60), ms(1)..=DAY),
-            min_age: f.span("min_age", s(900), ms(1)..=WEEK),
-            provisioning_age: f.span("provisioning_age", s(7200), ms(1)..=WEEK),
-            resync: f.span("resync", s(300), ms(10)..=DAY),
-            relist: f.span("relist", DAY, s(0)..=WEEK),
-            unsupported_backoff: f.span("unsupported_backoff", s(4 * 3600), ms(10)..=DAY),
-            verdict_retry: verdict_retry(f),
-            retry: window(f, "retry", s(2), s(64), DAY),
-            conflict_retry: window(f, "conflict_retry", s(1), s(30), DAY),
-            hidden_memory: f.span("hidden_memory", s(300), s(300)..=DAY),
-            config_poll: f.span("config_poll", s(10), ms(10)..=s(3600)),
-            fallback: f.parse("fallback", "probe"),
             mode: f.parse("mode", "on"),
-            mirror_stopped: f.flag("mirror_stopped", true),
-            control_socket: f.path("control.socket", state_dir.join("control.sock")),
-            state_dir,
-            status_listen,
-            per_second: f.number("pace.per_second", 5, 1..=1000),
-            in_flight: f.number("pace.in_flight", 4, 1..=64),
             seed: f.get("seed").is_some().then(|| f.number("seed", 0, 0..=u64::MAX)),
             log_level: f.text("log_level", "info"),
             unknown: Vec::new(),
         }
+    }
+}
+
+fn vmapi(f: &mut Fields, napi_url: &str) -> VmapiChoice {
+    match f.optional_text("vmapi.url").or_else(|| text_of(f, "vmapi")) {
+        Some(text) if text == "none" => VmapiChoice::None,
+        Some(text) => match http_url(&text) {
+            Ok(url) => VmapiChoice::Url(url),
+            Err(reason) => {
+                f.fault("vmapi.url", reason);
+                VmapiChoice::Url(String::new())
+            }
+        },
+        None => match derive_vmapi(napi_url) {
+            Some(url) => VmapiChoice::Url(url),
+            None => {
+                if !napi_url.is_empty() {
+                    f.fault("vmapi.url", "cannot be derived from napi.url; give it, or \"none\"");
+                }
+                VmapiChoice::Url(String::new())
+            }
+        },
     }
 }
 
@@ -276,7 +317,7 @@ fn window(f: &mut Fields, key: &str, min: Duration, max: Duration, most: Duratio
         max: f.span(&high, max, Duration::ZERO..=most),
     };
     if found.min > found.max {
-        f.fault(key, format_args!("min {:?} is above max {:?}", found.min, found.max));
+        f.fault(key, "min is above max");
         return Window { min, max };
     }
     found
@@ -323,23 +364,23 @@ mod tests {
         format!(r#"{{"napi": {{"url": "http://napi.lab.example"}}, "cn_uuid": "{CN}"{extra}}}"#)
     }
 
-    #[test]
-    fn the_shipped_file_is_taken_as_it_is() {
+    #[test] // R20
+    fn reads_the_shipped_file_unchanged() {
         let config = Config::from_json(&minimal(
             r#", "logLevel": "info", "no_rabbit": true, "agent_uuid": "x", "bindip": "10.0.0.9",
                "admin_uuid": "930896af-bf8c-48d4-885c-6573a94b1853",
                "cueballAgent": {"resolvers": ["10.0.0.1"], "spares": 3}"#,
         ))
         .unwrap();
-        assert_eq!(config.vmapi, VmapiChoice::Url("http://vmapi.lab.example".to_owned()));
-        assert_eq!(config.startup_delay.min, Duration::from_secs(120));
-        assert_eq!(config.startup_delay.max, Duration::from_secs(600));
+        assert_eq!(config.services.vmapi, VmapiChoice::Url("http://vmapi.lab.example".to_owned()));
+        assert_eq!(config.times.startup_delay.min, Duration::from_secs(120));
+        assert_eq!(config.times.startup_delay.max, Duration::from_secs(600));
         assert_eq!(config.unknown, ["logLevel"]);
         assert!(config.no_rabbit);
     }
 
     #[test]
-    fn all_faults_come_at_once() {
+    fn reports_all_faults_at_once() {
         let text = Config::from_json(
             r#"{"napi": {"url": "nowhere"}, "cn_uuid": "", "settle": "5", "mode": "off",
                 "startup_delay": {"min": "10s", "max": "5s"}, "status": {"listen": "0.0.0.0:1"}}"#,
@@ -353,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn vmapi_is_derived_given_or_left_out() {
+    fn derives_vmapi_unless_given() {
         for (extra, napi, want) in [
             ("", "http://napi.lab", Ok(VmapiChoice::Url("http://vmapi.lab".into()))),
             ("", "http://127.0.0.1:80", Err(())),
@@ -366,7 +407,7 @@ mod tests {
             ),
         ] {
             let text = format!(r#"{{"napi": {{"url": "{napi}"}}, "cn_uuid": "{CN}"{extra}}}"#);
-            let found = Config::from_json(&text).map(|c| c.vmapi).map_err(|_| ());
+            let found = Config::from_json(&text).map(|c| c.services.vmapi).map_err(|_| ());
             assert_eq!(found, want, "{napi} {extra}");
         }
     }

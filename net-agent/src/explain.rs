@@ -2,147 +2,155 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Answers for the operator that take requests: one NIC with everything that is known of it, a
-//! rehearsal of a pass, and the offer that lists what the brake keeps. Reads only; what is said
-//! here comes from the same rules that the writer asks.
+//! Answers for the operator that make requests: one NIC with everything that is known about it, a
+//! rehearsal of a pass, and the offer that lists what the brake blocks. They only read.
 
 use std::collections::BTreeMap;
 
 use futures_util::StreamExt as _;
 use sdc_clients::MacAddr;
-use sdc_clients::napi::BelongsToType;
+use sdc_clients::http::Versioned;
+use sdc_clients::napi::{BelongsToType, Nic};
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
-use crate::apply::Fresh;
-use crate::inventory::{Identity, LocalVm};
-use crate::plan::backfill;
+use crate::apply::{self, Found};
+use crate::identity::{self, Unidentified};
+use crate::listing::{self, ListError};
+use crate::parts::Parts;
 use crate::plan::reap::Ruling;
-use crate::plan::wish::Upkeep;
-use crate::plan::{describe, state};
-use crate::remote;
+use crate::plan::{Reason, Refusal, Upkeep, Verdict, own_nic, upkeep};
 use crate::status::evidence_json;
+use crate::view::{LocalVm, ViewError};
+use crate::{changes, pass, worker};
 
-impl Agent {
-    /// What NAPI, the node and VMAPI say of one NIC, and what follows.
-    pub async fn explain(&self, mac: MacAddr) -> Value {
-        let shared = &self.shared;
-        let mut said = json!({"mac": mac.to_string(), "cn_uuid": shared.policy.cn_uuid});
-        // No agent has run in this process: who the node is has to be asked.
-        if shared.identity().is_none()
-            && let Ok(sysinfo) = self.clients.vminfod.sysinfo().await
-        {
-            shared.identify(Identity::read(&sysinfo).ok());
-        }
-        let view = shared.fresh_view(&self.clients.vminfod).await;
-        if let Ok(fresh) = &view {
-            self.told_by_view(fresh.differing.clone());
-        }
-        let here = shared.look(|i| i.view.holders(mac).map(vm_json).collect::<Vec<_>>());
-        said["node"] = match &view {
-            Ok(fresh) => json!({"vms": here, "complete": fresh.view.complete}),
-            Err(why) => json!({"vms": here, "unknown": why}),
-        };
-        let departure = shared.all_departed().into_iter().find(|(left, _)| *left == mac);
-        said["departed"] = departure
-            .map_or(Value::Null, |(_, d)| json!({"vm": d.vm, "why": d.why, "tries": d.tries}));
-        let fresh = match self.apply.read(mac).await {
-            Ok(Fresh::Record(fresh)) => fresh,
-            Ok(Fresh::Missing) => {
-                said["napi"] = Value::Null;
-                said["action"] = "keep".into();
-                said["reason"] = "NAPI has no record of it".into();
-                return said;
-            }
-            Err(failed) => {
-                said["napi"] = json!({"unknown": failed.to_string()});
-                said["action"] = "defer".into();
-                said["reason"] = "NAPI does not answer".into();
-                return said;
-            }
-        };
-        let vm = &fresh.value.belongs_to_uuid;
-        said["napi"] = serde_json::to_value(&fresh.value).unwrap_or_default();
-        said["etag"] = fresh.etag.clone().into();
-        let hold = shared.held(vm);
-        said["hold"] = hold.map_or(Value::Null, |hold| hold.reason.into());
-        let zone = fresh.value.belongs_to_type == BelongsToType::Zone;
-        let verdict =
-            if zone && shared.policy.ask_vmapi { Some(self.apply.ask(vm).await) } else { None };
-        said["vmapi"] = verdict.as_ref().map(ToString::to_string).into();
-        let (action, reason) = if !zone {
-            let identity = shared.identity().unwrap_or_default();
-            kept_up(state::of_own_nic(&fresh.value, &identity, &shared.policy))
-        } else if !here.is_empty() {
-            kept_up(shared.look(|i| {
-                backfill::upkeep(&fresh.value, &i.view, verdict.as_ref(), true, &shared.policy)
-            }))
-        } else {
-            let basis = self.basis_of(mac, vm);
-            let judged = self.apply.judge(&fresh, basis, verdict.as_ref());
-            said["evidence"] = judged.evidence.iter().map(evidence_json).collect();
-            let action = match judged.ruling {
-                Ruling::Delete => "delete",
-                Ruling::AskVmapi | Ruling::Defer => "defer",
-                Ruling::Keep => "keep",
-            };
-            let why = judged.obstacle().map(|e| format!("{}: {}", e.guard, e.said));
-            (action.to_owned(), why.unwrap_or_else(|| "leaked".to_owned()))
-        };
-        said["action"] = action.into();
-        said["reason"] = reason.into();
-        said["brake"] = shared.status.braked().into();
-        said["mute"] = shared.mute().into();
-        said
-    }
-
-    /// Lists what the brake keeps, each record read now, and offers it for approval.
-    pub async fn offer(&self) -> Value {
-        let kept: BTreeMap<MacAddr, String> = self.shared.all_braked();
-        let read: Vec<Option<(MacAddr, String)>> = futures_util::stream::iter(kept)
-            .map(|(mac, vm)| async move {
-                match self.apply.read(mac).await {
-                    Ok(Fresh::Record(fresh)) if fresh.value.belongs_to_uuid == vm => {
-                        Some((mac, fresh.etag.filter(|etag| !etag.is_empty())?))
-                    }
-                    _ => None,
-                }
-            })
-            .buffer_unordered(4)
-            .collect()
-            .await;
-        self.shared.offer(read.into_iter().flatten().collect());
-        self.plan_json()
-    }
-
-    /// A pass that only talks: list, view, verdicts, and what would be done about each record.
-    /// It is one look, so nothing in it is ever more than a candidate.
-    ///
-    /// # Errors
-    /// Says what did not answer.
-    pub async fn rehearse(&self) -> Result<Value, String> {
-        let (shared, config) = (&self.shared, &self.shared.config);
-        let sysinfo = self.clients.vminfod.sysinfo().await;
-        let sysinfo = sysinfo.map_err(|err| format!("vminfod: {}", daemon::log::chain(&err)))?;
-        shared.identify(Some(Identity::read(&sysinfo)?));
-        let list = remote::list(&self.clients.napi, &config.cn_uuid, config.fallback).await;
-        let list = list.map_err(|err| daemon::log::chain(&err))?;
-        let view = shared.fresh_view(&self.clients.vminfod).await?.view;
-        let plan = self.look_once(list, &view).await;
-        shared.status.planned(&plan);
-        Ok(self.plan_json())
-    }
+/// Why there is no rehearsal.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unrehearsed {
+    #[error(transparent)]
+    Identity(#[from] Unidentified),
+    #[error(transparent)]
+    List(#[from] ListError),
+    #[error(transparent)]
+    View(#[from] ViewError),
 }
 
-fn kept_up(upkeep: Upkeep) -> (String, String) {
+/// Returns what NAPI, the node and VMAPI say about one NIC, and what follows.
+#[tracing::instrument(skip_all, fields(nic = %mac))]
+pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
+    let mut said = json!({"mac": mac.to_string(), "cn_uuid": parts.config.policy.cn_uuid});
+    if parts.node.identity().is_none() {
+        // No agent runs in this process. Without an answer the page says so in "mute".
+        let _unidentified = identity::read(parts).await;
+    }
+    let view = parts.node.read_fresh(&parts.clients.vminfod).await;
+    let here = |vm: &LocalVm| json!({"uuid": vm.uuid, "state": vm.state.to_string(), "do_not_inventory": vm.hidden});
+    let vms: Vec<Value> = parts.node.look(|i| i.view.holders(mac).map(here).collect());
+    let is_here = !vms.is_empty();
+    said["node"] = match view {
+        Ok(fresh) => {
+            changes::missed(parts, fresh.differing);
+            json!({"vms": vms, "complete": fresh.view.complete})
+        }
+        Err(err) => json!({"vms": vms, "unknown": daemon::log::chain(&err)}),
+    };
+    let departure = parts.departures.all().into_iter().find(|(left, _)| *left == mac);
+    said["departed"] = departure.map_or(
+        Value::Null,
+        |(_, d)| json!({"vm": d.vm, "why": d.why.to_string(), "tries": d.tries}),
+    );
+    let (action, reason) = match apply::read(parts, mac).await {
+        Ok(Found::Record(fresh)) => judged(parts, &fresh, is_here, &mut said).await,
+        Ok(Found::Missing) => ("keep", Reason::NoRecord),
+        Err(why) => {
+            said["napi"] = json!({"unknown": why.to_string()});
+            ("defer", why)
+        }
+    };
+    said["action"] = action.into();
+    said["reason"] = reason.to_string().into();
+    said["brake"] = parts.brake.sentence().into();
+    said["mute"] = parts.gate.writable().err().map(|refusal| refusal.to_string()).into();
+    said
+}
+
+/// Adds what is said about a record, and returns what follows.
+async fn judged(
+    parts: &Parts,
+    fresh: &Versioned<Nic>,
+    is_here: bool,
+    said: &mut Value,
+) -> (&'static str, Reason) {
+    let (nic, policy) = (&fresh.value, &parts.config.policy);
+    let vm = &nic.belongs_to_uuid;
+    said["napi"] = serde_json::to_value(nic).unwrap_or_default();
+    said["etag"] = fresh.etag.clone().into();
+    let hold = match parts.gate.not_held(vm).await {
+        Err(Refusal::Held(hold)) => Some(hold),
+        _ => None,
+    };
+    said["hold"] = hold.as_ref().map(|hold| hold.reason.clone()).into();
+    let is_zone = nic.belongs_to_type == BelongsToType::Zone;
+    let mut verdict: Option<Verdict> = None;
+    if is_zone && policy.ask_vmapi {
+        verdict = Some(apply::ask_vmapi(parts, vm).await);
+    }
+    said["vmapi"] = verdict.as_ref().map(ToString::to_string).into();
+    let upkeep = if !is_zone {
+        own_nic::upkeep(nic, &parts.node.identity().unwrap_or_default(), policy)
+    } else if is_here {
+        parts.node.look(|i| upkeep::upkeep(nic, &i.view, verdict.as_ref(), true, policy))
+    } else {
+        let basis = worker::basis(parts, nic.mac, vm);
+        let judged = apply::judge(parts, fresh, basis, verdict.as_ref(), hold.as_ref());
+        said["evidence"] = judged.evidence.iter().map(evidence_json).collect();
+        let action = match judged.ruling {
+            Ruling::Delete => "delete",
+            Ruling::AskVmapi | Ruling::Defer => "defer",
+            Ruling::Keep => "keep",
+        };
+        return (action, judged.reason());
+    };
     match upkeep {
-        Upkeep::Agrees => ("keep".to_owned(), "record and node agree".to_owned()),
-        Upkeep::Leave(why) => ("keep".to_owned(), why),
-        Upkeep::AskVmapi => ("keep".to_owned(), "cn_uuid is another node's".to_owned()),
-        Upkeep::Write(wish) => ("write".to_owned(), describe(&wish)),
+        Upkeep::Agrees => ("keep", Reason::Agrees),
+        Upkeep::Leave(why) => ("keep", why),
+        Upkeep::AskVmapi => ("keep", Reason::ForeignCnAsk),
+        Upkeep::Write(wish) => ("write", Reason::Wish(wish)),
     }
 }
 
-fn vm_json(vm: &LocalVm) -> Value {
-    json!({"uuid": vm.uuid, "state": vm.state, "do_not_inventory": vm.hidden})
+/// Reads each record that the brake blocks and offers them for approval.
+pub(crate) async fn offer(parts: &Parts) {
+    let read = |(mac, vm): (MacAddr, String)| async move {
+        match apply::read(parts, mac).await {
+            Ok(Found::Record(fresh)) if fresh.value.belongs_to_uuid == vm => {
+                Some((mac, fresh.etag.filter(|etag| !etag.is_empty())?))
+            }
+            _ => None,
+        }
+    };
+    let read = futures_util::stream::iter(blocked(parts)).map(read).buffer_unordered(4);
+    let pairs: BTreeMap<_, _> = read.filter_map(std::future::ready).collect().await;
+    parts.brake.offer(pairs);
+}
+
+/// Returns everything that the brake blocks, of passes and of departures, with the VMs.
+pub(crate) fn blocked(parts: &Parts) -> BTreeMap<MacAddr, String> {
+    let mut all = parts.brake.blocked();
+    all.extend(parts.departures.braked());
+    all
+}
+
+/// Makes a plan from one look at the list, the view and the verdicts. In one look nothing is ever
+/// more than a candidate.
+///
+/// # Errors
+/// If vminfod or NAPI does not answer.
+pub(crate) async fn rehearse(parts: &Parts) -> Result<(), Unrehearsed> {
+    let config = &parts.config;
+    identity::read(parts).await?;
+    let (napi, fallback) = (&parts.clients.napi, config.services.fallback);
+    let listing = listing::list(napi, &config.policy.cn_uuid, fallback).await?;
+    let view = parts.node.read_fresh(&parts.clients.vminfod).await?.view;
+    parts.status.planned(pass::look_once(parts, listing, &view).await);
+    Ok(())
 }

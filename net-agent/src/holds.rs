@@ -2,15 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the operator told us to leave alone: a small file under the state directory, replaced
-//! whole and atomically, read again before each write. A file that cannot be understood counts
-//! as a hold on the whole node: doubt never deletes.
+//! The operator's holds: VMs, or the whole node, whose NICs are left alone. They are kept in a small
+//! file in the state directory, which is read again before each write. A file that cannot be
+//! understood counts as a hold on the whole node.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use crate::disk::{self, stamp};
 
 /// One hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +25,7 @@ pub struct Hold {
     /// Since when.
     #[serde(with = "stamp")]
     pub since: Timestamp,
-    /// Until when; none means until released.
+    /// Until when; none: until released.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "stamp::optional")]
     pub until: Option<Timestamp>,
 }
@@ -42,56 +44,24 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// As the file has them.
+    /// Reads the text of the file.
     ///
     /// # Errors
-    /// Where the text is not what was written.
+    /// If it is not what [`HoldsFile`] writes.
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
     }
 
-    /// The hold that covers this VM now, if any; one on the node covers every VM.
+    /// Returns a hold that covers this VM now; one on the node covers every VM.
     pub fn covering(&self, vm: &str, now: Timestamp) -> Option<&Hold> {
         self.holds
             .iter()
             .find(|hold| hold.in_force(now) && hold.vm.as_deref().is_none_or(|held| held == vm))
     }
 
-    /// Those in force.
+    /// Returns the holds in force.
     pub fn in_force(&self, now: Timestamp) -> impl Iterator<Item = &Hold> {
         self.holds.iter().filter(move |hold| hold.in_force(now))
-    }
-}
-
-/// Times as ISO 8601 text.
-pub(crate) mod stamp {
-    use jiff::Timestamp;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(at)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
-
-    pub mod optional {
-        use super::*;
-
-        pub fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
-            match at {
-                Some(at) => to.collect_str(at),
-                None => to.serialize_none(),
-            }
-        }
-
-        pub fn deserialize<'de, D: Deserializer<'de>>(
-            from: D,
-        ) -> Result<Option<Timestamp>, D::Error> {
-            let text = Option::<String>::deserialize(from)?;
-            text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
-        }
     }
 }
 
@@ -106,8 +76,8 @@ pub enum HoldsError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file is not ours.
-    #[error("holds file {}: all is held until it is mended or removed: {source}", path.display())]
+    /// It is not a holds file.
+    #[error("holds file {}: everything is held until it is repaired or removed: {source}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -128,10 +98,10 @@ impl HoldsFile {
         Self { path: state_dir.join("holds.json") }
     }
 
-    /// Reads it; a missing file means no holds.
+    /// Reads it; a missing file means no holds. Blocks.
     ///
     /// # Errors
-    /// When it exists and cannot be read or understood.
+    /// If it exists and cannot be read or understood.
     pub fn read(&self) -> Result<Holds, HoldsError> {
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -142,17 +112,23 @@ impl HoldsFile {
             .map_err(|source| HoldsError::Syntax { path: self.path.clone(), source })
     }
 
-    /// Reads it; what cannot be read holds the node.
-    pub fn read_or_hold_all(&self, now: Timestamp) -> Holds {
-        self.read().unwrap_or_else(|err| Holds {
-            holds: vec![Hold { vm: None, reason: err.to_string(), since: now, until: None }],
-        })
+    /// Reads it on a thread that may block. A file that cannot be read holds the node.
+    pub async fn read_or_hold_all(&self) -> Holds {
+        let file = self.clone();
+        let read = disk::blocking(move || file.read()).await;
+        let why = match read {
+            Some(Ok(holds)) => return holds,
+            Some(Err(err)) => err.to_string(),
+            None => "the holds file cannot be read".to_owned(),
+        };
+        let (since, until) = (Timestamp::now(), None);
+        Holds { holds: vec![Hold { vm: None, reason: why, since, until }] }
     }
 
-    /// Adds a hold (in place of an earlier one on the same VM) and drops expired ones.
+    /// Adds a hold, replacing one on the same VM, and drops expired ones. Blocks.
     ///
     /// # Errors
-    /// When the file cannot be read or replaced.
+    /// If the file cannot be read or replaced.
     pub fn hold(
         &self,
         vm: Option<String>,
@@ -170,7 +146,7 @@ impl HoldsFile {
         Ok(hold)
     }
 
-    /// Takes a hold away; says how many were in force.
+    /// Removes a hold. Returns how many were in force. Blocks.
     ///
     /// # Errors
     /// As [`HoldsFile::hold`].
@@ -183,7 +159,7 @@ impl HoldsFile {
         Ok(released)
     }
 
-    /// Two operators at once must not undo each other's holds; the kernel lets go by itself.
+    /// Locks the file against other commands until the result is dropped.
     fn lock(&self) -> Result<std::fs::File, HoldsError> {
         let path = self.path.with_extension("lock");
         let take = || {
@@ -199,30 +175,9 @@ impl HoldsFile {
     }
 
     fn write(&self, holds: &Holds) -> Result<(), HoldsError> {
-        write_atomically(&self.path, holds)
+        disk::write_atomically(&self.path, holds)
             .map_err(|source| HoldsError::Io { path: self.path.clone(), source })
     }
-}
-
-/// Writes JSON beside `path`, flushes it to the disk and renames it into place.
-///
-/// # Errors
-/// Whatever the file system says; the old file is then untouched.
-pub fn write_atomically<T: Serialize>(path: &Path, content: &T) -> io::Result<()> {
-    use io::Write;
-    if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
-    }
-    let beside = path.with_extension(format!("new.{}", std::process::id()));
-    let mut file = std::fs::File::create(&beside)?;
-    file.write_all(&serde_json::to_vec_pretty(content)?)?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)?;
-    if let Some(dir) = path.parent() {
-        std::fs::File::open(dir)?.sync_all()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -234,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_survives_a_restart_expires_by_itself_and_is_released() {
+    fn hold_survives_a_restart_and_expires() {
         let dir = tempfile::tempdir().unwrap();
         let file = HoldsFile::new(dir.path());
         assert_eq!(file.read().unwrap(), Holds::default());
@@ -252,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_put_at_the_same_time_are_all_kept() {
+    fn keeps_all_holds_placed_at_once() {
         let dir = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for n in 0..8 {
@@ -263,12 +218,12 @@ mod tests {
         assert_eq!(HoldsFile::new(dir.path()).read().unwrap().holds.len(), 8);
     }
 
-    #[test]
-    fn a_file_that_is_not_ours_holds_everything() {
+    #[tokio::test]
+    async fn unreadable_file_holds_everything() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("holds.json"), "{").unwrap();
         let file = HoldsFile::new(dir.path());
         assert!(file.read().is_err());
-        assert!(file.read_or_hold_all(at(1)).covering("any", at(2)).is_some());
+        assert!(file.read_or_hold_all().await.covering("any", at(2)).is_some());
     }
 }

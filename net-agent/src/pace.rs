@@ -2,10 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! How fast: at most so many requests in flight and so many per second, for NAPI and VMAPI
-//! together, all through this one place. A read takes its turn before each attempt, retries
-//! included, and the wait counts against no deadline. A write takes it first and looks at holds
-//! and node once more after the wait, so nothing decided long ago is ever sent.
+//! The budget of requests: a rate and a number in flight, for NAPI and VMAPI together. A read takes
+//! its turn before each attempt, retries included, and the wait does not count against its deadline.
+//! A write takes its turn before its permit is made, so the checks come after the wait.
 
 mod strain;
 
@@ -21,7 +20,7 @@ use sdc_clients::{Error, Jitter};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// The agent's budget.
+/// The budget.
 #[derive(Debug)]
 pub struct Pace {
     slots: Arc<Semaphore>,
@@ -30,7 +29,7 @@ pub struct Pace {
     taken: AtomicU64,
 }
 
-/// One request's turn; keep it until the answer is there.
+/// The turn of one request; keep it until the answer has arrived.
 #[derive(Debug)]
 pub struct Turn {
     _slot: Option<OwnedSemaphorePermit>,
@@ -48,7 +47,7 @@ impl Pace {
         }
     }
 
-    /// Turns taken since the start.
+    /// Returns the number of turns taken since the start.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -67,8 +66,8 @@ impl Pace {
     }
 }
 
-/// A transport to one service whose every request takes its turn before its deadline begins, and
-/// which spares a service that is overloaded or down.
+/// A transport to one service: each request takes its turn before its deadline begins, and a service
+/// that is overloaded or down is asked less.
 pub struct Paced {
     inner: Arc<dyn Transport>,
     pace: Arc<Pace>,
@@ -76,7 +75,7 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// Puts the budget before `inner`; `jitter` spreads what is asked of a service under strain.
+    /// Puts the budget before `inner`; `jitter` spreads the requests to a service under strain.
     pub fn new(inner: Arc<dyn Transport>, pace: Arc<Pace>, jitter: Jitter) -> Self {
         Self { inner, pace, strain: Strain::new(jitter) }
     }
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn no_second_sees_more_than_its_share_and_no_more_are_in_flight() {
+    async fn keeps_rate_and_concurrency() {
         let pace = Arc::new(Pace::new(5, 4));
         let started = Instant::now();
         for _ in 0..26 {
@@ -121,12 +120,12 @@ mod tests {
             held.push(pace.turn().await);
         }
         let fifth = tokio::time::timeout(Duration::from_secs(60), pace.turn()).await;
-        assert!(fifth.is_err(), "a fifth was let through");
+        assert!(fifth.is_err(), "a fifth got a turn");
         held.pop();
         pace.turn().await;
     }
 
-    /// Answers after a while, as slow as a NAPI under load.
+    /// Answers as slowly as a NAPI under load.
     struct Slow(Duration);
 
     impl Transport for Slow {
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_for_a_turn_takes_nothing_from_a_requests_own_time() {
+    async fn waiting_for_a_turn_costs_no_deadline() {
         let pace = Arc::new(Pace::new(5, 1));
         let slow: Arc<dyn Transport> = Arc::new(Slow(Duration::from_secs(20)));
         let paced = Arc::new(Paced::new(slow, Arc::clone(&pace), Jitter::from_seed(1)));

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The board on which all tasks write what the operator sees: counters, the prototype's history
-//! names, what is waited for, the last plan with its evidence. Nothing here decides or changes
-//! anything, and the agent works without ever being asked.
+//! What the operator sees: the state of each task, counters, the last plan with its evidence. It
+//! decides nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,172 +13,173 @@ use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 
-use crate::plan::Plan;
-use crate::plan::evidence::{Answer, Evidence};
+use crate::outcome::Outcome;
+use crate::plan::{Decision, Evidence, Plan, Reason, Refusal};
+use crate::timing::Clock;
 
-/// Steps of a start, by the names the prototype of RFD 58 had.
-pub mod history {
-    /// The process is up.
-    pub const SERVER: &str = "InitializingServer";
-    /// Before the watch of vminfod.
-    pub const WATCHER: &str = "InitializingEventWatcher";
-    /// The watch exists.
-    pub const WATCHER_DONE: &str = "InitializedEventWatcher";
-    /// Connecting.
-    pub const STARTING: &str = "StartingEventWatcher";
-    /// The first snapshot is read.
-    pub const STARTED: &str = "StartedEventWatcher";
-    /// The list is read and the reap begun.
-    pub const REAP: &str = "StartedReapNics";
-    /// NAPI cannot list by node: later again.
-    pub const BACKED_OFF: &str = "BackedOffReapNics";
-    /// Nothing may be reaped (identity, mode, brake).
-    pub const SKIPPED: &str = "SkippedReapNics";
-}
-
-/// What the tasks count.
+/// The tasks whose state is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Count {
-    /// Records listed by the last pass.
-    Listed,
-    /// `cn_uuid` written.
-    Backfilled,
-    /// `state` written.
-    StateFixed,
-    /// Server NICs claimed.
-    Claimed,
-    /// Other fields written.
-    Mirrored,
-    /// Records deleted.
-    Reaped,
-    /// Already gone when we came.
-    AlreadyGone,
-    /// Deletes put off.
-    Deferred,
-    /// Records left alone on purpose.
-    Skipped,
-    /// Addresses of ours that NAPI does not know.
-    Missing,
-    /// Records of a foreign owner on an address of ours.
-    ForeignOwner,
-    /// 412 and unknown outcomes read again.
-    Conflicts,
-    /// Requests that failed.
-    Errors,
-    /// Comparisons with a fresh view.
-    Resyncs,
-    /// Differences no event had told.
-    MissedEvents,
-    /// Times the stream of vminfod was lost.
-    StreamsLost,
-    /// Writes without an etag, to a NAPI that has none.
-    Unconditional,
-    /// Written about only, in report mode.
-    Reported,
+pub enum Task {
+    /// Follows vminfod's events.
+    Events,
+    /// Reads sysinfo.
+    Identity,
+    /// Keeps the node's own NICs.
+    OwnNics,
+    /// The pass over NAPI's list.
+    Pass,
 }
 
-impl Count {
-    /// Its name in `/status` and `/metrics`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Listed => "listed",
-            Self::Backfilled => "backfilled",
-            Self::StateFixed => "state_fixed",
-            Self::Claimed => "claimed",
-            Self::Mirrored => "mirrored",
-            Self::Reaped => "reaped",
-            Self::AlreadyGone => "already_gone",
-            Self::Deferred => "deferred",
-            Self::Skipped => "skipped",
-            Self::Missing => "missing_in_napi",
-            Self::ForeignOwner => "foreign_owner",
-            Self::Conflicts => "conflicts",
-            Self::Errors => "errors",
-            Self::Resyncs => "resyncs",
-            Self::MissedEvents => "missed_events",
-            Self::StreamsLost => "streams_lost",
-            Self::Unconditional => "unconditional",
-            Self::Reported => "reported",
-        }
-    }
+/// The state of a task.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum State {
+    /// It is working.
+    #[error("working")]
+    Working,
+    /// It has nothing to do until something changes.
+    #[error("resting")]
+    Resting,
+    /// The whole agent is off.
+    #[error("no_rabbit is false: the feature is off, and NAPI is left alone")]
+    Off,
+    /// The stream is not connected yet.
+    #[error("waiting for vminfod")]
+    Connecting,
+    /// vminfod does not answer.
+    #[error("waiting for vminfod: {0}")]
+    NoAnswer(String),
+    /// Nothing may be written now.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// Before the first list.
+    #[error("startup delay, {} s", .0.as_secs())]
+    StartupDelay(Duration),
+    /// Between the two looks of a pass.
+    #[error("second look, in {} s", .0.as_secs_f64())]
+    SecondLook(Duration),
+    /// Candidates wait for a guard.
+    #[error("{count} candidates not decided yet, the first because of {first}")]
+    Undecided {
+        /// How many.
+        count: usize,
+        /// Why the first waits.
+        first: Box<Reason>,
+    },
+    /// NAPI cannot list by node.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The last pass failed.
+    #[error("retrying: {0}")]
+    Retrying(String),
+}
 
-    /// All of them.
-    pub const ALL: [Self; 18] = [
-        Self::Listed,
-        Self::Backfilled,
-        Self::StateFixed,
-        Self::Claimed,
-        Self::Mirrored,
-        Self::Reaped,
-        Self::AlreadyGone,
-        Self::Deferred,
-        Self::Skipped,
-        Self::Missing,
-        Self::ForeignOwner,
-        Self::Conflicts,
-        Self::Errors,
-        Self::Resyncs,
-        Self::MissedEvents,
-        Self::StreamsLost,
-        Self::Unconditional,
-        Self::Reported,
-    ];
+impl State {
+    fn is_waiting(&self) -> bool {
+        !matches!(self, Self::Working | Self::Resting)
+    }
+}
+
+/// Steps of a start, with the names of RFD 58's prototype.
+pub(crate) mod history {
+    pub(crate) const SERVER: &str = "InitializingServer";
+    pub(crate) const WATCHER: &str = "InitializingEventWatcher";
+    pub(crate) const WATCHER_DONE: &str = "InitializedEventWatcher";
+    pub(crate) const STARTING: &str = "StartingEventWatcher";
+    /// The first snapshot is read.
+    pub(crate) const STARTED: &str = "StartedEventWatcher";
+    /// The list is read.
+    pub(crate) const REAP: &str = "StartedReapNics";
+    /// NAPI cannot list by node.
+    pub(crate) const BACKED_OFF: &str = "BackedOffReapNics";
+    /// The list is read, in report mode.
+    pub(crate) const SKIPPED: &str = "SkippedReapNics";
+}
+
+macro_rules! counts {
+    ($($variant:ident, $name:literal, $metric:literal, $help:literal;)+) => {
+        /// The counters.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Count { $(#[doc = $help] $variant),+ }
+
+        impl Count {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// Returns its name in `/status`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// Returns its name in `/metrics`, empty if it is a gauge there, and its help.
+            pub(crate) fn metric(self) -> (&'static str, &'static str) {
+                match self { $(Self::$variant => ($metric, $help)),+ }
+            }
+        }
+    };
+}
+
+// The name in `/status`, the name in `/metrics`, and the help of each counter.
+counts! {
+    Listed, "listed", "", "Zone records of the last list";
+    Backfilled, "backfilled", "nics_backfilled", "Records whose cn_uuid was written";
+    StateFixed, "state_fixed", "nic_states_written", "Records whose state was written";
+    Claimed, "claimed", "nics_claimed", "Own NICs claimed as server NICs";
+    Mirrored, "mirrored", "nics_mirrored", "Records whose owner or primary flag was written";
+    Reaped, "reaped", "nics_deleted", "Records deleted";
+    AlreadyGone, "already_gone", "nics_already_gone", "Deletes that found the record gone";
+    Deferred, "deferred", "deferrals", "Times that a write was deferred";
+    Skipped, "skipped", "nics_left_alone", "Records left alone for good reason";
+    Missing, "missing_in_napi", "nics_missing_in_napi", "Local NICs that NAPI has no record of";
+    ForeignOwner, "foreign_owner", "nics_of_foreign_owner", "Local NICs whose record belongs to another owner";
+    Conflicts, "conflicts", "conflicts", "Writes that found the record changed, or whose outcome is unknown";
+    Errors, "errors", "errors", "Requests and passes that failed";
+    Resyncs, "resyncs", "comparisons", "Comparisons with a fresh view of the node";
+    MissedEvents, "missed_events", "missed_events", "Differences that no event reported";
+    StreamsLost, "streams_lost", "streams_lost", "Times that vminfod's stream was lost";
+    Unconditional, "unconditional", "unconditional_writes", "Writes without an etag, to a NAPI that has none";
+    Reported, "reported", "writes_reported", "Writes that the report mode only logged";
+}
+
+/// The counters, states and the plan. The lock is held for a few instructions and never over an
+/// await.
+#[derive(Debug)]
+pub struct Status {
+    clock: Clock,
+    board: Mutex<Board>,
 }
 
 #[derive(Debug, Default)]
 struct Board {
     history: Vec<(&'static str, Duration)>,
     counts: BTreeMap<Count, u64>,
-    waiting: BTreeMap<&'static str, String>,
-    /// By who keeps: a pass, or the departures.
-    brakes: BTreeMap<&'static str, String>,
-    memory: Option<String>,
-    pass: u64,
+    states: BTreeMap<Task, State>,
+    passes: u64,
     last_pass: Option<Timestamp>,
     last_error: Option<String>,
     last_plan: Option<(Timestamp, Plan)>,
-    /// What became of the plan's lines so far.
-    outcomes: BTreeMap<MacAddr, String>,
+    /// What came of the plan's lines so far.
+    outcomes: BTreeMap<MacAddr, Outcome>,
 }
 
 impl Board {
-    fn braked(&self) -> Option<String> {
-        let all: Vec<&str> = self.brakes.values().map(String::as_str).collect();
-        (!all.is_empty()).then(|| all.join("; "))
-    }
-}
-
-/// Who holds the brake of a NAPI that lost its records.
-pub const EMPTIED: &str = "napi";
-/// Who holds the brake of what left the node.
-pub const DEPARTURES: &str = "departures";
-
-/// The board all tasks write on.
-#[derive(Debug)]
-pub struct Status {
-    started: tokio::time::Instant,
-    board: Mutex<Board>,
-}
-
-impl Default for Status {
-    fn default() -> Self {
-        Self { started: tokio::time::Instant::now(), board: Mutex::default() }
+    fn waiting_for(&self) -> Vec<String> {
+        self.states.values().filter(|s| s.is_waiting()).map(State::to_string).collect()
     }
 }
 
 impl Status {
+    /// Nothing has happened yet.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, board: Mutex::default() }
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
         change(&mut self.board.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Time since the start: the agent's clock.
-    pub fn clock(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// A step of the start; repeated ones are noted once.
+    /// Records a step of the start, once.
     pub fn step(&self, name: &'static str) {
-        let now = self.clock();
+        let now = self.clock.now();
         self.with(|b| {
             if b.history.iter().all(|(known, _)| *known != name) {
                 b.history.push((name, now));
@@ -192,96 +192,60 @@ impl Status {
         self.with(|b| *b.counts.entry(what).or_default() += 1);
     }
 
-    /// Sets a count.
+    /// Sets a counter.
     pub fn set(&self, what: Count, value: usize) {
         self.with(|b| b.counts.insert(what, value as u64));
     }
 
-    /// Reads a count.
+    /// Returns a counter.
     pub fn get(&self, what: Count) -> u64 {
         self.with(|b| b.counts.get(&what).copied().unwrap_or_default())
     }
 
-    /// What `task` waits for; none when it does not.
-    pub fn waiting(&self, task: &'static str, what: Option<String>) {
-        self.with(|b| match what {
-            Some(what) => b.waiting.insert(task, what),
-            None => b.waiting.remove(task),
-        });
+    /// Stores the state of a task.
+    pub fn is(&self, task: Task, state: State) {
+        self.with(|b| b.states.insert(task, state));
     }
 
-    /// What is waited for.
+    /// Returns what the tasks wait for, for people.
     pub fn waiting_for(&self) -> Vec<String> {
-        self.with(|b| b.waiting.values().cloned().collect())
+        self.with(|b| b.waiting_for())
     }
 
-    /// The brake's reason, or none, as `who` sees it.
-    pub fn brake(&self, who: &'static str, why: Option<String>) {
-        self.with(|b| match why {
-            Some(why) => b.brakes.insert(who, why),
-            None => b.brakes.remove(who),
-        });
-    }
-
-    /// Why this one holds the brake, if it does.
-    pub fn brake_of(&self, who: &str) -> Option<String> {
-        self.with(|b| b.brakes.get(who).cloned())
-    }
-
-    /// Is the brake on?
-    pub fn braked(&self) -> Option<String> {
-        self.with(|b| b.braked())
-    }
-
-    /// What is wrong with the memory on the disk, if anything.
-    pub fn memory(&self, what: Option<String>) {
-        self.with(|b| b.memory = what);
-    }
-
-    /// As noted by [`Status::memory`].
-    pub fn memory_fault(&self) -> Option<String> {
-        self.with(|b| b.memory.clone())
-    }
-
-    /// A pass ended well.
+    /// Counts a pass that ended well. Returns its number.
     pub fn passed(&self) -> u64 {
         self.with(|b| {
-            b.pass += 1;
+            b.passes += 1;
             b.last_pass = Some(Timestamp::now());
-            b.pass
+            b.passes
         })
     }
 
-    /// When the last pass ended well.
+    /// Returns when the last pass ended well.
     pub fn last_pass(&self) -> Option<Timestamp> {
         self.with(|b| b.last_pass)
     }
 
-    /// How many passes ended well.
+    /// Returns the number of passes that ended well.
     pub fn passes(&self) -> u64 {
-        self.with(|b| b.pass)
+        self.with(|b| b.passes)
     }
 
-    /// Something failed.
-    pub fn failed(&self, text: String) {
+    /// Counts a failure and keeps it as the last one.
+    pub fn failed(&self, error: String) {
         self.count(Count::Errors);
-        self.with(|b| b.last_error = Some(text));
+        self.with(|b| b.last_error = Some(error));
     }
 
-    /// Keeps the last plan for `/plan`.
-    pub fn planned(&self, plan: &Plan) {
+    /// Keeps the plan for `/plan`.
+    pub fn planned(&self, plan: Plan) {
         self.with(|b| {
-            b.last_plan = Some((Timestamp::now(), plan.clone()));
+            b.last_plan = Some((Timestamp::now(), plan));
             b.outcomes.clear();
         });
     }
 
-    /// What became of one line of the plan.
-    pub fn outcome(&self, mac: MacAddr, what: String) {
-        self.with(|b| b.outcomes.insert(mac, what));
-    }
-
-    /// Keeps a plan of a few records in the place of what the last one said of them.
+    /// Keeps a plan of a few records, which replaces what the last one says about them.
     pub fn replanned(&self, plan: &Plan) {
         self.with(|b| match &mut b.last_plan {
             None => b.last_plan = Some((Timestamp::now(), plan.clone())),
@@ -295,41 +259,41 @@ impl Status {
         });
     }
 
-    /// `/status`.
+    /// Stores what came of one line of the plan.
+    pub fn outcome(&self, mac: MacAddr, outcome: Outcome) {
+        self.with(|b| b.outcomes.insert(mac, outcome));
+    }
+
+    /// Returns this part of `/status`.
     pub fn to_json(&self) -> Value {
         let micros = |at: Duration| u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
-        let now = micros(self.clock());
+        let now = micros(self.clock.now());
         self.with(|b| {
+            let step =
+                |(name, at): &(&str, Duration)| json!({"h_name": name, "h_time": micros(*at)});
             let mut all = json!({
                 "now": now,
-                "init_history": b.history.iter()
-                    .map(|(name, at)| json!({"h_name": name, "h_time": micros(*at)}))
-                    .collect::<Vec<_>>(),
-                "waiting_for": b.waiting.values().collect::<Vec<_>>(),
-                "pass": b.pass,
+                "init_history": b.history.iter().map(step).collect::<Vec<_>>(),
+                "waiting_for": b.waiting_for(),
+                "pass": b.passes,
                 "last_pass": b.last_pass.map(|at| at.to_string()),
-                "brake": b.braked(),
-                "memory": b.memory,
                 "last_error": b.last_error,
             });
-            if let Some(all) = all.as_object_mut() {
-                for what in Count::ALL {
-                    let value = b.counts.get(&what).copied().unwrap_or_default();
-                    all.insert(what.name().to_owned(), value.into());
-                }
+            for what in Count::ALL.iter().copied() {
+                all[what.name()] = b.counts.get(&what).copied().unwrap_or_default().into();
             }
             all
         })
     }
 
-    /// `/plan`.
+    /// Returns this part of `/plan`.
     pub fn plan_json(&self) -> Value {
         self.with(|b| match &b.last_plan {
             None => json!({"made": null, "brake": null, "decisions": [],
-                "waiting_for": b.waiting.values().collect::<Vec<_>>()}),
+                "waiting_for": b.waiting_for()}),
             Some((made, plan)) => json!({
                 "made": format!("{made:.3}"),
-                "brake": plan.brake,
+                "brake": plan.brake.as_ref().map(ToString::to_string),
                 "decisions": plan.decisions.iter()
                     .map(|d| decision_json(d, b.outcomes.get(&d.mac))).collect::<Vec<_>>(),
             }),
@@ -337,27 +301,21 @@ impl Status {
     }
 }
 
-fn decision_json(decision: &crate::plan::Decision, outcome: Option<&String>) -> Value {
+fn decision_json(decision: &Decision, outcome: Option<&Outcome>) -> Value {
     json!({
         "mac": decision.mac.to_string(),
         "vm": decision.vm,
         "action": decision.action.name(),
-        "reason": decision.reason,
+        "reason": decision.reason.to_string(),
         "napi": decision.napi,
-        "outcome": outcome,
+        "outcome": outcome.map(ToString::to_string),
         "evidence": decision.evidence.iter().map(evidence_json).collect::<Vec<_>>(),
     })
 }
 
-/// One guard's answer, as pages show it.
-pub fn evidence_json(evidence: &Evidence) -> Value {
-    json!({
-        "guard": evidence.guard.to_string(),
-        "answer": match evidence.answer {
-            Answer::Pass => "pass",
-            Answer::Later => "later",
-            Answer::Never => "never",
-        },
-        "said": evidence.said,
-    })
+/// Returns one guard's answer for a page.
+pub(crate) fn evidence_json(evidence: &Evidence) -> Value {
+    let Evidence { guard, answer, why } = evidence;
+    let (guard, answer, said) = (guard.to_string(), answer.to_string(), why.to_string());
+    json!({"guard": guard, "answer": answer, "said": said})
 }

@@ -44,11 +44,11 @@ async fn desk() -> Desk {
     let agent = world.agent(HOME, over.clone());
     let mut config = json!({"napi": {"url": "http://127.0.0.1:9"}, "vmapi": {"url": "none"},
         "vminfod": {"url": "http://127.0.0.1:9"}, "cn_uuid": CN,
-        "state_dir": agent.shared.config.state_dir});
+        "state_dir": agent.parts.config.places.state_dir});
     config.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
     let file = world.dir.path().join("net-agent.config.json");
     std::fs::write(&file, config.to_string()).unwrap();
-    std::fs::create_dir_all(&agent.shared.config.state_dir).unwrap();
+    std::fs::create_dir_all(&agent.parts.config.places.state_dir).unwrap();
     let shutdown = Shutdown::new();
     let tasks = Tasks::new(shutdown.clone());
     agent.listen(port, &tasks, &shutdown);
@@ -82,7 +82,7 @@ impl Desk {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{what}: {}", self.agent.status_json());
+        panic!("{what}: {}", self.agent.status_json().await);
     }
 }
 
@@ -91,13 +91,13 @@ const FAILED: &str = "ExitCode(unix_exit_status(1))";
 const USAGE: &str = "ExitCode(unix_exit_status(2))";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_is_offered_and_approved_through_the_socket_only() {
+async fn approves_only_through_the_socket() {
     let desk = desk().await;
-    desk.until("the brake is on", || desk.agent.shared.status.braked().is_some()).await;
-    let socket = &desk.agent.shared.config.control_socket;
+    desk.until("the brake is on", || desk.agent.parts.brake.sentence().is_some()).await;
+    let socket = &desk.agent.parts.config.places.control_socket;
     assert_eq!(std::fs::metadata(socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(desk.cli(&["plan"]).await, DONE);
-    let (offer, _) = desk.agent.shared.offered().unwrap();
+    let (offer, _) = desk.agent.parts.brake.offered().unwrap();
     let body = json!({"id": offer.id}).to_string();
     for (method, path) in [("POST", "/approve"), ("POST", "/plan"), ("DELETE", "/holds")] {
         let length = body.len();
@@ -144,7 +144,7 @@ async fn a_plan_is_offered_and_approved_through_the_socket_only() {
     }
     desk.shutdown.trigger();
     assert!(desk.tasks.drain(Duration::from_secs(10)).await);
-    assert!(!desk.agent.shared.config.control_socket.exists());
+    assert!(!desk.agent.parts.config.places.control_socket.exists());
     for (verb, code) in [
         (&["status"][..], FAILED),
         (&["approve", "0123456789abcdef"], FAILED),
@@ -158,7 +158,7 @@ async fn a_plan_is_offered_and_approved_through_the_socket_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_port_answers_local_clients_and_nobody_a_browser_was_led_to() {
+async fn port_refuses_requests_from_browsers() {
     let desk = desk().await;
     for path in ["/ping", "/status", "/plan", "/holds", "/metrics"] {
         let head = format!("GET {path} HTTP/1.0\r\nHost: localhost:5311\r\n");
@@ -180,10 +180,10 @@ async fn the_port_answers_local_clients_and_nobody_a_browser_was_led_to() {
     assert!(desk.tasks.drain(Duration::from_secs(10)).await);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_second_copy_does_not_start() {
+#[tokio::test(flavor = "multi_thread")] // race 29
+async fn second_copy_does_not_start() {
     let desk = desk().await;
-    let _first = Lock::take(&desk.agent.shared.config.state_dir.join("lock")).unwrap();
+    let _first = Lock::take(&desk.agent.parts.config.places.state_dir.join("lock")).unwrap();
     assert_eq!(desk.cli(&["serve"]).await, FAILED);
     desk.shutdown.trigger();
     desk.tasks.drain(Duration::from_secs(10)).await;

@@ -2,12 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What can go wrong with a request, in one taxonomy for every service.
-//!
-//! An [`Error`] names the request it belongs to, keeps everything the server
-//! said, and answers the two questions every caller has: may I send it again
-//! ([`Error::is_retryable`]), and may it have happened ([`Error::may_have_applied`]).
-//! No other module decides either of them.
+//! One error type for all services. An [`Error`] names its request, keeps everything the server said, and
+//! decides whether the request may be sent again ([`Error::is_retryable`]) and whether it may have been
+//! applied ([`Error::may_have_applied`]).
 
 mod class;
 
@@ -171,8 +168,8 @@ impl Error {
         self.0.class
     }
 
-    /// Whether sending the very same request again is safe and may help. A
-    /// write is sent again only if it was certainly never sent.
+    /// Returns true if sending the same request again is safe and may help. A write is sent again only if
+    /// it was certainly not sent.
     pub fn is_retryable(&self) -> bool {
         match self.0.class {
             Class::Connect | Class::Timeout(Phase::Connect) => true,
@@ -190,7 +187,7 @@ impl Error {
         }
         match self.0.class {
             Class::UnknownOutcome | Class::Server | Class::Protocol => true,
-            // A gateway speaks of what stands behind it; 503 and 429 speak of refusal.
+            // 502 and 504 are a gateway's: the server behind it may have applied the write.
             Class::Unavailable => matches!(self.0.status, Some(502 | 504)),
             _ => false,
         }

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Chance, as a value handed in at the top: the same seed gives the same
-//! waits. No module draws randomness anywhere else.
+//! Randomness as a value that is passed in: the same seed gives the same waits.
 
 use std::time::Duration;
 

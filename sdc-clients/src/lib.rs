@@ -2,31 +2,31 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Typed clients for the services that a compute node speaks to: vminfod on
-//! the node itself, NAPI, VMAPI and CNAPI in the data centre.
+//! Typed clients for the services that a compute node speaks to: vminfod on the node itself, NAPI,
+//! VMAPI and CNAPI in the data centre. The crate knows wire formats, retries and errors, and no
+//! policy.
 //!
-//! This crate knows wire formats, retries and errors. It never learns about
-//! zones, files or policy: what to do with an answer is the caller's business.
-//!
-//! Modules, highest first; each uses only what stands below it.
+//! Modules, highest first; each uses only modules listed below it.
 
-pub mod vminfod;
+#![forbid(unsafe_code)]
 
-pub mod vmapi;
+pub mod vminfod; // the VMs of this node, and every change of them
 
-pub mod cnapi;
+pub mod vmapi; // the data centre's records of VMs
 
-pub mod napi;
+pub mod cnapi; // the data centre's records of nodes
 
-pub mod http;
+pub mod napi; // the data centre's records of NICs and networks
 
-pub mod retry;
+pub mod http; // requests with deadlines, retries and request ids
 
-mod jitter;
+pub mod retry; // the one retry policy
 
-mod mac;
+mod jitter; // seedable chance
 
-mod error;
+mod mac; // MAC addresses
+
+mod error; // one error type: what went wrong, and whether to try again
 
 pub use error::{Class, Error, Phase};
 pub use http::{Http, Precondition, Versioned};

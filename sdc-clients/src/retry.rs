@@ -2,11 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! How often, how long and how randomly a failed request is tried again.
+//! The retry policy: attempts, exponential back-off with full jitter, a budget.
 //!
-//! The `backoff` crate is named here and nowhere else, and supplies only the
-//! sequence of ceilings; the waits are drawn by [`Jitter`] and slept on
-//! tokio's clock. Whether an error may be retried is [`Error::is_retryable`]'s word.
+//! The `backoff` crate is used here only, for the sequence of ceilings; [`Jitter`] draws the waits,
+//! which pass on tokio's clock. [`Error::is_retryable`] decides which errors are retried.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -15,9 +14,10 @@ use std::time::Duration;
 use backoff::backoff::Backoff as _;
 use tokio::time::Instant;
 
-use crate::{Error, Jitter};
+use crate::error::Error;
+use crate::jitter::Jitter;
 
-/// The longest `Retry-After` that is waited out here; a longer one is the caller's to plan.
+/// Longest `Retry-After` that is waited for; a longer one is returned as an error.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// A named schedule of attempts.
@@ -58,7 +58,7 @@ impl Policy {
         }
     }
 
-    /// For asking, for ever, whether something has come back.
+    /// For waiting until a service is back: without an end.
     pub fn probe() -> Policy {
         Policy {
             initial: Duration::from_secs(1),
@@ -98,18 +98,28 @@ impl Backoff {
         Backoff { ceilings, policy: policy.clone(), jitter, attempts: 1, started: Instant::now() }
     }
 
-    /// The wait before the next attempt, or `None` when the policy is exhausted.
+    /// Returns the wait before the next attempt, or `None` when the policy is exhausted.
     pub fn next_delay(&mut self) -> Option<Duration> {
         self.next_delay_after(Duration::ZERO)
     }
 
-    /// The same on top of what the service asked for: the policy's end bounds both together.
+    /// The same, but at least half of the ceiling, so that successive waits grow.
+    pub fn next_growing_delay(&mut self) -> Option<Duration> {
+        if self.policy.max_attempts.is_some_and(|max| self.attempts >= max) {
+            return None;
+        }
+        let ceiling = self.ceilings.next_backoff()?.min(self.policy.max);
+        self.attempts += 1;
+        Some(self.jitter.uniform(ceiling / 2, ceiling))
+    }
+
+    /// The same, added to what the service asked for.
     fn next_delay_after(&mut self, asked: Duration) -> Option<Duration> {
         if self.policy.max_attempts.is_some_and(|max| self.attempts >= max) {
             return None;
         }
         let ceiling = self.ceilings.next_backoff()?.min(self.policy.max);
-        // Jitter on top of what was asked: all clients were told the same.
+        // Jitter is added because all clients got the same answer.
         let delay = asked + self.jitter.full(ceiling);
         if self.policy.max_elapsed.is_some_and(|max| self.started.elapsed() + delay > max) {
             return None;
@@ -118,7 +128,7 @@ impl Backoff {
         Some(delay)
     }
 
-    /// Forgets the failures so far.
+    /// Begins again, as after a success.
     pub fn reset(&mut self) {
         self.ceilings.reset();
         self.attempts = 1;
@@ -131,10 +141,10 @@ impl Backoff {
     }
 }
 
-/// A bound on retries across all calls of one client: when a service is down
-/// for everybody, retrying is the problem. Each first attempt earns a tenth of a retry.
+/// A bound on retries across all calls of one client: while a service is down, retries only add to its
+/// load. Each first attempt earns a tenth of a retry.
 #[derive(Debug)]
-pub struct Budget(Mutex<u32>);
+pub(crate) struct Budget(Mutex<u32>);
 
 impl Budget {
     /// Retries that may be saved up, in tenths; a new budget starts full.
@@ -142,7 +152,7 @@ impl Budget {
     const RETRY: u32 = 10;
 
     /// A full budget.
-    pub fn new() -> Budget {
+    pub(crate) fn new() -> Budget {
         Budget(Mutex::new(Budget::FULL))
     }
 
@@ -163,23 +173,9 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget::new()
-    }
-}
-
-/// Runs `op` until it succeeds, fails for good, or the policy is exhausted.
-pub async fn with_retry<T, F, Fut>(policy: &Policy, jitter: &mut Jitter, op: F) -> Result<T, Error>
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<T, Error>>,
-{
-    with_budget(policy, jitter, None, op).await
-}
-
-/// As [`with_retry`], with every retry paid from `budget`.
-pub async fn with_budget<T, F, Fut>(
+/// Runs `op` until it succeeds, fails for good, or the policy is exhausted. Retries are paid from
+/// `budget`, if there is one.
+pub(crate) async fn with_retry<T, F, Fut>(
     policy: &Policy,
     jitter: &mut Jitter,
     budget: Option<&Budget>,
@@ -261,7 +257,7 @@ mod tests {
         };
         let started = Instant::now();
         let mut jitter = Jitter::from_seed(5);
-        let outcome: Result<(), Error> = with_retry(&policy, &mut jitter, || async {
+        let outcome: Result<(), Error> = with_retry(&policy, &mut jitter, None, || async {
             Err(Error::connect(&Method::GET, "/x", "refused"))
         })
         .await;
@@ -281,7 +277,7 @@ mod tests {
         ] {
             let mut count = 0;
             let outcome: Result<(), Error> =
-                with_retry(&Policy::local(), &mut Jitter::from_seed(1), || {
+                with_retry(&Policy::local(), &mut Jitter::from_seed(1), None, || {
                     count += 1;
                     let error = Error::new(class, &method, "/x", "");
                     async { Err(error) }

@@ -11,19 +11,33 @@ use std::time::Duration;
 
 use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
-use serde_json::Value;
 
-use crate::commands::CommandPaths;
-use crate::load::Deadlines;
-use crate::root::READ_DEADLINE;
-use crate::sources::files::Choice;
+use crate::node::Deadlines;
+use crate::node::blocking::DEADLINE;
+use crate::node::commands::CommandPaths;
 use daemon::journal::Limits;
 
-/// Agents of this node by name, and where each tells its status: loopback only.
-pub type Agents = Vec<(String, SocketAddr)>;
+/// How changes of files are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// The platform's `fswatcher` helper reports them.
+    Fswatcher,
+    /// Only sweeps find them.
+    Sweep,
+}
 
-/// Who the dashboard looks for when the file says nothing.
-const AGENTS: [(&str, u16); 2] = [("net-agent", 5311), ("kvmd", 5312)];
+impl std::str::FromStr for Watch {
+    type Err = &'static str;
+
+    /// `auto` is an older name of `fswatcher`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" | "fswatcher" => Ok(Self::Fswatcher),
+            "sweep" => Ok(Self::Sweep),
+            _ => Err("expected fswatcher or sweep"),
+        }
+    }
+}
 
 /// All settings.
 #[derive(Clone, Debug)]
@@ -40,30 +54,24 @@ pub struct Config {
     pub http: HttpLimits,
     /// The node's programs.
     pub commands: CommandPaths,
-    /// Who watches files.
-    pub watch: Choice,
-    /// The platform's file watcher.
-    pub fswatcher: PathBuf,
+    /// How changes of files are found.
+    pub watch: Watch,
     /// Time between full refreshes: least and most.
     pub refresh: (Duration, Duration),
-    /// Time between sweeps …
+    /// Time between sweeps.
     pub sweep: Duration,
-    /// … on a node of at most so many VMs: with more they come less often, in proportion.
-    pub sweep_vms: usize,
     /// How long commands may take.
     pub deadlines: Deadlines,
     /// How long a file system may take to answer.
     pub file_deadline: Duration,
     /// Pause before a failed reading is tried again: first ceiling and last.
     pub retry: (Duration, Duration),
-    /// Signals of one VM within this make one commit.
+    /// The least time between the beginnings of two readings of a VM.
     pub fold: Duration,
     /// VMs read at once.
     pub concurrency: usize,
     /// The ring of events.
     pub journal: Limits,
-    /// Agents that the dashboard shows.
-    pub agents: Agents,
     /// What is logged.
     pub log_level: String,
 }
@@ -102,23 +110,26 @@ impl Config {
                 zfs: fields.path("commands.zfs", paths.zfs),
                 kstat: fields.path("commands.kstat", paths.kstat),
                 sysevent: fields.path("commands.sysevent", paths.sysevent),
+                fswatcher: fields.path("commands.fswatcher", paths.fswatcher),
             },
-            watch: fields.parse("watch", "auto"),
-            fswatcher: fields.path("commands.fswatcher", "/usr/vm/sbin/fswatcher"),
+            watch: fields.parse("watch", "fswatcher"),
             refresh: (
                 fields.span("refresh.min", seconds(270), MS..=DAY),
                 fields.span("refresh.max", seconds(300), MS..=DAY),
             ),
             sweep: fields.span("sweep", seconds(10), MS..=DAY),
-            sweep_vms: usize::try_from(fields.number("sweep_vms", 3000, 1..=1 << 32))
-                .unwrap_or(usize::MAX),
             deadlines: Deadlines {
                 zoneadm: fields.span("deadlines.zoneadm", deadlines.zoneadm, MS..=DAY),
                 zfs_one: fields.span("deadlines.zfs_one", deadlines.zfs_one, MS..=DAY),
                 zfs_node: fields.span("deadlines.zfs_node", deadlines.zfs_node, MS..=DAY),
+                zfs_snapshots: fields.span(
+                    "deadlines.zfs_snapshots",
+                    deadlines.zfs_snapshots,
+                    MS..=DAY,
+                ),
                 kstat: fields.span("deadlines.kstat", deadlines.kstat, MS..=DAY),
             },
-            file_deadline: fields.span("deadlines.files", READ_DEADLINE, MS..=DAY),
+            file_deadline: fields.span("deadlines.files", DEADLINE, MS..=DAY),
             retry: (
                 fields.span("retry.min", Duration::from_millis(500), MS..=DAY),
                 fields.span("retry.max", seconds(60), MS..=DAY),
@@ -135,7 +146,6 @@ impl Config {
                 min_events: usize::try_from(fields.number("ring_events", 1024, 1..=1 << 32))
                     .unwrap_or(usize::MAX),
             },
-            agents: agents(&mut fields),
             log_level: fields.text("log_level", "info"),
         };
         for (key, (min, max)) in [("refresh", config.refresh), ("retry", config.retry)] {
@@ -194,25 +204,6 @@ fn http_limits(fields: &mut Fields) -> HttpLimits {
         write: fields.span("http.write", limits.write, least..=DAY),
         drain: limits.drain,
     }
-}
-
-/// `agents`: an object from name to `ADDRESS:PORT`; an address of another node is a fault.
-fn agents(fields: &mut Fields) -> Agents {
-    let Some(given) = fields.get("agents").cloned() else {
-        return AGENTS.map(|(name, port)| (name.to_owned(), ([127, 0, 0, 1], port).into())).into();
-    };
-    let Value::Object(given) = given else {
-        fields.fault("agents", "expected an object from name to address");
-        return Agents::new();
-    };
-    let mut agents = Agents::new();
-    for (name, address) in given {
-        match address.as_str().map(str::parse::<SocketAddr>) {
-            Some(Ok(address)) if address.ip().is_loopback() => agents.push((name, address)),
-            _ => fields.fault(&format!("agents.{name}"), "expected a loopback ADDRESS:PORT"),
-        }
-    }
-    agents
 }
 
 #[cfg(test)]

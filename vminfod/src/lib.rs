@@ -4,46 +4,47 @@
 
 //! vminfod: the one consumer of a node's sysevents and the cache of its VM objects (RFD 39).
 //!
-//! The modules stand in the order of one change, last step first; a module uses only modules below it.
+//! The way of one change: a *source* signals that something may have changed; the *reconciler* marks
+//! the stale parts and has them *read*; `vm-model` makes the object and the change records; the *store*
+//! commits them; *http* serves them. What an object has and where each field comes from is decided in
+//! `vm-model` alone: to add a field, see its `lib.rs`.
+//!
+//! A module uses only modules below it.
+//!
+//! | task | owner | wakes on | sends |
+//! | --- | --- | --- | --- |
+//! | zone events, zfs events | `sources::sysevent` | a line of the helper | signals to the inbox |
+//! | files | `sources::fswatcher` | a line of the helper, the list of zones | signals to the inbox |
+//! | reconcile | `reconcile::Reconciler` | signals, finished readings, requests, time | commits, the list of zones |
+//! | http | `daemon::http::Server` | connections | requests to the reconciler |
 
+#![forbid(unsafe_code)]
+
+/// The command line: `vminfod serve`, the questions, and vmadm's listings.
 pub mod cli;
 
+/// Compares this daemon with the deployed one, on a live node.
 pub mod shadow;
 
+/// Wires sources, reconciler and HTTP together.
 pub mod service;
 
+/// The routes of port 9090.
 pub mod http;
 
-pub mod converge;
+/// Signals → stale parts → readings → commits.
+pub mod reconcile;
 
-pub mod sweep;
-
+/// The one writer: an object, its sequence number and its event become visible in one step.
 pub mod store;
 
+/// The configuration file.
 pub mod config;
 
-pub mod diff;
-
-pub mod vm;
-
-pub mod load;
-
-pub mod dirty;
-
+/// Sysevents and file changes → signals.
 pub mod sources;
 
-pub mod json;
-
-pub mod commands;
-
-pub mod walk;
-
-pub mod root;
-
-pub mod word;
-
-mod heap;
-
-mod lanes;
+/// Reads the node: its files, its programs.
+pub mod node;
 
 pub use service::{Running, ServeError, serve, serve_with};

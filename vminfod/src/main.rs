@@ -2,8 +2,16 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The daemon and its command line; everything is in the library.
+//! The daemon and its command line; everything is in the library but the page that `serve --console`
+//! starts, which the library does not know.
 
-fn main() -> std::process::ExitCode {
-    vminfod::cli::run(std::env::args_os())
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    vminfod::cli::run_with(
+        std::env::args_os(),
+        Some(|hub, page, shutdown| {
+            Box::pin(async move { Ok(console::beside(hub, page, shutdown).await?) })
+        }),
+    )
 }

@@ -21,19 +21,19 @@ use sdc_clients::Jitter;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
-use crate::commands::Commands;
-use crate::config::Config;
-use crate::converge::alarm::Alarm;
-use crate::converge::board::Board;
-use crate::converge::{Asks, Engine, Seams};
-use crate::http::Api;
-use crate::http::ui::Ui;
-use crate::load::Ctx;
-use crate::root::Root;
-use crate::sources::files;
+use crate::config::{Config, Watch};
+use crate::http::{Api, compat};
+use crate::node::Ctx;
+use crate::node::commands::Commands;
+use crate::node::root::Root;
+use crate::reconcile::asks::Asks;
+use crate::reconcile::status::Status;
+use crate::reconcile::{Reconciler, Seams};
+use crate::sources::fswatcher::{self, Watcher};
+use crate::sources::helper::Health;
 use crate::sources::inbox::Inbox;
 use crate::sources::sysevent::{Channel, Follower};
-use crate::sources::watch::{Order, Watch, Zones};
+use crate::sources::watched::Zones;
 
 /// How long the first load waits for the event sources; a source that is later makes everything
 /// stale when it is ready, so nothing is lost by going on without it.
@@ -104,49 +104,40 @@ impl Running {
 }
 
 /// Starts everything and returns when requests are served.
+///
+/// # Errors
+/// It cannot be served here.
 pub async fn serve(
     config: Config,
     commands: Arc<dyn Commands>,
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
-    let watch = files::chosen(config.watch, &config.fswatcher);
-    let (jitter, alarm) = (Jitter::from_entropy(), Alarm::start());
-    serve_at(config, commands, watch, (jitter, alarm), shutdown).await
+    serve_with(config, commands, Jitter::from_entropy(), shutdown).await
 }
 
 /// The same with every seam open; time may be simulated.
+///
+/// # Errors
+/// It cannot be served here.
 pub async fn serve_with(
     config: Config,
     commands: Arc<dyn Commands>,
-    watch: Box<dyn Watch>,
-    jitter: Jitter,
-    shutdown: Shutdown,
-) -> Result<Running, ServeError> {
-    serve_at(config, commands, watch, (jitter, Alarm::none()), shutdown).await
-}
-
-async fn serve_at(
-    config: Config,
-    commands: Arc<dyn Commands>,
-    watch: Box<dyn Watch>,
-    (mut jitter, alarm): (Jitter, Alarm),
+    mut jitter: Jitter,
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
     std::fs::read_dir(&config.root)
         .map_err(|source| ServeError::Root { path: config.root.clone(), source })?;
     place::check(&config.root, &*commands)
         .await
-        .inspect_err(|error| tracing::error!(%error, "not here"))?;
+        .inspect_err(|error| tracing::error!(%error, "refusing to start"))?;
     if !config.listen.ip().is_loopback() && !config.listen_beyond_loopback {
         return Err(ServeError::Beyond(config.listen));
     }
     // Better to fail now than after minutes of loading.
     drop(bind(config.listen).await?);
 
-    // A sweep alone never says that it is in place.
-    let watches = config.watch != files::Choice::Sweep;
     let tasks = Tasks::new(shutdown.clone());
-    let board = Board::default();
+    let status = Status::default();
     let inbox = Arc::new(Inbox::default());
     let root = Root::new(config.root.clone()).with_deadline(config.file_deadline);
     let ctx =
@@ -165,23 +156,27 @@ async fn serve_at(
             commands: Arc::clone(&commands),
             inbox: Arc::clone(&inbox),
             restart,
-            jitter: jitter.fork(),
-            health: Box::new(health(&board, channel.name(), sender)),
+            health: health(&status, channel.name(), sender),
             shutdown: shutdown.clone(),
         };
-        tasks.spawn_vital(task, follower.run());
+        tasks.spawn_vital(task, follower.run(jitter.fork()));
     }
     let (zones, zones_seen) = watch::channel(Zones::default());
-    let (sender, is_up) = watch::channel(false);
-    let order = Order {
-        root,
-        zones: zones_seen,
-        inbox: Arc::clone(&inbox),
-        health: Arc::new(health(&board, "files", sender)),
-    };
-    tasks.spawn_vital("files", files::run(watch, order, shutdown.clone()));
-    if watches {
+    let restart_files = Arc::new(Notify::new());
+    if config.watch == Watch::Fswatcher {
+        let (sender, is_up) = watch::channel(false);
         up.push(is_up);
+        let watcher = Watcher {
+            root,
+            commands: Arc::clone(&commands),
+            zones: zones_seen,
+            inbox: Arc::clone(&inbox),
+            restart: Arc::clone(&restart_files),
+            health: health(&status, fswatcher::NAME, sender),
+            watching: status.watching.clone(),
+            shutdown: shutdown.clone(),
+        };
+        tasks.spawn_vital(fswatcher::NAME, watcher.run(jitter.fork()));
     }
     wait_for(up, &shutdown).await;
 
@@ -192,20 +187,20 @@ async fn serve_at(
         asks: requests,
         zones,
         restart_zones,
+        restart_files,
         jitter,
         shutdown: shutdown.clone(),
     };
-    let (listen, agents) = (config.listen, config.agents.clone());
+    let listen = config.listen;
     let (max_jobs, limits, socket) = (config.concurrency, config.http, config.socket.clone());
-    let mut engine = Engine::new(config, seams, board.clone()).with_alarm(alarm);
-    if !engine.first_load().await {
+    let mut reconciler = Reconciler::new(config, seams, status.clone());
+    if !reconciler.first_load().await {
         tasks.drain(DRAIN_LIMIT).await;
         return Err(ServeError::Stopped);
     }
-    let server = Server::new(limits, shutdown.clone());
+    let server = Server::new(limits, shutdown.clone()).with_first_line(compat::first_line);
     let api =
-        Api::new(engine.published(), board, asks, server.counts(), max_jobs, shutdown.clone())
-            .with_ui(Ui::new(agents));
+        Api::new(reconciler.published(), status, asks, server.counts(), max_jobs, shutdown.clone());
     let listener = match bind(listen).await {
         Ok(listener) => listener,
         Err(error) => {
@@ -216,10 +211,6 @@ async fn serve_at(
     };
     let address =
         listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
-    let answer = {
-        let api = api.clone();
-        move |request| api.clone().answer(request)
-    };
     if let Some(socket) = socket {
         let bound = match bind_unix(&socket.path, socket.mode) {
             Ok(bound) => bound,
@@ -230,35 +221,25 @@ async fn serve_at(
             }
         };
         tracing::info!(path = %socket.path.display(), "listening");
-        tasks.spawn_vital("http on the socket", server.clone().serve(bound, answer.clone()));
+        tasks.spawn_vital("http on the socket", server.clone().serve(bound, api.router()));
     }
-    tasks.spawn_vital("http", server.serve(listener, answer));
+    tasks.spawn_vital("http", server.serve(listener, api.router()));
     tracing::info!(%address, "listening");
-    // Only now: its first turns have much to do, and who starts is waited for.
-    tasks.spawn_vital("converge", engine.run());
+    tasks.spawn_vital("reconcile", reconciler.run());
     Ok(Running { address, api, tasks, shutdown })
 }
 
-/// Notes a source's health on the board and for whoever waits for it.
-fn health(
-    board: &Board,
-    name: &'static str,
-    sender: watch::Sender<bool>,
-) -> impl Fn(bool) + Send + Sync + 'static {
-    let board = board.clone();
-    board.edit(|view| view.sources.insert(name, false));
-    move |up| {
-        sender.send_replace(up);
-        board.edit(|view| {
-            view.sources.insert(name, up);
-            if name == "files" {
-                view.watch.running = up;
-            }
-        });
-        if !up {
-            board.restarted(name);
+/// Shows a source's health in `/status` and tells the first load of it.
+fn health(status: &Status, name: &'static str, sender: watch::Sender<bool>) -> Health {
+    let status = status.clone();
+    status.edit(|view| view.sources.insert(name, false));
+    Box::new(move |is_up| {
+        sender.send_replace(is_up);
+        status.edit(|view| view.sources.insert(name, is_up));
+        if !is_up {
+            status.restarted(name);
         }
-    }
+    })
 }
 
 async fn wait_for(up: Vec<watch::Receiver<bool>>, shutdown: &Shutdown) {

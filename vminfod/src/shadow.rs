@@ -16,7 +16,7 @@ use sdc_clients::Error;
 use sdc_clients::vminfod::{VmObject, Vminfod, key_of};
 use serde_json::Value;
 
-use crate::diff::diff;
+use vm_model::diff::diff;
 
 /// Differences told of one look; the rest are counted. A node that differs everywhere needs no
 /// ten thousand lines to say so.

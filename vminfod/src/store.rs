@@ -14,17 +14,16 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use sdc_clients::vminfod::{Change, VmObject};
-use serde::Serialize;
 use serde_json::Value;
+use vm_model::VmObject;
+use vm_model::diff::{Change, diff};
+use vm_model::js::{to_ascii, write_ascii};
 
 use daemon::http::now_iso;
 use daemon::journal::{Entry, Journal, Limits};
 
 use self::note::{Note, Traits};
 pub use self::vms::Vms;
-use crate::diff::diff;
-use crate::json::{self, to_ascii, write_ascii};
 
 /// The most changes of one commit that are logged by name.
 const TOLD: usize = 20;
@@ -48,14 +47,9 @@ impl StoredVm {
         self.listed.slice(..self.listed.len().saturating_sub(1))
     }
 
-    /// The object itself, read from its bytes: a tree of values would take several times their
-    /// memory, and is needed only when something changes.
+    /// The object, parsed: for a request that asks for some of its fields.
     pub fn object(&self) -> VmObject {
-        match json::parse(&self.json()) {
-            Ok(Value::Object(object)) => object,
-            // Only objects are stored, and what is written here can be read.
-            _ => VmObject::new(),
-        }
+        serde_json::from_slice(&self.json()).unwrap_or_default()
     }
 }
 
@@ -79,24 +73,6 @@ pub enum Outcome {
     Deleted,
     /// Nothing to tell anyone.
     Unchanged,
-}
-
-/// A commit that only waits for its moment.
-#[derive(Debug)]
-pub struct Made {
-    object: VmObject,
-    vm: Arc<StoredVm>,
-    /// What it was compared with.
-    old: Option<Arc<StoredVm>>,
-    /// Nothing to tell anyone: `None`.
-    told: Option<Told>,
-}
-
-#[derive(Debug)]
-struct Told {
-    note: Note,
-    /// How many change records, and their JSON; `None` for a new VM.
-    changes: Option<(usize, Bytes)>,
 }
 
 /// The read side, shared with HTTP.
@@ -145,47 +121,31 @@ impl Store {
         self.published.current.store(Arc::new(Snapshot { seq: 0, vms }));
     }
 
-    /// Puts one object in place and tells the listeners what is different.
-    pub fn put(&self, name: &str, object: VmObject) -> Outcome {
-        self.put_made(name, self.make(name, object))
-    }
-
-    /// All of [`Store::put`] but the commit itself, for whoever may not commit yet.
-    pub fn make(&self, name: &str, object: VmObject) -> Made {
-        let old = self.published.snapshot().vms.get(name).cloned();
+    /// Puts one object in place and tells the listeners what differs. `old` gives the object that
+    /// is replaced.
+    pub fn put(
+        &self,
+        name: &str,
+        object: VmObject,
+        old: impl FnOnce() -> Option<VmObject>,
+    ) -> Outcome {
+        let known = self.published.snapshot().vms.get(name).cloned();
         let vm = stored(&object);
-        let told = match &old {
-            None => Some(Told { note: Note::of(None, Some(&object), &[]), changes: None }),
-            Some(old) if vm.listed == old.listed => None,
-            Some(old) => {
-                let before = old.object();
-                let changes = diff(&before, &object);
-                (!changes.is_empty()).then(|| {
-                    tell(name, &changes);
-                    let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
-                    let list = Bytes::from(to_ascii(&list));
-                    let note = Note::of(Some(&before), Some(&object), &changes);
-                    Told { note, changes: Some((changes.len(), list)) }
-                })
-            }
-        };
-        Made { object, vm, old, told }
-    }
-
-    /// Commits what was made; made anew if the object it was compared with is not there any more.
-    pub fn put_made(&self, name: &str, mut made: Made) -> Outcome {
-        let old = self.published.snapshot().vms.get(name).cloned();
-        if old.as_ref().map(Arc::as_ptr) != made.old.as_ref().map(Arc::as_ptr) {
-            made = self.make(name, made.object);
-        }
-        let Some(Told { note, changes }) = made.told else { return Outcome::Unchanged };
-        let vm = made.vm;
         let mut tail = vec![("vm", vm.json())];
-        let (kind, outcome) = match changes {
-            None => ("create", Outcome::Created),
-            Some((count, list)) => {
-                tail.push(("changes", list));
-                ("modify", Outcome::Modified(count))
+        let (kind, outcome, note) = match known {
+            None => ("create", Outcome::Created, Note::of(None, Some(&object), &[])),
+            Some(known) if vm.listed == known.listed => return Outcome::Unchanged,
+            Some(_) => {
+                let before = old().unwrap_or_default();
+                let changes = diff(&before, &object);
+                if changes.is_empty() {
+                    return Outcome::Unchanged;
+                }
+                log_changes(name, &changes);
+                let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
+                tail.push(("changes", Bytes::from(to_ascii(&list))));
+                let note = Note::of(Some(&before), Some(&object), &changes);
+                ("modify", Outcome::Modified(changes.len()), note)
             }
         };
         self.commit(kind, name, vm.uuid.as_deref(), &tail, &note, |vms| {
@@ -194,12 +154,12 @@ impl Store {
         outcome
     }
 
-    /// Takes one VM out and tells the listeners.
-    pub fn remove(&self, name: &str) -> Outcome {
+    /// Takes one VM out and tells the listeners. `old` gives the object that goes.
+    pub fn remove(&self, name: &str, old: impl FnOnce() -> Option<VmObject>) -> Outcome {
         let before = self.published.snapshot();
-        let Some(old) = before.vms.get(name) else { return Outcome::Unchanged };
-        let note = Note::of(Some(&old.object()), None, &[]);
-        self.commit("delete", name, old.uuid.as_deref(), &[], &note, |vms| vms.remove(name));
+        let Some(known) = before.vms.get(name) else { return Outcome::Unchanged };
+        let note = Note::of(old().as_ref(), None, &[]);
+        self.commit("delete", name, known.uuid.as_deref(), &[], &note, |vms| vms.remove(name));
         Outcome::Deleted
     }
 
@@ -242,14 +202,12 @@ impl Store {
     }
 }
 
-/// What changed, without the values: they may be secrets.
-fn tell(vm: &str, changes: &[Change]) {
+/// Logs what changed, without the values: they may be secrets.
+fn log_changes(vm: &str, changes: &[Change]) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
-    let one = |change: &Change| {
-        format!("{} {}", change.pretty_path, json::to_ascii(&change.action).trim_matches('"'))
-    };
+    let one = |change: &Change| format!("{} {}", change.pretty_path, change.action.name());
     let changes = changes.iter().take(TOLD).map(one).collect::<Vec<_>>().join(", ");
     tracing::debug!(vm, changes, "differs");
 }
@@ -262,22 +220,14 @@ fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
 
 /// An object as it is stored.
 pub fn stored(object: &VmObject) -> Arc<StoredVm> {
-    written(object, |name| object.get(name).and_then(Value::as_str))
-}
-
-/// The same for whatever is written as an object; `text`: those of its fields that are texts, by
-/// name.
-pub fn written<'a>(
-    object: &impl Serialize,
-    text: impl Fn(&str) -> Option<&'a str>,
-) -> Arc<StoredVm> {
     let mut json = Vec::with_capacity(USUAL);
     write_ascii(&mut json, object);
     json.push(b',');
-    // A copy of just its size: the room that writing left over may be as much again.
+    // A copy of just its size: the buffer may be twice as large.
     let listed = Bytes::from(Box::<[u8]>::from(json.as_slice()));
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
     let uuid = text("uuid").filter(|uuid| text("zonename") != Some(uuid)).map(Box::from);
-    Arc::new(StoredVm { listed, uuid, traits: Traits::new(text) })
+    Arc::new(StoredVm { listed, uuid, traits: Traits::of(object) })
 }
 
 /// A text as an ASCII JSON string.
@@ -291,6 +241,16 @@ mod tests {
 
     use super::*;
     use daemon::journal::Read;
+
+    fn put(store: &Store, name: &str, object: VmObject) -> Outcome {
+        let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
+        store.put(name, object, || old)
+    }
+
+    fn remove(store: &Store, name: &str) -> Outcome {
+        let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
+        store.remove(name, || old)
+    }
 
     fn vm(value: Value) -> VmObject {
         match value {
@@ -314,19 +274,19 @@ mod tests {
         let first = stored(&vm(json!({"zonename": "z0", "uuid": "u0"})));
         store.seed([(Arc::from("z0"), first)]);
         assert_eq!(
-            store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "\u{e9}"}))),
+            put(&store, "z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "\u{e9}"}))),
             Outcome::Created
         );
         assert_eq!(
-            store.put("z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "b"}))),
+            put(&store, "z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "b"}))),
             Outcome::Modified(1)
         );
         assert_eq!(
-            store.put("z1", vm(json!({"zonename": "z1", "alias": "b", "uuid": "u1"}))),
+            put(&store, "z1", vm(json!({"zonename": "z1", "alias": "b", "uuid": "u1"}))),
             Outcome::Unchanged
         );
-        assert_eq!(store.remove("z1"), Outcome::Deleted);
-        assert_eq!(store.remove("z1"), Outcome::Unchanged);
+        assert_eq!(remove(&store, "z1"), Outcome::Deleted);
+        assert_eq!(remove(&store, "z1"), Outcome::Unchanged);
 
         let published = store.published();
         assert_eq!(published.snapshot().seq, 3);
@@ -348,7 +308,7 @@ mod tests {
     #[test]
     fn lines_are_ascii_and_single() {
         let store = Store::new(Limits::default());
-        store.put("z\n\u{1f600}", vm(json!({"alias": "caf\u{e9}\r\n\u{1f600}"})));
+        put(&store, "z\n\u{1f600}", vm(json!({"alias": "caf\u{e9}\r\n\u{1f600}"})));
         let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else {
             panic!("no line")
         };
@@ -362,11 +322,11 @@ mod tests {
     fn a_modify_keeps_the_place_and_a_create_goes_last() {
         let store = Store::new(Limits::default());
         for name in ["a", "b", "c"] {
-            store.put(name, vm(json!({"uuid": name})));
+            put(&store, name, vm(json!({"uuid": name})));
         }
-        store.put("a", vm(json!({"uuid": "a", "x": 1})));
-        store.remove("b");
-        store.put("b", vm(json!({"uuid": "b"})));
+        put(&store, "a", vm(json!({"uuid": "a", "x": 1})));
+        remove(&store, "b");
+        put(&store, "b", vm(json!({"uuid": "b"})));
         let names: Vec<_> =
             store.published().snapshot().vms.keys().map(ToString::to_string).collect();
         assert_eq!(names, ["a", "c", "b"]);

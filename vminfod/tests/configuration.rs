@@ -44,13 +44,11 @@ fn what_the_page_names_is_read_and_its_defaults_are_the_programs() {
         let value = if value == "false" { Value::from(false) } else { value };
         settings.insert(key, value);
     }
-    settings.insert(
-        "agents".into(),
-        serde_json::json!({"net-agent": "127.0.0.1:5311", "kvmd": "127.0.0.1:5312"}),
-    );
+    // A key of earlier versions, which moved to console's configuration, only warns.
+    settings.insert("agents".into(), serde_json::json!({"net-agent": "127.0.0.1:5311"}));
     let (config, unknown) =
         Config::read(Fields::from_json(&Value::from(settings).to_string()).unwrap()).unwrap();
-    assert_eq!(unknown, Vec::<String>::new(), "named on the page and never read");
+    assert_eq!(unknown, ["agents"], "named on the page and never read");
     assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
 }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use common::{FakeNode, Served, xml};
 use serde_json::{Value, json};
-use vminfod::commands::Tool;
 use vminfod::config::Config;
+use vminfod::node::commands::Tool;
 
 const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";

@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::FakeNode;
 use common::world::World;
 use serde_json::{Value, json};
-use vminfod::sources::ZoneFile;
+use vm_model::stale::ZoneFile;
 
 const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 const TAGS: &str = "/zones/7992e853-8812-4060-8b15-fff23517df24/config/tags.json";
@@ -40,22 +40,40 @@ fn one(mut events: Vec<Value>) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_changes_twice_in_a_fold_is_told_once_as_it_is_at_last() {
+async fn the_first_change_is_out_at_once_and_the_second_within_the_gap() {
     let (node, mut world) = world().await;
     for gap in 0..10 {
         for half in 0..2 {
             let tags = json!({ "gap": gap, "half": half });
             node.write(TAGS, &tags.to_string());
             world.file_event(A, ZoneFile::Config);
-            world.later(ms(if half == 0 { gap } else { 30 })).await;
+            let took = world.until(A, ms(12), |vm| vm.unwrap()["tags"] == tags).await;
+            assert!(half == 1 || took < ms(2), "{took:?}");
+            world.later(ms(gap)).await;
         }
-        let event = one(world.events());
-        assert_eq!(event["vm"]["tags"], json!({ "gap": gap, "half": 1 }), "{event}");
+        assert_eq!(world.events().len(), 2);
+        world.later(ms(30)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dataset_that_changes_in_the_fold_of_a_file_is_in_what_is_told() {
+async fn a_burst_is_read_once_in_a_gap() {
+    let (node, mut world) = world().await;
+    let loads = || world.board.view().counters.loads;
+    let before = loads();
+    for nth in 0..100 {
+        node.write(TAGS, &json!({ "nth": nth }).to_string());
+        world.file_event(A, ZoneFile::Config);
+        world.later(ms(1)).await;
+    }
+    world.later(AFTER).await;
+    assert!(loads() - before <= 12, "{} readings in 100 ms", loads() - before);
+    let last = world.events().pop().unwrap();
+    assert_eq!(last["vm"]["tags"], json!({ "nth": 99 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dataset_and_a_file_that_change_together_are_both_shown() {
     let (node, mut world) = world().await;
     for gap in 0..10 {
         node.write(TAGS, &json!({ "gap": gap }).to_string());
@@ -72,22 +90,34 @@ async fn a_dataset_that_changes_in_the_fold_of_a_file_is_in_what_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_kernel_is_about_to_store_is_not_read_before_the_fold_ends() {
+async fn an_event_that_comes_before_the_kernel_has_stored_is_read_again_soon() {
     let (node, mut world) = world().await;
-    for gap in 0..9 {
+    for late in 0..9 {
         node.set_zone(A, "running", Some(5));
         world.zone_event(A, "running", 5);
         world.later(Duration::from_secs(3)).await;
         world.events();
-        node.write(TAGS, &json!({ "gap": gap }).to_string());
-        world.file_event(A, ZoneFile::Config);
-        world.later(ms(gap)).await;
         world.zone_event(A, "uninitialized", 5);
-        world.later(ms(9 - gap)).await;
+        world.later(ms(late)).await;
         node.set_zone(A, "installed", None);
         world.later(AFTER).await;
         let event = one(world.events());
-        assert_eq!(event["vm"]["tags"], json!({ "gap": gap }), "{event}");
         assert_eq!(event["vm"]["state"], "stopped", "{event}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_truncated_before_it_is_written_makes_no_event_of_an_empty_file() {
+    let (node, mut world) = world().await;
+    for nth in 0..5 {
+        node.write_now(TAGS, "");
+        world.file_event(A, ZoneFile::Config);
+        world.later(ms(5)).await;
+        node.write_now(TAGS, &json!({ "nth": nth }).to_string());
+        world.file_event(A, ZoneFile::Config);
+        world.until(A, ms(500), |vm| vm.unwrap()["tags"] == json!({ "nth": nth })).await;
+        world.later(ms(50)).await;
+        let events = world.events();
+        assert!(events.iter().all(|event| event["vm"]["tags"] != json!({})), "{events:#?}");
     }
 }

@@ -19,8 +19,8 @@ use common::{FakeNode, Served, xml};
 use daemon::Shutdown;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
 use vminfod::config::Config;
+use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
 
 const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
@@ -198,10 +198,16 @@ async fn json_of_the_wrong_shape_is_refused_alone() {
         node.write(&path(name), "{}");
         is_healed(&served, name).await;
     }
+    // A file that is too large keeps its last good value, and everything else goes on.
     sparse(&node.path(&path("tags")));
-    is_refused(&served, "config", "1 GB", &object).await;
+    let (status, body) = served.get(&format!("/vms/{A}?sync=true")).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(shown(&served).await, object);
+    let errors = served.json("/status").await["errors"].to_string();
+    assert!(errors.contains("larger than"), "{errors}");
     node.write(&path("tags"), "{}");
     is_healed(&served, "1 GB").await;
+    assert_eq!(served.json("/status").await["errors"], json!({}));
     node.write(&format!("/zones/{A}/lastexited"), "soon 0\n");
     is_refused(&served, "lastexited", "lastexited", &object).await;
     node.write(&format!("/zones/{A}/lastexited"), "0 0\n");
@@ -242,21 +248,23 @@ impl Commands for Lying {
     fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
         self.node.follow(tool, args)
     }
+
+    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        self.node.converse(tool, args)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_that_is_cut_empty_or_no_text_changes_no_object() {
     let node = FakeNode::new();
-    node.add_zone(A, "installed", None, "one");
+    node.add_zone(A, "running", Some(5), "one");
+    node.kstat(A, Some((7, 0, 1_767_261_600)));
     node.add_zone(B, "installed", None, "two");
     let commands = Arc::new(Lying { node: node.clone(), lies: Mutex::default() });
     let shutdown = Shutdown::new();
-    let watch = vminfod::sources::files::native();
     let jitter = sdc_clients::Jitter::from_seed(7);
     let running =
-        vminfod::serve_with(calm(&node), commands.clone(), watch, jitter, shutdown.clone())
-            .await
-            .unwrap();
+        vminfod::serve_with(calm(&node), commands.clone(), jitter, shutdown.clone()).await.unwrap();
     let get = async |path: &str| {
         let response = reqwest::get(format!("http://{}{path}", running.address)).await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What every program's grammar has in common: the flags of lists, one line for a wrong command
-//! line, completions and manual pages.
+//! What all grammars have in common: the flags of lists, errors in one line, completions, manual pages.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +12,8 @@ use std::process::ExitCode;
 use clap::{Command, Parser};
 use clap_complete::Shell;
 
-use super::{Layout, screen};
+use super::screen;
+use super::table::Layout;
 use crate::exit;
 
 /// How a list is printed.
@@ -37,7 +37,7 @@ pub struct ListArgs {
 }
 
 impl ListArgs {
-    /// What the flags ask for.
+    /// Returns the layout that the flags ask for.
     pub fn layout(&self) -> Layout {
         Layout {
             no_header: self.no_header,
@@ -49,9 +49,8 @@ impl ListArgs {
     }
 }
 
-/// Ends a program whose arguments are not run: help and versions are answers, on stdout; anything
-/// else is one line on stderr (the parser's first paragraph; the rest of its text is the usage) and
-/// status 2.
+/// Prints why arguments are not run and returns the exit code: help and version go to stdout; an error is
+/// one line on stderr (the parser's first paragraph; the rest is the usage) and code 2.
 pub fn misuse(program: &str, text: &str, is_answer: bool) -> ExitCode {
     if is_answer {
         // A reader that went away is no failure.
@@ -62,7 +61,7 @@ pub fn misuse(program: &str, text: &str, is_answer: bool) -> ExitCode {
     ExitCode::from(exit::USAGE)
 }
 
-/// Ends `--check-config` well: names the keys that nobody reads.
+/// Ends `--check-config` with success; prints the unknown keys.
 pub fn valid_config(program: &str, unknown: &[String]) -> ExitCode {
     for key in unknown {
         eprintln!("{program}: warning: unknown key {key}");
@@ -78,17 +77,16 @@ fn first_paragraph(text: &str) -> String {
     lines.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// Reads the arguments, which begin with the program's name; else the status to end with: help has
-/// been printed, or what is wrong.
+/// Parses the arguments, which begin with the program's name.
 ///
 /// # Errors
-/// The exit status, when the arguments are not to be run.
+/// The exit code, after help or what is wrong was printed.
 pub fn parse<C: Parser>(args: impl Iterator<Item = OsString>) -> Result<C, ExitCode> {
     C::try_parse_from(args)
         .map_err(|error| misuse(C::command().get_name(), &error.to_string(), !error.use_stderr()))
 }
 
-/// The script that completes the program's commands in a shell.
+/// Returns the script that completes the program's commands in a shell.
 pub fn completions<C: Parser>(shell: Shell) -> String {
     let mut grammar = C::command();
     let (name, mut script) = (grammar.get_name().to_owned(), Vec::new());
@@ -96,7 +94,7 @@ pub fn completions<C: Parser>(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// The program's manual page (section 8); with a directory, the pages of all commands are written
+/// Returns the program's manual page (section 8); with a directory, writes the pages of all commands
 /// there.
 ///
 /// # Errors

@@ -2,16 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the command lines of all programs here have in common: where they print ([`screen`]), how
-//! lists look ([`table`]), what is shown while something takes long ([`progress`]), and what each
-//! program's grammar has in common with the others' ([`ListArgs`], [`parse`], [`completions`], [`man`]).
-//!
-//! Nothing here knows what the commands are, or what is listed.
+//! What all command lines have in common.
 
-mod grammar;
-pub mod progress;
-pub mod screen;
-pub mod table;
+mod grammar; // options that all programs share
+
+pub mod table; // lists
+
+pub mod progress; // what is shown while something takes long
+
+pub mod screen; // where output goes, and its colours
 
 pub use clap_complete::Shell;
 pub use grammar::{ListArgs, completions, man, misuse, parse, valid_config};

@@ -2,11 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Progress on a terminal, for whatever takes longer than a second: one line on stderr that is
-//! wiped away at the end. Nothing is ever written where nobody looks.
-//!
-//! A thread of its own paints, so that it serves programs with and without a runtime, whatever
-//! their clock does.
+//! Progress of what takes longer than a second: one line on stderr, if that is a terminal, erased at the
+//! end. A thread paints it, so it needs neither a runtime nor its clock.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,14 +15,14 @@ use tokio::time::Instant;
 
 use super::screen;
 
-/// What is done sooner than this shows nothing.
+/// Nothing is shown before this.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two pictures.
+/// Time between two paintings.
 const FRAME: Duration = Duration::from_millis(120);
-/// How wide a bar is.
+/// Width of a bar.
 const BAR: usize = 24;
 
-/// What is known of the way so far. Counts go up from any thread.
+/// The steps so far; counted from any thread.
 #[derive(Debug, Default)]
 pub struct Meter {
     what: Mutex<String>,
@@ -35,17 +32,17 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// So many steps are the whole.
+    /// Sets the number of all steps.
     pub fn of(&self, steps: usize) {
         self.steps.store(steps, Ordering::Relaxed);
     }
 
-    /// One more step is done.
+    /// Counts a step.
     pub fn step(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One more row was read.
+    /// Counts a row.
     pub fn row(&self) {
         self.rows.fetch_add(1, Ordering::Relaxed);
     }
@@ -55,7 +52,7 @@ impl Meter {
         let (done, steps) = (self.done.load(Ordering::Relaxed), self.steps.load(Ordering::Relaxed));
         let rows = self.rows.load(Ordering::Relaxed);
         let bar = match steps {
-            // Nobody knows how long: something that moves.
+            // The total is unknown: show something that moves.
             0 => (0..BAR).map(|n| if n == tick % BAR { '#' } else { '.' }).collect::<String>(),
             steps => {
                 let full = BAR * done.min(steps) / steps;
@@ -75,7 +72,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins; `what` is being done.
+    /// Begins showing `what`.
     pub fn begin(what: &str) -> Progress {
         let meter = Arc::new(Meter::default());
         let painter = screen::shows_progress().then(|| Painter::begin(Arc::clone(&meter)));
@@ -84,12 +81,12 @@ impl Progress {
         progress
     }
 
-    /// Something else is being done now.
+    /// Shows `what` from now on.
     pub fn now(&self, what: &str) {
         what.clone_into(&mut self.meter.what.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What counts the steps, for whoever takes them.
+    /// Returns the counter of steps.
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
     }
@@ -109,7 +106,7 @@ pub fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The thread that paints, and how it is told to stop.
+/// The thread that paints, and its stop signal.
 #[derive(Debug)]
 struct Painter {
     ended: Arc<(Mutex<bool>, Condvar)>,
@@ -117,7 +114,7 @@ struct Painter {
 }
 
 impl Painter {
-    /// None where there is no thread to be had: progress is a courtesy.
+    /// Returns `None` if no thread can be started.
     fn begin(meter: Arc<Meter>) -> Option<Painter> {
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
         let told = Arc::clone(&ended);
@@ -155,7 +152,7 @@ fn ends_within(ended: &(Mutex<bool>, Condvar), pause: Duration) -> bool {
 
 fn paint(text: &str) {
     let mut err = std::io::stderr().lock();
-    // Who cannot be shown progress does without.
+    // Progress that cannot be shown is left out.
     let _lost = write!(err, "\r\u{1b}[K{text}").and_then(|()| err.flush());
 }
 

@@ -2,11 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a program prints to: whether it is a terminal, colours, and text made harmless for it.
+//! Where a program prints: terminal or not, colours, and text made harmless for terminals.
 
 use std::io::{self, IsTerminal, Write};
 
-/// Where output goes, and how it may look there.
+/// The output and its abilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
     /// Stdout is a terminal.
@@ -15,7 +15,7 @@ pub struct Screen {
     pub colour: bool,
 }
 
-/// What a word means, and so its colour.
+/// What a word means, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     /// As it should be.
@@ -27,8 +27,8 @@ pub enum Tone {
 }
 
 impl Screen {
-    /// The real one. Colours: only on a terminal, and not if `NO_COLOR` is set to anything
-    /// (no-color.org) or the terminal is dumb.
+    /// Returns stdout's. Colours are used only on a terminal, and not if `NO_COLOR` is set (no-color.org) or
+    /// the terminal is dumb.
     pub fn of_stdout() -> Screen {
         let is_terminal = io::stdout().is_terminal();
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -36,7 +36,7 @@ impl Screen {
         Screen { is_terminal, colour: is_terminal && !set("NO_COLOR") && !dumb }
     }
 
-    /// A word in its colour.
+    /// Returns a word in its colour.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Good => 32,
@@ -46,15 +46,13 @@ impl Screen {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// Data as it may go to this screen: on a terminal its control characters are written out,
-    /// elsewhere it is left as it is.
+    /// Returns data for this output: on a terminal its control characters are escaped.
     pub fn harmless(self, text: &str) -> String {
         if self.is_terminal { harmless(text) } else { text.to_owned() }
     }
 }
 
-/// Text whose control characters but newlines are written as `\u001b` is: in JSON that is the same
-/// text, elsewhere it shows what was there.
+/// Escapes control characters except newlines as `\u001b`, which in JSON is the same text.
 pub fn harmless(text: &str) -> String {
     if !text.contains(|c: char| c.is_control() && c != '\n') {
         return text.to_owned();
@@ -70,7 +68,7 @@ pub fn harmless(text: &str) -> String {
     shown
 }
 
-/// Text on one line whose control characters are written as `\u001b` is.
+/// Escapes all control characters as `\u001b`.
 pub fn visible(text: &str) -> String {
     if !text.contains(|c: char| c.is_control()) {
         return text.to_owned();
@@ -78,13 +76,13 @@ pub fn visible(text: &str) -> String {
     text.split('\n').map(harmless).collect::<Vec<_>>().join("\\u000a")
 }
 
-/// Writes to stdout at once. Whoever went away is an error of kind broken pipe.
+/// Writes to stdout and flushes.
 pub fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-/// Whether stderr is a terminal, so that progress can be shown there.
+/// Returns true if stderr is a terminal.
 pub fn shows_progress() -> bool {
     io::stderr().is_terminal()
 }

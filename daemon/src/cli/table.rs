@@ -24,13 +24,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Whether a table is asked for even where none would be printed.
+    /// Returns true if the flags ask for a table.
     pub fn asks_for_table(&self) -> bool {
         self.no_header || self.parsable || self.columns.is_some() || self.sort.is_some()
     }
 }
 
-/// A column that is none.
+/// The name is not a column's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no column {name:?}: there are {known}")]
 pub struct UnknownColumn {
@@ -38,11 +38,11 @@ pub struct UnknownColumn {
     known: String,
 }
 
-/// A cell: its value and what it means.
+/// A cell: its value and its tone.
 #[derive(Debug, Clone)]
 pub struct Cell {
     value: Value,
-    /// Its text, where that is not what the value says by itself.
+    /// Its text, if that differs from the value's own.
     shown: Option<String>,
     tone: Option<Tone>,
 }
@@ -54,12 +54,12 @@ impl<T: Into<Value>> From<T> for Cell {
 }
 
 impl Cell {
-    /// A cell whose word has a colour where there are colours.
+    /// Makes a cell with a colour.
     pub fn toned(value: impl Into<Value>, tone: Tone) -> Cell {
         Cell { value: value.into(), shown: None, tone: Some(tone) }
     }
 
-    /// A cell that is shown as `text`, and is `value` in JSON and for its order.
+    /// Makes a cell that is shown as `text`, and is `value` in JSON and for sorting.
     pub fn shown(value: impl Into<Value>, text: impl Into<String>) -> Cell {
         Cell { value: value.into(), shown: Some(text.into()), tone: None }
     }
@@ -86,18 +86,18 @@ impl Cell {
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<&'static str>,
-    /// How many of them are printed unless columns are asked for.
+    /// How many columns are printed by default.
     usual: usize,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// An empty one.
+    /// Makes an empty table.
     pub fn new(columns: &[&'static str]) -> Table {
         Table { columns: columns.to_vec(), usual: columns.len(), rows: Vec::new() }
     }
 
-    /// Prints only the first columns where none are asked for.
+    /// Prints only the first columns by default.
     pub fn usually(self, columns: usize) -> Table {
         Table { usual: columns, ..self }
     }
@@ -107,7 +107,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The whole text as asked for.
+    /// Returns the text in a layout.
     pub fn print(mut self, layout: &Layout, screen: Screen) -> Result<String, UnknownColumn> {
         for key in layout.sort.iter().flat_map(|keys| keys.rsplit(',')) {
             let (name, descending) = match key.strip_prefix('-') {
@@ -115,7 +115,7 @@ impl Table {
                 None => (key, false),
             };
             let at = self.place(name)?;
-            // Stable, last key first: so the first decides.
+            // Sorts are stable: the first key is sorted last.
             self.rows.sort_by(|a, b| {
                 let order = order(a.get(at), b.get(at));
                 if descending { order.reverse() } else { order }
@@ -198,13 +198,13 @@ impl Table {
     }
 }
 
-/// One thing told to people: a fact per line, under its name.
+/// Returns named facts, one per line.
 pub fn facts(lines: &[(&str, String)]) -> String {
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
     lines.iter().map(|(name, text)| format!("{name:<width$}{text}\n")).collect()
 }
 
-/// Numbers by size, all else by its text.
+/// Compares numbers by size, anything else as text.
 fn order(a: Option<&Cell>, b: Option<&Cell>) -> std::cmp::Ordering {
     let number = |cell: Option<&Cell>| cell.and_then(|cell| cell.value.as_f64());
     let text = |cell: Option<&Cell>| cell.map(Cell::text);

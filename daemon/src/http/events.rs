@@ -2,25 +2,28 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Event streams: some lead of the daemon's own, then its journal from there on.
-//!
-//! A listener is a cursor. Must never send a line in two halves or a blank line, and must never
-//! hold more than one take of the ring in memory.
+//! Event streams: a lead of the daemon's own, then its journal from there on. Each listener is a
+//! cursor; it gets whole lines and holds at most one read of the ring.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
+use http::StatusCode;
+use serde_json::json;
 use tokio::sync::watch;
 
-use super::body::Body;
-use super::server::Counts;
-use super::{now_iso, query};
+use super::limits::Counts;
+use super::query;
+use super::reply::{now_iso, reply_json};
 use crate::journal::{Entry, Journal, Read};
 use crate::tasks::Shutdown;
 
-/// How much of the journal is taken at once.
+/// How many bytes of the journal are read at once.
 const TAKE: usize = 256 << 10;
 
 /// Where a stream begins.
@@ -32,21 +35,31 @@ pub enum Start {
     After(u64),
 }
 
-/// Why a stream cannot be resumed: the span that can. A 410.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// A stream cannot be resumed; these events can still be read. Answered with 410.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("events {oldest} to {newest} are kept")]
 pub struct Gone {
+    /// This start of the daemon.
+    pub epoch: String,
     /// Oldest event still kept.
     pub oldest: u64,
     /// Newest event.
     pub newest: u64,
 }
 
+impl IntoResponse for Gone {
+    fn into_response(self) -> Response {
+        let Self { epoch, oldest, newest } = self;
+        let body = json!({"code": "Gone", "epoch": epoch, "oldest": oldest, "newest": newest});
+        reply_json(StatusCode::GONE, &body)
+    }
+}
+
 impl Start {
     /// Reads `?epoch=E&since=N`; without both of them a stream begins with a snapshot.
     ///
     /// # Errors
-    /// Another epoch, no number, or an event that is not kept any more or has not been yet.
+    /// The epoch is another one, or event N + 1 is not kept any more or is not the next one yet.
     pub fn of(text: Option<&str>, epoch: &str, journal: &Journal) -> Result<Self, Gone> {
         let (Some(asked), Some(since)) = (query::value(text, "epoch"), query::value(text, "since"))
         else {
@@ -57,20 +70,13 @@ impl Start {
             Ok(since) if asked == epoch && since <= newest && since.saturating_add(1) >= oldest => {
                 Ok(Self::After(since))
             }
-            _ => Err(Gone { oldest, newest }),
+            _ => Err(Gone { epoch: epoch.to_owned(), oldest, newest }),
         }
     }
 }
 
-impl Gone {
-    /// The body of the 410: `{"code":"Gone","epoch","oldest","newest"}`.
-    pub fn body(&self, epoch: &str) -> serde_json::Value {
-        serde_json::json!({"code": "Gone", "epoch": epoch, "oldest": self.oldest, "newest": self.newest})
-    }
-}
-
-/// The first line of a resumed stream: the event it goes on after, and the newest there is, with
-/// which the listener has caught up. The epoch is hex digits.
+/// Returns the first line of a resumed stream: the event it continues after, and the newest one, at
+/// which the listener has caught up.
 pub fn resume_line(epoch: &str, since: u64, newest: u64) -> Bytes {
     let date = now_iso();
     Bytes::from(format!(
@@ -78,8 +84,8 @@ pub fn resume_line(epoch: &str, since: u64, newest: u64) -> Bytes {
     ))
 }
 
-/// What a listener sees of an event: a whole line, or nothing. May keep state of its own.
-pub type Lens = Box<dyn FnMut(Entry) -> Option<Bytes> + Send>;
+/// Returns the line that a listener gets for an event, or `None` for none. May keep state.
+pub type Rewrite = Box<dyn FnMut(Entry) -> Option<Bytes> + Send>;
 
 /// What a stream is made of.
 pub struct Follow<K> {
@@ -87,11 +93,11 @@ pub struct Follow<K> {
     pub journal: Arc<Journal>,
     /// The last event that the lead contains.
     pub cursor: u64,
-    /// What the listener sees of an event; `None`: its line.
-    pub lens: Option<Lens>,
-    /// Kept until the stream ends: the listener's entry in a list, say.
+    /// Rewrites events for this listener; `None` sends their lines as they are.
+    pub rewrite: Option<Rewrite>,
+    /// Dropped when the stream ends: the listener's entry in a list, for example.
     pub keep: K,
-    /// Where a cut is counted.
+    /// Counts a listener that fell behind.
     pub counts: Arc<Counts>,
     /// Ends the stream.
     pub shutdown: Shutdown,
@@ -103,15 +109,15 @@ struct Stage<K> {
     lines: VecDeque<Bytes>,
 }
 
-/// Opens a stream: `lead`, one or more whole lines in pieces, then every event after the cursor.
-/// It ends at a line boundary, at the shutdown or when its next event has left the ring.
+/// Opens a stream: `lead`, one or more whole lines in pieces, then every event after the cursor, each
+/// a chunk. It ends at a line boundary, at the shutdown or when its next event has left the ring.
 pub fn open<K: Send + 'static>(
     lead: impl Stream<Item = Bytes> + Send + 'static,
     follow: Follow<K>,
 ) -> Body {
     let newest = follow.journal.subscribe();
     let stage = Stage { follow, newest, lines: VecDeque::new() };
-    Body::lasting(lead.chain(stream::unfold(stage, next)))
+    Body::from_stream(lead.chain(stream::unfold(stage, next)).map(Ok::<_, Infallible>))
 }
 
 async fn next<K: Send>(mut stage: Stage<K>) -> Option<(Bytes, Stage<K>)> {
@@ -119,7 +125,7 @@ async fn next<K: Send>(mut stage: Stage<K>) -> Option<(Bytes, Stage<K>)> {
         if let Some(line) = stage.lines.pop_front() {
             return Some((line, stage));
         }
-        // Between lines is the only place where a stream may end.
+        // A stream may end here only: between two lines.
         let follow = &mut stage.follow;
         if follow.shutdown.is_triggered() {
             return None;
@@ -128,9 +134,9 @@ async fn next<K: Send>(mut stage: Stage<K>) -> Option<(Bytes, Stage<K>)> {
         match follow.journal.read(follow.cursor, TAKE) {
             Read::Lines { lines, cursor } => {
                 follow.cursor = cursor;
-                stage.lines = match &mut follow.lens {
+                stage.lines = match &mut follow.rewrite {
                     None => lines.into_iter().map(|entry| entry.line).collect(),
-                    Some(lens) => lines.into_iter().filter_map(lens).collect(),
+                    Some(rewrite) => lines.into_iter().filter_map(rewrite).collect(),
                 };
             }
             Read::Gone => {
@@ -142,7 +148,7 @@ async fn next<K: Send>(mut stage: Stage<K>) -> Option<(Bytes, Stage<K>)> {
                 return None;
             }
             Read::Empty => {
-                // Who waits holds nothing.
+                // A waiting listener holds no buffer.
                 stage.lines = VecDeque::new();
                 // Both arms are cancel-safe: they only observe.
                 tokio::select! {

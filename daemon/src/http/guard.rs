@@ -2,11 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who may ask: only what runs on this node, never a page that a browser was led to, through a
-//! tunnel or not.
-//!
-//! Pure. A name that somebody's DNS could point here is refused, and so is every request that a
-//! browser marks as another page's.
+//! Which requests are answered: those of programs on this node. A `Host` that a DNS server elsewhere could
+//! point here is refused, and every request that a browser marks as another page's. Pure.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,20 +12,19 @@ use http::header::{HOST, HeaderName, ORIGIN};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The rule, with the address that the operator forced, if that is not a loopback one.
+/// The rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Guard {
     also: Option<IpAddr>,
 }
 
 impl Guard {
-    /// The rule for a port at this address: names of loopback, and the address itself where the
-    /// operator chose another.
+    /// Returns the rule for a port at this address: loopback names, and the address itself.
     pub fn at(address: SocketAddr) -> Self {
         Self { also: (!address.ip().is_unspecified()).then_some(address.ip()) }
     }
 
-    /// May this request be answered? `false` is a 403.
+    /// Returns false for a request that gets a 403.
     pub fn admits<B>(&self, request: &Request<B>) -> bool {
         let mut hosts = request.headers().get_all(HOST).iter();
         let host = match hosts.next() {
@@ -38,7 +34,7 @@ impl Guard {
                 Err(_) => return false,
             },
         };
-        // A request line that names a host must not name another one than may be named.
+        // The request line may name a host, too.
         let named = request.uri().authority().is_none_or(|named| self.is_local(named.as_str()));
         named
             && hosts.next().is_none()
@@ -53,13 +49,13 @@ impl Guard {
             let loopback = name == "127.0.0.1" || name == "::1";
             return bracketed && (loopback || self.also == Some(ip));
         }
-        // Single-label names are the node's own business: no resolver outside can answer for them.
+        // No resolver outside answers for single-label names.
         !host.starts_with('[')
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
     }
 }
 
-/// The name in `NAME`, `NAME:PORT`, `[NAME]` or `[NAME]:PORT`.
+/// Returns the name in `NAME`, `NAME:PORT`, `[NAME]` or `[NAME]:PORT`.
 fn name_of(host: &str) -> Option<&str> {
     let (name, rest) = match host.strip_prefix('[') {
         Some(inner) => inner.split_once(']')?,
@@ -78,7 +74,7 @@ fn same_origin<B>(request: &Request<B>, host: Option<&str>) -> bool {
     let Some(origin) = origins.next() else { return true };
     let origin = origin.to_str().ok().and_then(|text| text.strip_prefix("http://"));
     let equal = match (origin, host) {
-        // A browser leaves the scheme's own port out of either.
+        // A browser omits the scheme's default port.
         (Some(origin), Some(host)) => {
             let short = |text: &str| text.strip_suffix(":80").unwrap_or(text).to_ascii_lowercase();
             !host.is_empty() && short(origin) == short(host)

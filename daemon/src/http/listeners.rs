@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Who listens to an event stream right now, as a status page tells it.
+//! The open event streams, for `/status`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,29 +12,29 @@ use tokio::time::Instant;
 /// One open event stream.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// As the client names itself; the shipped CLI wants a text, so a silent client has the empty one.
+    /// The `User-Agent`. Empty if there was none: the shipped CLI needs a string.
     pub user_agent: String,
     /// When it connected.
     pub created: Instant,
-    /// The same on the wall clock, as text.
+    /// The same in wall-clock time.
     pub created_date: String,
 }
 
-/// All of them, by the uuid sent in their `ready` line.
+/// All open event streams, by the uuid in their `ready` line.
 #[derive(Clone, Debug, Default)]
 pub struct Listeners(Arc<Mutex<IndexMap<String, Listener>>>);
 
 impl Listeners {
-    /// Enters one; it leaves when the guard is dropped.
-    pub fn enter(&self, user_agent: String) -> Entered {
+    /// Adds a stream; it is removed when the guard is dropped.
+    pub fn add(&self, user_agent: String) -> Registered {
         let uuid = uuid::Uuid::new_v4().to_string();
         let listener =
-            Listener { user_agent, created: Instant::now(), created_date: super::now_iso() };
+            Listener { user_agent, created: Instant::now(), created_date: super::reply::now_iso() };
         self.lock().insert(uuid.clone(), listener);
-        Entered { uuid, all: self.clone() }
+        Registered { uuid, all: self.clone() }
     }
 
-    /// A copy of the list.
+    /// Returns a copy of the list.
     pub fn list(&self) -> IndexMap<String, Listener> {
         self.lock().clone()
     }
@@ -44,15 +44,15 @@ impl Listeners {
     }
 }
 
-/// Keeps a listener in the list.
+/// Removes its stream from the list when dropped.
 #[derive(Debug)]
-pub struct Entered {
-    /// Its uuid.
+pub struct Registered {
+    /// The stream's uuid.
     pub uuid: String,
     all: Listeners,
 }
 
-impl Drop for Entered {
+impl Drop for Registered {
     fn drop(&mut self) {
         self.all.lock().shift_remove(&self.uuid);
     }

@@ -2,13 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! How often something may happen: a bucket of tokens that fills by itself.
+//! A rate limit: a token bucket.
 
 use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-/// A rate with a burst of two seconds' worth.
+/// A rate limit with a burst of two seconds' worth.
 #[derive(Debug)]
 pub struct Pace {
     per_second: f64,
@@ -16,13 +16,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At most this many a second in the long run; 0 is no limit.
+    /// Allows `rate` per second in the long run; 0 means no limit.
     pub fn per_second(rate: u32) -> Self {
         let per_second = f64::from(rate);
         Self { per_second, bucket: Mutex::new((per_second * 2.0, Instant::now())) }
     }
 
-    /// Takes a token; `false`: there is none left now.
+    /// Takes a token; returns false if there is none.
     pub fn take(&self) -> bool {
         if self.per_second == 0.0 {
             return true;
@@ -46,7 +46,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_and_then_the_rate() {
+    async fn allows_a_burst_and_then_the_rate() {
         let pace = Pace::per_second(10);
         assert_eq!((0..100).filter(|_| pace.take()).count(), 20);
         tokio::time::advance(Duration::from_millis(500)).await;

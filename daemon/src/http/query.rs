@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Query strings, read as Node's do: the last of equal keys wins, a key without `=` is empty.
+//! Query strings, read as Node's parser reads them.
 
-/// The last value of a query key, not decoded; a key without `=` has the empty value.
+/// Returns the value of a key, not decoded: the last one if it is repeated, empty if it has no `=`.
 pub fn value<'a>(query: Option<&'a str>, key: &str) -> Option<&'a str> {
     query?
         .split('&')

@@ -5,109 +5,47 @@
 //! The accept loop: caps on connections, heads and rates, deadlines, and an orderly end.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use http::header::{CONNECTION, EXPECT, HeaderValue, RETRY_AFTER};
-use http::{Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
+use axum::body::Body;
+use axum::{BoxError, Router};
+use bytes::Bytes;
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use hyper::body::{Body as HttpBody, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::body::Body;
-use super::first_line::{FirstLine, is_refused};
 use super::guard::Guard;
-use super::lasting;
+use super::limits::{Counts, Limits};
 use super::pace::Pace;
-use super::stall::{Head, Stalling};
-use super::unix::Socket;
-use super::wire::{Handover, Wire};
-use super::{refuse, reply};
+use super::reply::refuse;
+use super::socket::{FirstLine, Progress, Reset, Socket};
+use super::unix::UnixSocket;
 use crate::tasks::Shutdown;
 
-/// More than the shipped services take fits into the largest head.
+/// More header fields than the shipped services take from a head of the largest size.
 const MAX_HEADERS: usize = 1024;
 
-/// A peer that has been silent for this long is asked whether it lives,
+/// A TCP peer is probed after this long without traffic,
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-/// and again after this long,
+/// again after this long,
 const KEEPALIVE_AGAIN: Duration = Duration::from_secs(15);
-/// so many times in all; then it is dead.
+/// and given up after so many probes.
 const KEEPALIVE_TRIES: u32 = 4;
-
-/// Caps and deadlines of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections at once; more are closed as they come.
-    pub connections: usize,
-    /// Requests a second in the long run, twice as many at once; more get 429. 0: no limit.
-    pub requests_per_second: u32,
-    /// Largest head of a request, in bytes.
-    pub head_bytes: usize,
-    /// A head must be complete this long after its first byte.
-    pub head: Duration,
-    /// An idle connection is kept this long, as the shipped service does.
-    pub idle: Duration,
-    /// A peer must take some of our bytes within this.
-    pub write: Duration,
-    /// Streams have this long to end after a shutdown.
-    pub drain: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 16_384,
-            requests_per_second: 10_000,
-            head_bytes: 16 << 10,
-            head: Duration::from_secs(10),
-            idle: Duration::from_secs(120),
-            write: Duration::from_secs(60),
-            drain: Duration::from_secs(3),
-        }
-    }
-}
-
-/// What a server counted since its start.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// Requests answered, refusals included.
-    pub requests: AtomicU64,
-    /// Connections accepted.
-    pub connections: AtomicU64,
-    /// Connections open now.
-    pub open: AtomicU64,
-    /// Connections closed at once because too many were open.
-    pub refused: AtomicU64,
-    /// Requests answered with 403: not a local client.
-    pub foreign: AtomicU64,
-    /// Requests answered with 429.
-    pub throttled: AtomicU64,
-    /// Connections cut because the peer took nothing, or did not finish a request's head.
-    pub stalled: AtomicU64,
-    /// Event streams ended because their next event had left the ring.
-    pub fell_behind: AtomicU64,
-}
-
-impl Counts {
-    /// One more of these.
-    pub fn add(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
+/// How long connections that are cut at the shutdown have to close.
+const CUT: Duration = Duration::from_millis(100);
 
 /// Where connections come from.
 #[derive(Debug)]
@@ -115,7 +53,7 @@ pub enum Acceptor {
     /// A TCP port.
     Tcp(TcpListener),
     /// A unix socket.
-    Unix(Socket),
+    Unix(UnixSocket),
 }
 
 impl From<TcpListener> for Acceptor {
@@ -124,8 +62,8 @@ impl From<TcpListener> for Acceptor {
     }
 }
 
-impl From<Socket> for Acceptor {
-    fn from(socket: Socket) -> Self {
+impl From<UnixSocket> for Acceptor {
+    fn from(socket: UnixSocket) -> Self {
         Self::Unix(socket)
     }
 }
@@ -143,10 +81,9 @@ impl Acceptor {
         }
     }
 
-    /// The rule of who may ask here. Browsers cannot be led to a unix socket, but it costs
-    /// nothing to ask the same of its clients.
+    /// Browsers cannot reach a unix socket, but the same rule there costs nothing.
     fn guard(&self) -> Guard {
-        let address: Option<SocketAddr> = match self {
+        let address = match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
             Self::Unix(_) => None,
         };
@@ -154,43 +91,47 @@ impl Acceptor {
     }
 }
 
-/// What all the listeners of one program share; cheap to clone.
+/// What all listeners of one program share; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Server {
     limits: Limits,
     counts: Arc<Counts>,
     permits: Arc<Semaphore>,
     pace: Arc<Pace>,
+    first_line: Option<FirstLine>,
     shutdown: Shutdown,
 }
 
 impl Server {
-    /// A server that ends its streams at the shutdown.
+    /// Makes a server that ends at the shutdown.
     pub fn new(limits: Limits, shutdown: Shutdown) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(limits.connections)),
             pace: Arc::new(Pace::per_second(limits.requests_per_second)),
             limits,
             counts: Arc::default(),
+            first_line: None,
             shutdown,
         }
     }
 
-    /// What it counted.
+    /// Passes the start of each connection through `first_line` before it is parsed.
+    pub fn with_first_line(self, first_line: FirstLine) -> Self {
+        Self { first_line: Some(first_line), ..self }
+    }
+
+    /// Returns the counters.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
 
-    /// Serves until the shutdown, then lets every stream end at a line boundary. `answer` is
-    /// called once for each request that a local client sent.
-    pub async fn serve<S, F>(self, acceptor: impl Into<Acceptor>, answer: S)
-    where
-        S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-        F: Future<Output = Response<Body>> + Send + 'static,
-    {
+    /// Serves until the shutdown, then waits until every stream has ended at a line boundary. What
+    /// has not ended after the drain time is reset.
+    pub async fn serve(self, acceptor: impl Into<Acceptor>, router: Router) {
         let acceptor = acceptor.into();
         let guard = acceptor.guard();
         let connections = TaskTracker::new();
+        let cut = CancellationToken::new();
         loop {
             // Cancel-safe: a connection not accepted here stays in the backlog.
             let accepted = tokio::select! {
@@ -200,7 +141,7 @@ impl Server {
             let peer = match accepted {
                 Ok(peer) => peer,
                 Err(error) => {
-                    // Out of descriptors, most likely: the loop must neither end nor spin.
+                    // Probably out of descriptors: the loop must neither end nor spin.
                     tracing::warn!(%error, "accept failed");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -216,15 +157,15 @@ impl Server {
             };
             Counts::add(&self.counts.connections);
             Counts::add(&self.counts.open);
-            let (server, answer) = (self.clone(), answer.clone());
+            let (server, router, cut) = (self.clone(), router.clone(), cut.clone());
             connections.spawn(async move {
                 match peer {
                     Peer::Tcp(stream) => {
                         let _best_effort = stream.set_nodelay(true);
                         let _best_effort = keep_alive(&stream);
-                        server.connection(stream, guard, answer).await;
+                        server.connection(stream, guard, router, cut).await;
                     }
-                    Peer::Unix(stream) => server.connection(stream, guard, answer).await,
+                    Peer::Unix(stream) => server.connection(stream, guard, router, cut).await,
                 }
                 server.counts.open.fetch_sub(1, Ordering::Relaxed);
                 drop(permit);
@@ -233,81 +174,45 @@ impl Server {
         drop(acceptor);
         connections.close();
         if tokio::time::timeout(self.limits.drain, connections.wait()).await.is_err() {
-            tracing::warn!(left = connections.len(), "connections cut at shutdown");
+            tracing::warn!(left = connections.len(), "connections reset at shutdown");
+            cut.cancel();
+            let _left_to_the_exit = tokio::time::timeout(CUT, connections.wait()).await;
         }
     }
 
-    async fn connection<T, S, F>(&self, stream: T, guard: Guard, answer: S)
+    async fn connection<T>(&self, stream: T, guard: Guard, router: Router, cut: CancellationToken)
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-        F: Future<Output = Response<Body>> + Send + 'static,
+        T: AsyncRead + AsyncWrite + Reset + Unpin + Send + 'static,
     {
-        let head = Head::default();
-        let stream = FirstLine::new(stream, self.limits.head_bytes, head.clone());
-        let mut io = Stalling::new(stream, head.clone(), self.limits.head, self.limits.write);
-        let (stalled, blocked) = (io.has_stalled(), io.is_blocked());
-        let limit = self.limits.head;
-        let ended: Result<(), Box<dyn std::error::Error + Send + Sync>> = loop {
-            let handover = Handover::default();
-            let (head, left, answer) = (head.clone(), handover.clone(), answer.clone());
-            let service = service_fn(move |mut request: Request<Incoming>| {
-                head.complete();
-                let refusal = self.refusal(&request, guard);
-                let (left, answer) = (left.clone(), answer.clone());
-                let may_last = request.version() == Version::HTTP_11;
-                let closes = closes(&request);
-                // Boxed: the library keeps the room of one answer for as long as the connection
-                // lives.
-                Box::pin(async move {
-                    if let Some(refusal) = refusal {
-                        return Ok::<_, Infallible>(refusal.map(Wire::Whole));
-                    }
-                    if request.headers().contains_key(EXPECT) {
-                        invite(request.body_mut(), limit).await;
-                    }
-                    let response = answer(request).await;
-                    if !may_last || !response.body().lasts() {
-                        return Ok(response.map(Wire::Whole));
-                    }
-                    let (parts, body) = response.into_parts();
-                    left.leave(body, closes);
-                    Ok(Response::from_parts(parts, Wire::Left(left)))
-                })
-            });
-            let mut connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(self.limits.idle)
-                .max_buf_size(self.limits.head_bytes)
-                .max_headers(MAX_HEADERS)
-                .title_case_headers(true)
-                .serve_connection(TokioIo::new(io), service);
-            // Both arms are cancel-safe: the connection stays here and is driven on below.
-            let driven = tokio::select! {
-                driven = drive(&mut connection, &handover, &blocked) => driven,
-                () = self.shutdown.wait() => {
-                    Pin::new(&mut connection).graceful_shutdown();
-                    drive(&mut connection, &handover, &blocked).await
-                }
-            };
-            if let Some(ended) = driven {
-                break ended.map_err(Into::into);
-            }
-            let parts = connection.into_parts();
-            io = parts.io.into_inner();
-            // Copied, since what is left of the library's buffer would keep all of it.
-            let mut ahead = BytesMut::from(&parts.read_buf[..]);
-            drop((parts.read_buf, parts.service));
-            let Some((body, closes)) = handover.take() else { break Ok(()) };
-            if let Err(error) = lasting::write(&mut io, body, &mut ahead).await {
-                break Err(error.into());
-            }
-            if closes || self.shutdown.is_triggered() {
-                break io.shutdown().await.map_err(Into::into);
-            }
-            io.put_back(ahead);
+        let socket = Socket::new(stream, self.limits, self.first_line);
+        let progress = socket.progress();
+        let service = {
+            let (server, progress) = (self.clone(), progress.clone());
+            // Boxed: hyper keeps the space of one future for as long as the connection lives.
+            service_fn(move |request| {
+                Box::pin(server.clone().answer(request, guard, router.clone(), progress.clone()))
+            })
         };
-        if stalled.load(Ordering::Relaxed) {
+        let mut connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.idle)
+            .max_buf_size(self.limits.head_bytes)
+            .max_headers(MAX_HEADERS)
+            .title_case_headers(true)
+            .serve_connection(TokioIo::new(socket), service);
+        let mut stopping = false;
+        let ended = loop {
+            // All arms are cancel-safe: the connection stays here, the others only observe.
+            tokio::select! {
+                ended = &mut connection => break ended,
+                () = self.shutdown.wait(), if !stopping => {
+                    stopping = true;
+                    std::pin::Pin::new(&mut connection).graceful_shutdown();
+                }
+                () = cut.cancelled() => return connection.into_parts().io.into_inner().reset(),
+            }
+        };
+        if progress.has_stalled() {
             Counts::add(&self.counts.stalled);
         }
         if let Err(error) = ended {
@@ -315,21 +220,33 @@ impl Server {
         }
     }
 
-    fn refusal(&self, request: &Request<Incoming>, guard: Guard) -> Option<Response<Body>> {
+    async fn answer(
+        self,
+        request: Request<Incoming>,
+        guard: Guard,
+        router: Router,
+        progress: Arc<Progress>,
+    ) -> Result<Response<Body>, Infallible> {
+        progress.head_complete();
         Counts::add(&self.counts.requests);
+        if let Some(refusal) = self.refusal(&request, guard) {
+            return Ok(refusal);
+        }
+        let has_body = !request.body().is_end_stream();
+        let response = call(router, request).await;
+        if has_body {
+            // The bytes of the body were taken for those of the next head.
+            progress.head_complete();
+        }
+        Ok(response)
+    }
+
+    fn refusal(&self, request: &Request<Incoming>, guard: Guard) -> Option<Response<Body>> {
         if !self.pace.take() {
             Counts::add(&self.counts.throttled);
-            let mut response = refuse(
-                StatusCode::TOO_MANY_REQUESTS,
-                "TooManyRequests",
-                "too many requests a second",
-            );
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let mut response = refuse(status, "TooManyRequests", "too many requests a second");
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return Some(response);
-        }
-        if is_refused(request) {
-            let mut response = reply(StatusCode::BAD_REQUEST, Body::empty());
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return Some(response);
         }
         if !guard.admits(request) {
@@ -344,43 +261,20 @@ impl Server {
     }
 }
 
-/// Drives a connection until it ends, or until the head of an answer that lasts is out and nothing
-/// else waits to be written: `None`.
-async fn drive<C: Future + Unpin>(
-    connection: &mut C,
-    handover: &Handover,
-    blocked: &AtomicBool,
-) -> Option<C::Output> {
-    std::future::poll_fn(|cx| match Pin::new(&mut *connection).poll(cx) {
-        Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if handover.is_asked() && !blocked.load(Ordering::Relaxed) => {
-            Poll::Ready(None)
-        }
-        Poll::Pending => Poll::Pending,
-    })
-    .await
+/// Returns the router's answer; for clients in the same process, too.
+pub async fn call<B>(router: Router, request: Request<B>) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    match TowerToHyperService::new(router).call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
 }
 
-/// Does the client want no other answer after this one?
-fn closes<B>(request: &Request<B>) -> bool {
-    let mut values = request.headers().get_all(CONNECTION).iter();
-    values.any(|value| {
-        let mut words = value.as_bytes().split(|byte| *byte == b',');
-        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
-    })
-}
-
-/// Who waits to be asked for a body is asked: the library says `100 Continue` while somebody waits
-/// for the body, and not at all when nobody does. Its first piece, or what comes within the
-/// limit, is dropped.
-async fn invite(body: &mut Incoming, limit: Duration) {
-    let piece = std::future::poll_fn(|cx| std::pin::Pin::new(&mut *body).poll_frame(cx));
-    // Elapsed: the peer thought better of it.
-    let _not_wanted = tokio::time::timeout(limit, piece).await;
-}
-
-/// Has the system ask a silent peer whether it lives. Nothing else ends a stream that nothing is
-/// sent on; the system's own patience is hours.
+/// Makes the system probe a silent peer. Nothing else ends a stream on which nothing is sent; the
+/// system's default is hours.
 fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;

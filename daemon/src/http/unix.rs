@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Unix sockets: bound with a mode from their first moment, and over a file that a dead server
-//! left behind, never over one that somebody answers on.
+//! Unix sockets: bound with their mode from the start, and over the file that a dead server left
+//! behind, but not over one that a live server answers on.
 
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
-/// A bound socket; its file goes when this is dropped, unless another took its place.
+/// A bound socket. Dropping it removes its file, unless another file took its place.
 #[derive(Debug)]
-pub struct Socket {
+pub struct UnixSocket {
     pub(super) listener: UnixListener,
     _file: File,
 }
@@ -34,12 +34,12 @@ impl Drop for File {
     }
 }
 
-/// Binds a socket that has `mode` from its first moment under this name.
+/// Binds a socket at `path` that never had another mode than `mode` there.
 ///
 /// # Errors
-/// `AddrInUse` when somebody answers there; `AlreadyExists` when the file is no socket; and
-/// what the system says.
-pub fn bind(path: &Path, mode: u32) -> Result<Socket> {
+/// `AddrInUse` if a server answers there, `AlreadyExists` if the file is no socket, and the
+/// system's own.
+pub fn bind_unix(path: &Path, mode: u32) -> Result<UnixSocket> {
     match fs::symlink_metadata(path) {
         Ok(stat) if !stat.file_type().is_socket() => {
             return Err(Error::new(ErrorKind::AlreadyExists, "it exists and is no socket"));
@@ -48,7 +48,7 @@ pub fn bind(path: &Path, mode: u32) -> Result<Socket> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // Bound under another name, so that nobody can connect before the mode is set.
+    // Bound under another name first: no client can connect before the mode is set.
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let temporary = PathBuf::from(name);
@@ -64,7 +64,7 @@ pub fn bind(path: &Path, mode: u32) -> Result<Socket> {
     let file = finish().inspect_err(|_: &Error| {
         let _best_effort = fs::remove_file(&temporary);
     })?;
-    Ok(Socket { listener: UnixListener::from_std(listener)?, _file: file })
+    Ok(UnixSocket { listener: UnixListener::from_std(listener)?, _file: file })
 }
 
 fn refuse_if_answered(path: &Path) -> Result<()> {
@@ -80,26 +80,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_has_its_mode_and_only_a_dead_one_is_replaced() {
+    async fn binds_with_mode_and_replaces_only_dead_sockets() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let socket = bind(&path, 0o600).unwrap();
+        let socket = bind_unix(&path, 0o600).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(bind(&path, 0o600).unwrap_err().kind(), ErrorKind::AddrInUse);
+        assert_eq!(bind_unix(&path, 0o600).unwrap_err().kind(), ErrorKind::AddrInUse);
         drop(socket);
         assert!(!path.exists());
-        // What a killed server leaves behind.
+        // A killed server leaves its file behind.
         drop(StdListener::bind(&path).unwrap());
-        let socket = bind(&path, 0o660).unwrap();
+        let socket = bind_unix(&path, 0o660).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
-        // Another one's file is not ours to remove.
+        // The file of another server is not removed.
         fs::remove_file(&path).unwrap();
         let _other = StdListener::bind(&path).unwrap();
         drop(socket);
         assert!(path.exists());
         fs::write(dir.path().join("f"), "").unwrap();
         assert_eq!(
-            bind(&dir.path().join("f"), 0o600).unwrap_err().kind(),
+            bind_unix(&dir.path().join("f"), 0o600).unwrap_err().kind(),
             ErrorKind::AlreadyExists
         );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);

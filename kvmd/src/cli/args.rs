@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The grammar of the command line and the help that teaches it. Nothing here does anything.
+//! The grammar of the command line and its help.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,13 +17,16 @@ Examples:
   kvmd start                         run, unless it runs already or is not needed
   kvmd start --background            the same, and return when it serves
   kvmd serve --config /etc/kvmd.toml
-  kvmd status                        how it is, and who is watched
-  kvmd verdicts                      who was turned off by whom
+  kvmd status                        the daemon and the watched instances
+  kvmd verdicts                      who turned off which instance
   kvmd watch                         verdicts as they come
   kvmd clear web01                   before an instance is started or stopped by an admin tool
 
 Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`start` and `serve` under SMF: 95, 96).
 Colours only on a terminal, and never with NO_COLOR.";
+
+/// The name in messages and logs.
+pub(super) const NAME: &str = "kvmd";
 
 /// Tells who turned a VM off.
 #[derive(Debug, Parser)]
@@ -43,7 +46,7 @@ Examples:
     Start {
         #[command(flatten)]
         serve: ServeArgs,
-        /// Return when it serves; it goes on alone.
+        /// Return once it serves; it runs on in the background.
         #[arg(long)]
         background: bool,
         /// With --background: append its log there.
@@ -56,7 +59,7 @@ Examples:
   kvmd serve
   kvmd serve --check-config --config FILE    is the file good?")]
     Serve(ServeArgs),
-    /// Ask whether it is up: exit 0 if it answers.
+    /// Check that it is up: exit 0 if it answers.
     #[command(after_help = "\
 Examples:
   kvmd ping
@@ -83,7 +86,7 @@ pid, generation).")]
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Show the verdicts of late, the oldest first.
+    /// Show the recent verdicts, the oldest first.
     #[command(after_help = "\
 Examples:
   kvmd verdicts
@@ -94,14 +97,14 @@ Examples:
 Columns: date, name, initiator, kind, confidence, user, evidence; with -o also rule, marker, source,
 generation.")]
     Verdicts {
-        /// Only of this instance.
+        /// Only this instance.
         name: Option<String>,
         #[command(flatten)]
         reach: ReachArgs,
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Print verdicts as they come, one per line, whatever happens to the daemon.
+    /// Print verdicts as they come, one per line; waits while the daemon is off.
     #[command(after_help = "\
 Examples:
   kvmd watch
@@ -121,7 +124,7 @@ Examples:
         json: bool,
     },
     /// Remove an instance's marker, as admin tools must at start, stop, cleanup and the end of a
-    /// migration; the daemon learns of it even when it is just writing one.
+    /// migration; safe while the daemon writes one.
     #[command(after_help = "\
 Examples:
   kvmd clear web01")]
@@ -186,13 +189,13 @@ pub struct ServeArgs {
     /// Address to serve on.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
-    /// Whose rule writes markers: reason (ours) or ganeti (as shipped).
+    /// Rule for markers: reason (ours) or ganeti (as shipped).
     #[arg(long, value_name = "RULE")]
     pub rule: Option<Rule>,
     /// The directory of the monitors' sockets.
     #[arg(long, value_name = "DIR")]
     pub control: Option<PathBuf>,
-    /// Directory for the lock and what must survive a restart.
+    /// Directory for the lock and the saved state.
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
     /// Directory to take as the node's root, for zones' paths.

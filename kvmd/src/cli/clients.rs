@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `kvmd ping|status|verdicts|watch`: what the daemon says, for people or as JSON.
+//! `kvmd ping|status|verdicts|watch`, for people or as JSON.
 
 use std::io;
 use std::process::ExitCode;
@@ -16,13 +16,13 @@ use sdc_clients::http::{Call, Http};
 use sdc_clients::vminfod::Lines;
 use serde_json::Value;
 
-use super::args::{Command, ReachArgs};
+use super::args::{Command, NAME, ReachArgs};
+use super::settings;
 use super::verdicts::{self, sentence};
-use super::{NAME, settings};
 
-/// A stream that broke is asked for again after this.
+/// A broken stream is opened again after this.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Longest line of a stream; `ready` holds all verdicts.
+/// Longest line of a stream; `ready` contains all verdicts.
 const LINE_CAP: usize = 64 << 20;
 
 /// Why a client ends early.
@@ -116,12 +116,12 @@ async fn told_so_far(
     Ok(verdicts::table(asked.into_iter(), layout, screen)?)
 }
 
-/// One line per verdict for ever; a daemon that is gone is waited for, nothing is told twice.
+/// Prints one line per verdict; waits for a daemon that is off, and prints nothing twice.
 async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(), Problem> {
-    // A column that is none is told before anything comes.
+    // An unknown column is an error at once.
     verdicts::table(std::iter::empty(), layout, screen)?;
     let http = client(reach)?;
-    // The first time, a daemon that is not there is an error to see.
+    // A daemon that is off at the start is an error.
     http.execute(Call::get(&["ping"])).await?;
     let mut position: Option<(String, u64)> = None;
     loop {
@@ -133,7 +133,7 @@ async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(),
             Ok(()) => {}
             Err(Problem::Daemon(error)) => {
                 eprintln!("{NAME}: stream lost, connecting again: {error}");
-                // The ring has gone on without us, or the daemon is another one: begin anew.
+                // The events have left the ring, or the daemon was restarted.
                 if error.status() == Some(410) {
                     position = None;
                 }

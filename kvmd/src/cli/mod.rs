@@ -2,18 +2,21 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line: `start` (and `serve`, the same without forgiveness for a second one), the
-//! small clients `ping status verdicts watch`, and `clear`, the admin tools' half of the marker's
-//! contract.
+//! The command line: `start` (and `serve`, which fails if another copy runs), the clients
+//! `ping status verdicts watch`, and `clear`, the admin tools' half of the marker's contract.
 //!
-//! Whatever goes wrong is one line on stderr and a status: 2 for the command line and the
-//! configuration (96 under SMF), 1 for the rest (95 under SMF when another copy runs).
+//! An error is one line on stderr and an exit code: 2 for the command line and the configuration (96
+//! under SMF), 1 for the rest (95 under SMF if another copy runs).
 
-mod args;
-mod clients;
-mod settings;
-mod start;
-mod verdicts;
+mod start; // start, serve, clear
+
+mod clients; // ping, status, verdicts, watch
+
+mod verdicts; // verdicts as sentences and lists
+
+mod settings; // configuration files
+
+mod args; // the grammar
 
 use std::ffi::OsString;
 use std::io;
@@ -22,10 +25,7 @@ use std::process::ExitCode;
 use daemon::cli::{self, screen};
 use daemon::exit;
 
-use args::{Cli, Command};
-
-/// The name in messages and logs.
-const NAME: &str = "kvmd";
+use args::{Cli, Command, NAME};
 
 /// Runs the program.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -54,12 +54,12 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Serve(serve) => runtime.block_on(start::run(serve, false)),
         command => runtime.block_on(clients::run(command)),
     };
-    // A file system that does not answer must not hold the end of the program up.
+    // A file system that does not answer must not delay the end of the program.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     code
 }
 
-/// Writes what a command left; a reader that went away is no failure.
+/// Writes a command's output; a reader that went away is no failure.
 fn written(text: io::Result<String>) -> ExitCode {
     match text.and_then(|text| screen::write(&text)) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

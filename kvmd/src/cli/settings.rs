@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Where the configuration and the daemon are: flags, then what the shell says for a session with
-//! another node than its own, then the usual file, then defaults.
+//! Where the configuration and the daemon are: flags, environment, the usual file, defaults.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,12 +13,12 @@ use daemon::{ConfigError, Fields};
 use super::args::{ConfigFile, ReachArgs};
 use crate::config::{Config, DEFAULT_FILE};
 
-/// Names another configuration.
+/// Environment variable: another configuration file.
 const VARIABLE: &str = "KVMD_CONFIG";
-/// Names another daemon.
+/// Environment variable: another daemon.
 const URL_VARIABLE: &str = "KVMD_URL";
 
-/// The configuration, and its unknown keys.
+/// Reads the configuration; also returns its unknown keys.
 pub fn load(file: &ConfigFile) -> Result<(Config, Vec<String>), ConfigError> {
     match file.config.clone().or_else(|| variable(VARIABLE).map(PathBuf::from)) {
         Some(path) => Config::load(&path),
@@ -28,7 +27,7 @@ pub fn load(file: &ConfigFile) -> Result<(Config, Vec<String>), ConfigError> {
     }
 }
 
-/// The daemon's base URL.
+/// Returns the daemon's base URL.
 pub fn url(reach: &ReachArgs) -> Result<String, ConfigError> {
     let given = reach.url.clone();
     let given = given.or_else(|| variable(URL_VARIABLE).and_then(|url| url.into_string().ok()));
@@ -38,7 +37,7 @@ pub fn url(reach: &ReachArgs) -> Result<String, ConfigError> {
     }
 }
 
-/// Where a daemon with this configuration is reached from its own node.
+/// Returns the URL of a daemon with this configuration on its own node.
 pub fn url_of(config: &Config) -> String {
     let mut address = config.listen;
     if address.ip().is_unspecified() {

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `kvmd start|serve|clear`: settings together, then the daemon until a signal; or the admin
-//! path's half of the marker's contract, which needs no daemon.
+//! `kvmd start|serve`: the daemon until a signal. `kvmd clear`: the admin path's half of the marker's
+//! contract, which needs no daemon.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,14 +16,13 @@ use daemon::{ConfigError, Shutdown, exit};
 use sdc_clients::http::{Call, Http};
 use tokio::time::{Instant, sleep};
 
-use super::NAME;
-use super::args::{ConfigFile, ServeArgs};
+use super::args::{ConfigFile, NAME, ServeArgs};
 use super::settings::{load, url_of};
 use crate::config::Config;
 use crate::marker::{Clears, is_name, marker_of};
 use crate::service::{ServeError, serve};
 
-/// A daemon in the background has this long to serve.
+/// A daemon in the background must serve within this.
 const UP_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +60,7 @@ fn report(error: &StartError) -> ExitCode {
     exit::report(NAME, error, error.code())
 }
 
-/// Runs the daemon to its end; `again`: that it runs already is a success.
+/// Runs the daemon; if `again`, another running copy is a success.
 pub async fn run(args: ServeArgs, again: bool) -> ExitCode {
     match daemon(args).await {
         Ok(code) => code,
@@ -110,8 +109,8 @@ fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), StartError> {
     Ok((config, unknown))
 }
 
-/// Starts the same program without this terminal and waits until it serves, or has ended well
-/// because it runs already or is not needed.
+/// Starts the program without this terminal and waits until it serves, or has ended with success because
+/// it runs already or is not needed.
 pub async fn background(args: &[OsString], serve: ServeArgs, log: Option<PathBuf>) -> ExitCode {
     match spawn(args, &serve, log).await {
         Ok(code) => code,
@@ -148,23 +147,23 @@ async fn spawn(
     let deadline = Instant::now() + UP_WITHIN;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().map_err(failed)? {
-            // Running already and not being needed end so too.
+            // It runs already, or is not needed.
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             return Ok(ExitCode::from(code.unwrap_or(exit::FAILED)));
         }
-        // Another one that runs already answers too. The child is not left behind then: it would
-        // take that one's place, should it be stopped before the child has found it running.
+        // Another copy answers too. Then the child must end: it would take the other's place if that one
+        // stopped before the child has found it.
         if child.id().is_some() && served_by(&http).await == child.id() {
             return Ok(ExitCode::SUCCESS);
         }
         sleep(Duration::from_millis(20)).await;
     }
-    // Who hears that it did not start must not find it running later.
+    // After this error it must not be found running later.
     child.kill().await.map_err(failed)?;
     Err(StartError::NotUp)
 }
 
-/// The process that answers there, if any does.
+/// Returns the pid that answers there, if any.
 async fn served_by(http: &Http) -> Option<u32> {
     let reply = http.execute(Call::get(&["status"])).await.ok()?;
     reply.object().ok()?.get("pid")?.as_u64()?.try_into().ok()

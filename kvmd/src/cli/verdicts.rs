@@ -8,7 +8,7 @@ use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, facts};
 use serde_json::Value;
 
-/// The columns of a verdict; the usual ones first.
+/// The columns of a verdict; the default ones first.
 const VERDICT: [&str; 11] = [
     "date",
     "name",
@@ -22,12 +22,12 @@ const VERDICT: [&str; 11] = [
     "source",
     "generation",
 ];
-/// How many of them are usual.
+/// How many of them are shown by default.
 const USUAL: usize = 7;
-/// The columns of an instance; the usual ones first.
+/// The columns of an instance; the default ones first.
 const INSTANCE: [&str; 7] = ["name", "state", "qemu", "since", "reachable", "pid", "generation"];
 
-/// One row for each verdict.
+/// Returns one row for each verdict.
 pub fn table<'a>(
     verdicts: impl Iterator<Item = &'a Value>,
     layout: &Layout,
@@ -47,7 +47,7 @@ pub fn table<'a>(
     table.print(layout, screen)
 }
 
-/// One row for each instance that is watched.
+/// Returns one row for each watched instance.
 pub fn instances(status: &Value, layout: &Layout, screen: Screen) -> Result<String, UnknownColumn> {
     let mut table = Table::new(&INSTANCE).usually(5);
     for (name, instance) in status["instances"].as_object().into_iter().flatten() {
@@ -66,7 +66,7 @@ pub fn instances(status: &Value, layout: &Layout, screen: Screen) -> Result<Stri
     table.print(layout, screen)
 }
 
-/// `/status` for people: the daemon, who is watched, and the verdicts.
+/// Returns `/status` for people: the daemon, the watched instances, the verdicts.
 pub fn status_lines(status: &Value, screen: Screen) -> Result<String, UnknownColumn> {
     let count = |key: &str| status["counts"][key].as_u64().unwrap_or_default();
     let mut lines = vec![
@@ -92,7 +92,7 @@ pub fn status_lines(status: &Value, screen: Screen) -> Result<String, UnknownCol
     Ok(told)
 }
 
-/// A verdict in one line for people.
+/// Returns a verdict in one line.
 pub fn sentence(verdict: &Value) -> String {
     format!(
         "{}  {}  {}/{} ({}){}  {}",
@@ -115,7 +115,7 @@ fn evidence(verdict: &Value) -> String {
     all.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// A guest's words must not move a terminal's cursor.
+/// Removes control characters: a guest must not move a terminal's cursor.
 fn text(value: &Value) -> String {
     visible(value.as_str().unwrap_or("-"))
 }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The sheet's scenario table (facts/kvmd.md §6), row by row, and what follows from its rules.
+//! The sheet's scenario table (docs/contract/kvmd.md §6), row by row, and what follows from its rules.
 
 use proptest::prelude::*;
 
@@ -48,6 +48,7 @@ fn said(script: &str) -> String {
     format!("{}/{}", word(&verdict.initiator), word(&verdict.kind))
 }
 
+// C1–C9
 /// What a script says by our rule, and whether the shipped rule says "user".
 const TABLE: &[(&str, &str, bool)] = &[
     ("9 SHUTDOWN guest guest-shutdown", "guest/poweroff", true),
@@ -109,7 +110,7 @@ const TABLE: &[(&str, &str, bool)] = &[
     ),
     ("9 ?prelaunch; 90 SHUTDOWN host host-qmp-quit", "host/quit", true),
     ("9 ?shutdown; 90 SHUTDOWN host host-qmp-quit", "unknown/poweroff", true),
-    // What follows from the rules and stands in no row.
+    // Consequences of the rules that no row has.
     ("9 POWERDOWN; 250000 SHUTDOWN guest guest-shutdown", "guest/poweroff", false),
     (
         "9 POWERDOWN; 9 WATCHDOG action=shutdown; 9 POWERDOWN; 20 SHUTDOWN guest guest-shutdown",
@@ -194,7 +195,7 @@ fn how_sure_it_is_depends_on_what_qemu_tells() {
 }
 
 #[test]
-fn a_hole_in_the_watching_makes_a_poweroff_unsure_until_no_request_can_matter() {
+fn an_interruption_makes_a_poweroff_unsure() {
     let sure = |minutes: u64| {
         let mut session = Session::default();
         session.line(Duration::ZERO, &Line::Whole(br#"{"return":{}}"#.to_vec())).unwrap();
@@ -207,6 +208,7 @@ fn a_hole_in_the_watching_makes_a_poweroff_unsure_until_no_request_can_matter() 
     assert_eq!((sure(1), sure(10)), (Low, High));
 }
 
+// C10
 #[test]
 fn nothing_is_said_of_what_was_never_negotiated() {
     let mut session = Session::default();
@@ -217,7 +219,7 @@ fn nothing_is_said_of_what_was_never_negotiated() {
 }
 
 #[test]
-fn a_guests_words_fool_the_shipped_rule_and_not_ours() {
+fn a_guests_strings_fool_only_the_shipped_rule() {
     let mut session = Session::default();
     for line in [
         r#"{"return":{}}"#,

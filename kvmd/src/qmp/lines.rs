@@ -2,10 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Lines out of what is read from a socket: cut anywhere, ended by LF or CR LF, and of bounded
-//! length. What exceeds the bound is dropped up to the next line end, and said.
+//! Splits what is read from a socket into lines, which end with LF or CR LF and have a bounded length.
+//! A longer one is dropped up to its end, and reported.
 
-use super::LINE_CAP;
+/// Longest line that is kept, in bytes; of a longer one only the fact remains.
+pub const LINE_CAP: usize = 1 << 20;
 
 /// A piece of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub enum Line {
     TooLong,
 }
 
-/// The splitter. Holds nothing but the line that has begun: an idle connection costs no buffer.
+/// The splitter. It holds only the line that has begun: an idle connection costs no buffer.
 #[derive(Debug, Default)]
 pub struct Lines {
     pub(super) begun: Vec<u8>,

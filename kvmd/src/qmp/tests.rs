@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Lines that QEMU sends, and lines that nobody should.
+//! Lines that QEMU sends, and lines that it should not.
 
 use proptest::prelude::*;
 
@@ -40,7 +40,7 @@ fn the_protocols_shapes() {
 }
 
 #[test]
-fn wrong_types_count_as_absent_and_cost_nothing_else() {
+fn wrong_types_count_as_absent() {
     let odd = event(r#"{"event":"SHUTDOWN","timestamp":"soon","data":{"guest":"yes","reason":7}}"#);
     assert_eq!((odd.name, odd.at_us, odd.data), (EventName::Shutdown, None, EventData::default()));
     assert_eq!(
@@ -63,7 +63,7 @@ fn hostile_lines_are_errors() {
 }
 
 #[test]
-fn an_endless_line_is_dropped_and_the_next_is_read() {
+fn an_endless_line_is_dropped() {
     let mut lines = Lines::default();
     let mut found = Vec::new();
     for _ in 0..20 {

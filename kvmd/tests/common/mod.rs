@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A node of one's own: directories, a daemon in process, and waits for what it tells.
+//! A node for one test: directories, a daemon in process, and waits for its events.
 #![allow(dead_code, clippy::unwrap_used)] // Each test program uses its part and may stop at once.
 
 pub mod qemu;
@@ -170,7 +170,7 @@ impl Node {
         self.state(name, kvmd::ledger::State::Watching).await;
     }
 
-    /// Waits until what it wrote down of an instance holds `word`: then it has been taken in.
+    /// Waits until the saved history of an instance contains `word`.
     pub async fn heard(&self, name: &str, word: &str) {
         let file = self.run_dir().join("histories").join(format!("{name}.json"));
         let holds = || std::fs::read_to_string(&file).is_ok_and(|text| text.contains(word));

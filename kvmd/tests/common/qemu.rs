@@ -20,13 +20,13 @@ pub const GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor"
 pub const RETURN: &str = r#"{"return": {}}"#;
 /// The guest powers off.
 pub const OFF: &str = r#"{"timestamp": {"seconds": 1795227749, "microseconds": 103582}, "event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-shutdown"}}"#;
-/// Somebody sent TERM.
+/// After TERM.
 pub const TERM: &str =
     r#"{"event": "SHUTDOWN", "data": {"guest": false, "reason": "host-signal"}}"#;
-/// Somebody sent quit.
+/// After `quit`.
 pub const QUIT: &str =
     r#"{"event": "SHUTDOWN", "data": {"guest": false, "reason": "host-qmp-quit"}}"#;
-/// Somebody pressed the button.
+/// After `system_powerdown`.
 pub const POWERDOWN: &str = r#"{"event": "POWERDOWN"}"#;
 /// The processors stand still.
 pub const STOP: &str = r#"{"event": "STOP"}"#;
@@ -50,7 +50,7 @@ pub struct Qemu {
 pub enum Manner {
     /// As QEMU does.
     Proper,
-    /// Accepts nobody: the monitor is somebody else's.
+    /// Accepts no client: another one holds the monitor.
     Silent,
     /// Greets and reads nothing, so that an end is a reset.
     Deaf,
@@ -93,7 +93,7 @@ impl Qemu {
         let _another_took_it = std::fs::remove_file(path);
     }
 
-    /// Ends without a word; its file stays.
+    /// Ends without an event; its file stays.
     pub async fn kill(self) {
         let (done, left) = oneshot::channel();
         let _ended_already = self.orders.send(Order::Leave(done)).await;

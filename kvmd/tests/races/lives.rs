@@ -12,8 +12,9 @@ use serde_json::json;
 use crate::common::qemu::{OFF, POWERDOWN, QUIT, Qemu};
 use crate::common::{Node, said};
 
+// R1
 #[tokio::test]
-async fn r01_a_directory_that_comes_goes_and_comes_again_loses_no_socket() {
+async fn a_recreated_directory_loses_no_socket() {
     let mut node = Node::new();
     let top = node.dir.path().join("run");
     std::fs::remove_dir_all(&top).unwrap();
@@ -58,8 +59,9 @@ async fn end(node: &mut Node, qemu: Qemu, name: &str) -> String {
     said(&verdict)
 }
 
+// R1
 #[tokio::test]
-async fn r01_what_no_event_told_is_found_by_a_rescan() {
+async fn a_rescan_finds_what_no_change_showed() {
     let mut node = Node::new();
     node.settings = json!({"rescan": "30ms"});
     node.start().await;
@@ -72,8 +74,9 @@ async fn r01_what_no_event_told_is_found_by_a_rescan() {
     node.watching("vm1").await;
 }
 
+// R2
 #[tokio::test]
-async fn r02_a_request_before_a_restart_of_the_daemon_is_remembered() {
+async fn a_request_survives_a_restart() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -90,8 +93,9 @@ async fn r02_a_request_before_a_restart_of_the_daemon_is_remembered() {
     assert!(evidence.contains("not watched for a while"), "{evidence}");
 }
 
+// R2
 #[tokio::test]
-async fn r02_a_restart_in_the_middle_makes_a_poweroff_unsure_and_the_next_life_is_sure_again() {
+async fn a_restart_makes_one_poweroff_unsure() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -115,8 +119,9 @@ async fn r02_a_restart_in_the_middle_makes_a_poweroff_unsure_and_the_next_life_i
     );
 }
 
+// R2
 #[tokio::test]
-async fn r02_an_end_while_the_daemon_is_off_leaves_no_verdict_and_no_history() {
+async fn an_end_while_off_leaves_nothing() {
     let mut node = Node::new();
     node.settings = json!({"rescan": "30ms"});
     node.start().await;
@@ -132,8 +137,9 @@ async fn r02_an_end_while_the_daemon_is_off_leaves_no_verdict_and_no_history() {
     assert_eq!(node.verdicts(), 0);
 }
 
+// R3
 #[tokio::test]
-async fn r03_no_marker_is_written_after_the_admin_path_cleared_it() {
+async fn a_cleared_marker_is_not_written() {
     let mut node = Node::running().await;
     let clears = Clears::below(&node.run_dir());
     // Cleared between the event and the end.
@@ -157,8 +163,9 @@ async fn r03_no_marker_is_written_after_the_admin_path_cleared_it() {
     assert_eq!(node.verdict("vm1").await["marker"], "written");
 }
 
+// R3
 #[tokio::test]
-async fn r03_an_instance_that_lived_on_after_a_clearing_may_be_marked() {
+async fn an_instance_that_outlives_a_clearing_is_marked() {
     let mut node = Node::new();
     node.settings = json!({"clear_window": "20ms"});
     node.start().await;
@@ -178,8 +185,9 @@ async fn r03_an_instance_that_lived_on_after_a_clearing_may_be_marked() {
     assert_eq!(node.verdict("vm1").await["marker"], "written");
 }
 
+// R3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn r03_clearing_and_ending_at_the_same_moment_never_leaves_a_marker() {
+async fn clearing_during_the_end_leaves_no_marker() {
     let node = Node::running().await;
     let mut all = Vec::new();
     for n in 0..60 {
@@ -206,8 +214,9 @@ async fn r03_clearing_and_ending_at_the_same_moment_never_leaves_a_marker() {
     assert_eq!(marked, 0);
 }
 
+// R4
 #[tokio::test]
-async fn r04_the_end_of_an_old_life_never_touches_the_marker_of_the_new_one() {
+async fn an_old_end_leaves_the_new_marker_alone() {
     let mut node = Node::running().await;
     for existed in [false, true] {
         let old = Qemu::start(&node.socket("vm1"));
@@ -235,8 +244,9 @@ async fn r04_the_end_of_an_old_life_never_touches_the_marker_of_the_new_one() {
     }
 }
 
+// R4
 #[tokio::test]
-async fn r04_two_on_one_path_are_told_apart_and_the_younger_has_the_name() {
+async fn the_younger_of_two_on_one_path_has_the_name() {
     let mut node = Node::running().await;
     let first = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;

@@ -10,8 +10,9 @@ use serde_json::json;
 use crate::common::qemu::{Manner, OFF, QUIT, Qemu};
 use crate::common::{Node, said};
 
+// R5
 #[tokio::test]
-async fn r05_what_was_written_before_the_end_is_read_before_judging() {
+async fn everything_is_read_before_judging() {
     let mut node = Node::running().await;
     for n in 0..50 {
         let name = format!("vm{n}");
@@ -24,8 +25,9 @@ async fn r05_what_was_written_before_the_end_is_read_before_judging() {
     }
 }
 
+// R5
 #[tokio::test]
-async fn r05_a_reset_is_an_end_after_what_came_before_it() {
+async fn a_reset_is_an_end() {
     let mut node = Node::running().await;
     // It never reads what we sent, so its end resets the connection.
     let qemu = Qemu::with_manner(&node.socket("vm1"), Manner::Deaf);
@@ -36,8 +38,9 @@ async fn r05_a_reset_is_an_end_after_what_came_before_it() {
     assert_eq!((said(&verdict).as_str(), node.is_marked("vm1")), ("guest/poweroff", true));
 }
 
+// R6
 #[tokio::test]
-async fn r06_lines_come_in_pieces_in_heaps_and_too_long() {
+async fn lines_may_be_split_joined_or_too_long() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -57,8 +60,9 @@ async fn r06_lines_come_in_pieces_in_heaps_and_too_long() {
     assert_eq!(counts.bad_lines, 2, "the endless one and the half one");
 }
 
+// R7
 #[tokio::test]
-async fn r07_a_guests_own_words_decide_nothing() {
+async fn a_guests_strings_decide_nothing() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -73,8 +77,9 @@ async fn r07_a_guests_own_words_decide_nothing() {
     assert_eq!((said(&verdict).as_str(), node.is_marked("vm1")), ("unknown/abrupt", false));
 }
 
+// R8
 #[tokio::test]
-async fn r08_a_monitor_that_never_greets_is_told_and_gives_no_verdict_of_its_own() {
+async fn a_monitor_without_greeting_is_shown_as_queued() {
     let mut node = Node::new();
     node.settings = json!({"greeting_timeout": "30ms"});
     node.start().await;
@@ -86,8 +91,9 @@ async fn r08_a_monitor_that_never_greets_is_told_and_gives_no_verdict_of_its_own
     assert_eq!((said(&verdict).as_str(), node.is_marked("vm1")), ("unknown/unwatched", false));
 }
 
+// R8
 #[tokio::test]
-async fn r08_a_queued_monitor_is_watched_once_its_turn_comes() {
+async fn a_queued_monitor_is_watched_later() {
     let mut node = Node::new();
     node.settings = json!({"greeting_timeout": "30ms"});
     let qemu = Qemu::start(&node.socket("vm1"));
@@ -102,8 +108,9 @@ async fn r08_a_queued_monitor_is_watched_once_its_turn_comes() {
     assert_eq!(said(&node.verdict("vm1").await), "guest/poweroff");
 }
 
+// R9
 #[tokio::test]
-async fn r09_a_second_daemon_does_not_run_and_start_takes_that_as_success() {
+async fn a_second_daemon_does_not_run() {
     let mut node = Node::running().await;
     let qemu = Qemu::start(&node.socket("vm1"));
     node.watching("vm1").await;
@@ -121,8 +128,9 @@ async fn r09_a_second_daemon_does_not_run_and_start_takes_that_as_success() {
     node.start().await;
 }
 
+// R10
 #[tokio::test]
-async fn r10_what_belongs_to_nobody_is_swept() {
+async fn orphaned_files_are_removed() {
     let mut node = Node::new();
     node.settings = json!({"rescan": "30ms", "control": {"marker_age": "1ms"}});
     node.start().await;
@@ -136,8 +144,9 @@ async fn r10_what_belongs_to_nobody_is_swept() {
     assert!(node.is_marked("vm1"));
 }
 
+// R11
 #[tokio::test]
-async fn r11_the_source_of_a_migration_is_never_the_users() {
+async fn a_migrations_source_is_not_the_users() {
     let stop = r#"{"event": "STOP"}"#;
     let completed = r#"{"event": "MIGRATION", "data": {"status": "completed"}}"#;
     let bare = r#"{"event": "SHUTDOWN"}"#;
@@ -161,8 +170,9 @@ async fn r11_the_source_of_a_migration_is_never_the_users() {
     }
 }
 
+// R12
 #[tokio::test]
-async fn r12_no_wall_clock_decides() {
+async fn no_wall_clock_decides() {
     let mut node = Node::running().await;
     let stamped = |name: &str, seconds: i64, data: &str| {
         format!(

@@ -2,228 +2,245 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The delete: behind the whole predicate, asked of a fresh copy, and asked again after the turn
-//! was taken, with the node looked at in between. The only `DELETE` this program can send.
+//! The delete: every guard is asked about a fresh copy, and again with the permit in hand, after
+//! the turn was taken and the node was asked for the VM. The only `DELETE` of this program.
 
-use sdc_clients::MacAddr;
-use sdc_clients::http::{Precondition, Versioned};
+use sdc_clients::http::Versioned;
 use sdc_clients::napi::Nic;
+use sdc_clients::{Error, MacAddr};
 
-use super::{Apply, Fresh, Outcome, ROUNDS, audit};
-use crate::inventory::LocalVm;
-use crate::plan::evidence::Guard;
-use crate::plan::reap::{self, Basis, Facts, Judgement, Reading, Ruling};
-use crate::plan::verdict::Verdict;
-use crate::status::{Count, DEPARTURES, EMPTIED};
+use super::record::{Attempts, Audit, Found, ask_vmapi, conflict, deferred, left, read, refused};
+use crate::brake::{BrakeOf, Tripped};
+use crate::outcome::Outcome;
+use crate::parts::Parts;
+use crate::permit::{Delete, Permit};
+use crate::plan::reap::{self, Basis, Facts, Judgement, Ruling, Source};
+use crate::plan::{Guard, Reason, Verdict};
+use crate::status::Count;
+use crate::view::LocalVm;
 
-impl Apply {
-    /// Deletes one leaked record behind the whole predicate. `verdict` is VMAPI's answer if it
-    /// was just asked.
-    pub async fn reap(
-        &self,
-        mac: MacAddr,
-        vm: &str,
-        basis: Basis,
-        mut verdict: Option<Verdict>,
-    ) -> Outcome {
-        for round in 0..ROUNDS {
-            if round > 0 {
-                self.pause(round).await;
-                verdict = None;
-            }
-            if let Some(hold) = self.shared.held(vm) {
-                return self.deferred(mac, vm, &format!("held: {}", hold.reason));
-            }
-            let fresh = match self.read(mac).await {
-                Ok(Fresh::Record(fresh)) => fresh,
-                Ok(Fresh::Missing) => {
-                    self.shared.status.count(Count::AlreadyGone);
-                    return Outcome::Done;
-                }
-                Err(failed) => return failed,
-            };
-            if fresh.value.belongs_to_uuid != vm {
-                let owner = &fresh.value.belongs_to_uuid;
-                return self.left(mac, vm, &format!("it belongs to {owner} now"));
-            }
-            let mut judgement = self.judge(&fresh, basis, verdict.as_ref());
-            if judgement.ruling == Ruling::AskVmapi {
-                verdict = Some(self.ask(vm).await);
-                judgement = self.judge(&fresh, basis, verdict.as_ref());
-            }
-            if let Some(outcome) = self.refused(mac, vm, &judgement, verdict.as_ref()) {
-                return outcome;
-            }
-            if let Some(why) = self.braked(&fresh, basis, verdict.as_ref()) {
-                self.deferred(mac, vm, &format!("{}: {why}", Guard::G10));
-                return Outcome::Braked(why);
-            }
-            let turn = self.clients.pace.turn().await;
-            if let Some(outcome) = self.absent(mac, vm, basis).await {
-                return outcome;
-            }
-            if let Some(why) = self.shared.mute() {
-                return self.muted(mac, vm, &why, "delete");
-            }
-            if let Some(why) = self.shared.memory_fault() {
-                return self.deferred(mac, vm, &why);
-            }
-            let last = self.judge(&fresh, basis, verdict.as_ref());
-            if let Some(outcome) = self.refused(mac, vm, &last, verdict.as_ref()) {
-                return outcome;
-            }
-            if let Some(why) = self.braked(&fresh, basis, verdict.as_ref()) {
-                self.deferred(mac, vm, &format!("{}: {why}", Guard::G10));
-                return Outcome::Braked(why);
-            }
-            let departed = !matches!(basis, Basis::Pass { .. });
-            if departed && !self.shared.is_departed(mac, vm) {
-                return self.left(mac, vm, "it came back");
-            }
-            let Some(etag) = fresh.etag.clone().filter(|etag| !etag.is_empty()) else {
-                return self.left(mac, vm, "G9: no etag");
-            };
-            let answer =
-                self.clients.napi_writes.delete_nic(mac, Precondition::IfMatch(etag.clone())).await;
-            drop(turn);
-            let rule = match basis {
-                Basis::Pass { .. } => "reap",
-                Basis::Witnessed | Basis::Remembered => "vm-deleted",
-                Basis::LeftVm => "nic-removed",
-            };
-            match &answer {
-                Ok(()) => {
-                    self.shared.deleted();
-                    self.shared.status.count(Count::Reaped);
-                    audit(mac, vm, rule, Some(&etag), "deleted", "DELETE", &reasons(&last));
-                    return Outcome::Done;
-                }
-                Err(err) if err.is_not_found_resource() => {
-                    self.shared.status.count(Count::AlreadyGone);
-                    audit(mac, vm, rule, Some(&etag), "already gone", "DELETE", "");
-                    return Outcome::Done;
-                }
-                Err(err) => {
-                    audit(mac, vm, rule, Some(&etag), "failed", "DELETE", &err.to_string());
-                    if let Some(outcome) = self.conflict(err) {
-                        return outcome;
-                    }
-                }
-            }
-        }
-        Outcome::Failed(format!("{mac} changed under {ROUNDS} attempts in a row"))
-    }
-
-    /// The predicate, asked of this copy and the node as it is known now.
-    pub(crate) fn judge(
-        &self,
-        fresh: &Versioned<Nic>,
-        basis: Basis,
-        verdict: Option<&Verdict>,
-    ) -> Judgement {
-        let hold = self.shared.held(&fresh.value.belongs_to_uuid);
-        self.shared.look(|inventory| {
-            reap::judge(
-                &fresh.value,
-                &Facts {
-                    local: &inventory.view,
-                    now: fresh.date,
-                    verdict,
-                    hold: hold.as_ref(),
-                    basis,
-                    reading: Reading::Fresh(fresh.etag.as_deref()),
-                    policy: &self.shared.policy,
-                },
-            )
-        })
-    }
-
-    /// G10 at the very moment. A pass has asked it for all its records; here what happened since
-    /// counts: an approved record that changed, a node that shrank. Departures are asked together.
-    fn braked(
-        &self,
-        fresh: &Versioned<Nic>,
-        basis: Basis,
-        verdict: Option<&Verdict>,
-    ) -> Option<String> {
-        let left = basis == Basis::LeftVm && matches!(verdict, Some(Verdict::Alive { .. }));
-        let confirmed = left || matches!(verdict, Some(Verdict::Gone(_)));
-        if confirmed || self.shared.is_approved(fresh.value.mac, fresh.etag.as_deref()) {
-            return None;
-        }
-        if let Some(why) = self.shared.status.brake_of(EMPTIED) {
-            return Some(why);
-        }
-        let scale = self.shared.scale_of_departures();
-        match basis {
-            Basis::Pass { on_approval: true, .. } => {
-                Some("the record is not what was approved, or the approval ran out".to_owned())
-            }
-            Basis::Pass { .. } => scale.shrunk(),
-            Basis::Witnessed | Basis::LeftVm | Basis::Remembered => {
-                let why = scale.tripped();
-                if why.is_some() {
-                    self.shared.status.brake(DEPARTURES, why.clone());
-                }
-                why
-            }
+/// Deletes one leaked record, if every guard agrees. `verdict` is VMAPI's answer if it was just
+/// asked.
+#[tracing::instrument(skip_all, fields(nic = %mac, vm, reason = basis.rule()))]
+pub(crate) async fn delete(
+    parts: &Parts,
+    mac: MacAddr,
+    vm: &str,
+    basis: Basis,
+    mut verdict: Option<Verdict>,
+) -> Outcome {
+    let mut attempts = Attempts::new(parts);
+    while attempts.next(parts).await {
+        if let Some(outcome) = attempt(parts, mac, vm, basis, verdict.take()).await {
+            return outcome;
         }
     }
+    Outcome::Failed(Reason::Changed(mac))
+}
 
-    fn refused(
-        &self,
-        mac: MacAddr,
-        vm: &str,
-        judgement: &Judgement,
-        verdict: Option<&Verdict>,
-    ) -> Option<Outcome> {
-        let obstacle = judgement.obstacle()?;
-        let why = format!("{}: {}", obstacle.guard, obstacle.said);
-        let undecided = obstacle.guard == Guard::G8
-            && matches!(verdict, Some(Verdict::Alive { .. } | Verdict::Gone(_)));
-        Some(match judgement.ruling {
-            Ruling::Delete => return None,
-            Ruling::Keep => self.left(mac, vm, &why),
-            Ruling::Defer | Ruling::AskVmapi => match self.deferred(mac, vm, &why) {
-                Outcome::Deferred(why) if undecided => Outcome::Undecided(why),
-                outcome => outcome,
-            },
-        })
+/// Reads, judges and deletes the record. Returns none if it is to be read again.
+async fn attempt(
+    parts: &Parts,
+    mac: MacAddr,
+    vm: &str,
+    basis: Basis,
+    mut verdict: Option<Verdict>,
+) -> Option<Outcome> {
+    if let Err(held) = parts.gate.not_held(vm).await {
+        return Some(deferred(parts, held.into()));
     }
+    let fresh = match read(parts, mac).await {
+        Ok(Found::Record(fresh)) => fresh,
+        Ok(Found::Missing) => {
+            parts.status.count(Count::AlreadyGone);
+            return Some(Outcome::Done);
+        }
+        Err(why) => return Some(Outcome::Failed(why)),
+    };
+    if fresh.value.belongs_to_uuid != vm {
+        return Some(left(parts, Reason::belongs_to(&fresh.value)));
+    }
+    let mut checked = check(parts, &fresh, basis, verdict.as_ref());
+    if matches!(checked, Err(Obstacle::AskVmapi)) {
+        verdict = Some(ask_vmapi(parts, vm).await);
+        checked = check(parts, &fresh, basis, verdict.as_ref());
+    }
+    if let Err(obstacle) = checked {
+        return Some(obstacle.outcome(parts));
+    }
+    let turn = parts.clients.pace.turn().await;
+    if let Some(outcome) = present(parts, vm, mac, basis).await {
+        return Some(outcome);
+    }
+    let decide = |permit: Permit<'_, Delete>| {
+        let (last, etag) = check(parts, &fresh, basis, verdict.as_ref())?;
+        let departed = !matches!(basis, Basis::Pass { .. });
+        if departed && parts.departures.how(mac, vm).is_none() {
+            return Err(Obstacle::Keep(Reason::CameBack));
+        }
+        let request = parts.clients.writer.delete(permit, etag.clone());
+        Ok(async move { (request.await, last, etag) })
+    };
+    let (answer, last, etag) = match parts.gate.write((mac, vm), decide).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(obstacle)) => return Some(obstacle.outcome(parts)),
+        Err(refusal) => return Some(refused(parts, refusal, &"delete")),
+    };
+    drop(turn);
+    let audit = Audit { mac, vm, rule: basis.rule(), etag: Some(&etag), request: "DELETE" };
+    answered(parts, &audit, &answer, &last)
+}
 
-    /// The point check right before a delete: none when vminfod has just looked and the VM (or
-    /// the NIC) is not there.
-    async fn absent(&self, mac: MacAddr, vm: &str, basis: Basis) -> Option<Outcome> {
-        match self.clients.vminfod.vm(vm, true).await {
-            // It was to leave a VM that stays, and the verdict was read so: now the VM went too,
-            // and no event has told it yet.
-            Err(err) if err.is_not_found_resource() && basis == Basis::LeftVm => self
-                .shared
-                .look(|inventory| inventory.view.has_vm(vm))
-                .then(|| self.deferred(mac, vm, "the VM it left is gone now: judged anew")),
-            Err(err) if err.is_not_found_resource() => None,
-            Err(err) => {
-                let text = format!("vminfod: {}", daemon::log::chain(&err));
-                Some(self.deferred(mac, vm, &text))
+/// Counts and logs the answer to the request. Returns none if the record is to be read again.
+fn answered(
+    parts: &Parts,
+    audit: &Audit<'_>,
+    answer: &Result<(), Error>,
+    last: &Judgement,
+) -> Option<Outcome> {
+    match answer {
+        Ok(()) => {
+            parts.brake.deleted();
+            parts.status.count(Count::Reaped);
+            audit.write("deleted", &sentences(last));
+            Some(Outcome::Done)
+        }
+        Err(err) if err.is_not_found_resource() => {
+            parts.status.count(Count::AlreadyGone);
+            audit.write("already gone", "");
+            Some(Outcome::Done)
+        }
+        Err(err) => {
+            audit.write("failed", &err.to_string());
+            conflict(parts, err)
+        }
+    }
+}
+
+/// Why there is no delete now.
+enum Obstacle {
+    AskVmapi,
+    Keep(Reason),
+    Defer(Reason),
+    Undecided(Reason),
+    Braked(Tripped),
+}
+
+impl Obstacle {
+    fn outcome(self, parts: &Parts) -> Outcome {
+        match self {
+            Self::Keep(why) => left(parts, why),
+            Self::AskVmapi => deferred(parts, Reason::VmapiNotAsked),
+            Self::Defer(why) => deferred(parts, why),
+            Self::Undecided(why) => {
+                deferred(parts, why.clone());
+                Outcome::Undecided(why)
             }
-            Ok(object) => {
-                let here = LocalVm::read(&object);
-                self.shared.shown(here.iter().map(|(here, _)| here));
-                match here {
-                    Some((here, true))
-                        if basis == Basis::LeftVm && !here.hidden && !here.has(mac) =>
-                    {
-                        None
-                    }
-                    _ => Some(self.left(mac, vm, "the VM is on this node after all")),
-                }
+            Self::Braked(why) => {
+                deferred(parts, Reason::Brake(why.clone()));
+                Outcome::Braked(why)
             }
         }
     }
 }
 
-fn reasons(judgement: &Judgement) -> String {
-    let all: Vec<_> =
-        judgement.evidence.iter().map(|e| format!("{}: {}", e.guard, e.said)).collect();
+/// Asks all guards about this copy and the node as it is known now. Returns the evidence and the
+/// etag to delete it by.
+fn check(
+    parts: &Parts,
+    fresh: &Versioned<Nic>,
+    basis: Basis,
+    verdict: Option<&Verdict>,
+) -> Result<(Judgement, String), Obstacle> {
+    let judgement = judge(parts, fresh, basis, verdict, None);
+    let undecided = judgement.obstacle().is_some_and(|e| e.guard == Guard::VmapiConfirms)
+        && matches!(verdict, Some(Verdict::Alive { .. } | Verdict::Gone { .. }));
+    match judgement.ruling {
+        Ruling::Delete => {}
+        Ruling::AskVmapi => return Err(Obstacle::AskVmapi),
+        Ruling::Keep => return Err(Obstacle::Keep(judgement.reason())),
+        Ruling::Defer if undecided => return Err(Obstacle::Undecided(judgement.reason())),
+        Ruling::Defer => return Err(Obstacle::Defer(judgement.reason())),
+    }
+    if let Some(why) = braked(parts, fresh, basis, verdict) {
+        return Err(Obstacle::Braked(why));
+    }
+    let etag = fresh.etag.clone().filter(|etag| !etag.is_empty());
+    Ok((judgement, etag.ok_or(Obstacle::Keep(Reason::NoEtag))?))
+}
+
+/// Asks the guards about this copy and the node as it is known now.
+pub(crate) fn judge(
+    parts: &Parts,
+    fresh: &Versioned<Nic>,
+    basis: Basis,
+    verdict: Option<&Verdict>,
+    hold: Option<&crate::holds::Hold>,
+) -> Judgement {
+    parts.node.look(|inventory| {
+        let (local, policy) = (&inventory.view, &parts.config.policy);
+        let source = Source::Fresh(fresh.etag.as_deref());
+        let facts = Facts { local, now: fresh.date, verdict, hold, basis, source, policy };
+        reap::judge(&fresh.value, &facts)
+    })
+}
+
+/// G10 at this moment. A pass has asked it about all its records; what happened since counts here:
+/// an approved record that changed, a node that shrank. Departures are measured all together.
+fn braked(
+    parts: &Parts,
+    fresh: &Versioned<Nic>,
+    basis: Basis,
+    verdict: Option<&Verdict>,
+) -> Option<Tripped> {
+    let left = basis == Basis::LeftVm && matches!(verdict, Some(Verdict::Alive { .. }));
+    let confirmed = left || verdict.is_some_and(Verdict::is_gone);
+    if confirmed || parts.brake.is_approved(fresh.value.mac, fresh.etag.as_deref()) {
+        return None;
+    }
+    if let Some(why) = parts.brake.is_on(BrakeOf::Napi) {
+        return Some(why);
+    }
+    let scale = parts.scale_of_departures();
+    match basis {
+        Basis::Pass { on_approval: true, .. } => Some(Tripped::NotApproved),
+        Basis::Pass { .. } => scale.shrunk(),
+        Basis::Witnessed | Basis::LeftVm | Basis::Remembered => {
+            let why = scale.tripped()?;
+            parts.brake.set(BrakeOf::Departures, Some(why.clone()));
+            Some(why)
+        }
+    }
+}
+
+/// The check right before a delete: asks vminfod for the VM now. Returns none if it (or the NIC) is
+/// not there.
+async fn present(parts: &Parts, vm: &str, mac: MacAddr, basis: Basis) -> Option<Outcome> {
+    match parts.clients.vminfod.vm(vm, true).await {
+        // The NIC left a VM that stays, and VMAPI was understood so. If the VM went too, without an
+        // event so far, that has to be judged again.
+        Err(err) if err.is_not_found_resource() && basis == Basis::LeftVm => {
+            let stays = parts.node.look(|inventory| inventory.view.has_vm(vm));
+            stays.then(|| deferred(parts, Reason::VmGoneToo))
+        }
+        Err(err) if err.is_not_found_resource() => None,
+        Err(err) => {
+            let why = format!("vminfod: {}", daemon::log::chain(&err));
+            Some(deferred(parts, Reason::Request(why)))
+        }
+        Ok(object) => {
+            let here = LocalVm::read(&object);
+            parts.node.shown(here.iter().map(|(here, _)| here));
+            let lacks = |here: &LocalVm| !here.hidden && !here.has(mac);
+            match here {
+                Some((here, true)) if basis == Basis::LeftVm && lacks(&here) => None,
+                _ => Some(left(parts, Reason::VmHere(vm.to_owned()))),
+            }
+        }
+    }
+}
+
+fn sentences(judgement: &Judgement) -> String {
+    let all: Vec<_> = judgement.evidence.iter().map(|e| e.reason().to_string()).collect();
     all.join("; ")
 }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The grammar of the command line and the help that teaches it. Nothing here does anything.
+//! The grammar of the command line and its help.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use crate::config::DEFAULT_FILE;
 const ABOUT: &str = "\
 Examples:
   net-agent plan                                what would be done, and why
-  net-agent nic 90:b8:d0:12:34:56               everything known of one NIC
+  net-agent nic 90:b8:d0:12:34:56               everything that is known about one NIC
   net-agent hold --vm UUID --for 2h --reason 'migration'
   net-agent release --vm UUID
-  net-agent reap --dry-run                      a rehearsal, with or without the daemon
-  net-agent approve 9f3c52a1b6d07e48            let go what the brake keeps, as listed by plan
-  net-agent status | json waiting_for           what is waited for
+  net-agent reap --dry-run                      make a plan, with or without the daemon
+  net-agent approve 9f3c52a1b6d07e48            approve the deletions that the brake is blocking
+  net-agent status | json waiting_for           what it is waiting for
 
 Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 95, 96).
 Colours only on a terminal, and never with NO_COLOR.";
@@ -39,10 +39,10 @@ pub struct Files {
     /// The agent's file, as config-agent writes it.
     #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub config: PathBuf,
-    /// Our own keys, when they are kept in a file of their own.
+    /// A second file with the keys that the shipped agent does not have.
     #[arg(long, global = true, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Check the configuration and end.
+    /// Check the configuration and exit.
     #[arg(long, global = true)]
     pub check_config: bool,
 }
@@ -53,9 +53,9 @@ pub enum Verb {
     #[command(after_help = "\
 Examples:
   net-agent serve --config /opt/smartdc/agents/etc/net-agent.config.json
-  net-agent serve --check-config --config FILE    is the file good?")]
+  net-agent serve --check-config --config FILE    check the file")]
     Serve,
-    /// Ask whether it is up: exit 0 if it answers.
+    /// Exit 0 if the daemon answers.
     #[command(after_help = "\
 Examples:
   net-agent ping
@@ -65,7 +65,7 @@ Examples:
         #[arg(short = 'j', long)]
         json: bool,
     },
-    /// Show what it has done and what it waits for: for people on a terminal, JSON elsewhere.
+    /// Show what it has done and what it is waiting for (JSON if stdout is no terminal).
     #[command(after_help = "\
 Examples:
   net-agent status
@@ -78,30 +78,30 @@ Examples:
     /// Show what it would do about each NIC, and the evidence.
     #[command(after_help = "\
 Examples:
-  net-agent plan                         each NIC that differs, and what every guard said
-  net-agent plan --all                   those that are kept as they are, too
+  net-agent plan                         each NIC that differs, and every guard's answer
+  net-agent plan --all                   also the NICs that are kept as they are
   net-agent plan --mac 90:b8:d0:12:34:56
   net-agent plan -H -o mac,action -s action
   net-agent plan -j | json decisions
 
 With -H, -p, -o or -s: one row for each NIC, without the evidence (columns: mac, vm, action, reason,
-outcome, napi). With -j alone: all that is known.")]
+outcome, napi). With -j alone: everything that is known.")]
     Plan(PlanArgs),
-    /// RFD 58's name for the plan; from here it only ever runs dry.
+    /// Show what would be reaped; the command line never deletes.
     #[command(after_help = "\
 Examples:
   net-agent reap --dry-run
   net-agent reap --dry-run -p -o mac,reason
 
-The running agent's plan; if none runs, one look at the node, NAPI and VMAPI now. Writes nothing.")]
+Shows the running agent's plan. If none runs, it looks once at the node, NAPI and VMAPI.")]
     Reap {
-        /// Only say what would be reaped.
+        /// Only show what would be reaped.
         #[arg(long, required = true)]
         dry_run: bool,
         #[command(flatten)]
         plan: PlanArgs,
     },
-    /// Leave a VM's NICs (or the whole node's) alone.
+    /// Leave the NICs of a VM, or of the whole node, alone.
     #[command(after_help = "\
 Examples:
   net-agent hold --vm UUID --for 2h --reason 'moving to another node'
@@ -115,11 +115,11 @@ It works whether the daemon runs or not, and survives restarts.")]
         /// For how long (2h, 30m); without it, until released.
         #[arg(long = "for", value_name = "TIME")]
         length: Option<String>,
-        /// Why; shown wherever the hold is.
+        /// Why; it is shown with the hold.
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Take a hold away.
+    /// Remove a hold.
     #[command(after_help = "\
 Examples:
   net-agent release --vm UUID
@@ -139,25 +139,25 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Let go what the brake keeps, as `plan` listed it within the last 15 minutes.
+    /// Approve the deletions that the brake is blocking, as `plan` listed them.
     #[command(after_help = "\
 Examples:
   net-agent approve 9f3c52a1b6d07e48
 
-The id is of exactly those records in exactly those versions; every guard still runs before each
-delete.")]
+The id stands for exactly those records in exactly those versions, and lasts 15 minutes. Every other
+guard still runs before each delete.")]
     Approve {
         /// The id that `plan` printed.
         id: String,
     },
-    /// Show what NAPI, the node and VMAPI say of one NIC, and what follows.
+    /// Show what NAPI, the node and VMAPI say about one NIC, and what would be done.
     #[command(after_help = "\
 Examples:
   net-agent nic 90:b8:d0:12:34:56
   net-agent nic 90b8d0123456 -j | json napi.state
   net-agent nic 90:b8:d0:12:34:56 -p -o field,value")]
     Nic {
-        /// Its address, in any spelling.
+        /// Its MAC, in any spelling.
         mac: String,
         #[command(flatten)]
         list: ListArgs,
@@ -185,7 +185,7 @@ Examples:
 pub struct PlanArgs {
     #[command(flatten)]
     pub list: ListArgs,
-    /// Records that are kept as they are, too.
+    /// Also show records that are kept as they are.
     #[arg(long)]
     pub all: bool,
     /// Only this NIC.

@@ -2,15 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `hold`, `release`, `holds`: they read and replace the file themselves, so that they work while
-//! the daemon is off; it reads the file before each write.
+//! `hold`, `release`, `holds`: they read and replace the file themselves, so they work whether the
+//! daemon runs or not; it reads the file before each write.
 
 use anyhow::anyhow;
 use daemon::cli::{Layout, Screen, Table};
 use jiff::{SignedDuration, Timestamp};
 
 use super::args::Files;
-use super::{Usage, load};
+use super::common::{Usage, load};
 use crate::holds::{Hold, HoldsFile};
 
 pub(super) fn hold(
@@ -26,21 +26,21 @@ pub(super) fn hold(
         .transpose()?
         .map(|span| SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX));
     if length.is_some_and(|length| length.is_zero()) {
-        return Err(anyhow!(Usage("--for: a hold of no length would hold nothing".to_owned())));
+        return Err(anyhow!(Usage("--for: must be longer than 0".to_owned())));
     }
     if reason.trim().is_empty() {
         return Err(anyhow!(Usage(
-            "--reason: say why; it is shown wherever the hold is".to_owned()
+            "--reason: must not be empty; it is shown with the hold".to_owned()
         )));
     }
     let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
-    let file = HoldsFile::new(&load(files)?.state_dir);
+    let file = HoldsFile::new(&load(files)?.places.state_dir);
     let held = file.hold(vm, length, reason, Timestamp::now())?;
     Ok(describe(&held) + "\n")
 }
 
 pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<String> {
-    let file = HoldsFile::new(&load(files)?.state_dir);
+    let file = HoldsFile::new(&load(files)?.places.state_dir);
     let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
     let released = file.release(vm.as_deref(), Timestamp::now())?;
     let what = vm.unwrap_or_else(|| "the node".to_owned());
@@ -52,7 +52,7 @@ pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<Strin
 
 pub(super) fn holds(files: &Files, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
     let now = Timestamp::now();
-    let all = HoldsFile::new(&load(files)?.state_dir).read()?;
+    let all = HoldsFile::new(&load(files)?.places.state_dir).read()?;
     let held: Vec<&Hold> = all.in_force(now).collect();
     if layout.json && !layout.asks_for_table() {
         return Ok(format!("{:#}\n", serde_json::to_value(held)?));
@@ -73,7 +73,7 @@ pub(super) fn holds(files: &Files, layout: &Layout, screen: Screen) -> anyhow::R
     Ok(table.print(layout, screen)?)
 }
 
-/// A hold on a name that no record can have would protect nothing.
+/// Checks that the VM is a uuid: a hold on another name would protect nothing.
 fn uuid_of(vm: &str) -> anyhow::Result<String> {
     let parsed = uuid::Uuid::try_parse(vm);
     Ok(parsed.map_err(|err| anyhow!(Usage(format!("--vm {vm}: {err}"))))?.hyphenated().to_string())

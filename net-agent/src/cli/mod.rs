@@ -2,17 +2,26 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line: what can be said to the program, and which module answers.
-//!
-//! Whatever goes wrong is one line on stderr and a status: 2 for the command line and the
-//! configuration (96 under SMF), 1 for the rest (95 under SMF when another copy runs).
+//! The command line. A failure is one line on stderr and an exit status: 2 for the command line and
+//! the configuration (96 under SMF), 1 for the rest (95 under SMF if another copy runs).
+
+// Blank lines keep the modules in layer order.
+
+mod serve;
+
+mod plan;
+
+mod show;
+
+mod holds;
+
+mod output;
+
+mod control;
+
+mod common;
 
 mod args;
-mod holds;
-mod page;
-mod plan;
-mod serve;
-mod show;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -21,11 +30,9 @@ use anyhow::Context as _;
 use daemon::cli::{self, Screen, UnknownColumn, screen, valid_config};
 use daemon::exit;
 
+use self::args::{Cli, Files, Verb};
+use self::common::{NAME, Usage};
 use crate::config::Config;
-use args::{Cli, Files, Verb};
-
-/// The name in messages and logs.
-const NAME: &str = "net-agent";
 
 /// Runs the program; `args` begin with its name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -61,11 +68,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Usage(String);
-
-/// A reader that went away (`| head`) is no failure.
+/// Writes to stdout. A reader that went away (`| head`) is no failure.
 fn written(text: &str) -> ExitCode {
     match screen::write(text) {
         Err(err) if err.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -80,16 +83,4 @@ fn check(files: &Files) -> ExitCode {
         Ok(config) => valid_config(NAME, &config.unknown),
         Err(err) => exit::report(NAME, &err, exit::config_code()),
     }
-}
-
-fn load(files: &Files) -> anyhow::Result<Config> {
-    Ok(Config::load(&files.config, files.policy.as_deref())?)
-}
-
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")
 }

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `plan`, `reap --dry-run`, `approve`: what the running agent would do, by its socket where that
-//! may be opened, else by its port. A rehearsal is worked out here when no agent runs; nothing here
-//! ever writes to NAPI.
+//! `plan`, `reap --dry-run`, `approve`: ask the running agent, by its socket if this user may open
+//! it, else by its port. A rehearsal is made here if no agent runs. Nothing here writes to NAPI.
 
 use anyhow::{Context as _, anyhow};
 use daemon::cli::{Cell, Layout, Progress, Screen, Table};
@@ -12,11 +11,11 @@ use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 
 use super::args::{Files, PlanArgs};
-use super::page::{evidence, page, painted, text, tone};
-use super::{Usage, load, runtime};
+use super::common::{Usage, load, runtime};
+use super::control::{self, ControlError};
+use super::output::{evidence, page, painted, text, tone};
 use crate::agent::Agent;
 use crate::config::Config;
-use crate::control::{self, ControlError};
 
 /// The columns of a plan; the usual ones first.
 const COLUMNS: [&str; 6] = ["mac", "vm", "action", "reason", "outcome", "napi"];
@@ -27,13 +26,13 @@ pub(super) fn plan(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Re
     let config = load(files)?;
     let _shown = Progress::begin("net-agent is reading the records");
     let found = runtime()?.block_on(running_plan(&config))?;
-    told(found, args, screen)
+    show(found, args, screen)
 }
 
-/// The running agent's plan; by its socket, the records that the brake keeps are read afresh and
-/// offered for approval.
+/// Returns the running agent's plan. Asked by its socket, the agent reads the records that the brake
+/// blocks and offers them for approval.
 async fn running_plan(config: &Config) -> anyhow::Result<Value> {
-    match control::ask(&config.control_socket, "POST", "/plan", None).await {
+    match control::ask(&config.places.control_socket, "POST", "/plan", None).await {
         Ok(plan) => Ok(plan),
         Err(ControlError::Absent { .. }) => page(config, "plan").await,
         Err(err) => Err(err.into()),
@@ -42,29 +41,29 @@ async fn running_plan(config: &Config) -> anyhow::Result<Value> {
 
 pub(super) fn rehearse(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
     let config = load(files)?;
-    let found = runtime()?.block_on(async {
+    let found: anyhow::Result<Value> = runtime()?.block_on(async {
         match running_plan(&config).await {
             Ok(plan) if !plan["made"].is_null() => Ok(plan),
             _ => {
-                eprintln!("net-agent: no running agent has a plan: one look, now");
+                eprintln!("net-agent: no running agent has a plan; making one from a single look");
                 let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
                 let agent = Agent::new(config)?;
-                agent.rehearse().await.map_err(|why| anyhow!(why))
+                Ok(agent.rehearse().await?)
             }
         }
-    })?;
-    told(found, args, screen)
+    });
+    show(found?, args, screen)
 }
 
 pub(super) fn approve(files: &Files, id: &str) -> anyhow::Result<String> {
     let config = load(files)?;
     let body = json!({"id": id});
-    let asked = control::ask(&config.control_socket, "POST", "/approve", Some(&body));
+    let asked = control::ask(&config.places.control_socket, "POST", "/approve", Some(&body));
     let done = runtime()?.block_on(asked).context("approve")?;
     Ok(format!("approved {} NICs for 15 minutes; every other guard still runs\n", done["nics"]))
 }
 
-fn told(mut page: Value, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
+fn show(mut page: Value, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
     if let (Some(mac), Some(list)) =
         (&args.mac, page.get_mut("decisions").and_then(Value::as_array_mut))
     {
@@ -84,7 +83,7 @@ fn told(mut page: Value, args: &PlanArgs, screen: Screen) -> anyhow::Result<Stri
     Ok(story(&page, kept_too, screen))
 }
 
-/// The plan's lines, and apart from them how many records are only kept.
+/// Returns the lines to show, and how many records that are kept are left out.
 fn decisions(page: &Value, kept_too: bool) -> (Vec<&Value>, usize) {
     let all = page.get("decisions").and_then(Value::as_array).into_iter().flatten();
     let (shown, kept): (Vec<_>, Vec<_>) =
@@ -96,7 +95,7 @@ fn departed(page: &Value) -> impl Iterator<Item = &Value> {
     page.get("departed").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// One row for each NIC.
+/// Returns one row for each NIC.
 fn rows(page: &Value, kept_too: bool, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
     let mut table = Table::new(&COLUMNS).usually(USUAL);
     for d in decisions(page, kept_too).0 {
@@ -114,7 +113,7 @@ fn rows(page: &Value, kept_too: bool, layout: &Layout, screen: Screen) -> anyhow
     Ok(table.print(layout, screen)?)
 }
 
-/// Each NIC with what every guard said, and what the brake needs.
+/// Returns each NIC with every guard's answer, and what the brake blocks.
 fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
     let mut out = format!("made {}\n", text(page, "made"));
     let (shown, kept) = decisions(page, kept_too);
@@ -162,7 +161,7 @@ mod tests {
             "made": "2026-05-31T16:34:39Z", "braked": "too many\u{1b}[2J", "decisions": [
                 {"mac": "90:b8:d0:00:00:01", "vm": "a", "action": "delete", "reason": "leaked",
                  "napi": "cn_uuid here", "outcome": null,
-                 "evidence": [{"guard": "G1", "answer": "pass", "said": "gone"}]},
+                 "evidence": [{"guard": "vm_absent", "answer": "pass", "said": "gone"}]},
                 {"mac": "90:b8:d0:00:00:02", "vm": "b", "action": "keep", "reason": "agree",
                  "napi": "", "outcome": null, "evidence": []}],
             "departed": [{"mac": "90:b8:d0:00:00:03", "vm": "c", "why": "settling"}],
@@ -170,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn a_story_for_people() {
+    fn shows_nics_with_their_evidence() {
         assert_eq!(
             story(&page(), false, PIPE),
             "made 2026-05-31T16:34:39Z\n\
              90:b8:d0:00:00:01  a  delete     leaked\n\
              \x20   NAPI       cn_uuid here\n\
-             \x20   G1   pass  gone\n\
+             \x20   vm_absent      pass  gone\n\
              90:b8:d0:00:00:03  c  departed   settling\n\
              1 more are kept as they are (--all shows them)\n\
              brake: too many\\u001b[2J\n\
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_for_each_nic() {
+    fn shows_a_row_for_each_nic() {
         let columns = Some("mac,action".to_owned());
         let layout = Layout { no_header: true, columns, ..Layout::default() };
         assert_eq!(

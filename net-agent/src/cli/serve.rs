@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The daemon: waits for its configuration, takes the lock, opens its listeners, runs the agent.
-//! Wiring and nothing else.
+//! `serve`: waits for the configuration, takes the lock, opens the listeners, runs the agent.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,12 +11,13 @@ use anyhow::Context as _;
 use daemon::{Lock, Shutdown, exit};
 
 use super::args::Files;
-use super::{NAME, runtime};
+use super::common::{NAME, runtime};
 use crate::agent::Agent;
-use crate::config::Config;
-use crate::pages::CONNECTIONS;
+use crate::config::{Config, VmapiChoice};
+use crate::disk;
+use crate::serve::CONNECTIONS;
 
-/// How often a missing configuration file is looked for, as the shipped agent does.
+/// The interval at which a missing configuration file is looked for, as in the shipped agent.
 const CONFIG_POLL: Duration = Duration::from_secs(10);
 
 pub(super) fn serve(files: &Files) -> ExitCode {
@@ -49,14 +49,17 @@ pub(super) fn serve(files: &Files) -> ExitCode {
     code
 }
 
-/// Waits for the file (config-agent writes it late on a fresh node). None: told to stop first.
+/// Waits for the file, which config-agent writes late on a fresh node. Returns none on shutdown.
 async fn configured(
     files: &Files,
     shutdown: &Shutdown,
 ) -> Result<Option<Config>, daemon::ConfigError> {
     let mut said = false;
     loop {
-        match Config::load(&files.config, files.policy.as_deref()) {
+        let (file, policy) = (files.config.clone(), files.policy.clone());
+        let load = move || Config::load(&file, policy.as_deref());
+        let Some(loaded) = disk::blocking(load).await else { continue };
+        match loaded {
             Err(daemon::ConfigError::Read { path, source })
                 if source.kind() == std::io::ErrorKind::NotFound =>
             {
@@ -83,19 +86,27 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     }
     // One listener is a port, the other a socket.
     daemon::descriptors::raise(2 * CONNECTIONS);
-    std::fs::create_dir_all(&config.state_dir)
-        .with_context(|| format!("state_dir {}", config.state_dir.display()))?;
-    let _only_one = Lock::take(&config.state_dir.join("lock"))?;
-    let listener = tokio::net::TcpListener::bind(config.status_listen)
+    let dir = config.places.state_dir.clone();
+    let locked = disk::blocking(move || {
+        std::fs::create_dir_all(&dir).with_context(|| format!("state_dir {}", dir.display()))?;
+        anyhow::Ok(Lock::take(&dir.join("lock"))?)
+    });
+    let _only_one = locked.await.context("the lock")??;
+    let address = config.places.status_listen;
+    let listener = tokio::net::TcpListener::bind(address)
         .await
-        .with_context(|| format!("status.listen {}", config.status_listen))?;
+        .with_context(|| format!("status.listen {address}"))?;
+    let vmapi = match &config.services.vmapi {
+        VmapiChoice::Url(url) => url,
+        VmapiChoice::None => "none",
+    };
     tracing::info!(
         address = %listener.local_addr()?,
         version = env!("CARGO_PKG_VERSION"),
-        cn_uuid = config.cn_uuid,
-        napi = config.napi_url,
-        vmapi = ?config.vmapi,
-        vminfod = config.vminfod_url,
+        cn_uuid = config.policy.cn_uuid,
+        napi = config.services.napi,
+        vmapi,
+        vminfod = config.services.vminfod,
         "listening"
     );
     let agent = Agent::new(config)?;
@@ -111,8 +122,8 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_missing_file_is_waited_for() {
+    #[tokio::test(start_paused = true)] // C25
+    async fn waits_for_a_missing_file() {
         let dir = tempfile::tempdir().unwrap();
         let files = Files {
             config: dir.path().join("net-agent.config.json"),
@@ -128,9 +139,9 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         let (found, ()) = tokio::join!(configured(&files, &shutdown), write);
-        assert_eq!(found.unwrap().unwrap().napi_url, "http://napi.lab");
-        assert_eq!(started.elapsed(), Duration::from_secs(3600), "looked for every ten seconds");
-        // Told to stop, it stops; a file that is wrong ends the wait.
+        assert_eq!(found.unwrap().unwrap().services.napi, "http://napi.lab");
+        assert_eq!(started.elapsed(), Duration::from_secs(3600), "read every ten seconds");
+        // A wrong file ends the wait, and so does the shutdown.
         std::fs::write(&files.config, "{").unwrap();
         assert!(configured(&files, &shutdown).await.is_err());
         std::fs::remove_file(&files.config).unwrap();

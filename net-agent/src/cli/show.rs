@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `ping`, `status`, `nic`: what the running agent says, and what is known of one NIC, which is
-//! worked out here when no agent runs. Nothing here ever writes to NAPI.
+//! `ping`, `status`, `nic`: ask the running agent; `nic` is answered here if no agent runs. Nothing
+//! here writes to NAPI.
 
 use anyhow::anyhow;
 use daemon::cli::screen::visible;
@@ -12,17 +12,20 @@ use sdc_clients::MacAddr;
 use serde_json::Value;
 
 use super::args::Files;
-use super::page::{evidence, page, painted, text};
-use super::{Usage, load, runtime};
+use super::common::{Usage, load, runtime};
+use super::control::{self, ControlError};
+use super::output::{evidence, page, painted, text};
 use crate::agent::Agent;
-use crate::control::{self, ControlError};
 use crate::status::Count;
 
 pub(super) fn ping(files: &Files, json: bool, screen: Screen) -> anyhow::Result<String> {
     let config = load(files)?;
     let answer = runtime()?.block_on(page(&config, "ping"))?;
     if answer["ping"] != "pong" {
-        return Err(anyhow!("something else than net-agent answers on {}", config.status_listen));
+        return Err(anyhow!(
+            "another program than net-agent answers on {}",
+            config.places.status_listen
+        ));
     }
     Ok(match screen.is_terminal && !json {
         true => screen.paint(Tone::Good, "pong") + "\n",
@@ -42,7 +45,7 @@ pub(super) fn status(files: &Files, layout: &Layout, screen: Screen) -> anyhow::
     })
 }
 
-/// One row for each field of an object.
+/// Returns one row for each field of an object.
 fn fields(object: &Value, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
     let mut table = Table::new(&["field", "value"]);
     for (key, value) in object.as_object().into_iter().flatten() {
@@ -51,7 +54,7 @@ fn fields(object: &Value, layout: &Layout, screen: Screen) -> anyhow::Result<Str
     Ok(table.print(layout, screen)?)
 }
 
-/// `/status` for people: one fact per line, what is wrong in colour.
+/// Returns `/status` for people: one fact per line.
 fn status_lines(page: &Value, screen: Screen) -> String {
     let items = |key: &str| page[key].as_array().map_or(&[][..], Vec::as_slice);
     let number = |key: &str| page[key].as_u64().unwrap_or_default();
@@ -87,10 +90,8 @@ fn status_lines(page: &Value, screen: Screen) -> String {
         "undecided",
         format!("{} look leaked, {} left the node", number("candidates"), items("departed").len()),
     ));
-    let done = Count::ALL
-        .map(Count::name)
-        .into_iter()
-        .filter(|name| *name != "listed" && number(name) > 0);
+    let names = Count::ALL.iter().map(|count| count.name());
+    let done = names.filter(|name| *name != "listed" && number(name) > 0);
     let done: Vec<String> = done.map(|name| format!("{name} {}", number(name))).collect();
     lines.push(("so far", if done.is_empty() { "nothing".to_owned() } else { done.join(", ") }));
     if page["last_error"].is_string() {
@@ -109,10 +110,12 @@ pub(super) fn nic(
     let config = load(files)?;
     let said = runtime()?.block_on(async {
         let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
-        match control::ask(&config.control_socket, "GET", &format!("/nics/{mac}"), None).await {
+        match control::ask(&config.places.control_socket, "GET", &format!("/nics/{mac}"), None)
+            .await
+        {
             Err(ControlError::Absent { .. }) => {
-                let mut said = Agent::new(config)?.explain(mac).await;
-                said["mute"] = "the daemon does not run: nothing is written".into();
+                let mut said = Agent::new(config)?.explain_offline(mac).await;
+                said["mute"] = "the daemon is not running: nothing is written".into();
                 Ok(said)
             }
             answer => answer.map_err(anyhow::Error::from),
@@ -138,7 +141,7 @@ pub(super) fn nic(
     Ok(out)
 }
 
-/// A timestamp without its fraction; what is none stays as it is.
+/// Returns a timestamp without its fraction, and any other text as it is.
 fn to_the_second(time: &str) -> String {
     time.parse::<jiff::Timestamp>().map_or_else(|_| visible(time), |at| format!("{at:.0}"))
 }
@@ -149,7 +152,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_status_for_people() {
+    fn shows_a_status_for_people() {
         let page = json!({
             "mute": "report mode", "waiting_for": ["vminfod"], "brake": null, "memory": null,
             "holds": [{"reason": "a\u{7}", "since": "x"}], "vms": 3, "listed": 7, "pass": 1,

@@ -2,25 +2,25 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What to do when a service is overloaded or down: ask one request at a time, ever less often,
-//! and wait for its answer longer. It decides only when the next request may go out and how long
-//! its answer may take, never which, and never gives one up.
+//! Strain: a service that is overloaded or down is sent one request at a time, less and less often,
+//! and its answers may take longer. Strain decides only when the next request is sent and how long
+//! its answer may take.
 //!
-//! No agent knows how many others ask; all it sees is its own answers. So each is a controller of
-//! its own rate, and the rules are chosen for what ten thousand of them do together:
+//! An agent does not know how many others there are; it sees only its own answers. So each agent
+//! controls its own rate, by rules that work for ten thousand of them together:
 //!
-//! * A time-out multiplies the wait (32 → 128 → 512 s): the load falls to about the capacity in
-//!   two steps, whatever the capacity is. The longest wait lets ten thousand agents ask some
-//!   twenty times a second, so that a NAPI of fifteen is kept busy and not buried.
-//! * An answer halves the wait, and cuts it to four times what the answer took: a queue that is
-//!   still long keeps its askers slow, and a service that is quick again is asked at once.
-//! * Under strain the patience is drawn anew for each request, from one to four times the usual.
-//!   When all give up after the same time, a queue that long serves nobody: whatever reaches its
-//!   head has just been given up. With patience of all lengths the longest are served, at the full
-//!   capacity; and a place kept in the queue costs a server less than the same question again.
+//! * A time-out multiplies the wait (32 → 128 → 512 s): the load falls to about the capacity in two
+//!   steps, whatever the capacity is. At the longest wait ten thousand agents send about twenty
+//!   requests per second, which keeps a NAPI that can serve fifteen busy without a growing queue.
+//! * An answer halves the wait and cuts it to four times what the answer took: a long queue keeps
+//!   the agents slow, and a service that is fast again is asked at once.
+//! * Under strain the deadline of each request is drawn from one to four times the usual. If all
+//!   gave up after the same time, a queue of that length would serve nobody, since a request that
+//!   reaches its head has just been given up. With different deadlines the longest are served, at
+//!   full capacity; and a place in the queue costs the server less than the same request again.
 //!
-//! A connection that is not taken in time cost the server next to nothing, a refusal or a 503
-//! nothing: such waits grow alike but are shorter, for when the service comes back.
+//! A connection that is not accepted in time costs the server almost nothing, a refusal or a 503
+//! nothing: those waits grow too, but are shorter.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,31 +32,31 @@ use tokio::time::Instant;
 
 /// How waits grow after one kind of failure.
 struct Growth {
-    /// The first wait's ceiling.
+    /// The ceiling of the first wait.
     first: Duration,
-    /// Each next one is as many times as long, ...
+    /// The factor from one wait to the next.
     times: u32,
-    /// ... up to this.
+    /// The longest wait.
     longest: Duration,
 }
 
-/// No answer in time: work that nobody had anything of.
+/// No answer in time.
 const LATE: Growth =
     Growth { first: Duration::from_secs(32), times: 4, longest: Duration::from_secs(512) };
-/// A connection that was not taken in time.
+/// A connection that was not accepted in time.
 const NOT_TAKEN: Growth =
     Growth { first: Duration::from_secs(8), times: 4, longest: Duration::from_secs(256) };
 /// Refused, or 503.
 const REFUSED: Growth =
     Growth { first: Duration::from_secs(2), times: 2, longest: Duration::from_secs(64) };
-/// An answer allows a wait of at most as many times what it took.
+/// The wait after an answer, as a multiple of what it took.
 const AFTER_ANSWER: u32 = 4;
-/// A shorter ceiling than this is none.
+/// Shorter ceilings end the strain.
 const NONE: Duration = Duration::from_secs(1);
 /// The longest patience under strain, as a multiple of the usual one.
 const PATIENCE: u32 = 4;
 
-/// How one service bears us.
+/// The strain of one service.
 #[derive(Debug)]
 pub struct Strain {
     state: Mutex<State>,
@@ -65,21 +65,21 @@ pub struct Strain {
 
 #[derive(Debug)]
 struct State {
-    /// The ceiling of the last wait; zero when all is well.
+    /// The ceiling of the last wait; zero without strain.
     ceiling: Duration,
     closed_until: Instant,
     jitter: Jitter,
 }
 
 impl State {
-    /// Nothing goes out for a while below this ceiling; zero is no strain.
+    /// Starts a wait below this ceiling; zero ends the strain.
     fn close(&mut self, ceiling: Duration, now: Instant) {
         self.ceiling = ceiling;
         self.closed_until = now + self.jitter.uniform(ceiling / 2, ceiling);
     }
 }
 
-/// What kind of failure this is, if it tells of strain.
+/// Returns how waits grow after this outcome, if it is a sign of strain.
 fn failed(outcome: &Result<Response, Error>) -> Option<&'static Growth> {
     match outcome {
         Ok(answer) => matches!(answer.status.as_u16(), 429 | 502..=504).then_some(&REFUSED),
@@ -92,14 +92,14 @@ fn failed(outcome: &Result<Response, Error>) -> Option<&'static Growth> {
     }
 }
 
-/// The right to ask; under strain, the only one.
+/// The right to send a request; under strain there is only one.
 #[derive(Debug)]
 pub struct Ask {
     _alone: Option<OwnedSemaphorePermit>,
 }
 
 impl Strain {
-    /// Nothing known: all is well.
+    /// No strain.
     pub fn new(jitter: Jitter) -> Self {
         let state = State { ceiling: Duration::ZERO, closed_until: Instant::now(), jitter };
         Self { state: Mutex::new(state), alone: Arc::new(Semaphore::new(1)) }
@@ -121,7 +121,7 @@ impl Strain {
         Ask { _alone: None }
     }
 
-    /// How long the answer to the next request may take, where `usual` is enough without strain.
+    /// Returns how long the answer to the next request may take; `usual` without strain.
     pub fn patience(&self, usual: Duration) -> Duration {
         let mut state = self.state();
         if state.ceiling.is_zero() {
@@ -130,12 +130,12 @@ impl Strain {
         state.jitter.uniform(usual, usual.saturating_mul(PATIENCE))
     }
 
-    /// Takes note of how a request came out, and how long that took.
+    /// Records the outcome of a request, and how long it took.
     pub fn heard(&self, outcome: &Result<Response, Error>, took: Duration) {
         let now = Instant::now();
         let mut state = self.state();
         let Some(growth) = failed(outcome) else {
-            // Any other answer, and a lost one, tell of a service that works.
+            // After any other answer, and a lost one, the service is considered to work.
             if !state.ceiling.is_zero() {
                 let ceiling = (state.ceiling / 2).min(took.saturating_mul(AFTER_ANSWER));
                 state.close(if ceiling < NONE { Duration::ZERO } else { ceiling }, now);
@@ -143,7 +143,7 @@ impl Strain {
             return;
         };
         if !state.ceiling.is_zero() && now < state.closed_until {
-            // Sent before the last failure was known: it tells nothing new.
+            // It was sent before the last failure was known.
             return;
         }
         let ceiling = state.ceiling.saturating_mul(growth.times).max(growth.first);
@@ -151,7 +151,7 @@ impl Strain {
         state.close(ceiling, now);
     }
 
-    /// When the next request may go out, if the service is under strain.
+    /// Returns when the next request may be sent, under strain.
     fn closed_until(&self) -> Option<Instant> {
         let state = self.state();
         (!state.ceiling.is_zero()).then_some(state.closed_until)
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn under_strain_one_asks_at_a_time_and_ever_later() {
+    async fn asks_alone_and_later_under_strain() {
         let strain = Arc::new(Strain::new(Jitter::from_seed(1)));
         let (_one, _two) = (strain.ask().await, strain.ask().await);
         strain.heard(&late(Phase::Answer), 30 * S);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_answers_ease_the_strain_and_a_quick_one_ends_it() {
+    async fn slow_answers_ease_the_strain() {
         let strain = Strain::new(Jitter::from_seed(1));
         for _ in 0..3 {
             strain.heard(&late(Phase::Answer), 30 * S);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_differs_from_request_to_request_under_strain_only() {
+    async fn patience_varies_only_under_strain() {
         let strain = Strain::new(Jitter::from_seed(1));
         assert_eq!(strain.patience(30 * S), 30 * S);
         strain.heard(&late(Phase::Body), 30 * S);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cost_the_service_nothing_is_asked_about_every_minute_or_every_four() {
+    async fn cheap_failures_are_retried_sooner() {
         for (phase, longest) in [(None, 64.1), (Some(Phase::Connect), 256.1)] {
             let strain = Strain::new(Jitter::from_seed(2));
             let mut waited: f64 = 0.0;

@@ -2,44 +2,58 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! VMAPI's word about the VM a record belongs to, reduced to what the guards ask of it. Any text
-//! that is not known counts as alive; silence is never consent.
+//! VMAPI's answer about the VM of a record. An unknown state counts as alive; no answer is never
+//! consent.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use sdc_clients::MacAddr;
+use sdc_clients::vmapi::Vm;
 
-/// What VMAPI said of the VM a record belongs to.
+/// What VMAPI says about the VM of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// 200, destroyed or failed.
-    Gone(String),
+    Gone { state: String, server: Option<String> },
     /// 404.
     Unknown,
     /// 200, any other state.
     Alive {
-        /// VMAPI's state text.
         state: String,
-        /// Where VMAPI places it.
         server: Option<String>,
-        /// The addresses VMAPI lists for it, if it lists any.
+        /// The MACs that VMAPI lists for it, if it lists any.
         macs: Option<BTreeSet<MacAddr>>,
     },
-    /// Anything else.
+    /// Anything else, or no VMAPI.
     NoAnswer(String),
 }
 
 impl Verdict {
-    /// From VMAPI's record.
-    pub fn of(state: &str, server: Option<&str>, macs: Option<BTreeSet<MacAddr>>) -> Self {
-        match state {
-            "destroyed" | "failed" => Self::Gone(state.to_owned()),
-            _ => Self::Alive { state: state.to_owned(), server: server.map(str::to_owned), macs },
+    /// Reads VMAPI's record.
+    pub fn of(vm: &Vm) -> Self {
+        let (state, server) = (vm.state.clone(), vm.server_uuid.clone());
+        if matches!(state.as_str(), "destroyed" | "failed") {
+            return Self::Gone { state, server };
         }
+        let macs = vm.other.get("nics").and_then(|nics| nics.as_array()).map(|nics| {
+            let macs = nics.iter().filter_map(|nic| nic.get("mac")?.as_str()?.parse().ok());
+            macs.collect()
+        });
+        Self::Alive { state, server, macs }
     }
 
-    /// Does VMAPI place the living VM on this node?
+    /// Returns true if VMAPI says destroyed or failed.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone { .. })
+    }
+
+    /// Returns true if VMAPI says destroyed or failed, and that the VM was on this node.
+    pub fn is_gone_from(&self, cn_uuid: &str) -> bool {
+        matches!(self, Self::Gone { server: Some(server), .. } if server == cn_uuid)
+    }
+
+    /// Returns true if VMAPI places the living VM on this node.
     pub fn places_on(&self, cn_uuid: &str) -> bool {
         matches!(self, Self::Alive { server: Some(server), .. } if server == cn_uuid)
     }
@@ -48,13 +62,13 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone(state) => write!(f, "VMAPI says {state}"),
+            Self::Gone { state, .. } => write!(f, "VMAPI says {state}"),
             Self::Unknown => f.write_str("VMAPI does not know the VM"),
             Self::Alive { state, server: Some(server), .. } => {
                 write!(f, "VMAPI says {state} on {server}")
             }
             Self::Alive { state, server: None, .. } => {
-                write!(f, "VMAPI says {state}, placed nowhere")
+                write!(f, "VMAPI says {state}, on no server")
             }
             Self::NoAnswer(why) => write!(f, "no answer from VMAPI: {why}"),
         }

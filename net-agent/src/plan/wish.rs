@@ -2,11 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What may be wished of a NIC record: the fields to write, and why there may be none.
+//! The changes that may be made to a NIC record.
 
-use sdc_clients::napi::NicState;
+use std::fmt;
 
-/// The fields to write; what is none stays as it is.
+use sdc_clients::napi::{BelongsToType, NicState, NicUpdate};
+
+/// The fields to write; a field that is none stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     /// `cn_uuid`.
@@ -17,28 +19,49 @@ pub struct Wish {
     pub owner_uuid: Option<String>,
     /// `primary: true`.
     pub primary: bool,
-    /// `belongs_to_type: server` and `belongs_to_uuid`: a claim of our own admin NIC.
+    /// `belongs_to_type: server` and `belongs_to_uuid`: claims the node's own NIC.
     pub claim: Option<String>,
-    /// Was a `cn_uuid` of another node there? Then never without an etag.
+    /// The record has another node's `cn_uuid`, or none at all: only with an etag.
     pub foreign: bool,
 }
 
 impl Wish {
-    /// Nothing to write?
+    /// Returns true if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Returns true if the wish only sets the state or an absent `cn_uuid`, which a NAPI without
+    /// etags (of RFD 58's time) may be sent unconditionally (R14).
+    pub fn only_fixes(&self) -> bool {
+        !self.foreign && self.owner_uuid.is_none() && !self.primary && self.claim.is_none()
+    }
+
+    /// Returns the body of the request.
+    pub fn update(&self) -> NicUpdate {
+        NicUpdate {
+            cn_uuid: self.cn_uuid.clone(),
+            state: self.state.clone(),
+            belongs_to_type: self.claim.as_ref().map(|_| BelongsToType::Server),
+            belongs_to_uuid: self.claim.clone(),
+            owner_uuid: self.owner_uuid.clone(),
+            primary: self.primary.then_some(true),
+            check_owner: self.owner_uuid.as_ref().map(|_| false),
+        }
+    }
 }
 
-/// What follows for one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upkeep {
-    /// Record and node agree.
-    Agrees,
-    /// Write this.
-    Write(Wish),
-    /// Leave it, and why.
-    Leave(String),
-    /// It has another node's `cn_uuid`: VMAPI decides.
-    AskVmapi,
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let claim = self.claim.as_ref().map(|cn| format!("server/{cn}"));
+        let fields = [
+            ("cn_uuid", self.cn_uuid.as_deref()),
+            ("state", self.state.as_ref().map(NicState::as_str)),
+            ("owner_uuid", self.owner_uuid.as_deref()),
+            ("primary", self.primary.then_some("true")),
+            ("belongs_to", claim.as_deref()),
+        ];
+        let set = fields.iter().filter_map(|(name, value)| Some(format!("{name}={}", (*value)?)));
+        f.write_str(&set.collect::<Vec<_>>().join(" "))
+    }
 }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What outlives a restart, and the brake with the operator's word against it.
+//! What outlives a restart, the brake, and approvals.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn memory(world: &World) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_departure_that_waits_for_vmapi_survives_a_crash_and_is_settled_by_the_next_run() {
+fn departure_survives_a_crash() {
     let world = World::new();
     world.vm("v", "running", &[1], false);
     world.vm("w", "running", &[], false);
@@ -36,7 +36,7 @@ fn a_departure_that_waits_for_vmapi_survives_a_crash_and_is_settled_by_the_next_
 }
 
 #[test]
-fn a_remembered_departure_never_outruns_what_happened_meanwhile() {
+fn remembered_departure_is_judged_by_the_present() {
     // What changed while nobody looked: the VM is back, is hidden, or its record was just written.
     for case in ["back", "hidden", "written", "elsewhere"] {
         let world = World::new();
@@ -65,7 +65,7 @@ fn a_remembered_departure_never_outruns_what_happened_meanwhile() {
 }
 
 #[test]
-fn what_was_hidden_is_remembered_by_the_next_run() {
+fn remembers_hidden_vms_across_runs() {
     // Hidden here when the agent died, deleted while it was off: it may have gone a moment ago.
     let world = World::new();
     world.vm("v", "running", &[1], true);
@@ -84,7 +84,7 @@ fn what_was_hidden_is_remembered_by_the_next_run() {
 }
 
 #[test]
-fn a_damaged_memory_is_said_and_taken_for_the_worst() {
+fn damaged_state_file_means_the_worst() {
     let damages: [&dyn Fn(&std::path::Path); 4] = [
         &|path| std::fs::write(path, "{").unwrap(),
         &|path| {
@@ -123,7 +123,7 @@ fn a_damaged_memory_is_said_and_taken_for_the_worst() {
 }
 
 #[test]
-fn the_brakes_hour_and_the_size_of_the_node_survive_a_crash() {
+fn brake_survives_a_crash() {
     let world = World::new();
     for n in 1..=10 {
         world.vm(&format!("v{n}"), "running", &[n], false);
@@ -153,7 +153,7 @@ fn the_brakes_hour_and_the_size_of_the_node_survive_a_crash() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_disk_to_remember_on_nothing_is_deleted() {
+async fn deletes_nothing_without_a_disk() {
     let world = crate::leak();
     let state = world.dir.path().join(HOME);
     // The new file cannot be made: something is in its place.
@@ -161,7 +161,7 @@ async fn without_a_disk_to_remember_on_nothing_is_deleted() {
     let (agent, _) = world.start(json!({"hidden_memory": "5m"}));
     sleep(3 * HOUR).await;
     assert!(world.has(2) && world.asked("DELETE").is_empty());
-    let status = agent.status_json();
+    let status = agent.status_json().await;
     assert!(status["memory"].as_str().unwrap().contains("memory"), "{status}");
     lawful(&world);
 }
@@ -178,7 +178,7 @@ fn braked() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_brake_waits_and_an_approved_plan_goes_as_it_was_listed() {
+async fn approved_plan_goes_as_it_was_listed() {
     let world = braked();
     let (agent, _) = world.start(json!({}));
     sleep(30 * HOUR).await;
@@ -189,42 +189,42 @@ async fn the_brake_waits_and_an_approved_plan_goes_as_it_was_listed() {
     let page = agent.offer().await;
     let id = page["approval"]["id"].as_str().unwrap().to_owned();
     assert_eq!(page["approval"]["nics"].as_array().unwrap().len(), 8);
-    assert!(agent.shared.approve("0123456789abcdef").is_err());
+    assert!(agent.approve("0123456789abcdef").is_err());
     // Between the list and the approval: one record changed, one VM is here after all, one is held.
     world.state().nics.get_mut("f20000000002").unwrap().1 = 7;
     world.vm("gone3", "running", &[3], false);
     let now = jiff::Timestamp::now();
-    agent.shared.holds.hold(Some("gone4".into()), None, "x".into(), now).unwrap();
+    agent.parts.holds.hold(Some("gone4".into()), None, "x".into(), now).unwrap();
     world.nic(10, "gone10", json!({}));
-    assert_eq!(agent.shared.approve(&id), Ok(8));
+    assert_eq!(agent.approve(&id), Ok(8));
     sleep(14 * MIN).await;
     let left: Vec<u8> = (1..=10).filter(|n| world.has(*n)).collect();
     assert_eq!(left, [1, 2, 3, 4, 10], "only what was listed, as it was; every guard still ran");
     sleep(2 * MIN).await;
-    agent.shared.holds.release(Some("gone4"), now).unwrap();
+    agent.parts.holds.release(Some("gone4"), now).unwrap();
     sleep(HOUR).await;
-    assert!(world.has(4) || agent.shared.status.braked().is_none(), "the approval ran out");
+    assert!(world.has(4) || agent.parts.brake.sentence().is_none(), "the approval ran out");
     lawful(&world);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_offer_is_good_for_a_quarter_of_an_hour() {
+async fn offer_lasts_15_minutes() {
     let world = braked();
     let (agent, _) = world.start(json!({}));
     sleep(HOUR).await;
     let id = agent.offer().await["approval"]["id"].as_str().unwrap().to_owned();
     sleep(15 * MIN + Duration::from_secs(1)).await;
-    assert!(agent.shared.approve(&id).is_err() && agent.plan_json()["approval"].is_null());
+    assert!(agent.approve(&id).is_err() && agent.plan_json()["approval"].is_null());
     assert_eq!(agent.offer().await["approval"]["id"], json!(id), "the same list, the same id");
-    assert_eq!(agent.shared.approve(&id), Ok(8));
+    assert_eq!(agent.approve(&id), Ok(8));
     sleep(10 * MIN).await;
     assert_eq!((1..=9).filter(|n| world.has(*n)).count(), 1);
-    assert!(agent.shared.status.braked().is_none() && agent.shared.all_braked().is_empty());
+    assert!(agent.parts.brake.sentence().is_none() && agent.parts.brake.blocked().is_empty());
     lawful(&world);
 }
 
 #[tokio::test(start_paused = true)]
-async fn vmapis_word_on_each_one_takes_the_brake_off() {
+async fn vmapi_confirming_all_releases_the_brake() {
     let world = braked();
     let (agent, _) = world.start(json!({}));
     sleep(HOUR).await;
@@ -236,12 +236,12 @@ async fn vmapis_word_on_each_one_takes_the_brake_off() {
     world.vmapi("gone9", "destroyed", CN);
     sleep(HOUR).await;
     assert_eq!(world.writes().len(), 8);
-    assert!(agent.shared.status.braked().is_none());
+    assert!(agent.parts.brake.sentence().is_none());
     lawful(&world);
 }
 
 #[tokio::test(start_paused = true)]
-async fn witnessed_deletes_are_braked_together_and_can_be_approved() {
+async fn brake_covers_witnessed_deletes() {
     let world = World::new();
     for n in 1..=20 {
         world.vm(&format!("v{n}"), "running", &[n], false);
@@ -255,19 +255,19 @@ async fn witnessed_deletes_are_braked_together_and_can_be_approved() {
     }
     sleep(3 * HOUR).await;
     assert!(world.writes().is_empty());
-    assert!(agent.shared.status.braked().unwrap().contains("8 candidates"));
+    assert!(agent.parts.brake.sentence().unwrap().contains("8 candidates"));
     let page = agent.offer().await;
     let id = page["approval"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(agent.shared.approve(&id), Ok(8));
+    assert_eq!(agent.approve(&id), Ok(8));
     sleep(3 * MIN).await;
     assert_eq!(world.writes().len(), 8);
     sleep(10 * MIN).await;
-    assert!(agent.shared.status.braked().is_none());
+    assert!(agent.parts.brake.sentence().is_none());
     lawful(&world);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vmapi_places_elsewhere_still_counts_for_the_brake() {
+async fn candidates_placed_elsewhere_count_for_the_brake() {
     let world = World::new();
     world.vm("live", "running", &[1], false);
     world.nic(1, "live", json!({}));
@@ -281,6 +281,6 @@ async fn what_vmapi_places_elsewhere_still_counts_for_the_brake() {
     let (agent, _) = world.start(json!({}));
     sleep(20 * HOUR).await;
     assert!(world.writes().is_empty(), "{:?}", world.writes());
-    assert!(agent.shared.status.braked().unwrap().contains("7 candidates"));
+    assert!(agent.parts.brake.sentence().unwrap().contains("7 candidates"));
     lawful(&world);
 }

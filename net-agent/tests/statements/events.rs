@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 20–22, and what the issue says of the event path, holds and report mode.
+//! Events, the comparison, holds and the report mode.
 
 use serde_json::json;
 use tokio::time::sleep;
@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use crate::world::{ADMIN, CN, HOME, TARGET, World, mac};
 use crate::{HOUR, MIN, SEC, lawful, leak};
 
-#[tokio::test(start_paused = true)]
-async fn c20_states_follow_the_vm_and_unknown_ones_change_nothing() {
+#[tokio::test(start_paused = true)] // C20
+async fn nic_states_follow_the_vm() {
     for (vm, mirror, nic, want) in [
         ("running", true, "provisioning", "running"),
         ("running", false, "provisioning", "running"),
@@ -39,8 +39,8 @@ async fn c20_states_follow_the_vm_and_unknown_ones_change_nothing() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c20_owner_and_primary_are_mirrored_on_events_when_the_owner_agrees() {
+#[tokio::test(start_paused = true)] // C20
+async fn mirrors_owner_and_primary_on_events() {
     let world = World::new();
     world.vm("v", "running", &[1], false);
     world.nic(1, "v", json!({"owner_uuid": "before"}));
@@ -59,8 +59,8 @@ async fn c20_owner_and_primary_are_mirrored_on_events_when_the_owner_agrees() {
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c21_server_nics_and_the_booters_are_claimed_and_run_after_their_own_delay() {
+#[tokio::test(start_paused = true)] // C21
+async fn claims_server_and_booter_nics_after_their_delay() {
     let world = World::new();
     world.state().node(HOME).sysinfo = json!({"UUID": CN,
         "Network Interfaces": {"ixgbe0": {"MAC Address": mac(1), "Link Status": "up"},
@@ -93,8 +93,8 @@ async fn c21_server_nics_and_the_booters_are_claimed_and_run_after_their_own_del
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c22_changes_without_events_are_found_within_one_comparison() {
+#[tokio::test(start_paused = true)] // C22, R13
+async fn finds_missed_changes_in_one_comparison() {
     let world = World::new();
     world.vm("gone", "running", &[1], false);
     world.vm("changed", "running", &[2], false);
@@ -116,7 +116,7 @@ async fn c22_changes_without_events_are_found_within_one_comparison() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn witnessed_deletes_go_within_seconds_and_a_nic_that_left_goes_when_vmapi_agrees() {
+async fn deletes_witnessed_departures_within_seconds() {
     let world = World::new();
     world.vm("v", "running", &[1, 2], false);
     world.vm("w", "running", &[], false);
@@ -149,7 +149,7 @@ async fn witnessed_deletes_go_within_seconds_and_a_nic_that_left_goes_when_vmapi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_stops_what_is_queued_within_a_second_and_its_release_lets_it_go() {
+async fn hold_stops_queued_work_until_released() {
     let world = World::new();
     world.vm("v", "running", &[1], false);
     world.vm("w", "running", &[], false);
@@ -160,19 +160,19 @@ async fn a_hold_stops_what_is_queued_within_a_second_and_its_release_lets_it_go(
     let now = jiff::Timestamp::now();
     world.delete_vm("v");
     sleep(4 * SEC).await;
-    agent.shared.holds.hold(Some("v".into()), None, "migration".into(), now).unwrap();
+    agent.parts.holds.hold(Some("v".into()), None, "migration".into(), now).unwrap();
     sleep(3 * HOUR).await;
     assert!(world.has(1) && world.writes().is_empty());
-    let status = agent.status_json().to_string();
+    let status = agent.status_json().await.to_string();
     assert!(status.contains("held: migration"), "{status}");
-    agent.shared.holds.release(Some("v"), now).unwrap();
+    agent.parts.holds.release(Some("v"), now).unwrap();
     sleep(10 * MIN).await;
     assert!(!world.has(1));
     lawful(&world);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_of_vminfod_causes_no_request_and_a_clean_day_no_write() {
+async fn restart_of_vminfod_causes_no_request() {
     let world = World::new();
     world.vm("v", "running", &[1], false);
     world.nic(1, "v", json!({}));
@@ -188,8 +188,8 @@ async fn a_restart_of_vminfod_causes_no_request_and_a_clean_day_no_write() {
     assert!(world.writes().is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_list_is_read_again_every_day_or_so_and_once_only_when_told_so() {
+#[tokio::test(start_paused = true)] // R2
+async fn lists_again_daily_or_once_only() {
     for (relist, lists) in [("24h", 9..=14), ("0", 1..=1)] {
         let world = leak();
         world.state().search = true;
@@ -201,7 +201,7 @@ async fn the_list_is_read_again_every_day_or_so_and_once_only_when_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn report_mode_only_talks() {
+async fn report_mode_writes_nothing() {
     let world = leak();
     world.nic(1, "live", json!({"cn_uuid": null}));
     let (agent, _) = world.start(json!({"mode": "report"}));
@@ -214,8 +214,8 @@ async fn report_mode_only_talks() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_record_that_goes_while_it_is_written_is_gone() {
+#[tokio::test(start_paused = true)] // race 31
+async fn record_deleted_during_a_write_stays_gone() {
     let world = World::new();
     world.vm("v", "running", &[1], false);
     world.nic(1, "v", json!({}));
@@ -227,12 +227,12 @@ async fn a_record_that_goes_while_it_is_written_is_gone() {
     world.vm("v", "stopped", &[1], false);
     sleep(HOUR).await;
     assert_eq!(world.writes().len(), 1, "neither sent again nor made anew");
-    assert_eq!(agent.shared.status.get(net_agent::status::Count::Errors), 0);
+    assert_eq!(agent.parts.status.get(net_agent::status::Count::Errors), 0);
     lawful(&world);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_word_of_vmapi_is_heard_within_two_minutes() {
+async fn hears_a_late_vmapi_within_two_minutes() {
     for late in [1, 2, 3, 5, 8, 20, 45] {
         let world = leak();
         world.vm("v", "running", &[3], false);
@@ -252,7 +252,7 @@ async fn a_late_word_of_vmapi_is_heard_within_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nic_that_left_a_vm_is_judged_anew_when_the_vm_goes_too_and_nothing_told_it() {
+async fn judges_again_if_the_vm_follows_its_nic() {
     let world = World::new();
     world.vm("v", "running", &[1, 2], false);
     world.vm("w", "running", &[], false);

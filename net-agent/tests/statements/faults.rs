@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statement 26, and 18 at every index: whichever request of a run fails, and however, the end is
-//! the same; an answer lost after its commit changes nothing at all.
+//! Whichever request of a run fails, and however, the end is the same; an answer lost after its
+//! commit changes nothing at all.
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -64,28 +64,28 @@ async fn at_every_index(fault: Fault) {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c26_a_connection_refused_at_any_request_changes_nothing_in_the_end() {
+#[tokio::test(start_paused = true)] // C26
+async fn same_end_with_any_request_refused() {
     at_every_index(Fault::Refuse).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn c26_a_connection_reset_at_any_request_changes_nothing_in_the_end() {
+#[tokio::test(start_paused = true)] // C26
+async fn same_end_with_any_connection_reset() {
     at_every_index(Fault::Reset).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn c26_a_503_at_any_request_changes_nothing_in_the_end() {
+#[tokio::test(start_paused = true)] // C26
+async fn same_end_with_503_at_any_request() {
     at_every_index(Fault::Unavailable).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn c26_an_answer_lost_after_its_commit_at_any_request_changes_nothing_at_all() {
+#[tokio::test(start_paused = true)] // C26
+async fn lost_answer_at_any_request_changes_nothing() {
     at_every_index(Fault::LoseAnswer).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn c26_two_faults_in_a_row_anywhere_and_an_outage_in_the_middle() {
+#[tokio::test(start_paused = true)] // C26, race 20
+async fn same_end_with_two_faults_or_an_outage() {
     let (records, _, requests) = run(&[]).await;
     for index in (0..requests).step_by(2) {
         for pair in [[Fault::LoseAnswer, Fault::Refuse], [Fault::Unavailable, Fault::LoseAnswer]] {
@@ -98,7 +98,7 @@ async fn c26_two_faults_in_a_row_anywhere_and_an_outage_in_the_middle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_stay_under_a_tenth_of_first_tries_and_the_pace_holds_for_them_too() {
+async fn retries_stay_below_a_tenth_and_in_budget() {
     // A NAPI that fails every thirtieth request is as healthy as they come.
     let world = World::new();
     world.state().every = Some(30);
@@ -114,7 +114,11 @@ async fn retries_stay_under_a_tenth_of_first_tries_and_the_pace_holds_for_them_t
     let first = 3 + 2 * macs.len();
     let retries = log.len() - first;
     assert!(retries * 10 <= first, "{retries} retries of {first}");
-    assert_eq!(agent.clients.pace.taken(), log.len() as u64 + 1, "each took its turn (VMAPI: 1)");
+    assert_eq!(
+        agent.parts.clients.pace.taken(),
+        log.len() as u64 + 1,
+        "each took its turn (VMAPI: 1)"
+    );
     for window in log.windows(6) {
         assert!(window[5].0 - window[0].0 >= crate::SEC, "6 within a second: {window:?}");
     }

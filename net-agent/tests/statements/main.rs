@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The thirty statements that net-agent is held to, by number (`c01` … `c30`), under paused time:
-//! days in seconds, against services in process. CONFORMANCE.md says which test holds which.
+//! The statements of the contract, under paused time, against services in process. Each test has its
+//! numbers in a comment.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failed test
 
@@ -14,6 +14,7 @@ mod durable;
 mod events;
 mod faults;
 mod moves;
+mod permit;
 mod reap;
 mod start;
 mod storm;
@@ -39,7 +40,7 @@ fn leak() -> World {
     world
 }
 
-/// What must hold of every run: VMAPI and vminfod are only read, VMAPI never with `sync`; writes
+/// What must hold in every run: VMAPI and vminfod are only read, VMAPI never with `sync`; writes
 /// to NAPI go to one NIC each, and every delete is conditional.
 fn lawful(world: &World) {
     let state = world.state();

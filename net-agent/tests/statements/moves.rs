@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 10, 11 and 23: VMs that are hidden, move, or come back.
+//! VMs that are hidden, move, or come back.
 
 use serde_json::json;
 use tokio::time::sleep;
@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use crate::world::{CN, HOME, TARGET, World};
 use crate::{HOUR, MIN, SEC, lawful};
 
-#[tokio::test(start_paused = true)]
-async fn c10_a_hidden_vm_is_neither_written_nor_reaped_at_start_on_event_or_in_the_window() {
+#[tokio::test(start_paused = true)] // C10
+async fn never_touches_a_hidden_vm() {
     for ask in [true, false] {
         let world = World::new();
         world.vm("dni", "running", &[1], true);
@@ -38,8 +38,8 @@ async fn c10_a_hidden_vm_is_neither_written_nor_reaped_at_start_on_event_or_in_t
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c10_hiding_cancels_what_is_queued_at_once() {
+#[tokio::test(start_paused = true)] // C10
+async fn hiding_cancels_queued_work() {
     let world = World::new();
     world.vm("v", "running", &[1, 2], false);
     world.vm("other", "running", &[], false);
@@ -66,8 +66,8 @@ async fn c10_hiding_cancels_what_is_queued_at_once() {
 }
 
 /// The shipped order: source hidden, VMAPI moved, target shown, source deleted.
-#[tokio::test(start_paused = true)]
-async fn c11_a_migrated_vm_keeps_its_nic_with_the_targets_agent_on_off_and_late() {
+#[tokio::test(start_paused = true)] // C11
+async fn migrated_vm_keeps_its_nic() {
     for target in ["on", "off", "late"] {
         let world = World::new();
         world.vm("v", "running", &[1], false);
@@ -105,8 +105,8 @@ async fn c11_a_migrated_vm_keeps_its_nic_with_the_targets_agent_on_off_and_late(
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c23_a_vm_deleted_and_created_again_within_ten_seconds_keeps_its_nic() {
+#[tokio::test(start_paused = true)] // C23, race 15
+async fn recreated_vm_keeps_its_nic() {
     for gap in [1, 4, 6, 9] {
         let world = World::new();
         world.vm("v", "running", &[1], false);
@@ -124,8 +124,8 @@ async fn c23_a_vm_deleted_and_created_again_within_ten_seconds_keeps_its_nic() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_vm_that_comes_back_between_the_last_look_and_the_delete_keeps_its_nic() {
+#[tokio::test(start_paused = true)] // race 16
+async fn vm_back_before_the_delete_keeps_its_nic() {
     // The point check is the last thing asked of vminfod: it comes back right before it.
     let world = World::new();
     world.vm("v", "running", &[1], false);
@@ -146,7 +146,7 @@ async fn a_vm_that_comes_back_between_the_last_look_and_the_delete_keeps_its_nic
 
 /// What nobody told is not witnessed: it may have been hidden, moved and deleted meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_vm_that_went_while_nobody_told_is_judged_by_age_and_a_second_look() {
+async fn unreported_departure_needs_age_and_second_look() {
     for told in [true, false] {
         let world = World::new();
         world.vm("v", "running", &[1, 2], false);
@@ -177,7 +177,7 @@ async fn a_vm_that_went_while_nobody_told_is_judged_by_age_and_a_second_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_the_point_check_showed_as_hidden_is_remembered() {
+async fn remembers_hidden_seen_only_by_the_last_check() {
     let world = World::new();
     world.vm("v", "running", &[1], false);
     world.vm("stays", "running", &[], false);
@@ -190,8 +190,8 @@ async fn what_only_the_point_check_showed_as_hidden_is_remembered() {
     // Back, hidden and without an event: only the absence check before the delete can know.
     world.quietly("v", Some(("running", &[1], true)));
     sleep(2 * SEC).await;
-    let now = agent.shared.clock();
-    assert!(agent.shared.look(|inventory| inventory.recently_hidden("v", now)));
+    let now = agent.parts.clock.now();
+    assert!(agent.parts.node.look(|inventory| inventory.recently_hidden("v", now)));
     world.quietly("v", None);
     sleep(HOUR).await;
     lawful(&world);

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 6–9 and 12–19: what a pass reaps, and what stops it.
+//! What a pass deletes, and what stops it.
 
 use serde_json::json;
 use tokio::time::sleep;
@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use crate::world::{CN, HOME, World, mac_of};
 use crate::{HOUR, MIN, SEC, lawful, leak};
 
-#[tokio::test(start_paused = true)]
-async fn c06_a_vm_destroyed_while_the_agent_is_off_loses_its_nic_and_nobody_else_does() {
+#[tokio::test(start_paused = true)] // C6
+async fn reaps_a_vm_destroyed_while_off() {
     let world = leak();
     world.nic(3, "elsewhere", json!({"cn_uuid": "c829c448-085b-4138-adbc-583ac96881c3"}));
     let (agent, _) = world.start(json!({}));
@@ -26,8 +26,8 @@ async fn c06_a_vm_destroyed_while_the_agent_is_off_loses_its_nic_and_nobody_else
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c07_three_pages_in_no_order_and_pages_that_are_halved_to_a_hundred() {
+#[tokio::test(start_paused = true)] // C7, race 19, D6
+async fn reads_shuffled_and_halved_pages() {
     for (search, largest, lists) in [(true, 1000, 3), (false, 120, 32)] {
         let world = World::new();
         world.state().search = search;
@@ -43,7 +43,7 @@ async fn c07_three_pages_in_no_order_and_pages_that_are_halved_to_a_hundred() {
         let (agent, _) = world.start(json!({}));
         sleep(HOUR).await;
         let left = world.state().nics.len();
-        assert_eq!(left, 2400, "{}", agent.status_json());
+        assert_eq!(left, 2400, "{}", agent.status_json().await);
         assert!(world.records().iter().all(|nic| nic["belongs_to_uuid"] == "live"));
         let asked = world.asked("cn_uuid=").len();
         assert!(asked <= lists, "{asked} lists");
@@ -55,8 +55,8 @@ async fn c07_three_pages_in_no_order_and_pages_that_are_halved_to_a_hundred() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c08_backfill_is_written_before_the_first_delete_with_nothing_else_in_it() {
+#[tokio::test(start_paused = true)] // C8, R9, D2
+async fn backfills_before_the_first_delete() {
     let world = leak();
     world.nic(1, "live", json!({"cn_uuid": null, "state": "provisioning"}));
     world.start(json!({}));
@@ -69,8 +69,8 @@ async fn c08_backfill_is_written_before_the_first_delete_with_nothing_else_in_it
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c09_a_foreign_cn_uuid_is_taken_only_with_vmapis_word_and_a_foreign_owners_never() {
+#[tokio::test(start_paused = true)] // C9
+async fn claims_a_foreign_cn_uuid_only_if_vmapi_agrees() {
     const OTHER: &str = "c829c448-085b-4138-adbc-583ac96881c3";
     for (placed, claimed) in [(Some(CN), true), (Some(OTHER), false), (None, false)] {
         let world = World::new();
@@ -89,13 +89,13 @@ async fn c09_a_foreign_cn_uuid_is_taken_only_with_vmapis_word_and_a_foreign_owne
         assert_eq!(world.field(1, "cn_uuid") == json!(CN), claimed, "{placed:?}");
         assert_eq!(world.field(2, "cn_uuid"), json!(null));
         assert!(world.asked("PUT /nics/f20000000002").is_empty());
-        assert!(agent.shared.status.get(net_agent::status::Count::ForeignOwner) > 0);
+        assert!(agent.parts.status.get(net_agent::status::Count::ForeignOwner) > 0);
         lawful(&world);
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c12_a_provisioning_nic_survives_until_it_is_old_and_vmapi_says_failed() {
+#[tokio::test(start_paused = true)] // C12
+async fn keeps_a_provisioning_nic_until_old_and_failed() {
     let world = leak();
     let born = world.clock().to_string();
     world.nic(
@@ -116,14 +116,14 @@ async fn c12_a_provisioning_nic_survives_until_it_is_old_and_vmapi_says_failed()
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c13_vmapi_down_defers_says_so_and_back_completes() {
+#[tokio::test(start_paused = true)] // C13
+async fn defers_while_vmapi_is_down() {
     let world = leak();
     world.state().vmapi_down = true;
     let (agent, _) = world.start(json!({}));
     sleep(30 * HOUR).await;
     assert!(world.has(2) && world.asked("DELETE").is_empty());
-    let status = agent.status_json().to_string();
+    let status = agent.status_json().await.to_string();
     assert!(status.contains("not decided yet") && status.contains("VMAPI"), "{status}");
     world.state().vmapi_down = false;
     sleep(HOUR / 4).await;
@@ -131,8 +131,8 @@ async fn c13_vmapi_down_defers_says_so_and_back_completes() {
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c14_an_empty_failing_or_garbled_lookup_deletes_nothing_and_the_brake_shows() {
+#[tokio::test(start_paused = true)] // C14
+async fn deletes_nothing_after_a_broken_lookup() {
     let garbled = r#"[{"uuid":"live","nics":[{"mac":"nonsense"}]},{}]"#;
     for broken in
         [None, Some((500, "{}")), Some((200, "[")), Some((200, "{}")), Some((200, garbled))]
@@ -147,15 +147,15 @@ async fn c14_an_empty_failing_or_garbled_lookup_deletes_nothing_and_the_brake_sh
         sleep(3 * HOUR).await;
         assert!(world.writes().is_empty(), "{broken:?}: {:?}", world.writes());
         if broken.is_none() {
-            let status = agent.status_json();
+            let status = agent.status_json().await;
             assert!(status["brake"].as_str().unwrap().contains("no VM"), "{status}");
         }
         lawful(&world);
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c15_every_delete_carries_if_match_and_without_an_etag_there_is_none() {
+#[tokio::test(start_paused = true)] // C15, race 14
+async fn deletes_only_with_if_match() {
     for etags in [true, false] {
         let world = leak();
         world.state().etags = etags;
@@ -168,8 +168,8 @@ async fn c15_every_delete_carries_if_match_and_without_an_etag_there_is_none() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c16_a_412_is_read_and_decided_again_five_rounds_at_most_with_growing_pauses() {
+#[tokio::test(start_paused = true)] // C16, race 27, D8
+async fn retries_a_412_five_times_with_growing_pauses() {
     let world = leak();
     world.state().touch_next = u32::MAX;
     world.start(json!({}));
@@ -187,8 +187,8 @@ async fn c16_a_412_is_read_and_decided_again_five_rounds_at_most_with_growing_pa
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c17_a_delete_that_finds_nothing_is_a_success() {
+#[tokio::test(start_paused = true)] // C17, R17, race 13
+async fn counts_a_404_on_delete_as_success() {
     let world = leak();
     world.state().before_write = Some(Box::new(|state| {
         state.nics.remove("f20000000002");
@@ -196,14 +196,14 @@ async fn c17_a_delete_that_finds_nothing_is_a_success() {
     let (agent, _) = world.start(json!({}));
     sleep(30 * HOUR).await;
     assert_eq!(world.asked("DELETE").len(), 1);
-    let status = agent.status_json();
+    let status = agent.status_json().await;
     assert_eq!((&status["already_gone"], &status["errors"]), (&json!(1), &json!(0)), "{status}");
     assert!(status["waiting_for"].as_array().unwrap().is_empty());
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c18_an_answer_lost_after_the_commit_is_read_never_resent() {
+#[tokio::test(start_paused = true)] // C18, race 21
+async fn reads_an_unknown_outcome_and_never_resends() {
     let world = leak();
     world.state().lose_next = true;
     let (agent, _) = world.start(json!({}));
@@ -214,13 +214,13 @@ async fn c18_an_answer_lost_after_the_commit_is_read_never_resent() {
     world.vm("live", "stopped", &[1], false);
     sleep(HOUR).await;
     assert_eq!((world.field(1, "state"), world.asked("PUT").len()), (json!("stopped"), 1));
-    let status = agent.status_json();
+    let status = agent.status_json().await;
     assert!(status["departed"].as_array().unwrap().is_empty() && status["brake"].is_null());
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c19_one_record_of_another_node_voids_the_whole_answer() {
+#[tokio::test(start_paused = true)] // C19, race 26
+async fn voids_a_list_with_a_foreign_record() {
     let world = leak();
     world.nic(9, "other", json!({"cn_uuid": "c829c448-085b-4138-adbc-583ac96881c3"}));
     {
@@ -231,13 +231,13 @@ async fn c19_one_record_of_another_node_voids_the_whole_answer() {
     let (agent, _) = world.start(json!({}));
     sleep(HOUR).await;
     assert!(world.writes().is_empty() && world.has(2) && world.has(9));
-    let status = agent.status_json().to_string();
+    let status = agent.status_json().await.to_string();
     assert!(status.contains("the whole answer is void"), "{status}");
     lawful(&world);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_napi_cannot_serve_holds_up_nobody_and_costs_little() {
+async fn unreadable_record_delays_no_other() {
     let world = leak();
     world.state().node(HOME).sysinfo =
         json!({"UUID": CN, "Network Interfaces": {"e0": {"MAC Address": mac_of(9)}}});

@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use crate::world::{CN, HOME, World};
 use crate::{HOUR, MIN, lawful, leak};
 
-#[tokio::test(start_paused = true)]
-async fn c01_a_thousand_first_lists_are_spread_evenly_over_2_to_10_minutes() {
+#[tokio::test(start_paused = true)] // C1, R1, race 22
+async fn spreads_first_lists_over_2_to_10_minutes() {
     let worlds: Vec<World> = (0..1000)
         .map(|seed| {
             let world = World::new();
@@ -33,14 +33,14 @@ async fn c01_a_thousand_first_lists_are_spread_evenly_over_2_to_10_minutes() {
     assert!((345.0..375.0).contains(&(sum / 1000.0)), "{}", sum / 1000.0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c02_no_list_before_the_node_was_seen_and_none_without_a_cn_uuid() {
+#[tokio::test(start_paused = true)] // C2
+async fn lists_only_after_a_view_and_with_a_cn_uuid() {
     let world = leak();
     world.state().node(HOME).down = true;
     let (agent, _) = world.start(json!({}));
     sleep(5 * HOUR).await;
     assert!(world.asked("").is_empty());
-    let waiting = agent.shared.status.waiting_for().join(" ");
+    let waiting = agent.parts.status.waiting_for().join(" ");
     assert!(waiting.contains("waiting for vminfod"), "{waiting}");
     world.state().node(HOME).down = false;
     sleep(HOUR).await;
@@ -49,8 +49,8 @@ async fn c02_no_list_before_the_node_was_seen_and_none_without_a_cn_uuid() {
     assert!(!world.has(2));
 }
 
-#[tokio::test(start_paused = true)]
-async fn c03_search_is_tried_first_and_never_means_hours_while_events_are_still_served() {
+#[tokio::test(start_paused = true)] // C3, R3, R14
+async fn tries_search_first_and_waits_hours_without_it() {
     let world = leak();
     world.nic(1, "live", json!({"state": "provisioning", "cn_uuid": null}));
     world.vm("live", "stopped", &[1], false);
@@ -66,8 +66,8 @@ async fn c03_search_is_tried_first_and_never_means_hours_while_events_are_still_
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c04_probe_uses_nics_where_it_filters_and_never_takes_more_than_one_record_elsewhere() {
+#[tokio::test(start_paused = true)] // C4, R4, R19
+async fn uses_nics_only_where_it_filters() {
     let world = leak();
     world.start(json!({"fallback": "probe"}));
     sleep(HOUR).await;
@@ -88,8 +88,8 @@ async fn c04_probe_uses_nics_where_it_filters_and_never_takes_more_than_one_reco
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c05_an_upgrade_during_the_back_off_leads_to_a_reap_without_a_restart() {
+#[tokio::test(start_paused = true)] // C5, R5
+async fn reaps_after_an_upgrade_without_a_restart() {
     for fallback in ["never", "probe"] {
         let world = leak();
         world.state().filters = false;
@@ -107,7 +107,7 @@ async fn c05_an_upgrade_during_the_back_off_leads_to_a_reap_without_a_restart() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_clean_nics_cost_eleven_lists_and_one_read_per_server_mac() {
+async fn ten_thousand_clean_nics_cost_eleven_lists() {
     for (search, more) in [(true, 0), (false, 2)] {
         let world = World::new();
         world.state().search = search;

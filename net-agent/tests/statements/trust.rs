@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 24, 25, 27–30: who we are, what we never do, and what others do beside us.
+//! The identity, what the agent never does, and other agents beside it.
 
 use serde_json::json;
 use tokio::time::sleep;
@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use crate::world::{CN, HOME, TARGET, World};
 use crate::{HOUR, MIN, SEC, lawful, leak};
 
-#[tokio::test(start_paused = true)]
-async fn c24_a_wrong_identity_refuses_to_write_and_says_so() {
+#[tokio::test(start_paused = true)] // C24, race 28
+async fn refuses_to_write_with_a_wrong_identity() {
     let world = leak();
     world.state().node(HOME).sysinfo = json!({"UUID": TARGET});
     let (agent, _) = world.start(json!({"cn_uuid": CN}));
@@ -19,7 +19,7 @@ async fn c24_a_wrong_identity_refuses_to_write_and_says_so() {
     world.vm("live", "stopped", &[1], false);
     sleep(HOUR).await;
     assert!(world.asked("").is_empty(), "{:?}", world.asked(""));
-    let status = agent.status_json().to_string();
+    let status = agent.status_json().await.to_string();
     assert!(status.contains("refusing to write"), "{status}");
     // It was sysinfo that was wrong.
     world.state().node(HOME).sysinfo = json!({"UUID": CN});
@@ -27,19 +27,19 @@ async fn c24_a_wrong_identity_refuses_to_write_and_says_so() {
     assert!(!world.has(2));
 }
 
-#[tokio::test(start_paused = true)]
-async fn c25_without_no_rabbit_there_is_no_traffic() {
+#[tokio::test(start_paused = true)] // C25
+async fn makes_no_request_without_no_rabbit() {
     let world = leak();
     let (agent, _) = world.start(json!({"no_rabbit": false}));
     sleep(3 * HOUR).await;
     world.vm("live", "stopped", &[1], false);
     sleep(HOUR).await;
     assert!(world.asked("").is_empty() && world.state().vmapi_log.is_empty());
-    assert!(agent.shared.status.waiting_for().join(" ").contains("no_rabbit"));
+    assert!(agent.parts.status.waiting_for().join(" ").contains("no_rabbit"));
 }
 
-#[tokio::test(start_paused = true)]
-async fn c27_the_node_and_vmapi_are_only_ever_read() {
+#[tokio::test(start_paused = true)] // C27, R18, race 12
+async fn only_reads_node_and_vmapi() {
     // The program cannot run commands at all: nothing in it starts a process.
     let src = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
     let mut folders = vec![std::path::PathBuf::from(src)];
@@ -71,8 +71,8 @@ async fn c27_the_node_and_vmapi_are_only_ever_read() {
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c28_errors_without_a_body_crash_nothing() {
+#[tokio::test(start_paused = true)] // C28, D7
+async fn survives_errors_without_a_body() {
     use crate::world::Fault;
     for fault in [Fault::Refuse, Fault::Reset] {
         let world = leak();
@@ -83,13 +83,13 @@ async fn c28_errors_without_a_body_crash_nothing() {
         sleep(2 * HOUR).await;
         assert!(!shutdown.is_triggered(), "a vital task ended");
         assert!(!world.has(2) && world.has(1), "{fault:?}");
-        assert!(agent.shared.status.get(net_agent::status::Count::Errors) > 0);
+        assert!(agent.parts.status.get(net_agent::status::Count::Errors) > 0);
         lawful(&world);
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn c29_a_lost_vminfod_is_reconnected_and_all_is_compared() {
+#[tokio::test(start_paused = true)] // C29, D11
+async fn reconnects_to_vminfod_and_compares() {
     let world = leak();
     world.state().vmapi.get_mut("live").unwrap()["state"] = json!("destroyed");
     world.vm("other", "running", &[], false);
@@ -107,8 +107,8 @@ async fn c29_a_lost_vminfod_is_reconnected_and_all_is_compared() {
     lawful(&world);
 }
 
-#[tokio::test(start_paused = true)]
-async fn c30_beside_an_old_agent_that_writes_whole_records_no_live_vm_loses_a_nic() {
+#[tokio::test(start_paused = true)] // C30, race 23, race 24
+async fn live_vms_keep_nics_beside_an_old_agent() {
     let world = World::new();
     world.vm("v", "running", &[1], false);
     world.vm("w", "running", &[2], false);
@@ -171,7 +171,7 @@ impl tracing::Subscriber for Audits {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_write_leaves_one_audit_line_with_its_reason_whatever_became_of_it() {
+async fn each_write_leaves_one_audit_line() {
     let audits = Audits::default();
     let _here = tracing::subscriber::set_default(audits.clone());
     let world = leak();
@@ -190,18 +190,18 @@ async fn every_write_leaves_one_audit_line_with_its_reason_whatever_became_of_it
         assert!(lines.iter().all(|line| line.contains(key)), "{key}: {lines:#?}");
     }
     let reap = lines.iter().find(|line| line.contains("rule=\"reap\"") && line.contains("deleted"));
-    assert!(reap.unwrap().contains("G8: VMAPI says destroyed"), "{reap:?}");
+    assert!(reap.unwrap().contains("vmapi_confirms: VMAPI says destroyed"), "{reap:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_napi_that_lost_its_records_is_no_ground_for_a_delete_until_it_has_them_again() {
+async fn deletes_nothing_after_napi_lost_its_records() {
     let world = World::new();
     let macs = [1, 2, 3, 4, 5, 6, 7, 8];
     world.vm("live", "running", &macs, false);
     world.vm("more", "running", &[], false);
     let (agent, _) = world.start(json!({}));
     sleep(HOUR).await;
-    let brake = agent.status_json()["brake"].to_string();
+    let brake = agent.status_json().await["brake"].to_string();
     assert!(brake.contains("no record of 8 of the 8"), "{brake}");
     // What VMAPI does not confirm stays, even when it left before our eyes.
     world.nic(1, "live", json!({}));
@@ -213,7 +213,7 @@ async fn a_napi_that_lost_its_records_is_no_ground_for_a_delete_until_it_has_the
     world.vm("more", "running", &[9], false);
     // It is asked again like one without the route, not only when the day is over.
     sleep(6 * HOUR).await;
-    assert_eq!(agent.status_json()["brake"], json!(null));
+    assert_eq!(agent.status_json().await["brake"], json!(null));
     assert!(!world.has(1), "VMAPI's 404 is enough for one again");
     lawful(&world);
 }

@@ -12,7 +12,7 @@ use crate::world::{CN, HOME, TARGET, World};
 use crate::{HOUR, MIN, lawful};
 
 #[tokio::test(start_paused = true)]
-async fn nics_without_cn_uuid_of_vms_destroyed_here_are_adopted_and_reaped_when_old_enough() {
+async fn adopts_and_reaps_nics_without_cn_uuid() {
     let world = World::new();
     world.vm("live", "running", &[1], false);
     world.nic(1, "live", json!({}));
@@ -47,7 +47,7 @@ async fn nics_without_cn_uuid_of_vms_destroyed_here_are_adopted_and_reaped_when_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vmapi_that_does_not_list_costs_nothing_but_those() {
+async fn vmapi_outage_delays_only_unlisted_nics() {
     let world = crate::leak();
     world.nic(3, "gone", json!({"cn_uuid": null}));
     world.state().vmapi_down = true;
@@ -60,7 +60,7 @@ async fn a_vmapi_that_does_not_list_costs_nothing_but_those() {
 }
 
 #[test]
-fn addresses_of_the_last_run_are_looked_into_after_a_crash() {
+fn looks_into_macs_of_the_last_run() {
     let world = World::new();
     world.vm("v", "receiving", &[1, 2, 3], false);
     world.vm("stays", "running", &[4], false);
@@ -83,7 +83,7 @@ fn addresses_of_the_last_run_are_looked_into_after_a_crash() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_list_shows_is_looked_at_in_a_view_that_is_younger_than_its_record() {
+async fn judges_unlisted_records_by_a_younger_view() {
     let world = World::new();
     world.vm("live", "running", &[1], false);
     world.nic(1, "live", json!({}));

@@ -27,6 +27,11 @@ impl World {
 
     fn vminfod(&self, request: &Request, host: &str, path: &str) -> Result<Response, Error> {
         let mut state = self.state();
+        if path.starts_with("/vms/")
+            && let Some(happens) = state.before_check.take()
+        {
+            happens(&mut state);
+        }
         let node = state.node(host);
         node.log.push(format!("{} {}", request.method, request.target()));
         if node.down {
@@ -275,7 +280,14 @@ impl World {
 
 impl Transport for World {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move { self.answer(&request) })
+        Box::pin(async move {
+            let answer = self.answer(&request);
+            // Time for the agent to notice what happened before this answer arrived.
+            if request.url.path().starts_with("/vms/") {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            answer
+        })
     }
 
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
@@ -285,7 +297,7 @@ impl Transport for World {
             let mut state = self.state();
             let node = state.node(&host);
             node.log.push(format!("{} {}", request.method, request.target()));
-            if node.down {
+            if node.down || node.deaf {
                 return Err(Error::connect(&request.method, request.target(), "refused"));
             }
             let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",

@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! NAPI, VMAPI and the vminfods of some nodes, in process, for paused time: enough of their rules
-//! to be lied to by, faults by request number, and a log of every request. This file is what a
-//! test says to the world; `answers.rs` is what the world says to an agent.
+//! NAPI, VMAPI and the vminfods of some nodes, in process, for paused time, with faults by request
+//! number and a log of every request. This file is what tests use; `answers.rs` has the answers.
 
 #![allow(missing_docs, dead_code, clippy::unwrap_used)] // a helper of tests: a panic is a failed test
 
@@ -47,6 +46,8 @@ pub struct Node {
     pub sysinfo: Value,
     /// vminfod answers nothing.
     pub down: bool,
+    /// vminfod accepts no stream.
+    pub deaf: bool,
     /// `/vms` answers this instead of the truth.
     pub broken: Option<(u16, String)>,
     pub log: Vec<String>,
@@ -75,6 +76,8 @@ pub struct State {
     pub touch_next: u32,
     /// Before the next write to NAPI, this happens.
     pub before_write: Option<Happening>,
+    /// Before vminfod is next asked for one VM, this happens.
+    pub before_check: Option<Happening>,
     /// By number of the request to NAPI.
     pub faults: BTreeMap<usize, Fault>,
     /// Each request to NAPI of a multiple of this number fails with 503.
@@ -158,6 +161,7 @@ impl World {
             lose_next: false,
             touch_next: 0,
             before_write: None,
+            before_check: None,
             faults: BTreeMap::new(),
             every: None,
             broken: Vec::new(),
@@ -273,19 +277,19 @@ impl World {
         self.state().nics.get(&bare(&mac(n))).map(|(nic, _)| nic[key].clone()).unwrap_or_default()
     }
 
-    /// Requests to NAPI whose line contains `part`.
+    /// Returns the requests to NAPI whose line contains `part`.
     pub fn asked(&self, part: &str) -> Vec<(Duration, String)> {
         self.state().log.iter().filter(|(_, line)| line.contains(part)).cloned().collect()
     }
 
-    /// Every request that would change something at NAPI.
+    /// Returns the requests that write to NAPI.
     pub fn writes(&self) -> Vec<String> {
         let state = self.state();
         let lines = state.log.iter().map(|(_, line)| line);
         lines.filter(|line| !line.starts_with("GET ")).cloned().collect()
     }
 
-    /// The records without what the clock writes.
+    /// Returns the records without `modified_timestamp`.
     pub fn records(&self) -> Vec<Value> {
         let state = self.state();
         let records = state.nics.values().map(|(nic, _)| {
@@ -345,7 +349,7 @@ impl World {
     }
 }
 
-/// In memory where that is possible: hundreds of lives flush their memory here.
+/// In memory if possible: hundreds of runs flush their state file here.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Response, depth};
+use super::depth;
+use super::exchange::Response;
 use crate::error::Error;
 
 /// A value together with what the server said about this reading of it.

@@ -12,7 +12,7 @@ use ::http::{HeaderMap, Method};
 use serde::Serialize;
 use url::Url;
 
-use super::{BODY_CAP, Request, TOTAL_TIMEOUT};
+use super::exchange::{BODY_CAP, Request, TOTAL_TIMEOUT};
 use crate::error::{Class, Error};
 
 /// Under which condition a write may be applied.

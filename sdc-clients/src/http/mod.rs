@@ -2,28 +2,29 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! HTTP out: one base URL, one user agent, one retry policy per service.
+//! HTTP clients: one base URL, one user agent, one retry policy per service.
 //!
-//! [`Http`] builds requests, gives each logical call a request id that all its
-//! attempts carry, sets deadlines, and turns every answer that is not a
-//! success into an [`Error`]. Bytes are moved by a [`Transport`]: reqwest in
-//! production, in process under simulated time. It never follows redirects,
-//! never uses a proxy, and never sends a write twice once it may have arrived.
+//! [`Http`] builds requests, gives all attempts of a call one request id, sets deadlines, and turns
+//! every answer that is not a success into an [`Error`]. A [`Transport`] moves the bytes: reqwest in
+//! production, in process under simulated time. It follows no redirects, uses no proxy, and does not
+//! repeat a write that may have arrived.
+
+mod transport;
+
+mod call;
 
 mod answer;
-mod call;
+
+mod exchange;
+
 mod depth;
-mod transport;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ::http::Method;
 use ::http::header::{self, HeaderName, HeaderValue};
-use ::http::{HeaderMap, Method, StatusCode};
-use bytes::Bytes;
 use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream};
 use tokio::time::Instant;
 use url::Url;
 
@@ -34,131 +35,19 @@ use crate::retry::{self, Budget, Policy};
 pub use answer::{Reply, Versioned};
 pub use call::{Call, Precondition};
 pub use depth::JSON_DEPTH;
+pub use exchange::{
+    BODY_CAP, CONNECT_TIMEOUT, LIST_TIMEOUT, Permit, Request, Response, STALL_TIMEOUT,
+    StreamResponse, TOTAL_TIMEOUT, Transport,
+};
 pub use transport::{HttpTransport, Timeouts};
-
-/// Deadline of an ordinary request, connecting included.
-pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Deadline of a request for a list.
-pub const LIST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Deadline for a connection.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a body may stand still.
-pub const STALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// The longest body that is read.
-pub const BODY_CAP: usize = 64 << 20;
 
 /// By how much the outer deadline trails the transport's own, which knows the phase.
 const DEADLINE_SLACK: Duration = Duration::from_millis(250);
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// One request on its way out, complete.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The method.
-    pub method: Method,
-    /// The whole address, query included.
-    pub url: Url,
-    /// All headers but those the connection needs.
-    pub headers: HeaderMap,
-    /// The body; `None` for methods without.
-    pub body: Option<Bytes>,
-    /// The deadline for the whole exchange (for a stream: until its headers).
-    pub timeout: Duration,
-    /// The longest body to read.
-    pub body_cap: usize,
-}
-
-impl Request {
-    /// Path and query, as errors name it.
-    pub fn target(&self) -> String {
-        match self.url.query() {
-            Some(query) => format!("{}?{query}", self.url.path()),
-            None => self.url.path().to_owned(),
-        }
-    }
-}
-
-/// A complete answer, of whatever status.
-#[derive(Debug, Clone)]
-pub struct Response {
-    /// The status.
-    pub status: StatusCode,
-    /// The headers.
-    pub headers: HeaderMap,
-    /// The whole body.
-    pub body: Bytes,
-}
-
-/// An answer whose body is still coming.
-pub struct StreamResponse {
-    /// The status.
-    pub status: StatusCode,
-    /// The headers.
-    pub headers: HeaderMap,
-    /// The body, piece by piece; ends after an error.
-    pub body: BoxStream<'static, Result<Bytes, Error>>,
-}
-
-impl std::fmt::Debug for StreamResponse {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StreamResponse").field("status", &self.status).finish_non_exhaustive()
-    }
-}
-
-/// Moves one request out and one answer back. It neither retries nor judges
-/// statuses; an error means that no complete answer came, and says through
-/// [`Error::connect`], [`Error::broken`] or [`Error::timed_out`] how far it got.
-/// Time spent inside counts against [`Request::timeout`]: a transport that
-/// queues requests does so in [`Transport::admit`].
-pub trait Transport: Send + Sync {
-    /// Waits until a request may be sent; asked before each attempt, and the wait counts
-    /// against no deadline. What it gives is kept until the answer is there. Must be
-    /// cancel-safe. The default never waits.
-    fn admit(&self) -> BoxFuture<'_, Permit> {
-        Box::pin(std::future::ready(Permit::default()))
-    }
-
-    /// How long this exchange may take, where `usual` is what the call asks for. A transport that
-    /// knows its service to be overloaded may grant more. The default grants what is usual.
-    fn patience(&self, usual: Duration) -> Duration {
-        usual
-    }
-
-    /// Sends the request and reads the whole answer.
-    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>>;
-
-    /// Sends the request and returns once the headers are there. The body has
-    /// no deadline. The default reads it all first, which suits answers that end.
-    fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
-        let whole = self.send(request);
-        Box::pin(async move {
-            let Response { status, headers, body } = whole.await?;
-            let body = stream::once(async move { Ok(body) }).boxed();
-            Ok(StreamResponse { status, headers, body })
-        })
-    }
-}
-
-/// The right to have one request under way; dropped, it frees what it stands for.
-#[derive(Default)]
-pub struct Permit(Option<Box<dyn std::any::Any + Send>>);
-
-impl Permit {
-    /// A permit that holds `held` for as long as the request is under way.
-    pub fn holding(held: impl std::any::Any + Send) -> Permit {
-        Permit(Some(Box::new(held)))
-    }
-}
-
-impl std::fmt::Debug for Permit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Permit").field(&self.0.is_some()).finish()
-    }
-}
-
-/// One service, as its clients see it. Clones are cheap and share the
-/// connections, the retry budget and the source of jitter.
+/// A client of one service. Clones are cheap and share the connections, the retry budget and the
+/// source of jitter.
 #[derive(Clone)]
 pub struct Http(Arc<Inner>);
 
@@ -238,7 +127,7 @@ impl Http {
         let request = self.build(call, &id)?;
         let mut jitter = self.fork_jitter();
         let mut attempts = 0u32;
-        let outcome = retry::with_budget(&self.0.policy, &mut jitter, Some(&self.0.budget), || {
+        let outcome = retry::with_retry(&self.0.policy, &mut jitter, Some(&self.0.budget), || {
             attempts += 1;
             let (request, nth) = (request.clone(), attempts);
             let id = id.as_str();
@@ -330,8 +219,8 @@ impl Http {
     }
 }
 
-/// The user agent of a node's service as the data centre's logs know it:
-/// `net-agent/1.0.0 server/<cn_uuid>`, the second word only where there is one.
+/// Returns the user agent of a node's service: `net-agent/1.0.0 server/<cn_uuid>`, without the server if
+/// there is none.
 pub fn user_agent(service: &str, version: &str, server_uuid: Option<&str>) -> String {
     match server_uuid {
         Some(server) => format!("{service}/{version} server/{server}"),

@@ -14,7 +14,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
-use super::{CONNECT_TIMEOUT, Request, Response, STALL_TIMEOUT, StreamResponse, Transport};
+use super::exchange::{
+    CONNECT_TIMEOUT, Request, Response, STALL_TIMEOUT, StreamResponse, Transport,
+};
 use crate::error::{Class, Error, Phase};
 
 /// Node closes idle connections after five seconds: be gone before that.

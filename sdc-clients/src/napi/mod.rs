@@ -4,8 +4,6 @@
 
 //! NAPI: the data centre's records of NICs and networks.
 //!
-//! Verbs only; which record deserves which verb is the caller's business.
-//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,9 +31,11 @@
 //! # Ok(()) }
 //! ```
 
-mod pages;
-mod probe;
-mod types;
+mod pages; // complete listings, page by page
+
+mod probe; // whether the server filters by node
+
+mod types; // NICs on the wire
 
 use std::net::IpAddr;
 
@@ -47,27 +47,9 @@ use crate::error::{Class, Error};
 use crate::http::{Call, Http, LIST_TIMEOUT, Precondition, Reply, Versioned};
 use crate::mac::MacAddr;
 
-pub use pages::{NicPage, NicPages};
+pub use pages::{NicList, NicPage, NicPages};
 pub use probe::FilterSupport;
 pub use types::{BelongsToType, Nic, NicQuery, NicState, NicUpdate, PingResponse};
-
-/// Which route a listing goes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NicList {
-    /// `/search/nics`, RFD 58's name; absent from released servers.
-    Search,
-    /// `/nics`.
-    Nics,
-}
-
-impl NicList {
-    fn segments(self) -> &'static [&'static str] {
-        match self {
-            NicList::Search => &["search", "nics"],
-            NicList::Nics => &["nics"],
-        }
-    }
-}
 
 /// A client of NAPI.
 #[derive(Debug, Clone)]
@@ -89,10 +71,10 @@ impl Napi {
     /// One page of a listing, in no particular order.
     pub async fn list_nics(&self, list: NicList, query: &NicQuery) -> Result<Vec<Nic>, Error> {
         let call = Call::get(list.segments()).timeout(LIST_TIMEOUT);
-        read_page(&self.http.execute(query.apply(call)).await?)
+        pages::read_page(&self.http.execute(query.apply(call)).await?)
     }
 
-    /// Every NIC that matches, or an error: never a part of them.
+    /// Returns every NIC that matches, or an error.
     ///
     /// Pages of 1000 are asked for until a short one comes, halved down to 100 when a page
     /// times out; records seen twice are kept once. `limit` and `offset` of the query are ignored.
@@ -100,12 +82,7 @@ impl Napi {
         pages::all(&self.http, list, query).await
     }
 
-    /// One page through `/search/nics`, as RFD 58 names it.
-    pub async fn search_nics(&self, query: &NicQuery) -> Result<Vec<Nic>, Error> {
-        self.list_nics(NicList::Search, query).await
-    }
-
-    /// The pages of [`Napi::all_nics`] one by one, for whoever cannot hold them all.
+    /// The pages of [`Napi::all_nics`] one by one, for callers that cannot hold them all.
     ///
     /// The listing is complete only once a page with [`NicPage::last`] came;
     /// the stream ends after it, or after an error.
@@ -160,8 +137,7 @@ impl Napi {
         self.http.execute(call).await?.require(StatusCode::NO_CONTENT)
     }
 
-    /// Whether `/nics?cn_uuid=` filters here, in one request that can never
-    /// return more than one record.
+    /// Finds whether `/nics?cn_uuid=` filters, with one request that returns one record at most.
     pub async fn probe_cn_uuid_filter(&self, cn_uuid: &str) -> Result<FilterSupport, Error> {
         probe::cn_uuid_filter(&self.http, cn_uuid).await
     }
@@ -184,22 +160,6 @@ impl Napi {
         let call = Call::get(&["search", "ips"]).query("ip", ip);
         self.http.execute(call).await?.json("an array of addresses")
     }
-
-    /// One NIC tag by name.
-    pub async fn get_nic_tag(&self, name: &str) -> Result<Map<String, Value>, Error> {
-        self.http.execute(Call::get(&["nic_tags", name])).await?.object()
-    }
-
-    /// The NIC tags.
-    pub async fn list_nic_tags(&self) -> Result<Vec<Map<String, Value>>, Error> {
-        let call = Call::get(&["nic_tags"]).timeout(LIST_TIMEOUT);
-        self.http.execute(call).await?.json("an array of NIC tags")
-    }
-}
-
-fn read_page(reply: &Reply) -> Result<Vec<Nic>, Error> {
-    reply.require(StatusCode::OK)?;
-    reply.json("an array of NICs")
 }
 
 fn read_nic(reply: &Reply, wanted: Option<MacAddr>) -> Result<Versioned<Nic>, Error> {

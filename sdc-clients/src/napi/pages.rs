@@ -2,17 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The pager: every NIC that matches, or an error. A part of a listing must
-//! never pass for the whole of it, since whoever is missing looks deleted.
+//! The pager: every NIC that matches, or an error. A part of a listing must not pass for the whole of
+//! it: NICs that are missing from it look deleted.
 
 use std::collections::HashSet;
 
+use ::http::StatusCode;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use jiff::Timestamp;
 
 use super::types::{Nic, NicQuery};
-use super::{NicList, read_page};
 use crate::error::Error;
 use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
 use crate::mac::MacAddr;
@@ -20,8 +20,26 @@ use crate::mac::MacAddr;
 /// The server's own maximum.
 const LARGEST_PAGE: u32 = 1000;
 const SMALLEST_PAGE: u32 = 100;
-/// A server whose pages never end is broken.
+/// More than any data centre has: a server whose pages do not end is broken.
 const MOST_NICS: u32 = 1_000_000;
+
+/// Which route a listing goes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NicList {
+    /// `/search/nics`, RFD 58's name; absent from released servers.
+    Search,
+    /// `/nics`.
+    Nics,
+}
+
+impl NicList {
+    pub(super) fn segments(self) -> &'static [&'static str] {
+        match self {
+            NicList::Search => &["search", "nics"],
+            NicList::Nics => &["nics"],
+        }
+    }
+}
 
 /// A complete listing.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +65,7 @@ pub struct NicPage {
     pub last: bool,
 }
 
-/// Where a listing stands.
+/// The state of a listing.
 struct Pager {
     http: Http,
     list: NicList,
@@ -146,4 +164,9 @@ pub(super) async fn all(http: &Http, list: NicList, query: &NicQuery) -> Result<
         found.nics.extend(page.nics);
     }
     Ok(found)
+}
+
+pub(super) fn read_page(reply: &Reply) -> Result<Vec<Nic>, Error> {
+    reply.require(StatusCode::OK)?;
+    reply.json("an array of NICs")
 }

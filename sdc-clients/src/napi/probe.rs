@@ -2,11 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What kind of NAPI is this: one request whose refusal tells.
-//!
-//! A strict server lists all parameters that it does not know. Asking with
-//! `cn_uuid` and a nonsense word shows whether it knows the former; a server
-//! that answers at all ignores what it does not know.
+//! Finds whether a NAPI filters by `cn_uuid`. A strict server lists the parameters that it does not know, so
+//! a request with `cn_uuid` and a nonsense parameter shows whether it knows the former. A server that
+//! answers ignores unknown parameters.
 
 use crate::error::Error;
 use crate::http::{Call, Http};

@@ -20,12 +20,12 @@ macro_rules! open_enum {
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$vdoc])* $variant,)+
-            /// A word that this version does not know, as it came.
+            /// An unknown value, as it came.
             Unknown(String),
         }
 
         impl $name {
-            /// The word on the wire.
+            /// Returns the value on the wire.
             pub fn as_str(&self) -> &str {
                 match self {
                     $($name::$variant => $text,)+
@@ -219,8 +219,8 @@ impl Serialize for Nic {
     }
 }
 
-/// What to list. What is unset is never sent; several values of one key are
-/// alternatives, several keys must all match.
+/// What to list. Unset fields are not sent; several values of one key are alternatives, several keys must
+/// all match.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NicQuery {
     /// Compute nodes.
@@ -251,7 +251,7 @@ impl NicQuery {
     }
 }
 
-/// What to change about a NIC. What is unset is never sent.
+/// What to change about a NIC. Unset fields are not sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct NicUpdate {
     /// The compute node it is on.

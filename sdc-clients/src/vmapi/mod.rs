@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! VMAPI: the data centre's records of VMs. Never asks it to query the
-//! compute node: that may mark a VM destroyed.
+//! VMAPI: the data centre's records of VMs. VMAPI is not asked to query the compute node: that may mark
+//! a VM destroyed.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -70,10 +70,10 @@ impl Vmapi {
         Ok(vm)
     }
 
-    /// Every VM that matches, or an error: never a part of them.
+    /// Returns every VM that matches, or an error.
     ///
-    /// Each page begins after the last VM of the one before, so that records
-    /// which come and go meanwhile shift nobody out of sight.
+    /// Each page begins after the last VM of the one before, so that records that come and go meanwhile
+    /// hide no other.
     pub async fn list_vms(&self, query: &VmQuery) -> Result<Vec<Vm>, Error> {
         let mut found: Vec<Vm> = Vec::new();
         let mut seen = HashSet::new();
@@ -121,8 +121,8 @@ impl Vmapi {
         Ok(())
     }
 
-    /// Replaces the records of all VMs of a compute node: whoever is missing
-    /// from `vms` (whole objects by UUID) is taken for destroyed.
+    /// Replaces the records of the VMs in `vms` (whole objects by UUID). Records of other VMs are not
+    /// changed.
     pub async fn put_vms(&self, server_uuid: &str, vms: &Map<String, Value>) -> Result<(), Error> {
         let call = Call::new(Method::PUT, &["vms"]).query("server_uuid", server_uuid);
         let body = serde_json::json!({ "vms": vms });

@@ -27,7 +27,7 @@ pub struct Vm {
     pub other: Map<String, Value>,
 }
 
-/// What to list. What is unset is never sent.
+/// What to list. Unset fields are not sent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct VmQuery {
     /// The compute node.

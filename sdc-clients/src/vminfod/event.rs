@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a watcher tells: typed events, and the VMs in them.
+//! The events of a watcher, and the VMs in them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::types::{Change, VmObject};
 use crate::error::Error;
 
-/// What the watcher has to say.
+/// An event of a watcher.
 #[derive(Debug, Clone)]
 pub enum WatchEvent {
     /// Everything there is, as of now. After a reconnect, what it changes was said before it.

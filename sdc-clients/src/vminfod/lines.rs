@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Lines out of a stream of bytes that may be cut anywhere. Works over bytes,
-//! so that a character is never broken, and never holds more than one line of
-//! bounded length besides the piece it was given.
+//! Splits a stream of bytes into lines of a bounded length. It holds at most one line besides the piece it
+//! was given.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 

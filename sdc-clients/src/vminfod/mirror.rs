@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The watcher's memory: the last known object of every VM, and what each
-//! line of the stream makes of it. Pure: no I/O and no clock. A VM leaves it
-//! only because the service said so, or because another took its name.
+//! The watcher's copy of the node: the last object of every VM, updated by each line of the stream. A VM
+//! leaves it only if the service says so, or if another one takes its name. Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use serde_json::Value;
 use super::event::{Vm, WatchEvent};
 use super::types::{Change, VmObject, key_of};
 
-/// Both came from different creations: what never changes in a VM's life differs.
+/// Returns true if the two are different VMs: a field that is fixed at creation differs.
 fn is_another(old: &VmObject, new: &VmObject) -> bool {
     let differ = |key: &str| match (old.get(key), new.get(key)) {
         (Some(old), Some(new)) => !old.is_null() && !new.is_null() && old != new,

@@ -34,91 +34,23 @@
 //! # Ok(()) }
 //! ```
 
-mod event;
-mod lines;
-mod mirror;
-mod types;
-mod wait;
-mod watch;
+mod wait; // waits for a state, over the stream
 
-use std::time::Duration;
+mod watch; // the stream: resumed, and complete again after a gap
 
-use serde_json::Value;
+mod mirror; // the copy of the node that the stream keeps
 
-use crate::error::Error;
-use crate::http::{Call, Http, Reply};
+mod event; // what the stream tells
 
+mod lines; // lines of a bounded length
+
+mod client; // the other routes
+
+mod types; // objects and events on the wire
+
+pub use client::Vminfod;
 pub use event::{Vm, WatchEvent};
 pub use lines::{LineTooLong, Lines};
 pub use mirror::View;
 pub use types::{Action, BadLine, Change, Record, VmObject, key_of, parse_line, parse_ready};
 pub use watch::{Watcher, watch};
-
-/// A synchronous read awaits the node's own commands.
-const SYNC_TIMEOUT: Duration = Duration::from_secs(150);
-/// A node with many VMs has long lists.
-const LIST_CAP: usize = 256 << 20;
-
-/// A client of vminfod. Requests are sent once: the service is on this very
-/// node, and whoever finds it off has another way to ask.
-#[derive(Debug, Clone)]
-pub struct Vminfod {
-    http: Http,
-}
-
-impl Vminfod {
-    /// A client of the vminfod at `base_url`.
-    pub fn new(base_url: &str) -> Result<Vminfod, Error> {
-        let agent = concat!("sdc-clients/", env!("CARGO_PKG_VERSION"));
-        Ok(Vminfod::with_http(Http::new(base_url, agent)?.without_retries()))
-    }
-
-    /// A client that speaks through `http`, with its user agent and its retries.
-    pub fn with_http(http: Http) -> Vminfod {
-        Vminfod { http }
-    }
-
-    /// Whether the service is up.
-    pub async fn ping(&self) -> Result<(), Error> {
-        let reply = self.http.execute(Call::get(&["ping"])).await?;
-        match reply.object()?.get("ping") {
-            Some(Value::String(pong)) if pong == "pong" => Ok(()),
-            _ => Err(reply.unexpected("pong")),
-        }
-    }
-
-    /// The service about itself.
-    pub async fn status(&self) -> Result<Value, Error> {
-        Ok(Value::Object(self.http.execute(Call::get(&["status"])).await?.object()?))
-    }
-
-    /// Every VM of the node, hidden ones included; with `sync`, as a load
-    /// begun after this request finds them.
-    pub async fn vms(&self, sync: bool) -> Result<Vec<VmObject>, Error> {
-        let call = synced(Call::get(&["vms"]).body_cap(LIST_CAP), sync);
-        self.http.execute(call).await?.json("an array of VMs")
-    }
-
-    /// One VM by zone name; with `sync`, as a load begun after this request finds it.
-    pub async fn vm(&self, name: &str, sync: bool) -> Result<VmObject, Error> {
-        self.http.execute(synced(Call::get(&["vms", name]), sync)).await?.object()
-    }
-
-    /// The node's sysinfo.
-    pub async fn sysinfo(&self) -> Result<Value, Error> {
-        Ok(Value::Object(self.http.execute(Call::get(&["sysinfo"])).await?.object()?))
-    }
-
-    /// Any other route of the service.
-    pub async fn get(&self, call: Call) -> Result<Reply, Error> {
-        self.http.execute(call).await
-    }
-
-    pub(crate) fn http(&self) -> &Http {
-        &self.http
-    }
-}
-
-fn synced(call: Call, sync: bool) -> Call {
-    if sync { call.query("sync", "true").timeout(SYNC_TIMEOUT) } else { call }
-}

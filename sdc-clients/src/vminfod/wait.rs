@@ -2,26 +2,25 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Waiting until something is so on the node: what `vmadm` does with events, without its trap of
-//! missing what was so already.
+//! Waits for a state of the node, which may exist already.
 
 use std::time::Duration;
 
 use ::http::Method;
 use tokio::time::timeout;
 
-use super::Vminfod;
+use super::client::Vminfod;
 use super::mirror::View;
 use super::watch::{Watcher, watch};
 use crate::error::{Error, Phase};
 use crate::jitter::Jitter;
 
 impl Watcher {
-    /// Waits until `predicate` holds for the view of all VMs; at once if it holds already. The
-    /// events until then are taken in and not told. Lost streams are waited out.
+    /// Waits until `predicate` holds for the view of all VMs. Events until then are applied and not returned;
+    /// a lost stream is waited for.
     ///
     /// # Errors
-    /// A timeout, when it did not come to hold within `limit`.
+    /// A timeout after `limit`.
     pub async fn wait_for(
         &mut self,
         mut predicate: impl FnMut(&View) -> bool,
@@ -41,7 +40,7 @@ impl Vminfod {
     /// The same on a stream of its own.
     ///
     /// # Errors
-    /// A timeout, when it did not come to hold within `limit`.
+    /// A timeout after `limit`.
     pub async fn wait_for(
         &self,
         predicate: impl FnMut(&View) -> bool,

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The watcher: snapshot and changes as one stream that never ends.
+//! The watcher: snapshot and changes as one endless stream.
 //!
 //! ```text
 //!              ┌──────────────── wait (back-off from 1 s) ◄──────────┐
@@ -14,14 +14,12 @@
 //!            └─410─ (forget the position)
 //! ```
 //!
-//! After a loss the stream is resumed where it ended (`?epoch=&since=`), so that nothing that
-//! happened meanwhile is missed: deletes and creates of one name stay two. Where the service
-//! started anew, forgot that far back or never counted, a new snapshot is compared with what was
-//! known. A line that made no sense is never asked for again.
+//! After a loss the stream is resumed where it ended (`?epoch=&since=`), so that no event is missed. If
+//! the service was restarted, has dropped the events or does not number them, a new snapshot is compared
+//! with the known one. A line that cannot be parsed is not requested again.
 //!
-//! No task runs behind it: [`Watcher::next`] drives the machine, and what it
-//! has begun survives being dropped in a `select!`. A silent stream is a
-//! quiet node, never a loss and never a deletion.
+//! There is no task behind it: [`Watcher::next`] drives the machine and is cancel-safe. A silent stream
+//! is a quiet node, not a loss.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,7 +31,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Vminfod;
+use super::client::Vminfod;
 use super::event::WatchEvent;
 use super::lines::Lines;
 use super::mirror::View;
@@ -81,7 +79,7 @@ pub struct Watcher {
     backoff: Backoff,
     step: Step,
     mirror: View,
-    /// What is known but not yet told.
+    /// Events that are not returned yet.
     out: VecDeque<WatchEvent>,
     seq: Option<u64>,
     epoch: Option<String>,
@@ -209,7 +207,7 @@ impl Watcher {
         }
     }
 
-    /// Tells that the view is complete, once that is so.
+    /// Emits `Synced` once the view is complete.
     fn caught_up(&mut self) {
         if let Step::Follow { catch_up, .. } = &mut self.step
             && catch_up.is_some_and(|newest| self.seq >= Some(newest))

@@ -36,7 +36,7 @@ fn echo() -> Router {
 }
 
 #[tokio::test]
-async fn requests_carry_what_they_should_and_nothing_empty() {
+async fn requests_have_all_headers_and_no_empty_values() {
     let base = serve(echo()).await;
     let http = Http::new(&format!("{base}/prefix/"), "net-agent/1.0 server/x").unwrap();
     let call = Call::new(method("PUT"), &["a b", "x/y"])

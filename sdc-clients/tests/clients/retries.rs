@@ -18,7 +18,7 @@ use super::http::method;
 use crate::script::{Script, answer, raw};
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_is_sent_again_whatever_its_method() {
+async fn a_refused_request_is_sent_again() {
     for name in ["GET", "PUT"] {
         let tries = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&tries);
@@ -81,7 +81,7 @@ async fn a_long_retry_after_goes_to_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_service_asks_for_counts_against_the_policys_end() {
+async fn retry_after_counts_against_the_policys_end() {
     let script = Script::new(|_| async {
         let mut answer = answer(503, &json!({}));
         answer.headers.insert("retry-after", "50".parse().unwrap());

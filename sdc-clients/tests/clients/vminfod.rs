@@ -97,7 +97,7 @@ fn ready_is_read_in_three_forms() {
 }
 
 #[test]
-fn bad_lines_are_errors_and_unknown_types_are_named() {
+fn bad_lines_are_errors() {
     for bad in [
         "",
         "{",

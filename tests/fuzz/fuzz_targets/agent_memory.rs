@@ -6,7 +6,7 @@
 
 #![no_main]
 
-use net_agent::memory::Kept;
+use net_agent::state_file::Kept;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(kept) = serde_json::from_slice::<Kept>(bytes) {

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use vminfod::root::Root;
+use vminfod::node::root::Root;
 use vminfod::sources::watch_fswatcher::Talk;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

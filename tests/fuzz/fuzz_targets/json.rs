@@ -7,8 +7,8 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ended = vminfod::json::parse(bytes).map(|value| {
-        let text = vminfod::json::to_ascii(&value);
-        assert_eq!(vminfod::json::parse(text.as_bytes()).ok(), Some(value), "{text}");
+    let _ended = vm_model::js::parse(bytes).map(|value| {
+        let text = vm_model::js::to_ascii(&value);
+        assert_eq!(vm_model::js::parse(text.as_bytes()).ok(), Some(value), "{text}");
     });
 });

@@ -7,5 +7,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ended = vminfod::load::lastexited::parse(bytes);
+    let _ended = vm_model::parse::lastexited::parse(bytes);
 });

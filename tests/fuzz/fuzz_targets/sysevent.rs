@@ -7,5 +7,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ended = vminfod::sources::sysevent::parse(bytes);
+    let _ended = vm_model::parse::sysevent::parse(bytes);
 });

@@ -7,5 +7,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ended = vminfod::load::zone_xml::parse(bytes);
+    let _ended = vm_model::parse::zone_xml::parse(bytes);
 });

@@ -7,5 +7,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ended = vminfod::load::zoneadm::parse(bytes);
+    let _ended = vm_model::parse::zoneadm::parse(bytes);
 });

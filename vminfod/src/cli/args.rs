@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The grammar of the command line and the help that teaches it. Nothing here does anything.
+//! The arguments of the command line and their help texts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use daemon::cli::{ListArgs, Shell};
 const ABOUT: &str = "\
 Examples:
   vminfod serve --config /etc/vminfod.json   run the daemon
-  vminfod status                             how the daemon is
+  vminfod status                             the state of the daemon
   vminfod list -o uuid,alias,state -s alias  VMs, as vmadm lists them
-  vminfod events                             every change as it comes
-  vminfod why UUID quota                     where a value is from
-  vminfod check                              can this node be read at all
+  vminfod events                             every change when it happens
+  vminfod why UUID quota                     the source of a value
+  vminfod check                              can this node be read
 
 Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 96).
 Colours only on a terminal, and never with NO_COLOR.";
@@ -40,20 +40,21 @@ pub enum Command {
 Examples:
   vminfod                                     the node itself, port 9090
   vminfod serve --config /etc/vminfod.json
-  vminfod serve --check-config --config FILE  is the file good?
+  vminfod serve --console                     and a web page at http://127.0.0.1:5310/
+  vminfod serve --check-config --config FILE  is the file valid?
   vminfod serve --listen 127.0.0.1:9091 --shadow http://127.0.0.1:9090
-                                              compare with the daemon in place")]
+                                              compare with the installed daemon")]
     Serve(ServeArgs),
-    /// Ask whether it is up: exit 0 if it answers.
+    /// Check whether the daemon is up: exit 0 if it answers.
     #[command(after_help = "\
 Examples:
   vminfod ping
   until vminfod ping >/dev/null 2>&1; do sleep 1; done")]
     Ping(PlainArgs),
-    /// Show how the daemon is.
+    /// Show the state of the daemon.
     #[command(after_help = "\
 Examples:
-  vminfod status             for people
+  vminfod status
   vminfod status -f          with the last refreshes and the watched files
   vminfod status | json numVms lastRefresh")]
     Status(StatusArgs),
@@ -69,19 +70,19 @@ Examples:
     #[command(after_help = "\
 Examples:
   vminfod vm UUID
-  vminfod vm UUID --sync       read from the node after this was asked
+  vminfod vm UUID --sync       read from the node after the request
   vminfod vm UUID | json alias quota max_physical_memory")]
     Vm(VmArgs),
-    /// Print changes as they come, one per line.
+    /// Print each change as one line.
     #[command(after_help = "\
 Examples:
   vminfod events
     [2026-05-31T16:34:39.145Z] 5595d88c-6e4d-4bda-b58e-97dd02e32bec modify: quota changed :: 20 -> 10
   vminfod events -s            times and the first part of UUIDs only
   vminfod events -j UUID       one VM's, as JSON
-  vminfod events -r            the moment from which on nothing is missed, too
+  vminfod events -r            with the first line, after which no event is missed
 
-It goes on when the daemon is restarted, and says on stderr what happened and whether anything was missed.")]
+It reconnects when the daemon is restarted, and prints on stderr whether events were missed.")]
     Events(EventsArgs),
     /// List VMs exactly as `vmadm list` does.
     #[command(after_help = LIST)]
@@ -92,7 +93,7 @@ It goes on when the daemon is restarted, and says on stderr what happened and wh
     /// Print one VM exactly as `vmadm get` does.
     #[command(after_help = GET)]
     Get(VmadmArgs),
-    /// Tell which source a field comes from, when it was last read, and whether it is stale.
+    /// Show which source a field comes from, when it was last read, and whether it is stale.
     #[command(after_help = "\
 Examples:
   vminfod why UUID             all fields
@@ -100,17 +101,17 @@ Examples:
   vminfod why UUID disks.0.size
   vminfod why UUID -s source,field
 
-When the daemon is off the sources are still told, but not when they were read.")]
+When the daemon is off the sources are shown, but not when they were read.")]
     Why(WhyArgs),
     /// Check that every source can be read on this node, and that its events arrive.
     #[command(after_help = "\
 Examples:
   vminfod check
-  vminfod check --passive      change nothing: only wait for a ZFS event to come by
+  vminfod check --passive      change nothing: wait for a ZFS event of another program
   vminfod check -p -o name,state
 
-To see whether ZFS history events arrive, a user property of a pool (vminfod:check) is set and
-removed again. Exit status 1 if anything failed.")]
+To test ZFS history events, it sets and removes a user property of a pool (vminfod:check).
+Exit status 1 if a check failed.")]
     Check(CheckArgs),
     /// Print completions for a shell.
     #[command(after_help = "\
@@ -136,8 +137,8 @@ Arguments are vmadm's: [-p] [-H] [-o FIELD,...] [-s FIELD,...] [FIELD=VALUE ...]
   -p, -H           parsable (colons, no header); no header
   -o FIELD,...     columns (uuid,type,ram,state,alias): also nics.N.KEY, disks.N.KEY, tags.KEY
   -s FIELD,...     order (ram,uuid); -FIELD is descending
-  FIELD=VALUE      only VMs that have this; FIELD=~REGEXP matches a part, without regard to case
-And ours, looked at first: -j, --json (objects instead), --direct, --wait TIME, --url URL,
+  FIELD=VALUE      only VMs with this value; FIELD=~REGEXP matches a part, ignoring case
+And our own, parsed first: -j, --json (objects instead), --direct, --wait TIME, --url URL,
 --config FILE, --root DIR
 
 Examples:
@@ -145,16 +146,16 @@ Examples:
   vminfod list -p -o uuid,alias state=running
   vminfod list -H -o alias,quota -s -quota 'alias=~^web'
   vminfod list 'nics.*.ip=10.0.0.5'
-  vminfod list --direct        from the node, whether the daemon runs or not
+  vminfod list --direct        from the node, even if the daemon runs
 
-With the daemon off the node itself is read; while the daemon starts it is waited for (60 s).";
+If the daemon is off, the node itself is read. If it is starting, the command waits up to 60 s.";
 
 const LOOKUP: &str = "\
 Arguments are vmadm's: [-j|-1] [-o FIELD,...] [FIELD=VALUE ...]
   -1               exactly one VM must be found
   -j               JSON instead of UUIDs; -o FIELD,... only these fields
   FIELD=VALUE      as for list
-And ours, looked at first: --direct, --wait TIME, --url URL, --config FILE, --root DIR
+And our own, parsed first: --direct, --wait TIME, --url URL, --config FILE, --root DIR
 
 Examples:
   vminfod lookup brand=lx state=running
@@ -163,7 +164,7 @@ Examples:
 
 const GET: &str = "\
 Arguments are vmadm's: UUID
-And ours, looked at first: --direct, --wait TIME, --url URL, --config FILE, --root DIR
+And our own, parsed first: --direct, --wait TIME, --url URL, --config FILE, --root DIR
 
 Examples:
   vminfod get UUID
@@ -175,15 +176,18 @@ pub struct ServeArgs {
     /// Configuration file, JSON or TOML.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Directory to take as the node's root.
+    /// Directory to use as the node's root.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// Address to serve on.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
-    /// Run beside the daemon at URL and log each lasting difference between the two.
+    /// Run beside the daemon at URL and log each difference that lasts.
     #[arg(long, value_name = "URL")]
     pub shadow: Option<String>,
+    /// Also serve the web page from this process (see console(8)), at ADDRESS (127.0.0.1:5310).
+    #[arg(long, value_name = "ADDRESS", require_equals = true)]
+    pub console: Option<Option<SocketAddr>>,
     /// Check the configuration and end.
     #[arg(long)]
     pub check_config: bool,
@@ -192,11 +196,11 @@ pub struct ServeArgs {
 /// Where the daemon and the node are.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ReachArgs {
-    /// Where vminfod serves (default: $VMINFOD_URL, else what the configuration says, else
+    /// Where vminfod serves (default: $VMINFOD_URL, else `listen` of the configuration, else
     /// http://127.0.0.1:9090).
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// The daemon's configuration (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it is there).
+    /// The daemon's configuration (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it exists).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -214,7 +218,7 @@ pub struct PlainArgs {
 pub struct StatusArgs {
     #[command(flatten)]
     pub plain: PlainArgs,
-    /// With the refresh log and the watched files.
+    /// Include the refresh log and the watched files.
     #[arg(short, long)]
     pub full: bool,
 }
@@ -225,20 +229,20 @@ pub struct VmsArgs {
     pub reach: ReachArgs,
     #[command(flatten)]
     pub list: ListArgs,
-    /// Read the node afresh first.
+    /// Read the node again first.
     #[arg(long)]
     pub sync: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct VmArgs {
-    /// Its zone name, which is its uuid in practice.
+    /// Zone name of the VM, usually its uuid.
     pub name: String,
     #[command(flatten)]
     pub reach: ReachArgs,
     #[command(flatten)]
     pub list: ListArgs,
-    /// Read the VM afresh first.
+    /// Read the VM again first.
     #[arg(long)]
     pub sync: bool,
 }
@@ -252,18 +256,18 @@ pub struct EventsArgs {
     /// Times and the first part of UUIDs only.
     #[arg(short, long)]
     pub short: bool,
-    /// Dates and whole UUIDs: the default, for those used to vminfo's flags.
+    /// Dates and whole UUIDs (the default; accepted because vminfo has the flag).
     #[arg(short, long, conflicts_with = "short")]
     pub full: bool,
-    /// The events themselves, one JSON object per line.
+    /// Print the events as JSON, one object per line.
     #[arg(short = 'j', long)]
     pub json: bool,
-    /// The first line of the stream too.
+    /// Print the first line of the stream too.
     #[arg(short, long)]
     pub ready: bool,
 }
 
-/// What vmadm takes is not this grammar's: see the help below.
+/// The arguments of vmadm, which clap does not parse.
 #[derive(Debug, Args)]
 pub struct VmadmArgs {
     /// vmadm's options and operands.
@@ -285,13 +289,13 @@ pub struct WhyArgs {
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The daemon's configuration (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it is there).
+    /// The daemon's configuration (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it exists).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Directory to take as the node's root.
+    /// Directory to use as the node's root.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Change nothing on the node: only wait for a ZFS event that comes by itself.
+    /// Change nothing on the node: wait for a ZFS event that another program causes.
     #[arg(long)]
     pub passive: bool,
     /// How long to wait for event streams and events.

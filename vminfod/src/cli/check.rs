@@ -2,9 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod check`: can every source be read on this node, do its events arrive. One line each.
-//! It asks the node itself, never the daemon; all it changes is a user property of one pool, which
-//! it removes again.
+//! `vminfod check`: reads every source of this node and waits for its events; one line each. It does
+//! not use the daemon. It sets a user property of one pool and removes it again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,26 +16,27 @@ use tokio::time::{Instant, timeout_at};
 use super::args::{CheckArgs, ReachArgs};
 use super::problem::Problem;
 use super::settings::Settings;
-use crate::commands::{Commands, Follow, Tool};
-use crate::load::{self, Ctx};
-use crate::sources::sysevent::{Channel, Line, parse};
+use crate::node::Ctx;
+use crate::node::commands::{Commands, Follow, Tool};
+use crate::node::read::{datasets, kstat, sysinfo, zoneadm};
+use crate::sources::sysevent::{Channel, signals};
 
-/// The user property that is set and removed to see an event.
+/// The user property that is set and removed to cause an event.
 const PROPERTY: &str = "vminfod:check";
 /// Longest line of an event stream.
 const LINE_CAP: usize = 1 << 20;
 /// How long a change of a property may take.
 const SET_LIMIT: Duration = Duration::from_secs(30);
-/// The most that the zone index may hold.
+/// Largest zone index that is read.
 const INDEX_CAP: u64 = 64 << 20;
 
-/// What was found out about one source.
+/// The result for one source.
 struct Finding {
     name: &'static str,
     outcome: Result<String, String>,
 }
 
-/// Checks everything; the text, and whether all is well.
+/// Runs all checks. Returns the table, and whether all passed.
 pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Problem> {
     let reach = ReachArgs { url: None, config: args.config.clone() };
     let settings = Settings::of(&reach, args.root.clone())?;
@@ -82,23 +82,23 @@ async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
 }
 
 async fn zones(ctx: &Ctx) -> Result<String, String> {
-    let rows = load::zoneadm::list(ctx).await.map_err(|error| chain(&error))?;
+    let rows = zoneadm::list(ctx).await.map_err(|error| chain(&error))?;
     Ok(format!("{} zones", rows.len()))
 }
 
 async fn datasets(ctx: &Ctx) -> Result<String, String> {
-    // A pool without any dataset is no pool of a compute node: loading refuses that itself.
-    load::datasets::node(ctx).await.map_err(|error| chain(&error))?;
+    // Loading fails if there is no dataset at all.
+    datasets::node(ctx).await.map_err(|error| chain(&error))?;
     Ok("listed".to_owned())
 }
 
 async fn kstats(ctx: &Ctx) -> Result<String, String> {
-    let kstats = load::kstat::node(ctx).await.map_err(|error| chain(&error))?;
+    let kstats = kstat::node(ctx).await.map_err(|error| chain(&error))?;
     Ok(format!("{} zones", kstats.len()))
 }
 
 async fn sysinfo(ctx: &Ctx) -> Result<String, String> {
-    let sysinfo = load::sysinfo::load(ctx).await.map_err(|error| chain(&error))?;
+    let sysinfo = sysinfo::load(ctx).await.map_err(|error| chain(&error))?;
     let uuid = sysinfo.get("UUID").and_then(serde_json::Value::as_str);
     uuid.map(|uuid| format!("node {uuid}")).ok_or_else(|| "it has no UUID".to_owned())
 }
@@ -106,7 +106,8 @@ async fn sysinfo(ctx: &Ctx) -> Result<String, String> {
 async fn index(ctx: &Ctx) -> Result<String, String> {
     let path = ctx.root.zone_index();
     let place = path.display().to_string();
-    match ctx.root.read_capped(&path, INDEX_CAP).await {
+    let read = ctx.root.on_files(&place, move |root| root.read_file(&path, INDEX_CAP)).await;
+    match read.flatten().map(|content| content.bytes) {
         Ok(bytes) => Ok(format!("{place}, {} lines", bytes.split(|b| *b == b'\n').count() - 1)),
         Err(error) => Err(format!("{place}: {}", chain(&error))),
     }
@@ -118,7 +119,7 @@ async fn zone_events(ctx: &Ctx, limit: Duration) -> Result<String, String> {
     Ok("the event stream starts".to_owned())
 }
 
-/// The stream of ZFS events, and whether events come on it.
+/// Checks that the stream of ZFS events starts and that events arrive.
 async fn zfs_events(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
     let begun = async {
         let mut stream = Stream::begin(&ctx.commands, Channel::Datasets)?;
@@ -150,9 +151,11 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Result<Str
     let limit = args.timeout;
     if args.passive {
         stream.event(began + limit, None).await.map_err(|reason| {
-            format!("{reason}; nothing may have happened: without --passive an event is provoked")
+            format!(
+                "{reason}; perhaps nothing happened: without --passive the check causes an event"
+            )
         })?;
-        return Ok("an event came by".to_owned());
+        return Ok("an event arrived".to_owned());
     }
     let pool = pool(ctx).await?;
     let value = format!("{PROPERTY}={}", std::process::id());
@@ -165,7 +168,7 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Result<Str
     Ok(format!("a change of {pool} arrived, {ms} ms in all"))
 }
 
-/// The pool of the first dataset there is.
+/// The first pool.
 async fn pool(ctx: &Ctx) -> Result<String, String> {
     let list = ["list", "-H", "-d", "0", "-o", "name", "-t", "filesystem"];
     let printed = zfs(ctx, &list).await?;
@@ -174,8 +177,8 @@ async fn pool(ctx: &Ctx) -> Result<String, String> {
 }
 
 async fn zfs(ctx: &Ctx, args: &[&str]) -> Result<String, String> {
-    let words: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
-    let output = ctx.commands.run(Tool::Zfs, words, SET_LIMIT).await;
+    let owned: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let output = ctx.commands.run(Tool::Zfs, owned, SET_LIMIT).await;
     let output = output.map_err(|error| chain(&error))?;
     if output.status == 0 {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -184,7 +187,7 @@ async fn zfs(ctx: &Ctx, args: &[&str]) -> Result<String, String> {
     Err(format!("zfs {what}: exit status {}: {why}", output.status))
 }
 
-/// A running sysevent.
+/// A running `sysevent`.
 struct Stream {
     child: Follow,
     lines: Lines,
@@ -197,22 +200,21 @@ impl Stream {
         Ok(Stream { child, lines: Lines::new(LINE_CAP) })
     }
 
-    /// Waits for the line that says that events follow.
+    /// Waits for the ready line.
     async fn ready(&mut self, until: Instant) -> Result<(), String> {
         loop {
             let line = self.line(until).await?;
-            match parse(&line).map_err(|error| error.to_string())? {
-                Line::Ready => return Ok(()),
-                Line::Event(_) => {}
+            if signals(&line).map_err(|error| error.to_string())?.is_none() {
+                return Ok(());
             }
         }
     }
 
-    /// Waits for an event, of this dataset if one is given.
+    /// Waits for an event, of `dataset` if given.
     async fn event(&mut self, until: Instant, dataset: Option<&str>) -> Result<(), String> {
         loop {
             let line = self.line(until).await?;
-            let Ok(event) = crate::json::parse(&line) else { continue };
+            let Ok(event) = vm_model::js::parse(&line) else { continue };
             let name = event.get("data").and_then(|data| data.get("history_dsname"));
             let name = name.and_then(serde_json::Value::as_str);
             if name.is_some() && (dataset.is_none() || name == dataset) {
@@ -228,7 +230,7 @@ impl Stream {
                 return Ok(line);
             }
             let read = timeout_at(until, self.child.stdout.read(&mut piece)).await;
-            match read.map_err(|_| "nothing came in time".to_owned())? {
+            match read.map_err(|_| "nothing arrived in time".to_owned())? {
                 Ok(0) => return Err(self.ended().await),
                 Ok(count) => self.lines.push(piece.get(..count).unwrap_or_default()),
                 Err(error) => return Err(error.to_string()),
@@ -236,7 +238,7 @@ impl Stream {
         }
     }
 
-    /// Why the child is gone.
+    /// Describes why the child ended.
     async fn ended(&mut self) -> String {
         let mut complaint = Vec::new();
         let soon = Instant::now() + Duration::from_secs(1);

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Objects from the daemon if it is there, else from the node itself: what RFD 39 calls
-//! disableability. Whether the daemon is off or only late is the service manager's word.
+//! Objects from the daemon if it runs, else from the node itself (RFD 39's disableability). The
+//! service manager decides whether the daemon is off or starting.
 
 use std::time::Duration;
 
@@ -12,39 +12,38 @@ use futures_util::future::BoxFuture;
 use sdc_clients::vminfod::VmObject;
 use tokio::time::Instant;
 
-use super::progress::over;
 use super::smf::{Service, Smf};
 use super::supply::{FromDaemon, FromNode, Supplier, SupplyError};
-use crate::load::Ctx;
+use crate::node::Ctx;
 
-/// How long a daemon that is starting is waited for.
+/// How long to wait for a daemon that is starting.
 pub const WAIT: Duration = Duration::from_secs(60);
-/// Between two tries.
+/// Pause between two tries.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// The daemon, or the node if it is off.
 pub struct Either {
     /// The daemon.
     pub daemon: FromDaemon,
-    /// What reads the node.
+    /// Reads the node.
     pub ctx: Ctx,
-    /// Who knows whether the daemon is meant to run.
+    /// The service manager.
     pub smf: Smf,
-    /// Do not even ask the daemon.
+    /// Do not ask the daemon.
     pub direct: bool,
-    /// How long to wait for a daemon that is not there: given, it is waited for even where no
-    /// service manager says that it starts.
+    /// How long to wait for a daemon that refuses connections. If set, also where there is no service
+    /// manager.
     pub wait: Option<Duration>,
 }
 
-/// Where objects are to come from.
+/// Where to read objects from.
 enum Source {
     Daemon,
     Node,
 }
 
 impl Either {
-    /// The daemon refuses connections: off, or late.
+    /// Chooses the source when the daemon refuses connections.
     async fn refused(&self) -> Result<Source, SupplyError> {
         let limit = match (self.smf.service().await, self.wait) {
             (Service::Off, _) | (Service::Unmanaged, None) => return Ok(Source::Node),
@@ -67,12 +66,11 @@ impl Either {
 
     fn node(&self) -> (FromNode, Progress) {
         let progress = Progress::begin("vminfod is off: reading the node");
-        let ctx = Ctx { commands: over(&progress, self.ctx.commands.clone()), ..self.ctx.clone() };
-        (FromNode::new(ctx), progress)
+        (FromNode::new(self.ctx.clone()), progress)
     }
 }
 
-/// The node's own fault, beside the fact that there is no daemon.
+/// Adds to the error that the daemon is not running either.
 fn neither(error: SupplyError) -> SupplyError {
     SupplyError::Request(format!(
         "vminfod is not running, and the node cannot be read without it: {error}"
@@ -117,13 +115,13 @@ impl Supplier for Either {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::{CommandPaths, RealCommands};
-    use crate::root::Root;
+    use crate::node::commands::{CommandPaths, RealCommands};
+    use crate::node::root::Root;
     use std::sync::Arc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// A daemon at this address, on a node that has nothing of a node.
+    /// A supplier with the daemon at this address, where the node cannot be read.
     fn either(address: &str, smf: Service, wait: Option<Duration>) -> Either {
         let commands =
             CommandPaths { zoneadm: "/nowhere/zoneadm".into(), ..CommandPaths::default() };

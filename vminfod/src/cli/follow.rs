@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod events`: every change, one line each, for as long as somebody reads. It goes on when
-//! the daemon is restarted; whether anything was missed meanwhile is said on stderr.
+//! `vminfod events`: prints every change as one line. It reconnects when the daemon is restarted and
+//! reports on stderr whether events were missed.
 
 use std::io;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use super::stream::{self, StreamEnd};
 use super::supply::SupplyError;
 use super::vmadm::events::{EventFault, Printer, ReadyVms, Style};
 
-/// Between two tries to connect again.
+/// Pause before reconnecting.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Where in the daemon's count of events we are.
+/// The last event that was printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Place {
     epoch: String,
@@ -31,10 +31,9 @@ struct Place {
 }
 
 impl Place {
-    /// Takes the numbers out of a line, if it has them.
+    /// Reads epoch and number from a line, if it has them.
     fn take(&mut self, line: &[u8]) {
-        // Both keys stand at the end of a line that may be long.
-        let Ok(Value::Object(event)) = crate::json::parse(line) else { return };
+        let Ok(Value::Object(event)) = vm_model::js::parse(line) else { return };
         if let Some(epoch) = event.get("epoch").and_then(Value::as_str) {
             epoch.clone_into(&mut self.epoch);
         }
@@ -44,7 +43,7 @@ impl Place {
     }
 }
 
-/// Runs until nobody reads, or the first connection fails.
+/// Runs until stdout is closed or the first connection fails.
 pub async fn run(args: &EventsArgs, screen: Screen) -> Result<(), Problem> {
     let daemon = daemon(&args.reach)?;
     let mut printer = Printer {
@@ -74,14 +73,14 @@ pub async fn run(args: &EventsArgs, screen: Screen) -> Result<(), Problem> {
             StreamEnd::Write(_) | StreamEnd::Fault(EventFault::NoSuchVm(_)) => {
                 return Err(end.into());
             }
-            // What was asked for does not exist, or nobody is there to begin with.
+            // The VM does not exist, or the daemon never answered.
             _ if !began => return Err(end.into()),
             StreamEnd::Supply(SupplyError::Status(410)) => {
                 eprintln!(
                     "{NAME}: some events were missed: the daemon was restarted, or keeps them no longer"
                 );
                 place = Place::default();
-                // Whoever asked for one VM may have missed its end.
+                // The new first line reports a VM that is gone.
                 printer.ready = args.ready;
                 continue;
             }
@@ -107,7 +106,7 @@ fn print(
     Ok(if screen.is_terminal { harmless(&text) } else { text })
 }
 
-/// The first line of a stream that goes on where another ended: nothing happened on the node.
+/// Returns true for the first line of a resumed stream, which reports no change.
 fn is_resume(line: &[u8]) -> bool {
     line.starts_with(b"{\"type\":\"resume\"")
 }

@@ -2,18 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The command line. Called as `vminfo` or `vmadm` (links) it is the shipped tool of that name, as
-//! far as it reads; else it is `vminfod`: the daemon and its clients.
+//! The command line. Started as `vminfo` or `vmadm` (links), it is the read-only part of the shipped
+//! tool of that name; else it is `vminfod`, the daemon and its clients.
 //!
-//! Whatever goes wrong is one line on stderr and a status: 2 for the command line and the
-//! configuration (96 under SMF), 1 for the rest.
+//! A failure is one line on stderr and an exit status: 2 for the command line and the configuration
+//! (96 under SMF), 1 for the rest.
 
 mod args;
 mod check;
 mod either;
 mod follow;
 mod problem;
-mod progress;
 mod reads;
 mod serve;
 mod settings;
@@ -25,12 +24,15 @@ pub mod vmadm;
 pub mod vminfo;
 mod why;
 
+use std::error::Error;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use daemon::cli::{self, Screen, screen};
-use daemon::exit;
+use daemon::{Shutdown, exit};
+use futures_util::future::BoxFuture;
 
 use args::{Cli, Command, ReachArgs};
 use problem::Problem;
@@ -39,28 +41,40 @@ use stream::StreamEnd;
 use supply::FromDaemon;
 use vmadm::{Plan, Printed};
 
-/// The name in messages and logs.
+/// Program name in messages and logs.
 const NAME: &str = "vminfod";
 
-/// Runs the program; the arguments begin with the name it was started under.
+/// What `serve --console` starts: gets the daemon's address and the page's own if one was given, and
+/// ends at the shutdown.
+pub type Companion = fn(
+    SocketAddr,
+    Option<SocketAddr>,
+    Shutdown,
+) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>>;
+
+/// Runs the program; `args` begin with the name it was started under.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let words: Vec<String> = args.map(|word| word.to_string_lossy().into_owned()).collect();
-    crate::heap::is_ours();
+    run_with(args, None)
+}
+
+/// As [`run`], with a page for `serve --console`.
+pub fn run_with(args: impl Iterator<Item = OsString>, page: Option<Companion>) -> ExitCode {
+    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(NAME, &error, exit::FAILED),
     };
-    let code = runtime.block_on(dispatch(words));
-    // A file system that does not answer must not hold the end of the program up.
+    let code = runtime.block_on(dispatch(args, page));
+    // Threads that hang in a file system must not delay the exit.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     code
 }
 
-async fn dispatch(words: Vec<String>) -> ExitCode {
+async fn dispatch(args: Vec<String>, page: Option<Companion>) -> ExitCode {
     let screen = Screen::of_stdout();
-    let (program, rest) = match words.split_first() {
+    let (program, rest) = match args.split_first() {
         Some((program, rest)) => (program.as_str(), rest),
-        None => (NAME, words.as_slice()),
+        None => (NAME, args.as_slice()),
     };
     let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
     match name.as_deref() {
@@ -68,7 +82,7 @@ async fn dispatch(words: Vec<String>) -> ExitCode {
         Some("vmadm") => return as_vmadm(program, rest, screen).await,
         _ => {}
     }
-    let wants_help = rest.iter().skip(1).take_while(|word| *word != "--").any(|w| w == "--help");
+    let wants_help = rest.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--help");
     if let Some("list" | "lookup" | "get") = rest.first().map(String::as_str)
         && !wants_help
     {
@@ -84,15 +98,15 @@ async fn dispatch(words: Vec<String>) -> ExitCode {
         ),
     };
     match parsed {
-        Ok(cli) => command(cli, screen).await,
+        Ok(cli) => command(cli, screen, page).await,
         Err(code) => code,
     }
 }
 
-async fn command(cli: Cli, screen: Screen) -> ExitCode {
+async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode {
     let result = match cli.command {
-        None => return serve::run(cli.serve).await,
-        Some(Command::Serve(args)) => return serve::run(args).await,
+        None => return serve::run(cli.serve, page).await,
+        Some(Command::Serve(args)) => return serve::run(args, page).await,
         Some(Command::Ping(args)) => show::ping(&args, screen).await,
         Some(Command::Status(args)) => show::status(&args, screen).await,
         Some(Command::Vms(args)) => show::vms(&args, screen).await,
@@ -108,7 +122,7 @@ async fn command(cli: Cli, screen: Screen) -> ExitCode {
         },
         Some(Command::Completions { shell }) => Ok(cli::completions::<Cli>(shell)),
         Some(Command::Man { dir }) => cli::man::<Cli>(dir.as_deref()).map_err(Problem::from),
-        // These were taken before the grammar, which would not let vmadm's options through.
+        // dispatch() handles these without clap, which does not know vmadm's options.
         Some(Command::List(_) | Command::Lookup(_) | Command::Get(_)) => {
             return ExitCode::from(exit::USAGE);
         }
@@ -138,7 +152,7 @@ async fn as_vminfo(args: &[String], screen: Screen) -> ExitCode {
     }
 }
 
-/// The shipped `vmadm`, as far as it reads.
+/// The read-only part of the shipped `vmadm`.
 async fn as_vmadm(program: &str, args: &[String], screen: Screen) -> ExitCode {
     let full = std::path::absolute(program).unwrap_or_else(|_| program.into());
     let full = full.to_string_lossy().into_owned();
@@ -173,7 +187,7 @@ fn settings(program: &str) -> Result<(Settings, FromDaemon), ExitCode> {
     found.map_err(|problem| problem.report(program))
 }
 
-/// Events as the shipped tools print them: until the stream ends.
+/// Prints events as the shipped tools do, until the stream ends.
 async fn shipped_events(
     daemon: &FromDaemon,
     printer: &vmadm::events::Printer,
@@ -191,7 +205,7 @@ async fn shipped_events(
     }
 }
 
-/// Writes what a command left; a reader that went away is no failure.
+/// Writes the output of a command. A closed stdout is not a failure.
 fn print(printed: &Printed) -> ExitCode {
     let written = screen::write(&printed.stdout);
     eprint!("{}", printed.stderr);

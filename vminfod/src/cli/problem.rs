@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What can go wrong in a command of ours, and its exit status.
+//! The failures of vminfod's own commands, and their exit status.
 
 use std::io;
 use std::process::ExitCode;
@@ -13,10 +13,10 @@ use daemon::{ConfigError, exit};
 use super::stream::StreamEnd;
 use super::supply::SupplyError;
 
-/// Why a command ends early.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The daemon or the node does not give what is asked for.
+    /// The daemon or the node could not be read.
     #[error(transparent)]
     Supply(#[from] SupplyError),
     /// The stream of events ended.
@@ -28,19 +28,19 @@ pub enum Problem {
     /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// A column that is none.
+    /// An unknown column.
     #[error(transparent)]
     Column(#[from] UnknownColumn),
-    /// It ran and failed.
+    /// Any other failure.
     #[error("{0}")]
     Failed(String),
-    /// Stdout, or a file.
+    /// Stdout or a file cannot be written.
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
 }
 
 impl Problem {
-    /// Prints it as one line and gives the exit status. A reader that went away is no failure.
+    /// Prints it as one line and returns the exit status. A closed stdout is not a failure.
     pub fn report(&self, program: &str) -> ExitCode {
         match self {
             Problem::Write(error) | Problem::Stream(StreamEnd::Write(error))

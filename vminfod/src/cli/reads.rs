@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod list|lookup|get`: our own few flags taken out, the rest is vmadm's; the objects come
-//! from the daemon or, when it is off, from the node.
+//! `vminfod list|lookup|get`: our own flags, then vmadm's arguments. The objects come from the daemon
+//! or, if it is off, from the node.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::smf::Smf;
 use super::supply::FromDaemon;
 use super::vmadm::{self, Failure, Plan, Printed, list, usage};
 
-/// Our flags, which vmadm does not have.
+/// Flags that vmadm does not have.
 #[derive(Debug, Default)]
 pub struct Own {
     reach: ReachArgs,
@@ -27,7 +27,7 @@ pub struct Own {
     json: bool,
 }
 
-/// Takes our flags out of the arguments that follow the command's name.
+/// Removes our flags from the arguments after the command's name. Returns both.
 pub fn take(command: &str, args: &[String]) -> Result<(Own, Vec<String>), String> {
     let mut own = Own::default();
     let mut rest = Vec::new();
@@ -103,7 +103,8 @@ async fn objects(
     match plan {
         Plan::List(listing) if own.json => {
             use super::supply::Supplier;
-            listing.objects(supplier.vms().await?).map(|vms| list::json(&vms))
+            let vms = supplier.vms().await?;
+            vmadm::within(vmadm::LIMIT, move || Ok(list::json(&listing.objects(vms)?))).await
         }
         plan => vmadm::run(plan, &supplier).await,
     }

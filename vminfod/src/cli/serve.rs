@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod serve`: settings together, programs there, then the daemon until a signal.
+//! `vminfod serve`: reads the settings, checks that the node's programs exist, and runs the daemon
+//! until a signal.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,10 +13,11 @@ use daemon::cli::valid_config;
 use daemon::{ConfigError, Fields, Shutdown, exit};
 use sdc_clients::vminfod::Vminfod;
 
+use super::Companion;
 use super::NAME;
 use super::args::ServeArgs;
-use crate::commands::{CommandPaths, RealCommands};
 use crate::config::Config;
+use crate::node::commands::{CommandPaths, RealCommands};
 use crate::service::{ServeError, serve};
 use crate::shadow;
 
@@ -31,6 +33,8 @@ enum StartError {
     Shadow(sdc_clients::Error),
     #[error("signal handlers: {0}")]
     Signals(std::io::Error),
+    #[error("--console: this program has no page; run `console`")]
+    NoConsole,
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
@@ -39,21 +43,26 @@ impl StartError {
     fn code(&self) -> u8 {
         match self {
             Self::Config(_) => exit::config_code(),
-            Self::Shadow(_) => exit::USAGE,
+            Self::Shadow(_) | Self::NoConsole => exit::USAGE,
             _ => exit::FAILED,
         }
     }
 }
 
-/// Runs the daemon to its end.
-pub async fn run(args: ServeArgs) -> ExitCode {
-    match start(args).await {
+/// Runs the daemon; `page` is what `--console` starts beside it.
+pub async fn run(args: ServeArgs, page: Option<Companion>) -> ExitCode {
+    match start(args, page).await {
         Ok(code) => code,
         Err(error) => exit::report(NAME, &error, error.code()),
     }
 }
 
-async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
+async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, StartError> {
+    let page = match (args.console, page) {
+        (None, _) => None,
+        (Some(at), Some(page)) => Some((page, at)),
+        (Some(_), None) => return Err(StartError::NoConsole),
+    };
     let (mut config, unknown) = match &args.config {
         Some(path) => Config::load(path)?,
         None => Config::read(Fields::empty())?,
@@ -76,20 +85,29 @@ async fn start(args: ServeArgs) -> Result<ExitCode, StartError> {
     shutdown.on_signals().map_err(StartError::Signals)?;
     let commands = Arc::new(RealCommands::new(config.commands.clone()));
     tracing::info!(root = %config.root.display(), "starting");
-    let (told, every) = (shutdown.clone(), config.sweep);
+    let (stop, every) = (shutdown.clone(), config.sweep);
     let running = match serve(config, commands, shutdown).await {
         Ok(running) => running,
-        // Told to stop while it was loading: that is an orderly end.
-        Err(ServeError::Stopped) if told.is_triggered() => return Ok(ExitCode::SUCCESS),
+        // A signal during the first load is an orderly end.
+        Err(ServeError::Stopped) if stop.is_triggered() => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(error.into()),
     };
     if let Some(other) = other {
         let ours = Vminfod::new(&format!("http://{}", running.address));
         let ours = ours.map_err(StartError::Shadow)?;
-        // It ends with the shutdown by itself; nothing waits for it.
-        tokio::spawn(shadow::run(ours, other, every, told));
+        // It ends by itself at the shutdown.
+        tokio::spawn(shadow::run(ours, other, every, stop.clone()));
     }
-    if !running.ended().await {
+    let beside = page.map(|(page, at)| page(running.address, at, stop));
+    let shown = async {
+        // The daemon continues without its page.
+        if let Some(beside) = beside
+            && let Err(error) = beside.await
+        {
+            tracing::error!(%error, "the page is not served");
+        }
+    };
+    if !tokio::join!(running.ended(), shown).0 {
         tracing::warn!("some tasks did not end in time");
     }
     Ok(ExitCode::SUCCESS)

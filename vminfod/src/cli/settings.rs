@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Where the daemon and the node are: flags, then what the shell says for a session with another
-//! node than its own, then the daemon's own configuration, then defaults.
+//! Where the daemon and the node are: from flags, else from environment variables, else from the
+//! daemon's configuration, else the defaults.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use std::sync::Arc;
 use daemon::{ConfigError, Fields};
 
 use super::args::ReachArgs;
-use crate::commands::RealCommands;
 use crate::config::Config;
-use crate::load::Ctx;
-use crate::root::Root;
+use crate::node::Ctx;
+use crate::node::commands::RealCommands;
+use crate::node::root::Root;
 
-/// Where the platform's image puts the configuration.
+/// The configuration that the platform image installs.
 const INSTALLED: &str = "/etc/vminfod.json";
-/// Names another configuration, for shells that work with another node than their own (the lab's).
+/// Variable with the path of another configuration (the lab sets it).
 const VARIABLE: &str = "VMINFOD_CONFIG";
 
-/// Names another daemon, likewise.
+/// Variable with the URL of another daemon (the lab sets it).
 const URL_VARIABLE: &str = "VMINFOD_URL";
 
-/// What commands need to know.
+/// Settings of a client command.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The daemon's base URL.
@@ -35,7 +35,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Finds them out.
+    /// Reads the settings.
     pub fn of(reach: &ReachArgs, root: Option<PathBuf>) -> Result<Settings, ConfigError> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let named = reach.config.clone().or(variable(VARIABLE).map(PathBuf::from));
@@ -54,7 +54,7 @@ impl Settings {
         Ok(Settings { url, config })
     }
 
-    /// What reads the node without the daemon.
+    /// A context that reads the node without the daemon.
     pub fn ctx(&self) -> Ctx {
         Ctx {
             root: Root::new(self.config.root.clone()).with_deadline(self.config.file_deadline),
@@ -64,7 +64,7 @@ impl Settings {
     }
 }
 
-/// Where a daemon with this configuration is reached from its own node.
+/// The URL of a daemon with this configuration, from its own node.
 fn url(config: &Config) -> String {
     let mut address = config.listen;
     if address.ip().is_unspecified() {

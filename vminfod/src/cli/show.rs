@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod ping|status|vms|vm`: what the daemon says, as JSON where it is piped, for people on a
-//! terminal.
+//! `vminfod ping|status|vms|vm`: the daemon's answers as JSON or, on a terminal, as tables.
 
 use std::time::Duration;
 
@@ -22,10 +21,10 @@ use super::vmadm::Failure;
 use super::vmadm::list::{self, Listing};
 use super::vmadm::value::{compact, member, pretty, text_form};
 
-/// A synchronous read awaits the node's own commands.
+/// Deadline of a synchronous read, which waits for the node's commands.
 const SYNC: Duration = Duration::from_secs(150);
 
-/// The daemon that is meant.
+/// A client of the daemon.
 pub fn daemon(reach: &ReachArgs) -> Result<FromDaemon, Problem> {
     let settings = Settings::of(reach, None)?;
     Ok(FromDaemon::new(&settings.url, NAME)?)
@@ -35,7 +34,7 @@ pub fn daemon(reach: &ReachArgs) -> Result<FromDaemon, Problem> {
 pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
     let value = daemon(&args.reach)?.get(Call::get(&["ping"])).await?;
     if value.get("ping").and_then(Value::as_str) != Some("pong") {
-        return Err(SupplyError::Request("something else than vminfod answers".to_owned()).into());
+        return Err(SupplyError::Request("the answer is not vminfod's".to_owned()).into());
     }
     if screen.is_terminal && !args.json {
         return Ok(screen.paint(Tone::Good, "pong") + "\n");
@@ -74,7 +73,7 @@ pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
         false => listing.print(objects),
     };
     let text = printed.map_err(|failure| match failure {
-        // A column that is none is wrong usage here; vmadm's exit status for it is 1.
+        // An unknown column is wrong usage here (2); in vmadm it is a failure (1).
         Failure::Failed(text) => Problem::Usage(text),
         Failure::Usage(text) => Problem::Usage(text.unwrap_or_default()),
     })?;
@@ -97,7 +96,7 @@ pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
     }
     let mut table = Table::new(&["field", "value"]);
     for (key, value) in value.as_object().into_iter().flatten() {
-        // Numbers as the shipped tools write them.
+        // Numbers as the shipped tools print them.
         let cell = match value {
             Value::Null | Value::String(_) => value.clone().into(),
             other => Cell::shown(other.clone(), compact(other)),
@@ -114,7 +113,7 @@ async fn read(daemon: &FromDaemon, call: Call, sync: bool) -> Result<Value, Prob
     Ok(daemon.get(call).await?)
 }
 
-/// Rows and columns, and not the whole answer.
+/// Returns true if a table is printed instead of the whole answer.
 fn as_rows(layout: &Layout, screen: Screen) -> bool {
     layout.asks_for_table() || (screen.is_terminal && !layout.json)
 }
@@ -131,31 +130,31 @@ fn json(value: &Value, screen: Screen) -> String {
     if screen.is_terminal { harmless(&text) } else { text }
 }
 
-/// `/status` for people: one fact per line, what is wrong in colour.
+/// `/status` as lines of text, faults in colour.
 fn status_lines(status: &Value, screen: Screen) -> String {
     let at = |path: &str| path.split('.').try_fold(status, member);
-    let word =
+    let shown =
         |path: &str| visible(&at(path).and_then(text_form).unwrap_or_else(|| "-".to_owned()));
     let count = |path: &str| match at(path) {
         Some(Value::Array(items)) => items.len(),
         Some(Value::Object(map)) => map.len(),
         _ => 0,
     };
-    let tone = if word("state") == "running" { Tone::Good } else { Tone::Odd };
+    let tone = if shown("state") == "running" { Tone::Good } else { Tone::Odd };
     let rss = at("memory.rss").and_then(Value::as_f64).unwrap_or(0.0) / 1_048_576.0;
     let mut lines = vec![
-        ("state", format!("{} ({})", screen.paint(tone, &word("state")), word("status"))),
-        ("VMs", word("numVms")),
-        ("up", short(&word("uptime"))),
-        ("pid", word("pid")),
+        ("state", format!("{} ({})", screen.paint(tone, &shown("state")), shown("status"))),
+        ("VMs", shown("numVms")),
+        ("up", short(&shown("uptime"))),
+        ("pid", shown("pid")),
         ("memory", format!("{rss:.1} MiB")),
-        ("last refresh", ago(&word("lastRefresh"))),
+        ("last refresh", ago(&shown("lastRefresh"))),
         (
             "reading",
             format!(
                 "{} now, {} waiting",
-                word("queue.vasync_queue.npending"),
-                word("queue.vasync_queue.nqueued")
+                shown("queue.vasync_queue.npending"),
+                shown("queue.vasync_queue.nqueued")
             ),
         ),
         ("listeners", count("eventsListeners").to_string()),

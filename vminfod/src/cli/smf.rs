@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the service manager says of the daemon: tells "off on purpose" from "not yet up".
+//! The daemon's state in the service manager: disabled, or starting.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,26 +10,26 @@ use std::time::Duration;
 
 /// The service.
 const FMRI: &str = "svc:/system/smartdc/vminfod:default";
-/// `svcs` answers at once, or is not worth waiting for.
+/// How long `svcs` may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How the daemon stands with its service manager.
+/// State of the daemon's service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
     /// There is no service manager here.
     Unmanaged,
-    /// Disabled, in maintenance, or no such service: it does not run and will not by itself.
+    /// Disabled, in maintenance, or no such service: it will not start by itself.
     Off,
-    /// It runs or is on its way.
+    /// Online or starting.
     Starting,
 }
 
-/// Who knows.
+/// The service manager.
 #[derive(Debug, Clone)]
 pub enum Smf {
-    /// The program at this path, which is `svcs(1)`.
+    /// `svcs(1)` at this path.
     Svcs(PathBuf),
-    /// A foregone answer.
+    /// A fixed answer.
     #[cfg(test)]
     Says(Service),
 }
@@ -41,7 +41,7 @@ impl Default for Smf {
 }
 
 impl Smf {
-    /// How the daemon stands.
+    /// Returns the state of the daemon's service.
     pub async fn service(&self) -> Service {
         match self {
             Smf::Svcs(program) => ask(program).await,
@@ -52,21 +52,21 @@ impl Smf {
 }
 
 async fn ask(program: &Path) -> Service {
-    #[allow(clippy::disallowed_methods)] // a question of the command line, not of the daemon
+    #[allow(clippy::disallowed_methods)] // in the command line, not in the daemon
     let mut command = tokio::process::Command::new(program);
     command.args(["-H", "-o", "state", FMRI]).env_clear().env("LC_ALL", "C");
     command.stdin(Stdio::null()).kill_on_drop(true);
     match tokio::time::timeout(LIMIT, command.output()).await {
         Ok(Ok(output)) => judge(output.status.success(), &output.stdout),
         Ok(Err(_)) => Service::Unmanaged,
-        // A manager that does not answer has not switched anything off.
+        // No answer does not mean disabled.
         Err(_) => Service::Starting,
     }
 }
 
 fn judge(success: bool, stdout: &[u8]) -> Service {
     let text = String::from_utf8_lossy(stdout);
-    // An asterisk marks a service on its way to another state, which is not shown.
+    // svcs marks a service in transition with an asterisk; that counts as starting.
     let state = text.trim();
     match state {
         _ if !success => Service::Off,

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The daemon's event stream, line by line, to whoever prints it. It never reconnects by itself:
-//! the shipped tools end with the stream.
+//! Reads the daemon's event stream line by line. It does not reconnect: the shipped tools end with
+//! the stream.
 
 use std::io;
 use std::time::Duration;
@@ -16,36 +16,35 @@ use tokio::time::timeout;
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::events::EventFault;
 
-/// The first line comes within this.
+/// Deadline of the first line.
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// The first line holds every VM.
+/// Longest line: the first one holds every VM.
 const LINE_CAP: usize = 512 << 20;
 
-/// Why a stream is no longer followed.
+/// Why the stream ended.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamEnd {
-    /// It did not begin.
+    /// It could not be opened.
     #[error(transparent)]
     Supply(#[from] SupplyError),
     /// A line that cannot be printed.
     #[error(transparent)]
     Fault(#[from] EventFault),
-    /// The other side ended it.
+    /// The daemon ended it.
     #[error("the event stream ended")]
     Ended,
-    /// It broke.
+    /// The connection broke.
     #[error("the event stream broke: {0}")]
     Broken(String),
-    /// The first line did not come.
+    /// The first line did not arrive.
     #[error("no ready event within {} s", READY_LIMIT.as_secs())]
     NotReady,
-    /// Nobody reads what is printed.
+    /// Stdout cannot be written.
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Follows the stream to its end, whichever it is. `call` asks for `/events`; each line goes
-/// through `print`, and what that makes of it is written out at once.
+/// Follows the stream of `call` to its end. Each line is formatted by `print` and written at once.
 pub async fn follow(
     daemon: &FromDaemon,
     call: Call,

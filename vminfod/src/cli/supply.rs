@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Where VM objects come from: the daemon over HTTP, or the node itself. Both give the same
-//! objects in the same order; whoever prints them cannot tell which it was.
+//! Suppliers of VM objects: the daemon over HTTP, or the node itself. Both return the same objects in
+//! the same order.
 
 use futures_util::future::BoxFuture;
 use sdc_clients::http::{Call, Http};
@@ -11,25 +11,25 @@ use sdc_clients::vminfod::VmObject;
 use sdc_clients::{Class, Error};
 use serde_json::Value;
 
-use crate::json;
-use crate::load::{self, Ctx, LoadError};
+use crate::node::{Ctx, LoadError, load};
+use vm_model::js as json;
 
-/// A node with many VMs has long lists.
+/// Largest list that is read.
 const LIST_CAP: usize = 256 << 20;
 
-/// Why there are no objects. The texts of the first two are the shipped tools'.
+/// Why no objects could be read. The texts of the first two are the shipped tools'.
 #[derive(Debug, thiserror::Error)]
 pub enum SupplyError {
     /// Nothing listens there.
     #[error("connect ECONNREFUSED")]
     Refused,
-    /// An answer that is no success.
+    /// An answer with an error status.
     #[error("bad statusCode: {0}")]
     Status(u16),
-    /// It was waited for and did not come up.
+    /// The daemon did not start in time.
     #[error("vminfod did not come up within {0:?}")]
     NotUp(std::time::Duration),
-    /// The request failed in another way.
+    /// Any other failure of the request.
     #[error("{0}")]
     Request(String),
     /// The node cannot be read.
@@ -49,7 +49,7 @@ impl From<Error> for SupplyError {
     }
 }
 
-/// Whether nothing listens where the request went.
+/// Returns true if the connection was refused.
 fn is_refused(error: &Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -66,10 +66,10 @@ fn is_refused(error: &Error) -> bool {
 
 /// Supplies VM objects.
 pub trait Supplier: Send + Sync {
-    /// All of the node's, in the daemon's order.
+    /// All VMs of the node, in the daemon's order.
     fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>>;
 
-    /// The one of this zone name.
+    /// The VM with this zone name.
     fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>>;
 }
 
@@ -80,13 +80,13 @@ pub struct FromDaemon {
 }
 
 impl FromDaemon {
-    /// The daemon at this URL, asked in the name of `program`.
+    /// A client of the daemon at `url`, with `program` as its user agent.
     pub fn new(url: &str, program: &str) -> Result<FromDaemon, SupplyError> {
         let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
         Ok(FromDaemon { http: Http::new(url, &agent)?.without_retries() })
     }
 
-    /// The JSON that a route answers.
+    /// Sends a request and returns the JSON of the answer.
     pub async fn get(&self, call: Call) -> Result<Value, SupplyError> {
         let reply = self.http.execute(call.body_cap(LIST_CAP)).await?;
         if reply.status().as_u16() != 200 {
@@ -96,7 +96,7 @@ impl FromDaemon {
         parsed.map_err(|error| SupplyError::Request(format!("the answer: {error}")))
     }
 
-    /// The service itself, for streams.
+    /// The HTTP client, for streams.
     pub fn http(&self) -> &Http {
         &self.http
     }
@@ -119,14 +119,14 @@ impl Supplier for FromDaemon {
     }
 }
 
-/// The node, read here and now.
+/// The node, read directly.
 #[derive(Clone)]
 pub struct FromNode {
     ctx: Ctx,
 }
 
 impl FromNode {
-    /// A node that is read through this.
+    /// A supplier that reads the node through `ctx`.
     pub fn new(ctx: Ctx) -> FromNode {
         FromNode { ctx }
     }
@@ -134,19 +134,18 @@ impl FromNode {
 
 impl Supplier for FromNode {
     fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>> {
-        Box::pin(async move { objects(as_answered(&load::node(&self.ctx).await?.vms)?) })
+        Box::pin(async move { objects(as_answered(&load::objects(&self.ctx).await?.vms)?) })
     }
 
     fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>> {
         Box::pin(async move {
-            let Some(vm) = load::vm(&self.ctx, name).await? else { return Ok(None) };
+            let Some(vm) = load::object(&self.ctx, name).await? else { return Ok(None) };
             Ok(objects(as_answered(&[vm])?)?.pop())
         })
     }
 }
 
-/// Once through text, as what comes from the daemon has been: keys and numbers are then the same in
-/// any case.
+/// Writes and parses the objects, so that keys and numbers are exactly those of an HTTP answer.
 fn as_answered(vms: &[VmObject]) -> Result<Value, SupplyError> {
     json::parse(json::to_ascii(vms).as_bytes()).map_err(|_| no_objects())
 }

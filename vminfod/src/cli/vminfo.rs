@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfo`, the shipped tool: its arguments and its output, byte for byte. Where it would die of
-//! an exception, this says what is wrong and exits with 1.
+//! The shipped tool `vminfo`: its arguments and its output, byte for byte. Where the shipped tool
+//! throws an exception, this prints one line and exits with 1.
 
 mod status;
 
@@ -16,14 +16,14 @@ use super::vmadm::lookup::json_text;
 use super::vmadm::value::text_form;
 use super::vmadm::{Printed, usage};
 
-/// What is asked for.
+/// A parsed command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
     /// `ping`
     Ping,
     /// `status`
     Status {
-        /// With everything.
+        /// All details.
         full: bool,
         /// As JSON.
         json: bool,
@@ -38,24 +38,24 @@ pub enum Plan {
         full: bool,
         /// As JSON.
         json: bool,
-        /// The first line too.
+        /// Print the first line too.
         ready: bool,
     },
 }
 
-/// Why nothing is asked for.
+/// Why the arguments are not a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Misuse {
-    /// The usage text was asked for.
+    /// Help was requested.
     Help,
     /// What is wrong, before the usage text.
     Wrong(String),
-    /// An option that is none.
+    /// An unknown option.
     Option(String),
 }
 
 impl Misuse {
-    /// What it prints.
+    /// The output for it.
     pub fn printed(self) -> Printed {
         let usage = usage::VMINFO;
         match self {
@@ -72,7 +72,7 @@ impl Misuse {
     }
 }
 
-/// Understands the arguments that follow the program's name.
+/// Parses the arguments after the program's name.
 pub fn plan(args: &[String]) -> Result<Plan, Misuse> {
     let (asked, rest) = options(args, &[('h', "help")])?;
     if asked.contains(&'h') {
@@ -102,7 +102,7 @@ pub fn plan(args: &[String]) -> Result<Plan, Misuse> {
     }
 }
 
-/// The letters of the options before the first operand, and what follows them.
+/// The options before the first operand, as letters, and the rest.
 fn options<'a>(
     args: &'a [String],
     known: &[(char, &str)],
@@ -128,7 +128,7 @@ fn options<'a>(
     Ok((asked, &[]))
 }
 
-/// How events are printed, if that is what was asked for.
+/// The printer of `events`; `None` for other commands.
 pub fn printer(plan: &Plan) -> Option<Printer> {
     match plan {
         Plan::Events { full, json, ready } => Some(Printer {
@@ -141,7 +141,7 @@ pub fn printer(plan: &Plan) -> Option<Printer> {
     }
 }
 
-/// Runs any command but `events`, whose output has no end.
+/// Runs any command but `events`.
 pub async fn run(plan: &Plan, daemon: &FromDaemon) -> Result<String, SupplyError> {
     match plan {
         Plan::Ping => {
@@ -161,7 +161,7 @@ pub async fn run(plan: &Plan, daemon: &FromDaemon) -> Result<String, SupplyError
     }
 }
 
-/// Whether a JSON value has anything in it.
+/// Returns true unless the value is an array or object with members.
 fn is_empty(value: Option<&Value>) -> bool {
     match value {
         Some(Value::Array(items)) => items.is_empty(),

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod why UUID [FIELD]`: which source gave a field, when it was last read, whether it is
-//! stale. With the daemon off the sources are known all the same; their readings are not.
+//! `vminfod why UUID [FIELD]`: the source of a field, when it was last read, whether it is stale. If
+//! the daemon is off, only the sources are known.
 
 use daemon::cli::{Cell, Screen, Table, Tone};
 use sdc_clients::http::Call;
@@ -14,9 +14,8 @@ use super::args::WhyArgs;
 use super::problem::Problem;
 use super::show::daemon;
 use super::supply::SupplyError;
-use crate::vm::origin;
+use vm_model::compose::origin;
 
-/// The columns.
 const COLUMNS: [&str; 5] = ["field", "source", "read", "stale", "error"];
 
 /// Prints the table.
@@ -40,7 +39,7 @@ pub async fn run(args: &WhyArgs, screen: Screen) -> Result<String, Problem> {
     Ok(table.print(&args.list.layout(), screen)?)
 }
 
-/// Fields and their sources: all that the VM has, or the one asked for.
+/// Fields and their sources: all that the VM has, or `asked` only.
 fn fields(
     answer: Option<&Value>,
     asked: Option<&str>,
@@ -58,7 +57,7 @@ fn fields(
     let known = origin::source_of(asked);
     let top = asked.split('.').next().unwrap_or_default();
     let given = has.and_then(|has| has.get(top)).and_then(Value::as_str);
-    // A member may have another source than the list it stands in, which only the table knows.
+    // A member may have another source than its list; only the table of sources knows.
     let source = if asked == top { given.or(known) } else { known.or(given) };
     match source {
         Some(source) => Ok(vec![(asked.to_owned(), Some(source.to_owned()))]),

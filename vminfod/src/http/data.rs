@@ -2,26 +2,23 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/data`: the raw parts that all objects are made of, by source (RFD 39, "GET /data").
-//!
-//! One object: `sysinfo` as it is; each source of a zone by zone name; `zfs` by dataset. Written
-//! one entry at a time, so that a large node costs no large buffer.
+//! `/data`: the raw parts that all objects are made of (RFD 39, "GET /data"). One object: `sysinfo` as
+//! it is, each source of a zone by zone name, `zfs` by dataset; made entry by entry.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use daemon::http::Body;
-use futures_util::stream;
 use serde_json::{Map, Value, json};
 
-use crate::converge::Held;
-use crate::json::{number, to_ascii};
-use crate::load::datasets::Row;
-use crate::load::zone_xml::{Attributes, Pair, What};
-use crate::load::{Origin, ZoneXml};
-use crate::vm::Parts;
+use crate::reconcile::asks::Held;
+use vm_model::js::{number, to_ascii};
+use vm_model::origin::Origin;
+use vm_model::parse::zfs_list::Row;
+use vm_model::parse::zone_xml::ZoneXml;
+use vm_model::parse::zone_xml::{Attributes, Pair, What};
+use vm_model::parts::Parts;
 
-/// A source of a zone: its name, and what it gave.
+/// A source of a zone: its name, and its part as JSON.
 type Part = (Origin, fn(&Parts) -> Value);
 
 const PARTS: [Part; 7] = [
@@ -32,10 +29,10 @@ const PARTS: [Part; 7] = [
             "uuid": zone.uuid, "brand": zone.brand, "zonedid": zone.zonedid,
         })
     }),
-    (Origin::ZoneXml, |parts| xml(&parts.xml.unpack())),
+    (Origin::ZoneXml, |parts| xml(&parts.xml)),
     (Origin::Kstat, |parts| match &parts.kstat {
         Some(kstat) => json!({
-            "boot_time": kstat.boot_time.map(number), "init_restarts": kstat.init_restarts.as_ref().map(Value::from), "init_pid": kstat.init_pid.as_ref().map(Value::from),
+            "boot_time": kstat.boot_time.map(number), "init_restarts": kstat.init_restarts, "init_pid": kstat.init_pid,
         }),
         None => Value::Null,
     }),
@@ -50,15 +47,15 @@ const PARTS: [Part; 7] = [
         Some(last) => json!({"status": last.status, "timestamp": last.timestamp()}),
         None => Value::Null,
     }),
-    (Origin::Times, |parts| json!({"last_modified": parts.last_modified()})),
+    (Origin::Times, |parts| json!({"last_modified": parts.stamps.last_modified})),
     (Origin::Receiving, |parts| match &parts.receiving {
         Some(receiving) => json!({"zfs_filesystem": receiving.zfs_filesystem}),
         None => Value::Null,
     }),
 ];
 
-/// The whole answer.
-pub fn body(held: Held) -> Body {
+/// Returns the answer in pieces.
+pub(super) fn pieces(held: Held) -> impl Iterator<Item = Bytes> + Send {
     let held = Arc::new(held);
     let head = format!("{{\"sysinfo\":{}", to_ascii(held.sysinfo.value()));
     let zones = PARTS.into_iter().flat_map({
@@ -83,7 +80,7 @@ pub fn body(held: Held) -> Body {
         section(Origin::Datasets.name(), entries)
     };
     let once = |text: String| std::iter::once(Bytes::from(text));
-    Body::stream(stream::iter(once(head).chain(zones).chain(datasets).chain(once("}".to_owned()))))
+    once(head).chain(zones).chain(datasets).chain(once("}".to_owned()))
 }
 
 /// `,"name":{"key":value,…}`

@@ -2,39 +2,36 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/events`: the snapshot as one `ready` line (RFD 39: `ack`), then the journal from there on.
-//!
-//! Must never send a type that deployed clients do not know, unless it was asked for.
+//! `/events`: the snapshot as one `ready` line (RFD 39: `ack`), then the journal from there on. Types
+//! that deployed clients do not know are sent only where they were asked for.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow, resume_line};
-use daemon::http::{Body, Counts, Entered, Start, now_iso};
-use futures_util::{Stream, StreamExt, stream};
+use daemon::http::{Body, Counts, Registered, Start, now_iso};
+use futures_util::{Stream, stream};
 
 use super::filter::Filter;
-use super::lens::{Format, lens};
+use super::joined::joined;
+use super::rewrite::{Format, rewrite};
 use super::vms::Shown;
 use crate::store::Published;
 
 /// What a listener asked for.
 #[derive(Debug)]
-pub struct Asked {
-    /// Where to begin.
-    pub start: Start,
-    /// How events are written.
-    pub format: Format,
-    /// Which of them.
-    pub filter: Option<Filter>,
+pub(super) struct Asked {
+    pub(super) start: Start,
+    pub(super) format: Format,
+    pub(super) filter: Option<Filter>,
 }
 
-/// Opens a stream; the listener is registered in the same turn in which the snapshot is taken.
-pub fn open(
+/// Opens a stream.
+pub(super) fn open(
     published: &Published,
     asked: Asked,
-    listener: Entered,
+    listener: Registered,
     counts: Arc<Counts>,
     shutdown: Shutdown,
 ) -> Body {
@@ -43,7 +40,7 @@ pub fn open(
     let follow = |cursor, filter| Follow {
         journal: Arc::clone(&published.journal),
         cursor,
-        lens: lens(format, filter),
+        rewrite: rewrite(format, filter),
         keep: listener,
         counts,
         shutdown,
@@ -72,7 +69,7 @@ pub fn open(
     }
 }
 
-/// The `ready` line in pieces: `vms` is a text that holds the array's JSON.
+/// Returns the `ready` line in pieces: `vms` is a string that contains the array's JSON.
 fn ready(
     shown: Shown,
     uuid: &str,
@@ -82,12 +79,12 @@ fn ready(
     let head =
         format!("{{\"type\":\"ready\",\"date\":\"{}\",\"uuid\":\"{uuid}\",\"vms\":\"", now_iso());
     let tail = format!("\",\"seq\":{seq},\"epoch\":\"{epoch}\"}}\n");
-    let vms = shown.pieces().map(|piece| escaped(&piece));
-    let once = |text: String| stream::iter([Bytes::from(text)]);
-    once(head).chain(stream::iter(vms)).chain(once(tail))
+    let vms = joined(shown.pieces()).map(|piece| escaped(&piece));
+    let once = |text: String| std::iter::once(Bytes::from(text));
+    stream::iter(once(head).chain(vms).chain(once(tail)))
 }
 
-/// ASCII JSON inside a JSON string: only two characters mean something there.
+/// Escapes ASCII JSON for a JSON string: two characters need it.
 fn escaped(json: &[u8]) -> Bytes {
     let mut piece = Vec::with_capacity(json.len() + json.len() / 8 + 1);
     for byte in json {

@@ -2,10 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a client asked to be shown: `?filter=1` with `uuid`, `state`, `brand`, `fields` and `types`,
-//! each a list with commas.
-//!
-//! Pure. Without `filter=1` the other keys mean nothing, as they did before there were filters.
+//! `?filter=1` with `uuid`, `state`, `brand`, `fields` and `types`, each a list with commas. Without
+//! `filter=1` the other keys are ignored, as shipped. Pure.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,10 +13,10 @@ use serde_json::Value;
 
 use crate::store::note::Traits;
 
-/// Always shown, so that whoever keeps a copy knows which VM it is.
+/// Fields that are always shown, so that a client knows which VM it is.
 const KEYS: [&str; 2] = ["zonename", "uuid"];
 
-/// A filter; a list that was not given lets everything through.
+/// A filter; a list that is not given passes everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     uuids: Option<HashSet<String>>,
@@ -29,7 +27,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads a query; `None` when no filter is asked for.
+    /// Reads a query; `None` without `filter=1`.
     pub fn of(query: Option<&str>) -> Option<Self> {
         let query = query?;
         if daemon::http::query::value(Some(query), "filter") != Some("1") {
@@ -51,7 +49,7 @@ impl Filter {
         Some(filter)
     }
 
-    /// Is this VM one of those asked for?
+    /// Returns true if the VM passes.
     pub fn admits(&self, uuid: &str, traits: &Traits) -> bool {
         let one_of = |list: &Option<HashSet<String>>, value: Option<&str>| match (list, value) {
             (None, _) => true,
@@ -63,22 +61,22 @@ impl Filter {
             && one_of(&self.brands, traits.brand.as_deref())
     }
 
-    /// The same for an object.
+    /// Returns true if the VM of this object passes.
     pub fn admits_vm(&self, name: &str, vm: &VmObject) -> bool {
         self.admits(vm.get("uuid").and_then(Value::as_str).unwrap_or(name), &Traits::of(vm))
     }
 
-    /// Is this field shown?
+    /// Returns true if the field is shown.
     pub fn shows(&self, field: &str) -> bool {
         KEYS.contains(&field) || self.fields.as_ref().is_none_or(|fields| fields.contains(field))
     }
 
-    /// Are fields chosen at all?
+    /// Returns true if there is a list of fields.
     pub fn chooses_fields(&self) -> bool {
         self.fields.is_some()
     }
 
-    /// The object with the fields that were asked for.
+    /// Returns the object with only the fields that are shown.
     pub fn select<'a>(&self, vm: &'a VmObject) -> Cow<'a, VmObject> {
         if !self.chooses_fields() {
             return Cow::Borrowed(vm);
@@ -87,8 +85,8 @@ impl Filter {
         Cow::Owned(chosen.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
-    /// Is this type of event shown?
-    pub fn tells(&self, kind: &str) -> bool {
+    /// Returns true if this type of event passes.
+    pub fn passes_type(&self, kind: &str) -> bool {
         self.types.as_ref().is_none_or(|types| types.contains(kind))
     }
 }
@@ -98,23 +96,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::word::word;
 
     fn traits(state: &str, brand: &str) -> Traits {
-        Traits { state: Some(word(state)), brand: Some(word(brand)) }
+        Traits { state: Some(state.to_owned()), brand: Some(brand.to_owned()) }
     }
 
     #[test]
-    fn nothing_is_filtered_unless_it_is_asked_for() {
+    fn there_is_no_filter_without_filter_1() {
         for query in [None, Some("state=running"), Some("filter"), Some("filter=true&uuid=u")] {
             assert_eq!(Filter::of(query), None, "{query:?}");
         }
         let all = Filter::of(Some("filter=1&unknown=x")).unwrap();
-        assert!(all.admits("u", &Traits::default()) && all.shows("alias") && all.tells("delete"));
+        assert!(
+            all.admits("u", &Traits::default()) && all.shows("alias") && all.passes_type("delete")
+        );
     }
 
     #[test]
-    fn each_list_narrows() {
+    fn each_list_excludes_others() {
         let filter =
             Filter::of(Some("state=running%2Cstopped&filter=1&brand=lx&brand=kvm&uuid=u1,u2"))
                 .unwrap();
@@ -128,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_types() {
+    fn selects_fields_and_types() {
         let filter = Filter::of(Some("filter=1&fields=alias,state&types=create,delete")).unwrap();
         let vm =
             json!({"zonename": "z", "uuid": "u", "brand": "lx", "state": "running", "alias": "a"});
         let shown = filter.select(vm.as_object().unwrap()).into_owned();
         assert_eq!(shown.keys().collect::<Vec<_>>(), ["zonename", "uuid", "state", "alias"]);
-        assert!(filter.tells("create") && !filter.tells("modify"));
+        assert!(filter.passes_type("create") && !filter.passes_type("modify"));
     }
 }

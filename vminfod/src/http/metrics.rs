@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/metrics`: what the loop, the journal and the server counted. docs/metrics-vminfod.md lists the names;
-//! a test holds the two together.
+//! `/metrics`. A test compares the names with docs/metrics-vminfod.md.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,9 +15,9 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
 use super::status::resident_bytes;
-use crate::converge::board::Board;
-use crate::load::Origin;
+use crate::reconcile::status::Status;
 use crate::store::Published;
+use vm_model::origin::Origin;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Source {
@@ -37,10 +36,10 @@ struct Reason {
 
 type Counters<L> = Family<L, prometheus_client::metrics::counter::Counter>;
 
-/// A registry with the numbers of this moment.
-pub fn registry(
+/// Returns a registry with the current numbers.
+pub(super) fn registry(
     published: &Published,
-    board: &Board,
+    board: &Status,
     counts: &Counts,
     listeners: usize,
 ) -> Registry {
@@ -58,7 +57,7 @@ pub fn registry(
     registry
 }
 
-fn engine(registry: &mut Registry, board: &Board) {
+fn engine(registry: &mut Registry, board: &Status) {
     let view = board.view();
     let c = view.counters;
     let mut count = |name: &str, help: &str, value: u64| {
@@ -102,7 +101,7 @@ fn engine(registry: &mut Registry, board: &Board) {
         view.errors.len() as u64,
     );
     show("loads_running", "Readings of one VM under way", view.pending.len() as u64);
-    show("loads_queued", "VMs that wait for a reading", view.queued().count() as u64);
+    show("loads_queued", "VMs that wait for a reading", view.queued().len() as u64);
     show("refreshing", "1 while a full refresh runs", u64::from(view.refresh.is_some()));
     show("stale", "1 while a node-wide source is too old to be trusted", u64::from(view.stale));
     let age = view.last_refresh.map_or(f64::NAN, |at| (now - at).as_secs_f64());

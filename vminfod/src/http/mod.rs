@@ -3,240 +3,238 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The interface on 127.0.0.1:9090: the routes. Connections, their caps and their deadlines are
-//! `daemon::http`'s.
-//!
-//! Serves shared bytes of the store; must never wait for the node, except where a request asks
-//! for a fresh reading (`sync=true`).
+//! `daemon::http`'s. All routes serve shared bytes of the store; only `sync=true` and `/data` wait.
 
-pub mod compat;
-
-mod data;
-mod events;
-pub mod filter;
-pub mod lens;
-mod metrics;
-mod status;
-pub mod ui;
-mod vms;
-mod why;
+pub mod compat; // what deployed clients need of odd requests
+mod data; // /data
+mod error; // errors as responses
+mod events; // /events
+pub mod filter; // ?filter=1
+mod joined; // small pieces as large chunks
+mod metrics; // /metrics
+mod rewrite; // an event as one listener asked for it
+mod status; // /status
+mod vms; // /vms
+mod why; // /why
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::HttpBody;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
-use daemon::http::{Body, Counts, Gone, Listeners, Start, reply};
+use daemon::http::{Body, Counts, Listeners, Router, Start, call, reply};
+use futures_util::stream;
 use http::header::{ETAG, USER_AGENT};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use serde_json::{Value, json};
+use http::{HeaderMap, StatusCode};
+use serde::Serialize;
 use tokio::time::Instant;
 
-use self::compat::Route;
+use self::error::Refusal;
 use self::events::Asked;
 use self::filter::Filter;
-use self::lens::Format;
+use self::joined::joined;
+use self::rewrite::Format;
 use self::vms::Shown;
-use crate::converge::Asks;
-use crate::converge::board::Board;
-use crate::json::to_ascii;
+use crate::reconcile::asks::Asks;
+use crate::reconcile::status::Status;
 use crate::store::Published;
+use vm_model::js::to_ascii;
 
-/// How long a `sync=true` request waits for its load.
+/// How long a `sync=true` request waits for its reading.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the routes need.
-#[derive(Clone)]
+type Answer = Result<Response, Refusal>;
+type Routes = State<Arc<Shared>>;
+
+/// The routes, and what they show.
+#[derive(Clone, Debug)]
 pub struct Api {
     /// VMs and events.
     pub published: Arc<Published>,
-    /// Status and sysinfo.
-    pub board: Board,
-    /// Fresh readings on request.
-    pub asks: Asks,
-    /// Ends the streams.
-    pub shutdown: Shutdown,
+    router: Router,
+}
+
+/// What the routes need.
+struct Shared {
+    published: Arc<Published>,
+    board: Status,
+    asks: Asks,
+    shutdown: Shutdown,
     counts: Arc<Counts>,
     listeners: Listeners,
-    ui: ui::Ui,
-    /// Readings at once, as RFD 39's status shows it.
+    /// Readings at once, which RFD 39's status shows.
     max_jobs: usize,
 }
 
 impl Api {
-    /// The routes over these.
+    /// Makes the routes.
     pub fn new(
         published: Arc<Published>,
-        board: Board,
+        board: Status,
         asks: Asks,
         counts: Arc<Counts>,
         max_jobs: usize,
         shutdown: Shutdown,
     ) -> Self {
-        let (listeners, ui) = (Listeners::default(), ui::Ui::default());
-        Self { published, board, asks, shutdown, counts, listeners, ui, max_jobs }
+        let listeners = Listeners::default();
+        let shared = Shared {
+            published: Arc::clone(&published),
+            board,
+            asks,
+            shutdown,
+            counts,
+            listeners,
+            max_jobs,
+        };
+        let routes = Router::new()
+            .route("/ping", get(async || reply(StatusCode::OK, r#"{"ping":"pong"}"#)))
+            .route("/status", get(status))
+            .route("/vms", get(vms))
+            .route("/vms/{name}", get(vm))
+            .route("/events", get(events))
+            .route("/sysinfo", get(sysinfo))
+            .route("/ready", get(ready))
+            .route("/data", get(data))
+            .route("/metrics", get(metrics))
+            .route("/why/{name}", get(why))
+            .fallback(async || Refusal::UnsupportedPath)
+            .with_state(Arc::new(shared));
+        // Around the routes, not in them: what they add sees the request before it has a route.
+        let router = Router::new()
+            .fallback_service(routes)
+            .layer(from_fn(compat::shipped))
+            .layer(from_fn(logged));
+        Self { published, router }
     }
 
-    /// With a dashboard that shows more than an empty list of agents.
-    pub fn with_ui(self, ui: ui::Ui) -> Self {
-        Self { ui, ..self }
+    /// Returns the routes.
+    pub fn router(&self) -> Router {
+        self.router.clone()
     }
 
-    /// Answers one request.
-    pub async fn answer<B>(self, request: Request<B>) -> Response<Body> {
-        let began = Instant::now();
-        let (parts, _) = request.into_parts();
-        let response =
-            self.route(&parts.method, parts.uri.path(), parts.uri.query(), &parts.headers).await;
-        tracing::debug!(method = %parts.method, path = parts.uri.path(), status = response.status().as_u16(),
-            us = began.elapsed().as_micros() as u64, "request");
-        response
+    /// Answers a request of a client in the same process.
+    pub async fn answer<B>(self, request: http::Request<B>) -> Response
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        call(self.router, request).await
     }
+}
 
-    async fn route(
-        &self,
-        method: &Method,
-        path: &str,
-        query: Option<&str>,
-        headers: &HeaderMap,
-    ) -> Response<Body> {
-        if method != Method::GET {
-            return reply(StatusCode::BAD_REQUEST, Body::empty());
+async fn logged(request: Request, next: Next) -> Response {
+    let (began, method, path) =
+        (Instant::now(), request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    tracing::debug!(%method, path, status = response.status().as_u16(), us, "request");
+    response
+}
+
+async fn status(State(api): Routes, RawQuery(query): RawQuery) -> Response {
+    let query = query.as_deref();
+    if Format::of(query) == Format::Rfd39 {
+        return json(&status::rfd39(&api.board, api.max_jobs));
+    }
+    let full = compat::wants(query, "full");
+    json(&status::body(&api.published, &api.board, &api.listeners, full))
+}
+
+async fn vms(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMap) -> Answer {
+    let query = query.as_deref();
+    api.sync(query, None).await?;
+    let snapshot = api.published.snapshot();
+    let tag = vms::tag(&api.published, &snapshot);
+    let mut response = if vms::is_known(&headers, &tag) {
+        reply(StatusCode::NOT_MODIFIED, Body::empty())
+    } else {
+        in_pieces(Shown { snapshot, filter: Filter::of(query) }.pieces())
+    };
+    if let Some(tag) = vms::header(&tag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    Ok(response)
+}
+
+async fn vm(State(api): Routes, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
+    api.sync(query.as_deref(), Some(&name)).await?;
+    match vms::one(&api.published.snapshot(), &name) {
+        Some(json) => Ok(reply(StatusCode::OK, json)),
+        None => Err(Refusal::NoVm(name)),
+    }
+}
+
+async fn events(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMap) -> Answer {
+    let query = query.as_deref();
+    let agent =
+        headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let published = &api.published;
+    let start = Start::of(query, &published.epoch, &published.journal).map_err(Refusal::Gone)?;
+    let listener = api.listeners.add(agent.unwrap_or_default());
+    let asked = Asked { start, format: Format::of(query), filter: Filter::of(query) };
+    let body =
+        events::open(published, asked, listener, Arc::clone(&api.counts), api.shutdown.clone());
+    Ok(reply(StatusCode::OK, body))
+}
+
+async fn sysinfo(State(api): Routes) -> Answer {
+    let missing = || Refusal::Unavailable("sysinfo has not been read yet".to_owned());
+    let view = api.board.sysinfo().ok_or_else(missing)?;
+    let tail = format!(",\"age_ms\":{}}}", view.at.elapsed().as_millis());
+    let pieces = [Bytes::from_static(b"{\"sysinfo\":"), view.json.clone(), Bytes::from(tail)];
+    Ok(in_pieces(pieces.into_iter()))
+}
+
+async fn ready(State(api): Routes) -> Answer {
+    if api.board.edit(|view| view.stale) {
+        return Err(Refusal::Stale);
+    }
+    Ok(reply(StatusCode::OK, r#"{"ready":true}"#))
+}
+
+async fn data(State(api): Routes) -> Answer {
+    match api.asks.held().await {
+        Ok(held) => Ok(in_pieces(data::pieces(held))),
+        Err(stopping) => Err(Refusal::Unavailable(stopping.to_string())),
+    }
+}
+
+async fn metrics(State(api): Routes) -> Response {
+    let listeners = api.listeners.list().len();
+    daemon::metrics::answer(&metrics::registry(&api.published, &api.board, &api.counts, listeners))
+}
+
+async fn why(State(api): Routes, Path(name): Path<String>) -> Answer {
+    match api.asks.why(&name).await {
+        Ok(Some(why)) => Ok(json(&why::body(&why, &api.published.snapshot()))),
+        Ok(None) => Err(Refusal::NoVm(name)),
+        Err(stopping) => Err(Refusal::Unavailable(stopping.to_string())),
+    }
+}
+
+impl Shared {
+    /// With `sync=true`, waits for a reading of one VM or of the node that begins now.
+    async fn sync(&self, query: Option<&str>, name: Option<&str>) -> Result<(), Refusal> {
+        if compat::query(query, "sync") != Some("true") {
+            return Ok(());
         }
-        let parts = compat::normalise(path);
-        if let ["ui", below @ ..] = parts.as_slice() {
-            return self.ui.answer(below).await;
-        }
-        match compat::route(&parts) {
-            Route::Ping => ok(Body::once(r#"{"ping":"pong"}"#)),
-            Route::Status => {
-                let full = compat::wants(query, "full");
-                if Format::of(query) == Format::Rfd39 {
-                    return ok(Body::once(to_ascii(&status::rfd39(&self.board, self.max_jobs))));
-                }
-                let value = status::body(&self.published, &self.board, &self.listeners, full);
-                ok(Body::once(to_ascii(&value)))
-            }
-            Route::Vms => {
-                if wants_sync(query)
-                    && let Err(refusal) = self.sync(None).await
-                {
-                    return refusal;
-                }
-                self.vms(query, headers)
-            }
-            Route::Vm(name) => {
-                if wants_sync(query)
-                    && let Err(refusal) = self.sync(Some(name)).await
-                {
-                    return refusal;
-                }
-                match vms::one(&self.published.snapshot(), name) {
-                    Some(json) => ok(Body::once(json)),
-                    None => reply(StatusCode::NOT_FOUND, Body::once(compat::vm_not_found(name))),
-                }
-            }
-            Route::Events => self.events(query, headers),
-            Route::Sysinfo => self.sysinfo(),
-            Route::Ready => self.ready(),
-            Route::Data => match self.asks.held().await {
-                Ok(held) => ok(data::body(held)),
-                Err(stopping) => unavailable(&stopping.to_string()),
-            },
-            Route::Metrics => {
-                let listeners = self.listeners.list().len();
-                let registry =
-                    metrics::registry(&self.published, &self.board, &self.counts, listeners);
-                daemon::metrics::answer(&registry)
-            }
-            Route::Why(name) => match self.asks.why(name).await {
-                Ok(Some(why)) => {
-                    ok(Body::once(to_ascii(&why::body(&why, &self.published.snapshot()))))
-                }
-                Ok(None) => reply(StatusCode::NOT_FOUND, Body::once(compat::vm_not_found(name))),
-                Err(stopping) => unavailable(&stopping.to_string()),
-            },
-            Route::Unknown => reply(StatusCode::NOT_FOUND, Body::once(compat::UNSUPPORTED_PATH)),
-        }
-    }
-
-    /// Waits for a load of one VM, or of the node, that starts after this moment.
-    async fn sync(&self, name: Option<&str>) -> Result<(), Response<Body>> {
         match tokio::time::timeout(SYNC_LIMIT, self.asks.fresh(name)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(message)) => Err(unavailable(&message)),
-            Err(_elapsed) => Err(unavailable("no fresh reading within 30 s")),
+            Ok(read) => read.map_err(Refusal::Unavailable),
+            Err(_elapsed) => Err(Refusal::Unavailable("no fresh reading within 30 s".to_owned())),
         }
-    }
-
-    fn vms(&self, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
-        let snapshot = self.published.snapshot();
-        let tag = vms::tag(&self.published, &snapshot);
-        let mut response = if vms::is_known(headers, &tag) {
-            reply(StatusCode::NOT_MODIFIED, Body::empty())
-        } else {
-            ok(Shown { snapshot, filter: Filter::of(query) }.body())
-        };
-        if let Some(tag) = vms::header(&tag) {
-            response.headers_mut().insert(ETAG, tag);
-        }
-        response
-    }
-
-    fn events(&self, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
-        let agent = headers
-            .get(USER_AGENT)
-            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let published = &self.published;
-        match Start::of(query, &published.epoch, &published.journal) {
-            Ok(start) => {
-                let listener = self.listeners.enter(agent.unwrap_or_default());
-                let counts = Arc::clone(&self.counts);
-                let asked = Asked { start, format: Format::of(query), filter: Filter::of(query) };
-                ok(events::open(published, asked, listener, counts, self.shutdown.clone()))
-            }
-            Err(gone) => self.gone(&gone),
-        }
-    }
-
-    fn gone(&self, gone: &Gone) -> Response<Body> {
-        let value = gone.body(&self.published.epoch);
-        reply(StatusCode::GONE, Body::once(to_ascii(&value)))
-    }
-
-    fn sysinfo(&self) -> Response<Body> {
-        let Some(view) = self.board.sysinfo() else {
-            return unavailable("sysinfo has not been read yet");
-        };
-        let tail = format!(",\"age_ms\":{}}}", view.at.elapsed().as_millis());
-        let pieces = [Bytes::from_static(b"{\"sysinfo\":"), view.json.clone(), Bytes::from(tail)];
-        ok(Body::pieces(pieces))
-    }
-
-    fn ready(&self) -> Response<Body> {
-        if self.board.edit(|view| view.stale) {
-            return failure(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Stale",
-                "a node-wide source has not answered for two refreshes",
-            );
-        }
-        ok(Body::once(r#"{"ready":true}"#))
     }
 }
 
-fn wants_sync(query: Option<&str>) -> bool {
-    compat::query(query, "sync") == Some("true")
+fn json(value: &impl Serialize) -> Response {
+    reply(StatusCode::OK, to_ascii(value))
 }
 
-fn ok(body: Body) -> Response<Body> {
-    reply(StatusCode::OK, body)
-}
-
-fn unavailable(message: &str) -> Response<Body> {
-    failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
-}
-
-fn failure(status: StatusCode, code: &str, message: &str) -> Response<Body> {
-    let value: Value = json!({"code": code, "message": message});
-    reply(status, Body::once(to_ascii(&value)))
+fn in_pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Response {
+    let pieces = joined(pieces).map(Ok::<_, std::convert::Infallible>);
+    reply(StatusCode::OK, Body::from_stream(stream::iter(pieces)))
 }

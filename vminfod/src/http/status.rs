@@ -2,19 +2,19 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/status`: every key of the shipped service, filled with what this one really does, and our
-//! own keys behind them.
+//! `/status`: every key of the shipped service, then our own keys.
 
 use daemon::http::{Listeners, now_iso};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::compat::{hrtime, pretty};
-use crate::converge::board::{Board, View};
+use crate::reconcile::status::{Status, View};
+use crate::sources::fswatcher;
 use crate::store::Published;
 
-/// RFD 39's answer: fewer keys, numbers for durations, and the loads under way by name.
-pub fn rfd39(board: &Board, max_jobs: usize) -> Value {
+/// Returns RFD 39's status: fewer keys, durations as numbers, the running readings by name.
+pub(super) fn rfd39(board: &Status, max_jobs: usize) -> Value {
     let view = board.view();
     let rss = resident_bytes();
     let names = |names: Vec<&String>| json!(names);
@@ -29,7 +29,7 @@ pub fn rfd39(board: &Board, max_jobs: usize) -> Value {
             "working": view.pending.len(),
             "max_jobs": max_jobs,
             "channels": names(view.pending.keys().collect()),
-            "backlog": names(view.queued().map(|(name, _)| name).collect()),
+            "backlog": view.queued().into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
         },
     })
 }
@@ -38,15 +38,20 @@ fn state(view: &View) -> &'static str {
     if view.refresh.is_some() { "paused" } else { "running" }
 }
 
-/// The whole answer.
-pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: bool) -> Value {
+/// Returns the status.
+pub(super) fn body(
+    published: &Published,
+    board: &Status,
+    listeners: &Listeners,
+    full: bool,
+) -> Value {
     let clock = Clock { started: board.started, now: Instant::now() };
     let view = board.view();
     let snapshot = published.snapshot();
     let rss = resident_bytes();
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
-    put("pid", json!(std::process::id()));
+    put("pid", json!(board.watching.pid()));
     put("uptime", json!(pretty(clock.now - clock.started)));
     put("memory", json!({"rss": rss, "heapTotal": rss, "heapUsed": rss}));
     put("state", json!(state(&view)));
@@ -84,7 +89,7 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
     );
     if full {
         put("refreshLog", refresh_log(&view, &clock));
-        let (watching, missing) = view.watch.files.presence();
+        let (watching, missing) = board.watching.presence();
         put(
             "fswatcher",
             json!({
@@ -92,8 +97,8 @@ pub fn body(published: &Published, board: &Board, listeners: &Listeners, full: b
                 "watching": watching,
                 "not_yet_watching": missing,
                 "pending_actions": {},
-                "watcher_pid": std::process::id(),
-                "running": view.watch.running,
+                "watcher_pid": board.watching.pid(),
+                "running": board.is_up(fswatcher::NAME),
             }),
         );
     }
@@ -146,6 +151,7 @@ fn queue(view: &View, clock: &Clock) -> Value {
         .collect();
     let queued: Vec<Value> = view
         .queued()
+        .into_iter()
         .map(|(name, asked)| {
             json!({
                 "description": format!("load {name}"),
@@ -157,7 +163,7 @@ fn queue(view: &View, clock: &Clock) -> Value {
     let mut out =
         json!({"now": clock.time(clock.now), "paused": view.refresh.is_some(), "idle": idle});
     if let Some(refresh) = view.refresh {
-        // Nothing is ever paused here; these keys are shown because their readers ask for them.
+        // Nothing is paused here; deployed clients read these keys.
         out["paused_at"] = json!(clock.time(refresh.began));
         out["paused_ago"] = json!(clock.ago(refresh.began));
         out["paused_nqueued"] = json!(0);
@@ -223,7 +229,7 @@ impl Clock {
     }
 }
 
-/// Memory of this process where the system tells it cheaply, else 0.
+/// Returns the memory of this process where /proc/self/status is text, else 0.
 pub(super) fn resident_bytes() -> u64 {
     let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return 0 };
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));

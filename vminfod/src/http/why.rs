@@ -2,18 +2,18 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/why/UUID`: which source each field of one VM comes from, when each source was last read,
-//! whether that is still thought to be true, and what went wrong since.
+//! `/why/UUID`: the source of each field of a VM; for each source the time of its last reading, whether it
+//! is stale, and its error.
 
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use crate::converge::{SourceWhy, Why};
+use crate::reconcile::why::{SourceWhy, Why};
 use crate::store::Snapshot;
-use crate::vm::origin::source_of;
+use vm_model::compose::origin::source_of;
 
 /// `{"uuid","sources":{NAME:{"read_ms_ago","stale","error"}},"fields":{FIELD:SOURCE}}`
-pub fn body(why: &Why, snapshot: &Snapshot) -> Value {
+pub(super) fn body(why: &Why, snapshot: &Snapshot) -> Value {
     let now = Instant::now();
     let sources: Map<String, Value> =
         why.sources.iter().map(|source| (source.name.clone(), one(source, now))).collect();

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::commands::{CommandError, Commands, Tool};
+use crate::node::commands::{CommandError, Commands, Tool};
 
 /// How long the question may take.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -2,10 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The bounded place where sources put signals and the loop takes them: equal signals fold, so a
-//! storm costs the reading tasks nothing; the states a zone went through are kept in order.
+//! The bounded place where sources put signals and the reconciler takes them. Equal signals fold;
+//! the states a zone went through are kept in order.
 //!
-//! When it would grow past its bound it forgets all and says "everything" instead.
+//! When it would grow past its bound it drops all signals and says "everything" instead.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +13,11 @@ use indexmap::{IndexMap, IndexSet};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::zfs::DatasetSignal;
-use super::{Signal, ZoneFile, ZoneSignal};
+use vm_model::parse::sysevent::ZoneEvent;
+use vm_model::parse::zfs_event::DatasetEvent;
+use vm_model::stale::ZoneFile;
+
+use super::signal::Signal;
 
 /// Most names held at once; a node has a few thousand datasets at most.
 const CAP: usize = 50_000;
@@ -25,17 +28,19 @@ const EVENTS_PER_ZONE: usize = 64;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Zone events, in order, by zone name.
-    pub zones: IndexMap<String, Vec<ZoneSignal>>,
+    pub zones: IndexMap<String, Vec<ZoneEvent>>,
     /// Files of zones.
     pub files: IndexSet<(String, ZoneFile)>,
     /// The last event of each dataset.
-    pub datasets: IndexMap<String, DatasetSignal>,
+    pub datasets: IndexMap<String, DatasetEvent>,
     /// The zone index.
     pub index: bool,
     /// Sysinfo.
     pub sysinfo: bool,
-    /// The files of many zones.
-    pub unseen: bool,
+    /// Zones whose files were not watched before.
+    pub unwatched: IndexSet<String>,
+    /// No file was watched before.
+    pub all_unwatched: bool,
     /// Anything.
     pub everything: bool,
     /// When the first of these was put in.
@@ -43,13 +48,13 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Is there nothing to do?
+    /// Returns true if there is no signal.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The causes of all that follows, for whoever wants to follow a change.
-    fn tell(&self) {
+    /// Logs the causes of what follows.
+    fn log(&self) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
@@ -66,7 +71,7 @@ impl Pending {
         for (is_it, what) in [
             (self.index, "zone index changed"),
             (self.sysinfo, "sysinfo changed"),
-            (self.unseen, "files of many zones are watched only now"),
+            (self.all_unwatched, "files are watched from now on"),
             (self.everything, "anything may have changed"),
         ] {
             if is_it {
@@ -103,10 +108,11 @@ impl Pending {
             },
             Signal::Index => self.index = true,
             Signal::Sysinfo => self.sysinfo = true,
-            Signal::Unseen => self.unseen = true,
+            Signal::Unwatched(zone) => drop(self.unwatched.insert(zone)),
+            Signal::AllUnwatched => self.all_unwatched = true,
             Signal::Everything => self.everything = true,
         }
-        if self.zones.len() + self.files.len() + self.datasets.len() > CAP {
+        if self.zones.len() + self.files.len() + self.datasets.len() + self.unwatched.len() > CAP {
             let since = Some(since);
             *self = Self { everything: true, index: true, sysinfo: true, since, ..Self::default() };
         }
@@ -127,14 +133,14 @@ impl Inbox {
         self.news.notify_one();
     }
 
-    /// Takes all that is there.
+    /// Takes all signals.
     pub fn take(&self) -> Pending {
         let pending = std::mem::take(&mut *self.lock());
-        pending.tell();
+        pending.log();
         pending
     }
 
-    /// Waits until something may be there. Cancel-safe: news not taken stay news.
+    /// Waits until there may be a signal. Cancel-safe.
     pub async fn news(&self) {
         self.news.notified().await;
     }
@@ -146,11 +152,12 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use super::super::zfs::Action;
+    use vm_model::parse::zfs_event::Action;
+
     use super::*;
 
     fn zone(name: &str, newstate: &str) -> Signal {
-        Signal::Zone(ZoneSignal { name: name.into(), newstate: newstate.into(), zoneid: Some(1) })
+        Signal::Zone(ZoneEvent { name: name.into(), newstate: newstate.into(), zoneid: Some(1) })
     }
 
     #[test]
@@ -168,7 +175,7 @@ mod tests {
     #[test]
     fn the_last_action_of_a_dataset_wins() {
         let event = |action, rolled_back| {
-            Signal::Dataset(DatasetSignal {
+            Signal::Dataset(DatasetEvent {
                 name: "p/d".into(),
                 action,
                 rolled_back,

@@ -2,16 +2,16 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The two `sysevent` children: zone states and ZFS history.
+//! The two `sysevent` helpers: zone states and ZFS history.
 //!
 //! ```text
 //!  start ──► waiting for ready ──ready──► following ──exit, garbage, complaint, restart asked──┐
 //!    ▲            │ 30 s                                                                        │
-//!    └── pause 1 s … 30 s ◄─────────────────────────────────────────────────────────────────────┘
+//!    └── back-off ◄─┴───────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Reads lines and puts signals; must never wait for anything else, since a full pipe makes the
-//! kernel drop events. Each time a child becomes ready, everything counts as stale.
+//! The task does nothing but read lines and put signals: a full pipe makes the kernel drop events.
+//! Each time a helper becomes ready, everything counts as stale.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,23 +19,22 @@ use std::time::Duration;
 use daemon::Shutdown;
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::Lines;
-use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+use vm_model::parse::sysevent::{Garbage, Line, parse};
 
+use super::helper::{Health, supervise};
 use super::inbox::Inbox;
-use super::{Signal, ZoneSignal, zfs};
-use crate::commands::{CommandError, Commands, Follow, Tool};
+use super::signal::Signal;
+use crate::node::commands::{CommandError, Commands, Follow, Tool};
 
-/// A child says that it is ready within this, or it is started anew.
+/// A helper that is not ready within this is started again.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Longest line; real ones have some hundred bytes.
 const LINE_CAP: usize = 1 << 20;
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Which events a child follows.
+/// Which events a helper follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Zone states, on their own channel.
@@ -63,74 +62,36 @@ impl Channel {
     }
 }
 
-/// A line understood.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Line {
-    /// The child follows its events from here on.
-    Ready,
-    /// An event, and what it means; often nothing.
-    Event(Vec<Signal>),
+/// The signals of a line; `None` for the line that says that the helper is ready.
+///
+/// # Errors
+/// `sysevent` cannot have printed it.
+pub fn signals(line: &[u8]) -> Result<Option<Vec<Signal>>, Garbage> {
+    Ok(match parse(line)? {
+        Line::Ready => None,
+        Line::Zone(event) => Some(vec![Signal::Zone(event)]),
+        Line::Datasets(events) => Some(events.into_iter().map(Signal::Dataset).collect()),
+        Line::Other => Some(Vec::new()),
+    })
 }
 
-/// A line that `sysevent` cannot have printed.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("not a line of sysevent: {0}")]
-pub struct Garbage(String);
-
-/// Understands one line of either channel.
-pub fn parse(line: &[u8]) -> Result<Line, Garbage> {
-    let text = String::from_utf8_lossy(line);
-    let event: Value = serde_json::from_str(&text).map_err(|error| Garbage(error.to_string()))?;
-    let field = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
-    match field("type") {
-        "ready" => return Ok(Line::Ready),
-        "event" => {}
-        other => return Err(Garbage(format!("type {other:?}, expected ready or event"))),
-    }
-    let Some(data) = event.get("data").and_then(Value::as_object) else {
-        return Ok(Line::Event(Vec::new()));
-    };
-    let signals = match (field("class"), field("subclass")) {
-        ("status", _) | ("init", "restart") => {
-            let zone = data.get("zonename").and_then(Value::as_str).filter(|name| !name.is_empty());
-            let newstate = data.get("newstate").and_then(Value::as_str).unwrap_or_default();
-            let zoneid = data.get("zoneid").and_then(Value::as_i64).filter(|id| *id > 0);
-            let signal = zone.map(|name| {
-                Signal::Zone(ZoneSignal {
-                    name: name.to_owned(),
-                    newstate: newstate.to_owned(),
-                    zoneid,
-                })
-            });
-            signal.into_iter().collect()
-        }
-        ("EC_zfs", "ESC_ZFS_history_event") => {
-            zfs::signals(data).into_iter().map(Signal::Dataset).collect()
-        }
-        _ => Vec::new(),
-    };
-    Ok(Line::Event(signals))
-}
-
-/// What a follower needs.
+/// Follows one channel.
 pub struct Follower {
     /// Which events.
     pub channel: Channel,
-    /// Who starts the child.
+    /// Starts the helper.
     pub commands: Arc<dyn Commands>,
     /// Where signals go.
     pub inbox: Arc<Inbox>,
-    /// Asks for a fresh child.
+    /// Asks for a fresh helper.
     pub restart: Arc<Notify>,
-    /// Spreads restarts.
-    pub jitter: Jitter,
-    /// Told whenever the child becomes ready or ends.
-    pub health: Box<dyn Fn(bool) + Send>,
-    /// Ends the child.
+    /// Told whenever the helper becomes ready or ends.
+    pub health: Health,
+    /// Ends the helper.
     pub shutdown: Shutdown,
 }
 
-/// Why a child is no longer followed.
+/// Why a helper is no longer followed.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error(transparent)]
@@ -147,53 +108,32 @@ enum End {
     TooLong,
     #[error("output cannot be read: {0}")]
     Read(#[from] std::io::Error),
-    #[error("it missed changes that others saw")]
+    #[error("sweeps found changes that it did not announce")]
     Missed,
 }
 
 impl Follower {
-    /// Follows until the shutdown, whatever happens to the children.
-    pub async fn run(mut self) {
+    /// Follows until the shutdown; a helper that ends is started again.
+    pub async fn run(self, jitter: Jitter) {
         let name = self.channel.name();
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let began = Instant::now();
-            let shutdown = self.shutdown.clone();
-            // Dropping the child's future kills the child: that is what is wanted at shutdown.
-            let end = tokio::select! {
-                end = self.child() => end,
-                () = shutdown.wait() => return,
-            };
-            (self.health)(false);
-            if began.elapsed() > LAST_PAUSE * 2 {
-                pause = FIRST_PAUSE;
-            }
-            tracing::warn!(source = name, reason = %end, pause_ms = pause.as_millis() as u64, "event source ended: starting it anew");
-            let wait = self.jitter.around(pause, 0.1);
-            pause = (pause * 2).min(LAST_PAUSE);
-            // Cancel-safe: nothing is held.
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = shutdown.wait() => return,
-            }
-        }
+        supervise(name, jitter, &self.health, &self.shutdown, || self.child()).await;
     }
 
-    async fn child(&mut self) -> End {
+    async fn child(&self) -> End {
         match self.commands.follow(Tool::Sysevent, self.channel.args()) {
             Ok(child) => self.follow(child).await,
             Err(error) => End::Start(error),
         }
     }
 
-    async fn follow(&mut self, mut child: Follow) -> End {
+    async fn follow(&self, mut child: Follow) -> End {
         let mut deadline = Some(Instant::now() + READY_LIMIT);
         let mut lines = Lines::new(LINE_CAP);
         let (mut out, mut complaint) = (vec![0; 64 << 10], vec![0; 1024]);
-        let mut quiet = true;
+        let mut is_quiet = true;
         loop {
-            // All arms are cancel-safe: reads take nothing when they are dropped, a notice not
-            // taken here is lost with the child that it was about.
+            // All arms are cancel-safe: a dropped read takes nothing, a notice that is not taken
+            // here was about this child.
             tokio::select! {
                 biased;
                 read = child.stdout.read(&mut out) => match read {
@@ -206,8 +146,8 @@ impl Follower {
                     }
                     Err(error) => return End::Read(error),
                 },
-                read = child.stderr.read(&mut complaint), if quiet => match read {
-                    Ok(0) | Err(_) => quiet = false,
+                read = child.stderr.read(&mut complaint), if is_quiet => match read {
+                    Ok(0) | Err(_) => is_quiet = false,
                     Ok(count) => {
                         let text = String::from_utf8_lossy(complaint.get(..count).unwrap_or_default());
                         return End::Complaint(text.trim().chars().take(200).collect());
@@ -221,22 +161,20 @@ impl Follower {
         End::Exit(status.unwrap_or(-1))
     }
 
-    fn lines(&mut self, lines: &mut Lines, deadline: &mut Option<Instant>) -> Result<(), End> {
+    fn lines(&self, lines: &mut Lines, deadline: &mut Option<Instant>) -> Result<(), End> {
         while let Some(line) = lines.next_line().map_err(|_| End::TooLong)? {
             if line.is_empty() {
                 continue;
             }
-            match parse(&line)? {
-                Line::Ready if deadline.take().is_some() => {
+            match signals(&line)? {
+                None if deadline.take().is_some() => {
                     tracing::info!(source = self.channel.name(), "event source is ready");
-                    // In this order: whoever waits for the source reads everything anyway.
+                    // First the signal: a task that waits for the source then finds it.
                     self.inbox.put(Signal::Everything);
                     (self.health)(true);
                 }
-                Line::Ready => {}
-                Line::Event(signals) => {
-                    signals.into_iter().for_each(|signal| self.inbox.put(signal))
-                }
+                None => {}
+                Some(signals) => signals.into_iter().for_each(|signal| self.inbox.put(signal)),
             }
         }
         Ok(())

@@ -8,34 +8,29 @@
 //! Pure. Kept beside the line in the ring, so that no listener needs any memory of its own.
 
 use bytes::Bytes;
-use sdc_clients::vminfod::{Action, Change, VmObject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::diff::pretty_path;
-use crate::json::to_ascii;
-use crate::word::{Word, word};
+use vm_model::VmObject;
+use vm_model::diff::{Action, Change, pretty_path};
+use vm_model::js::to_ascii;
 
 /// What a filter may ask about a VM besides its uuid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traits {
     /// `state`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<Word>,
+    pub state: Option<String>,
     /// `brand`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brand: Option<Word>,
+    pub brand: Option<String>,
 }
 
 impl Traits {
     /// Those of an object.
     pub fn of(vm: &VmObject) -> Self {
-        Self::new(|name| vm.get(name).and_then(Value::as_str))
-    }
-
-    /// Those of an object whose fields these are, by name, where they are texts.
-    pub fn new<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Self {
-        Self { state: text("state").map(word), brand: text("brand").map(word) }
+        let text = |name: &str| vm.get(name).and_then(Value::as_str).map(str::to_owned);
+        Self { state: text("state"), brand: text("brand") }
     }
 }
 
@@ -154,7 +149,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::diff::diff;
+    use vm_model::diff::diff;
 
     fn vm(value: Value) -> VmObject {
         value.as_object().unwrap().clone()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::io::duplex;
-use vminfod::commands::{CommandError, Commands, Follow, Output, Tool};
+use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
 
 use super::FakeNode;
 
@@ -35,7 +35,11 @@ impl FakeNode {
         let rows = self.with(|state| state.zfs.clone());
         let after = |flag: &str, nth| args.iter().skip_while(|arg| *arg != flag).nth(nth);
         let (columns, operand) = (after("-o", 1).map_or("name", String::as_str), after("-d", 2));
+        let types = after("-t", 1).map_or("filesystem", String::as_str);
         let wanted = |row: &&Map<String, Value>| {
+            if !types.split(',').any(|kind| row["type"] == kind) {
+                return false;
+            }
             let name = row["name"].as_str().unwrap();
             let depth = |name: &str| name.matches(['/', '@']).count();
             match operand {
@@ -95,7 +99,9 @@ impl Commands for FakeNode {
                     Value::Array(self.with(|state| state.zoneinfo.clone())).to_string(),
                     "",
                 ),
-                Tool::Sysevent => output(2, String::new(), "this one is followed"),
+                Tool::Sysevent | Tool::Fswatcher => {
+                    output(2, String::new(), "this one is followed")
+                }
             })
         })
     }
@@ -111,6 +117,15 @@ impl Commands for FakeNode {
         let ready =
             tokio::io::AsyncReadExt::chain(&b"{\"date\":\"d\",\"type\":\"ready\"}\n"[..], near);
         Ok(Follow::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending())))
+    }
+
+    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        self.with(|state| state.log.push((tool, args)));
+        if self.with(|state| state.is_deaf) {
+            return Ok(simnode::fswatcher::Told::default().converse());
+        }
+        simnode::fswatcher::in_thread()
+            .map_err(|error| CommandError::Io { tool, error: error.into() })
     }
 }
 

@@ -12,21 +12,18 @@ mod served;
 pub mod world;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use daemon::Shutdown;
-use futures_util::future::BoxFuture;
 use sdc_clients::Jitter;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
-use vminfod::commands::Tool;
 use vminfod::config::Config;
-use vminfod::sources::files;
-use vminfod::sources::watch::{Order, Watch, WatchError};
+use vminfod::node::commands::Tool;
 
 pub use served::{Events, Served};
 
@@ -49,6 +46,8 @@ pub struct State {
     pub hanging_on: Vec<(&'static str, String)>,
     /// Tools that answer only when they are [`FakeNode::release`]d.
     pub held: Vec<&'static str>,
+    /// The file watcher reports nothing.
+    pub is_deaf: bool,
     /// Every command run.
     pub log: Vec<(Tool, Vec<String>)>,
 }
@@ -192,14 +191,10 @@ impl FakeNode {
     }
 
     pub async fn serve_as(&self, config: Config) -> Served {
-        self.serve_watching(config, files::native()).await
-    }
-
-    async fn serve_watching(&self, config: Config, watch: Box<dyn Watch>) -> Served {
         let shutdown = Shutdown::new();
         let commands = Arc::new(self.clone());
         let jitter = Jitter::from_seed(7);
-        let running = vminfod::serve_with(config, commands, watch, jitter, shutdown.clone());
+        let running = vminfod::serve_with(config, commands, jitter, shutdown.clone());
         let running = running.await.unwrap();
         Served { url: format!("http://{}", running.address), shutdown, running }
     }
@@ -212,20 +207,11 @@ impl FakeNode {
 
     /// A daemon that hears of no file's change.
     pub async fn serve_deaf(&self, config: Config) -> Served {
-        self.serve_watching(config, Box::new(Deaf)).await
+        self.with(|state| state.is_deaf = true);
+        self.serve_as(config).await
     }
 }
 
-/// A watcher that is in place and never hears anything.
-struct Deaf;
-
-impl Watch for Deaf {
-    fn follow(&self, order: Order) -> BoxFuture<'static, Result<(), WatchError>> {
-        (order.health)(true);
-        Box::pin(std::future::pending())
-    }
-}
-/// A minimal zone configuration.
 pub fn xml(uuid: &str, alias: &str) -> String {
     use std::fmt::Write;
     let mut text = format!(
@@ -238,9 +224,4 @@ pub fn xml(uuid: &str, alias: &str) -> String {
         writeln!(text, "  <attr name=\"{name}\" type=\"string\" value=\"{value}\"/>").unwrap();
     }
     text + "</zone>\n"
-}
-/// Where the fixtures of the neighbouring directory are, if they are.
-pub fn shared(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures").join(name);
-    path.exists().then_some(path)
 }

@@ -14,15 +14,17 @@ use sdc_clients::Jitter;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use vm_model::stale::ZoneFile;
 use vminfod::config::Config;
-use vminfod::converge::board::Board;
-use vminfod::converge::{Asks, Engine, Seams};
-use vminfod::load::Ctx;
-use vminfod::root::Root;
+use vminfod::node::Ctx;
+use vminfod::node::root::Root;
+use vminfod::reconcile::asks::Asks;
+use vminfod::reconcile::status::Status;
+use vminfod::reconcile::{Reconciler, Seams};
 use vminfod::sources::inbox::Inbox;
-use vminfod::sources::sysevent::{self, Line};
-use vminfod::sources::watch::Zones;
-use vminfod::sources::{Signal, ZoneFile};
+use vminfod::sources::signal::Signal;
+use vminfod::sources::sysevent;
+use vminfod::sources::watched::Zones;
 use vminfod::store::Published;
 
 use super::FakeNode;
@@ -32,7 +34,7 @@ pub struct World {
     pub node: FakeNode,
     pub published: Arc<Published>,
     pub inbox: Arc<Inbox>,
-    pub board: Board,
+    pub board: Status,
     pub asks: Asks,
     shutdown: Shutdown,
     cursor: u64,
@@ -48,7 +50,7 @@ impl World {
     /// Loads the node and starts the loop.
     pub async fn start(node: &FakeNode, config: Config) -> Self {
         let (board, inbox, shutdown) =
-            (Board::default(), Arc::new(Inbox::default()), Shutdown::new());
+            (Status::default(), Arc::new(Inbox::default()), Shutdown::new());
         let (asks, requests) = Asks::new();
         let ctx = Ctx {
             root: Root::new(config.root.clone()),
@@ -61,10 +63,11 @@ impl World {
             asks: requests,
             zones: watch::channel(Zones::default()).0,
             restart_zones: Arc::new(Notify::new()),
+            restart_files: Arc::new(Notify::new()),
             jitter: Jitter::from_seed(11),
             shutdown: shutdown.clone(),
         };
-        let mut engine = Engine::new(config, seams, board.clone());
+        let mut engine = Reconciler::new(config, seams, board.clone());
         assert!(engine.first_load().await);
         let published = engine.published();
         tokio::spawn(engine.run());
@@ -73,10 +76,9 @@ impl World {
 
     /// What the child on this channel would have printed.
     pub fn line(&self, line: &Value) {
-        match sysevent::parse(line.to_string().as_bytes()).unwrap() {
-            Line::Event(signals) => signals.into_iter().for_each(|signal| self.inbox.put(signal)),
-            Line::Ready => panic!("that is no event"),
-        }
+        let signals = sysevent::signals(line.to_string().as_bytes()).unwrap();
+        let signals = signals.expect("that is an event");
+        signals.into_iter().for_each(|signal| self.inbox.put(signal));
     }
 
     pub fn zone_event(&self, zone: &str, newstate: &str, zoneid: i64) {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use sdc_clients::Jitter;
 use serde_json::{Value, json};
-use vminfod::load::{self, Ctx};
-use vminfod::root::Root;
-use vminfod::sources::ZoneFile;
+use vm_model::stale::ZoneFile;
+use vminfod::node::root::Root;
+use vminfod::node::{Ctx, load};
 
 use crate::common::FakeNode;
 use crate::common::world::World;
@@ -126,7 +126,7 @@ async fn s108_a_mirror_equals_the_list_over_an_hour_of_changes() {
     follow(&mut mirror, world.events());
     let config = node.config();
     let ctx = Ctx::new(Root::new(config.root), std::sync::Arc::new(node.clone()));
-    let fresh = load::node(&ctx).await.unwrap();
+    let fresh = load::objects(&ctx).await.unwrap();
     let fresh: Vms = fresh
         .vms
         .into_iter()

@@ -127,7 +127,7 @@ async fn s005_all_but_get_is_refused_without_a_word() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s006_unknown_paths_are_unsupported_and_data_is_answered() {
     let (_node, served) = two_vms().await;
-    for path in ["/", "/foo", "/vm", "/pings", "/dat"] {
+    for path in ["/", "/foo", "/vm", "/pings", "/dat", "/ui", "/ui/main.js"] {
         let answer = served.get(path).await;
         assert_eq!(answer, (404, "Unsupported URL Path".to_owned()), "{path}");
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use vminfod::sources::ZoneFile;
+use vm_model::stale::ZoneFile;
 
 use crate::common::FakeNode;
 use crate::common::scene::{A, B, C, config_of, told};

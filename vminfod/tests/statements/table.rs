@@ -53,10 +53,10 @@ fn numbers(name: &str) -> BTreeSet<String> {
 /// File → its tests, of every file that the table may name.
 fn sources() -> BTreeMap<String, BTreeSet<String>> {
     let mut files = vec![
-        "tests/tests/statements.rs".to_owned(),
-        "tests/tests/statements/smf.rs".to_owned(),
+        "tests/testbed/tests/programs/statements.rs".to_owned(),
+        "tests/testbed/tests/programs/statements/smf.rs".to_owned(),
         "vminfod/tests/serving.rs".to_owned(),
-        "vminfod/src/sources/watch_fswatcher/tests.rs".to_owned(),
+        "vminfod/src/sources/watched/tests.rs".to_owned(),
     ];
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/statements");
     for entry in std::fs::read_dir(own).unwrap() {

@@ -2,12 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The property: whatever the inputs, a delete is allowed by the sheet read a second time.
+//! The property: whatever the inputs, a second reading of the rules allows each delete.
 
 use proptest::prelude::*;
 use sdc_clients::napi::NicState;
 
-use super::*;
+use sdc_clients::napi::Nic;
+use serde_json::json;
+
+use super::case::{CN, Case, NOW, alive, at, gone, mac, nic, view};
+use crate::plan::decision::Action;
+use crate::plan::verdict::Verdict;
 
 fn any_nic() -> impl Strategy<Value = Nic> {
     (
@@ -31,12 +36,12 @@ fn any_nic() -> impl Strategy<Value = Nic> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
     #[test]
-    fn no_plan_deletes_what_the_sheet_protects(
+    fn no_plan_deletes_what_the_rules_protect(
         nics in prop::collection::vec(any_nic(), 0..12),
         vms in prop::collection::vec((prop::sample::select(vec!["v1", "v2"]), any::<bool>(), 0u8..8), 0..3),
         first in prop::option::of(800u64..1000),
         verdict in prop::sample::select(vec![
-            None, Some(Verdict::Unknown), Some(Verdict::Gone("failed".into())),
+            None, Some(Verdict::Unknown), Some(gone("failed")),
             Some(alive("running", Some(CN))), Some(alive("running", Some("b"))),
             Some(Verdict::NoAnswer(String::new())),
         ]),
@@ -50,7 +55,7 @@ proptest! {
         (case.nics, case.first_look, case.recent) = (nics, first, recent);
         (case.verdict, case.policy.ask_vmapi) = (verdict.clone(), ask);
         let plan = case.plan();
-        let deletes: Vec<_> = plan.of("delete").collect();
+        let deletes: Vec<_> = plan.of(Action::Delete).collect();
         for delete in &deletes {
             // Any of the records with this address (the list may repeat one) must allow it.
             let allowed = case.nics.iter().filter(|n| n.mac == delete.mac).any(|n| {
@@ -66,15 +71,15 @@ proptest! {
                     && complete
                     && (!ask && !young
                         || n.belongs_to_uuid == "gone" && match &verdict {
-                            Some(Verdict::Gone(_)) => true,
+                            Some(Verdict::Gone { .. }) => true,
                             Some(Verdict::Unknown) => !young,
                             _ => false,
                         })
             });
             prop_assert!(allowed, "{delete:?}");
         }
-        let confirmed = ask && matches!(verdict, Some(Verdict::Gone(_)));
-        if !deletes.is_empty() && !confirmed && !matches!(verdict, Some(Verdict::Gone(_))) {
+        let confirmed = ask && matches!(verdict, Some(Verdict::Gone { .. }));
+        if !deletes.is_empty() && !confirmed && !matches!(verdict, Some(Verdict::Gone { .. })) {
             prop_assert!(deletes.len() + recent <= 5 && !case.local.vms.is_empty());
         }
     }

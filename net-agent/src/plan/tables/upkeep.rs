@@ -2,12 +2,28 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What is written about what is here.
+//! Upkeep of records.
 
-use super::*;
+use serde_json::json;
+
+use super::case::{CN, Case, alive, mac, nic, policy, view};
+use crate::plan::own_nic;
+use crate::plan::upkeep::{self, Upkeep};
+use crate::plan::verdict::Verdict;
+use crate::view::Identity;
+
+/// What follows, in a word.
+fn word(upkeep: Upkeep) -> String {
+    match upkeep {
+        Upkeep::Write(wish) => wish.to_string(),
+        Upkeep::Agrees => "Agrees".to_owned(),
+        Upkeep::Leave(_) => "Leave".to_owned(),
+        Upkeep::AskVmapi => "AskVmapi".to_owned(),
+    }
+}
 
 #[test]
-fn backfill_and_state() {
+fn writes_cn_uuid_and_state_of_local_vms() {
     let vm = |state: &str, hidden: bool| {
         view(json!([{"uuid": "vm", "state": state, "do_not_inventory": hidden, "owner_uuid": "o",
             "nics": [{"mac": mac(1)}]}]))
@@ -20,63 +36,27 @@ fn backfill_and_state() {
     let run = |over, state, hidden, verdict: Option<Verdict>| {
         let mut case = Case::new(mine(over));
         case.local = vm(state, hidden);
-        case.nics[0].belongs_to_uuid = "vm".into();
-        let verdicts = verdict.map(|v| ("vm".to_owned(), v));
-        let upkeep = backfill::upkeep(
-            &case.nics[0],
-            &case.local,
-            verdicts.as_ref().map(|(_, v)| v),
-            false,
-            &case.policy,
-        );
-        match upkeep {
-            crate::plan::wish::Upkeep::Write(wish) => describe(&wish),
-            other => format!("{other:?}").split('(').next().unwrap().to_owned(),
-        }
+        let (nic, policy) = (&case.nics[0], &case.policy);
+        word(upkeep::upkeep(nic, &case.local, verdict.as_ref(), false, policy))
     };
-    let cn = format!("cn_uuid={CN}");
+    let of = |over, state| run(over, state, false, None);
+    let says = |verdict| run(json!({"cn_uuid": "b"}), "running", false, verdict);
+    let (none, cn) = (|| json!({"cn_uuid": null}), format!("cn_uuid={CN}"));
+    let (other, hidden) = (json!({"belongs_to_type": "other", "cn_uuid": null}), none());
     for (row, want, found) in [
-        ("R8", cn.clone(), run(json!({"cn_uuid": null}), "running", false, None)),
-        (
-            "R10",
-            "state=running".into(),
-            run(json!({"state": "provisioning"}), "running", false, None),
-        ),
-        ("mirror", "state=stopped".into(), run(json!({}), "stopped", false, None)),
-        (
-            "mirror back",
-            "state=running".into(),
-            run(json!({"state": "stopped"}), "running", false, None),
-        ),
-        ("agrees", "Agrees".into(), run(json!({}), "running", false, None)),
-        ("VM state unknown", "Leave".into(), run(json!({"cn_uuid": null}), "odd", false, None)),
-        (
-            "VM provisioning",
-            "Leave".into(),
-            run(json!({"cn_uuid": null}), "provisioning", false, None),
-        ),
-        (
-            "NIC state unknown",
-            "Agrees".into(),
-            run(json!({"state": "odd"}), "running", false, None),
-        ),
-        ("hidden", "Leave".into(), run(json!({"cn_uuid": null}), "running", true, None)),
-        ("race 7", "AskVmapi".into(), run(json!({"cn_uuid": "b"}), "running", false, None)),
-        (
-            "race 6",
-            cn,
-            run(json!({"cn_uuid": "b"}), "running", false, Some(alive("running", Some(CN)))),
-        ),
-        (
-            "race 3",
-            "Leave".into(),
-            run(json!({"cn_uuid": "b"}), "running", false, Some(alive("running", Some("b")))),
-        ),
-        (
-            "not a zone's",
-            "Leave".into(),
-            run(json!({"belongs_to_type": "other", "cn_uuid": null}), "running", false, None),
-        ),
+        ("R8", cn.as_str(), of(none(), "running")),
+        ("R10", "state=running", of(json!({"state": "provisioning"}), "running")),
+        ("mirror", "state=stopped", of(json!({}), "stopped")),
+        ("mirror back", "state=running", of(json!({"state": "stopped"}), "running")),
+        ("agrees", "Agrees", of(json!({}), "running")),
+        ("VM state unknown", "Leave", of(none(), "odd")),
+        ("VM provisioning", "Leave", of(none(), "provisioning")),
+        ("NIC state unknown", "Agrees", of(json!({"state": "odd"}), "running")),
+        ("hidden", "Leave", run(hidden, "running", true, None)),
+        ("race 7", "AskVmapi", says(None)),
+        ("race 6", &cn, says(Some(alive("running", Some(CN))))),
+        ("race 3", "Leave", says(Some(alive("running", Some("b"))))),
+        ("not a zone's", "Leave", of(other, "running")),
     ] {
         assert_eq!(found, want, "{row}");
     }
@@ -90,54 +70,20 @@ fn backfill_and_state() {
 }
 
 #[test]
-fn own_nics() {
-    let identity = Identity { uuid: CN.into(), macs: [mac(1)].into(), up: BTreeSet::new() };
-    let run = |n, over: serde_json::Value| {
-        let upkeep = state::of_own_nic(&nic(n, over), &identity, &policy());
-        match upkeep {
-            crate::plan::wish::Upkeep::Write(wish) => describe(&wish),
-            other => format!("{other:?}").split('(').next().unwrap().to_owned(),
-        }
+fn claims_only_own_nics() {
+    let identity = Identity { uuid: CN.into(), macs: [mac(1)].into() };
+    let run = |n, kind: &str, owner: &str| {
+        let over = json!({"belongs_to_type": kind, "belongs_to_uuid": owner,
+            "state": "provisioning"});
+        word(own_nic::upkeep(&nic(n, over), &identity, &policy()))
     };
     let claim = format!("state=running belongs_to=server/{CN}");
     for (row, want, found) in [
-        (
-            "R11",
-            "state=running".to_owned(),
-            run(
-                2,
-                json!({"belongs_to_type": "server",
-            "belongs_to_uuid": CN, "state": "provisioning"}),
-            ),
-        ),
-        (
-            "another CN's",
-            "Leave".into(),
-            run(
-                1,
-                json!({"belongs_to_type": "server",
-            "belongs_to_uuid": "b", "state": "provisioning"}),
-            ),
-        ),
-        (
-            "booter's",
-            claim,
-            run(
-                1,
-                json!({"belongs_to_type": "other",
-            "belongs_to_uuid": "admin", "state": "provisioning"}),
-            ),
-        ),
-        (
-            "not our address",
-            "Leave".into(),
-            run(
-                2,
-                json!({"belongs_to_type": "other",
-            "belongs_to_uuid": "admin", "state": "provisioning"}),
-            ),
-        ),
-        ("a zone's", "Leave".into(), run(1, json!({"state": "provisioning"}))),
+        ("R11", "state=running", run(2, "server", CN)),
+        ("another CN's", "Leave", run(1, "server", "b")),
+        ("booter's", &claim, run(1, "other", "admin")),
+        ("not our address", "Leave", run(2, "other", "admin")),
+        ("a zone's", "Leave", run(1, "zone", "gone")),
     ] {
         assert_eq!(found, want, "{row}");
     }

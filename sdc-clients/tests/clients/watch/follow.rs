@@ -45,7 +45,7 @@ async fn a_snapshot_then_what_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_while_away_is_derived_before_synced() {
+async fn changes_during_a_gap_come_before_synced() {
     let hidden = json!({ "zonename": "h", "ram": 1, "do_not_inventory": true });
     let first = vec![ready(&[vm("kept", 1), vm("gone", 1), vm("grown", 1), vm("h", 1)])];
     let second = vec![ready(&[vm("new", 1), vm("grown", 2), vm("kept", 1), hidden])];
@@ -69,7 +69,7 @@ async fn what_happened_while_away_is_derived_before_synced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_of_a_known_vm_and_a_modify_of_an_unknown_one() {
+async fn create_of_a_known_vm_and_modify_of_an_unknown_one() {
     let pieces = vec![
         ready(&[vm("a", 1)]),
         create(vm("a", 1)),
@@ -97,7 +97,7 @@ async fn silence_is_a_quiet_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_never_delete_and_are_asked_about_ever_more_slowly() {
+async fn refusals_delete_nothing_and_back_off() {
     let mut connections = vec![ends(vec![ready(&[vm("a", 1)])])];
     connections.extend(vec![None; 20]);
     connections.push(stays(vec![ready(&[vm("a", 1)])]));
@@ -112,7 +112,7 @@ async fn refusals_never_delete_and_are_asked_about_ever_more_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ready_must_come_within_thirty_seconds_and_first() {
+async fn ready_comes_first_and_within_30_s() {
     let started = tokio::time::Instant::now();
     let (mut watcher, _) =
         watched(vec![stays(vec![]), stays(vec![Bytes::from_static(b"{\"type\":")])]);

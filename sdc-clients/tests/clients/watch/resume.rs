@@ -21,7 +21,7 @@ use super::{
 use crate::script::Script;
 
 #[tokio::test(start_paused = true)]
-async fn a_gap_in_the_numbers_is_a_loss_and_repeats_are_none() {
+async fn a_gap_in_seq_is_a_loss() {
     let numbered = |bytes: Bytes, seq: u64| {
         let mut value: Value = serde_json::from_slice(&bytes).unwrap();
         value["seq"] = seq.into();
@@ -41,7 +41,7 @@ async fn a_gap_in_the_numbers_is_a_loss_and_repeats_are_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_stream_is_resumed_and_complete_once_it_has_caught_up() {
+async fn a_broken_stream_is_resumed() {
     let first = vec![counted(&[vm("a", 1), vm("b", 1)], 7, "e1"), numbered(modify(vm("a", 2)), 8)];
     let second = vec![
         resume(8, 10, "e1"),
@@ -102,7 +102,7 @@ async fn what_cannot_be_resumed_begins_with_a_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_made_no_sense_is_not_asked_for_again() {
+async fn a_bad_line_is_not_requested_again() {
     for bad in [Bytes::from_static(b"{\n"), numbered(modify(vm("a", 3)), 11), resume(8, 8, "e1")] {
         let first = vec![counted(&[vm("a", 1)], 8, "e1"), bad];
         let second = vec![counted(&[vm("a", 3)], 11, "e1")];
@@ -125,7 +125,7 @@ async fn a_line_that_made_no_sense_is_not_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vm_that_is_made_again_is_another_and_knows_its_node() {
+async fn a_recreated_vm_is_another_one() {
     let made = |at: &str, ram: u32| json!({ "zonename": "a", "uuid": "a", "ram": ram, "create_timestamp": at, "server_uuid": "cn" });
     let first =
         vec![ready(&[made("t1", 1)]), modify(made("t1", 2)), delete("a"), create(made("t2", 1))];
@@ -164,7 +164,7 @@ async fn a_vm_that_is_made_again_is_another_and_knows_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_ends_for_what_is_so_already_and_for_what_comes_to_be() {
+async fn waits_end_for_present_and_future_states() {
     let limit = Duration::from_secs(60);
     let connection =
         || stays(vec![ready(&[vm("a", 1)]), modify(vm("a", 2)), create(vm("b", 1)), delete("a")]);

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One line of `/events` → lines for people or JSON. Pure.
+//! Formats one line of `/events` as text or JSON. Pure.
 
 use daemon::cli::screen::visible;
 use serde_json::{Map, Value};
@@ -10,19 +10,19 @@ use serde_json::{Map, Value};
 use super::lookup::is_uuid;
 use super::nopt::Parsed;
 use super::value::{compact, lone_argument, units};
-use crate::json;
+use vm_model::js as json;
 
-/// The longest alias that is shown whole, in UTF-16 units.
+/// Longest alias that is not shortened, in UTF-16 units.
 const ALIAS: usize = 30;
 
-/// What `vmadm events` was asked for.
+/// The options of `vmadm events`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventsPlan {
     /// Whole dates and zone names.
     pub full: bool,
-    /// The events as they are.
+    /// Print JSON.
     pub json: bool,
-    /// The first line too.
+    /// Print the first line too.
     pub ready: bool,
     /// Only of this VM.
     pub uuid: Option<String>,
@@ -31,13 +31,13 @@ pub struct EventsPlan {
 impl EventsPlan {
     pub(super) fn new(parsed: &Parsed) -> EventsPlan {
         let flag = |name| parsed.flag(name).unwrap_or(false);
-        // What has not the shape of a UUID is no restriction.
+        // An operand that does not look like a UUID is ignored.
         let uuid = parsed.operands.first().filter(|text| is_uuid(text)).cloned();
         EventsPlan { full: flag("full"), json: flag("json"), ready: flag("ready"), uuid }
     }
 }
 
-/// How a change is written.
+/// The format of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// As `vmadm events` and `vminfo events` do.
@@ -45,17 +45,17 @@ pub enum Style {
         /// Whole dates and zone names.
         full: bool,
     },
-    /// As RFD 39 has it: no alias, null for the missing side.
+    /// As in RFD 39: no alias, null for the missing side.
     Plain {
         /// Times and the first part of UUIDs only.
         short: bool,
     },
 }
 
-/// How `ready.vms` is printed with `-j`.
+/// The format of `ready.vms` with `-j`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadyVms {
-    /// As it is sent: JSON in a string.
+    /// As received: JSON in a string.
     Text,
     /// An object by zone name.
     ByName,
@@ -66,10 +66,10 @@ pub enum ReadyVms {
 /// Why a line of the stream cannot be printed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventFault {
-    /// It is no event.
+    /// It is not an event.
     #[error("not a line of events: {0}")]
     BadLine(String),
-    /// The VM that was asked for is not there.
+    /// The requested VM does not exist.
     #[error("VM {0} not found")]
     NoSuchVm(String),
 }
@@ -77,18 +77,18 @@ pub enum EventFault {
 /// Prints events.
 #[derive(Debug, Clone)]
 pub struct Printer {
-    /// How changes are written.
+    /// The format of changes.
     pub style: Style,
-    /// JSON instead, and how its first line is.
+    /// Print JSON, with the first line in this format.
     pub json: Option<ReadyVms>,
-    /// Whether the first line is printed.
+    /// Print the first line.
     pub ready: bool,
     /// Only of this VM.
     pub only: Option<String>,
 }
 
 impl Printer {
-    /// The text for one line of the stream; empty for what is not shown.
+    /// The text for one line of the stream; empty if it is not shown.
     pub fn line(&self, line: &[u8]) -> Result<String, EventFault> {
         let bad = |reason: &str| EventFault::BadLine(reason.to_owned());
         let value = json::parse(line).map_err(|error| EventFault::BadLine(error.to_string()))?;
@@ -169,11 +169,11 @@ impl Printer {
         changes
             .iter()
             .map(|change| {
-                let word = |key: &str| change.get(key).and_then(Value::as_str).unwrap_or_default();
-                let (path, action) = (word("prettyPath"), word("action"));
+                let text = |key: &str| change.get(key).and_then(Value::as_str).unwrap_or_default();
+                let (path, action) = (text("prettyPath"), text("action"));
                 let (old, new) = (side(change, "oldValue"), side(change, "newValue"));
                 if plain {
-                    // What tenants wrote must not move the cursor of whoever watches.
+                    // Tenants' text must not contain control sequences of a terminal.
                     let (path, old, new) = (visible(path), visible(&old), visible(&new));
                     format!("{head}: {path} {action} :: {old} -> {new}\n")
                 } else {
@@ -188,7 +188,7 @@ fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The VMs of the first line, which come as text.
+/// The VMs of the first line, which are JSON in a string.
 fn vms(event: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, EventFault> {
     let bad = || EventFault::BadLine("ready without its VMs".to_owned());
     let list = match event.get("vms") {
@@ -205,7 +205,7 @@ fn vms(event: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, EventFault
         .collect()
 }
 
-/// A date as it is printed: ISO, UTC, three decimals.
+/// Formats a date: ISO 8601, UTC, milliseconds.
 fn date(text: &str) -> Option<String> {
     let at: jiff::Timestamp = text.parse().ok()?;
     json::iso(at.as_millisecond() as f64)

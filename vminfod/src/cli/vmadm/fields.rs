@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The fields that can be listed, filtered and sorted by: names, headers and widths. Pure.
+//! The fields for listing, filtering and sorting: names, headers, widths. Pure.
 
 use serde_json::Value;
 
@@ -58,13 +58,13 @@ const FIELDS: &[(&str, &str, usize)] = &[
     ("zpool", "ZPOOL", 12),
 ];
 
-/// What may be asked of one disk or nic, or of any; as shipped, any character passes for the dots
-/// and a nic's key may have something before it.
+/// Filter keys of disks and nics. As in the shipped program the dots match any character, and a nic's
+/// key may have a prefix.
 const DISK_KEY: &str =
     "^disks.([0-9]+|\\*).(boot|image_name|image_size|image_uuid|size|media|model|zpool)$";
 const NIC_KEY: &str =
     "nics.([0-9]+|\\*).(dhcp_server|gateway|interface|ip|mac|model|netmask|nic_tag|vlan_id)$";
-/// The width of columns that are members of something.
+/// Width of columns that are members of a list or object.
 const MEMBER_WIDTH: usize = 20;
 
 /// The names of all fields.
@@ -72,19 +72,19 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|(name, ..)| *name)
 }
 
-/// One column of a listing, or one thing to sort by.
+/// A column of a listing, or a sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// As it was asked for.
+    /// Name as given.
     pub name: String,
-    /// As it stands in the first line.
+    /// Text in the header line.
     pub header: String,
-    /// The least width in UTF-16 units.
+    /// Least width in UTF-16 units.
     pub width: usize,
 }
 
 impl Column {
-    /// The column of this name, if there is one.
+    /// The column of this name.
     pub fn named(name: &str) -> Option<Column> {
         if let Some((_, header, width)) = FIELDS.iter().find(|(field, ..)| *field == name) {
             let (header, width) = ((*header).to_owned(), *width);
@@ -103,7 +103,7 @@ impl Column {
         })
     }
 
-    /// The property that it is of.
+    /// The property it belongs to.
     pub fn property(&self) -> &str {
         property(&self.name)
     }
@@ -119,25 +119,25 @@ impl Column {
     }
 }
 
-/// The property a name begins with.
+/// The first part of a dotted name.
 pub fn property(name: &str) -> &str {
     name.split('.').next().unwrap_or_default()
 }
 
-/// Whether a column or sort key asks for any element of a list, which only filters may.
+/// Returns true for a key with `*`, which only filters may have.
 pub fn is_wildcard(name: &str) -> bool {
     ["disks.*", "filesystems.*", "nics.*"].iter().any(|start| name.starts_with(start))
 }
 
-/// Whether filters may name this key.
+/// Returns true if filters may use this key.
 pub fn is_filter_key(key: &str) -> bool {
     FIELDS.iter().any(|(field, ..)| *field == key)
         || ["tags.", "customer_metadata.", "internal_metadata."]
             .iter()
             .any(|start| key.starts_with(start))
-        || [DISK_KEY, NIC_KEY].iter().any(|pattern| {
-            Regexp::new(pattern, false).is_ok_and(|regexp| regexp.is_match(key).unwrap_or(false))
-        })
+        || [DISK_KEY, NIC_KEY]
+            .iter()
+            .any(|pattern| Regexp::new(pattern, false).is_ok_and(|regexp| regexp.is_match(key)))
 }
 
 fn is_digits(text: &str) -> bool {

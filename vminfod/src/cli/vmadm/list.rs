@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `list`: VMs → lines. Pure.
+//! `list`: VMs as lines. Pure.
 
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use super::vm::Vm;
 const DEFAULT_ORDER: &str = "uuid,type,ram,state,alias";
 const DEFAULT_SORT: &str = "ram,uuid";
 
-/// A listing whose filters have been looked at.
+/// A listing with validated filter keys.
 #[derive(Debug)]
 pub struct Listing {
     filters: Filters,
@@ -29,7 +29,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// A listing of all VMs with these columns, in this order; `None`: the usual ones.
+    /// A listing of all VMs with these columns and this order; `None` is the default.
     pub fn all(order: Option<&str>, sort: Option<&str>, parsable: bool, header: bool) -> Listing {
         Listing {
             filters: Filters::default(),
@@ -40,7 +40,7 @@ impl Listing {
         }
     }
 
-    /// Checks what can be checked before the VMs are asked for.
+    /// Validates the arguments.
     pub fn new(parsed: &Parsed) -> Result<Listing, Failure> {
         let filters = Filters::read(&parsed.operands).map_err(Failure::from)?;
         let order = parsed.text("order").unwrap_or(DEFAULT_ORDER).to_owned();
@@ -74,12 +74,12 @@ impl Listing {
         Ok(text)
     }
 
-    /// What would be listed, as objects that have only the properties asked for.
+    /// The listed VMs as objects with only the listed properties.
     pub fn objects(self, vms: Vec<VmObject>) -> Result<Vec<VmObject>, Failure> {
         Ok(self.chosen(vms)?.1.into_iter().map(|vm| vm.object).collect())
     }
 
-    /// The columns, and the VMs in their order.
+    /// The columns, and the filtered and sorted VMs.
     fn chosen(self, vms: Vec<VmObject>) -> Result<(Vec<Column>, Vec<Vm>), Failure> {
         let mut keys = Vec::new();
         for key in self.sort.split(',') {
@@ -102,7 +102,7 @@ pub fn json(vms: &[VmObject]) -> String {
     super::value::pretty(vms) + "\n"
 }
 
-/// The VMs for which the filters hold, with only some properties if any are given.
+/// The VMs that match the filters, reduced to `properties` if given.
 pub fn picked(
     filters: Filters,
     vms: Vec<VmObject>,
@@ -110,12 +110,12 @@ pub fn picked(
 ) -> Result<Vec<Vm>, Failure> {
     let mut picked = Vec::new();
     if vms.is_empty() {
-        // As shipped, a bad pattern is no fault where nothing is looked at.
+        // As in the shipped program, an invalid pattern is no error if there are no VMs.
         return Ok(picked);
     }
     let picker = filters.ready().map_err(Failure::from)?;
     for vm in vms.into_iter().map(Vm::new) {
-        if !picker.picks(&vm).map_err(Failure::from)? {
+        if !picker.picks(&vm) {
             continue;
         }
         match properties {
@@ -151,7 +151,7 @@ impl Shape<'_> {
 fn shown(value: Option<&Value>, parsable: bool) -> String {
     let none = if parsable { "" } else { "-" };
     match value {
-        // Zero is a value, whatever else counts as none.
+        // Zero is shown; other falsy values are not.
         Some(number @ Value::Number(_)) => text_form(number).unwrap_or_default(),
         Some(value) if truthy(Some(value)) => text_form(value).unwrap_or_default(),
         _ => none.to_owned(),

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `lookup`, `get`: VMs → uuids or JSON. Pure.
+//! `lookup` and `get`: VMs as uuids or JSON. Pure.
 
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use super::list::picked;
 use super::nopt::Parsed;
 use super::value::{lone_argument, pretty, text_form};
 
-/// A look-up whose keys have been looked at.
+/// A look-up with validated filter keys.
 #[derive(Debug)]
 pub struct Lookup {
     filters: Filters,
@@ -23,7 +23,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Checks what can be checked before the VMs are asked for.
+    /// Validates the arguments.
     pub fn new(parsed: &Parsed) -> Result<Lookup, Failure> {
         let filters = Filters::read(&parsed.operands).map_err(Failure::from)?;
         let output = parsed.text("output").map(str::to_owned);
@@ -63,7 +63,7 @@ pub fn json_text(value: &(impl serde::Serialize + ?Sized)) -> String {
     lone_argument(&pretty(value)) + "\n"
 }
 
-/// Whether an operand has the shape that `get` takes for a UUID.
+/// Returns true if `get` accepts the operand as a UUID.
 pub fn is_uuid(text: &str) -> bool {
     let units: Vec<u16> = text.encode_utf16().collect();
     units.len() == 36 && [8, 13, 18, 23].iter().all(|at| units.get(*at) == Some(&u16::from(b'-')))

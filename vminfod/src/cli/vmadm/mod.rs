@@ -5,11 +5,11 @@
 //! The read-only commands of the shipped `vmadm`, byte for byte: `list`, `lookup`, `get`, `json`,
 //! `events`.
 //!
-//! The modules below are pure: arguments and objects in, text out. Where the objects come from is
-//! the supplier's matter ([`super::supply`]); nothing here opens anything.
+//! The modules below are pure: arguments and objects in, text out. The objects come from a supplier
+//! ([`super::supply`]).
 //!
-//! Where the shipped program dies of an exception (a null in a filter, a bad regular expression),
-//! this one says what is wrong and exits with 1.
+//! Where the shipped program throws an exception (a null in a filter, an invalid regular expression),
+//! this one prints one line and exits with 1.
 
 pub mod events;
 pub mod fields;
@@ -24,13 +24,18 @@ pub mod usage;
 pub mod value;
 pub mod vm;
 
+use std::time::Duration;
+
 use super::supply::{Supplier, SupplyError};
 use events::{EventsPlan, Printer, ReadyVms, Style};
 use filter::FilterError;
 use list::Listing;
 use lookup::Lookup;
 
-/// What a command leaves.
+/// How long the filters of one command may take.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// The output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printed {
     /// All bytes of stdout.
@@ -41,17 +46,17 @@ pub struct Printed {
     pub code: u8,
 }
 
-/// Why a command ends early.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// It cannot be done: one line, exit 1.
+    /// It failed: one line, exit 1.
     Failed(String),
-    /// It was called in a wrong way: an optional line, the usage text, exit 2.
+    /// Wrong arguments: an optional line, the usage text, exit 2.
     Usage(Option<String>),
 }
 
 impl Failure {
-    /// It cannot be done.
+    /// A failure with this text.
     pub fn failed(text: impl Into<String>) -> Failure {
         Failure::Failed(text.into())
     }
@@ -72,7 +77,7 @@ impl From<SupplyError> for Failure {
     }
 }
 
-/// A command understood, and what is left to be done for it.
+/// A parsed command.
 #[derive(Debug)]
 pub enum Plan {
     /// `list`
@@ -85,7 +90,7 @@ pub enum Plan {
     Events(EventsPlan),
 }
 
-/// Understands the arguments that follow the program's name.
+/// Parses the arguments after the program's name.
 pub fn plan(args: &[String]) -> Result<Plan, Failure> {
     let Some((command, args)) = args.split_first() else { return Err(Failure::Usage(None)) };
     match command.as_str() {
@@ -114,7 +119,7 @@ pub fn plan(args: &[String]) -> Result<Plan, Failure> {
     }
 }
 
-/// How the events that were asked for are printed.
+/// The printer of `events`.
 pub fn printer(plan: &EventsPlan) -> Printer {
     Printer {
         style: Style::Shipped { full: plan.full },
@@ -124,11 +129,17 @@ pub fn printer(plan: &EventsPlan) -> Printer {
     }
 }
 
-/// Runs any command but `events`, whose output has no end.
+/// Runs any command but `events`.
 pub async fn run(plan: Plan, supplier: &dyn Supplier) -> Result<String, Failure> {
     match plan {
-        Plan::List(listing) => listing.print(supplier.vms().await?),
-        Plan::Lookup(lookup) => lookup.print(supplier.vms().await?),
+        Plan::List(listing) => {
+            let vms = supplier.vms().await?;
+            within(LIMIT, move || listing.print(vms)).await
+        }
+        Plan::Lookup(lookup) => {
+            let vms = supplier.vms().await?;
+            within(LIMIT, move || lookup.print(vms)).await
+        }
         Plan::Get(uuid) => match supplier.vm(&uuid).await? {
             Some(vm) => Ok(lookup::one(vm)),
             None => Err(Failure::failed(format!("zoneadm: {uuid}: No such zone configured"))),
@@ -137,8 +148,23 @@ pub async fn run(plan: Plan, supplier: &dyn Supplier) -> Result<String, Failure>
     }
 }
 
+/// Runs `pick` on a thread of its own and gives up after `limit`. The thread ends with the program.
+pub async fn within<T: Send + 'static>(
+    limit: Duration,
+    pick: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let picking = tokio::task::spawn_blocking(pick);
+    match tokio::time::timeout(limit, picking).await {
+        Ok(Ok(picked)) => picked,
+        Ok(Err(panicked)) => Err(Failure::failed(panicked.to_string())),
+        Err(_elapsed) => Err(Failure::failed(format!(
+            "the filters were not done after {limit:?}: is a regular expression among them too hard?"
+        ))),
+    }
+}
+
 impl Printed {
-    /// What a command's result prints; `program` is the path the usage text names.
+    /// The output for a result; the usage text names `program`.
     pub fn of(result: Result<String, Failure>, program: &str) -> Printed {
         match result {
             Ok(stdout) => Printed { stdout, stderr: String::new(), code: 0 },
@@ -150,5 +176,21 @@ impl Printed {
                 Printed { stdout: String::new(), stderr: text + &usage::vmadm(program), code: 2 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn filters_that_never_end_are_given_up() {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let endless = move || held.recv().map_err(|gone| Failure::failed(gone.to_string()));
+        let result = within(Duration::from_millis(20), endless).await;
+        drop(hold);
+        assert!(matches!(result, Err(Failure::Failed(text)) if text.contains("20ms")));
+        let done = within(Duration::from_secs(60), || Ok(1)).await;
+        assert_eq!(done, Ok(1));
     }
 }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The options of `vmadm`: options and operands mix, prefixes of long names work, what is unknown
-//! takes the next argument with it. Pure.
+//! Parses vmadm's options: options and operands may be mixed, long names may be abbreviated, and an
+//! unknown option consumes the next argument. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +12,38 @@ use std::collections::BTreeMap;
 pub struct Spec {
     /// Its long name.
     pub name: &'static str,
-    /// Whether it is a yes or no; else it takes a text.
+    /// True for a flag; false if it takes a text.
     pub is_flag: bool,
 }
 
-/// A short letter and what is meant.
+/// A short option and its long form.
 pub type Short = (char, &'static [&'static str]);
 
-/// What was asked for.
+/// Parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     flags: BTreeMap<&'static str, bool>,
     texts: BTreeMap<&'static str, String>,
-    /// Everything else, in its order.
+    /// Operands, in order.
     pub operands: Vec<String>,
 }
 
 impl Parsed {
-    /// Yes, no, or nothing said.
+    /// A flag's value; `None` if it was not given.
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.flags.get(name).copied()
     }
 
-    /// The text given.
+    /// An option's text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.texts.get(name).map(String::as_str)
     }
 }
 
-/// Reads the arguments of a command that has these options.
+/// Parses arguments with these options.
 pub fn parse(args: &[String], specs: &[Spec], shorts: &[Short]) -> Parsed {
     let mut parsed = Parsed::default();
-    // The next argument is at the end.
+    // A stack: the next argument is the last element.
     let mut rest: Vec<String> = args.iter().rev().cloned().collect();
     while let Some(arg) = rest.pop() {
         if is_end(&arg) {
@@ -71,8 +71,8 @@ pub fn parse(args: &[String], specs: &[Spec], shorts: &[Short]) -> Parsed {
     parsed
 }
 
-/// What a letter, or several, stand for. A word that begins a long name is none, nor is one with a
-/// letter that nobody knows.
+/// Expands short options, one or several letters. `None` if the word abbreviates a long name or has an
+/// unknown letter.
 fn letters<'a>(name: &str, specs: &[Spec], shorts: &'a [Short]) -> Option<Vec<&'a str>> {
     let find = |letter: char| shorts.iter().find(|(known, _)| *known == letter);
     let is_letter = name.chars().count() == 1 && name.chars().all(|c| find(c).is_some());
@@ -83,7 +83,7 @@ fn letters<'a>(name: &str, specs: &[Spec], shorts: &'a [Short]) -> Option<Vec<&'
     Some(meant?.concat())
 }
 
-/// The option that the name is, or is the only one to begin with it.
+/// The option with this name, or the only one that begins with it.
 fn long<'a>(name: &str, specs: &'a [Spec]) -> Option<&'a Spec> {
     if name.is_empty() {
         return None;
@@ -120,7 +120,7 @@ fn option(name: &str, specs: &[Spec], rest: &mut Vec<String>, parsed: &mut Parse
     }
 }
 
-/// Two or more dashes: what follows are operands.
+/// Returns true for two or more dashes: only operands follow.
 fn is_end(arg: &str) -> bool {
     arg.len() >= 2 && arg.bytes().all(|b| b == b'-')
 }

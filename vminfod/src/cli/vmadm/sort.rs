@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The order of a listing. Keys are compared as shipped, which contradicts itself for some pairs
-//! and leaves ties to the algorithm; so the algorithm is the shipped one too. Pure.
+//! The order of a listing. The shipped comparison is inconsistent for some pairs and leaves ties to
+//! the sorting algorithm, so both are reproduced here. Pure.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use super::fields::Column;
 use super::value::{compare, truthy};
 use super::vm::Vm;
 
-/// One thing to sort by.
+/// A sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortKey {
     column: Column,
@@ -19,7 +19,7 @@ pub struct SortKey {
 }
 
 impl SortKey {
-    /// `quota`, `+quota` or `-quota`; `None` for what cannot be sorted by.
+    /// Parses `quota`, `+quota` or `-quota`; `None` if the field cannot be sorted by.
     pub fn read(text: &str) -> Option<SortKey> {
         let (name, descending) = match text.strip_prefix('-') {
             Some(name) => (name, true),
@@ -28,7 +28,7 @@ impl SortKey {
         Some(SortKey { column: Column::named(name)?, descending })
     }
 
-    /// Above zero: `a` comes after `b`. Below: before. The other way round it may say the same.
+    /// Positive: `a` comes after `b`; negative: before. Not antisymmetric.
     fn order(&self, a: &Vm, b: &Vm) -> i32 {
         let (a, b) = (self.column.of(a), self.column.of(b));
         let direction = if self.descending { -1 } else { 1 };
@@ -50,7 +50,7 @@ impl SortKey {
     }
 }
 
-/// Sorts VMs by the keys, the first that differs deciding.
+/// Sorts VMs by the first key that differs.
 pub fn sort(vms: Vec<Vm>, keys: &[SortKey]) -> Vec<Vm> {
     let order = |a: usize, b: usize| {
         let (Some(a), Some(b)) = (vms.get(a), vms.get(b)) else { return 0 };
@@ -62,11 +62,11 @@ pub fn sort(vms: Vec<Vm>, keys: &[SortKey]) -> Vec<Vm> {
     places.into_iter().filter_map(|place| vms.get_mut(place)?.take()).collect()
 }
 
-/// Ranges up to this length are sorted by insertion.
+/// Longest range that is sorted by insertion.
 const SHORT: usize = 10;
 
-/// The algorithm of the platform's engine: quicksort with the median of the first, the last and the
-/// middle element, insertion for short ranges. Not stable, and defined for any comparison.
+/// The algorithm of the platform's engine: quicksort with the median of first, last and middle
+/// element, insertion sort for short ranges. Not stable; works with any comparison.
 fn engine_sort<T: Copy>(items: &mut [T], order: impl Fn(T, T) -> i32) {
     let mut ranges = vec![(0, items.len())];
     while let Some((from, to)) = ranges.pop() {
@@ -92,9 +92,9 @@ fn insertion<T: Copy>(items: &mut [T], order: &impl Fn(T, T) -> i32) {
     }
 }
 
-/// Splits a range of more than [`SHORT`] elements: what stands before the first index comes before
-/// the pivot, what stands from the second on comes after it, what is between equals it.
-#[allow(clippy::indexing_slicing)] // every index is kept within the range, as the steps say
+/// Partitions a range of more than [`SHORT`] elements: less than the pivot before the first index,
+/// greater from the second index on, equal in between.
+#[allow(clippy::indexing_slicing)] // every index stays within the range
 fn partition<T: Copy>(items: &mut [T], order: &impl Fn(T, T) -> i32) -> (usize, usize) {
     let (last, middle) = (items.len() - 1, items.len() / 2);
     let (mut a, mut b, m) = (items[0], items[last], items[middle]);
@@ -109,7 +109,7 @@ fn partition<T: Copy>(items: &mut [T], order: &impl Fn(T, T) -> i32) -> (usize, 
         (a, b, m)
     };
     (items[0], items[last]) = (lowest, highest);
-    // The pivot stands second; what was there takes the middle.
+    // The pivot moves to the second place.
     items[middle] = items[1];
     items[1] = pivot;
     let (mut low, mut high) = (1, last);

@@ -4,7 +4,7 @@
 
 //! The usage texts, which scripts may compare. Pure data.
 
-/// The commands of the shipped program that this one does not have.
+/// The shipped program's commands that are not implemented here.
 pub const COMMANDS: &[&str] = &[
     "boot",
     "console",
@@ -31,12 +31,12 @@ pub const COMMANDS: &[&str] = &[
     "validate",
 ];
 
-/// The usage text of `vmadm`, called by this path.
+/// The usage text of `vmadm` for a program at this path.
 pub fn vmadm(program: &str) -> String {
     format!("Usage: {program} <command> [options]\n\n{VMADM}")
 }
 
-/// The usage text of our own command of that name.
+/// The usage text of our own command.
 pub fn own(program: &str, command: &str) -> String {
     let arguments = match command {
         "list" => "[-p] [-H] [-o field,...] [-s field,...] [field=value ...]",

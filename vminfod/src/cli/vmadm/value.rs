@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Values as the shipped programs' language prints and compares them. Pure.
+//! Prints and compares values as JavaScript does. Pure.
 
 use std::cmp::Ordering;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use serde_json::{Serializer, Value};
 
-use crate::json::number_text;
-use crate::vm::convert;
+use vm_model::js as convert;
+use vm_model::js::number_text;
 
-/// The text form of a value; null and absent have none.
+/// The text form of a value; `None` for null.
 pub fn text_form(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -30,7 +30,7 @@ pub fn text_form(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether a value counts as true in a condition.
+/// Returns true if the value is truthy.
 pub fn truthy(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => false,
@@ -41,7 +41,7 @@ pub fn truthy(value: Option<&Value>) -> bool {
     }
 }
 
-/// How `<` and `>` see two values; `None` where both say no and the values are not equal either.
+/// Compares two values as `<` and `>` do; `None` if they cannot be compared.
 pub fn compare(a: Option<&Value>, b: Option<&Value>) -> Option<Ordering> {
     match (primitive(a?), primitive(b?)) {
         (Primitive::Text(a), Primitive::Text(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
@@ -81,7 +81,7 @@ pub fn member<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     }
 }
 
-/// A key that is an array index: `0`, `12`, not `01`.
+/// Parses an array index: `0`, `12`, not `01`.
 pub fn array_index(key: &str) -> Option<usize> {
     let plain = key.bytes().all(|b| b.is_ascii_digit()) && (key == "0" || !key.starts_with('0'));
     if plain { key.parse::<u32>().ok().filter(|n| *n < u32::MAX).map(|n| n as usize) } else { None }
@@ -92,22 +92,22 @@ pub fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// White space as the language's regular expressions and trim see it.
+/// Returns true for white space as `trim` sees it.
 pub fn is_space(c: char) -> bool {
     c == '\u{180e}' || convert::is_space(c)
 }
 
-/// Without white space at its end.
+/// Removes trailing white space.
 pub fn trim_end(text: &str) -> &str {
     text.trim_end_matches(is_space)
 }
 
-/// What its console makes of a text that is its only argument: `%%` becomes `%`.
+/// The output of `console.log` for one argument: `%%` becomes `%`.
 pub fn lone_argument(text: &str) -> String {
     text.replace("%%", "%")
 }
 
-/// JSON with two blanks of indentation, no newline at its end.
+/// JSON indented by two spaces, without a final newline.
 pub fn pretty(value: &(impl Serialize + ?Sized)) -> String {
     write(value, Numbers(PrettyFormatter::with_indent(b"  ")))
 }
@@ -119,14 +119,14 @@ pub fn compact(value: &(impl Serialize + ?Sized)) -> String {
 
 fn write<T: Serialize + ?Sized>(value: &T, formatter: impl Formatter) -> String {
     let mut text = Vec::new();
-    // Writing values with text keys to memory cannot fail.
+    // Writing to memory cannot fail.
     if value.serialize(&mut Serializer::with_formatter(&mut text, formatter)).is_err() {
         return "null".to_owned();
     }
     String::from_utf8(text).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// A formatter whose numbers are the language's.
+/// Formats numbers as JavaScript does.
 struct Numbers<F>(F);
 
 impl<F: Formatter> Formatter for Numbers<F> {

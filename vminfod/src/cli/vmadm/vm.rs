@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A VM as listings and look-ups see it: the object and what is computed from it. Pure.
+//! A VM in listings and look-ups: the object and its computed properties. Pure.
 
 use sdc_clients::vminfod::VmObject;
 
@@ -11,12 +11,12 @@ use sdc_clients::vminfod::VmObject;
 pub struct Vm {
     /// The object.
     pub object: VmObject,
-    /// `ram` is computed and there is nothing to compute it from: the key is there without a value.
+    /// `ram` has no source: the key exists without a value.
     pub ram_is_undefined: bool,
 }
 
 impl Vm {
-    /// Computes `type` and `ram`: new keys come last, keys that are there keep their place.
+    /// Computes `type` and `ram`. New keys are appended, existing keys keep their place.
     pub fn new(mut object: VmObject) -> Vm {
         let text = |key: &str| object.get(key).and_then(|value| value.as_str()).unwrap_or_default();
         let brand = text("brand").to_owned();
@@ -39,7 +39,7 @@ impl Vm {
         Vm { object, ram_is_undefined }
     }
 
-    /// Keeps only some properties, in the VM's own order; `None` if it has none of them.
+    /// Keeps only these properties, in the VM's order; `None` if it has none of them.
     pub fn project(&self, wanted: &[&str]) -> Option<Vm> {
         let ram_is_undefined = self.ram_is_undefined && wanted.contains(&"ram");
         let kept = self.object.iter().filter(|(key, _)| wanted.contains(&key.as_str()));

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/status` → the lines of `vminfo status`. Pure.
+//! Formats `/status` as `vminfo status` prints it. Pure.
 
 use std::fmt::Write;
 
@@ -36,14 +36,14 @@ pub(super) fn lines(status: &Value) -> String {
         // The shipped tool prints its format, and the number on a line of its own.
         line(format_args!("  refreshErrors: (%d items)\n{}", count(at("refreshErrors"))));
         for error in items(at("refreshErrors")) {
-            line(format_args!("    - {} ({})", word(error, "err"), word(error, "ago")));
+            line(format_args!("    - {} ({})", field(error, "err"), field(error, "ago")));
         }
     }
     if !is_empty(at("refreshLog")) {
         line(format_args!("  refreshLog: ({} items)", count(at("refreshLog"))));
         for entry in items(at("refreshLog")) {
             let (cache, vms) = (count(entry.get("cacheChanges")), count(entry.get("vmChanges")));
-            let ago = word(entry, "endedAgo");
+            let ago = field(entry, "endedAgo");
             line(format_args!("    - {cache} cacheChanges / {vms} vmChanges - {ago} ago"));
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn lines(status: &Value) -> String {
     line(format_args!("eventsListeners: ({} listeners)", count(at("eventsListeners"))));
     for (uuid, listener) in at("eventsListeners").and_then(Value::as_object).into_iter().flatten() {
         line(format_args!("  - {}", user_agent(listener)));
-        line(format_args!("    {uuid} created {} ago\n", word(listener, "createdAgo")));
+        line(format_args!("    {uuid} created {} ago\n", field(listener, "createdAgo")));
     }
     text
 }
@@ -74,7 +74,7 @@ fn shown(value: Option<&Value>) -> String {
     }
 }
 
-fn word(value: &Value, key: &str) -> String {
+fn field(value: &Value, key: &str) -> String {
     shown(value.get(key))
 }
 
@@ -90,7 +90,7 @@ fn count(value: Option<&Value>) -> usize {
     }
 }
 
-/// Bytes as MiB with two decimals; a half rounds up.
+/// Bytes as MiB with two decimals, halves rounded up.
 fn mib(bytes: Option<&Value>) -> String {
     match bytes.and_then(Value::as_u64) {
         Some(bytes) => {
@@ -101,7 +101,7 @@ fn mib(bytes: Option<&Value>) -> String {
     }
 }
 
-/// Escaped as JSON has it, but for quotation marks.
+/// The user agent with JSON escapes, except for quotation marks.
 fn user_agent(listener: &Value) -> String {
     let Some(agent) = listener.get("userAgent").and_then(Value::as_str) else {
         return "-".to_owned();

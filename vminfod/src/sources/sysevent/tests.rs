@@ -2,69 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Lines as they come and as they never should.
+//! Helpers that fail in every way.
 
-use serde_json::json;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::commands::Output;
-
-fn line(value: serde_json::Value) -> Result<Line, Garbage> {
-    parse(value.to_string().as_bytes())
-}
-
-fn zone(name: &str, newstate: &str, zoneid: Option<i64>) -> Line {
-    Line::Event(vec![Signal::Zone(ZoneSignal {
-        name: name.into(),
-        newstate: newstate.into(),
-        zoneid,
-    })])
-}
-
-#[test]
-fn zone_lines() {
-    let event = |class: &str, subclass: &str, data: serde_json::Value| {
-        line(
-            json!({"date": "d", "type": "event", "class": class, "subclass": subclass, "data": data}),
-        )
-    };
-    let data = json!({"zonename": "z", "newstate": "running", "zoneid": 7, "when": 1_767_607_200_178_431_227_u64});
-    assert_eq!(event("status", "change", data.clone()), Ok(zone("z", "running", Some(7))));
-    assert_eq!(event("status", "other", data.clone()), Ok(zone("z", "running", Some(7))));
-    assert_eq!(
-        event("init", "restart", json!({"zonename": "z", "restarts": 2})),
-        Ok(zone("z", "", None))
-    );
-    assert_eq!(
-        event("status", "change", json!({"zonename": "z", "newstate": "", "zoneid": -1})),
-        Ok(zone("z", "", None))
-    );
-    for (class, subclass) in [("init", "other"), ("else", "change"), ("", "")] {
-        assert_eq!(event(class, subclass, data.clone()), Ok(Line::Event(vec![])));
-    }
-    assert_eq!(event("status", "change", json!({})), Ok(Line::Event(vec![])));
-    assert_eq!(event("status", "change", json!([1])), Ok(Line::Event(vec![])));
-}
-
-#[test]
-fn events_without_data_and_ready() {
-    assert_eq!(
-        line(json!({"type": "event", "class": "status", "subclass": "ping"})),
-        Ok(Line::Event(vec![]))
-    );
-    assert_eq!(line(json!({"date": "d", "type": "ready"})), Ok(Line::Ready));
-}
-
-#[test]
-fn garbage_is_an_error_and_never_a_crash() {
-    for text in ["", "{", "null", "[]", "{}", r#"{"type":"other"}"#, "ready", "\u{0}"] {
-        assert!(parse(text.as_bytes()).is_err(), "{text:?}");
-    }
-    // A character cut in half spoils its own name only.
-    let cut = b"{\"type\":\"event\",\"class\":\"status\",\"data\":{\"zonename\":\"z\xe2\x82\"}}";
-    assert!(matches!(parse(cut), Ok(Line::Event(signals)) if signals.len() == 1));
-}
+use crate::node::commands::{Input, Output};
 
 /// Hands out prepared children.
 struct Children(std::sync::Mutex<Vec<(DuplexStream, DuplexStream)>>);
@@ -77,6 +20,10 @@ impl Commands for Children {
         _: Duration,
     ) -> futures_util::future::BoxFuture<'a, Result<Output, CommandError>> {
         Box::pin(std::future::pending())
+    }
+
+    fn converse(&self, _: Tool, _: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        unreachable!("sysevent is not spoken to")
     }
 
     fn follow(&self, tool: Tool, _: Vec<String>) -> Result<Follow, CommandError> {
@@ -107,11 +54,15 @@ fn harness(count: usize) -> Harness {
         commands: Arc::new(Children(std::sync::Mutex::new(near))),
         inbox: Arc::clone(&inbox),
         restart: Arc::new(Notify::new()),
-        jitter: Jitter::from_seed(1),
         health: Box::new(|_| {}),
         shutdown: shutdown.clone(),
     };
-    Harness { inbox, shutdown, children: far, task: tokio::spawn(follower.run()) }
+    Harness {
+        inbox,
+        shutdown,
+        children: far,
+        task: tokio::spawn(follower.run(Jitter::from_seed(1))),
+    }
 }
 
 const READY: &[u8] = b"{\"date\":\"d\",\"type\":\"ready\"}\n";

@@ -1,0 +1,138 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The configuration: a JSON or TOML file. Every key has a default that fits a real node.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use daemon::{ConfigError, Fields};
+use serde_json::Value;
+
+/// The name under which the page shows the hub.
+pub(crate) const HUB: &str = "vminfod";
+/// The port of the page.
+const PORT: u16 = 5310;
+/// The agents that are shown if the file names none.
+const AGENTS: [(&str, u16); 2] = [("net-agent", 5311), ("kvmd", 5312)];
+
+/// All settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Address of the page; loopback only.
+    pub listen: SocketAddr,
+    /// Address of vminfod; loopback only.
+    pub vminfod: SocketAddr,
+    /// Name and address of each agent; loopback only.
+    pub agents: Vec<(String, SocketAddr)>,
+    /// A tracing filter.
+    pub log_level: String,
+}
+
+impl Config {
+    /// The defaults, with vminfod at `vminfod`.
+    pub fn beside(vminfod: SocketAddr) -> Self {
+        Self {
+            listen: local(PORT),
+            vminfod,
+            agents: AGENTS.map(|(name, port)| (name.to_owned(), local(port))).into(),
+            log_level: "info".to_owned(),
+        }
+    }
+
+    /// Reads a file. Also returns the keys that are not known.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds wrong values: all of them, each with its key.
+    pub fn load(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+        Self::read(Fields::load(path)?)
+    }
+
+    /// Reads the settings.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
+        let default = Self::beside(local(9090));
+        let config = Self {
+            listen: loopback(&mut fields, "listen", default.listen),
+            vminfod: loopback(&mut fields, "vminfod", default.vminfod),
+            agents: agents(&mut fields).unwrap_or(default.agents),
+            log_level: fields.text("log_level", &default.log_level),
+        };
+        Ok((config, fields.finish()?))
+    }
+}
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// An address of this node alone; any other is a fault.
+fn loopback(fields: &mut Fields, key: &str, default: SocketAddr) -> SocketAddr {
+    let address: SocketAddr = fields.parse(key, &default.to_string());
+    if !address.ip().is_loopback() {
+        fields.fault(key, "expected a loopback ADDRESS:PORT");
+    }
+    address
+}
+
+/// `agents`: an object from name to address.
+fn agents(fields: &mut Fields) -> Option<Vec<(String, SocketAddr)>> {
+    let Value::Object(given) = fields.get("agents")?.clone() else {
+        fields.fault("agents", "expected an object from name to address");
+        return None;
+    };
+    let mut agents = Vec::new();
+    for (name, address) in given {
+        let key = format!("agents.{name}");
+        if !is_name(&name) || name == HUB {
+            fields.fault(&key, "expected a name of letters, digits and -, other than vminfod");
+        }
+        match address.as_str().map(str::parse::<SocketAddr>) {
+            Some(Ok(address)) if address.ip().is_loopback() => agents.push((name, address)),
+            _ => fields.fault(&key, "expected a loopback ADDRESS:PORT"),
+        }
+    }
+    Some(agents)
+}
+
+/// Returns true if the name may stand in a path of ours as it is.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(Config, Vec<String>), ConfigError> {
+        Config::read(Fields::from_json(text).unwrap())
+    }
+
+    #[test]
+    fn reads_defaults_and_overrides() {
+        let (config, _) = read("{}").unwrap();
+        assert_eq!(config, Config::beside(local(9090)));
+        let (config, unknown) = read(
+            r#"{"listen": "127.0.0.1:1", "vminfod": "[::1]:2", "agents": {"a": "127.0.0.1:3"}, "odd": 1}"#,
+        )
+        .unwrap();
+        assert_eq!((config.listen, config.vminfod.to_string()), (local(1), "[::1]:2".to_owned()));
+        assert_eq!(config.agents, [("a".to_owned(), local(3))]);
+        assert_eq!(unknown, ["odd"]);
+    }
+
+    #[test]
+    fn refuses_addresses_of_other_nodes_and_odd_names() {
+        let text = r#"{"listen": "0.0.0.0:1", "vminfod": "10.0.0.1:2",
+            "agents": {"far": "10.0.0.1:3", "a/b": "127.0.0.1:4", "vminfod": "127.0.0.1:5", "no": 6}}"#;
+        let message = read(text).unwrap_err().to_string();
+        for key in ["listen", "vminfod", "agents.far", "agents.a/b", "agents.vminfod", "agents.no"]
+        {
+            assert!(message.contains(&format!("{key}:")), "{key} in {message}");
+        }
+        assert!(read(r#"{"agents": []}"#).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The routes: the page and its files, what is passed on from vminfod and the agents, and console's
+//! own `/ping` and `/status`. Only GET is answered.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, RawQuery, State};
+use axum::middleware::map_response;
+use axum::routing::get;
+use daemon::http::{Body, Router, refuse, reply, reply_json};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, LOCATION, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{Response, StatusCode};
+use serde_json::{Map, json};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::page;
+use crate::relay::Relay;
+
+/// Nothing but the page's own files: no inline script, no foreign origin, no frame, no form.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What the routes need.
+struct Api {
+    config: Config,
+    relay: Relay,
+    started: Instant,
+}
+
+type Routes = State<Arc<Api>>;
+
+/// Returns the routes.
+pub(crate) fn router(config: Config, relay: Relay) -> Router {
+    let api = Arc::new(Api { config, relay, started: Instant::now() });
+    let no_path = || refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path");
+    Router::new()
+        .route("/", get(async || to_the_page()))
+        .route("/ping", get(async || reply_json(StatusCode::OK, &json!({"ping": "pong"}))))
+        .route("/status", get(async |State(api): Routes| api.status()))
+        .route("/ui", get(async move || page::file("index.html").unwrap_or_else(no_path)))
+        .route("/ui/", get(async move || page::file("index.html").unwrap_or_else(no_path)))
+        .route(
+            "/ui/{name}",
+            get(async move |Path(name): Path<String>| page::file(&name).unwrap_or_else(no_path)),
+        )
+        .route("/ui/agents", get(async |State(api): Routes| api.relay.names()))
+        .route("/ui/agents/{name}/{page}", get(relayed))
+        .fallback(async move || no_path())
+        .method_not_allowed_fallback(async || {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "BadMethod", "only GET is served")
+        })
+        .with_state(api)
+        .layer(map_response(secured))
+}
+
+async fn relayed(
+    State(api): Routes,
+    Path((name, page)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response<Body> {
+    let missing = || refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path");
+    api.relay.answer(&name, &page, query.as_deref()).await.unwrap_or_else(missing)
+}
+
+impl Api {
+    fn status(&self) -> Response<Body> {
+        let agents = self.config.agents.iter();
+        let agents: Map<_, _> = agents.map(|(name, at)| (name.clone(), json!(at))).collect();
+        let body = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "up_s": self.started.elapsed().as_secs(),
+            "vminfod": self.config.vminfod,
+            "agents": agents,
+            "streams": self.relay.open_streams(),
+        });
+        reply_json(StatusCode::OK, &body)
+    }
+}
+
+fn to_the_page() -> Response<Body> {
+    let mut response = reply(StatusCode::FOUND, Body::empty());
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static("/ui"));
+    response
+}
+
+async fn secured(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}

@@ -1,0 +1,127 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Passes requests of the page on to vminfod and the agents: GET only, only the pages listed here,
+//! only to configured loopback addresses, and only JSON comes back.
+
+use std::sync::Arc;
+
+use daemon::Shutdown;
+use daemon::http::{Body, query, refuse, reply, reply_json};
+use futures_util::StreamExt;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use http::{Response, StatusCode};
+use sdc_clients::http::{Call, Http};
+use sdc_clients::{Error, http::StreamResponse};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::config::{Config, HUB};
+
+/// Largest answer that is held in memory.
+const ANSWER_CAP: usize = 16 << 20;
+/// Streams at once; more are refused with 503. One holds two connections and the buffers of the HTTP
+/// libraries (less than 1 MiB): a slow reader stops the reading from vminfod.
+const STREAMS: usize = 64;
+
+/// Clients of vminfod and of each agent.
+#[derive(Clone)]
+pub(crate) struct Relay {
+    programs: Arc<Vec<(String, Http)>>,
+    streams: Arc<Semaphore>,
+    shutdown: Shutdown,
+}
+
+impl Relay {
+    pub(crate) fn new(config: &Config, shutdown: Shutdown) -> Result<Self, Error> {
+        let hub = (HUB.to_owned(), config.vminfod);
+        let all = std::iter::once(&hub).chain(&config.agents).map(|(name, address)| {
+            let agent = concat!("console/", env!("CARGO_PKG_VERSION"));
+            let http = Http::new(&format!("http://{address}"), agent)?;
+            Ok((name.clone(), http.without_retries()))
+        });
+        Ok(Self {
+            programs: Arc::new(all.collect::<Result<_, Error>>()?),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            shutdown,
+        })
+    }
+
+    /// The names of the programs, vminfod first.
+    pub(crate) fn names(&self) -> Response<Body> {
+        reply_json(StatusCode::OK, &self.programs.iter().map(|(name, _)| json!(name)).collect())
+    }
+
+    /// How many streams are open.
+    pub(crate) fn open_streams(&self) -> usize {
+        STREAMS - self.streams.available_permits()
+    }
+
+    /// Answers `page` of `program`; `None` if the page is not one that is passed on.
+    pub(crate) async fn answer(
+        &self,
+        program: &str,
+        page: &str,
+        asked: Option<&str>,
+    ) -> Option<Response<Body>> {
+        let (name, http) = self.programs.iter().find(|(name, _)| name == program)?;
+        match page {
+            "status" | "plan" => Some(whole(http, page).await),
+            "vms" if name == HUB => Some(self.stream(http, Call::get(&["vms"])).await),
+            "events" if name == HUB => {
+                let call = Call::get(&["events"])
+                    .query_opt("epoch", query::value(asked, "epoch"))
+                    .query_opt("since", query::value(asked, "since"));
+                Some(self.stream(http, call).await)
+            }
+            _ => None,
+        }
+    }
+
+    /// Passes a body on as it comes.
+    async fn stream(&self, http: &Http, call: Call) -> Response<Body> {
+        let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
+            let message = format!("{STREAMS} streams are open already");
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &message);
+        };
+        let StreamResponse { headers, body, .. } = match http.open(call).await {
+            Ok(answer) => answer,
+            // The page then asks for a new snapshot.
+            Err(error) if error.status() == Some(StatusCode::GONE.as_u16()) => {
+                return refuse(StatusCode::GONE, "Gone", error.message());
+            }
+            Err(error) => return bad_gateway(&error.to_string()),
+        };
+        if !is_json(&headers) {
+            return bad_gateway("the answer is not JSON");
+        }
+        let shutdown = self.shutdown.clone();
+        let pieces = body
+            .take_while(|piece| std::future::ready(piece.is_ok()))
+            .filter_map(|piece| std::future::ready(piece.ok()))
+            .take_until(async move { shutdown.wait().await })
+            .map(move |piece| {
+                let _held = &permit;
+                piece
+            });
+        reply(StatusCode::OK, Body::from_stream(pieces.map(Ok::<_, std::convert::Infallible>)))
+    }
+}
+
+/// Reads the whole answer and writes it anew, so that nothing but JSON is passed on.
+async fn whole(http: &Http, page: &str) -> Response<Body> {
+    let answer = http.execute(Call::get(&[page]).body_cap(ANSWER_CAP)).await;
+    match answer.and_then(|answer| answer.json::<Value>("JSON")) {
+        Ok(value) => reply_json(StatusCode::OK, &value),
+        Err(error) => bad_gateway(&error.to_string()),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
+fn bad_gateway(message: &str) -> Response<Body> {
+    refuse(StatusCode::BAD_GATEWAY, "BadGateway", message)
+}

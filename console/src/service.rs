@@ -1,0 +1,96 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Binds the port and starts the server: the program's own, or beside a vminfod in its process.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use daemon::http::{Limits, Server};
+use daemon::{Shutdown, Tasks};
+use tokio::net::TcpListener;
+
+use crate::config::Config;
+use crate::http;
+use crate::relay::Relay;
+
+/// Connections at once: a page has at most six.
+const CONNECTIONS: usize = 512;
+/// How long the tasks may take to end.
+const DRAIN_LIMIT: Duration = Duration::from_millis(4500);
+
+/// Why the page is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port cannot be bound.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// As configured.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The address can be reached from other nodes.
+    #[error("{0} is not a loopback address")]
+    Beyond(SocketAddr),
+    /// No HTTP client could be made.
+    #[error(transparent)]
+    Client(#[from] sdc_clients::Error),
+}
+
+/// A page that is served.
+#[derive(Debug)]
+pub struct Running {
+    /// Its address.
+    pub address: SocketAddr,
+    tasks: Tasks,
+    shutdown: Shutdown,
+}
+
+impl Running {
+    /// Waits for the shutdown, then for all tasks. Returns false if some did not end in time.
+    pub async fn ended(self) -> bool {
+        self.shutdown.wait().await;
+        self.tasks.drain(DRAIN_LIMIT).await
+    }
+}
+
+/// Starts the server.
+///
+/// # Errors
+/// The address is not a loopback address, or cannot be bound.
+pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Running, ServeError> {
+    if !config.listen.ip().is_loopback() {
+        return Err(ServeError::Beyond(config.listen));
+    }
+    let refused = |source| ServeError::Listen { address: config.listen, source };
+    let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    let relay = Relay::new(&config, shutdown.clone())?;
+    let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
+    let server = Server::new(limits, shutdown.clone());
+    let tasks = Tasks::new(shutdown.clone());
+    tasks.spawn_vital("http", server.serve(listener, http::router(config, relay)));
+    tracing::info!(%address, page = %format_args!("http://{address}/"), "console is listening");
+    Ok(Running { address, tasks, shutdown })
+}
+
+/// Serves the page with its defaults beside the vminfod at `hub`, until the shutdown. `listen` is
+/// the address of the page if it is not the default.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn beside(
+    hub: SocketAddr,
+    listen: Option<SocketAddr>,
+    shutdown: Shutdown,
+) -> Result<(), ServeError> {
+    let mut config = Config::beside(hub);
+    config.listen = listen.unwrap_or(config.listen);
+    if !serve(config, shutdown).await?.ended().await {
+        tracing::warn!("some tasks of the console did not end in time");
+    }
+    Ok(())
+}

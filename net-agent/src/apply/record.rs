@@ -1,0 +1,133 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Reading a record, asking VMAPI, and what all writes share.
+
+use sdc_clients::http::Versioned;
+use sdc_clients::napi::Nic;
+use sdc_clients::retry::Backoff;
+use sdc_clients::{Class, Error, MacAddr};
+
+use crate::outcome::Outcome;
+use crate::parts::Parts;
+use crate::plan::{Reason, Refusal, Verdict};
+use crate::status::Count;
+use crate::timing::policy;
+
+/// Attempts (read, decide, write) before a record is left to the next pass.
+const ATTEMPTS: u32 = 5;
+
+/// What NAPI has under a MAC.
+pub(crate) enum Found {
+    Record(Box<Versioned<Nic>>),
+    Missing,
+}
+
+/// Reads a record.
+pub(crate) async fn read(parts: &Parts, mac: MacAddr) -> Result<Found, Reason> {
+    match parts.clients.napi.get_nic(mac).await {
+        Ok(fresh) if fresh.value.mac == mac => Ok(Found::Record(Box::new(fresh))),
+        Ok(fresh) => Err(Reason::WrongRecord { asked: mac, got: fresh.value.mac }),
+        Err(err) if err.is_not_found_resource() => Ok(Found::Missing),
+        Err(err) => Err(parts.failed(&err)),
+    }
+}
+
+/// Asks VMAPI about a VM; never with `sync=true`, which could itself mark VMs destroyed.
+#[tracing::instrument(skip(parts))]
+pub(crate) async fn ask_vmapi(parts: &Parts, vm: &str) -> Verdict {
+    let Some(vmapi) = &parts.clients.vmapi else {
+        return Verdict::NoAnswer("no VMAPI is configured".to_owned());
+    };
+    match vmapi.get_vm(vm).await {
+        Ok(found) if found.uuid == vm => Verdict::of(&found),
+        Ok(found) => Verdict::NoAnswer(format!("it answered about {}", found.uuid)),
+        // Any web server answers 404; VMAPI's has this code (fixtures/vmapi-transcripts.jsonl).
+        Err(err) if err.is_not_found_resource() && err.code() == Some("ResourceNotFound") => {
+            Verdict::Unknown
+        }
+        Err(err) => Verdict::NoAnswer(parts.failed(&err).to_string()),
+    }
+}
+
+/// The attempts to write one record, with growing pauses between them.
+pub(super) struct Attempts {
+    backoff: Option<Backoff>,
+    policy: sdc_clients::retry::Policy,
+}
+
+impl Attempts {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self { backoff: None, policy: policy(parts.config.times.conflict_retry, Some(ATTEMPTS)) }
+    }
+
+    /// Waits before the next attempt, but not before the first. Returns false if there were enough.
+    pub(super) async fn next(&mut self, parts: &Parts) -> bool {
+        let Some(backoff) = &mut self.backoff else {
+            self.backoff = Some(Backoff::new(&self.policy, parts.random.fork()));
+            return true;
+        };
+        let Some(wait) = backoff.next_growing_delay() else { return false };
+        tokio::time::sleep(wait).await;
+        true
+    }
+}
+
+/// Returns what came of a failed write, or none if the record is to be read again.
+pub(super) fn conflict(parts: &Parts, err: &Error) -> Option<Outcome> {
+    if err.is_precondition_failed() || err.may_have_applied() {
+        parts.status.count(Count::Conflicts);
+        return None;
+    }
+    let why = parts.failed(err);
+    // Not taken for the moment, and certainly not done.
+    if matches!(err.class(), Class::Connect | Class::Unavailable | Class::Timeout(_)) {
+        return None;
+    }
+    // NAPI refuses the request: sent again, it would be refused again.
+    let refused = matches!(err.status(), Some(400..=407 | 410..=411 | 413..=424));
+    Some(if refused { Outcome::Left(why) } else { Outcome::Failed(why) })
+}
+
+/// Counts and logs that a record is left alone.
+pub(super) fn left(parts: &Parts, why: Reason) -> Outcome {
+    parts.status.count(Count::Skipped);
+    tracing::info!(reason = %why, "leaving the record alone");
+    Outcome::Left(why)
+}
+
+/// Counts and logs that a write is deferred.
+pub(super) fn deferred(parts: &Parts, why: Reason) -> Outcome {
+    parts.status.count(Count::Deferred);
+    tracing::info!(reason = %why, "deferring the record");
+    Outcome::Deferred(why)
+}
+
+/// Counts and logs that there was no permit for this request.
+pub(super) fn refused(parts: &Parts, refusal: Refusal, request: &dyn std::fmt::Display) -> Outcome {
+    if refusal != Refusal::ReportMode {
+        return deferred(parts, refusal.into());
+    }
+    parts.status.count(Count::Reported);
+    tracing::info!(%request, "report mode: not sending a write");
+    Outcome::Left(refusal.into())
+}
+
+/// One line of the audit log for one request: it is written at every log level, so it carries the
+/// fields of its span itself.
+pub(super) struct Audit<'a> {
+    pub(super) mac: MacAddr,
+    pub(super) vm: &'a str,
+    pub(super) rule: &'a str,
+    pub(super) etag: Option<&'a str>,
+    pub(super) request: &'a str,
+}
+
+impl Audit<'_> {
+    pub(super) fn write(&self, outcome: &str, why: &str) {
+        let Self { mac, vm, rule, etag, request } = self;
+        let etag = etag.unwrap_or_default();
+        tracing::info!(target: daemon::log::AUDIT, audit = true, %mac, vm, rule, etag, outcome, request, why, "write");
+    }
+}

@@ -1,0 +1,162 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the brake remembers: the deletes of the last hour, the candidates of the pass, what it
+//! blocks, and the operator's approvals.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sdc_clients::MacAddr;
+use tokio::sync::Notify;
+
+use super::approval::{Approvals, Offer, Refused, VALID};
+use super::scale::Tripped;
+use crate::timing::{Clock, HOUR};
+
+/// What the brake is on for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BrakeOf {
+    Departures,
+    /// A NAPI that seems to have lost its records.
+    Napi,
+    Pass,
+}
+
+/// The brake. The lock is held for a few instructions and never over an await.
+#[derive(Debug)]
+pub struct Brake {
+    ledger: Mutex<Ledger>,
+    clock: Clock,
+    /// Wakes the pass when the operator has approved.
+    approved: Notify,
+    /// Wakes the task that saves the state file.
+    save: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Ledger {
+    on: BTreeMap<BrakeOf, Tripped>,
+    /// When each delete of the last hour stops to count.
+    deletes: VecDeque<Duration>,
+    /// The undecided candidates of the last pass, and when each was first seen.
+    candidates: BTreeMap<MacAddr, Duration>,
+    /// Candidates of the pass that only the brake blocks, with their VMs.
+    blocked: BTreeMap<MacAddr, String>,
+    approvals: Approvals,
+}
+
+impl Brake {
+    /// Nothing deleted, nothing blocked.
+    pub fn new(clock: Clock, save: Arc<Notify>) -> Self {
+        Self { ledger: Mutex::default(), clock, approved: Notify::new(), save }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Turns the brake on or off.
+    pub fn set(&self, of: BrakeOf, why: Option<Tripped>) {
+        match why {
+            Some(why) => self.ledger().on.insert(of, why),
+            None => self.ledger().on.remove(&of),
+        };
+    }
+
+    /// Returns why the brake is on for this, if it is.
+    pub fn is_on(&self, of: BrakeOf) -> Option<Tripped> {
+        self.ledger().on.get(&of).cloned()
+    }
+
+    /// Returns why the brake is on, for people, or none.
+    pub fn sentence(&self) -> Option<String> {
+        let all: Vec<String> = self.ledger().on.values().map(ToString::to_string).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Takes over the deletes of the last run, by when each stops to count.
+    pub fn restore(&self, until: impl IntoIterator<Item = Duration>) {
+        let now = self.clock.now();
+        self.ledger().deletes.extend(until.into_iter().filter(|until| *until > now));
+    }
+
+    /// Counts a delete.
+    pub fn deleted(&self) {
+        self.ledger().deletes.push_back(self.clock.now() + HOUR);
+        self.save.notify_one();
+    }
+
+    /// Returns for each delete of the last hour when it stops to count.
+    pub fn recent(&self) -> Vec<Duration> {
+        let now = self.clock.now();
+        let mut ledger = self.ledger();
+        ledger.deletes.retain(|until| now < *until);
+        ledger.deletes.iter().copied().collect()
+    }
+
+    /// Stores the undecided candidates of a pass and when each was first seen.
+    pub fn note_candidates(&self, first_looks: &BTreeMap<MacAddr, Duration>) {
+        self.ledger().candidates.clone_from(first_looks);
+    }
+
+    /// Returns the number of undecided candidates.
+    pub fn candidates(&self) -> usize {
+        self.ledger().candidates.len()
+    }
+
+    /// Returns when an undecided candidate was first seen.
+    pub fn first_look(&self, mac: MacAddr) -> Option<Duration> {
+        self.ledger().candidates.get(&mac).copied()
+    }
+
+    /// Stores the candidates that only the brake blocks.
+    pub fn block(&self, blocked: BTreeMap<MacAddr, String>) {
+        self.ledger().blocked = blocked;
+    }
+
+    /// Returns the candidates that only the brake blocks, with their VMs.
+    pub fn blocked(&self) -> BTreeMap<MacAddr, String> {
+        self.ledger().blocked.clone()
+    }
+
+    /// Offers these records, as they were read, for approval.
+    pub fn offer(&self, pairs: BTreeMap<MacAddr, String>) -> Option<Offer> {
+        self.ledger().approvals.offer(pairs, self.clock.now())
+    }
+
+    /// Returns the latest offer that can be approved, and for how much longer.
+    pub fn offered(&self) -> Option<(Offer, Duration)> {
+        let now = self.clock.now();
+        let offer = self.ledger().approvals.latest(now)?.clone();
+        let left = VALID.saturating_sub(now.saturating_sub(offer.made));
+        Some((offer, left))
+    }
+
+    /// The operator approves an offer. Returns the number of records and wakes the pass.
+    ///
+    /// # Errors
+    /// If no valid offer has this id.
+    pub fn approve(&self, id: &str) -> Result<usize, Refused> {
+        let approved = self.ledger().approvals.approve(id, self.clock.now())?;
+        self.approved.notify_one();
+        Ok(approved)
+    }
+
+    /// Waits for an approval. Cancel-safe: an approval that nobody waited for is kept.
+    pub async fn approval(&self) {
+        self.approved.notified().await;
+    }
+
+    /// Returns true if the operator approved this record as it is.
+    pub fn is_approved(&self, mac: MacAddr, etag: Option<&str>) -> bool {
+        etag.is_some_and(|etag| self.ledger().approvals.covers(mac, etag, self.clock.now()))
+    }
+
+    /// Returns the MACs that the operator approved, whatever their etags are now.
+    pub fn approved_macs(&self) -> BTreeSet<MacAddr> {
+        self.ledger().approvals.macs(self.clock.now()).collect()
+    }
+}

@@ -1,0 +1,50 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The comparison task: every 300 s ± 10 % a fresh view of the node against what is known (R13). It
+//! makes no request to NAPI unless they differ.
+
+use crate::changes::missed;
+use crate::parts::Parts;
+use crate::status::Count;
+use crate::view::ViewError;
+
+/// Compares, for ever.
+pub(crate) async fn compare(parts: &Parts) {
+    loop {
+        tokio::time::sleep(parts.random.around(parts.config.times.resync, 0.1)).await;
+        if !parts.node.look(|inventory| inventory.synced) {
+            continue;
+        }
+        if let Err(err) = once(parts).await {
+            parts.failed(&err);
+        }
+    }
+}
+
+#[tracing::instrument(name = "comparison", skip_all)]
+async fn once(parts: &Parts) -> Result<(), ViewError> {
+    let fresh = parts.node.read_fresh(&parts.clients.vminfod).await?;
+    parts.status.count(Count::Resyncs);
+    settle_size(parts);
+    parts.state_file.forget_damage(parts.config.times.hidden_memory);
+    missed(parts, fresh.differing);
+    Ok(())
+}
+
+/// Accepts a smaller size of the node, against which the brake measures, once a list was read and
+/// nothing that the missing VMs may have left is undecided.
+fn settle_size(parts: &Parts) {
+    let now = parts.clock.now();
+    let undecided = parts.brake.candidates() + parts.departures.count();
+    if undecided == 0 && parts.status.passes() > 0 {
+        let has_fallen = parts.node.look(|inventory| {
+            let most = inventory.most_vms(now).unwrap_or_default();
+            inventory.view.complete && inventory.view.vms.len() * 2 < most
+        });
+        if has_fallen {
+            parts.node.accept_size();
+        }
+    }
+}

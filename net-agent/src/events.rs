@@ -1,0 +1,86 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The events task: follows vminfod's stream. A snapshot is not an event: what it holds is only
+//! compared.
+
+use sdc_clients::vminfod::{VmObject, WatchEvent, watch};
+
+use crate::changes::{changed, wake_departures};
+use crate::departures::Left;
+use crate::parts::Parts;
+use crate::status::{Count, State, Task, history};
+use crate::view::{LocalView, LocalVm};
+
+/// Follows the stream, for ever.
+pub(crate) async fn follow(parts: &Parts) {
+    parts.status.step(history::WATCHER);
+    let mut watcher = watch(&parts.clients.vminfod, parts.random.fork());
+    parts.status.step(history::WATCHER_DONE);
+    parts.status.step(history::STARTING);
+    let mut is_first = true;
+    loop {
+        match watcher.next().await {
+            WatchEvent::Synced(objects) => {
+                let objects = objects.iter().map(|vm| -> &VmObject { vm });
+                synced(parts, LocalView::read(objects, parts.clock.now()), is_first);
+                is_first = false;
+            }
+            WatchEvent::Created(vm)
+            | WatchEvent::Modified { vm, .. }
+            | WatchEvent::Hidden { vm }
+            | WatchEvent::Shown { vm } => present(parts, &vm),
+            WatchEvent::Deleted { vm } => deleted(parts, &vm),
+            WatchEvent::Lost(err) => {
+                let why = daemon::log::chain(&err);
+                if parts.node.lost() {
+                    tracing::warn!(
+                        reason = why,
+                        "lost vminfod's stream: nothing is written until it is back"
+                    );
+                    parts.status.count(Count::StreamsLost);
+                }
+                parts.status.is(Task::Events, State::NoAnswer(why));
+            }
+        }
+    }
+}
+
+fn synced(parts: &Parts, view: LocalView, is_first: bool) {
+    let (complete, vms) = (view.complete, view.vms.len());
+    let differing = parts.node.synced(view);
+    parts.status.is(Task::Events, State::Working);
+    parts.status.step(history::STARTED);
+    tracing::info!(complete, vms, "read vminfod's snapshot");
+    if !is_first {
+        for (uuid, before) in differing {
+            changed(parts, &uuid, before, Left::Before);
+        }
+        return;
+    }
+    // What the last run left: departures that are here again are removed, the others are due.
+    parts.node.look(|inventory| {
+        inventory.view.vms.values().for_each(|vm| parts.departures.returned(vm));
+        parts.departures.match_strays(&inventory.view);
+    });
+    wake_departures(parts);
+}
+
+fn present(parts: &Parts, object: &VmObject) {
+    match parts.node.put(object) {
+        Some((before, vm)) if before.as_ref() != Some(&vm) => {
+            changed(parts, &vm.uuid, before, Left::WithVm);
+        }
+        Some(_) => {}
+        None => tracing::warn!("vminfod sent a VM without a name: the view is not complete"),
+    }
+}
+
+fn deleted(parts: &Parts, object: &VmObject) {
+    let Some((vm, _)) = LocalVm::read(object) else { return };
+    let (before, synced) = parts.node.remove(&vm.uuid);
+    // Out of sync, the watcher makes deletes of what a snapshot lacks: no event reported it.
+    let gone = if synced { Left::WithVm } else { Left::Before };
+    changed(parts, &vm.uuid, before, gone);
+}

@@ -1,0 +1,46 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The own-NICs task: claims the records of the node's own MACs and sets them to `running` (R11),
+//! once after the start. The pass does it again with each list.
+
+use futures_util::StreamExt as _;
+use sdc_clients::MacAddr;
+
+use crate::apply;
+use crate::parts::Parts;
+use crate::status::{State, Task};
+
+/// Records at once.
+const AT_ONCE: usize = 4;
+
+/// Does it until each record is decided.
+pub(crate) async fn keep_own(parts: &Parts) {
+    parts.ready(Task::OwnNics).await;
+    tokio::time::sleep(parts.random.within(parts.config.times.server_nic_delay)).await;
+    let mut open = macs(parts);
+    let mut retry = parts.retry();
+    while !open.is_empty() {
+        parts.ready(Task::OwnNics).await;
+        open = once(parts, open).await;
+        if !open.is_empty() {
+            tokio::time::sleep(retry.next_delay()).await;
+        }
+    }
+    parts.status.is(Task::OwnNics, State::Resting);
+}
+
+/// Returns the node's own MACs.
+pub(crate) fn macs(parts: &Parts) -> Vec<MacAddr> {
+    parts.node.identity().map(|i| i.macs.into_iter().collect()).unwrap_or_default()
+}
+
+/// Tries each of these once. Returns those that are not decided.
+pub(crate) async fn once(parts: &Parts, macs: Vec<MacAddr>) -> Vec<MacAddr> {
+    let tried = futures_util::stream::iter(macs)
+        .map(|mac| async move { (mac, apply::keep_up_own(parts, mac).await) })
+        .buffer_unordered(AT_ONCE);
+    let open = tried.filter_map(|(mac, outcome)| async move { outcome.is_open().then_some(mac) });
+    open.collect().await
+}

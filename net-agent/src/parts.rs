@@ -1,0 +1,134 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The parts of one agent. Each owns its state, and only its methods touch it; the tasks share the
+//! parts and nothing else.
+
+use std::sync::Arc;
+
+use sdc_clients::napi::Napi;
+use sdc_clients::vmapi::Vmapi;
+use sdc_clients::vminfod::Vminfod;
+use tokio::sync::Notify;
+
+use crate::brake::{Brake, Scale};
+use crate::config::Config;
+use crate::departures::Departures;
+use crate::holds::HoldsFile;
+use crate::pace::Pace;
+use crate::permit::{Gate, Writer};
+use crate::plan::Reason;
+use crate::schedule::Schedule;
+use crate::state_file::StateFile;
+use crate::status::{Count, State, Status, Task};
+use crate::timing::{Clock, HOUR, Random, Retry};
+use crate::view::Node;
+
+/// The clients of one agent.
+#[derive(Clone)]
+pub struct Clients {
+    /// NAPI for reads; every request takes its turn.
+    pub napi: Napi,
+    /// NAPI for writes; the caller takes the turn.
+    pub writer: Writer,
+    /// VMAPI, with turns; none if the operator chose so.
+    pub vmapi: Option<Vmapi>,
+    /// vminfod.
+    pub vminfod: Vminfod,
+    /// The budget of requests.
+    pub pace: Arc<Pace>,
+}
+
+/// The parts.
+pub struct Parts {
+    /// The configuration.
+    pub config: Config,
+    /// The agent's clock.
+    pub clock: Clock,
+    /// The source of random waits.
+    pub random: Random,
+    /// The clients.
+    pub clients: Clients,
+    /// What is known of the node.
+    pub node: Arc<Node>,
+    /// The checks before each write.
+    pub(crate) gate: Gate,
+    /// The operator's holds.
+    pub holds: HoldsFile,
+    /// The NICs that left the node.
+    pub departures: Departures,
+    /// The mass-delete brake.
+    pub brake: Brake,
+    /// The VMs that are to be worked on.
+    pub schedule: Schedule,
+    /// What outlives the process.
+    pub(crate) state_file: Arc<StateFile>,
+    /// What the operator sees.
+    pub status: Status,
+}
+
+impl Parts {
+    /// Parts that know nothing yet.
+    pub fn new(config: Config, clients: Clients) -> Arc<Self> {
+        let (clock, random) = (Clock::start(), Random::new(config.seed));
+        let save = Arc::new(Notify::new());
+        let state_dir = &config.places.state_dir;
+        let node = Arc::new(Node::new(clock, config.times.hidden_memory, Arc::clone(&save)));
+        let holds = HoldsFile::new(state_dir);
+        let state_file = Arc::new(StateFile::new(state_dir, Arc::clone(&save)));
+        let gate = Gate::new(&config, Arc::clone(&node), holds.clone(), Arc::clone(&state_file));
+        Arc::new(Self {
+            node,
+            gate,
+            holds,
+            departures: Departures::new(&config, clock, random.fork(), Arc::clone(&save)),
+            brake: Brake::new(clock, save),
+            schedule: Schedule::new(config.times.retry, config.times.resync, random.fork()),
+            state_file,
+            status: Status::new(clock),
+            clock,
+            random,
+            clients,
+            config,
+        })
+    }
+
+    /// Returns the waits of a task that retries for ever.
+    pub(crate) fn retry(&self) -> Retry {
+        Retry::new(self.config.times.retry, self.config.times.resync, self.random.fork())
+    }
+
+    /// Returns the number of deletes in the last hour, or none if it is unknown because the state
+    /// file was damaged.
+    pub(crate) fn recent_deletes(&self) -> Option<usize> {
+        (!self.state_file.lost_within(HOUR)).then(|| self.brake.recent().len())
+    }
+
+    /// Returns what the brake measures for departures, all together.
+    pub(crate) fn scale_of_departures(&self) -> Scale {
+        let now = self.clock.now();
+        let (local_vms, most_vms) = self.node.look(|i| (i.view.vms.len(), i.most_vms(now)));
+        Scale {
+            candidates: self.departures.count().max(1),
+            recent: self.recent_deletes(),
+            listed: usize::try_from(self.status.get(Count::Listed)).unwrap_or(usize::MAX),
+            local_vms,
+            most_vms,
+        }
+    }
+
+    /// A task could not do its work because of this; it is counted and shown.
+    pub(crate) fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Reason {
+        let text = daemon::log::chain(error);
+        self.status.failed(text.clone());
+        Reason::Request(text)
+    }
+
+    /// Waits until something may be written, or until only the report mode forbids it; meanwhile
+    /// the status says what `task` waits for.
+    pub(crate) async fn ready(&self, task: Task) {
+        self.gate.until_writable(|why| self.status.is(task, State::Refused(why))).await;
+        self.status.is(task, State::Working);
+    }
+}

@@ -1,0 +1,97 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The candidate rule (G1–G4): whether a record looks leaked as far as the node can tell. Plan,
+//! last check before a delete, and adoption all ask these functions.
+
+use sdc_clients::MacAddr;
+use sdc_clients::napi::{BelongsToType, Nic};
+
+use super::evidence::Evidence;
+use super::guard::{Answer, Guard};
+use super::reason::Reason;
+use crate::config::Policy;
+use crate::view::LocalView;
+
+/// The guards of this rule.
+const GUARDS: [Guard; 4] = [Guard::ZoneNic, Guard::CnHere, Guard::VmAbsent, Guard::MacAbsent];
+
+/// Returns the answers of G1–G4. If `left_vm`, the NIC left a VM that may still be here.
+pub(crate) fn evidence(
+    nic: &Nic,
+    local: &LocalView,
+    left_vm: bool,
+    policy: &Policy,
+) -> [Evidence; 4] {
+    [
+        zone_nic(nic),
+        cn_here(nic, policy),
+        vm_absent(&nic.belongs_to_uuid, local, left_vm),
+        mac_absent(nic.mac, local),
+    ]
+}
+
+/// Returns true if G1–G4 all passed.
+pub(crate) fn is_candidate(evidence: &[Evidence]) -> bool {
+    let passed = |guard| evidence.iter().any(|e| e.guard == guard && e.answer == Answer::Pass);
+    GUARDS.into_iter().all(passed)
+}
+
+fn zone_nic(nic: &Nic) -> Evidence {
+    let zone = nic.belongs_to_type == BelongsToType::Zone;
+    Evidence {
+        guard: Guard::ZoneNic,
+        answer: if zone { Answer::Pass } else { Answer::Never },
+        why: Reason::Kind(nic.belongs_to_type.as_str().to_owned()),
+    }
+}
+
+fn cn_here(nic: &Nic, policy: &Policy) -> Evidence {
+    let (answer, why) = match nic.cn_uuid.as_deref() {
+        Some(cn) if cn == policy.cn_uuid && !cn.is_empty() => (Answer::Pass, Reason::CnHere),
+        Some(cn) => (Answer::Never, Reason::CnElsewhere(cn.to_owned())),
+        None => (Answer::Never, Reason::NoCn),
+    };
+    Evidence { guard: Guard::CnHere, answer, why }
+}
+
+/// G3 for this VM.
+pub(crate) fn vm_absent(vm: &str, local: &LocalView, left_vm: bool) -> Evidence {
+    let named = || vm.to_owned();
+    let (answer, why) = match local.vms.get(vm).filter(|_| left_vm) {
+        Some(stays) if stays.hidden => (Answer::Never, Reason::VmHidden(named())),
+        // G4 checks that neither this VM nor another has the MAC.
+        Some(_) => (Answer::Pass, Reason::LeftVm(named())),
+        None if local.has_vm(vm) => (Answer::Never, Reason::VmHere(named())),
+        None if local.lately_hidden.contains(vm) => (Answer::Later, Reason::LatelyHidden(named())),
+        None if local.hidden_unknown => (Answer::Later, Reason::HiddenUnknown),
+        None if !local.complete => (Answer::Later, Reason::ViewIncomplete),
+        None => (Answer::Pass, Reason::VmAbsent { vm: named(), vms: local.vms.len() }),
+    };
+    Evidence { guard: Guard::VmAbsent, answer, why }
+}
+
+/// G4 for this MAC.
+pub(crate) fn mac_absent(mac: MacAddr, local: &LocalView) -> Evidence {
+    let (answer, why) = match local.holders(mac).next() {
+        Some(vm) => (Answer::Never, Reason::MacHere(vm.uuid.clone())),
+        None => (Answer::Pass, Reason::MacAbsent),
+    };
+    Evidence { guard: Guard::MacAbsent, answer, why }
+}
+
+/// Returns the guard that forbids to give a record of this VM, which has no `cn_uuid`, to this
+/// node, if there is one: the VM must be absent (G3) and the MAC unused (G4).
+pub(crate) fn not_adoptable(mac: MacAddr, vm: &str, local: &LocalView) -> Option<Evidence> {
+    let both = [vm_absent(vm, local, false), mac_absent(mac, local)];
+    both.into_iter().find(|e| e.answer != Answer::Pass)
+}
+
+/// Returns true if this is a zone's record of this VM with this node's `cn_uuid` or none.
+pub(crate) fn concerns(nic: &Nic, vm: &str, policy: &Policy) -> bool {
+    let cn = nic.cn_uuid.as_deref().unwrap_or_default();
+    nic.belongs_to_type == BelongsToType::Zone
+        && nic.belongs_to_uuid == vm
+        && (cn.is_empty() || cn == policy.cn_uuid)
+}

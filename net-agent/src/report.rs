@@ -1,0 +1,102 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What `/status`, `/plan`, `/holds` and `/metrics` contain.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::config::Mode;
+use crate::metrics::{Gauge, Reading};
+use crate::parts::Parts;
+use crate::status::Count;
+
+/// Returns `/status`.
+pub(crate) async fn status(parts: &Parts) -> Value {
+    let mut page = parts.status.to_json();
+    let config = &parts.config;
+    let strays = parts.departures.strays();
+    let mode = match config.mode {
+        Mode::On => "on",
+        Mode::Report => "report",
+    };
+    for (key, value) in [
+        ("brake", parts.brake.sentence().into()),
+        ("memory", parts.state_file.sentence().into()),
+        ("version", env!("CARGO_PKG_VERSION").into()),
+        ("cn_uuid", config.policy.cn_uuid.clone().into()),
+        ("mode", mode.into()),
+        ("mute", parts.gate.writable().err().map(|refusal| refusal.to_string()).into()),
+        ("vms", parts.node.look(|i| i.view.vms.len()).into()),
+        ("candidates", parts.brake.candidates().into()),
+        ("requests", parts.clients.pace.taken().into()),
+        ("holds", holds(parts).await),
+        ("departed", departed(parts)),
+        ("from_last_run", strays.keys().map(ToString::to_string).collect()),
+    ] {
+        page[key] = value;
+    }
+    page
+}
+
+/// Returns `/plan`.
+pub(crate) fn plan(parts: &Parts) -> Value {
+    let mut page = parts.status.plan_json();
+    page["departed"] = departed(parts);
+    page["braked"] = parts.brake.sentence().into();
+    page["approval"] = parts.brake.offered().map_or(Value::Null, |(offer, left)| {
+        let nics =
+            offer.pairs.iter().map(|(mac, etag)| json!({"mac": mac.to_string(), "etag": etag}));
+        let nics: Vec<Value> = nics.collect();
+        json!({"id": offer.id, "expires_in_s": left.as_secs(), "nics": nics})
+    });
+    page
+}
+
+fn departed(parts: &Parts) -> Value {
+    let now = parts.clock.now();
+    let ms = |due: Duration| u64::try_from(due.saturating_sub(now).as_millis());
+    let all = parts.departures.all().into_iter().map(|(mac, d)| {
+        json!({"mac": mac.to_string(), "vm": d.vm, "why": d.why.to_string(), "tries": d.tries,
+            "left": d.left, "due_in_ms": ms(d.due).unwrap_or(u64::MAX)})
+    });
+    all.collect()
+}
+
+/// Returns `/holds`: the holds in force.
+pub(crate) async fn holds(parts: &Parts) -> Value {
+    let holds = parts.holds.read_or_hold_all().await;
+    let in_force: Vec<_> = holds.in_force(Timestamp::now()).collect();
+    serde_json::to_value(in_force).unwrap_or_default()
+}
+
+/// Reads all metrics.
+pub(crate) async fn metrics(parts: &Parts) -> Reading {
+    let status = &parts.status;
+    let flag = |on: bool| f64::from(u8::from(on));
+    let size = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+    let holds = holds(parts).await.as_array().map_or(0, Vec::len);
+    let last_pass = status.last_pass().map_or(0, |at| at.as_second());
+    let last_pass = Duration::from_secs(u64::try_from(last_pass).unwrap_or(0));
+    let gauge = |gauge| match gauge {
+        Gauge::Listed => size(usize::try_from(status.get(Count::Listed)).unwrap_or(0)),
+        Gauge::Vms => size(parts.node.look(|i| i.view.vms.len())),
+        Gauge::Brake => flag(parts.brake.sentence().is_some()),
+        Gauge::Writing => flag(parts.gate.writable().is_ok()),
+        Gauge::Candidates => size(parts.brake.candidates()),
+        Gauge::Departed => size(parts.departures.count()),
+        Gauge::Holds => size(holds),
+        Gauge::MemoryFault => flag(parts.state_file.sentence().is_some()),
+        Gauge::LastPass => last_pass.as_secs_f64(),
+        Gauge::Uptime => parts.clock.now().as_secs_f64(),
+    };
+    Reading {
+        counts: Count::ALL.iter().map(|count| (*count, status.get(*count))).collect(),
+        passes: status.passes(),
+        requests: parts.clients.pace.taken(),
+        gauges: Gauge::ALL.iter().map(|of| (*of, gauge(*of))).collect(),
+    }
+}

@@ -1,0 +1,143 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The state file task: takes over what the last run left, then saves what changes. Times in the
+//! file are the wall clock's; if that clock goes back, what is remembered becomes younger.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use sdc_clients::MacAddr;
+use sdc_clients::retry::Backoff;
+
+use crate::config::Window;
+use crate::departures::{Departure, Left};
+use crate::parts::Parts;
+use crate::plan::Reason;
+use crate::state_file::{Kept, KeptDeparture, Seen};
+use crate::timing::{HOUR, policy};
+
+/// The waits after a write that failed.
+const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(4) };
+
+/// Returns the wall clock's time `ago`.
+fn time(now: Timestamp, ago: Duration) -> Seen {
+    let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::MAX);
+    Seen(now.checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+/// Takes over what the last run left. Called once, before the tasks start.
+pub(crate) async fn restore(parts: &Parts) {
+    let now = Timestamp::now();
+    let cn_uuid = &parts.config.policy.cn_uuid;
+    let kept = match parts.state_file.read(cn_uuid).await {
+        Ok(None) => return,
+        Ok(Some(kept)) => kept,
+        Err(damage) => {
+            tracing::error!(reason = %damage, "the state file cannot be used: deletes have to wait");
+            parts.state_file.damaged(&damage, Seen(now));
+            Kept::new(cn_uuid)
+        }
+    };
+    parts.state_file.restore(kept.lost);
+    let (clock, memory) = (parts.clock.now(), parts.config.times.hidden_memory);
+    let unknown = parts.state_file.lost().map(|lost| clock + lost.rest(memory, now));
+    let hidden = kept.hidden.into_iter().map(|(vm, gone)| {
+        // A VM that was hidden and here when this was written may have gone a moment ago.
+        (vm, clock + gone.map_or(memory, |gone| gone.rest(memory, now)))
+    });
+    let hidden = hidden.filter(|(_, until)| *until > clock).collect();
+    parts.node.restore(|i| i.restore(kept.vms, hidden, unknown.unwrap_or_default()));
+    parts.brake.restore(kept.deletes.into_iter().map(|at| clock + at.rest(HOUR, now)));
+    let departures =
+        kept.departed.into_iter().map(|KeptDeparture { mac, vm, left, waits, why }| {
+            let left = if left == Left::Alone { Left::Alone } else { Left::Before };
+            let (due, tries, why) = (Duration::ZERO, 0, Reason::LastRun(why));
+            (mac, Departure { vm, left, due, tries, waits, why })
+        });
+    parts.departures.restore(departures, kept.macs);
+}
+
+/// Returns what the file should say now.
+fn collect(parts: &Parts) -> Kept {
+    let (now, clock) = (Timestamp::now(), parts.clock.now());
+    let memory = parts.config.times.hidden_memory;
+    let mut kept = Kept::new(&parts.config.policy.cn_uuid);
+    kept.macs = parts.departures.strays();
+    parts.node.look(|inventory| {
+        kept.vms = inventory.most_vms(clock);
+        for (mac, vm) in inventory.view.macs().filter(|(_, vm)| !vm.hidden) {
+            kept.macs.insert(mac, vm.uuid.clone());
+        }
+        for (vm, until) in inventory.hidden() {
+            let here = inventory.view.vms.contains_key(vm);
+            let since = (clock + memory).saturating_sub(*until);
+            kept.hidden.insert(vm.clone(), (!here).then(|| time(now, since)));
+        }
+    });
+    let keep = |(mac, departure): (MacAddr, Departure)| {
+        let Departure { vm, left, waits, why, .. } = departure;
+        KeptDeparture { mac, vm, left, waits, why: why.to_string() }
+    };
+    kept.departed = parts.departures.all().into_iter().map(keep).collect();
+    let ago = |until: Duration| (clock + HOUR).saturating_sub(until);
+    kept.deletes = parts.brake.recent().into_iter().map(|until| time(now, ago(until))).collect();
+    let span = HOUR.max(memory);
+    kept.lost = parts.state_file.lost().filter(|lost| !lost.rest(span, now).is_zero());
+    kept
+}
+
+/// Saves the file whenever its content changes, for ever.
+pub(crate) async fn keep_saving(parts: &Parts) {
+    if parts.state_file.is_damaged() {
+        parts.state_file.keep_damaged().await;
+    }
+    let mut saved = None;
+    let mut retry = Backoff::new(&policy(RETRY, None), parts.random.fork());
+    loop {
+        if save(parts, &mut saved).await {
+            retry.reset();
+            parts.state_file.changed().await;
+        } else {
+            tokio::time::sleep(retry.next_delay().unwrap_or(RETRY.max)).await;
+        }
+    }
+}
+
+/// Saves the file if its content differs from `saved`. Returns false if that failed.
+pub(crate) async fn save(parts: &Parts, saved: &mut Option<Kept>) -> bool {
+    let kept = collect(parts);
+    if saved.as_ref().is_some_and(|saved| same(saved, &kept)) {
+        return true;
+    }
+    let fault = parts.state_file.write(kept.clone()).await.err().map(|err| err.to_string());
+    let good = fault.is_none();
+    if good {
+        *saved = Some(kept);
+    }
+    if parts.state_file.set_fault(fault.clone())
+        && let Some(reason) = fault
+    {
+        tracing::error!(reason, "nothing is deleted while the state file cannot be written");
+    }
+    good
+}
+
+/// Compares two contents. Times are computed back from the monotonic clock and differ by the drift
+/// of the wall clock, so less than a second is no difference.
+fn same(one: &Kept, two: &Kept) -> bool {
+    let close = |a: Seen, b: Seen| a.0.duration_since(b.0).abs() < SignedDuration::from_secs(1);
+    let both = |a: &Option<Seen>, b: &Option<Seen>| match (a, b) {
+        (Some(a), Some(b)) => close(*a, *b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    one.vms == two.vms
+        && one.macs == two.macs
+        && one.hidden.len() == two.hidden.len()
+        && one.hidden.iter().zip(&two.hidden).all(|((v, a), (w, b))| v == w && both(a, b))
+        && one.departed == two.departed
+        && one.deletes.len() == two.deletes.len()
+        && one.deletes.iter().zip(&two.deletes).all(|(a, b)| close(*a, *b))
+        && both(&one.lost, &two.lost)
+}

@@ -1,0 +1,179 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The VMs and NICs of the node at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sdc_clients::MacAddr;
+use sdc_clients::vminfod::VmObject;
+use serde_json::Value;
+
+/// One NIC of a local VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalNic {
+    pub mac: MacAddr,
+    pub primary: bool,
+}
+
+/// The states of a VM that matter here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VmState {
+    /// `running`.
+    Running,
+    /// `stopped`.
+    Stopped,
+    Other(String),
+}
+
+impl From<&str> for VmState {
+    fn from(text: &str) -> Self {
+        match text {
+            "running" => Self::Running,
+            "stopped" => Self::Stopped,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for VmState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Other(text) => text,
+        })
+    }
+}
+
+/// One VM of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalVm {
+    pub uuid: String,
+    /// The zone's name, when it is not the uuid.
+    pub zonename: Option<String>,
+    pub state: VmState,
+    /// `do_not_inventory`: present, but nothing is written about it.
+    pub hidden: bool,
+    pub owner_uuid: Option<String>,
+    pub nics: Vec<LocalNic>,
+}
+
+impl LocalVm {
+    /// Reads a VM object. The second value is false if a part of it could not be read.
+    pub fn read(object: &VmObject) -> Option<(Self, bool)> {
+        let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+        let zonename = text("zonename");
+        let uuid = text("uuid").or_else(|| zonename.clone())?;
+        let mut whole = true;
+        let mut nics = Vec::new();
+        match object.get("nics") {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(list)) => {
+                for nic in list {
+                    match nic.get("mac").and_then(Value::as_str).map(str::parse) {
+                        Some(Ok(mac)) => {
+                            nics.push(LocalNic { mac, primary: truthy(nic.get("primary")) })
+                        }
+                        _ => whole = false,
+                    }
+                }
+            }
+            Some(_) => whole = false,
+        }
+        let vm = Self {
+            zonename: zonename.filter(|name| *name != uuid),
+            state: text("state").as_deref().unwrap_or("unknown").into(),
+            hidden: truthy(object.get("do_not_inventory")),
+            owner_uuid: text("owner_uuid"),
+            nics,
+            uuid,
+        };
+        Some((vm, whole))
+    }
+
+    /// Returns true if the VM has this MAC.
+    pub fn has(&self, mac: MacAddr) -> bool {
+        self.nics.iter().any(|nic| nic.mac == mac)
+    }
+}
+
+fn truthy(value: Option<&Value>) -> bool {
+    match value {
+        Some(Value::Bool(flag)) => *flag,
+        Some(Value::String(text)) => text == "true",
+        _ => false,
+    }
+}
+
+/// All VMs of the node at one moment, hidden ones included, every state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalView {
+    pub vms: BTreeMap<String, LocalVm>,
+    /// When it was taken, on the agent's clock.
+    pub taken: Duration,
+    /// True if everything could be read.
+    pub complete: bool,
+    /// VMs that are gone and were hidden a short while ago.
+    pub lately_hidden: BTreeSet<String>,
+    /// True while it is unknown what was hidden (the state file was damaged a short while ago).
+    pub hidden_unknown: bool,
+}
+
+impl LocalView {
+    /// Reads a full listing of vminfod.
+    pub fn read<'a>(objects: impl IntoIterator<Item = &'a VmObject>, taken: Duration) -> Self {
+        let mut view = Self { taken, complete: true, ..Self::default() };
+        for object in objects {
+            match LocalVm::read(object) {
+                Some((vm, whole)) => {
+                    view.complete &= whole;
+                    view.vms.insert(vm.uuid.clone(), vm);
+                }
+                None => view.complete = false,
+            }
+        }
+        view
+    }
+
+    /// Returns true if a VM has this uuid or a zone this name.
+    pub fn has_vm(&self, uuid: &str) -> bool {
+        self.vms.contains_key(uuid)
+            || self.vms.values().any(|vm| vm.zonename.as_deref() == Some(uuid))
+    }
+
+    /// Returns the VMs that have this MAC (more than one during some migrations).
+    pub fn holders(&self, mac: MacAddr) -> impl Iterator<Item = &LocalVm> {
+        self.vms.values().filter(move |vm| vm.has(mac))
+    }
+
+    /// Returns every MAC with its VM.
+    pub fn macs(&self) -> impl Iterator<Item = (MacAddr, &LocalVm)> {
+        self.vms.values().flat_map(|vm| vm.nics.iter().map(move |nic| (nic.mac, vm)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(value: Value) -> VmObject {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn reads_nics_and_marks_unreadable_ones_incomplete() {
+        let good = object(json!({"zonename": "z", "uuid": "u", "state": "running",
+            "nics": [{"mac": "f2:dd:44:95:76:d8", "primary": true}]}));
+        let (vm, whole) = LocalVm::read(&good).unwrap();
+        assert!(whole && vm.nics[0].primary && vm.zonename.as_deref() == Some("z"));
+        let odd = object(json!({"uuid": "v", "nics": [{"mac": "nonsense"}]}));
+        let view = LocalView::read([&good, &odd], Duration::ZERO);
+        assert!(!view.complete);
+        assert!(view.has_vm("u") && view.has_vm("z") && view.has_vm("v") && !view.has_vm("w"));
+        assert!(!LocalView::read([&VmObject::new()], Duration::ZERO).complete);
+    }
+}

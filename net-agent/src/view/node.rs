@@ -1,0 +1,182 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The node, shared by all tasks: the inventory, the identity, and a count of changes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sdc_clients::vminfod::{VmObject, Vminfod};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use super::identity::Identity;
+use super::inventory::{Differing, Inventory};
+use super::local::{LocalView, LocalVm};
+use crate::timing::Clock;
+
+/// Why there is no fresh view.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    #[error("vminfod")]
+    Vminfod(#[from] sdc_clients::Error),
+    /// Events overtook every reading.
+    #[error("the node changed during five readings in a row")]
+    Unstable,
+}
+
+/// A fresh view of the node.
+#[derive(Clone, Debug)]
+pub struct Fresh {
+    pub view: LocalView,
+    /// The VMs that differed from what was known.
+    pub differing: Vec<Differing>,
+}
+
+/// The node. The lock is held for a few instructions and never over an await.
+#[derive(Debug)]
+pub struct Node {
+    known: Mutex<Known>,
+    clock: Clock,
+    hidden_memory: Duration,
+    /// Wakes tasks that wait until they may write.
+    news: Notify,
+    /// Wakes the task that saves the state file.
+    save: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    inventory: Inventory,
+    identity: Option<Identity>,
+    /// Grows with every change of the inventory.
+    revision: u64,
+}
+
+impl Node {
+    /// Nothing is known yet.
+    pub fn new(clock: Clock, hidden_memory: Duration, save: Arc<Notify>) -> Self {
+        Self { known: Mutex::default(), clock, hidden_memory, news: Notify::new(), save }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the inventory, with the list of lately hidden VMs as of now.
+    pub fn look<T>(&self, read: impl FnOnce(&Inventory) -> T) -> T {
+        let mut known = self.known();
+        known.inventory.refresh(self.clock.now());
+        read(&known.inventory)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Inventory) -> T) -> T {
+        self.change_known(self.known(), change)
+    }
+
+    fn change_known<T>(
+        &self,
+        mut known: MutexGuard<'_, Known>,
+        change: impl FnOnce(&mut Inventory) -> T,
+    ) -> T {
+        known.revision += 1;
+        let changed = change(&mut known.inventory);
+        drop(known);
+        self.save.notify_one();
+        self.news.notify_waiters();
+        changed
+    }
+
+    /// Takes over what the last run knew.
+    pub fn restore(&self, restore: impl FnOnce(&mut Inventory)) {
+        self.change(restore);
+    }
+
+    /// Returns the identity, once sysinfo was read.
+    pub fn identity(&self) -> Option<Identity> {
+        self.known().identity.clone()
+    }
+
+    /// Stores the identity.
+    pub fn identify(&self, identity: Identity) {
+        self.known().identity = Some(identity);
+        self.news.notify_waiters();
+    }
+
+    /// Returns a future that ends at the next change of the node or its identity.
+    pub fn news(&self) -> Notified<'_> {
+        self.news.notified()
+    }
+
+    /// Stores the stream's snapshot. Returns the VMs that differ.
+    pub fn synced(&self, view: LocalView) -> Vec<Differing> {
+        self.change(|inventory| {
+            inventory.synced = true;
+            inventory.replace(view, self.hidden_memory)
+        })
+    }
+
+    /// The stream is lost. Returns true if it was in sync before.
+    pub fn lost(&self) -> bool {
+        self.change(|inventory| std::mem::take(&mut inventory.synced))
+    }
+
+    /// Stores a VM object. Returns the VM before and after, or none if it has no name.
+    pub fn put(&self, object: &VmObject) -> Option<(Option<LocalVm>, LocalVm)> {
+        self.change(|inventory| {
+            let found = inventory.put(object, self.clock.now(), self.hidden_memory);
+            inventory.view.complete &= found.is_some();
+            found
+        })
+    }
+
+    /// Removes a VM. Returns it as it was, and whether the stream was in sync.
+    pub fn remove(&self, uuid: &str) -> (Option<LocalVm>, bool) {
+        self.change(|inventory| {
+            let before = inventory.remove(uuid, self.clock.now(), self.hidden_memory);
+            (before, inventory.synced)
+        })
+    }
+
+    /// Accepts the size of the view as it is.
+    pub fn accept_size(&self) {
+        self.change(|inventory| inventory.accept_size(self.clock.now()));
+    }
+
+    /// Remembers which of these VMs are hidden, even if the answer that showed them is not used.
+    pub fn shown<'a>(&self, vms: impl IntoIterator<Item = &'a LocalVm>) {
+        let until = self.clock.now() + self.hidden_memory;
+        let hidden: Vec<_> = vms.into_iter().filter(|vm| vm.hidden).collect();
+        if !hidden.is_empty() {
+            self.change(|inventory| hidden.into_iter().for_each(|vm| inventory.note(vm, until)));
+        }
+    }
+
+    /// Reads a full view of the node now and stores it. A view that an event overtook is read
+    /// again.
+    ///
+    /// # Errors
+    /// If vminfod does not answer or the node changes all the time.
+    pub async fn read_fresh(&self, vminfod: &Vminfod) -> Result<Fresh, ViewError> {
+        for _ in 0..5 {
+            let (revision, asked) = (self.known().revision, self.clock.now());
+            let objects = vminfod.vms(true).await?;
+            let mut view = LocalView::read(&objects, asked);
+            let known = self.known();
+            if known.revision != revision {
+                drop(known);
+                self.shown(view.vms.values());
+                continue;
+            }
+            let differing = self.change_known(known, |inventory| {
+                inventory.forget(asked);
+                let differing = inventory.replace(view.clone(), self.hidden_memory);
+                inventory.mark(&mut view, asked);
+                differing
+            });
+            return Ok(Fresh { view, differing });
+        }
+        Err(ViewError::Unstable)
+    }
+}

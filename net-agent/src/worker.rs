@@ -1,0 +1,120 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The worker task: runs the jobs of the scheduled VMs, a few at once and one for each VM.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdc_clients::MacAddr;
+use tokio::task::JoinSet;
+
+use crate::apply;
+use crate::brake::BrakeOf;
+use crate::departures::{Left, Waits};
+use crate::outcome::Outcome;
+use crate::parts::Parts;
+use crate::plan::Reason;
+use crate::plan::reap::Basis;
+use crate::plan::upkeep::unwritable;
+use crate::schedule::Due;
+
+/// Releases the VM even if its job panics.
+struct Busy<'a>(&'a Parts, &'a str);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.schedule.release(self.1);
+    }
+}
+
+/// Runs jobs, for ever.
+pub(crate) async fn work(parts: &Arc<Parts>) {
+    let mut jobs = JoinSet::new();
+    loop {
+        let now = parts.clock.now();
+        let until = match parts.schedule.take(now) {
+            Ok((vm, due)) => {
+                let parts = Arc::clone(parts);
+                jobs.spawn(async move {
+                    let busy = Busy(&parts, &vm);
+                    job(&parts, &vm, due).await;
+                    drop(busy);
+                });
+                continue;
+            }
+            Err(until) => until,
+        };
+        let nap = until.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
+        // All arms are cancel-safe: a wake is kept, a finished job stays in the set.
+        tokio::select! {
+            () = parts.schedule.woken() => {}
+            () = tokio::time::sleep(nap) => {}
+            Some(ended) = jobs.join_next() => {
+                if let Err(err) = ended && err.is_panic() {
+                    tracing::error!("the job of a VM panicked");
+                    parts.status.failed("the job of a VM panicked".to_owned());
+                }
+            }
+        }
+    }
+}
+
+#[tracing::instrument(skip(parts, due), fields(upkeep = due.upkeep))]
+async fn job(parts: &Parts, vm: &str, due: Due) {
+    parts.gate.until_writable(|_| ()).await;
+    if due.upkeep {
+        keep_up(parts, vm).await;
+    }
+    for (mac, departure) in parts.departures.of(vm) {
+        if departure.due <= parts.clock.now() {
+            settle(parts, vm, mac).await;
+        }
+    }
+    if parts.departures.braked().is_empty() {
+        parts.brake.set(BrakeOf::Departures, None);
+    }
+    if let Some(at) = parts.departures.of(vm).iter().map(|(_, departure)| departure.due).min() {
+        parts.schedule.wake(vm, Due { at, upkeep: false });
+    }
+}
+
+async fn keep_up(parts: &Parts, vm: &str) {
+    let macs: Vec<MacAddr> = parts.node.look(|inventory| {
+        let found = inventory.view.vms.get(vm).filter(|vm| unwritable(vm).is_none());
+        found.map(|vm| vm.nics.iter().map(|nic| nic.mac).collect()).unwrap_or_default()
+    });
+    let mut is_open = false;
+    for mac in macs {
+        is_open |= apply::keep_up(parts, mac, vm, true).await.is_open();
+    }
+    if is_open {
+        parts.schedule.wake_later(vm, parts.clock.now());
+    } else {
+        parts.schedule.succeeded(vm);
+    }
+}
+
+/// Tries to delete the record of a NIC that left.
+async fn settle(parts: &Parts, vm: &str, mac: MacAddr) {
+    let departures = &parts.departures;
+    match apply::delete(parts, mac, vm, basis(parts, mac, vm), None).await {
+        Outcome::Done | Outcome::Left(_) | Outcome::Missing => departures.settled(mac, vm),
+        Outcome::Undecided(why) => departures.put_off(mac, vm, Waits::Verdict, why),
+        Outcome::Braked(why) => departures.put_off(mac, vm, Waits::Brake, Reason::Brake(why)),
+        Outcome::Deferred(why) | Outcome::Failed(why) => {
+            departures.put_off(mac, vm, Waits::Try, why);
+        }
+    }
+}
+
+/// Returns why a delete of this record is considered now.
+pub(crate) fn basis(parts: &Parts, mac: MacAddr, vm: &str) -> Basis {
+    match parts.departures.how(mac, vm) {
+        Some(Left::WithVm) => Basis::Witnessed,
+        Some(Left::Alone) => Basis::LeftVm,
+        Some(Left::Before) => Basis::Remembered,
+        None => Basis::pass(parts.brake.first_look(mac)),
+    }
+}

@@ -1,0 +1,95 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Only one module can write to NAPI, and the documents name what the sources have.
+
+#![allow(missing_docs, clippy::unwrap_used)] // a test: a panic is a failed test
+
+use std::path::{Path, PathBuf};
+
+/// The paths and texts of all sources below `folder`.
+fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            found.push((path.clone(), std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    found
+}
+
+#[test]
+fn only_a_permit_leads_to_a_write() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for (path, text) in sources(&root) {
+        let writes = ["update_nic(", "delete_nic(", "create_nic("].iter().any(|w| text.contains(w));
+        assert!(!writes || path.ends_with("permit.rs"), "{} writes to NAPI", path.display());
+        let makes = text.contains("Permit {");
+        assert!(!makes || path.ends_with("permit.rs"), "{} makes a permit", path.display());
+    }
+}
+
+#[test]
+fn documents_every_guard() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../docs/config-net-agent.md")).unwrap();
+    let names = std::fs::read_to_string(root.join("src/plan/guard.rs")).unwrap();
+    let names: Vec<&str> =
+        names.split('"').skip(1).step_by(2).filter(|name| name.len() > 5).collect();
+    for name in ["hold", "brake"].iter().chain(&names) {
+        assert!(page.contains(&format!("| `{name}` |")), "{name} is not in the table of guards");
+    }
+    assert_eq!(names.len(), 9, "{names:?}");
+}
+
+#[test]
+fn documents_every_configuration_key() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../docs/config-net-agent.md")).unwrap();
+    let mut documented: Vec<&str> = Vec::new();
+    let keys = page.split("\n## ").next().unwrap();
+    for line in keys.lines().filter(|line| line.starts_with("| `")) {
+        let cell = line.split('|').nth(1).unwrap();
+        documented.extend(cell.split('`').skip(1).step_by(2));
+    }
+    let source = std::fs::read_to_string(root.join("src/config.rs")).unwrap();
+    let source = source.split("mod tests").next().unwrap();
+    let mut read: Vec<String> = Vec::new();
+    for call in [
+        "f.span(",
+        "f.spans(",
+        "f.text(",
+        "f.parse(",
+        "f.flag(",
+        "f.path(",
+        "f.number(",
+        "f.optional_text(",
+        "shipped.flag(",
+        "shipped.optional_text(",
+        "required(&mut shipped, ",
+        "window(f, ",
+    ] {
+        for (at, _) in source.match_indices(call) {
+            let Some(rest) = source[at + call.len()..].trim_start().strip_prefix('"') else {
+                continue;
+            };
+            let key = rest.split('"').next().unwrap();
+            if call == "window(f, " {
+                read.extend([format!("{key}.min"), format!("{key}.max")]);
+            } else {
+                read.push(key.to_owned());
+            }
+        }
+    }
+    assert!(read.len() > 25, "{read:?}");
+    for key in &read {
+        assert!(documented.contains(&key.as_str()), "{key} is not in docs/config-net-agent.md");
+    }
+    for key in documented {
+        assert!(read.iter().any(|known| known == key), "{key} is documented and never read");
+    }
+}

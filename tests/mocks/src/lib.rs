@@ -1,0 +1,22 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Mock services of a data centre, in memory: what a node's agents talk to.
+//!
+//! | module | what it is for |
+//! | --- | --- |
+//! | [`cli`] | the commands `mock-triton`, `testbed napi` and `testbed vmapi` |
+//! | [`transport`] | a mock as an HTTP transport in process, and decorators of transports |
+//! | [`napi`] | the NIC contract of NAPI, in the shapes of several eras |
+//! | [`vmapi`] | the VM records of VMAPI |
+//! | [`faults`] | fault rules, request log and socket, for every mock |
+//!
+//! The mocks talk to nothing but their clients. Under `/_mock/` other processes drive them: fault
+//! rules, log, seed and dump.
+
+pub mod cli;
+pub mod faults;
+pub mod napi;
+pub mod transport;
+pub mod vmapi;

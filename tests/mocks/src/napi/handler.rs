@@ -1,0 +1,355 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The way of a request: faults, routing, checks, the operation, headers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, Method, Request, Response, header};
+use serde_json::{Value, json};
+
+use super::admin;
+use super::answers::{build, foreign, http_date, ping, plain};
+use super::digest;
+use super::eras::Era;
+use super::errors::ApiError;
+use super::etag::{self, Verdict};
+use super::params::{self, Params};
+use super::routes::{self, Route};
+use super::store::Store;
+use crate::faults::{Action, Faults, Recorder, Service};
+
+/// The outcome of an operation.
+enum Done {
+    Json(Value, Option<String>),
+    NotModified,
+    NoContent,
+}
+
+impl Service for Store {
+    fn parts(&self) -> (&Faults, &Recorder) {
+        (self.faults(), self.log())
+    }
+
+    fn side_door(&self, request: &Request<Bytes>) -> Response<Bytes> {
+        admin::handle(self, request)
+    }
+
+    fn canned(
+        &self,
+        request: &Request<Bytes>,
+        status: u16,
+        body: Option<&Value>,
+    ) -> Response<Bytes> {
+        self.answer(request, status, body, None)
+    }
+
+    fn route<'a>(
+        &'a self,
+        request: &'a Request<Bytes>,
+        actions: &'a [Action],
+    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
+        Box::pin(async move { self.respond(request, actions).await.ok() })
+    }
+}
+
+impl Store {
+    /// Finds the route and runs it; `Err` if the process died of it.
+    async fn respond(
+        &self,
+        request: &Request<Bytes>,
+        actions: &[Action],
+    ) -> Result<Response<Bytes>, ()> {
+        let era = self.era();
+        let (method, uri) = (request.method(), request.uri());
+        let path = uri.path();
+        let Some(route) = routes::find(path, era) else {
+            let shown = if era == Era::Old2015 {
+                uri.path_and_query().map_or(path, |p| p.as_str())
+            } else {
+                path
+            };
+            return Ok(plain(method, 404, "ResourceNotFound", &format!("{shown} does not exist")));
+        };
+        if !route.methods().contains(&method.as_str()) {
+            let mut response =
+                plain(method, 405, "MethodNotAllowedError", &format!("{method} is not allowed"));
+            if let Ok(allow) = route.methods().join(", ").parse() {
+                response.headers_mut().insert(header::ALLOW, allow);
+            }
+            return Ok(response);
+        }
+        let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok());
+        if let Some(range) = header("accept-version").or(header("x-api-version"))
+            && !routes::version_fits(range)
+        {
+            let message = format!("{range} is not supported by {method} {path}");
+            return Ok(plain(method, 400, "InvalidVersion", &message));
+        }
+        let done = if !routes::acceptable(header("accept").unwrap_or_default()) {
+            let served =
+                "application/json,text/plain,application/octet-stream,application/javascript";
+            Err(ApiError::Plain(406, "NotAcceptableError", format!("Server accepts: {served}")))
+        } else {
+            self.operate(request, &route, actions).await
+        };
+        match done {
+            Ok(Done::Json(body, etag)) => Ok(self.answer(request, 200, Some(&body), etag)),
+            Ok(Done::NotModified) => Ok(self.answer(request, 304, None, None)),
+            Ok(Done::NoContent) => Ok(self.answer(request, 204, None, None)),
+            Err(ApiError::Died) => Err(()),
+            Err(error) => {
+                let (status, body) = error.into_parts();
+                Ok(self.answer(request, status, Some(&body), None))
+            }
+        }
+    }
+
+    async fn operate(
+        &self,
+        request: &Request<Bytes>,
+        route: &Route,
+        actions: &[Action],
+    ) -> Result<Done, ApiError> {
+        let (initializing, era) = {
+            let world = self.world();
+            (world.initializing, world.era)
+        };
+        if *route == Route::Ping {
+            return Ok(Done::Json(ping(era, initializing), None));
+        }
+        if initializing {
+            let message = "Server is still initializing".to_owned();
+            return Err(ApiError::Plain(503, "ServiceUnavailableError", message));
+        }
+        let mut given = params::from_query(request.uri().query().unwrap_or_default());
+        let kind = request
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default();
+        let headers = request.headers();
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !reads {
+            check_digest(headers, request.body())?;
+            params::merge_body(&mut given, kind, request.body(), era)?;
+        }
+        match route {
+            Route::Nic(mac) => {
+                given.remove("mac");
+                self.one_nic(request.method(), headers, mac, &given, actions).await
+            }
+            Route::Nics | Route::SearchNics if reads => self.list(&given, actions).await,
+            Route::Nics => self.create(&given),
+            Route::NetworkNics(network) => {
+                given.insert("network_uuid".to_owned(), json!(network));
+                self.create(&given)
+            }
+            _ => self.other(request.method(), headers, route, &given),
+        }
+    }
+
+    async fn one_nic(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        mac: &str,
+        given: &Params,
+        actions: &[Action],
+    ) -> Result<Done, ApiError> {
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        let (era, found) = {
+            let world = self.world();
+            (world.era, world.find_nic(mac)?.clone())
+        };
+        if era.has_etags() {
+            match etag::judge(headers, reads, &found.etag) {
+                Verdict::Go => {}
+                Verdict::NotModified => return Ok(Done::NotModified),
+                Verdict::Failed(message) => return Err(ApiError::Precondition(message)),
+            }
+        }
+        if reads {
+            let world = self.world();
+            return Ok(Done::Json(world.nic_json(&found), Some(found.etag)));
+        }
+        if *method == Method::PUT {
+            let (_, errors) = self.world().check_input(given);
+            if !errors.is_empty() {
+                return Err(ApiError::Invalid(errors));
+            }
+        }
+        self.meanwhile(found.mac, actions).await;
+        let now = self.now_ms();
+        let mut world = self.world();
+        let current = world.nics.get(&found.mac).map(|nic| nic.etag.clone());
+        if *method == Method::DELETE {
+            let conditional = era.has_etags() && headers.contains_key("if-match");
+            match current {
+                None => return Err(ApiError::NotFound("nic")),
+                Some(tag) if conditional => {
+                    if let Verdict::Failed(message) = etag::judge(headers, false, &tag) {
+                        return Err(ApiError::Precondition(message));
+                    }
+                }
+                Some(_) => {}
+            }
+            world.remove_nic(found.mac);
+            return Ok(Done::NoContent);
+        }
+        match current {
+            Some(tag) if tag == found.etag => {
+                let row = world.update_nic(found.mac, given, now)?;
+                Ok(Done::Json(world.nic_json(&row), Some(row.etag)))
+            }
+            other => Err(ApiError::Storage(format!(
+                "napi_nics::{} was expected to have etag \"{}\", but was \"{}\"",
+                found.mac,
+                found.etag,
+                other.as_deref().unwrap_or("null")
+            ))),
+        }
+    }
+
+    /// What happens to the record between the check and the commit of a write.
+    async fn meanwhile(&self, mac: u64, actions: &[Action]) {
+        let mut delay = self.options().commit_delay;
+        for action in actions {
+            match action {
+                Action::DelayCommit { ms } => delay += Duration::from_millis(*ms),
+                Action::ChangeRow => {
+                    let now = self.now_ms();
+                    // The other writer's own errors are not ours to report.
+                    drop(self.world().update_nic(mac, &Params::new(), now));
+                }
+                Action::DeleteRow => {
+                    self.world().remove_nic(mac);
+                }
+                _ => {}
+            }
+        }
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    fn create(&self, given: &Params) -> Result<Done, ApiError> {
+        let now = self.now_ms();
+        let mut world = self.world();
+        let row = world.create_nic(given, now)?;
+        Ok(Done::Json(world.nic_json(&row), Some(row.etag)))
+    }
+
+    async fn list(&self, given: &Params, actions: &[Action]) -> Result<Done, ApiError> {
+        let cap = actions
+            .iter()
+            .filter_map(|a| if let Action::MaxPage { limit } = a { Some(*limit) } else { None });
+        let cap = cap.min().unwrap_or(1000);
+        let mut page = self.world().list_nics(given, actions.contains(&Action::RepeatPage), cap)?;
+        for action in actions {
+            if let Action::ForeignRecord { record } = action {
+                page.insert(0, record.clone().unwrap_or_else(foreign));
+            }
+        }
+        let cost = self
+            .options()
+            .record_cost
+            .saturating_mul(u32::try_from(page.len()).unwrap_or(u32::MAX));
+        if !cost.is_zero() {
+            tokio::time::sleep(cost).await;
+        }
+        Ok(Done::Json(Value::Array(page), None))
+    }
+
+    fn other(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        route: &Route,
+        given: &Params,
+    ) -> Result<Done, ApiError> {
+        let mut world = self.world();
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        let (body, tagged) = match (route, method.as_str()) {
+            (Route::Networks, "POST") => (world.create_network(given, None)?, true),
+            (Route::Networks, _) => (world.list_networks(given)?, false),
+            (Route::Network(uuid), "DELETE") => {
+                world.delete_network(uuid)?;
+                return Ok(Done::NoContent);
+            }
+            (Route::Network(uuid), _) => (world.get_network(uuid, given)?, true),
+            (Route::Ips(uuid), _) => (world.list_ips(uuid, given)?, false),
+            (Route::Ip(uuid, ip), "PUT") => (world.update_ip(uuid, ip, given)?, true),
+            (Route::Ip(uuid, ip), _) => (world.get_ip(uuid, ip)?, true),
+            (Route::Pools, "POST") => (world.create_pool(given)?, true),
+            (Route::Tags, "POST") => (world.create_tag(given)?, false),
+            (Route::Tags, _) => (world.list_tags(given)?, false),
+            (Route::Tag(name), "DELETE") => {
+                world.delete_tag(name)?;
+                return Ok(Done::NoContent);
+            }
+            (Route::Tag(name), _) => (world.get_tag(name)?, false),
+            (Route::SearchIps, _) => (world.search_ips(given)?, false),
+            (Route::FabricVlans(owner), "POST") => (world.create_vlan(owner, given)?, false),
+            (Route::FabricNetworks(owner, vlan), "POST") => {
+                (world.create_network(given, Some((owner, *vlan)))?, true)
+            }
+            _ => (json!([]), false),
+        };
+        let stored = match route {
+            Route::Ip(uuid, ip) => world.has_ip(uuid, ip),
+            _ => tagged,
+        };
+        let etag = stored.then(|| etag::of(&body.to_string()));
+        if let Some(etag) = etag.as_ref().filter(|_| reads && world.era.has_etags()) {
+            match etag::judge(headers, true, etag) {
+                Verdict::Go => {}
+                Verdict::NotModified => return Ok(Done::NotModified),
+                Verdict::Failed(message) => return Err(ApiError::Precondition(message)),
+            }
+        }
+        Ok(Done::Json(body, etag))
+    }
+
+    /// An answer of a handled route, with the headers those have.
+    fn answer(
+        &self,
+        request: &Request<Bytes>,
+        status: u16,
+        body: Option<&Value>,
+        etag: Option<String>,
+    ) -> Response<Bytes> {
+        let mut response = build(request.method(), status, body);
+        let headers = response.headers_mut();
+        let sent = request.headers().get("request-id").or(request.headers().get("x-request-id"));
+        let id = sent.cloned().or_else(|| uuid::Uuid::new_v4().to_string().parse().ok());
+        let mut put = |name: &'static str, value: Option<http::HeaderValue>| {
+            if let Some(value) = value {
+                headers.insert(name, value);
+            }
+        };
+        put("x-request-id", id);
+        put("server", "mock-napi".parse().ok());
+        put("x-response-time", "1".parse().ok());
+        put("x-server-name", "mock-napi".parse().ok());
+        put("date", http_date(self.now_ms()).parse().ok());
+        if self.era().has_etags() {
+            put("etag", etag.and_then(|etag| etag.parse().ok()));
+        }
+        response
+    }
+}
+
+fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
+    let Some(sent) = headers.get("content-md5").and_then(|v| v.to_str().ok()) else {
+        return Ok(());
+    };
+    let ours = digest::md5_base64(body);
+    if sent == ours {
+        return Ok(());
+    }
+    Err(ApiError::Plain(400, "BadDigest", format!("Content-MD5 '{sent}' didn't match '{ours}'")))
+}

@@ -1,0 +1,270 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The records of the mock, behind one lock that is not held across an await.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::Options;
+use super::eras::Era;
+use super::etag;
+use super::ips::Subnet;
+use super::table::Nics;
+use crate::faults::{Faults, Recorder};
+
+/// The flags that are printed only when true, in the order they are printed.
+pub(super) const FLAGS: [&str; 6] = [
+    "allow_dhcp_spoofing",
+    "allow_ip_spoofing",
+    "allow_mac_spoofing",
+    "allow_restricted_traffic",
+    "allow_unfiltered_promisc",
+    "underlay",
+];
+
+/// A stored NIC.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct NicRow {
+    pub(super) mac: u64,
+    pub(super) belongs_to_type: String,
+    pub(super) belongs_to_uuid: String,
+    pub(super) owner_uuid: String,
+    pub(super) primary: bool,
+    pub(super) state: String,
+    pub(super) created: i64,
+    pub(super) modified: i64,
+    pub(super) cn_uuid: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) nic_tag: Option<String>,
+    pub(super) nic_tags_provided: Vec<String>,
+    pub(super) address: Option<(String, IpAddr)>,
+    pub(super) flags: [bool; 6],
+    pub(super) etag: String,
+}
+
+/// A stored network.
+#[derive(Debug, Clone)]
+pub(super) struct NetworkRow {
+    pub(super) uuid: String,
+    pub(super) name: String,
+    pub(super) nic_tag: String,
+    pub(super) vlan_id: u16,
+    pub(super) subnet: Subnet,
+    pub(super) start: IpAddr,
+    pub(super) end: IpAddr,
+    pub(super) mtu: u32,
+    pub(super) gateway: Option<String>,
+    pub(super) resolvers: Vec<String>,
+    pub(super) routes: Map<String, Value>,
+    pub(super) owner_uuids: Vec<String>,
+    pub(super) description: Option<String>,
+    /// The VNET id, for a fabric network.
+    pub(super) vnet: Option<u32>,
+    pub(super) ips: BTreeMap<IpAddr, IpRow>,
+}
+
+/// A stored address.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct IpRow {
+    pub(super) reserved: bool,
+    pub(super) belongs_to_type: Option<String>,
+    pub(super) belongs_to_uuid: Option<String>,
+    pub(super) owner_uuid: Option<String>,
+    /// Grows with every change; the address freed first is given out first.
+    pub(super) changed: u64,
+}
+
+impl IpRow {
+    pub(super) fn is_free(&self) -> bool {
+        !self.reserved && self.belongs_to_uuid.is_none()
+    }
+}
+
+/// The records of a NAPI.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) era: Era,
+    pub(super) initializing: bool,
+    pub(super) admin_uuid: String,
+    pub(super) nics: Nics,
+    pub(super) networks: BTreeMap<String, NetworkRow>,
+    pub(super) pools: BTreeMap<String, (String, Vec<String>)>,
+    pub(super) tags: BTreeMap<String, (String, u32)>,
+    pub(super) vnets: BTreeMap<String, u32>,
+    pub(super) fabric_vlans: BTreeMap<(String, u16), Value>,
+    pub(super) rng: StdRng,
+    changes: u64,
+}
+
+impl World {
+    fn new(options: &Options) -> Self {
+        Self {
+            era: options.era,
+            initializing: options.initializing,
+            admin_uuid: options.admin_uuid.clone(),
+            nics: Nics::default(),
+            networks: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            vnets: BTreeMap::new(),
+            fabric_vlans: BTreeMap::new(),
+            rng: StdRng::seed_from_u64(options.seed),
+            changes: 0,
+        }
+    }
+
+    /// The next number of the change counter.
+    pub(super) fn tick(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
+    }
+
+    /// Stores the NIC under a fresh tag; if it is primary, its siblings no longer are.
+    pub(super) fn put_nic(&mut self, mut row: NicRow) -> NicRow {
+        row.etag = String::new();
+        row.etag = etag::of(&format!("{row:?}"));
+        if row.primary {
+            for mac in self.nics.belonging_to(&row.belongs_to_uuid) {
+                let sibling = self.nics.get(&mac).filter(|sibling| sibling.mac != row.mac);
+                if let Some(sibling) = sibling.cloned() {
+                    let etag = etag::bulk(self.rng.random());
+                    self.nics.insert(NicRow { primary: false, etag, ..sibling });
+                }
+            }
+        }
+        self.nics.insert(row.clone());
+        row
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    world: Mutex<World>,
+    options: Options,
+    faults: Faults,
+    log: Recorder,
+    wall: i64,
+    start: Instant,
+    shift: Mutex<i64>,
+}
+
+/// A handle on the data, rules and log of one mock NAPI.
+#[derive(Debug, Clone)]
+pub struct Store(Arc<Inner>);
+
+impl Store {
+    /// The fault rules.
+    pub fn faults(&self) -> &Faults {
+        &self.0.faults
+    }
+
+    /// The request log.
+    pub fn log(&self) -> &Recorder {
+        &self.0.log
+    }
+
+    /// An empty store.
+    pub fn new(options: Options) -> Self {
+        Self(Arc::new(Inner {
+            world: Mutex::new(World::new(&options)),
+            options,
+            faults: Faults::default(),
+            log: Recorder::default(),
+            wall: jiff::Timestamp::now().as_millisecond(),
+            start: Instant::now(),
+            shift: Mutex::new(0),
+        }))
+    }
+
+    /// Returns a copy of the current data, with the same clock and without rules: the data of a
+    /// replica that lags behind.
+    pub fn fork(&self) -> Self {
+        let world = self.world();
+        let mut copy = World::new(&self.0.options);
+        (copy.era, copy.changes) = (world.era, world.changes);
+        copy.networks.clone_from(&world.networks);
+        copy.pools.clone_from(&world.pools);
+        copy.tags.clone_from(&world.tags);
+        copy.vnets.clone_from(&world.vnets);
+        copy.fabric_vlans.clone_from(&world.fabric_vlans);
+        world.nics.values().cloned().for_each(|nic| copy.nics.insert(nic));
+        drop(world);
+        Self(Arc::new(Inner {
+            world: Mutex::new(copy),
+            options: self.0.options.clone(),
+            faults: Faults::default(),
+            log: Recorder::default(),
+            wall: self.now_ms(),
+            start: Instant::now(),
+            shift: Mutex::new(0),
+        }))
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Imitates another era from now on; the data stays.
+    pub fn set_era(&self, era: Era) {
+        self.world().era = era;
+    }
+
+    /// The era that it imitates.
+    pub fn era(&self) -> Era {
+        self.world().era
+    }
+
+    /// Sets whether it still starts up: 503 on everything but `/ping`.
+    pub fn set_initializing(&self, initializing: bool) {
+        self.world().initializing = initializing;
+    }
+
+    /// Drops all data, but not the rules or the log.
+    pub fn reset(&self) {
+        let mut world = self.world();
+        let era = world.era;
+        *world = World::new(&self.0.options);
+        world.era = era;
+    }
+
+    /// Moves the mock's clock; records made before become older.
+    pub fn advance_clock(&self, by: Duration) {
+        let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        let mut shift = self.0.shift.lock().unwrap_or_else(PoisonError::into_inner);
+        *shift = shift.saturating_add(by);
+    }
+
+    /// The mock's time in milliseconds; follows tokio's clock, so paused time works.
+    pub fn now_ms(&self) -> i64 {
+        let elapsed = Instant::now().saturating_duration_since(self.0.start).as_millis();
+        let shift = *self.0.shift.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.wall.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX)).saturating_add(shift)
+    }
+
+    /// A stored NIC in the form the API gives it, by any spelling of its address.
+    pub fn nic(&self, mac: &str) -> Option<Value> {
+        let world = self.world();
+        let row: &NicRow = world.nics.get(&super::mac::parse(mac)?)?;
+        Some(world.nic_json(row))
+    }
+
+    /// All stored NICs, by address.
+    pub fn nics(&self) -> Vec<Value> {
+        let world = self.world();
+        world.nics.values().map(|row| world.nic_json(row)).collect()
+    }
+
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.0.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

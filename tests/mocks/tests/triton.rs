@@ -1,0 +1,56 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `mock-triton` as a process.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use sdc_clients::Http;
+use sdc_clients::http::Call;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+
+const LATE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods)] // It starts the program under test.
+async fn seeds_are_served_and_faults_apply() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: Value| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content.to_string()).unwrap();
+        path
+    };
+    let vm = "40000000-0000-4000-8000-000000000001";
+    let nic = json!({"mac": "90:b8:d0:00:00:01", "owner_uuid": vm, "belongs_to_uuid": vm, "belongs_to_type": "zone"});
+    let vms = json!([{"uuid": vm, "state": "running"}]);
+    let seed = file("seed.json", json!({"napi": {"nics": [nic]}, "vmapi": vms}));
+    let unavailable = json!({"path": "/vms", "action": {"do": "status", "status": 503}});
+    let faults = file("faults.json", json!({"vmapi": [unavailable]}));
+    let mut mocks = Command::new(env!("CARGO_BIN_EXE_mock-triton"))
+        .arg("--seed")
+        .arg(seed)
+        .arg("--faults")
+        .arg(faults)
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(mocks.stdout.take().unwrap()).lines();
+    let mut service = async |name: &str| {
+        let line = tokio::time::timeout(LATE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let url = line.strip_prefix(&format!("{name} listening ")).expect(&line).to_owned();
+        Http::new(&url, "test/1").unwrap()
+    };
+    let (napi, vmapi) = (service("napi").await, service("vmapi").await);
+    let nics = napi.execute(Call::get(&["nics"])).await.unwrap().json::<Value>("NICs").unwrap();
+    assert_eq!(nics[0]["mac"], nic["mac"]);
+    let found = vmapi.execute(Call::get(&["vms", vm])).await.unwrap();
+    assert_eq!(found.json::<Value>("the VM").unwrap()["state"], "running");
+    // A write, since reads are tried again.
+    let refused = vmapi.execute(Call::new(http::Method::PUT, &["vms"])).await.unwrap_err();
+    assert_eq!(refused.class(), sdc_clients::Class::Unavailable);
+}

@@ -1,0 +1,262 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Creates a node: directories, links to the commands, a pool, and VMs of every brand. The same
+//! seed gives the same node. No sysevent is posted.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::datasets::Datasets;
+use crate::payload::{self, Payload};
+use crate::sample::{self, BORN, MIX, Site, uuid};
+use crate::state::{Zone, ZoneKstat, ZoneState, Zones};
+use crate::{Node, NodeError, NodeInfo, TOOLS, files};
+
+const GIB: u64 = 1 << 30;
+
+/// Options of a new node.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// The directory; it must be empty or missing.
+    pub dir: PathBuf,
+    /// How many VMs.
+    pub vms: u32,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// The node's UUID; from the seed if absent.
+    pub cn_uuid: Option<String>,
+    /// The base URL of its future vminfod.
+    pub vminfod_url: Option<String>,
+    /// The program that the commands link to (`testbed` or `simnode`); this program if absent.
+    pub program: Option<PathBuf>,
+    /// How long a zone stays in each state on its way, in milliseconds.
+    pub pace_ms: u64,
+}
+
+impl CreateOptions {
+    /// Twelve VMs, seed 1.
+    pub fn new(dir: impl Into<PathBuf>) -> CreateOptions {
+        CreateOptions {
+            dir: dir.into(),
+            vms: 12,
+            seed: 1,
+            cn_uuid: None,
+            vminfod_url: None,
+            program: None,
+            pace_ms: 0,
+        }
+    }
+}
+
+fn pool(images: &Site) -> Result<Datasets, NodeError> {
+    let mut all = Datasets::default();
+    all.create("zones", &[])?;
+    for (name, mountpoint) in [
+        ("archive", ""),
+        ("config", "legacy"),
+        ("cores", "none"),
+        ("opt", "legacy"),
+        ("usbkey", "legacy"),
+        ("var", "legacy"),
+    ] {
+        let name = format!("zones/{name}");
+        all.create(&name, &[])?;
+        if !mountpoint.is_empty() {
+            all.set(&name, "mountpoint", mountpoint)?;
+        }
+    }
+    all.create_volume("zones/swap", 16 * GIB, &[])?;
+    all.create_volume("zones/dump", 4 * GIB, &[])?;
+    for image in &images.images {
+        all.create(&format!("zones/{image}"), &[])?;
+        all.snapshot(&format!("zones/{image}@final"), false)?;
+    }
+    for image in &images.disk_images {
+        all.create_volume(&format!("zones/{image}"), 10 * GIB, &[])?;
+        all.snapshot(&format!("zones/{image}@final"), false)?;
+    }
+    Ok(all)
+}
+
+fn sysinfo(cn_uuid: &str, hostname: &str, rng: &mut impl Rng) -> Value {
+    let admin: [u8; 3] = rng.random();
+    let mac = format!("0c:c4:7a:{:02x}:{:02x}:{:02x}", admin[0], admin[1], admin[2]);
+    let ip = format!("10.20.251.{}", rng.random_range(2..250_u8));
+    json!({
+        "Live Image": "20260601T000000Z", "System Type": "SunOS", "Boot Time": BORN.to_string(),
+        "Datacenter Name": "sim-1", "SDC Version": "7.0", "Manufacturer": "Simulated", "Product": "Testbed",
+        "Serial Number": "SIM0001", "VM Capable": true, "Bhyve Capable": true, "HVM API": true,
+        "CPU Type": "Simulated CPU", "CPU Virtualization": "vmx", "Admin NIC Tag": "admin", "Admin IP": ip,
+        "UUID": cn_uuid, "Hostname": hostname, "CPU Total Cores": 32, "CPU Count": 32,
+        "MiB of Memory": "131072", "Zpool": "zones", "Zpool Disks": "c1t0d0", "Zpool Profile": "striped",
+        "Zpool Creation": BORN, "Zpool Size in GiB": 1776, "Disks": {"c1t0d0": {"Size in GB": 1920}},
+        "Boot Parameters": {"console": "ttyb", "hostname": hostname},
+        "Network Interfaces": {
+            "ixgbe0": {"MAC Address": mac, "ip4addr": ip, "Link Status": "up", "NIC Names": ["admin"]},
+        },
+        "Virtual Network Interfaces": {}, "Link Aggregations": {},
+    })
+}
+
+/// Creates a node.
+pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
+    let dir =
+        std::path::absolute(&options.dir).map_err(|e| NodeError::io("resolve", &options.dir, e))?;
+    let occupied = std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
+    if occupied || dir.is_file() {
+        return Err(NodeError::refused(format!("{} exists and is not empty", dir.display())));
+    }
+    if let Some(given) = &options.cn_uuid
+        && uuid::Uuid::try_parse(given).is_err()
+    {
+        return Err(NodeError::invalid("cn-uuid", format!("'{given}' is no UUID")));
+    }
+    let mut rng = StdRng::seed_from_u64(options.seed);
+    let own = uuid(&mut rng);
+    let cn_uuid = options.cn_uuid.clone().unwrap_or(own);
+    let info = NodeInfo {
+        hostname: format!("cn-{}", cn_uuid.get(..4).unwrap_or("sim")),
+        cn_uuid,
+        vminfod_url: options.vminfod_url.clone(),
+        napi_url: None,
+        vmapi_url: None,
+        pace_ms: options.pace_ms,
+    };
+    for part in ["root/etc/zones", "root/zones", "root/tmp", "bin", "state/snapshots", "run"] {
+        files::make_dir(&dir.join(part))?;
+    }
+    link_tools(&dir, options.program.clone())?;
+    let mut node = Node { dir, info, silent: false, tap: None };
+    let facts = sysinfo(node.cn_uuid(), &node.info().hostname, &mut rng);
+    files::write_json(&node.path("/tmp/.sysinfo.json"), &facts)?;
+
+    let mut all = pool(&Site::new())?;
+    let mut zones = Zones::default();
+    let mut taken = HashSet::new();
+    for n in 0..options.vms as usize {
+        let mut vm = sample::payload(&mut rng, n, n);
+        unique_macs(&mut vm, &mut rng, &mut taken);
+        let (_, _, runs) = MIX[n % MIX.len()];
+        place(&node, &vm, runs, BORN + 977 * n as i64, &mut zones, &mut all)?;
+    }
+    all.age(BORN);
+    let guard = node.lock()?;
+    guard.save_zones(&zones)?;
+    guard.save_datasets(&all)?;
+    drop(guard);
+    // Last: without this file the directory is no node.
+    node.set_info(|_| ())?;
+    Ok(node)
+}
+
+/// Replaces MACs that are already taken on this node.
+fn unique_macs(vm: &mut Payload, rng: &mut impl Rng, taken: &mut HashSet<String>) {
+    for nic in vm.get_mut("nics").and_then(Value::as_array_mut).into_iter().flatten() {
+        while !taken.insert(nic["mac"].to_string()) {
+            nic["mac"] = json!(sample::mac(rng));
+        }
+    }
+}
+
+fn link_tools(dir: &std::path::Path, program: Option<PathBuf>) -> Result<(), NodeError> {
+    let program = match program {
+        Some(program) => {
+            std::path::absolute(&program).map_err(|e| NodeError::io("resolve", &program, e))?
+        }
+        None => {
+            std::env::current_exe().map_err(|e| NodeError::io("find this program for", dir, e))?
+        }
+    };
+    for tool in TOOLS {
+        let link = dir.join("bin").join(tool);
+        std::os::unix::fs::symlink(&program, &link).map_err(|e| NodeError::io("link", &link, e))?;
+    }
+    Ok(())
+}
+
+fn place(
+    node: &Node,
+    vm: &Payload,
+    runs: bool,
+    born: i64,
+    zones: &mut Zones,
+    all: &mut Datasets,
+) -> Result<(), NodeError> {
+    let zonedid = zones.take_zonedid();
+    let mut zone = new_zone(vm, zonedid)?;
+    let xml = payload::zone_xml(vm, &zone.zonepath, zonedid)?;
+    make_datasets(all, vm)?;
+    let zonepath = node.path(&zone.zonepath);
+    files::make_dir(&zonepath.join("config"))?;
+    let mut written = vec![node.zone_xml(&zone.zonename)];
+    files::replace(&node.zone_xml(&zone.zonename), xml.document().as_bytes())?;
+    for (name, value) in config_files(vm) {
+        let file = zonepath.join("config").join(name);
+        files::write_json(&file, &value)?;
+        written.push(file);
+    }
+    if runs {
+        let zoneid = zones.take_zoneid();
+        zone.state = ZoneState::Running;
+        zone.zoneid = Some(zoneid);
+        let init_pid = zones.take_pid();
+        zone.kstat =
+            Some(ZoneKstat { instance: zoneid, init_pid, init_restarts: 0, boot_time: born + 60 });
+    } else {
+        let file = zonepath.join("lastexited");
+        files::write_in_place(&file, format!("{}.000000000 0\n", born + 7200).as_bytes())?;
+        written.push(file);
+    }
+    for file in written {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(born.unsigned_abs() + 9);
+        std::fs::File::options()
+            .write(true)
+            .open(&file)
+            .and_then(|f| f.set_modified(at))
+            .map_err(|e| NodeError::io("set the time of", &file, e))?;
+    }
+    zones.insert(zone);
+    Ok(())
+}
+
+/// The zone of a payload, installed and not running.
+pub(crate) fn new_zone(vm: &Payload, zonedid: i64) -> Result<Zone, NodeError> {
+    let need =
+        |key: &str| payload::text(vm, key).ok_or_else(|| NodeError::invalid(key, "is required"));
+    let (uuid, brand) = (need("uuid")?.to_string(), need("brand")?.to_string());
+    Ok(Zone {
+        zonename: uuid.clone(),
+        zonepath: format!("/zones/{uuid}"),
+        uuid,
+        brand,
+        state: ZoneState::Installed,
+        zoneid: None,
+        zonedid,
+        kstat: None,
+    })
+}
+
+/// The files of a VM's config directory.
+pub(crate) fn config_files(vm: &Payload) -> [(&'static str, Value); 3] {
+    let part = |key: &str| vm.get(key).cloned().unwrap_or_else(|| json!({}));
+    let metadata = json!({
+        "customer_metadata": part("customer_metadata"),
+        "internal_metadata": part("internal_metadata"),
+    });
+    [("metadata.json", metadata), ("tags.json", part("tags")), ("routes.json", part("routes"))]
+}
+
+/// The datasets of a VM: its root, cores, disks and delegated dataset.
+fn make_datasets(all: &mut Datasets, vm: &Payload) -> Result<(), NodeError> {
+    for change in super::verbs::dataset_steps(all, vm)? {
+        change.make(all)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,373 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The effect of each zfs subcommand on the table of datasets. Pure: an operation returns the
+//! history it wrote, or the error text of zfs.
+
+use indexmap::IndexMap;
+
+use crate::NodeError;
+use crate::datasets::{COLUMNS, Dataset, Datasets, History, NO_LIMIT, OTHER, owner};
+
+fn is_below(name: &str, top: &str) -> bool {
+    name.strip_prefix(top).is_some_and(|rest| rest.starts_with(['/', '@']))
+}
+
+impl Datasets {
+    fn need(&mut self, name: &str) -> Result<&mut Dataset, NodeError> {
+        self.rows.get_mut(name).ok_or_else(|| NodeError::NoSuchDataset(name.to_string()))
+    }
+
+    fn step(&mut self) -> u64 {
+        self.txg = self.txg.max(8_812_000) + 3;
+        self.txg
+    }
+
+    fn record(&mut self, dsname: &str, action: &'static str, detail: impl Into<String>) -> History {
+        let txg = self.step();
+        let dsid = self.rows.get(dsname).map_or(self.dsid, |d| d.dsid);
+        History { dsname: dsname.to_string(), action, detail: detail.into(), dsid, txg }
+    }
+
+    fn add(&mut self, name: &str, kind: &str) -> Result<&mut Dataset, NodeError> {
+        if self.rows.contains_key(name) {
+            return Err(NodeError::refused(format!(
+                "cannot create '{name}': dataset already exists"
+            )));
+        }
+        check_name(name)?;
+        if kind != "snapshot"
+            && let Some((parent, _)) = name.rsplit_once('/')
+            && !self.rows.contains_key(parent)
+        {
+            return Err(NodeError::refused(format!(
+                "cannot create '{name}': parent does not exist"
+            )));
+        }
+        self.dsid = self.dsid.max(50) + 1;
+        let (dsid, txg) = (self.dsid, self.step());
+        let mut row = Dataset { name: name.to_string(), dsid, txg, props: IndexMap::new() };
+        row.put("type", kind);
+        row.put("creation", super::files::now_seconds().to_string());
+        Ok(self.rows.entry(name.to_string()).or_insert(row))
+    }
+
+    /// `zfs create`: a file system that inherits from its parent.
+    pub fn create(
+        &mut self,
+        name: &str,
+        props: &[(String, String)],
+    ) -> Result<Vec<History>, NodeError> {
+        let parent = name.rsplit_once('/').and_then(|(p, _)| self.rows.get(p));
+        let compression = parent.map_or("lz4", |p| p.get("compression")).to_string();
+        let row = self.add(name, "filesystem")?;
+        for (key, value) in [
+            ("compression", compression.as_str()),
+            ("filesystem_limit", NO_LIMIT),
+            ("quota", "0"),
+            ("recsize", "131072"),
+            ("refquota", "0"),
+            ("refreservation", "0"),
+            ("snapshot_limit", NO_LIMIT),
+            ("usedbysnapshots", "0"),
+            ("written", "131072"),
+            ("zoned", "off"),
+        ] {
+            row.put(key, value);
+        }
+        row.put("mountpoint", format!("/{name}"));
+        self.finish_create(name, "create", String::new(), props)
+    }
+
+    /// `zfs create -V`: a volume of so many bytes.
+    pub fn create_volume(
+        &mut self,
+        name: &str,
+        size: u64,
+        props: &[(String, String)],
+    ) -> Result<Vec<History>, NodeError> {
+        let row = self.add(name, "volume")?;
+        for (key, value) in [
+            ("compression", "lz4"),
+            ("snapshot_limit", NO_LIMIT),
+            ("usedbysnapshots", "0"),
+            ("volblocksize", "8192"),
+            ("written", "57344"),
+        ] {
+            row.put(key, value);
+        }
+        row.put("volsize", size.to_string());
+        row.put("refreservation", size.saturating_add(size / 64).to_string());
+        self.finish_create(name, "create", String::new(), props)
+    }
+
+    /// `zfs clone`: a dataset from an image's snapshot, of the same type.
+    pub fn clone_from(
+        &mut self,
+        origin: &str,
+        name: &str,
+        props: &[(String, String)],
+    ) -> Result<Vec<History>, NodeError> {
+        let Some(snapshot) = self.rows.get(origin) else {
+            return Err(NodeError::NoSuchDataset(origin.to_string()));
+        };
+        let number = snapshot.dsid;
+        let image = self.rows.get(owner(origin));
+        let volume = image.filter(|i| i.kind() == "volume").map(|i| i.get("volsize").to_string());
+        match volume {
+            Some(size) => self.create_volume(name, size.parse().unwrap_or(0), &[])?,
+            None => self.create(name, &[])?,
+        };
+        self.need(name)?.put("origin", origin);
+        self.finish_create(name, "clone", format!("origin={origin} ({number})"), props)
+    }
+
+    fn finish_create(
+        &mut self,
+        name: &str,
+        action: &'static str,
+        detail: String,
+        props: &[(String, String)],
+    ) -> Result<Vec<History>, NodeError> {
+        let mut history = vec![self.record(name, action, detail)];
+        for (key, value) in props {
+            history.extend(self.set(name, key, value)?);
+        }
+        Ok(history)
+    }
+
+    /// `zfs set`.
+    pub fn set(&mut self, name: &str, key: &str, value: &str) -> Result<Vec<History>, NodeError> {
+        let key = if key == "recordsize" { "recsize" } else { key };
+        let row = self.rows.get(name).ok_or_else(|| NodeError::NoSuchDataset(name.to_string()))?;
+        let value = checked(row, key, value)?;
+        self.need(name)?.put(key, value.as_str());
+        if key == "mountpoint" && row_is_volume(self.rows.get(name)) {
+            return Err(NodeError::refused(format!(
+                "cannot set property for '{name}': 'mountpoint' does not apply to datasets of this type"
+            )));
+        }
+        let shown = match value.as_str() {
+            "on" if key != "compression" => "1",
+            "off" if key != "compression" => "0",
+            other => other,
+        };
+        Ok(vec![self.record(name, "set", format!("{key}={shown}"))])
+    }
+
+    /// `zfs inherit`: back to the parent's value, or the default.
+    pub fn inherit(&mut self, name: &str, key: &str) -> Result<Vec<History>, NodeError> {
+        let key = if key == "recordsize" { "recsize" } else { key };
+        let parent = name.rsplit_once('/').map(|(p, _)| p.to_string());
+        self.need(name)?;
+        let value = match key {
+            "compression" | "recsize" => parent
+                .as_deref()
+                .and_then(|p| self.get(p))
+                .map_or("off", |p| p.get(key))
+                .to_string(),
+            "mountpoint" => format!("/{name}"),
+            "zoned" => "off".to_string(),
+            k if COLUMNS.contains(&k) => {
+                return Err(NodeError::refused(format!("'{k}' property cannot be inherited")));
+            }
+            _ => "-".to_string(),
+        };
+        match value.as_str() {
+            "-" => drop(self.need(name)?.props.shift_remove(key)),
+            text => self.need(name)?.put(key, text),
+        }
+        Ok(vec![self.record(name, "inherit", format!("{key}={value}"))])
+    }
+
+    /// `zfs snapshot`, with `-r` of everything below too.
+    pub fn snapshot(&mut self, full: &str, recursive: bool) -> Result<Vec<History>, NodeError> {
+        let Some((top, snap)) = full.split_once('@') else {
+            return Err(NodeError::invalid("snapshot", format!("'{full}' has no '@'")));
+        };
+        self.need(top)?;
+        let mut history = Vec::new();
+        for name in self.tree(top, recursive) {
+            let written = self.get(&name).map_or("0", |d| d.get("written")).to_string();
+            let full = format!("{name}@{snap}");
+            let row = self.add(&full, "snapshot")?;
+            row.put("userrefs", "0");
+            row.put("written", written);
+            history.push(self.record(&full, "snapshot", ""));
+        }
+        Ok(history)
+    }
+
+    fn tree(&self, top: &str, recursive: bool) -> Vec<String> {
+        let below = |n: &&String| recursive && is_below(n, top) && !n.contains('@');
+        let mut names = vec![top.to_string()];
+        names.extend(self.rows.keys().filter(below).cloned());
+        names
+    }
+
+    /// `zfs destroy`: one record per dataset, children and snapshots first.
+    pub fn destroy(&mut self, name: &str, recursive: bool) -> Result<Vec<History>, NodeError> {
+        self.need(name)?;
+        let mut doomed: Vec<String> =
+            self.rows.keys().filter(|n| is_below(n, name)).cloned().collect();
+        if let Some((top, snap)) = name.split_once('@').filter(|_| recursive) {
+            let suffix = format!("@{snap}");
+            doomed = self
+                .rows
+                .keys()
+                .filter(|n| n.ends_with(&suffix) && is_below(owner(n), top))
+                .cloned()
+                .collect();
+        } else if !recursive && !doomed.is_empty() {
+            return Err(NodeError::refused(format!(
+                "cannot destroy '{name}': filesystem has children"
+            )));
+        }
+        doomed.push(name.to_string());
+        let held = |d: &&Dataset| !matches!(d.get("userrefs"), "-" | "0");
+        if let Some(held) = doomed.iter().filter_map(|n| self.get(n)).find(held) {
+            return Err(NodeError::refused(format!(
+                "cannot destroy '{}': dataset is busy",
+                held.name
+            )));
+        }
+        doomed.sort_by_key(|n| std::cmp::Reverse((n.matches(['/', '@']).count(), n.clone())));
+        let mut history = Vec::new();
+        for name in doomed {
+            history.push(self.record(&name, "destroy", ""));
+            self.rows.shift_remove(&name);
+        }
+        Ok(history)
+    }
+
+    /// `zfs rename`: descendants move along; the record has the old name.
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<Vec<History>, NodeError> {
+        self.need(from)?;
+        check_name(to)?;
+        if self.rows.contains_key(to) {
+            return Err(NodeError::refused(format!(
+                "cannot rename '{from}': dataset already exists"
+            )));
+        }
+        if from.contains('@') != to.contains('@') || is_below(to, from) {
+            return Err(NodeError::refused(format!("cannot rename '{from}' to '{to}'")));
+        }
+        let history = vec![self.record(from, "rename", format!("-> {to}"))];
+        let rows = std::mem::take(&mut self.rows);
+        for (name, mut row) in rows {
+            let moved = match name.strip_prefix(from) {
+                Some(rest) if rest.is_empty() || rest.starts_with(['/', '@']) => {
+                    format!("{to}{rest}")
+                }
+                _ => name.clone(),
+            };
+            if row.get("mountpoint") == format!("/{name}") {
+                row.put("mountpoint", format!("/{moved}"));
+            }
+            row.name.clone_from(&moved);
+            self.rows.insert(moved, row);
+        }
+        Ok(history)
+    }
+
+    /// `zfs rollback`: later snapshots must be gone already, or go with `-r`.
+    pub fn rollback(&mut self, snapshot: &str, recursive: bool) -> Result<Vec<History>, NodeError> {
+        let age = self.need(snapshot)?.txg;
+        let top = owner(snapshot).to_string();
+        let later: Vec<String> = self
+            .rows
+            .values()
+            .filter(|d| d.txg > age && d.name.contains('@') && owner(&d.name) == top)
+            .map(|d| d.name.clone())
+            .collect();
+        if !later.is_empty() && !recursive {
+            return Err(NodeError::refused(format!(
+                "cannot rollback to '{snapshot}': more recent snapshots or bookmarks exist"
+            )));
+        }
+        let mut history = Vec::new();
+        for name in later {
+            history.extend(self.destroy(&name, false)?);
+        }
+        let shadow = format!("{top}/%rollback");
+        history.push(self.record(&shadow, "destroy", ""));
+        history.push(self.record(&shadow, "clone swap", format!("parent={top}")));
+        Ok(history)
+    }
+
+    /// `zfs hold` and `zfs release`, by `by` references.
+    pub fn hold(&mut self, tag: &str, snapshot: &str, by: i64) -> Result<Vec<History>, NodeError> {
+        let row = self.need(snapshot)?;
+        if row.kind() != "snapshot" {
+            return Err(NodeError::refused(format!("cannot hold '{snapshot}': not a snapshot")));
+        }
+        let refs = row.get("userrefs").parse::<i64>().unwrap_or(0) + by;
+        if refs < 0 {
+            return Err(NodeError::refused(format!(
+                "cannot release hold from snapshot '{snapshot}': no such tag on this dataset"
+            )));
+        }
+        row.put("userrefs", refs.to_string());
+        Ok(vec![match by > 0 {
+            true => self.record(snapshot, "hold", format!("tag={tag} temp=0 refs={refs}")),
+            false => self.record(snapshot, "release", format!("tag={tag} refs={refs}")),
+        }])
+    }
+}
+
+fn row_is_volume(row: Option<&Dataset>) -> bool {
+    row.is_some_and(|r| r.kind() == "volume")
+}
+
+fn check_name(name: &str) -> Result<(), NodeError> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.:%/@ ".contains(c);
+    let parts_fine = name.split(['/', '@']).all(|p| !p.is_empty() && p != "." && p != "..");
+    if name.len() < 256 && parts_fine && name.chars().all(fine) && name.matches('@').count() < 2 {
+        return Ok(());
+    }
+    Err(NodeError::invalid("dataset name", format!("{name:?}")))
+}
+
+/// Returns a property's value in the form that zfs stores, or why it is invalid.
+fn checked(row: &Dataset, key: &str, value: &str) -> Result<String, NodeError> {
+    let wrong = || {
+        NodeError::refused(format!(
+            "cannot set property for '{}': '{key}' must be a number: {value:?}",
+            row.name
+        ))
+    };
+    if value.contains(['\t', '\n']) {
+        return Err(wrong());
+    }
+    match key {
+        "quota" | "refquota" | "refreservation" | "volsize" | "recsize" | "reservation" => {
+            match value {
+                "none" => Ok("0".to_string()),
+                text => super::payload::bytes(text).map(|n| n.to_string()).ok_or_else(wrong),
+            }
+        }
+        "filesystem_limit" | "snapshot_limit" => match value {
+            "none" => Ok(NO_LIMIT.to_string()),
+            text => text.parse::<u64>().map(|n| n.to_string()).map_err(|_| wrong()),
+        },
+        "zoned" if !matches!(value, "on" | "off") => Err(NodeError::refused(format!(
+            "cannot set property for '{}': '{key}' must be one of 'on | off'",
+            row.name
+        ))),
+        "name" | "type" | "creation" | "written" | "usedbysnapshots" | "userrefs" | "origin" => {
+            Err(NodeError::refused(format!(
+                "cannot set property for '{}': '{key}' is readonly",
+                row.name
+            )))
+        }
+        k if COLUMNS.contains(&k) || OTHER.contains(&k) || k.contains(':') => Ok(value.to_string()),
+        _ => Err(NodeError::refused(format!(
+            "cannot set property for '{}': invalid property '{key}'",
+            row.name
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Decorators of the node's commands, for tests: any `Arc<dyn Commands>` that fails, hangs, or
+//! answers from memory. With [`crate::in_process::InProcess`] below them no test needs rules of
+//! its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
+
+/// One way to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Exit 1 and nothing printed.
+    Fails,
+    /// Exit 1 after half of the lines.
+    FailsHalfway,
+    /// Exit 0 after half of the lines.
+    EndsHalfway,
+    /// Exit 0 and nothing printed.
+    SaysNothing,
+    /// Never answers: it is killed at its deadline.
+    Hangs,
+    /// Cannot be started.
+    NoFork,
+}
+
+/// Commands whose next runs fail as they are told to.
+pub struct Failing<C: ?Sized = dyn Commands> {
+    due: Mutex<Vec<(Tool, Trouble, u32)>>,
+    inner: Arc<C>,
+}
+
+impl<C: Commands + ?Sized> Failing<C> {
+    /// Commands that behave until told otherwise.
+    pub fn new(inner: Arc<C>) -> Self {
+        Self { due: Mutex::default(), inner }
+    }
+
+    /// Makes the next `times` runs of the tool fail.
+    pub fn trouble(&self, tool: Tool, trouble: Trouble, times: u32) {
+        self.due().push((tool, trouble, times));
+    }
+
+    /// Returns true if no trouble is left.
+    pub fn is_calm(&self) -> bool {
+        self.due().is_empty()
+    }
+
+    /// Drops the trouble that is left.
+    pub fn calm(&self) {
+        self.due().clear();
+    }
+
+    fn due(&self) -> MutexGuard<'_, Vec<(Tool, Trouble, u32)>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, tool: Tool) -> Option<Trouble> {
+        let mut due = self.due();
+        let at = due.iter().position(|(of, _, _)| *of == tool)?;
+        let (_, trouble, left) = due.get_mut(at)?;
+        let trouble = *trouble;
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            due.remove(at);
+        }
+        Some(trouble)
+    }
+}
+
+impl<C: Commands + ?Sized> Commands for Failing<C> {
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        Box::pin(async move {
+            let trouble = self.take(tool);
+            if trouble == Some(Trouble::Hangs) {
+                tokio::time::sleep(deadline).await;
+                return Err(CommandError::Deadline { tool, after: deadline });
+            }
+            let mut output = self.inner.run(tool, args, deadline).await?;
+            match trouble {
+                None | Some(Trouble::Hangs) => return Ok(output),
+                Some(Trouble::NoFork) => {
+                    let error = Arc::new(std::io::ErrorKind::OutOfMemory.into());
+                    return Err(CommandError::Spawn { path: tool.name().into(), error });
+                }
+                Some(Trouble::Fails | Trouble::SaysNothing) => output.stdout.clear(),
+                Some(Trouble::FailsHalfway | Trouble::EndsHalfway) => {
+                    // Whole lines: nothing shows that there should be more.
+                    let half = output.stdout.get(..output.stdout.len() / 2).unwrap_or_default();
+                    let whole = half.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                    output.stdout.truncate(whole);
+                }
+            }
+            if matches!(trouble, Some(Trouble::Fails | Trouble::FailsHalfway)) {
+                (output.status, output.stderr) = (1, b"the simulated command failed\n".to_vec());
+            }
+            Ok(output)
+        })
+    }
+
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        self.inner.follow(tool, args)
+    }
+
+    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        self.inner.converse(tool, args)
+    }
+}
+
+type Chosen = dyn Fn(Tool, &[String]) -> bool + Send + Sync;
+
+/// Commands of which the chosen runs never end, whatever their deadline.
+pub struct Hanging {
+    inner: Arc<dyn Commands>,
+    chosen: Box<Chosen>,
+}
+
+impl Hanging {
+    /// Runs for which `chosen` returns true hang.
+    pub fn new(
+        inner: Arc<dyn Commands>,
+        chosen: impl Fn(Tool, &[String]) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self { inner, chosen: Box::new(chosen) }
+    }
+}
+
+impl Commands for Hanging {
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        match (self.chosen)(tool, &args) {
+            true => Box::pin(std::future::pending()),
+            false => self.inner.run(tool, args, deadline),
+        }
+    }
+
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        self.inner.follow(tool, args)
+    }
+
+    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        self.inner.converse(tool, args)
+    }
+}
+
+/// A run of a command: the tool and its arguments.
+pub type Run = (Tool, Vec<String>);
+
+/// Commands that run once: later runs with the same arguments get the first output again.
+pub struct Recorded {
+    inner: Arc<dyn Commands>,
+    known: Mutex<HashMap<Run, Output>>,
+    runs: Mutex<Vec<Run>>,
+}
+
+impl Recorded {
+    /// Nothing is recorded yet.
+    pub fn new(inner: Arc<dyn Commands>) -> Self {
+        Self { inner, known: Mutex::default(), runs: Mutex::default() }
+    }
+
+    /// The runs that were asked for, in their order.
+    pub fn runs(&self) -> Vec<Run> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records an output, in place of a run of the tool.
+    pub fn put(&self, tool: Tool, args: Vec<String>, output: Output) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert((tool, args), output);
+    }
+}
+
+impl Commands for Recorded {
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        Box::pin(async move {
+            let key = (tool, args);
+            self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
+            let known =
+                self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+            if let Some(output) = known {
+                return Ok(output);
+            }
+            let output = self.inner.run(tool, key.1.clone(), deadline).await?;
+            self.put(tool, key.1, output.clone());
+            Ok(output)
+        })
+    }
+
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        self.inner.follow(tool, args)
+    }
+
+    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        self.inner.converse(tool, args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_process::InProcess;
+    use crate::{CreateOptions, Node};
+
+    const DEADLINE: Duration = Duration::from_millis(20);
+
+    fn zoneadm() -> Run {
+        (Tool::Zoneadm, ["list", "-p", "-c"].map(str::to_owned).to_vec())
+    }
+
+    async fn list(commands: &dyn Commands) -> Result<Output, CommandError> {
+        let (tool, args) = zoneadm();
+        commands.run(tool, args, DEADLINE).await
+    }
+
+    #[tokio::test]
+    async fn commands_fail_in_every_way_and_then_work() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::create(&CreateOptions::new(dir.path().join("cn"))).unwrap();
+        let failing = Failing::new(Arc::new(InProcess::new(&node)));
+        let whole = list(&failing).await.unwrap();
+        for (trouble, status, lines) in [
+            (Trouble::Fails, 1, 0..1),
+            (Trouble::FailsHalfway, 1, 1..13),
+            (Trouble::EndsHalfway, 0, 1..13),
+            (Trouble::SaysNothing, 0, 0..1),
+        ] {
+            failing.trouble(Tool::Zoneadm, trouble, 1);
+            failing.trouble(Tool::Zfs, trouble, 1);
+            let output = list(&failing).await.unwrap();
+            assert_eq!(output.status, status, "{trouble:?}");
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(lines.contains(&text.lines().count()), "{trouble:?}: {text}");
+            assert!(!failing.is_calm());
+            failing.calm();
+        }
+        failing.trouble(Tool::Zoneadm, Trouble::Hangs, 1);
+        assert!(matches!(list(&failing).await, Err(CommandError::Deadline { .. })));
+        failing.trouble(Tool::Zoneadm, Trouble::NoFork, 1);
+        assert!(matches!(list(&failing).await, Err(CommandError::Spawn { .. })));
+        assert!(failing.is_calm());
+        assert_eq!(list(&failing).await.unwrap(), whole);
+    }
+
+    #[tokio::test]
+    async fn commands_hang_and_are_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::create(&CreateOptions::new(dir.path().join("cn"))).unwrap();
+        let inner = Arc::new(InProcess::new(&node));
+        let hanging = Hanging::new(inner.clone(), |tool, _| tool == Tool::Zfs);
+        assert!(list(&hanging).await.is_ok());
+        let zfs = hanging.run(Tool::Zfs, Vec::new(), DEADLINE);
+        assert!(tokio::time::timeout(DEADLINE * 2, zfs).await.is_err());
+
+        let recorded = Recorded::new(inner);
+        let first = list(&recorded).await.unwrap();
+        let vm = node.zones().unwrap().iter().next().unwrap().zonename.clone();
+        node.zone_halt(&vm, 0).unwrap();
+        assert_eq!(list(&recorded).await.unwrap(), first);
+        assert_eq!(recorded.runs(), [zoneadm(), zoneadm()]);
+    }
+}

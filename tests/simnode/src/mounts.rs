@@ -1,0 +1,106 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Datasets and their files: a file system creates and removes its directory, a snapshot keeps a
+//! copy of the content, a rollback restores it. Each change posts its history under the lock.
+
+use crate::datasets::{Datasets, History};
+use crate::sysevent::Sysevent;
+use crate::{Node, NodeError, files};
+
+impl Node {
+    /// Changes datasets, keeps the directories they are mounted on, and posts their history.
+    pub fn zfs<T>(
+        &self,
+        change: impl FnOnce(&mut Datasets) -> Result<(T, Vec<History>), NodeError>,
+    ) -> Result<T, NodeError> {
+        self.step(|guard| {
+            let mut all = self.datasets()?;
+            let old = all.clone();
+            let (result, history) = change(&mut all)?;
+            self.remount(&old, &all, &history)?;
+            guard.save_datasets(&all)?;
+            for record in &history {
+                guard.post(&Sysevent::history(self, record))?;
+            }
+            Ok(result)
+        })
+    }
+
+    fn content(&self, snapshot: &str) -> std::path::PathBuf {
+        self.state_dir().join("snapshots").join(snapshot.replace('/', "+"))
+    }
+
+    /// Creates, moves and removes the directories of file systems and the content of snapshots.
+    fn remount(
+        &self,
+        old: &Datasets,
+        new: &Datasets,
+        history: &[History],
+    ) -> Result<(), NodeError> {
+        for record in history {
+            let name = record.dsname.as_str();
+            let mounted = |all: &Datasets, name: &str| {
+                let row =
+                    all.get(name).filter(|d| d.kind() == "filesystem" && d.get("zoned") != "on");
+                row.map(|d| d.get("mountpoint").to_string())
+                    .filter(|m| m.starts_with("/zones/") && !m.contains("/../"))
+            };
+            match record.action {
+                "create" | "clone" => {
+                    if let Some(at) = mounted(new, name) {
+                        files::make_dir(&self.path(&at))?;
+                    }
+                }
+                "destroy" if name.contains('@') => files::remove_tree(&self.content(name))?,
+                "destroy" => {
+                    if let Some(at) = mounted(old, name) {
+                        files::remove_tree(&self.path(&at))?;
+                    }
+                }
+                "snapshot" => {
+                    if let Some(at) = name.split_once('@').and_then(|(top, _)| mounted(new, top))
+                        && self.path(&at).is_dir()
+                    {
+                        files::copy_tree(&self.path(&at), &self.content(name))?;
+                    }
+                }
+                "rename" if !name.contains('@') => {
+                    let to = record.detail.trim_start_matches("-> ");
+                    if let (Some(from), Some(to)) = (mounted(old, name), mounted(new, to))
+                        && from != to
+                    {
+                        let (from, to) = (self.path(&from), self.path(&to));
+                        std::fs::rename(&from, &to)
+                            .map_err(|e| NodeError::io("rename", &from, e))?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// zfs rollback, with the files that the snapshot kept.
+    pub fn zfs_rollback(&self, snapshot: &str, recursive: bool) -> Result<(), NodeError> {
+        self.step(|guard| {
+            let mut all = self.datasets()?;
+            let old = all.clone();
+            let history = all.rollback(snapshot, recursive)?;
+            self.remount(&old, &all, &history)?;
+            let top = snapshot.split('@').next().unwrap_or(snapshot);
+            let at = all.get(top).map(|d| d.get("mountpoint").to_string()).unwrap_or_default();
+            let content = self.content(snapshot);
+            if at.starts_with("/zones/") && content.is_dir() {
+                files::remove_tree(&self.path(&at))?;
+                files::copy_tree(&content, &self.path(&at))?;
+            }
+            guard.save_datasets(&all)?;
+            for record in &history {
+                guard.post(&Sysevent::history(self, record))?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,374 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The operations of vmadm on a VM, step by step in its order. As vmadm does, they wait until
+//! vminfod shows a step before the next one begins.
+
+use serde_json::{Value, json};
+
+use crate::datasets::{Datasets, History};
+use crate::payload::{self, Payload};
+use crate::state::{Zone, ZoneState};
+use crate::{Node, NodeError, Wait, create, files, zones};
+
+/// One dataset of a new VM.
+#[derive(Clone, Debug)]
+pub(crate) enum DatasetStep {
+    Create(String),
+    Clone(String, String),
+    Volume(String, u64),
+    Set(String, &'static str, String),
+}
+
+impl DatasetStep {
+    pub(crate) fn make(&self, all: &mut Datasets) -> Result<Vec<History>, NodeError> {
+        match self {
+            DatasetStep::Create(name) => all.create(name, &[]),
+            DatasetStep::Clone(origin, name) => all.clone_from(origin, name, &[]),
+            DatasetStep::Volume(name, size) => all.create_volume(name, *size, &[]),
+            DatasetStep::Set(name, key, value) => all.set(name, key, value),
+        }
+    }
+}
+
+/// The datasets of a new VM in the order in which vmadm makes them.
+pub(crate) fn dataset_steps(all: &Datasets, vm: &Payload) -> Result<Vec<DatasetStep>, NodeError> {
+    let need =
+        |key: &str| payload::text(vm, key).ok_or_else(|| NodeError::invalid(key, "is required"));
+    let (uuid, brand) = (need("uuid")?, need("brand")?);
+    let root = format!("zones/{uuid}");
+    let image = |id: &str| Some(format!("zones/{id}@final")).filter(|i| all.get(i).is_some());
+    let mut steps = vec![match payload::text(vm, "image_uuid").and_then(image) {
+        Some(origin) => DatasetStep::Clone(origin, root.clone()),
+        None => DatasetStep::Create(root.clone()),
+    }];
+    if let Some(quota) = vm.get("quota") {
+        let quota = quota.as_u64().and_then(|q| q.checked_mul(1 << 30));
+        let quota = quota.ok_or_else(|| NodeError::invalid("quota", "expected whole GiB"))?;
+        let key = if brand == "bhyve" { "refquota" } else { "quota" };
+        steps.push(DatasetStep::Set(root.clone(), key, quota.to_string()));
+    }
+    for (n, disk) in payload::list(vm, "disks")?.into_iter().enumerate() {
+        let name = payload::disk_dataset(brand, uuid, n);
+        let size = disk.get("size").and_then(Value::as_u64).unwrap_or(10240) << 20;
+        match payload::text(disk, "image_uuid").and_then(image) {
+            Some(origin) => {
+                steps.push(DatasetStep::Clone(origin, name.clone()));
+                steps.push(DatasetStep::Set(name, "volsize", size.to_string()));
+            }
+            None => steps.push(DatasetStep::Volume(name, size)),
+        }
+    }
+    if vm.get("delegate_dataset").and_then(Value::as_bool) == Some(true) {
+        let data = format!("{root}/data");
+        steps.push(DatasetStep::Create(data.clone()));
+        steps.push(DatasetStep::Set(data, "zoned", "on".to_string()));
+    }
+    steps.push(DatasetStep::Create(format!("zones/cores/{uuid}")));
+    Ok(steps)
+}
+
+/// vmadm's verbs on one node.
+#[derive(Clone)]
+pub struct Verbs {
+    node: Node,
+    wait: Wait,
+}
+
+/// Runs a step that takes locks and writes files where it may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, NodeError> + Send + 'static,
+) -> Result<T, NodeError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(e) => Err(NodeError::refused(format!("a step of the node did not finish: {e}"))),
+    }
+}
+
+impl Verbs {
+    /// Verbs that wait as `wait` says.
+    pub fn new(node: &Node, wait: Wait) -> Verbs {
+        Verbs { node: node.clone(), wait }
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// A VM by zone name, UUID or unique alias.
+    pub fn resolve(&self, name: &str) -> Result<Zone, NodeError> {
+        let zones = self.node.zones()?;
+        if let Some(zone) = zones.find(name) {
+            return Ok(zone.clone());
+        }
+        let wanted = {
+            use base64::Engine;
+            base64::engine::general_purpose::STANDARD.encode(name)
+        };
+        let mut named = zones.iter().filter(|z| {
+            self.node
+                .zone_config(&z.zonename)
+                .is_ok_and(|x| x.value("attr", "alias") == Some(&wanted))
+        });
+        match (named.next(), named.next()) {
+            (Some(zone), None) => Ok(zone.clone()),
+            (Some(_), Some(_)) => {
+                Err(NodeError::refused(format!("more than one VM has the alias {name}")))
+            }
+            _ => Err(NodeError::UnknownVm(name.to_string())),
+        }
+    }
+
+    /// One blocking step on the node.
+    pub(crate) async fn on_node<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Node) -> Result<T, NodeError> + Send + 'static,
+    ) -> Result<T, NodeError> {
+        let node = self.node.clone();
+        blocking(move || work(&node)).await
+    }
+
+    /// How this waits for vminfod.
+    pub(crate) fn wait(&self) -> &Wait {
+        &self.wait
+    }
+
+    /// vmadm create: returns the new VM's UUID.
+    pub async fn create(&self, given: &Payload) -> Result<String, NodeError> {
+        let vm = complete(given)?;
+        let uuid = payload::text(&vm, "uuid").unwrap_or_default().to_string();
+        let u = uuid.as_str();
+        let brand = payload::text(&vm, "brand").unwrap_or_default().to_string();
+        let boots = vm.get("autoboot").and_then(Value::as_bool).unwrap_or(true);
+        let steps = dataset_steps(&self.node.datasets()?, &vm)?;
+        // A payload without a valid configuration leaves no datasets behind.
+        payload::zone_xml(&vm, "/zones/checked", 0)?;
+        let make = |steps: Vec<DatasetStep>| {
+            move |node: &Node| {
+                for step in &steps {
+                    node.zfs(|all| Ok(((), step.make(all)?)))?;
+                }
+                Ok(())
+            }
+        };
+        if self.node.zones()?.find(u).is_some() {
+            return Err(NodeError::refused(format!("VM {u} exists already")));
+        }
+        // A bhyve or kvm VM has its datasets before it has a zone.
+        let hvm = payload::is_hvm(&brand);
+        if hvm {
+            self.on_node(make(steps.clone())).await?;
+        }
+        let configured = vm.clone();
+        self.on_node(move |node| configure(node, &configured)).await?;
+        self.wait.until(u, "the new VM", |v| v.is_some()).await?;
+        let (name, rest) = (uuid.clone(), if hvm { Vec::new() } else { steps });
+        self.on_node(move |node| node.zone_install(&name, |_| make(rest)(node))).await?;
+        self.wait.key(u, "zone_state", &json!("installed")).await?;
+        self.wait.key(u, "zfs_filesystem", &json!(format!("zones/{uuid}"))).await?;
+        let (name, files) = (uuid.clone(), create::config_files(&vm));
+        self.on_node(move |node| {
+            let dir = node.path(&format!("/zones/{name}/config"));
+            files::make_dir(&dir)?;
+            files.iter().try_for_each(|(file, value)| files::write_json(&dir.join(file), value))
+        })
+        .await?;
+        let tags = vm.get("tags").cloned().unwrap_or_else(|| json!({}));
+        self.wait.key(u, "tags", &tags).await?;
+        if boots {
+            self.start(u).await?;
+        }
+        self.set_field(u, "provisioning", Value::Null).await?;
+        Ok(uuid)
+    }
+
+    pub(crate) async fn start(&self, uuid: &str) -> Result<(), NodeError> {
+        let name = uuid.to_string();
+        self.on_node(move |node| node.zone_boot(&name)).await?;
+        self.wait.key(uuid, "zone_state", &json!("running")).await
+    }
+
+    /// zonecfg: one key of the VM.
+    pub async fn set_field(&self, uuid: &str, key: &str, value: Value) -> Result<(), NodeError> {
+        let (name, field, wanted) = (uuid.to_string(), key.to_string(), value.clone());
+        self.on_node(move |node| {
+            node.zone_reconfigure(&name, |xml| match payload::apply(xml, &field, &wanted)? {
+                true => Ok(()),
+                false => Err(NodeError::invalid(field.as_str(), "is no field that can be set")),
+            })
+        })
+        .await?;
+        self.field_seen(uuid, key, &value).await
+    }
+
+    /// Waits until vminfod shows a field that zonecfg changed.
+    pub(crate) async fn field_seen(
+        &self,
+        uuid: &str,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), NodeError> {
+        // A number may be given as text, and false may be stored as absence.
+        let shows = |now: Option<&Value>| match now {
+            None => value.is_null() || *value == json!(false),
+            Some(Value::Number(n)) => {
+                *value == Value::Number(n.clone()) || *value == json!(n.to_string())
+            }
+            Some(now) => now == value,
+        };
+        self.wait.until(uuid, key, |vm| vm.is_some_and(|v| shows(v.get(key)))).await
+    }
+
+    /// vmadm start.
+    pub async fn boot(&self, name: &str) -> Result<(), NodeError> {
+        let zone = self.resolve(name)?;
+        self.start(&zone.zonename).await?;
+        self.set_field(&zone.zonename, "autoboot", json!(true)).await
+    }
+
+    /// vmadm stop: init ends with this wait status.
+    pub async fn halt(&self, name: &str, status: i64) -> Result<(), NodeError> {
+        let zone = self.resolve(name)?;
+        let z = zone.zonename.as_str();
+        if !zone.state.is_active() {
+            return Err(NodeError::refused(format!("VM {z} is not running")));
+        }
+        self.set_field(z, "autoboot", json!(false)).await?;
+        self.stop(z, status).await
+    }
+
+    pub(crate) async fn stop(&self, zonename: &str, status: i64) -> Result<(), NodeError> {
+        let name = zonename.to_string();
+        self.on_node(move |node| node.zone_halt(&name, status)).await?;
+        let stopped = |vm: Option<&Payload>| {
+            vm.is_some_and(|v| {
+                v.get("zone_state") == Some(&json!("installed")) && v.contains_key("exit_timestamp")
+            })
+        };
+        self.wait.until(zonename, "the halt", stopped).await
+    }
+
+    /// vmadm reboot.
+    pub async fn reboot(&self, name: &str) -> Result<(), NodeError> {
+        let zone = self.resolve(name)?;
+        let z = zone.zonename.clone();
+        let after = self
+            .on_node(move |node| {
+                node.zone_reboot(&z)?;
+                node.zone(&z)
+            })
+            .await?;
+        let zoneid = json!(after.zoneid);
+        let seen = |vm: Option<&Payload>| {
+            let Some(vm) = vm else { return false };
+            vm.get("zoneid") == Some(&zoneid) && vm.get("zone_state") == Some(&json!("running"))
+        };
+        self.wait.until(&zone.zonename, "the reboot", seen).await
+    }
+
+    /// vmadm delete.
+    pub async fn delete(&self, name: &str) -> Result<(), NodeError> {
+        let zone = self.resolve(name)?;
+        let z = zone.zonename.as_str();
+        if zone.state.is_active() {
+            self.stop(z, zones::CLEAN_EXIT).await?;
+        }
+        if self.node.zone(z)?.state != ZoneState::Configured {
+            let name = zone.zonename.clone();
+            self.on_node(move |node| node.zone_uninstall(&name)).await?;
+            let unmade = |vm: Option<&Payload>| {
+                vm.is_some_and(|v| {
+                    v.get("zone_state") == Some(&json!("configured")) && !v.contains_key("zpool")
+                })
+            };
+            self.wait.until(z, "the uninstall", unmade).await?;
+        }
+        let name = zone.zonename.clone();
+        self.on_node(move |node| node.zone_deconfigure(&name)).await?;
+        self.wait.gone(z).await
+    }
+
+    /// The same files and events as [`Verbs::delete`], without waiting for vminfod.
+    pub async fn delete_raw(&self, name: &str) -> Result<(), NodeError> {
+        let zone = self.resolve(name)?;
+        self.on_node(move |node| {
+            let z = zone.zonename.as_str();
+            if node.zone(z)?.state.is_active() {
+                node.zone_halt(z, zones::CLEAN_EXIT)?;
+            }
+            if node.zone(z)?.state != ZoneState::Configured {
+                node.zone_uninstall(z)?;
+            }
+            node.zone_deconfigure(z)
+        })
+        .await
+    }
+
+    /// vmadm update quota=, in GiB.
+    pub async fn set_quota(&self, name: &str, gib: u64) -> Result<(), NodeError> {
+        let zone = self.resolve(name)?;
+        let bytes =
+            gib.checked_mul(1 << 30).ok_or_else(|| NodeError::invalid("quota", "too large"))?;
+        let key = if zone.brand == "bhyve" { "refquota" } else { "quota" };
+        let dataset = zone.zonepath.trim_start_matches('/').to_string();
+        self.on_node(move |node| {
+            node.zfs(|all| Ok(((), all.set(&dataset, key, &bytes.to_string())?)))
+        })
+        .await?;
+        self.wait.key(&zone.zonename, "quota", &json!(gib)).await
+    }
+}
+
+/// Checks a payload and fills in what vmadm would.
+fn complete(given: &Payload) -> Result<Payload, NodeError> {
+    let mut vm = given.clone();
+    let brand = payload::text(&vm, "brand")
+        .ok_or_else(|| NodeError::invalid("brand", "is required"))?
+        .to_string();
+    if !payload::BRANDS.contains(&brand.as_str()) {
+        return Err(NodeError::invalid(
+            "brand",
+            format!("'{brand}' is none of {}", payload::BRANDS.join(", ")),
+        ));
+    }
+    match vm.get("uuid") {
+        None => drop(vm.insert("uuid".to_string(), json!(uuid::Uuid::new_v4().to_string()))),
+        Some(Value::String(u)) if uuid::Uuid::try_parse(u).is_ok_and(|p| p.to_string() == *u) => {}
+        Some(other) => {
+            return Err(NodeError::invalid("uuid", format!("{other} is no lower-case UUID")));
+        }
+    }
+    let memory =
+        vm.get("max_physical_memory").or_else(|| vm.get("ram")).cloned().unwrap_or(json!(256));
+    for (key, value) in [
+        ("v", json!(1)),
+        ("create_timestamp", json!(files::now_iso())),
+        ("quota", json!(10)),
+        ("owner_uuid", json!("00000000-0000-0000-0000-000000000000")),
+        ("max_physical_memory", memory.clone()),
+        ("max_locked_memory", memory.clone()),
+        ("max_swap", memory),
+        ("max_lwps", json!(2000)),
+        ("cpu_shares", json!(100)),
+        ("zfs_io_priority", json!(100)),
+        ("provisioning", json!(true)),
+    ] {
+        vm.entry(key).or_insert(value);
+    }
+    Ok(vm)
+}
+
+fn configure(node: &Node, vm: &Payload) -> Result<(), NodeError> {
+    let zonedid = node.step(|guard| {
+        let mut zones = node.zones()?;
+        let zonedid = zones.take_zonedid();
+        guard.save_zones(&zones)?;
+        Ok(zonedid)
+    })?;
+    let mut zone = create::new_zone(vm, zonedid)?;
+    zone.state = ZoneState::Configured;
+    let xml = payload::zone_xml(vm, &zone.zonepath, zonedid)?;
+    node.zone_configure(&zone, &xml)
+}

@@ -1,0 +1,144 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Very many listeners: the time until the last one has an event, the cost of a stalled one to the
+//! others, and the cost of an idle one.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::cn::Cn;
+use super::served::Served;
+use super::streams::{Listeners, latest, listen, since, skip_ready};
+use super::table::{Row, Samples, Unit};
+use super::{Bench, limits};
+use crate::process::Child;
+
+const MANY: usize = 1000;
+const EVENTS: usize = 30;
+const IDLE: usize = 10_000;
+/// Connections that one process holds.
+const HELD: usize = 2500;
+
+pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
+    let (descriptors, rounds) = (bench.descriptors, bench.rounds);
+    let mut rows = fan_out(bench.thousand().await?, 3 * rounds).await?;
+    rows.push(idle(bench.few().await?, descriptors, rounds).await?);
+    Ok(rows)
+}
+
+/// One event at a time; when it reached each listener, and how long the last one took.
+async fn events(
+    cn: &Cn,
+    listeners: &Listeners,
+    names: &mut impl Iterator<Item = u64>,
+    each: &mut Samples,
+) -> anyhow::Result<Samples> {
+    let mut last = Samples::default();
+    for (zone, n) in cn.zones.iter().zip(names).take(EVENTS) {
+        let start = Instant::now();
+        cn.set_tags(&zone.name, &json!({ "n": n }).to_string())?;
+        let times = listeners.lines(1).await?;
+        last.push(latest(&times, start));
+        since(&times, start, each);
+    }
+    Ok(last)
+}
+
+async fn fan_out(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
+    let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
+    let (mut names, mut unused) = (1_u64.., Samples::default());
+    let one = {
+        let listener = Listeners::open(served.address, 1).await?;
+        events(cn, &listener, &mut names, &mut unused).await?.median()
+    };
+    let listeners = Listeners::open(served.address, MANY).await?;
+    let line = vec![b'x'; 4096];
+    let (mut last, mut writes) = (Vec::new(), Vec::new());
+    let (mut free, mut beside) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let line = line.clone();
+        let raw = move || limits::raw_writes(MANY, &line, 10);
+        writes.push(tokio::task::spawn_blocking(raw).await??.quantile(0.99));
+        // Each comes first in every other round: what was done before is felt.
+        for is_beside in [round % 2 == 1, round % 2 == 0] {
+            // One that takes nothing after its ready line, and never will.
+            let stalled = if is_beside { Some(listen(served.address).await?) } else { None };
+            let mut each = Samples::default();
+            let took = events(cn, &listeners, &mut names, &mut each).await?;
+            if stalled.is_some() {
+                beside.push(each.quantile(0.99));
+            } else {
+                free.push(each.quantile(0.99));
+                last.push(took.quantile(0.99) - one);
+            }
+        }
+    }
+    let extra = listeners.pending();
+    if extra > 0 {
+        bail!("{extra} lines that nobody expected");
+    }
+    drop(listeners);
+    served.stop().await?;
+    Ok(vec![
+        Row::new("fan-out to 1,000: last one's p99", Unit::Time, &Samples::of(last))
+            .against("1,000 raw writes", Samples::of(writes).median(), 5.0, 2.0)
+            .note("beyond what a single listener waits"),
+        Row::new("one stalled among 1,000: the others' p99", Unit::Time, &Samples::of(beside))
+            .against("without it", Samples::of(free).median(), 1.10, 1.0),
+    ])
+}
+
+async fn idle(cn: &mut Cn, descriptors: u64, rounds: usize) -> anyhow::Result<Row> {
+    let metric = "10,000 idle listeners, memory each";
+    if descriptors < 11_000 {
+        return Ok(Row::skipped(metric, format!("fd limit ({descriptors} descriptors)")));
+    }
+    let mut each = Samples::default();
+    for _ in 0..rounds {
+        each.push_value(memory_each(cn).await?);
+    }
+    Ok(Row::new(metric, Unit::Bytes, &each).against("32 kB", 32_000.0, 1.0, 6.0 / 32.0))
+}
+
+/// What each of very many listeners that wait adds to a daemon that just started.
+async fn memory_each(cn: &mut Cn) -> anyhow::Result<f64> {
+    let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
+    served.json("/vms")?;
+    let before = served.rss()?;
+    let program = std::env::current_exe()?;
+    let mut children = Vec::new();
+    for n in 0..IDLE / HELD {
+        let args =
+            ["bench", "@hold", &served.address.to_string(), &HELD.to_string()].map(str::to_owned);
+        let mut child = Child::spawn(&format!("listeners {n}"), &program, &args)?;
+        match child.line().await.as_deref() {
+            Some("held") => children.push(child),
+            other => bail!("a holder of listeners said {other:?}"),
+        }
+    }
+    served.quiet().await?;
+    let each = (served.rss()? - before) / IDLE as f64;
+    for child in children {
+        child.stop(Duration::from_secs(5)).await?;
+    }
+    served.stop().await?;
+    Ok(each)
+}
+
+/// What a child of the bench does: opens streams, reads their ready lines, and holds them.
+pub(super) async fn hold(address: std::net::SocketAddr, count: usize) -> anyhow::Result<()> {
+    let mut streams = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut stream = listen(address).await?;
+        skip_ready(&mut stream).await?;
+        streams.push(stream);
+    }
+    println!("held");
+    std::future::pending::<()>().await;
+    Ok(())
+}

@@ -1,0 +1,216 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `testbed bench`: compares the programs with limits taken in the same run. A row about a process
+//! measures a real process; the limits are small programs in this module.
+
+mod agent;
+mod arrival;
+mod cn;
+mod diff;
+mod events;
+mod idle;
+mod kvmd;
+mod limits;
+mod listeners;
+mod load;
+mod memory;
+mod mocks;
+mod quick;
+mod refresh;
+mod serve;
+mod served;
+mod start;
+mod streams;
+mod table;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use daemon::exit;
+use futures_util::future::LocalBoxFuture;
+use tokio::time::Instant;
+
+use self::cn::Cn;
+use self::table::{Row, Verdict};
+
+/// Measures.
+#[derive(Debug, Parser)]
+#[command(name = "testbed bench")]
+struct Args {
+    /// Groups to measure, all if none is named: start load serve events listeners memory refresh
+    /// diff agent mocks kvmd
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// For machines
+    #[arg(long)]
+    json: bool,
+    /// Counts of the work done instead of times; 1 if one is too high
+    #[arg(long)]
+    quick: bool,
+    /// How often a thing is measured; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How many VMs the node of the group `load` has
+    #[arg(long, default_value_t = 10_000)]
+    vms: u32,
+    /// A recorded node (root and cmd in it) for the group `load` instead of a generated one
+    #[arg(long, value_name = "DIR")]
+    node: Option<PathBuf>,
+}
+
+/// The cargo profile of this build.
+const PROFILE: &str = env!("BUILD_PROFILE");
+
+/// What the groups share: nodes are made once.
+struct Bench {
+    rounds: usize,
+    vms: u32,
+    recorded: Option<PathBuf>,
+    /// How many files one process may have open.
+    descriptors: u64,
+    nodes: Vec<(u32, Cn)>,
+}
+
+impl Bench {
+    async fn node(&mut self, vms: u32) -> anyhow::Result<&mut Cn> {
+        let at = match self.nodes.iter().position(|(count, _)| *count == vms) {
+            Some(at) => at,
+            None => {
+                self.nodes.push((vms, Cn::make(vms).await?));
+                self.nodes.len() - 1
+            }
+        };
+        Ok(&mut self.nodes[at].1)
+    }
+
+    async fn few(&mut self) -> anyhow::Result<&mut Cn> {
+        self.node(12).await
+    }
+
+    async fn thousand(&mut self) -> anyhow::Result<&mut Cn> {
+        self.node(1000).await
+    }
+
+    async fn five_thousand(&mut self) -> anyhow::Result<&mut Cn> {
+        self.node(5000).await
+    }
+
+    async fn ten_thousand(&mut self) -> anyhow::Result<&mut Cn> {
+        self.node(10_000).await
+    }
+}
+
+type Group = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, anyhow::Result<Vec<Row>>>;
+
+const GROUPS: [(&str, Group); 11] = [
+    ("start", |bench| Box::pin(start::run(bench))),
+    ("load", |bench| Box::pin(load::run(bench))),
+    ("serve", |bench| Box::pin(serve::run(bench))),
+    ("events", |bench| Box::pin(events::run(bench))),
+    ("listeners", |bench| Box::pin(listeners::run(bench))),
+    ("memory", |bench| Box::pin(memory::run(bench))),
+    ("refresh", |bench| Box::pin(refresh::run(bench))),
+    ("diff", |bench| Box::pin(diff::run(bench))),
+    ("agent", |bench| Box::pin(agent::run(bench))),
+    ("mocks", |bench| Box::pin(mocks::run(bench))),
+    ("kvmd", |bench| Box::pin(kvmd::run(bench))),
+];
+
+/// Runs `testbed bench`; the arguments start after that word.
+pub fn run(args: &[OsString]) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(err) => return failed(&err.into()),
+    };
+    if let [word, address, count] = args
+        && word == "@hold"
+    {
+        crate::process::die_with_parent();
+        let held = async {
+            let (address, count) = (address.to_string_lossy(), count.to_string_lossy());
+            listeners::hold(address.parse()?, count.parse()?).await
+        };
+        return runtime.block_on(held).map_or_else(|err| failed(&err), |()| ExitCode::SUCCESS);
+    }
+    let args: Args = match crate::cli::parse("testbed bench", args) {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
+    if let Some(name) = args.names.iter().find(|name| GROUPS.iter().all(|(n, _)| n != name)) {
+        eprintln!("testbed bench: no group {name:?}; see --help");
+        return ExitCode::from(exit::USAGE);
+    }
+    let met = runtime.block_on(async {
+        if args.quick {
+            Ok(quick::report(&quick::run().await?, args.json))
+        } else {
+            all(args).await
+        }
+    });
+    match met {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(exit::FAILED),
+        Err(err) => failed(&err),
+    }
+}
+
+fn failed(err: &anyhow::Error) -> ExitCode {
+    eprintln!("testbed bench: {err:#}");
+    ExitCode::from(exit::FAILED)
+}
+
+/// Measures what was asked for and prints it; whether every row is at its target.
+async fn all(args: Args) -> anyhow::Result<bool> {
+    let mut bench = Bench {
+        rounds: args.rounds as usize,
+        vms: args.vms,
+        recorded: args.node,
+        descriptors: raise_descriptors(),
+        nodes: Vec::new(),
+    };
+    // Stdout may be JSON.
+    eprintln!("profile {PROFILE}");
+    let (mut rows, began) = (Vec::new(), Instant::now());
+    for (name, group) in GROUPS {
+        if !args.names.is_empty() && args.names.iter().all(|n| n != name) {
+            continue;
+        }
+        let start = Instant::now();
+        let more = group(&mut bench).await;
+        let more = more.unwrap_or_else(|err| vec![Row::failed(name, format!("{err:#}"))]);
+        // At once: a later group may never end.
+        eprintln!("{name}: {:.1} s\n{}", start.elapsed().as_secs_f64(), table::text(&more));
+        rows.extend(more);
+    }
+    if args.json {
+        println!("{}", table::json(&rows));
+    } else {
+        print!("{}", table::text(&rows));
+    }
+    let count = |wanted: fn(&Verdict) -> bool| rows.iter().filter(|r| wanted(&r.verdict)).count();
+    let missed = count(|v| *v == Verdict::Fail);
+    if !args.json {
+        println!(
+            "profile {PROFILE}, {} rows: {} beyond, {} at target, {missed} not, {} skipped; {:.0} s",
+            rows.len(),
+            count(|v| *v == Verdict::Beyond),
+            count(|v| *v == Verdict::Pass),
+            count(|v| matches!(v, Verdict::Skipped(_))),
+            began.elapsed().as_secs_f64()
+        );
+    }
+    Ok(missed == 0)
+}
+
+/// As many open files as this process may have; its children inherit that.
+fn raise_descriptors() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // If it is refused, the old limit is what counts.
+    let _refused = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}

@@ -1,0 +1,233 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A vminfod process on a measured node, and a minimal client for it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::cn::Cn;
+use crate::process::Child;
+
+const START_LIMIT: Duration = Duration::from_secs(120);
+const PIECE: usize = 256 << 10;
+
+/// The process.
+pub(super) struct Served {
+    child: Child,
+    pub address: SocketAddr,
+    /// From its start to the moment at which it serves.
+    pub ready_after: Duration,
+    pid: u32,
+}
+
+impl Served {
+    /// Starts vminfod on the node and waits until it serves.
+    pub(super) async fn start(cn: &mut Cn, more: Value) -> anyhow::Result<Served> {
+        let config = cn.config(more)?;
+        cn.arm()?;
+        let program = std::env::current_exe()?;
+        let args = ["@vminfod", "serve", "--config", &config.to_string_lossy()].map(str::to_owned);
+        let began = Instant::now();
+        let mut child = Child::spawn("vminfod", &program, &args)?;
+        let address = tokio::time::timeout(START_LIMIT, listening(&mut child))
+            .await
+            .context("vminfod did not get ready")??;
+        let ready_after = began.elapsed();
+        let pid = child.id().context("vminfod has ended")?;
+        // Its log must go on flowing.
+        let mut lines = child.take_lines();
+        tokio::spawn(async move { while lines.recv().await.is_some() {} });
+        Ok(Served { child, address, ready_after, pid })
+    }
+
+    /// Ends it.
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        self.child.stop(Duration::from_secs(10)).await?;
+        Ok(())
+    }
+
+    /// Bytes of memory it has now.
+    pub(super) fn rss(&self) -> anyhow::Result<f64> {
+        self.memory("VmRSS:")
+    }
+
+    /// Bytes of that which are pages of files: the program and its libraries.
+    pub(super) fn program(&self) -> anyhow::Result<f64> {
+        self.memory("RssFile:")
+    }
+
+    /// The most it ever had.
+    pub(super) fn peak(&self) -> anyhow::Result<f64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, name: &str) -> anyhow::Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no memory")?;
+        Ok(kib.trim().parse::<f64>()? * 1024.0)
+    }
+
+    /// CPU time that it has used, threads that have ended included.
+    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+        let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(self.pid)?))?;
+        Ok(clock.now()?.into())
+    }
+
+    /// A connection to it.
+    pub(super) fn connect(&self) -> anyhow::Result<Client> {
+        Client::connect(self.address)
+    }
+
+    /// One answer, parsed.
+    pub(super) fn json(&self, path: &str) -> anyhow::Result<Value> {
+        self.connect()?.json(path)
+    }
+
+    /// Waits until it says of itself what is wanted.
+    pub(super) async fn until(&self, wanted: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !wanted(&self.json("/status")?) {
+            if Instant::now() > end {
+                bail!("what was waited for did not come: {}", self.json("/status")?);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until it does nothing: no CPU time for a while.
+    pub(super) async fn quiet(&self) -> anyhow::Result<()> {
+        let mut before = self.cpu()?;
+        let (mut calm, end) = (0, Instant::now() + Duration::from_secs(60));
+        while calm < 4 {
+            if Instant::now() > end {
+                bail!("vminfod does not come to rest");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let now = self.cpu()?;
+            calm = if now.saturating_sub(before) < Duration::from_millis(1) { calm + 1 } else { 0 };
+            before = now;
+        }
+        Ok(())
+    }
+}
+
+async fn listening(child: &mut Child) -> anyhow::Result<SocketAddr> {
+    let mut said = Vec::new();
+    while let Some(line) = child.line().await {
+        let entry: Value = serde_json::from_str(&line).unwrap_or_default();
+        if entry["msg"] == "listening" {
+            let address = entry["address"].as_str().unwrap_or_default();
+            return address.parse().with_context(|| line.clone());
+        }
+        said.push(line);
+    }
+    bail!("vminfod ended: {}", said.join("\n"))
+}
+
+/// One read; the end of a child must not count as its end.
+pub(super) fn read(stream: &mut TcpStream, into: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(into) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// A keep-alive connection that blocks.
+pub(super) struct Client {
+    stream: TcpStream,
+    piece: Vec<u8>,
+}
+
+impl Client {
+    /// To anybody who answers as vminfod does: in chunks, ended by an empty one.
+    pub(super) fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Client { stream, piece: vec![0; PIECE] })
+    }
+
+    /// Sends a request.
+    pub(super) fn send(&mut self, path: &str) -> anyhow::Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        Ok(self.stream.write_all(request.as_bytes())?)
+    }
+
+    /// Reads an answer to its end; how many bytes it had.
+    pub(super) fn read_to_end(&mut self) -> anyhow::Result<usize> {
+        const END: &[u8] = b"0\r\n\r\n";
+        let (mut total, mut tail) = (0, Vec::new());
+        loop {
+            let count = read(&mut self.stream, &mut self.piece)?;
+            if count == 0 {
+                bail!("the connection ended after {total} bytes");
+            }
+            total += count;
+            let read = self.piece.get(..count).unwrap_or_default();
+            tail.extend_from_slice(read.get(count.saturating_sub(END.len())..).unwrap_or_default());
+            tail.drain(..tail.len().saturating_sub(END.len()));
+            if tail == END {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Waits for the first bytes of an answer.
+    pub(super) fn first_bytes(&mut self) -> anyhow::Result<usize> {
+        let mut head = [0; 1024];
+        Ok(read(&mut self.stream, &mut head)?)
+    }
+
+    /// A whole exchange; how many bytes came.
+    pub(super) fn get(&mut self, path: &str) -> anyhow::Result<usize> {
+        self.send(path)?;
+        self.read_to_end()
+    }
+
+    /// A whole exchange; the body parsed.
+    pub(super) fn json(&mut self, path: &str) -> anyhow::Result<Value> {
+        let mut body = Vec::new();
+        self.get_into(path, &mut body)?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+
+    /// A whole exchange; the body without its chunks.
+    fn get_into(&mut self, path: &str, body: &mut Vec<u8>) -> anyhow::Result<()> {
+        self.send(path)?;
+        let mut raw = Vec::new();
+        while !raw.ends_with(b"0\r\n\r\n") {
+            let count = read(&mut self.stream, &mut self.piece)?;
+            raw.extend_from_slice(self.piece.get(..count).unwrap_or_default());
+            if count == 0 {
+                bail!("{path}: the connection ended");
+            }
+        }
+        let find = |raw: &[u8], what: &[u8]| raw.windows(what.len()).position(|w| w == what);
+        let head = find(&raw, b"\r\n\r\n").context("no head")? + 4;
+        let mut rest = raw.get(head..).unwrap_or_default();
+        loop {
+            let line = find(rest, b"\r\n").context("no chunk")?;
+            let size = std::str::from_utf8(rest.get(..line).unwrap_or_default())?;
+            let size = usize::from_str_radix(size.trim(), 16)?;
+            if size == 0 {
+                return Ok(());
+            }
+            let from = line + 2;
+            body.extend_from_slice(rest.get(from..from + size).context("a chunk is cut")?);
+            rest = rest.get(from + size + 2..).unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The command line of `testbed`. The binary also runs as a tool of a simulated node if it is
+//! started under that name (`zoneadm`, `zfs`, …: `simnode::TOOLS`), and as a daemon if its first
+//! argument is `@vminfod`, `@net-agent` or `@kvmd`: a lab needs one executable.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::{conform, lab, process};
+
+const USAGE: &str = "\
+usage: testbed COMMAND [ARGS]
+
+  lab       a simulated node, vminfod, net-agent and a mock NAPI, and a story on them
+  cn        create and look at simulated compute nodes
+  vm        do to a VM of a simulated node what vmadm does
+  napi      a mock NAPI
+  vmapi     a mock VMAPI
+  conform   compare this implementation with recorded behaviour
+  recordings  unpack or repack what conform compares with
+  storm     thousands of mutations with listeners coming and going
+  sim       the whole system under a seeded world, invariants checked after every step
+  fleet     ten thousand agents against one NAPI, on a virtual clock
+  soak      churn for minutes, and what grows
+  fuzz      run every parser over generated input for a while
+  bench     measure against limits taken in the same run
+
+`testbed COMMAND --help` tells more.
+";
+
+/// Runs the program; `args` begin with the name it was started under.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut args = args;
+    let invoked = PathBuf::from(args.next().unwrap_or_default());
+    let rest: Vec<OsString> = args.collect();
+    if let Some((tool, node)) = simnode::exec::as_tool(&invoked) {
+        process::die_with_parent();
+        return simnode::exec::run(tool, &node, rest);
+    }
+    let Some((command, rest)) = rest.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(daemon::exit::USAGE);
+    };
+    let rest = rest.to_vec();
+    match command.to_str().unwrap_or_default() {
+        "@vminfod" => {
+            process::die_with_parent();
+            vminfod::cli::run(std::iter::once("vminfod".into()).chain(rest))
+        }
+        // The same program by its other names.
+        name @ ("@vminfo" | "@vmadm") => {
+            process::die_with_parent();
+            let name = OsString::from(name.trim_start_matches('@'));
+            vminfod::cli::run(std::iter::once(name).chain(rest))
+        }
+        "@net-agent" => {
+            process::die_with_parent();
+            net_agent::cli::run(std::iter::once("net-agent".into()).chain(rest))
+        }
+        "@kvmd" => {
+            process::die_with_parent();
+            kvmd::cli::run(std::iter::once("kvmd".into()).chain(rest))
+        }
+        "@console" => {
+            process::die_with_parent();
+            console::cli::run(std::iter::once("console".into()).chain(rest))
+        }
+        "lab" => lab::cli::run(rest),
+        "cn" | "vm" => simnode::cli::run("testbed", std::iter::once(command.clone()).chain(rest)),
+        "napi" => mocks::cli::napi(rest),
+        "vmapi" => mocks::cli::vmapi(rest),
+        "conform" => conform::run(&rest),
+        "recordings" => conform::packed::run(&rest),
+        "storm" => crate::storm::run(&rest),
+        "sim" => crate::sim::run(&rest),
+        "fleet" => crate::fleet::run(&rest),
+        "soak" => crate::soak::run(&rest),
+        "fuzz" => crate::fuzz::run(&rest),
+        "bench" => crate::bench::run(&rest),
+        "help" | "-h" | "--help" => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        other => {
+            eprintln!("testbed: no command {other:?} (see testbed --help)");
+            ExitCode::from(daemon::exit::USAGE)
+        }
+    }
+}
+
+/// Parses the arguments of a command, or prints what is wrong or the usage and returns the status.
+pub(crate) fn parse<A: clap::Parser>(name: &str, args: &[OsString]) -> Result<A, ExitCode> {
+    A::try_parse_from(std::iter::once(OsString::from(name)).chain(args.iter().cloned())).map_err(
+        |error| {
+            drop(error.print());
+            ExitCode::from(if error.use_stderr() { daemon::exit::USAGE } else { 0 })
+        },
+    )
+}

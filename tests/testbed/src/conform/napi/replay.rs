@@ -1,0 +1,144 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Runs the groups of a recording, each against a fresh mock in the group's mode.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use super::LEFT_OUT;
+use super::compare::Memory;
+use super::transcript::{Asked, Exchange, Group, Transcript};
+use super::wire::{Got, exchange};
+use mocks::napi::{Options, Server};
+
+/// What a replay came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Exchanges with the recorded answer.
+    pub passed: usize,
+    /// One line for each that differs.
+    pub failures: Vec<String>,
+}
+
+/// Replays the recording, or one group of it.
+pub async fn replay(transcript: &Transcript, only: Option<&str>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let left_out = |name: &str| LEFT_OUT.iter().any(|(left, _)| *left == name);
+    let wanted =
+        |group: &&Group| only.is_none_or(|only| only == group.name) && !left_out(&group.name);
+    for group in transcript.groups.iter().filter(wanted) {
+        if let Err(error) = replay_group(group, &mut outcome).await {
+            outcome
+                .failures
+                .push(format!("{}: expected a mock that answers, got {error}", group.name));
+        }
+    }
+    outcome
+}
+
+async fn replay_group(group: &Group, outcome: &mut Outcome) -> std::io::Result<()> {
+    // Races only happen if there is time between a check and its commit.
+    let races = group.exchanges.iter().any(|exchange| exchange.concurrent.is_some());
+    let commit_delay = if races { Duration::from_millis(20) } else { Duration::ZERO };
+    let options = Options { commit_delay, ..Options::era(group.era) };
+    let server = Server::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options).await?;
+    let addr = server.addr();
+    for (at, asked) in group.preparation.iter().enumerate() {
+        let got = exchange(addr, asked).await?;
+        if got.status != asked.expect_status {
+            let body = String::from_utf8_lossy(&got.body);
+            outcome.failures.push(format!(
+                "{} preparation {at} {} {}: expected {:?}, got {:?} {body}",
+                group.name, asked.method, asked.path, asked.expect_status, got.status
+            ));
+        }
+    }
+    let mut memory = Memory::default();
+    let mut rest = group.exchanges.as_slice();
+    while let Some(first) = rest.first() {
+        let together = match &first.concurrent {
+            None => 1,
+            tag => rest.iter().take_while(|exchange| &exchange.concurrent == tag).count(),
+        };
+        let (batch, later) = rest.split_at(together);
+        rest = later;
+        let sent = batch.iter().map(|exchange| with_tags(exchange, &memory)).collect::<Vec<_>>();
+        let answers =
+            futures_util::future::join_all(sent.iter().map(|asked| exchange(addr, asked))).await;
+        let answers = answers.into_iter().collect::<std::io::Result<Vec<Got>>>()?;
+        for (one, got) in batch.iter().zip(&answers) {
+            if let (Some(recorded), Some(ours)) = (one.response.header("etag"), got.header("etag"))
+            {
+                memory.etags.insert(one.id, (recorded.to_owned(), ours.to_owned()));
+            }
+        }
+        let compared = if batch.len() > 1 {
+            race(batch, &answers, &mut memory)
+        } else {
+            let results = batch.iter().zip(&answers);
+            results.map(|(one, got)| memory.answer(&one.request, &one.response, got)).collect()
+        };
+        for (one, result) in batch.iter().zip(compared) {
+            match result {
+                Ok(()) => outcome.passed += 1,
+                Err(error) => outcome.failures.push(format!(
+                    "{} {} {} {}{}{}: {error}",
+                    group.name,
+                    one.id,
+                    one.request.method,
+                    one.request.path,
+                    if one.request.query.is_empty() { "" } else { "?" },
+                    one.request.query
+                )),
+            }
+        }
+    }
+    server.stop().await;
+    Ok(())
+}
+
+/// The request with the tags of this run in place of the recorded ones.
+fn with_tags(exchange: &Exchange, memory: &Memory) -> Asked {
+    let mut asked = exchange.request.clone();
+    for (name, references) in &exchange.request.refs {
+        for reference in references {
+            if let (Some((recorded, ours)), Some(value)) =
+                (memory.etags.get(&reference.of), asked.headers.get_mut(name))
+            {
+                *value = value.replace(recorded, ours);
+            }
+        }
+    }
+    asked
+}
+
+/// Requests sent at the same moment: who wins is open, but somebody does, and the losers are
+/// told so in one of the ways the real service has.
+fn race(batch: &[Exchange], answers: &[Got], memory: &mut Memory) -> Vec<Result<(), String>> {
+    for one in batch {
+        let named = one.request.body.as_ref().and_then(|body| body["mac"].as_str());
+        let in_path =
+            one.request.path.rsplit('/').next().filter(|_| one.request.path.starts_with("/nics/"));
+        memory.raced.extend(named.or(in_path).map(str::to_owned));
+    }
+    let won = answers.iter().any(|got| matches!(got.status, Some(200 | 204)));
+    batch
+        .iter()
+        .zip(answers)
+        .map(|(one, got)| {
+            let allowed: &[u16] = match one.request.method.as_str() {
+                "PUT" => &[200, 404, 412, 500],
+                "DELETE" => &[204, 404, 412, 500],
+                "POST" => &[200, 422],
+                _ => &[200, 404],
+            };
+            let expected = format!("status: expected one of {allowed:?} with one winner");
+            match got.status {
+                Some(status) if won && allowed.contains(&status) => Ok(()),
+                other => Err(format!("{expected}, got {other:?}")),
+            }
+        })
+        .collect()
+}

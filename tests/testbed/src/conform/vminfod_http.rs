@@ -1,0 +1,185 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `testbed conform vminfod-http FILE`: recorded bytes over a real socket to the whole daemon on
+//! the recorded node. A case passes when it equals what one of the two recorded runtimes answered.
+
+mod compare;
+mod reply;
+mod request;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use indexmap::IndexMap;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use self::compare::{Reply, difference};
+use super::deviations::{Judged, Ledger};
+use super::vminfod_events::node::RecordedNode;
+use super::vminfod_events::{base_of, records};
+
+/// The name of the recording in a directory of fixtures.
+const FILE: &str = "vminfod-http.jsonl";
+/// Connections at once.
+const AT_ONCE: usize = 16;
+/// A server that says nothing more for this long is done, unless it is expected to close.
+const QUIET: Duration = Duration::from_millis(300);
+/// An expected close comes within this.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// Between the writes of a request that was sent in parts.
+const BETWEEN_WRITES: Duration = Duration::from_millis(20);
+
+/// Compares with the recording at `path`, a file or a directory that has one.
+pub fn run(path: &Path, flags: &[String]) -> ExitCode {
+    super::deviations::print("vminfod-http", flags, || check(path))
+}
+
+fn check(path: &Path) -> anyhow::Result<Ledger> {
+    let records = records(path, FILE)?;
+    let (base, exchanges) = base_of(&records)?;
+    // The same bytes were sent to each runtime.
+    let mut cases: IndexMap<String, Vec<&Value>> = IndexMap::new();
+    for exchange in exchanges {
+        let name = exchange["name"].as_str().unwrap_or("?");
+        cases.entry(format!("{name} | {}", exchange["request"])).or_default().push(exchange);
+    }
+    let ledger = Ledger::default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let served = RecordedNode::new(base)?.serve().await?;
+        let address = served.address;
+        futures_util::stream::iter(&cases)
+            .for_each_concurrent(AT_ONCE, |(_, recorded)| ask(address, recorded, &ledger))
+            .await;
+        served.stop().await
+    })?;
+    Ok(ledger)
+}
+
+/// A request and what came for it, as the list of deviations looks at it.
+pub(super) struct Asked<'a> {
+    text: String,
+    reply: &'a Reply,
+}
+
+impl Asked<'_> {
+    /// The path of the first request.
+    fn path(&self) -> &str {
+        let target = self.text.split(' ').nth(1).unwrap_or_default();
+        target.split(['?', '#']).next().unwrap_or_default()
+    }
+
+    /// A plain GET of a route that the deployed daemon does not have.
+    pub(super) fn is_our_route(&self) -> bool {
+        let first = self.path().split('/').find(|part| !part.is_empty() && *part != ".");
+        self.text.starts_with("GET /")
+            && matches!(first, Some("data" | "sysinfo" | "metrics" | "ready"))
+            && !self.path().contains("..")
+            && !self.is_foreign()
+    }
+
+    /// A well-formed request for another host, or from a web page of one.
+    pub(super) fn is_foreign(&self) -> bool {
+        let header = |name: &str| {
+            let lines = self.text.split("\r\n").skip(1).take_while(|line| !line.is_empty());
+            let mut pairs = lines.filter_map(|line| line.split_once(':'));
+            pairs.find_map(|(key, value)| {
+                key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            })
+        };
+        let host = header("host").unwrap_or_default();
+        let name = host.split(':').next().unwrap_or_default();
+        let local = host.starts_with('[') || !name.contains('.') || name == "127.0.0.1";
+        let graphic = host.chars().all(|c| c.is_ascii_graphic());
+        let same = |origin: String| origin.split_once("://").is_some_and(|(_, rest)| rest == host);
+        graphic && (!local || header("origin").is_some_and(|origin| !same(origin)))
+    }
+
+    /// The status of the first response.
+    pub(super) fn got_status(&self) -> Option<u16> {
+        self.reply.responses.first().map(|response| response.status)
+    }
+}
+
+/// Sends one recorded request and enters how the answer compares.
+async fn ask(address: SocketAddr, recorded: &[&Value], ledger: &Ledger) {
+    let name = recorded.first().and_then(|one| one["name"].as_str()).unwrap_or("?");
+    let judged = match exchange(address, recorded).await {
+        Err(error) => Judged::Differs(format!("{error:#}")),
+        Ok((text, reply)) => {
+            let asked = Asked { text, reply: &reply };
+            let path = asked.path().to_owned();
+            let differing: Vec<String> = recorded
+                .iter()
+                .filter_map(|one| {
+                    let what = difference(one, &reply, &path)?;
+                    Some(format!("node {}: {what}", one["node"].as_str().unwrap_or("?")))
+                })
+                .collect();
+            let differs = (differing.len() == recorded.len()).then(|| differing.join("\n  "));
+            ledger.judge_answer(&asked, differs)
+        }
+    };
+    ledger.enter(name, judged);
+}
+
+async fn exchange(address: SocketAddr, recorded: &[&Value]) -> anyhow::Result<(String, Reply)> {
+    let Some(first) = recorded.first() else { anyhow::bail!("nothing was recorded") };
+    let writes = request::writes(&first["request"])?;
+    let text: String = writes.iter().flatten().map(|byte| char::from(*byte)).collect();
+    let mut socket = TcpStream::connect(address).await?;
+    socket.set_nodelay(true)?;
+    for (nth, bytes) in writes.iter().enumerate() {
+        if nth > 0 {
+            tokio::time::sleep(BETWEEN_WRITES).await; // so that they arrive apart, as recorded
+        }
+        // A server may refuse before it has read all: what it says is read below.
+        let _refused = socket.write_all(bytes).await;
+    }
+    if first["client_half_closes"] == true {
+        socket.shutdown().await?;
+    }
+    let may_close = recorded.iter().any(|one| !one["server_closed"].is_null());
+    let (bytes, closed) = read_all(&mut socket, may_close).await;
+    let heads: Vec<bool> = text
+        .split("\r\n")
+        .filter(|line| line.contains(" HTTP/"))
+        .map(|line| line.starts_with("HEAD "))
+        .collect();
+    let responses = reply::responses(&bytes, &heads, closed).map_err(anyhow::Error::msg)?;
+    Ok((text, Reply { responses, closed }))
+}
+
+/// Everything the server says until it closes or is quiet.
+async fn read_all(socket: &mut TcpStream, may_close: bool) -> (Vec<u8>, bool) {
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        // Before its first word a busy server may take longer.
+        let limit = if may_close || bytes.is_empty() { CLOSE_LIMIT } else { QUIET };
+        match tokio::time::timeout(limit, socket.read(&mut buffer)).await {
+            Ok(Ok(0) | Err(_)) => return (bytes, true),
+            Ok(Ok(count)) => bytes.extend_from_slice(&buffer[..count]),
+            Err(_) => return (bytes, false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recorded_requests_are_answered_alike() {
+        let dir = recordings::unpacked().unwrap();
+        let (lines, failed) = check(dir.path()).unwrap().report();
+        assert_eq!(failed, 0, "{}", lines.join("\n"));
+        assert_eq!(lines.last().unwrap(), "106 passed, 0 failed");
+    }
+}

@@ -1,0 +1,250 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One node of the fleet: vminfod's answers as prepared bytes, its own shard of the mock NAPI (no
+//! request of an agent concerns the records of another node), and NAPI's capacity, which all share.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream;
+use http::{HeaderMap, Method, StatusCode};
+use net_agent::agent::{Agent, clients};
+use net_agent::config::Config;
+use sdc_clients::http::{CONNECT_TIMEOUT, Request, Response, StreamResponse, Transport};
+use sdc_clients::{Error, Phase};
+use serde_json::json;
+
+use super::queue::{Full, Queue};
+use super::series::{Kind, Series};
+use mocks::napi::{Era, NewNic, Options, Store};
+use mocks::transport::InProcess;
+use mocks::vmapi;
+
+const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
+const OWNER: &str = "9dce1460-0c4c-4417-ab8b-25ca478c5a78";
+/// From the request to the answer on an idle network.
+const LATENCY: Duration = Duration::from_millis(2);
+
+/// What every node of the fleet is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// VMs per node, one NIC each.
+    pub vms: u32,
+    /// Physical links per node, each with a server NIC.
+    pub links: u32,
+}
+
+/// What the nodes of one run share.
+#[derive(Debug)]
+pub struct Centre {
+    /// NAPI's age.
+    pub era: Era,
+    /// Its capacity.
+    pub queue: Queue,
+    /// What is counted.
+    pub series: Series,
+}
+
+/// One node's wire.
+pub struct Wire {
+    centre: Arc<Centre>,
+    napi: InProcess,
+    store: Store,
+    vmapi: InProcess,
+    sysinfo: Bytes,
+    vms: Bytes,
+    ready: Bytes,
+    /// Addresses, and the list (none), that the agent still has to read.
+    open: Mutex<BTreeSet<Option<String>>>,
+}
+
+/// The n-th address of a node's kind.
+fn mac(kind: u8, node: u32, n: u32) -> String {
+    let [a, b, c, d] = node.to_be_bytes();
+    // Nodes and addresses below 65,536 and 16: enough to be unique in the fleet.
+    format!("{kind:02x}:{:02x}:{b:02x}:{c:02x}:{d:02x}:{:02x}", a | 0x10, n)
+}
+
+fn uuid(kind: u32, node: u32, n: u32) -> String {
+    format!("{kind:08x}-0000-4000-8000-{node:08x}{n:04x}")
+}
+
+impl Wire {
+    /// Node number `node`: its VMs and the records NAPI holds for it, all of them clean.
+    ///
+    /// # Errors
+    /// When the mock refuses a record.
+    pub fn new(centre: &Arc<Centre>, shape: Shape, node: u32) -> Result<Self, String> {
+        let cn = uuid(1, node, 0);
+        let store = Store::new(Options {
+            seed: u64::from(node),
+            admin_uuid: ADMIN.to_owned(),
+            ..Options::era(centre.era)
+        });
+        let (mut vms, mut open) = (Vec::new(), BTreeSet::from([None]));
+        for n in 0..shape.vms {
+            let (vm, mac) = (uuid(2, node, n), mac(0x90, node, n));
+            let old = Duration::from_secs(86_400);
+            let nic = NewNic::zone(&mac, &vm, &cn).with("owner_uuid", json!(OWNER));
+            store.add_nic(nic.with("primary", json!(true)).aged(old))?;
+            vms.push(json!({"uuid": vm, "zonename": vm, "state": "running", "owner_uuid": OWNER,
+                "brand": "joyent", "nics": [{"mac": mac, "primary": true}]}));
+        }
+        let mut links = serde_json::Map::new();
+        for n in 0..shape.links {
+            let mac = mac(0x0c, node, n);
+            store.add_admin_nic(&mac, &cn, true)?;
+            links.insert(format!("ixgbe{n}"), json!({"MAC Address": mac, "Link Status": "up"}));
+            open.insert(Some(format!("/nics/{}", mac.replace(':', ""))));
+        }
+        let vms = serde_json::Value::Array(vms).to_string();
+        let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
+            "vms": vms});
+        let sysinfo = json!({"sysinfo": {"UUID": cn, "Network Interfaces": links}, "age_ms": 1});
+        Ok(Self {
+            centre: Arc::clone(centre),
+            napi: InProcess::new(store.clone()),
+            store,
+            vmapi: InProcess::new(vmapi::Store::default()),
+            sysinfo: Bytes::from(sysinfo.to_string()),
+            vms: Bytes::from(vms),
+            ready: Bytes::from(format!("{ready}\n")),
+            open: Mutex::new(open),
+        })
+    }
+
+    /// An agent on this node, made as the program makes it; its files would be in `dir`.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub fn agent(self, node: u32, seed: u64, dir: &Path) -> Result<Arc<Agent>, String> {
+        // Any two agents draw from unrelated sequences, and the same seed gives the same fleet.
+        let seed = (seed << 20).wrapping_add(u64::from(node)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let config = json!({
+            "napi": {"url": "http://napi.fleet"},
+            "vmapi": {"url": "http://vmapi.fleet"},
+            "vminfod": {"url": "http://127.0.0.1:9090"},
+            "cn_uuid": uuid(1, node, 0), "admin_uuid": ADMIN, "no_rabbit": true,
+            "seed": seed, "log_level": "off", "state_dir": dir.join(node.to_string()),
+        });
+        let config = Config::from_json(&config.to_string()).map_err(|err| err.to_string())?;
+        let wire: Arc<dyn Transport> = Arc::new(self);
+        let made = clients(&config, Arc::clone(&wire), wire).map_err(|err| err.to_string())?;
+        Ok(Agent::with_clients(config, made))
+    }
+
+    async fn napi(&self, request: Request) -> Result<Response, Error> {
+        let (kind, key) = self.kind(&request);
+        let series = &self.centre.series;
+        series.arrived(kind);
+        let (method, target, within) = (request.method.clone(), request.target(), request.timeout);
+        let patience = Patience { series, answered: false };
+        let exchange = async {
+            tokio::time::sleep(LATENCY).await;
+            if self.centre.queue.serve().await == Err(Full) {
+                series.refused();
+                tokio::time::sleep(CONNECT_TIMEOUT.saturating_sub(LATENCY)).await;
+                return Err(Error::timed_out(Phase::Connect, &method, &target, CONNECT_TIMEOUT));
+            }
+            self.napi.send(request).await
+        };
+        let outcome = tokio::time::timeout(within, exchange)
+            .await
+            .unwrap_or_else(|_| Err(Error::timed_out(Phase::Answer, &method, &target, within)));
+        // The log of the mock is of no use here, and ten thousand of them would be large.
+        self.store.log().clear();
+        if let Ok(answer) = &outcome {
+            patience.answered();
+            self.settle(key, answer.status);
+        }
+        outcome
+    }
+
+    /// What the request is for, and which of the agent's needs it meets.
+    fn kind(&self, request: &Request) -> (Kind, Option<Option<String>>) {
+        let path = request.url.path();
+        let strange = request.url.query().is_some_and(|q| q.contains("no_such_parameter"));
+        match (&request.method, path) {
+            (&Method::GET, "/search/nics") if self.centre.era != Era::Rfd58 => (Kind::Probe, None),
+            (&Method::GET, "/nics") if strange => (Kind::Probe, None),
+            (&Method::GET, "/search/nics" | "/nics") => (Kind::List, Some(None)),
+            (&Method::GET, _) => (Kind::Nic, Some(Some(path.to_owned()))),
+            _ => (Kind::Write, None),
+        }
+    }
+
+    fn settle(&self, key: Option<Option<String>>, status: StatusCode) {
+        let (Some(key), true) = (key, status.is_success()) else { return };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.remove(&key) && open.is_empty() {
+            self.centre.series.done();
+        }
+    }
+
+    fn vminfod(&self, path: &str) -> Response {
+        match path {
+            "/sysinfo" => reply(StatusCode::OK, self.sysinfo.clone()),
+            "/vms" => reply(StatusCode::OK, self.vms.clone()),
+            _ => {
+                let body = json!({"code": "ResourceNotFound", "message": "no VM"}).to_string();
+                reply(StatusCode::NOT_FOUND, Bytes::from(body))
+            }
+        }
+    }
+}
+
+fn reply(status: StatusCode, body: Bytes) -> Response {
+    Response { status, headers: HeaderMap::new(), body }
+}
+
+/// Counts a request that was dropped or timed out before its answer.
+struct Patience<'a> {
+    series: &'a Series,
+    answered: bool,
+}
+
+impl Patience<'_> {
+    fn answered(mut self) {
+        self.answered = true;
+        self.series.answered();
+    }
+}
+
+impl Drop for Patience<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.series.given_up();
+        }
+    }
+}
+
+impl Transport for Wire {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move {
+            match request.url.host_str() {
+                Some("napi.fleet") => self.napi(request).await,
+                Some("vmapi.fleet") => {
+                    self.centre.series.arrived(Kind::Vmapi);
+                    self.vmapi.send(request).await
+                }
+                _ => Ok(self.vminfod(request.url.path())),
+            }
+        })
+    }
+
+    fn stream(&self, _request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        let first = self.ready.clone();
+        Box::pin(async move {
+            // A quiet node: a snapshot, then nothing, for ever.
+            let body = stream::once(async move { Ok(first) }).chain(stream::pending()).boxed();
+            Ok(StreamResponse { status: StatusCode::OK, headers: HeaderMap::new(), body })
+        })
+    }
+}

@@ -1,0 +1,139 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One run: the fleet starts at one moment and goes on for some hours after it is done. Two runs go
+//! at once, each on its own thread and clock.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use daemon::Shutdown;
+use tokio::time::{Instant, sleep};
+
+use super::bounds::{START, Start};
+use super::node::{Centre, Wire};
+use super::plot::Row;
+use super::queue::{Overload, Queue};
+use super::series::{Counts, Series};
+
+/// A fleet that is not done by then never will be.
+const LONGEST: Duration = Duration::from_secs(12 * 3600);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The fleet.
+    pub start: Start,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// NAPI's requests per second.
+    pub capacity: f64,
+    /// What a slow NAPI does.
+    pub overload: Overload,
+    /// How long to go on after the start.
+    pub after: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What was run.
+    pub run: Run,
+    /// The counts.
+    pub counts: Counts,
+    /// Real time.
+    pub took: Duration,
+}
+
+impl Run {
+    /// In words.
+    pub fn title(&self) -> String {
+        let need = self.start.even_peak();
+        let kind = match self.overload {
+            _ if self.capacity >= need => String::new(),
+            Overload::Drops => ", abandoned work dropped".to_owned(),
+            Overload::Wastes => ", abandoned work done all the same".to_owned(),
+        };
+        format!(
+            "NAPI of {} req/s ({:.0} % of need{kind})",
+            self.capacity,
+            100.0 * self.capacity / need
+        )
+    }
+}
+
+impl Ran {
+    /// For the picture.
+    pub fn row(&self) -> Row {
+        Row {
+            title: self.run.title(),
+            arrived: self.counts.steps(),
+            answered: self.counts.answered.clone(),
+            start: self.run.start.split(&self.counts).0.len(),
+            capacity: self.run.capacity,
+        }
+    }
+}
+
+/// Runs all, two at a time, results in order.
+pub fn in_pairs(runs: &[Run]) -> Vec<Result<Ran, String>> {
+    let results: Mutex<Vec<Option<Result<Ran, String>>>> = Mutex::new(vec![None; runs.len()]);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    let Some(run) = runs.get(at) else { return };
+                    eprintln!("running: {}", run.title());
+                    let ran = on_its_own_clock(run);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(slot) = results.get_mut(at) {
+                        *slot = Some(ran);
+                    }
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let none = || Err("the run's thread panicked".to_owned());
+    results.into_iter().map(|result| result.unwrap_or_else(none)).collect()
+}
+
+fn on_its_own_clock(run: &Run) -> Result<Ran, String> {
+    let runtime = crate::clock::paused().map_err(|err| format!("making a runtime: {err}"))?;
+    #[allow(clippy::disallowed_methods)] // Real time on purpose: how long the run took.
+    let began = std::time::Instant::now();
+    let counts = runtime.block_on(simulate(run))?;
+    // Ten thousand agents' tasks: dropping them is part of the cost.
+    drop(runtime);
+    Ok(Ran { run: run.clone(), counts, took: began.elapsed() })
+}
+
+/// The run itself; the caller's clock has to be paused.
+///
+/// # Errors
+/// When a node cannot be made.
+pub async fn simulate(run: &Run) -> Result<Counts, String> {
+    let dir = tempfile::tempdir().map_err(|err| err.to_string())?;
+    let centre = Arc::new(Centre {
+        era: run.start.era,
+        queue: Queue::new(run.capacity, run.overload),
+        series: Series::new(),
+    });
+    let shutdown = Shutdown::new();
+    for node in 0..run.start.agents {
+        let wire = Wire::new(&centre, run.start.shape, node)?;
+        let agent = wire.agent(node, run.seed, dir.path())?;
+        tokio::spawn(agent.run(shutdown.clone()));
+    }
+    let began = Instant::now();
+    sleep(START).await;
+    while centre.series.counts_done() < run.start.agents as usize && began.elapsed() < LONGEST {
+        sleep(Duration::from_secs(10)).await;
+    }
+    sleep(run.after).await;
+    shutdown.trigger();
+    Ok(centre.series.counts())
+}

@@ -1,0 +1,273 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `testbed fuzz`: feeds damaged input to every parser for a number of seconds, with the stable
+//! compiler. A panic ends the program; the printed parser, seed and round reproduce it.
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use daemon::cli::Progress;
+use daemon::exit;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
+
+/// Longest input, in bytes: parsers' own caps are tested beside them.
+const LONGEST: usize = 1 << 16;
+
+/// Runs every parser over damaged input.
+#[derive(Debug, Parser)]
+#[command(name = "testbed fuzz")]
+struct Args {
+    /// For how long, all parsers together
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Where the random choices start
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run just this round (with --seed), to see a failure again
+    #[arg(long)]
+    round: Option<u64>,
+}
+
+/// A parser and what good input for it looks like.
+struct Target {
+    name: &'static str,
+    good: &'static [&'static str],
+    parse: fn(&[u8]),
+}
+
+const XML: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE zone PUBLIC "-//Sun Microsystems Inc//DTD Zones//EN" "file:///usr/share/lib/xml/dtd/zonecfg.dtd.1">
+<!-- c --><zone name="z" zonepath="/zones/z" autoboot="true" brand="bhyve" limitpriv="default,a">
+ <attr name="alias" type="string" value="dm0tMQ=="/><attr name="ram" type="string" value="1024"/>
+ <rctl name="zone.max-lwps"><rctl-value priv="privileged" limit="4000" action="deny"/></rctl>
+ <network physical="net0" mac-addr="2:8:20:a:b:c" vlan-id="7"><net-attr name="ips" value="10.0.0.1/24,dhcp"/></network>
+ <device match="/dev/zvol/rdsk/zones/z/disk0"><net-attr name="boot" value="true"/></device>
+ <filesystem special="/a" directory="/b" type="lofs"><fsoption name="ro"/></filesystem><dataset name="zones/z/data"/>
+</zone>"#;
+const ZFS: &str = "lz4\t1500000000\t100\t/zones/z\tzones/z\t1073741824\t131072\t0\t0\t18446744073709551615\tfilesystem\t0\t-\t-\t-\t65536\toff\n\
+-\t1500000001\t-\t-\tzones/z@vmsnap-a\t-\t-\t-\t-\t-\tsnapshot\t-\t1\t-\t-\t4096\t-\n";
+const ZONE_EVENT: &str = r#"{"date":"2026-01-05T10:00:01.190Z","type":"event","vendor":"sun.com","publisher":"kernel","class":"status","subclass":"change","pid":0,"data":{"zonename":"z","newstate":"running","oldstate":"ready","zoneid":31,"when":1767607201188431227},"channel":"com.sun:zones:status"}"#;
+const ZFS_EVENT: &str = r#"{"date":"2026-01-05T10:00:01.190Z","type":"event","vendor":"SUNW","publisher":"zfs","class":"EC_zfs","subclass":"ESC_ZFS_history_event","pid":0,"data":{"pool_name":"zones","history_dsname":"zones/z@a","history_internal_name":"rename","history_internal_str":"-> zones/y","history_txg":12}}"#;
+const READY: &str = r#"{"type":"ready","date":"2026-01-05T10:00:00.123Z","uuid":"u","vms":"[{\"zonename\":\"z\",\"nics\":[]}]","seq":3,"epoch":"0011223344556677"}"#;
+const MODIFY: &str = r#"{"type":"modify","date":"2026-01-05T10:00:02.004Z","zonename":"z","uuid":"z","vm":{"zonename":"z"},"changes":[{"prettyPath":"nics.*","path":["nics",null],"action":"added","newValue":{"mac":"02:b"}}]}"#;
+const NIC: &str = r#"{"mac":"90:b8:d0:00:00:01","belongs_to_type":"zone","belongs_to_uuid":"u","owner_uuid":"o","primary":true,"state":"running","created_timestamp":"2026-01-05T10:00:02.004Z","modified_timestamp":"1970-01-01T00:00:00.000Z","cn_uuid":"c","resolvers":["8.8.8.8"],"routes":{}}"#;
+const KSTAT: &str = r#"[{"class":"zone_misc","module":"zones","name":"z","instance":1,"data":{"zonename":"82fa00d0-680b-4bdc-8c64-fc96c57dd6d2","init_pid":1,"init_restarts":0,"boot_time":1533886690}}]"#;
+const JSON: &str =
+    r#"{"a":1.50,"2":[true,null,-1e400],"1":"\u00e9\ud83d","a":12345678901234567890}"#;
+
+const QMP_SHUTDOWN: &str = r#"{"timestamp": {"seconds": 1795227749, "microseconds": 103582}, "event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-shutdown"}}"#;
+const QMP_GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": "x"}, "capabilities": ["oob"]}}"#;
+
+/// Throws a result away: that it came without a panic is what counts.
+fn ended<T>(_result: T) {}
+
+const TARGETS: &[Target] = &[
+    Target {
+        name: "zone xml",
+        good: &[XML],
+        parse: |b| ended(vm_model::parse::zone_xml::parse(b)),
+    },
+    Target {
+        name: "zoneadm",
+        good: &[
+            "0:global:running:/::liveimg:shared:0\n-:z:installed:/zones/z:82fa00d0-680b-4bdc-8c64-fc96c57dd6d2:lx:excl:2\n",
+        ],
+        parse: |b| ended(vm_model::parse::zoneadm::parse(b)),
+    },
+    Target {
+        name: "zfs list",
+        good: &[ZFS],
+        parse: |b| ended(vm_model::parse::zfs_list::parse(b)),
+    },
+    Target { name: "kstat", good: &[KSTAT], parse: |b| ended(vm_model::parse::kstat::parse(b)) },
+    Target {
+        name: "lastexited",
+        good: &["1449000000.123456789 256\n", "1 -1"],
+        parse: |b| ended(vm_model::parse::lastexited::parse(b)),
+    },
+    Target {
+        name: "sysinfo",
+        good: &[r#"{"UUID":"u","Live Image":"i","Headnode ID":0,"Network Interfaces":{}}"#],
+        parse: |b| ended(vm_model::parse::sysinfo::parse(b)),
+    },
+    Target {
+        name: "receiving",
+        good: &[r#"{"zfs_filesystem":"zones/z"}"#],
+        parse: |b| ended(vm_model::parse::receiving::parse(b)),
+    },
+    Target { name: "json", good: &[JSON], parse: json_round_trip },
+    Target {
+        name: "sysevent line",
+        good: &[ZONE_EVENT, ZFS_EVENT, r#"{"date":"2026-01-05T10:00:00.000Z","type":"ready"}"#],
+        parse: |b| ended(vm_model::parse::sysevent::parse(b)),
+    },
+    Target {
+        name: "qmp line",
+        good: &[QMP_SHUTDOWN, QMP_GREETING, r#"{"return":{"status":"paused"},"id":1}"#],
+        parse: qmp_line,
+    },
+    Target {
+        name: "event line",
+        good: &[READY, MODIFY],
+        parse: |b| ended(sdc_clients::vminfod::parse_line(b)),
+    },
+    Target {
+        name: "nic",
+        good: &[NIC],
+        parse: |b| ended(serde_json::from_slice::<sdc_clients::napi::Nic>(b)),
+    },
+    Target {
+        name: "mac",
+        good: &["90:b8:d0:00:00:01", "2-8-20-A-b-c", "90b8d0000001"],
+        parse: |b| ended(String::from_utf8_lossy(b).parse::<sdc_clients::MacAddr>()),
+    },
+    Target {
+        name: "fswatcher lines",
+        good: &[
+            "{\"type\":\"ready\"}\n{\"type\":\"response\",\"key\":1,\"result\":\"FAIL\",\"pathname\":\"/etc/zones\"}\n{\"type\":\"event\",\"pathname\":\"/etc/zones\",\"final\":true}",
+        ],
+        parse: fswatcher,
+    },
+    Target {
+        name: "note",
+        good: &[r#"{"was":{"state":"running"},"paths":["nics.0.ip"]}"#],
+        parse: |b| ended(vminfod::store::note::Note::parse(b)),
+    },
+    Target {
+        name: "holds",
+        good: &[r#"{"holds":[{"vm":"u","reason":"r","since":"2026-01-05T10:00:02.004Z"}]}"#],
+        parse: |b| ended(net_agent::holds::Holds::parse(b)),
+    },
+    Target {
+        name: "vmadm arguments",
+        good: &["list\n-Ho\nuuid\n--sortby=alias\nstate=running\n--\n-x"],
+        parse: vmadm_arguments,
+    },
+    Target {
+        name: "configuration",
+        good: &[r#"{"listen":"127.0.0.1:9090","sweep":"10s","refresh":{"min":"270s"}}"#],
+        parse: |b| ended(daemon::Fields::from_json(&String::from_utf8_lossy(b))),
+    },
+];
+
+/// A line, and a session that takes it in and ends.
+fn qmp_line(bytes: &[u8]) {
+    ended(kvmd::qmp::parse_line(bytes));
+    let mut session = kvmd::session::Session::default();
+    let mut lines = kvmd::qmp::Lines::default();
+    lines.push(bytes, |line| ended(session.line(Duration::ZERO, &line)));
+    lines.finish().into_iter().for_each(|line| ended(session.line(Duration::ZERO, &line)));
+    ended(session.verdict(Duration::ZERO, kvmd::judge::ADMIN_WINDOW));
+}
+
+/// A conversation with the file watcher's helper.
+fn fswatcher(bytes: &[u8]) {
+    use vminfod::sources::watched::{WatchList, ZonePlace};
+    let place = ZonePlace { zonepath: "/zones/z".into(), exists: 0 };
+    let mut list = WatchList::default();
+    let root = vminfod::node::root::Root::new("/r");
+    list.want(&root, &std::sync::Arc::new([("z".into(), place)].into()));
+    let wanted = list.unanswered();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        ended(list.line(line));
+        assert!(list.unanswered() <= wanted + 1, "a request is kept that has no answer");
+    }
+}
+
+/// Arguments, one on each line.
+fn vmadm_arguments(bytes: &[u8]) {
+    use vminfod::cli::vmadm::{nopt::parse, options};
+    let text = String::from_utf8_lossy(bytes);
+    let args: Vec<String> = text.split('\n').map(str::to_owned).collect();
+    ended(parse(&args, options::LIST, options::LIST_SHORTS));
+    ended(parse(&args, options::LOOKUP, options::LOOKUP_SHORTS));
+}
+
+/// What parses must print, and the print must parse to the same value.
+fn json_round_trip(bytes: &[u8]) {
+    if let Ok(value) = vm_model::js::parse(bytes) {
+        let text = vm_model::js::to_ascii(&value);
+        assert!(text.is_ascii(), "not ASCII: {text}");
+        assert_eq!(vm_model::js::parse(text.as_bytes()).ok(), Some(value), "{text}");
+    }
+}
+
+/// Runs `testbed fuzz`; the arguments start after that word.
+pub fn run(args: &[OsString]) -> ExitCode {
+    let args: Args = match crate::cli::parse("testbed fuzz", args) {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
+    let seed = args.seed.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond().unsigned_abs());
+    println!("fuzz: seed {seed}");
+    let (mut failed, mut rounds) = (0, 0);
+    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let mut numbers: Box<dyn Iterator<Item = u64>> = match args.round {
+        Some(round) => Box::new(std::iter::once(round)),
+        None => Box::new((0..).take_while(move |_| Instant::now() < end)),
+    };
+    let shown = Progress::begin("feeding the parsers damaged input");
+    for round in &mut numbers {
+        rounds += 1;
+        for target in TARGETS {
+            let input = damaged(target, seed, round);
+            if catch_unwind(AssertUnwindSafe(|| (target.parse)(&input))).is_err() {
+                failed += 1;
+                println!("{}: panicked; again with --seed {seed} --round {round}", target.name);
+            }
+        }
+        if failed > 0 {
+            break;
+        }
+    }
+    drop(shown);
+    println!("{rounds} rounds of {} parsers", TARGETS.len());
+    println!("{} passed, {failed} failed", TARGETS.len() - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
+}
+
+/// Good input with up to eight wounds; the same for the same seed and round.
+fn damaged(target: &Target, seed: u64, round: u64) -> Vec<u8> {
+    let mix = seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut rng = StdRng::seed_from_u64(mix ^ target.name.len() as u64);
+    let pick = rng.random_range(0..target.good.len());
+    let mut bytes = target.good.get(pick).map_or_else(Vec::new, |text| text.as_bytes().to_vec());
+    for _ in 0..rng.random_range(0..=8u32) {
+        wound(&mut bytes, &mut rng);
+    }
+    bytes.truncate(LONGEST);
+    bytes
+}
+
+fn wound(bytes: &mut Vec<u8>, rng: &mut StdRng) {
+    let at = rng.random_range(0..=bytes.len());
+    let end = (at + rng.random_range(0..=16usize)).min(bytes.len());
+    match rng.random_range(0..6u32) {
+        0 => bytes.truncate(at),
+        1 => drop(bytes.drain(at..end)),
+        2 => bytes.insert(at, rng.random()),
+        3 => {
+            let piece = bytes.get(at..end).map(<[u8]>::to_vec).unwrap_or_default();
+            let to = rng.random_range(0..=bytes.len());
+            bytes.splice(to..to, piece);
+        }
+        4 => {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << rng.random_range(0..8u32);
+            }
+        }
+        _ => {
+            const NASTY: [&str; 10] =
+                ["\u{0}", "\"", "<", "&", "]]>", "99999999999999999999", "-", "é😀", "\\u", "{["];
+            let word = NASTY.get(rng.random_range(0..NASTY.len())).copied().unwrap_or_default();
+            bytes.splice(at..at, word.bytes());
+        }
+    }
+}

@@ -1,0 +1,188 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `testbed lab`: creates the world, plays the story, stays up or prints the outcome, and cleans
+//! up.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use daemon::exit;
+
+use super::screen::{Screen, Voice};
+use super::world::{World, WorldOptions, shown, this_program};
+use super::{LabError, seed, tour, vm_agent};
+use mocks::napi::Era;
+
+/// A simulated node with vminfod and net-agent on it, a mock NAPI and VMAPI, and a story.
+#[derive(Debug, Parser)]
+#[command(name = "testbed lab")]
+struct Args {
+    /// End after the story: exit 0 if everything came true, else 1
+    #[arg(long)]
+    once: bool,
+    /// The story to play
+    #[arg(long, value_enum, default_value_t = Script::Tour)]
+    script: Script,
+    /// Divides every wait of net-agent and vminfod; 1 is production
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    speed: u32,
+    /// Where to put everything; kept afterwards if given, else temporary
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// VMs on the node
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    vms: u32,
+    /// Decides everything that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The age of NAPI to imitate: master, rfd58, era-c, mid2017, old2015
+    #[arg(long, default_value = "master")]
+    era: Era,
+    /// Port of vminfod (0: a free one)
+    #[arg(long, default_value_t = 0)]
+    vminfod_port: u16,
+    /// Port of net-agent's status (0: a free one)
+    #[arg(long, default_value_t = 0)]
+    agent_port: u16,
+    /// Port of the web page (0: a free one)
+    #[arg(long, default_value_t = 0)]
+    console_port: u16,
+    /// Port of the mock NAPI (0: a free one)
+    #[arg(long, default_value_t = 0)]
+    napi_port: u16,
+    /// Port of the mock VMAPI (0: a free one)
+    #[arg(long, default_value_t = 0)]
+    vmapi_port: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Script {
+    /// Boot, quota by zfs, delete behind vmadm's back
+    Tour,
+    /// No story
+    None,
+}
+
+/// Runs `testbed lab`; the arguments start after that word.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    let args: Args = match crate::cli::parse("testbed lab", &args) {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(err) => return exit::report("testbed lab", &err, exit::FAILED),
+    };
+    match runtime.block_on(lab(args)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(exit::FAILED),
+        Err(err) => exit::report("testbed lab", &err, exit::FAILED),
+    }
+}
+
+async fn lab(args: Args) -> Result<bool, LabError> {
+    let shutdown = daemon::Shutdown::new();
+    shutdown.on_signals().map_err(LabError::io("installing signal handlers"))?;
+    // Dropping it removes the directory, whatever happened before.
+    let temporary = tempfile::Builder::new()
+        .prefix("lab-")
+        .tempdir()
+        .map_err(LabError::io("making a temporary directory"))?;
+    let dir = args.dir.clone().unwrap_or_else(|| temporary.path().join("cn"));
+    let screen = Screen::default();
+    let mut world = World::create(WorldOptions {
+        vms: args.vms,
+        seed: args.seed,
+        era: args.era,
+        speed: args.speed,
+        vminfod_port: args.vminfod_port,
+        agent_port: args.agent_port,
+        console_port: args.console_port,
+        napi_port: args.napi_port,
+        vmapi_port: args.vmapi_port,
+        ..WorldOptions::new(&dir, this_program()?)
+    })
+    .await?;
+    // Cancel-safe: whichever arm is dropped, the world is stopped below.
+    let result = tokio::select! {
+        result = live(&args, &mut world, &screen, &shutdown) => result,
+        () = shutdown.wait() => Ok(true),
+    };
+    screen.say(Voice::Lab, "stopping");
+    world.stop().await?;
+    if args.dir.is_some() {
+        screen.say(Voice::Lab, &format!("kept {}", shown(&dir)));
+    }
+    result
+}
+
+async fn live(
+    args: &Args,
+    world: &mut World,
+    screen: &Screen,
+    shutdown: &daemon::Shutdown,
+) -> Result<bool, LabError> {
+    let say = |text: &str| screen.say(Voice::Lab, text);
+    say(&format!("a node of {} VMs in {}", args.vms, shown(world.node().dir())));
+    world.start_vminfod().await?;
+    say(&format!("vminfod   {}  (pid {})", world.vminfod_url(), pid(world.vminfod_pid())));
+    let hub = world.hub()?;
+    let vms = hub.vms(true).await.map_err(LabError::request("listing the VMs"))?;
+    let wrongs = seed::fill(world, &vms)?;
+    say(&format!("NAPI      {}  ({:?}, mock)", world.napi.url(), args.era));
+    say(&format!("VMAPI     {}  (mock)", world.vmapi.url()));
+    say(&format!(
+        "NAPI holds {} NICs of live VMs ({} without cn_uuid, {} stuck in provisioning) and {} leaked ones",
+        wrongs.live.len(),
+        wrongs.bare.len(),
+        wrongs.stuck.len(),
+        wrongs.leaked.len()
+    ));
+    let followers = [
+        tokio::spawn(vm_agent::follow(
+            hub.clone(),
+            world.vmapi.store().clone(),
+            world.node().cn_uuid().to_owned(),
+        )),
+        tokio::spawn(screen.clone().follow_hub(hub)),
+        tokio::spawn(screen.clone().follow_napi(world.napi.store().clone())),
+    ];
+    world.start_agent().await?;
+    say(&format!("net-agent {}  (pid {})", world.agent_url(), pid(world.agent_pid())));
+    world.start_kvmd().await?;
+    say(&format!("kvmd      {}", world.kvmd_url()));
+    world.start_console().await?;
+    say(&format!("console   {}", world.console_url()));
+    let mut good = true;
+    if args.script == Script::Tour {
+        let outcome = tour::play(world, &wrongs, screen).await?;
+        good = outcome.is_good();
+        say("summary");
+        outcome.lines().for_each(|line| say(&line));
+    }
+    if !args.once {
+        hints(world, screen);
+        shutdown.wait().await;
+    }
+    followers.iter().for_each(tokio::task::JoinHandle::abort);
+    Ok(good || !args.once)
+}
+
+fn hints(world: &World, screen: &Screen) {
+    let dir = shown(world.node().dir());
+    screen.say(Voice::Lab, "up; Ctrl-C ends it and leaves nothing behind. In a browser:");
+    println!("\n  {}/\n", world.console_url());
+    screen.say(Voice::Lab, "or in another terminal:");
+    println!(
+        "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm stop UUID\n  \
+         zfs set quota=37g zones/UUID\n  net-agent status\n  kvmd status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
+    );
+}
+
+fn pid(pid: Option<u32>) -> String {
+    pid.map_or("-".to_owned(), |pid| pid.to_string())
+}

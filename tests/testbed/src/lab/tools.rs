@@ -1,0 +1,83 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The commands of an operator, as scripts in the `bin` of the lab's node under the names that they
+//! have on a real node. They add the lab's addresses and configurations.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Where the lab's services are.
+#[derive(Clone, Debug)]
+pub struct Places<'a> {
+    /// The testbed program.
+    pub program: &'a Path,
+    /// The node's directory.
+    pub node: &'a Path,
+    /// vminfod's base URL.
+    pub vminfod: &'a str,
+    /// kvmd's.
+    pub kvmd: &'a str,
+    /// The mock NAPI's.
+    pub napi: &'a str,
+    /// The mock VMAPI's.
+    pub vmapi: &'a str,
+}
+
+/// Writes them all into the node's `bin`.
+pub fn write(places: &Places<'_>) -> io::Result<()> {
+    let testbed = quoted(&places.program.to_string_lossy());
+    let node = quoted(&places.node.to_string_lossy());
+    let agent = quoted(&places.node.join("net-agent.json").to_string_lossy());
+    let curl = |url: &str| {
+        format!(
+            "path=$1\nshift\nexec curl -sS -H 'content-type: application/json' \"$@\" {}\"$path\" -w '\\n'",
+            quoted(url)
+        )
+    };
+    let config = quoted(&places.node.join("vminfod.json").to_string_lossy());
+    let url = quoted(places.vminfod);
+    let reach = format!("export VMINFOD_CONFIG={config} VMINFOD_URL={url}\n");
+    let vminfod = format!(
+        "{reach}case $1 in\nserve) exec {testbed} @vminfod \"$@\" --config {config} ;;\n\
+         *) exec {testbed} @vminfod \"$@\" ;;\nesac"
+    );
+    let vminfo = format!("{reach}exec {testbed} @vminfo \"$@\"");
+    let config = quoted(&places.node.join("kvmd.json").to_string_lossy());
+    let url = quoted(places.kvmd);
+    let kvmd = format!("export KVMD_CONFIG={config} KVMD_URL={url}\nexec {testbed} @kvmd \"$@\"");
+    let config = quoted(&places.node.join("console.json").to_string_lossy());
+    let console = format!(
+        "case $1 in serve|status) set -- \"$@\" --config {config} ;; esac\nexec {testbed} @console \"$@\""
+    );
+    // As on a real node: what reads is vminfod's own, what writes is the node's.
+    let vmadm = format!(
+        "{reach}verb=$1\ncase $verb in\n\
+         list|lookup|get|json|events|help) exec {testbed} @vmadm \"$@\" ;;\n\
+         start) verb=boot ;;\nstop) verb=halt ;;\nesac\n\
+         shift\nexec {testbed} vm --cn {node} \"$verb\" \"$@\""
+    );
+    let scripts = [
+        ("vmadm", vmadm),
+        ("vminfod", vminfod),
+        ("vminfo", vminfo),
+        ("net-agent", format!("exec {testbed} @net-agent \"$@\" --config {agent}")),
+        ("kvmd", kvmd),
+        ("console", console),
+        ("sdc-napi", curl(places.napi)),
+        ("sdc-vmapi", curl(places.vmapi)),
+    ];
+    for (name, body) in scripts {
+        let file = places.node.join("bin").join(name);
+        std::fs::write(&file, format!("#!/bin/bash\n{body}\n"))?;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// A word as the shell takes it literally.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}

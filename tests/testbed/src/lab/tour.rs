@@ -1,0 +1,219 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The story of the lab, and the checks of its outcome.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sdc_clients::MacAddr;
+use sdc_clients::napi::{Nic, NicState};
+use sdc_clients::vminfod::VmObject;
+use serde_json::Value;
+
+use super::LabError;
+use super::screen::{Screen, Voice, name};
+use super::seed::{Wrongs, nics_of};
+use super::world::{World, found, until};
+use crate::process;
+use simnode::{Verbs, Wait};
+
+/// The longest that any step may take; the waits of the agent are scaled far below it.
+const PATIENCE: Duration = Duration::from_secs(90);
+const COMMAND: Duration = Duration::from_secs(30);
+const GIB: u64 = 1 << 30;
+
+/// What came of the tour.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    lines: Vec<(String, bool)>,
+}
+
+impl Outcome {
+    fn add(&mut self, text: String, good: bool) {
+        self.lines.push((text, good));
+    }
+
+    /// Did everything come true?
+    pub fn is_good(&self) -> bool {
+        self.lines.iter().all(|(_, good)| *good)
+    }
+
+    /// The summary, one line per promise.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.lines
+            .iter()
+            .map(|(text, good)| format!("{} {text}", if *good { "ok  " } else { "FAIL" }))
+    }
+}
+
+/// Plays the tour on a world whose daemons run.
+pub async fn play(world: &World, wrongs: &Wrongs, screen: &Screen) -> Result<Outcome, LabError> {
+    let mut outcome = Outcome::default();
+    say(screen, "waiting for net-agent's start: list, backfill, state fix, reap");
+    let settled = until("the data centre is put right", PATIENCE, || async {
+        Ok(is_right(&world.nics().await?, wrongs, world.node().cn_uuid()))
+    })
+    .await;
+    note_late(screen, settled)?;
+    let nics = world.nics().await?;
+    let cn = world.node().cn_uuid();
+    let reaped = wrongs.leaked.iter().filter(|mac| find(&nics, **mac).is_none()).count();
+    let filled = count(&nics, &wrongs.bare, |nic| nic.cn_uuid.as_deref() == Some(cn));
+    let fixed = count(&nics, &wrongs.stuck, |nic| nic.state == NicState::Running);
+    for (what, got, all) in [
+        ("leaked NICs reaped", reaped, wrongs.leaked.len()),
+        ("backfilled", filled, wrongs.bare.len()),
+        ("provisioning fixed", fixed, wrongs.stuck.len()),
+    ] {
+        outcome.add(format!("{what} {got}/{all}"), got == all);
+    }
+
+    let boot = boot(world, screen).await?;
+    outcome.add(format!("booted VM seen running, its NICs running in NAPI: {boot}"), boot);
+    let quota = quota(world, screen).await?;
+    outcome.add(format!("quota set by zfs seen: {quota}"), quota);
+    let deleted = delete(world, screen).await?;
+    let left = world.nics().await?.iter().filter(|nic| deleted.contains(&nic.mac)).count();
+    let gone = deleted.len() - left;
+    outcome.add(format!("deleted VM's NICs gone {gone}/{}", deleted.len()), left == 0);
+    untouched(world, wrongs, &deleted, &mut outcome).await?;
+    Ok(outcome)
+}
+
+/// Boots a stopped VM that has NICs; true when hub and NAPI agree that it runs.
+async fn boot(world: &World, screen: &Screen) -> Result<bool, LabError> {
+    let vm = cast(world, "stopped VM with a NIC", |vm| is(vm, "state", "stopped")).await?;
+    say(screen, &format!("tour 1/3: booting {}", name(&vm)));
+    let uuid = uuid(&vm);
+    Verbs::new(world.node(), Wait::of(world.node())?).boot(uuid).await?;
+    let macs = nics_of(&vm);
+    let done = until("the booted VM's NICs are running in NAPI", PATIENCE, || async {
+        let nics = world.nics().await?;
+        Ok(count(&nics, &macs, |nic| nic.state == NicState::Running) == macs.len())
+    })
+    .await;
+    note_late(screen, done)
+}
+
+/// Changes a quota as an operator would, past vmadm; true when the hub shows it.
+async fn quota(world: &World, screen: &Screen) -> Result<bool, LabError> {
+    let vm = cast(world, "running VM with a quota", |vm| {
+        is(vm, "state", "running") && vm.contains_key("quota") && !is(vm, "brand", "bhyve")
+    })
+    .await?;
+    let dataset = vm.get("zfs_filesystem").and_then(Value::as_str).unwrap_or_default();
+    let gib = vm.get("quota").and_then(Value::as_u64).unwrap_or(10) + 7;
+    say(screen, &format!("tour 2/3: zfs set quota={gib}g {dataset} ({})", name(&vm)));
+    run(world, "zfs", &["set", &format!("quota={}", gib * GIB), dataset]).await?;
+    let hub = world.hub()?;
+    let done = until("the quota is seen", PATIENCE, || async {
+        let now = found(hub.vm(uuid(&vm), false).await, "reading the VM")?;
+        Ok(now.is_some_and(|now| now.get("quota").and_then(Value::as_u64) == Some(gib)))
+    })
+    .await;
+    note_late(screen, done)
+}
+
+/// Deletes a VM behind vmadm's back; its NICs.
+async fn delete(world: &World, screen: &Screen) -> Result<Vec<MacAddr>, LabError> {
+    let vm =
+        cast(world, "running VM with a NIC to delete", |vm| is(vm, "state", "running")).await?;
+    let macs = nics_of(&vm);
+    say(screen, &format!("tour 3/3: deleting {} with zoneadm and zonecfg", name(&vm)));
+    Verbs::new(world.node(), Wait::none()).delete_raw(uuid(&vm)).await?;
+    let done = until("the deleted VM's NICs are gone from NAPI", PATIENCE, || async {
+        Ok(!world.nics().await?.iter().any(|nic| macs.contains(&nic.mac)))
+    })
+    .await;
+    note_late(screen, done)?;
+    Ok(macs)
+}
+
+/// No NIC of a live VM was deleted, and none was written that was right before.
+async fn untouched(
+    world: &World,
+    wrongs: &Wrongs,
+    deleted: &[MacAddr],
+    outcome: &mut Outcome,
+) -> Result<(), LabError> {
+    let may_go: BTreeSet<MacAddr> = wrongs.leaked.iter().chain(deleted).copied().collect();
+    let nics = world.nics().await?;
+    let lost = wrongs.live.iter().filter(|m| !may_go.contains(m) && find(&nics, **m).is_none());
+    let lost = lost.count();
+    let deletes = world.napi.requests().into_iter().filter(|request| request.method == "DELETE");
+    let (mut wrong, mut bare) = (0, 0);
+    for request in deletes {
+        let mac = request.path.rsplit('/').next().and_then(|text| text.parse().ok());
+        wrong += usize::from(!mac.is_some_and(|mac: MacAddr| may_go.contains(&mac)));
+        bare += usize::from(!request.headers.contains_key("if-match"));
+    }
+    outcome.add(
+        format!("NICs of live VMs lost {lost}, deletes sent for them {wrong}"),
+        lost + wrong == 0,
+    );
+    outcome.add(format!("deletes without If-Match {bare}"), bare == 0);
+    Ok(())
+}
+
+fn is_right(nics: &[Nic], wrongs: &Wrongs, cn: &str) -> bool {
+    wrongs.leaked.iter().all(|mac| find(nics, *mac).is_none())
+        && count(nics, &wrongs.bare, |nic| nic.cn_uuid.as_deref() == Some(cn)) == wrongs.bare.len()
+        && count(nics, &wrongs.stuck, |nic| nic.state == NicState::Running) == wrongs.stuck.len()
+}
+
+fn count(nics: &[Nic], macs: &[MacAddr], good: impl Fn(&Nic) -> bool) -> usize {
+    macs.iter().filter(|mac| find(nics, **mac).is_some_and(&good)).count()
+}
+
+fn find(nics: &[Nic], mac: MacAddr) -> Option<&Nic> {
+    nics.iter().find(|nic| nic.mac == mac)
+}
+
+/// The first VM that fits, has NICs and is shown.
+async fn cast(
+    world: &World,
+    role: &'static str,
+    fits: impl Fn(&VmObject) -> bool,
+) -> Result<VmObject, LabError> {
+    let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?;
+    let shown = |vm: &VmObject| vm.get("do_not_inventory") != Some(&Value::Bool(true));
+    vms.into_iter()
+        .find(|vm| shown(vm) && !nics_of(vm).is_empty() && fits(vm))
+        .ok_or(LabError::Cast(role))
+}
+
+async fn run(world: &World, tool: &str, args: &[&str]) -> Result<(), LabError> {
+    let program = world.node().tool(tool);
+    let done = process::run(&program, args, COMMAND).await.map_err(LabError::io(tool))?;
+    if done.code == Some(0) {
+        Ok(())
+    } else {
+        Err(LabError::Command { program, stderr: done.stderr })
+    }
+}
+
+/// A wait that ran out is an outcome, told at once; all else ends the tour.
+fn note_late(screen: &Screen, result: Result<(), LabError>) -> Result<bool, LabError> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(late @ LabError::TooLate { .. }) => {
+            say(screen, &late.to_string());
+            Ok(false)
+        }
+        Err(err) => Err(err),
+    }
+}
+
+fn say(screen: &Screen, text: &str) {
+    screen.say(Voice::Lab, text);
+}
+
+fn is(vm: &VmObject, key: &str, value: &str) -> bool {
+    vm.get(key).and_then(Value::as_str) == Some(value)
+}
+
+fn uuid(vm: &VmObject) -> &str {
+    vm.get("uuid").and_then(Value::as_str).unwrap_or_default()
+}

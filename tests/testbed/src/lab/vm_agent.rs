@@ -1,0 +1,50 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A stand-in for the node's VM agent: it writes to VMAPI what vminfod shows, and marks VMs
+//! destroyed that vminfod deleted.
+
+use sdc_clients::Jitter;
+use sdc_clients::vminfod::{VmObject, Vminfod, WatchEvent, watch};
+use serde_json::Value;
+
+use mocks::vmapi::Store;
+
+/// Follows the node until it is dropped.
+pub async fn follow(hub: Vminfod, vmapi: Store, cn_uuid: String) {
+    let mut watcher = watch(&hub, Jitter::from_entropy());
+    loop {
+        match watcher.next().await {
+            WatchEvent::Synced(vms) => vms.iter().for_each(|vm| tell(&vmapi, vm, &cn_uuid)),
+            WatchEvent::Created(vm)
+            | WatchEvent::Shown { vm }
+            | WatchEvent::Modified { vm, .. } => {
+                tell(&vmapi, &vm, &cn_uuid);
+            }
+            WatchEvent::Deleted { vm } => {
+                if let (Some(uuid), false) = (uuid(&vm), hidden(&vm)) {
+                    vmapi.set(uuid, "destroyed", Some(&cn_uuid));
+                }
+            }
+            // A hidden VM is not this agent's to speak of, not even when it goes; a lost stream
+            // comes back by itself.
+            WatchEvent::Hidden { .. } | WatchEvent::Lost(_) => {}
+        }
+    }
+}
+
+fn tell(vmapi: &Store, vm: &VmObject, cn_uuid: &str) {
+    if let (Some(uuid), false) = (uuid(vm), hidden(vm)) {
+        let state = vm.get("state").and_then(Value::as_str).unwrap_or("unknown");
+        vmapi.set(uuid, state, Some(cn_uuid));
+    }
+}
+
+fn hidden(vm: &VmObject) -> bool {
+    vm.get("do_not_inventory") == Some(&Value::Bool(true))
+}
+
+fn uuid(vm: &VmObject) -> Option<&str> {
+    vm.get("uuid").and_then(Value::as_str)
+}

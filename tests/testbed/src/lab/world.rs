@@ -1,0 +1,414 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The world of the lab: a node, the mocks, and the daemons as processes that can be started,
+//! killed and started again.
+
+mod config;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sdc_clients::Error;
+use sdc_clients::http::{Call, Http};
+use sdc_clients::napi::{Napi, Nic, NicList, NicQuery};
+use sdc_clients::vminfod::Vminfod;
+use serde_json::{Map, Value};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::LabError;
+use super::tools::{self, Places};
+use crate::process::Child;
+use mocks::napi::Era;
+use mocks::{napi, vmapi};
+use simnode::{CreateOptions, Node};
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(25);
+/// How long a daemon may take to stop when asked.
+const GRACE: Duration = Duration::from_secs(5);
+/// The user that owns the data centre.
+pub const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
+
+/// The user agent of the lab's own requests.
+pub const OWN_AGENT: &str = "testbed";
+
+/// How a world is made.
+#[derive(Clone, Debug)]
+pub struct WorldOptions {
+    /// The directory of everything; it must not exist or be empty.
+    pub dir: PathBuf,
+    /// The testbed program, which is also vminfod, net-agent and the node's commands.
+    pub program: PathBuf,
+    /// How many VMs the node has.
+    pub vms: u32,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// The age of NAPI that the mock imitates.
+    pub era: Era,
+    /// Divides every wait of the daemons; 1 is production.
+    pub speed: u32,
+    /// Port of vminfod; 0 takes a free one.
+    pub vminfod_port: u16,
+    /// Port of net-agent's status; 0 takes a free one.
+    pub agent_port: u16,
+    /// Port of the web page; 0 takes a free one.
+    pub console_port: u16,
+    /// Port of the mock NAPI; 0 takes a free one.
+    pub napi_port: u16,
+    /// Port of the mock VMAPI; 0 takes a free one.
+    pub vmapi_port: u16,
+    /// Keys of vminfod's configuration besides the lab's own; they win.
+    pub vminfod: Map<String, Value>,
+}
+
+impl WorldOptions {
+    /// A small fast world in `dir`.
+    pub fn new(dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            program: program.into(),
+            vms: 12,
+            seed: 1,
+            era: Era::Master,
+            speed: 120,
+            vminfod_port: 0,
+            agent_port: 0,
+            console_port: 0,
+            napi_port: 0,
+            vmapi_port: 0,
+            vminfod: Map::new(),
+        }
+    }
+}
+
+/// A running world. Dropping it ends its processes.
+#[derive(Debug)]
+pub struct World {
+    options: WorldOptions,
+    node: Node,
+    /// The mock NAPI.
+    pub napi: napi::Server,
+    /// The mock VMAPI.
+    pub vmapi: vmapi::Server,
+    vminfod: Option<Child>,
+    agent: Option<Child>,
+    kvmd: Option<Child>,
+    console: Option<Child>,
+    vminfod_port: u16,
+    agent_port: u16,
+    kvmd_port: u16,
+    console_port: u16,
+}
+
+impl World {
+    /// Creates the node and starts the mocks; no daemon runs yet.
+    pub async fn create(options: WorldOptions) -> Result<Self, LabError> {
+        let node = Node::create(&CreateOptions {
+            vms: options.vms,
+            seed: options.seed,
+            program: Some(options.program.clone()),
+            ..CreateOptions::new(&options.dir)
+        })?;
+        let settings = napi::Options {
+            seed: options.seed,
+            admin_uuid: ADMIN.to_owned(),
+            ..napi::Options::era(options.era)
+        };
+        let napi = napi::Server::start(local(options.napi_port), settings)
+            .await
+            .map_err(LabError::io(format!("listening on port {} as NAPI", options.napi_port)))?;
+        let vmapi = vmapi::Server::start(local(options.vmapi_port))
+            .await
+            .map_err(LabError::io(format!("listening on port {} as VMAPI", options.vmapi_port)))?;
+        let (vminfod_port, agent_port) = (options.vminfod_port, options.agent_port);
+        let console_port = match options.console_port {
+            0 => free_port().await?,
+            given => given,
+        };
+        let mut world = Self {
+            options,
+            node,
+            napi,
+            vmapi,
+            vminfod: None,
+            agent: None,
+            kvmd: None,
+            console: None,
+            vminfod_port,
+            agent_port,
+            kvmd_port: free_port().await?,
+            console_port,
+        };
+        if world.agent_port == 0 {
+            world.agent_port = free_port().await?;
+        }
+        let (napi_url, vmapi_url) = (world.napi.url(), world.vmapi.url());
+        world.node.set_info(|info| {
+            info.napi_url = Some(napi_url);
+            info.vmapi_url = Some(vmapi_url);
+        })?;
+        Ok(world)
+    }
+
+    /// The simulated node.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The base URL of vminfod, once it has been started.
+    pub fn vminfod_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.vminfod_port)
+    }
+
+    /// The base URL of kvmd.
+    pub fn kvmd_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.kvmd_port)
+    }
+
+    /// The base URL of the web page.
+    pub fn console_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.console_port)
+    }
+
+    /// The base URL of net-agent's status.
+    pub fn agent_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.agent_port)
+    }
+
+    /// A client of vminfod.
+    pub fn hub(&self) -> Result<Vminfod, LabError> {
+        let http = Http::new(&self.vminfod_url(), OWN_AGENT);
+        let http = http.map_err(LabError::request("a client of vminfod"))?;
+        Ok(Vminfod::with_http(http.without_retries()))
+    }
+
+    /// The pid of vminfod.
+    pub fn vminfod_pid(&self) -> Option<u32> {
+        self.vminfod.as_ref().and_then(Child::id)
+    }
+
+    /// The pid of net-agent.
+    pub fn agent_pid(&self) -> Option<u32> {
+        self.agent.as_ref().and_then(Child::id)
+    }
+
+    /// The pid of kvmd.
+    pub fn kvmd_pid(&self) -> Option<u32> {
+        self.kvmd.as_ref().and_then(Child::id)
+    }
+
+    /// Starts vminfod and waits until it listens.
+    pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
+        let config = self.node.vminfod_config_json(&local(self.vminfod_port).to_string());
+        let config = self.scaled_vminfod(config);
+        let file = self.write_config("vminfod.json", &config).await?;
+        let args = ["@vminfod", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
+        let mut child = Child::spawn("vminfod", &self.options.program, &args)
+            .map_err(LabError::io("starting vminfod"))?;
+        let log = self.log("vminfod.log").await?;
+        let line = said(&mut child, "listening", log).await?;
+        if let Some(port) =
+            line["address"].as_str().and_then(|a| a.rsplit(':').next()?.parse().ok())
+        {
+            self.vminfod_port = port;
+        }
+        let url = self.vminfod_url();
+        self.node.set_info(|info| info.vminfod_url = Some(url.clone()))?;
+        self.vminfod = Some(child);
+        tools::write(&Places {
+            program: &self.options.program,
+            node: self.node.dir(),
+            vminfod: &url,
+            kvmd: &self.kvmd_url(),
+            napi: &self.napi.url(),
+            vmapi: &self.vmapi.url(),
+        })
+        .map_err(LabError::io("writing the operator's commands"))
+    }
+
+    /// Starts net-agent.
+    pub async fn start_agent(&mut self) -> Result<(), LabError> {
+        let config = self.agent_config();
+        let file = self.write_config("net-agent.json", &config).await?;
+        let args = ["@net-agent", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
+        let mut child = Child::spawn("net-agent", &self.options.program, &args)
+            .map_err(LabError::io("starting net-agent"))?;
+        let log = self.log("net-agent.log").await?;
+        tokio::spawn(keep(child.take_lines(), log));
+        self.agent = Some(child);
+        answers("net-agent", &self.agent_url()).await
+    }
+
+    /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells.
+    pub async fn start_kvmd(&mut self) -> Result<(), LabError> {
+        let config = self.kvmd_config();
+        let file = self.write_config("kvmd.json", &config).await?;
+        let args = ["@kvmd", "start", "--config", &file.to_string_lossy()].map(str::to_owned);
+        let mut child = Child::spawn("kvmd", &self.options.program, &args)
+            .map_err(LabError::io("starting kvmd"))?;
+        tokio::spawn(keep(child.take_lines(), self.log("kvmd.log").await?));
+        self.kvmd = Some(child);
+        answers("kvmd", &self.kvmd_url()).await
+    }
+
+    /// Starts the web page.
+    pub async fn start_console(&mut self) -> Result<(), LabError> {
+        let config = self.console_config();
+        let file = self.write_config("console.json", &config).await?;
+        let args = ["@console", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
+        let mut child = Child::spawn("console", &self.options.program, &args)
+            .map_err(LabError::io("starting console"))?;
+        tokio::spawn(keep(child.take_lines(), self.log("console.log").await?));
+        self.console = Some(child);
+        answers("console", &self.console_url()).await
+    }
+
+    /// Kills vminfod as a crash would, or stops it as SMF does.
+    pub async fn end_vminfod(&mut self, crash: bool) -> Result<(), LabError> {
+        end(self.vminfod.take(), crash).await
+    }
+
+    /// Kills net-agent as a crash would, or stops it as SMF does.
+    pub async fn end_agent(&mut self, crash: bool) -> Result<(), LabError> {
+        end(self.agent.take(), crash).await
+    }
+
+    /// Stops everything in order.
+    pub async fn stop(mut self) -> Result<(), LabError> {
+        end(self.console.take(), false).await?;
+        end(self.kvmd.take(), false).await?;
+        self.end_agent(false).await?;
+        self.end_vminfod(false).await?;
+        self.napi.stop().await;
+        self.vmapi.stop().await;
+        Ok(())
+    }
+
+    /// Every NIC that NAPI holds.
+    pub async fn nics(&self) -> Result<Vec<Nic>, LabError> {
+        let asked = "listing the NICs of the mock NAPI";
+        let http = Http::new(&self.napi.url(), OWN_AGENT).map_err(LabError::request(asked))?;
+        let all = Napi::new(http).list_nics(NicList::Nics, &NicQuery::default()).await;
+        all.map_err(LabError::request(asked))
+    }
+
+    /// Where net-agent keeps what must survive it.
+    pub fn agent_state_dir(&self) -> PathBuf {
+        self.options.dir.join("net-agent")
+    }
+
+    async fn write_config(&self, name: &str, config: &Value) -> Result<PathBuf, LabError> {
+        let file = self.options.dir.join(name);
+        let text = format!("{config:#}\n");
+        tokio::fs::write(&file, text).await.map_err(LabError::io(format!("writing {name}")))?;
+        tokio::fs::create_dir_all(self.agent_state_dir())
+            .await
+            .map_err(LabError::io("making net-agent's directory"))?;
+        Ok(file)
+    }
+
+    async fn log(&self, name: &str) -> Result<tokio::fs::File, LabError> {
+        let mut options = tokio::fs::OpenOptions::new();
+        options.create(true).append(true);
+        let file = options.open(self.options.dir.join(name)).await;
+        file.map_err(LabError::io(format!("opening {name}")))
+    }
+}
+
+/// Looks at a condition until it holds; an error ends the wait.
+pub async fn until<F, Fut>(what: &str, within: Duration, mut holds: F) -> Result<(), LabError>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<bool, LabError>>,
+{
+    let end = Instant::now() + within;
+    while !holds().await? {
+        if Instant::now() > end {
+            return Err(LabError::TooLate { what: what.to_owned(), within });
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+/// Waits until a daemon's `/ping` answers.
+async fn answers(name: &str, url: &str) -> Result<(), LabError> {
+    let what = format!("{name} answers");
+    let http = Http::new(url, OWN_AGENT).map_err(LabError::request(&what))?;
+    until(&what, Duration::from_secs(20), || async {
+        Ok(http.execute(Call::new(http::Method::GET, &["ping"])).await.is_ok())
+    })
+    .await
+}
+
+/// A NIC, VM or other thing that is gone is not an error here.
+pub fn found<T>(result: Result<T, Error>, what: &str) -> Result<Option<T>, LabError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(err) if err.is_not_found_resource() => Ok(None),
+        Err(err) => Err(LabError::request(what)(err)),
+    }
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+async fn free_port() -> Result<u16, LabError> {
+    let what = "looking for a free port";
+    let socket = tokio::net::TcpListener::bind(local(0)).await.map_err(LabError::io(what))?;
+    Ok(socket.local_addr().map_err(LabError::io(what))?.port())
+}
+
+/// Waits for a bunyan line with this `msg`; all lines go to the log.
+async fn said(child: &mut Child, msg: &str, log: tokio::fs::File) -> Result<Value, LabError> {
+    let mut log = log;
+    let mut last = String::from("none");
+    while let Some(line) = child.line().await {
+        write_line(&mut log, &line).await;
+        if let Ok(value) = serde_json::from_str::<Value>(&line)
+            && value["msg"] == msg
+        {
+            tokio::spawn(keep(child.take_lines(), log));
+            return Ok(value);
+        }
+        last = line;
+    }
+    Err(LabError::Ended { name: child.name().to_owned(), last })
+}
+
+async fn keep(mut lines: mpsc::Receiver<String>, mut log: tokio::fs::File) {
+    while let Some(line) = lines.recv().await {
+        write_line(&mut log, &line).await;
+    }
+}
+
+async fn write_line(log: &mut tokio::fs::File, line: &str) {
+    // A log of the lab that cannot be written costs the log, not the lab.
+    let _lost = log.write_all(format!("{line}\n").as_bytes()).await;
+}
+
+async fn end(child: Option<Child>, crash: bool) -> Result<(), LabError> {
+    let Some(child) = child else { return Ok(()) };
+    let name = child.name().to_owned();
+    let grace = if crash { Duration::ZERO } else { GRACE };
+    if crash {
+        child.signal(rustix::process::Signal::KILL);
+    }
+    child.stop(grace).await.map(drop).map_err(LabError::io(format!("stopping {name}")))
+}
+
+/// The program that is running now, for a world made by the testbed itself.
+pub fn this_program() -> Result<PathBuf, LabError> {
+    std::env::current_exe().map_err(LabError::io("finding the testbed's own program"))
+}
+
+/// A path as the shell wants it.
+pub fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

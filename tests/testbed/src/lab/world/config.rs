@@ -1,0 +1,80 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The configurations of the daemons in the lab: those of production, with every wait divided by
+//! the speed.
+
+use serde_json::{Value, json};
+
+use super::{ADMIN, World, local};
+
+impl World {
+    pub(super) fn scaled_vminfod(&self, mut config: Value) -> Value {
+        if let Some(map) = config.as_object_mut() {
+            map.insert("sweep".into(), json!(self.span(10_000, 1_000)));
+            map.insert("log_level".into(), json!("debug"));
+            map.extend(self.options.vminfod.clone());
+        }
+        config
+    }
+
+    /// Production's configuration with every wait divided by the speed; a floor keeps a wait that
+    /// real programs must be able to meet on a busy machine.
+    pub(super) fn agent_config(&self) -> Value {
+        let window =
+            |low: u64, high: u64| json!({ "min": self.span(low, 0), "max": self.span(high, 0) });
+        let verdicts = [5_000, 15_000, 60_000, 300_000].map(|ms| self.span(ms, 100));
+        json!({
+            "napi": { "url": self.napi.url() },
+            "vmapi": { "url": self.vmapi.url() },
+            "vminfod": { "url": self.vminfod_url() },
+            "cn_uuid": self.node.cn_uuid(),
+            "admin_uuid": ADMIN,
+            "no_rabbit": true,
+            "status": { "listen": local(self.agent_port).to_string() },
+            "state_dir": self.agent_state_dir(),
+            "seed": self.options.seed,
+            "startup_delay": window(120_000, 600_000),
+            "server_nic_delay": window(0, 60_000),
+            "settle": self.span(5_000, 100),
+            "second_look": self.span(60_000, 250),
+            "min_age": self.span(900_000, 1_000),
+            "provisioning_age": self.span(7_200_000, 10_000),
+            "resync": self.span(300_000, 1_000),
+            "relist": self.span(86_400_000, 10_000),
+            "unsupported_backoff": self.span(14_400_000, 1_500),
+            "verdict_retry": verdicts,
+            "retry": window(2_000, 64_000),
+            "conflict_retry": window(1_000, 30_000),
+            "config_poll": self.span(10_000, 250),
+            "log_level": "info",
+        })
+    }
+
+    fn span(&self, millis: u64, floor: u64) -> String {
+        format!("{}ms", (millis / u64::from(self.options.speed.max(1))).max(floor))
+    }
+
+    pub(super) fn console_config(&self) -> Value {
+        json!({
+            "listen": local(self.console_port).to_string(),
+            "vminfod": local(self.vminfod_port).to_string(),
+            "agents": {
+                "net-agent": local(self.agent_port).to_string(),
+                "kvmd": local(self.kvmd_port).to_string(),
+            },
+        })
+    }
+
+    /// kvmd as it runs on SmartOS.
+    pub(super) fn kvmd_config(&self) -> Value {
+        json!({
+            "enabled": true,
+            "listen": local(self.kvmd_port).to_string(),
+            "run_dir": self.options.dir.join("kvmd"),
+            "control": { "enabled": false },
+            "vminfod": { "enabled": true, "url": self.vminfod_url(), "settle": self.span(2_000, 100) },
+        })
+    }
+}

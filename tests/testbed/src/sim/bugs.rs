@@ -1,0 +1,122 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Deliberate bugs, each a guard of the programs left out. The simulator has to catch them.
+
+use std::process::ExitCode;
+use std::str::FromStr;
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Writes go out without If-Match.
+    DropIfMatch,
+    /// Nobody asks VMAPI before a delete.
+    AskNoVmapi,
+    /// A leaked NIC goes at first sight.
+    SkipSecondLook,
+    /// An update is sent again although it was answered.
+    WriteTwice,
+    /// NAPI is never listed again, and the node's view never compared.
+    CountOnEvents,
+    /// Neither sweep nor refresh nor `sync`: what no event announced is never noticed.
+    CountOnSysevents,
+    /// A command that failed halfway counts as done.
+    TrustHalfAListing,
+    /// The stream leaves an event out.
+    SkipEvent,
+    /// The stream repeats an event.
+    RepeatEvent,
+    /// An event is told before readers see it.
+    TellBeforeCommit,
+    /// A delete is told for a VM that is there.
+    FalseDelete,
+    /// Readers wait for the node's commands.
+    ReadersWait,
+    /// A listener is told of a change, but not of all of it.
+    DropAChange,
+    /// A read that should wait for a fresh reading does not.
+    StaleBarrier,
+    /// The agent claims an event that it was not given.
+    AdvanceBeforeDelivery,
+    /// While one listener stalls, the others wait.
+    StallEverybody,
+    /// Each read leaves something behind.
+    LeakATask,
+    /// The agent judges NAPI's list by an old view of its node.
+    RememberViews,
+    /// The agent takes VMAPI's 404 for its word that a VM was destroyed.
+    TrustA404,
+    /// The agent writes to VMAPI.
+    MeddleWithVms,
+    /// A VM that stops is none of NAPI's business.
+    ForgetStopped,
+}
+
+/// All of them, with the names they are asked for by.
+pub const BUGS: [(&str, Bug); 21] = [
+    ("drop-if-match", Bug::DropIfMatch),
+    ("ask-no-vmapi", Bug::AskNoVmapi),
+    ("skip-second-look", Bug::SkipSecondLook),
+    ("write-twice", Bug::WriteTwice),
+    ("count-on-events", Bug::CountOnEvents),
+    ("count-on-sysevents", Bug::CountOnSysevents),
+    ("trust-half-a-listing", Bug::TrustHalfAListing),
+    ("skip-event", Bug::SkipEvent),
+    ("repeat-event", Bug::RepeatEvent),
+    ("tell-before-commit", Bug::TellBeforeCommit),
+    ("false-delete", Bug::FalseDelete),
+    ("readers-wait", Bug::ReadersWait),
+    ("drop-a-change", Bug::DropAChange),
+    ("stale-barrier", Bug::StaleBarrier),
+    ("advance-before-delivery", Bug::AdvanceBeforeDelivery),
+    ("stall-everybody", Bug::StallEverybody),
+    ("leak-a-task", Bug::LeakATask),
+    ("remember-views", Bug::RememberViews),
+    ("trust-a-404", Bug::TrustA404),
+    ("meddle-with-vms", Bug::MeddleWithVms),
+    ("forget-stopped", Bug::ForgetStopped),
+];
+
+impl Bug {
+    /// The name it is asked for by.
+    pub fn name(self) -> &'static str {
+        BUGS.iter().find(|(_, bug)| *bug == self).map_or("?", |(name, _)| name)
+    }
+}
+
+/// Puts each bug in and runs seeds until one notices it: prints a table, fails if any gets by.
+pub fn run(from: u64, seeds: u64) -> ExitCode {
+    println!("| Bug | Seeds | Seconds | Noticed as |\n|---|---|---|---|");
+    let mut missed = 0;
+    for (name, bug) in BUGS {
+        let began = tokio::time::Instant::now();
+        let noticed = (from..from.saturating_add(seeds))
+            .find_map(|seed| Some((seed, super::one(seed, Some(bug)).0.err()?)));
+        let took = began.elapsed().as_secs_f64();
+        match noticed {
+            Some((seed, error)) => {
+                let promise = error.to_string();
+                let promise = promise.split(':').next().unwrap_or_default().to_owned();
+                println!("| `{name}` | {} | {took:.1} | {promise} |", seed + 1 - from);
+            }
+            None => {
+                missed += 1;
+                println!("| `{name}` | none of {seeds} | {took:.1} | |");
+            }
+        }
+    }
+    println!("{} noticed, {missed} missed", BUGS.len() - missed);
+    ExitCode::from(u8::from(missed > 0))
+}
+
+impl FromStr for Bug {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || BUGS.map(|(name, _)| name).join(", ");
+        let found = BUGS.iter().find(|(name, _)| *name == text);
+        found.map(|(_, bug)| *bug).ok_or_else(|| format!("no bug {text:?}; there are {}", names()))
+    }
+}

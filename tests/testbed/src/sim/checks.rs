@@ -1,0 +1,85 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Checks after the faults have ended: everything agrees with the truth (V7, I11), and is then
+//! silent.
+
+use std::sync::Arc;
+
+use sdc_clients::vminfod::VmObject;
+use serde_json::Value;
+use vminfod::node::root::Root;
+use vminfod::node::{Ctx, load};
+
+use super::node::{Centre, Cn};
+use super::truth::Life;
+use super::wire::{PROVISIONING, age};
+use crate::storm::same_vms;
+
+/// Is the cache what a load from nothing finds?
+///
+/// # Errors
+/// What differs.
+pub async fn cache_is_fresh(cn: &Cn) -> Result<(), String> {
+    let api = cn.wire.api().ok_or("vminfod does not run")?;
+    let snapshot = api.published.snapshot();
+    let cached: Vec<VmObject> = snapshot.vms.values().map(|vm| vm.object()).collect();
+    let ctx = Ctx::new(Root::new(cn.node.root()), Arc::new(cn.honest.clone()));
+    let fresh = load::objects(&ctx).await.map_err(|e| format!("a fresh load fails: {e}"))?;
+    same_vms(&cached, &fresh.vms)
+}
+
+/// Is NAPI what the nodes are?
+///
+/// # Errors
+/// The first record that is wrong.
+pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
+    for nic in centre.napi.nics() {
+        let text = |key: &str| nic[key].as_str().unwrap_or_default();
+        let (mac, vm, state) = (text("mac"), text("belongs_to_uuid"), text("state"));
+        if text("belongs_to_type") != "zone" {
+            continue;
+        }
+        let claimed = nodes.iter().find(|cn| cn.uuid == text("cn_uuid"));
+        match centre.truth.life(vm) {
+            Some(Life::On(on)) => {
+                let Some(cn) = nodes.iter().find(|cn| cn.uuid == on) else { continue };
+                let Some(shown) = shown(cn, vm) else {
+                    return Err(format!("{vm} is not shown by the vminfod of its node"));
+                };
+                // Nothing is written for what the operator hides, or does not know.
+                if shown.get("do_not_inventory") == Some(&Value::Bool(true)) || !has(&shown, mac) {
+                    continue;
+                }
+                if text("cn_uuid") != on {
+                    return Err(format!("{mac} of {vm} has no cn_uuid"));
+                }
+                let lives = shown.get("state").and_then(Value::as_str).unwrap_or_default();
+                if matches!(lives, "running" | "stopped") && state != lives {
+                    return Err(format!("{mac} is {state}, its VM {vm} is {lives}"));
+                }
+            }
+            // One that is being provisioned may go when it is old; no seed lets one become old
+            // by waiting alone.
+            Some(Life::Gone(..)) | None
+                if claimed.is_some_and(|cn| !centre.truth.is_braked(&cn.uuid))
+                    && (state != "provisioning" || age(&centre.napi, &nic) >= PROVISIONING) =>
+            {
+                return Err(format!("{mac} of {vm}, which is gone, is still there ({state})"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn shown(cn: &Cn, vm: &str) -> Option<VmObject> {
+    let snapshot = cn.wire.api()?.published.snapshot();
+    snapshot.vms.get(vm).map(|vm| vm.object())
+}
+
+fn has(vm: &VmObject, mac: &str) -> bool {
+    let nics = vm.get("nics").and_then(Value::as_array);
+    nics.into_iter().flatten().any(|nic| nic["mac"] == *mac)
+}

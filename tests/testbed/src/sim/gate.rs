@@ -1,0 +1,340 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The gate between one agent and the world. It counts all that passes, and decides where the agent
+//! dies, what it reads stale and what it does not see. The requests of a dead agent are held for
+//! ever, as those of a killed process. It also checks that the agent only reads from its node (I8)
+//! and claims no event that it did not receive (V9).
+
+mod gated;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, Method, StatusCode};
+use sdc_clients::Error;
+use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::vminfod::Lines;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use self::gated::Gated;
+use super::bugs::Bug;
+use super::truth::Truth;
+use mocks::napi::Store;
+use mocks::transport::InProcess;
+use mocks::vmapi;
+
+/// What happens once in a run, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// The agent dies before this request goes out.
+    Before(usize),
+    /// It dies when the request has taken effect, and never hears the answer.
+    After(usize),
+    /// This request, a read, is answered from before the last change.
+    Stale(usize),
+    /// What this event tells is never seen alone: the next thing the agent hears of its node is
+    /// what the step after it has made of it.
+    Unseen(usize),
+}
+
+/// Whom a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    Node,
+    Outside,
+}
+
+/// What a replica that lags would answer from.
+struct Past {
+    napi: Store,
+    vmapi: vmapi::Store,
+    vms: Bytes,
+}
+
+#[derive(Default)]
+struct State {
+    /// The agent that lives; 0: none.
+    living: u64,
+    born: u64,
+    point: Option<Point>,
+    /// Has it happened?
+    happened: bool,
+    /// One line for each request so far.
+    requests: Vec<String>,
+    events: usize,
+    past: Option<Past>,
+    /// The node is not to be seen; and since before the step that was made last.
+    blind: (bool, bool),
+    /// The stream cannot be resumed.
+    forget: bool,
+    /// The last event that an agent was given, by epoch.
+    given: HashMap<String, u64>,
+    memory: PathBuf,
+    /// What the memory file held, oldest first.
+    memories: Vec<Vec<u8>>,
+}
+
+/// The gate of one node's agent, over all its lives.
+#[derive(Clone)]
+pub struct Gate {
+    state: Arc<Mutex<State>>,
+    died: Arc<Notify>,
+    napi: Store,
+    truth: Truth,
+    bug: Option<Bug>,
+}
+
+impl Gate {
+    /// A gate at which nothing happens.
+    pub fn new(napi: &Store, truth: &Truth, bug: Option<Bug>) -> Self {
+        Self {
+            state: Arc::default(),
+            died: Arc::default(),
+            napi: napi.clone(),
+            truth: truth.clone(),
+            bug,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This is to happen.
+    pub fn plan(&self, point: Option<Point>) {
+        self.state().point = point;
+    }
+
+    /// Did it happen?
+    pub fn happened(&self) -> bool {
+        self.state().happened
+    }
+
+    /// The requests so far, one line each, and the number of events.
+    pub fn counted(&self) -> (Vec<String>, usize) {
+        let state = self.state();
+        (state.requests.clone(), state.events)
+    }
+
+    /// The wires of a new agent, to its node and to the world; those of older ones are dead.
+    pub fn open(
+        &self,
+        node: Arc<dyn Transport>,
+        outside: Arc<dyn Transport>,
+        memory: &Path,
+    ) -> (Arc<dyn Transport>, Arc<dyn Transport>) {
+        let mut state = self.state();
+        state.born += 1;
+        state.living = state.born;
+        state.memory = memory.to_path_buf();
+        state.memories.clear();
+        let life = state.living;
+        drop(state);
+        let wire = |inner, to| Arc::new(Gated { inner, to, life, gate: self.clone() });
+        (wire(node, To::Node), wire(outside, To::Outside))
+    }
+
+    /// The agent is dead from now on.
+    pub fn kill(&self) {
+        self.state().living = 0;
+    }
+
+    /// Waits until an agent has died here. Cancel-safe.
+    pub async fn death(&self) {
+        self.died.notified().await;
+    }
+
+    /// What its memory file held when it died, or, `back`, one write before.
+    pub fn memory(&self, back: bool) -> Option<Vec<u8>> {
+        let mut state = self.state();
+        state.look_at_memory();
+        let newest = state.memories.len().checked_sub(1)?;
+        state.memories.get(newest.checked_sub(usize::from(back))?).cloned()
+    }
+
+    /// A step is about to be made: this is the past from now on.
+    pub fn remember(&self, vmapi: &vmapi::Store, vms: Bytes) {
+        let lagging = vmapi::Store::default();
+        vmapi.all().into_iter().for_each(|vm| lagging.put(vm));
+        let mut state = self.state();
+        state.past = Some(Past { napi: self.napi.fork(), vmapi: lagging, vms });
+        state.blind.1 = state.blind.0;
+    }
+
+    /// The step is made: what was hidden before it may be looked at now.
+    pub fn see(&self) {
+        let mut state = self.state();
+        if state.blind.1 {
+            (state.blind, state.forget) = ((false, false), true);
+        }
+    }
+
+    /// Whatever is hidden may be looked at.
+    pub fn see_all(&self) {
+        let mut state = self.state();
+        state.blind.1 = state.blind.0;
+        drop(state);
+        self.see();
+    }
+
+    /// A request comes: its number, or none when it is a dead agent's.
+    fn enter(&self, life: u64, to: To, request: &Request) -> Option<usize> {
+        let mut state = self.state();
+        if state.living != life {
+            return None;
+        }
+        state.look_at_memory();
+        let nth = state.requests.len();
+        state.requests.push(format!("{} {}", request.method, request.url));
+        if state.point == Some(Point::Before(nth)) {
+            drop(state);
+            self.die();
+            return None;
+        }
+        drop(state);
+        let reads = request.method == Method::GET;
+        if !reads && (to == To::Node || request.url.host_str() == Some("vmapi.sim")) {
+            let what = format!("the agent sends {} {}", request.method, request.url);
+            self.truth.fault("I8", what);
+        }
+        Some(nth)
+    }
+
+    fn die(&self) {
+        let mut state = self.state();
+        (state.living, state.happened) = (0, true);
+        drop(state);
+        self.died.notify_one();
+    }
+
+    /// An answer comes back: may the agent hear it?
+    fn leave(&self, life: u64, nth: usize) -> bool {
+        let state = self.state();
+        let dies = state.living == life && state.point == Some(Point::After(nth));
+        let hears = state.living == life && !dies;
+        drop(state);
+        if dies {
+            self.die();
+        }
+        hears
+    }
+
+    /// What the past answers, if this request is to hear it.
+    async fn past(&self, nth: usize, to: To, request: &Request) -> Option<Result<Response, Error>> {
+        let path = request.url.path().to_owned();
+        let service = {
+            let mut state = self.state();
+            if state.point != Some(Point::Stale(nth)) || request.method != Method::GET {
+                return None;
+            }
+            let past = state.past.as_ref()?;
+            let found = match (to, request.url.host_str()) {
+                (To::Node, _) => Err(past_vms(&past.vms, &path)?),
+                (To::Outside, Some("vmapi.sim")) => Ok(InProcess::new(past.vmapi.clone())),
+                (To::Outside, _) => Ok(InProcess::new(past.napi.clone())),
+            };
+            state.happened = true;
+            found
+        };
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Some(match service {
+            Ok(service) => service.send(request.clone()).await,
+            Err(answer) => Ok(answer),
+        })
+    }
+
+    /// Is the node hidden from the agent, and from which epoch on may it not be resumed?
+    fn sight(&self, request: &Request) -> Result<(), Option<StreamResponse>> {
+        let mut state = self.state();
+        if state.blind.0 {
+            return Err(None);
+        }
+        let asked = |key: &str| request.url.query_pairs().find(|(k, _)| k == key).map(|(_, v)| v);
+        let (Some(epoch), Some(since)) = (asked("epoch"), asked("since")) else { return Ok(()) };
+        if std::mem::take(&mut state.forget) {
+            let gone = json!({"code": "Gone", "message": "simulated", "epoch": epoch});
+            let body = stream::once(async move { Ok(Bytes::from(gone.to_string())) }).boxed();
+            let (status, headers) = (StatusCode::GONE, HeaderMap::new());
+            return Err(Some(StreamResponse { status, headers, body }));
+        }
+        let given = state.given.get(&*epoch).copied().unwrap_or_default();
+        let claimed: u64 = since.parse().unwrap_or(u64::MAX);
+        let claimed = claimed + u64::from(self.bug == Some(Bug::AdvanceBeforeDelivery));
+        if claimed > given {
+            self.truth
+                .fault("V9", format!("event {claimed} is claimed, {given} was the last given"));
+        }
+        Ok(())
+    }
+
+    /// A piece of the stream: may the agent have it?
+    fn give(&self, life: u64, lines: &mut Lines, epoch: &mut String, piece: &Bytes) -> bool {
+        lines.push(piece);
+        let mut state = self.state();
+        if state.living != life {
+            return false;
+        }
+        while let Ok(Some(line)) = lines.next_line() {
+            let Ok(line) = serde_json::from_slice::<Line>(&line) else { continue };
+            if let Some(named) = line.epoch {
+                *epoch = named;
+            }
+            if !matches!(line.kind.as_str(), "ready" | "resume") {
+                let nth = state.events;
+                state.events += 1;
+                if state.point == Some(Point::Unseen(nth)) {
+                    (state.blind.0, state.happened) = (true, true);
+                }
+            }
+            if state.blind.0 {
+                return false;
+            }
+            let given = state.given.entry(epoch.clone()).or_default();
+            *given = (*given).max(line.seq.unwrap_or_default());
+        }
+        true
+    }
+}
+
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    seq: Option<u64>,
+    epoch: Option<String>,
+}
+
+impl State {
+    fn look_at_memory(&mut self) {
+        let Ok(now) = std::fs::read(&self.memory) else { return };
+        if self.memories.last() != Some(&now) {
+            self.memories.push(now);
+        }
+    }
+}
+
+/// vminfod's answer of the past: to `/vms` and `/vms/NAME`.
+fn past_vms(vms: &Bytes, path: &str) -> Option<Response> {
+    let answer = |status, body: Bytes| Response { status, headers: HeaderMap::new(), body };
+    let name = match path.strip_prefix("/vms")? {
+        "" | "/" => return Some(answer(StatusCode::OK, vms.clone())),
+        rest => rest.strip_prefix('/')?,
+    };
+    let all: Value = serde_json::from_slice(vms).ok()?;
+    let mut all = all.as_array()?.iter();
+    Some(match all.find(|vm| vm["uuid"] == name || vm["zonename"] == name) {
+        Some(vm) => answer(StatusCode::OK, Bytes::from(vm.to_string())),
+        None => {
+            let what = json!({"code": "ResourceNotFound", "message": format!("no VM {name}")});
+            answer(StatusCode::NOT_FOUND, Bytes::from(what.to_string()))
+        }
+    })
+}

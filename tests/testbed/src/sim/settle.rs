@@ -1,0 +1,83 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The end of a world: the faults stop, and everything has to agree within T and to be silent then
+//! (V7, I11). Writes between the agreement and T are allowed, since a retry may be under way;
+//! [`super::wire`] checks them.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::time::Instant;
+
+use super::node::{Centre, Cn, REFRESH, RELIST, SECOND_LOOK};
+use super::{Reader, checks, held};
+
+/// T of a node's cache: a command that hangs has its deadline, a failing VM its back-off.
+pub const CACHE: Duration = Duration::from_secs(REFRESH.as_secs() + 200);
+
+/// T of NAPI: two lists 25 % late, the age of a record, two looks, and the longest back-off.
+pub const RECORDS: Duration =
+    Duration::from_secs(RELIST.as_secs() * 5 / 2 + SECOND_LOOK.as_secs() * 4 + 900);
+
+/// Faults are over: everybody has to agree within T, and then nobody writes any more.
+pub(super) async fn settle(
+    centre: &Centre,
+    nodes: &[Cn],
+    readers: &[Reader],
+) -> anyhow::Result<()> {
+    centre.truth.note("faults are over");
+    centre.napi.faults().clear();
+    centre.vmapi.faults().clear();
+    for cn in nodes {
+        cn.calm();
+        cn.gate.see_all();
+    }
+    for cn in nodes {
+        within(CACHE, "V7", || checks::cache_is_fresh(cn)).await?;
+    }
+    let agreed = Instant::now();
+    centre.truth.quiet();
+    let right = || async { checks::napi_is_right(centre, nodes) };
+    within(RECORDS, "I11", right).await?;
+    centre.truth.note("NAPI is right");
+    tokio::time::sleep_until(agreed + RECORDS).await;
+    let writes = || nodes.iter().map(|cn| cn.outside.writes()).sum::<u64>();
+    let before = writes();
+    tokio::time::sleep(RELIST * 3 / 2).await;
+    if writes() != before {
+        bail!("I11: {} writes although nothing changes", writes() - before);
+    }
+    within(Duration::ZERO, "I11", right).await?;
+    for (cn, reader) in nodes.iter().zip(readers) {
+        reader.check(cn, centre).await;
+    }
+    // V10, V13: what is alive is a matter of how many nodes and listeners there are, not of what
+    // they have been through.
+    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    if alive > TASKS * nodes.len() {
+        centre.truth.fault("V10", format!("{alive} tasks are alive on {} nodes", nodes.len()));
+    }
+    held(&centre.truth)
+}
+
+/// The tasks of a node at rest, at most: vminfod's, net-agent's, two listeners and their world.
+const TASKS: usize = 40;
+
+/// Waits until something holds.
+async fn within<F>(limit: Duration, name: &str, mut holds: impl FnMut() -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = Result<(), String>>,
+{
+    let began = Instant::now();
+    loop {
+        match holds().await {
+            Ok(()) => return Ok(()),
+            Err(what) if began.elapsed() >= limit => {
+                bail!("{name}: not within {limit:?} after the last fault: {what}");
+            }
+            Err(_) => tokio::time::sleep(Duration::from_secs(10)).await,
+        }
+    }
+}

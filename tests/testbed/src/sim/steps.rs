@@ -1,0 +1,313 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The random steps of a simulated world: life on the nodes, and faults.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt};
+use serde_json::{Map, Value, json};
+use vminfod::node::commands::Tool;
+
+use super::commands::TROUBLES;
+use super::node::{Centre, Cn};
+use super::signals::Weather;
+use super::truth::Life;
+use crate::storm::mutate::Mutation;
+use mocks::faults::{Action, Rule};
+use mocks::napi::NewNic;
+use simnode::{files, payload, sample};
+
+/// Below this a step is life, from here on a fault.
+const LIFE: u32 = 66;
+
+/// One random step on one of the nodes, or one in which nothing but life happens. Steps that its
+/// state does not allow do nothing.
+pub async fn step(
+    centre: &Centre,
+    cn: &mut Cn,
+    rng: &mut StdRng,
+    only_life: bool,
+) -> anyhow::Result<()> {
+    match rng.random_range(0..if only_life { LIFE } else { 100_u32 }) {
+        0..44 => mutate(centre, cn, rng).await,
+        44..52 => create(centre, cn, rng).await?,
+        52..60 => delete(centre, cn, rng).await,
+        60..LIFE => edit_slowly(cn, rng).await?,
+        LIFE..74 => weather(cn, rng),
+        74..82 => command_trouble(cn, rng),
+        82..90 => service_trouble(centre, rng),
+        90..92 => {
+            centre.truth.note("a follower of events dies");
+            cn.cut_source(rng.random());
+        }
+        92..95 => {
+            centre.truth.note("vminfod restarts");
+            cn.end_vminfod().await;
+            let away = Duration::from_millis(rng.random_range(0..20_000));
+            tokio::time::sleep(away).await;
+            // A new start has to get by with commands that fail, but not for ever.
+            cn.commands.calm();
+            cn.start_vminfod().await?;
+        }
+        95..98 => {
+            centre.truth.note("net-agent crashes");
+            match rng.random_range(0..3_u8) {
+                0 => cn.end_agent().await,
+                how => cn.kill_agent(how == 2).await?,
+            }
+            tokio::time::sleep(Duration::from_millis(rng.random_range(0..30_000))).await;
+            cn.start_agent()?;
+        }
+        _ => {
+            let by = Duration::from_secs(rng.random_range(10_800..86_400));
+            centre.truth.note(format!("NAPI's clock jumps by {by:?}"));
+            centre.napi.advance_clock(by);
+        }
+    }
+    cn.watch.look(&cn.node.root(), &cn.way);
+    Ok(())
+}
+
+fn pick(centre: &Centre, cn: &Cn, rng: &mut StdRng) -> Option<String> {
+    let vms = centre.truth.on(&cn.uuid);
+    (!vms.is_empty()).then(|| vms[rng.random_range(0..vms.len())].clone())
+}
+
+async fn mutate(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
+    let Some(vm) = pick(centre, cn, rng) else { return };
+    let mutation = loop {
+        match Mutation::draw(rng) {
+            // Births and deaths concern NAPI too and are steps of their own.
+            Mutation::Create(..) | Mutation::Delete => {}
+            other => break other,
+        }
+    };
+    if mutation == Mutation::DropNic && !cn.may_leave(1) {
+        return;
+    }
+    let done = mutation.perform(&cn.verbs, &vm).await;
+    centre.truth.note(format!("{mutation:?} on {vm}: {}", done.is_ok()));
+    if done.is_err() {
+        return;
+    }
+    if matches!(mutation, Mutation::AddNic(_)) && rng.random() {
+        let news = cn.macs(&vm).unwrap_or_default();
+        if let Some(mac) = news.last() {
+            let nic = NewNic::zone(mac, &vm, &cn.uuid).with("state", json!("provisioning"));
+            drop(centre.napi.add_nic(nic));
+        }
+    }
+    tell_vmapi(centre, cn, &vm);
+}
+
+/// VMAPI learns of a VM what the node says.
+fn tell_vmapi(centre: &Centre, cn: &Cn, vm: &str) {
+    let Ok(zone) = cn.node.zone(vm) else { return };
+    let state = if zone.state.is_active() { "running" } else { "stopped" };
+    centre.vmapi.set(vm, state, Some(&cn.uuid));
+}
+
+/// A VM is provisioned: NAPI and VMAPI know of it before the node does.
+async fn create(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
+    let brand = ["joyent-minimal", "lx", "bhyve"][rng.random_range(0..3)];
+    let mut vm = sample::fresh(brand, Some(rng.next_u64()))?;
+    vm.insert("autoboot".to_owned(), json!(rng.random::<bool>()));
+    let uuid = payload::text(&vm, "uuid").map(str::to_owned);
+    let uuid = uuid.unwrap_or_else(|| {
+        let made = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
+        vm.insert("uuid".to_owned(), json!(made));
+        made
+    });
+    if centre.truth.life(&uuid).is_some() {
+        return Ok(());
+    }
+    centre.truth.note(format!("create {uuid}"));
+    centre.truth.set(&uuid, Life::Planned);
+    centre.vmapi.set(&uuid, "provisioning", Some(&cn.uuid));
+    let claimed: bool = rng.random();
+    for nic in payload::list(&vm, "nics")? {
+        let Some(mac) = payload::text(nic, "mac") else { continue };
+        let mut new = NewNic::zone(mac, &uuid, &cn.uuid)
+            .with("state", json!(if rng.random() { "provisioning" } else { "running" }))
+            .with("owner_uuid", vm.get("owner_uuid").cloned().unwrap_or(Value::Null));
+        if !claimed {
+            new = new.without("cn_uuid");
+        }
+        drop(centre.napi.add_nic(new));
+    }
+    tokio::time::sleep(Duration::from_millis(rng.random_range(0..90_000))).await;
+    if rng.random_range(0..3_u8) == 0 && cn.may_leave(payload::list(&vm, "nics")?.len()) {
+        // It never comes, and no event of the node will ever tell of its NICs.
+        centre.truth.note(format!("{uuid} fails"));
+        centre.truth.set(&uuid, Life::Gone(tokio::time::Instant::now(), cn.uuid.clone()));
+        centre.vmapi.set(&uuid, "failed", Some(&cn.uuid));
+        return Ok(());
+    }
+    centre.truth.set(&uuid, Life::On(cn.uuid.clone()));
+    cn.verbs.create(&vm).await.with_context(|| format!("create {uuid}"))?;
+    tell_vmapi(centre, cn, &uuid);
+    Ok(())
+}
+
+/// A VM goes; its NICs may stay behind in NAPI.
+async fn delete(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
+    if !cn.may_lose_one() {
+        return;
+    }
+    let Some(vm) = pick(centre, cn, rng) else { return };
+    let macs = cn.macs(&vm).unwrap_or_default();
+    if cn.verbs.delete(&vm).await.is_err() {
+        return;
+    }
+    centre.truth.note(format!("delete {vm}"));
+    centre.truth.set(&vm, Life::Gone(tokio::time::Instant::now(), cn.uuid.clone()));
+    centre.vmapi.set(&vm, "destroyed", Some(&cn.uuid));
+    let stay: bool = rng.random();
+    if !stay || !cn.may_leave(macs.len()) {
+        for mac in macs {
+            centre.napi.remove(&mac);
+        }
+    }
+}
+
+/// Somebody writes a file in two halves.
+async fn edit_slowly(cn: &Cn, rng: &mut StdRng) -> anyhow::Result<()> {
+    let zones = cn.node.zones()?;
+    let names: Vec<_> = zones.iter().map(|zone| zone.zonename.clone()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let name = &names[rng.random_range(0..names.len())];
+    let file = cn.node.zone_xml(name);
+    let Ok(text) = std::fs::read(&file) else { return Ok(()) };
+    files::write_in_place(&file, &text[..rng.random_range(0..text.len())])?;
+    cn.watch.look(&cn.node.root(), &cn.way);
+    tokio::time::sleep(Duration::from_millis(rng.random_range(0..3_000))).await;
+    files::write_in_place(&file, &text)?;
+    Ok(())
+}
+
+fn weather(cn: &Cn, rng: &mut StdRng) {
+    cn.way.set(Weather {
+        lost: [0, 10, 50, 100][rng.random_range(0..4)],
+        twice: [0, 30][rng.random_range(0..2)],
+        late: Duration::from_millis([0, 50, 5_000, 60_000][rng.random_range(0..4)]),
+        batch: Duration::ZERO,
+    });
+}
+
+fn command_trouble(cn: &Cn, rng: &mut StdRng) {
+    let tool = [Tool::Zoneadm, Tool::Zfs, Tool::Kstat][rng.random_range(0..3)];
+    let trouble = TROUBLES[rng.random_range(0..TROUBLES.len())];
+    cn.trouble(tool, trouble, rng.random_range(1..5));
+}
+
+fn service_trouble(centre: &Centre, rng: &mut StdRng) {
+    let status = |status, retry_after| Action::Status { status, body: None, retry_after };
+    let mut actions = vec![
+        status(500, None),
+        status(503, Some(5)),
+        status(429, Some(10)),
+        Action::Cut,
+        Action::DropResponse,
+        Action::EmptyBody,
+        Action::Garbage { text: "<html>gateway</html>".to_owned() },
+        Action::Truncate { bytes: rng.random_range(0..200) },
+        Action::Delay { ms: rng.random_range(0..60_000) },
+    ];
+    let napi: bool = rng.random_range(0..3_u8) > 0;
+    if napi {
+        actions.extend([
+            Action::DelayCommit { ms: rng.random_range(0..5_000) },
+            Action::ChangeRow,
+            Action::MaxPage { limit: 2 },
+            Action::RepeatPage,
+            Action::ForeignRecord { record: None },
+        ]);
+    }
+    let action = actions.swap_remove(rng.random_range(0..actions.len()));
+    centre.truth.note(format!("{} {action:?}", if napi { "NAPI" } else { "VMAPI" }));
+    let rule = Rule::any(action).times(rng.random_range(1..6));
+    let faults = if napi { centre.napi.faults() } else { centre.vmapi.faults() };
+    faults.add(rule);
+}
+
+/// Fills NAPI and VMAPI for a new node, with what is usually wrong there.
+pub fn seed(
+    centre: &Centre,
+    cn: &mut Cn,
+    nth: u64,
+    vms: &[Map<String, Value>],
+    rng: &mut StdRng,
+) -> Result<(), String> {
+    centre.vmapi.seed_from_vms(vms, &cn.uuid);
+    let macs = centre.napi.seed_from_vms(vms, &cn.uuid)?;
+    for mac in macs {
+        match rng.random_range(0..6_u8) {
+            0 => {
+                let state = Map::from_iter([("state".to_owned(), json!("provisioning"))]);
+                centre.napi.change_nic(&mac, &state)?;
+            }
+            1 => {
+                // NAPI never unsets cn_uuid: a record without it is a new one.
+                let nic = centre.napi.nic(&mac).unwrap_or_default();
+                let vm = nic["belongs_to_uuid"].as_str().unwrap_or_default().to_owned();
+                centre.napi.remove(&mac);
+                let new = NewNic::zone(&mac, &vm, &cn.uuid)
+                    .without("cn_uuid")
+                    .with("owner_uuid", nic["owner_uuid"].clone())
+                    .with("state", nic["state"].clone());
+                centre.napi.add_nic(new)?;
+            }
+            _ => {}
+        }
+    }
+    strays(centre, cn, nth, rng)
+}
+
+/// Records of VMs that the node does not have: some leaked, some not.
+fn strays(centre: &Centre, cn: &mut Cn, nth: u64, rng: &mut StdRng) -> Result<(), String> {
+    let day = Duration::from_secs(86_400);
+    if rng.random_range(0..8_u8) == 0 {
+        // Far more than the brake lets pass, of VMs that VMAPI never heard of.
+        centre.truth.brake(&cn.uuid);
+        for n in 0..rng.random_range(8..14_u8) {
+            let vm = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
+            let mac = format!("90:b8:d0:fe:{nth:02x}:{n:02x}");
+            centre.napi.add_nic(NewNic::zone(&mac, &vm, &cn.uuid).aged(day))?;
+        }
+    }
+    for n in 0..rng.random_range(1..4_u8) {
+        if !cn.may_leave(1) {
+            continue;
+        }
+        let vm = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
+        let nic = NewNic::zone(&format!("90:b8:d0:ff:{nth:02x}:{n:02x}"), &vm, &cn.uuid);
+        let nic = match rng.random_range(0..4_u8) {
+            // It runs elsewhere, though the record says here.
+            0 => {
+                centre.truth.set(&vm, Life::On("another node".to_owned()));
+                let elsewhere = "7f2a2b6e-7a6c-4b3e-8d7a-0f5f1f1f1f1f";
+                centre.vmapi.set(&vm, "running", Some(elsewhere));
+                nic
+            }
+            // It is to come.
+            1 => {
+                centre.truth.set(&vm, Life::Planned);
+                centre.vmapi.set(&vm, "provisioning", Some(&cn.uuid));
+                nic.with("state", json!("provisioning"))
+            }
+            // It was destroyed long ago.
+            _ => {
+                centre.vmapi.set(&vm, "destroyed", Some(&cn.uuid));
+                nic
+            }
+        };
+        centre.napi.add_nic(nic.aged(day))?;
+    }
+    Ok(())
+}

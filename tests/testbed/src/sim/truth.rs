@@ -1,0 +1,104 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The true state of the world, which only the simulator knows, and the promises that were broken.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+/// Where a VM is in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Being provisioned: it has NICs, and no node has it yet.
+    Planned,
+    /// On this compute node.
+    On(String),
+    /// Gone for good since then, last on this node.
+    Gone(Instant, String),
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    began: Option<Instant>,
+    quiet: bool,
+    /// Nodes whose brake is on, until an operator comes.
+    braked: HashSet<String>,
+    vms: HashMap<String, Life>,
+    faults: Vec<String>,
+    trace: Vec<String>,
+}
+
+/// The truth; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Truth(Arc<Mutex<Known>>);
+
+impl Truth {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A VM's life goes on.
+    pub fn set(&self, vm: &str, life: Life) {
+        self.known().vms.insert(vm.to_owned(), life);
+    }
+
+    /// Where a VM is; `None` for one that never was.
+    pub fn life(&self, vm: &str) -> Option<Life> {
+        self.known().vms.get(vm).cloned()
+    }
+
+    /// The VMs on a node.
+    pub fn on(&self, cn: &str) -> Vec<String> {
+        let known = self.known();
+        let here = known.vms.iter().filter(|(_, life)| matches!(life, Life::On(on) if on == cn));
+        let mut names: Vec<String> = here.map(|(vm, _)| vm.clone()).collect();
+        names.sort();
+        names
+    }
+
+    /// A broken promise, by its name in docs/contract/faults.md.
+    pub fn fault(&self, name: &str, what: impl std::fmt::Display) {
+        self.known().faults.push(format!("{name}: {what}"));
+    }
+
+    /// Was any promise broken?
+    pub fn faults(&self) -> Vec<String> {
+        self.known().faults.clone()
+    }
+
+    /// So much looks leaked on this node that its brake has to be on.
+    pub fn brake(&self, cn: &str) {
+        self.known().braked.insert(cn.to_owned());
+    }
+
+    /// Is it so?
+    pub fn is_braked(&self, cn: &str) -> bool {
+        self.known().braked.contains(cn)
+    }
+
+    /// Nothing goes wrong or changes from now on, and every node's vminfod knows its node.
+    pub fn quiet(&self) {
+        self.known().quiet = true;
+    }
+
+    /// Is it so?
+    pub fn is_quiet(&self) -> bool {
+        self.known().quiet
+    }
+
+    /// Notes what happened, for whoever replays the seed.
+    pub fn note(&self, what: impl std::fmt::Display) {
+        let mut known = self.known();
+        let now = Instant::now();
+        let began = *known.began.get_or_insert(now);
+        known.trace.push(format!("{:9.3} {what}", (now - began).as_secs_f64()));
+    }
+
+    /// What happened so far.
+    pub fn trace(&self) -> Vec<String> {
+        self.known().trace.clone()
+    }
+}

@@ -1,0 +1,348 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is in `deploy/`: the manifests obey SMF's document type, name only what the image
+//! contains, the image installs into an empty root, and a configuration change never enables an
+//! agent that an operator disabled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use roxmltree::{Document, Node, ParsingOptions};
+use testbed::process::{self, Finished};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn deploy(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(deploy(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn manifests() -> Vec<String> {
+    let files = std::fs::read_dir(deploy("smf")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = files
+        .map(|name| format!("smf/{}", name.to_string_lossy()))
+        .filter(|name| name.ends_with(".xml"))
+        .collect();
+    names.sort();
+    assert!(names.len() >= 3, "{names:?}");
+    names
+}
+
+/// Place and source of each file that the image has; a link's source begins with `->`.
+fn layout() -> BTreeMap<String, String> {
+    let lines = text("layout");
+    let entries = lines.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let split = entries.map(|line| line.splitn(3, ' ').collect::<Vec<_>>());
+    split.map(|words| (words[1].to_owned(), words[2].to_owned())).collect()
+}
+
+/// Element, required attributes, and its children in order with how often each may stand.
+type Rule = (&'static str, &'static [&'static str], &'static [(&'static str, char)]);
+
+/// The rules of SMF's document type `service_bundle` for the elements used here, in our words.
+const RULES: [Rule; 15] = [
+    ("service_bundle", &["type", "name"], &[("service", '+')]),
+    (
+        "service",
+        &["name", "version", "type"],
+        &[
+            ("create_default_instance", '?'),
+            ("single_instance", '?'),
+            ("restarter", '?'),
+            ("dependency", '*'),
+            ("dependent", '*'),
+            ("method_context", '?'),
+            ("exec_method", '*'),
+            ("property_group", '*'),
+            ("instance", '*'),
+            ("stability", '?'),
+            ("template", '?'),
+        ],
+    ),
+    ("create_default_instance", &["enabled"], &[]),
+    ("single_instance", &[], &[]),
+    ("dependency", &["name", "grouping", "restart_on", "type"], &[("service_fmri", '+')]),
+    ("dependent", &["name", "grouping", "restart_on"], &[("service_fmri", '+')]),
+    ("service_fmri", &["value"], &[]),
+    ("exec_method", &["type", "name", "exec", "timeout_seconds"], &[("method_context", '?')]),
+    ("method_context", &[], &[("method_credential", '?')]),
+    ("method_credential", &["user"], &[]),
+    ("property_group", &["name", "type"], &[("propval", '*')]),
+    ("propval", &["name", "value"], &[]),
+    ("stability", &["value"], &[]),
+    ("template", &[], &[("common_name", '1')]),
+    ("common_name", &[], &[("loctext", '+')]),
+];
+
+/// Attributes that are one of a few words.
+const WORDS: [(&str, &str, &[&str]); 6] = [
+    ("service_bundle", "type", &["manifest", "profile", "archive"]),
+    ("service", "type", &["service", "restarter", "milestone"]),
+    ("dependency", "grouping", &["require_all", "require_any", "exclude_all", "optional_all"]),
+    ("dependency", "restart_on", &["error", "restart", "refresh", "none"]),
+    ("exec_method", "type", &["method", "monitor"]),
+    ("stability", "value", &["Standard", "Stable", "Evolving", "Unstable", "External", "Obsolete"]),
+];
+
+fn faults(node: Node<'_, '_>, found: &mut Vec<String>) {
+    let name = node.tag_name().name();
+    if name == "loctext" {
+        return;
+    }
+    let Some((_, attributes, order)) = RULES.iter().find(|rule| rule.0 == name) else {
+        found.push(format!("<{name}> is not an element of a manifest"));
+        return;
+    };
+    for attribute in attributes.iter().filter(|attribute| node.attribute(**attribute).is_none()) {
+        found.push(format!("<{name}> has no {attribute}"));
+    }
+    for (_, attribute, words) in WORDS.iter().filter(|word| word.0 == name) {
+        let value = node.attribute(*attribute).unwrap_or_default();
+        if !words.contains(&value) {
+            found.push(format!("<{name} {attribute}={value:?}> is none of {words:?}"));
+        }
+    }
+    let children: Vec<Node<'_, '_>> = node.children().filter(Node::is_element).collect();
+    let mut last = 0;
+    for child in &children {
+        let child = child.tag_name().name();
+        match order.iter().position(|(known, _)| *known == child) {
+            None => found.push(format!("<{child}> may not stand in <{name}>")),
+            Some(at) if at < last => found.push(format!("<{child}> is too late in <{name}>")),
+            Some(at) => last = at,
+        }
+    }
+    for (known, often) in *order {
+        let count = children.iter().filter(|child| child.tag_name().name() == *known).count();
+        if (matches!(often, '1' | '+') && count == 0) || (matches!(often, '1' | '?') && count > 1) {
+            found.push(format!("<{name}> has {count} of <{known}>"));
+        }
+    }
+    children.into_iter().for_each(|child| faults(child, found));
+}
+
+fn check(xml: &str) -> Vec<String> {
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document = match Document::parse_with_options(xml, options) {
+        Ok(document) => document,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut found = Vec::new();
+    faults(document.root_element(), &mut found);
+    found
+}
+
+#[test]
+fn manifests_obey_the_document_type() {
+    for name in manifests() {
+        let xml = text(&name);
+        assert_eq!(check(&xml), Vec::<String>::new(), "{name}");
+        // The rules can fail: damage of each kind is found.
+        for (good, bad) in [
+            ("type=\"manifest\"", "type=\"poem\""),
+            ("timeout_seconds", "timeout"),
+            ("<single_instance/>", "<single_instance/><single_instance/>"),
+            ("<stability", "<dependency/><stability"),
+            ("</service>", ""),
+        ] {
+            assert_ne!(check(&xml.replacen(good, bad, 1)), Vec::<String>::new(), "{name}: {bad}");
+        }
+    }
+}
+
+#[test]
+fn services_have_the_names_and_limits_of_the_platform() {
+    let service = |name: &str| {
+        let xml = text(name);
+        let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+        let document = Document::parse_with_options(&xml, options).unwrap();
+        let find = |tag: &str, key: &str, value: &str, wanted: &str| {
+            let mut all = document.descendants().filter(|node| node.has_tag_name(tag));
+            let found = all.find(|node| value.is_empty() || node.attribute(key) == Some(value));
+            found.and_then(|node| node.attribute(wanted)).unwrap_or_default().to_owned()
+        };
+        [
+            find("service", "", "", "name"),
+            find("exec_method", "name", "start", "timeout_seconds"),
+            find("create_default_instance", "", "", "enabled"),
+        ]
+    };
+    assert_eq!(service("smf/vminfod.xml"), ["system/smartdc/vminfod", "300", "true"]);
+    assert_eq!(service("smf/net-agent.xml"), ["smartdc/agent/net-agent", "30", "false"]);
+    assert_eq!(service("smf/kvmd.xml"), ["system/smartdc/kvmd", "30", "false"]);
+    assert_eq!(service("smf/console.xml"), ["system/smartdc/console", "30", "false"]);
+}
+
+/// Words of a text that are paths below one of the image's folders.
+fn paths(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| c.is_whitespace() || "\"'`<>()&;".contains(c));
+    let ours = ["/usr/vm/", "/opt/smartdc/agents/", "/etc/vminfod", "/etc/console"];
+    let paths = words.filter(|word| ours.iter().any(|folder| word.starts_with(folder)));
+    paths.map(str::to_owned).collect()
+}
+
+#[test]
+fn manifests_and_methods_name_only_what_the_image_has() {
+    let layout = layout();
+    // config-agent writes this one.
+    let elsewhere = ["/opt/smartdc/agents/etc/net-agent.config.json"];
+    let methods = layout.values().filter(|source| source.starts_with("deploy/smf/method/"));
+    let methods = methods.map(|source| source.trim_start_matches("deploy/").to_owned());
+    let configs = ["config/vminfod.json", "sapi/net-agent/manifest.json"].map(str::to_owned);
+    let mut seen = 0;
+    for name in manifests().into_iter().chain(methods).chain(configs) {
+        for path in paths(&text(&name)).iter().filter(|path| !elsewhere.contains(&path.as_str())) {
+            assert!(layout.contains_key(path.trim_start_matches('/')), "{name} names {path}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 8, "{seen} paths");
+    for source in layout.values().filter(|source| source.starts_with("deploy/")) {
+        assert!(deploy(source.trim_start_matches("deploy/")).exists(), "{source}");
+    }
+}
+
+#[test]
+fn the_template_makes_a_file_that_net_agent_accepts() {
+    let template = text("sapi/net-agent/template");
+    let filled = template
+        .replace("{{{napi_domain}}}", "napi.dc.example.com")
+        .replace("{{{auto.SERVER_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000001")
+        .replace("{{{ufds_admin_uuid}}}", "930896af-bf8c-48d4-885c-6573a94b1853")
+        .replace("{{{auto.INSTANCE_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000002");
+    assert!(!filled.contains("{{"), "{filled}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("net-agent.config.json");
+    std::fs::write(&file, filled).unwrap();
+    let policy = deploy("config/net-agent.policy.json");
+    let args = ["@net-agent", "--check-config", "--config", &file.to_string_lossy(), "--policy"]
+        .map(str::to_owned);
+    let args: Vec<String> =
+        args.into_iter().chain([policy.to_string_lossy().into_owned()]).collect();
+    let done = block_on(process::run(Path::new(env!("CARGO_BIN_EXE_testbed")), &args, SOON));
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+}
+
+/// A stand-in for a command of SMF: writes down how it was called, and says `says`.
+fn command(bin: &Path, name: &str, says: &str, code: i32) {
+    let calls = bin.join("calls");
+    let script =
+        format!("#!/bin/sh\necho \"{name} $*\" >>{}\n{says}\nexit {code}\n", calls.display());
+    std::fs::write(bin.join(name), script).unwrap();
+    std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_configuration_change_restarts_an_online_agent_and_enables_none() {
+    for (state, code, restarted) in [
+        ("echo online", 0, true),
+        ("echo disabled", 0, false),
+        ("echo offline", 0, false),
+        ("echo maintenance", 0, false),
+        ("", 1, false),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        command(dir.path(), "svcs", state, code);
+        command(dir.path(), "svcadm", "", 0);
+        let method = deploy("smf/method/net-agent-configured");
+        let path = format!("PATH={}:/usr/bin:/bin", dir.path().display());
+        let done = run("/usr/bin/env", &[&path, "sh", &method.to_string_lossy()]);
+        assert_eq!(done.code, Some(0), "{state}: {}{}", done.stdout, done.stderr);
+        let calls = std::fs::read_to_string(dir.path().join("calls")).unwrap();
+        let restart = "svcadm restart svc:/smartdc/agent/net-agent:default";
+        assert_eq!(calls.contains(restart), restarted, "{state}: {calls}");
+        assert!(!calls.contains("enable"), "{state}: {calls}");
+    }
+}
+
+#[test]
+fn the_image_installs_into_an_empty_root_as_its_manifest_says() {
+    let programs = Path::new(env!("CARGO_BIN_EXE_testbed")).parent().unwrap().to_owned();
+    let missing: Vec<&str> = ["vminfod", "net-agent", "kvmd", "console"]
+        .into_iter()
+        .filter(|name| !programs.join(name).exists())
+        .collect();
+    if !missing.is_empty() {
+        eprintln!("skipped: {missing:?} are not built here (cargo test --workspace builds them)");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (out, root) = (dir.path().join("out"), dir.path().join("root"));
+    let package = deploy("package").to_string_lossy().into_owned();
+    let made = run("bash", &[&package, &out.to_string_lossy(), &programs.to_string_lossy()]);
+    assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
+    let image = made.stdout.trim().to_owned();
+    std::fs::create_dir(&root).unwrap();
+    let shell = "set -e; cd \"$1\"; sha256sum -c *.sha256; tar -xzf \"$2\" -C \"$3\"";
+    let done =
+        run("bash", &["-c", shell, "-", &out.to_string_lossy(), &image, &root.to_string_lossy()]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+
+    for place in layout().keys() {
+        assert!(root.join(place).symlink_metadata().is_ok(), "{place} is not in the image");
+    }
+    let listed = std::fs::read_to_string(root.join("usr/vm/share/hub.manifest")).unwrap();
+    assert_eq!(listed.lines().count(), layout().len());
+    for line in listed.lines().filter(|line| !line.starts_with("link ")) {
+        let [mode, place, size, sum] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line:?}")
+        };
+        let file = root.join(place);
+        let stat = file.metadata().unwrap();
+        assert_eq!(format!("0{:o}", stat.permissions().mode() & 0o7777), mode, "{place}");
+        assert_eq!(stat.len().to_string(), size, "{place}");
+        let sums = run("sha256sum", &[&file.to_string_lossy()]);
+        assert!(sums.stdout.starts_with(sum), "{place}");
+    }
+    let version = run(&root.join("usr/vm/sbin/vminfod").to_string_lossy(), &["--version"]);
+    assert_eq!(version.stdout.trim(), concat!("vminfod ", env!("CARGO_PKG_VERSION")));
+}
+
+fn run(program: &str, args: &[&str]) -> Finished {
+    let path = match program.contains('/') {
+        true => PathBuf::from(program),
+        false => Path::new("/usr/bin").join(program),
+    };
+    block_on(process::run(&path, args, SOON))
+}
+
+fn block_on<T>(work: impl Future<Output = std::io::Result<T>>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(work).unwrap()
+}
+
+/// Names of our metrics in a text, `_total` and all.
+fn metrics(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = ["vminfod_", "net_agent_", "kvmd_", "process_"];
+    let names = words.filter(|word| ours.iter().any(|prefix| word.starts_with(prefix)));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn rules_and_dashboard_ask_for_documented_metrics_only() {
+    let documented = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+        metrics(&std::fs::read_to_string(&path).unwrap())
+    };
+    let pages = ["metrics-vminfod.md", "metrics-net-agent.md", "metrics-kvmd.md"];
+    let known: BTreeSet<String> = pages.into_iter().flat_map(documented).collect();
+    for name in ["metrics/alerts.yml", "metrics/grafana.json"] {
+        let asked = metrics(&text(name));
+        for program in ["vminfod_", "net_agent_", "kvmd_"] {
+            assert!(asked.iter().any(|metric| metric.starts_with(program)), "{name}: {program}");
+        }
+        assert!(asked.len() >= 8, "{name}: {asked:?}");
+        assert_eq!(asked.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}");
+    }
+    let board: serde_json::Value = serde_json::from_str(&text("metrics/grafana.json")).unwrap();
+    let panels = board["panels"].as_array().unwrap();
+    assert!(panels.iter().all(|panel| panel["targets"][0]["expr"].is_string()));
+}

@@ -1,0 +1,303 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The commands that the documents show, run as they stand there.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use testbed::lab::seed::{self, Wrongs};
+use testbed::lab::world::until;
+use testbed::lab::{World, WorldOptions, vm_agent};
+use testbed::process::{self, Child};
+
+const LATE: Duration = Duration::from_secs(90);
+const SCRIPT: Duration = Duration::from_secs(60);
+
+/// A lab with everything running, as `testbed lab` makes it.
+async fn lab(dir: &Path) -> (World, Wrongs, tokio::task::JoinHandle<()>) {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_testbed"));
+    let options = WorldOptions { speed: 600, ..WorldOptions::new(dir.join("cn"), program) };
+    let mut world = World::create(options).await.unwrap();
+    world.start_vminfod().await.unwrap();
+    let hub = world.hub().unwrap();
+    let vms = hub.vms(true).await.unwrap();
+    let wrongs = seed::fill(&world, &vms).unwrap();
+    let vm_agent = tokio::spawn(vm_agent::follow(
+        hub,
+        world.vmapi.store().clone(),
+        world.node().cn_uuid().to_owned(),
+    ));
+    world.start_agent().await.unwrap();
+    (world, wrongs, vm_agent)
+}
+
+fn document(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What stands below a heading, up to the next heading of any depth.
+fn section(document: &str, heading: &str) -> String {
+    let mut lines =
+        document.lines().skip_while(|line| line.trim_start_matches('#').trim() != heading);
+    assert!(lines.next().is_some(), "no heading {heading:?}");
+    lines.take_while(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+}
+
+/// The indented lines below a heading.
+fn commands(document: &str, heading: &str) -> String {
+    let section = section(document, heading);
+    let found: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+    assert!(!found.is_empty(), "no commands below {heading:?}");
+    found.join("\n")
+}
+
+/// The blocks of indented lines that begin with one of these words, in their order.
+fn blocks(document: &str, words: &[&str]) -> Vec<String> {
+    let mut blocks = vec![Vec::new()];
+    for line in document.lines() {
+        match (line.strip_prefix("    "), blocks.last_mut()) {
+            (Some(code), Some(block)) => block.push(code),
+            _ => blocks.push(Vec::new()),
+        }
+    }
+    let is_command = |block: &Vec<&str>| {
+        block.first().is_some_and(|first| words.iter().any(|word| first.starts_with(word)))
+    };
+    blocks.into_iter().filter(is_command).map(|block| block.join("\n")).collect()
+}
+
+/// The commands in the last column of the tables, with a real VM's UUID and NIC.
+fn examples(document: &str, uuid: &str, mac: &str) -> Vec<String> {
+    let rows = document.lines().filter(|line| line.starts_with("| `"));
+    let last = rows.filter_map(|line| line.trim_end_matches([' ', '|']).rsplit_once(" | "));
+    let code = last.filter_map(|(_, cell)| cell.strip_prefix('`')?.strip_suffix('`'));
+    let programs = ["vminfod ", "net-agent ", "kvmd ", "console "];
+    code.filter(|code| programs.iter().any(|program| code.starts_with(program)))
+        .map(|code| code.replace("UUID", uuid).replace("MAC", mac))
+        .collect()
+}
+
+/// Lines as somebody would type them whose `PATH` has the lab's tools; the first failure ends them.
+fn typed(world: &World, lines: &str) -> String {
+    let bin = world.node().dir().join("bin");
+    format!("set -euo pipefail\nexport PATH={}:$PATH\n{lines}\n", bin.display())
+}
+
+/// Runs lines in one shell, to their end; what they printed.
+async fn type_in(world: &World, lines: &str) -> String {
+    let script = typed(world, lines);
+    let done = process::run(Path::new("/bin/bash"), &["-c", &script], SCRIPT).await.unwrap();
+    assert_eq!(done.code, Some(0), "{lines}\n{}\n{}", done.stdout, done.stderr);
+    done.stdout
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn looking_at_a_node_works_as_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    let guide = document("docs/operator.md");
+    let printed = type_in(&world, &commands(&guide, "Look at a node")).await;
+    assert!(printed.contains("\"numVms\""), "{printed}");
+    type_in(&world, &commands(&guide, "Read the brake")).await;
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_readmes_changes_by_hand_are_seen_as_they_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut world, _, vm_agent) = lab(dir.path()).await;
+    world.start_kvmd().await.unwrap();
+    let readme = section(&document("README.md"), "Try a change by hand");
+    // The first block of indented lines starts a lab; this one is there already.
+    let [start, block] = &blocks(&readme, &["cargo run", "export PATH="])[..] else {
+        panic!("two blocks of commands: {readme}")
+    };
+    let (_, place) = start.split_once("--dir ").unwrap();
+    let place = place.split(' ').next().unwrap();
+    assert!(block.contains(&format!("{place}/bin")) && block.contains(&format!("{place}/root")));
+    let block = block.replace(place, &world.node().dir().to_string_lossy());
+    // The followed stream has no end of its own: it is listened to until everything has come.
+    let script = typed(&world, &format!("{block}\necho every command ended well\nwait"));
+    let mut shell = Child::spawn("shell", Path::new("/bin/bash"), &["-c", &script]).unwrap();
+    let mut awaited = vec![
+        "zone_state changed",
+        "quota changed",
+        "hostname",
+        "\"waiting_for\"",
+        "held ",
+        "\"verdicts\"",
+        "every command ended well",
+    ];
+    let mut printed = Vec::new();
+    while !awaited.is_empty() {
+        let line = tokio::time::timeout(SCRIPT, shell.line()).await;
+        let Ok(Some(line)) = line else { panic!("never came: {awaited:?} in {printed:#?}") };
+        awaited.retain(|part| !line.contains(part));
+        printed.push(line);
+    }
+    drop(shell);
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_agent_runs_as_its_page_says() {
+    let page = document("docs/agents.md");
+    let [command] = &blocks(&page, &["cargo run"])[..] else { panic!("one command: {page}") };
+    let words: Vec<&str> = command.split(' ').collect();
+    let ["cargo", "run", "-p", program, "--", url] = words[..] else { panic!("{command}") };
+    let program = Path::new(env!("CARGO_BIN_EXE_testbed")).with_file_name(program);
+    if !program.exists() {
+        eprintln!("skipped: {} is not built (cargo test --workspace builds it)", program.display());
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    assert_eq!(url, "http://127.0.0.1:9090", "the port that the page gives the lab");
+    let mut agent = Child::spawn("boot-times", &program, &[world.vminfod_url()]).unwrap();
+    let mut said = async |part: &str| loop {
+        let line = tokio::time::timeout(SCRIPT, agent.line()).await.expect(part);
+        if line.expect("it runs").contains(part) {
+            return;
+        }
+    };
+    said("in step with the node").await;
+    type_in(
+        &world,
+        "VM=$(vmadm list -H -o uuid state=running | head -n 1)\nvmadm stop $VM\nvmadm start $VM",
+    )
+    .await;
+    said("\"msg\":\"down\"").await;
+    said("\"msg\":\"running\"").await;
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_change_is_followed_through_the_log_as_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    let guide = section(&document("docs/operator.md"), "Follow one change");
+    let typed = blocks(&guide, &["VM="]).concat();
+    // The guide's lines: TIME LEVEL vminfod: MESSAGE (FIELDS).
+    let shown: Vec<&str> = guide
+        .lines()
+        .filter_map(|line| line.split_once(" vminfod: "))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .filter_map(|(_, rest)| rest.split(" (").next())
+        .collect();
+    assert!(shown.len() >= 4, "{guide}");
+    // What SmartOS has and this machine has not: where the log is, and the log's own reader.
+    let log = world.node().dir().join("vminfod.log");
+    let tools = format!("svcs() {{ echo '{}'; }}\nbunyan() {{ cat; }}", log.display());
+    type_in(&world, &format!("{tools}\n{typed}")).await;
+    let (set_up, look) = typed.rsplit_once('\n').unwrap();
+    let again = set_up.lines().next().unwrap();
+    until("the log tells the change", LATE, || async {
+        let printed = type_in(&world, &format!("{tools}\n{again}\n{look}")).await;
+        let lines = printed.lines().map(|line| serde_json::from_str(line).unwrap());
+        let told: Vec<serde_json::Value> = lines.collect();
+        let told: Vec<&str> = told.iter().filter_map(|line| line["msg"].as_str()).collect();
+        Ok(told == shown)
+    })
+    .await
+    .unwrap();
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_story_of_a_migration_by_hand_keeps_the_nics_word_by_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut world, wrongs, vm_agent) = lab(dir.path()).await;
+    let passes = |status: &serde_json::Value| status["pass"].as_u64().unwrap_or_default();
+    until("the first pass is over", LATE, || async { Ok(passes(&status(&world).await) > 0) })
+        .await
+        .unwrap();
+
+    let guide = document("docs/operator.md");
+    let story = commands(&guide, "Migrate a VM by hand without losing its NICs");
+    let printed = type_in(&world, &format!("{story}\necho \"moved $MAC\"")).await;
+    let mac = printed.lines().last().unwrap().strip_prefix("moved ").unwrap().parse().unwrap();
+    assert!(wrongs.live.contains(&mac), "{mac} was a NIC of a live VM");
+    assert!(printed.contains("moving to another node"), "the hold was listed:\n{printed}");
+
+    // The agent has every occasion to do wrong now: a start of its own with a fresh list of NAPI's,
+    // and fresh views of the node.
+    world.end_agent(false).await.unwrap();
+    world.start_agent().await.unwrap();
+    until("a new agent has compared everything", LATE, || async {
+        let now = status(&world).await;
+        Ok(passes(&now) > 0 && now["resyncs"].as_u64() >= Some(2))
+    })
+    .await
+    .unwrap();
+    let nics = world.nics().await.unwrap();
+    assert!(nics.iter().any(|nic| nic.mac == mac), "{mac} is gone");
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_event_stream_answers_as_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, _, vm_agent) = lab(dir.path()).await;
+    let page = document("docs/events.md");
+    let blocks = blocks(&page, &["M=", "E=", "curl "]);
+    assert!(blocks.len() >= 5, "{blocks:#?}");
+    // All in one shell, as they build on each other. The first stream has no end of its own, and
+    // curl calls it a failure that it was made to end: any other failure counts.
+    let curl = "curl() { command curl --max-time 2 \"$@\" || [ $? = 28 ] || return 1; }";
+    let lines = blocks.join("\necho \"== $M\"\n");
+    let here = lines.replacen("http://127.0.0.1:9090", &world.vminfod_url(), 1);
+    assert_ne!(here, lines);
+    let printed = type_in(&world, &format!("{curl}\n{here}")).await;
+    let told: Vec<&str> = printed.split("== http").collect();
+    let first = |at: usize, part: &str| {
+        let text = told[at].lines().find(|line| line.starts_with(['{', '[']));
+        assert!(text.is_some_and(|text| text.contains(part)), "{at}: {part}: {:?}", told[at]);
+    };
+    assert_eq!(told.len(), blocks.len(), "{printed}");
+    first(0, r#""type":"ready""#);
+    first(1, r#""type":"resume""#);
+    first(2, r#""code":"Gone""#);
+    first(3, r#""type":"ready""#);
+    assert!(told[3].lines().any(|line| line.starts_with('[')), "{}", told[3]);
+    first(4, r#""type":"ack""#);
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_does_what_its_page_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut world, wrongs, vm_agent) = lab(dir.path()).await;
+    world.start_kvmd().await.unwrap();
+    world.start_console().await.unwrap();
+    let vms = world.hub().unwrap().vms(true).await.unwrap();
+    let uuid = vms[0]["uuid"].as_str().unwrap();
+    let mac = wrongs.live.iter().next().unwrap().to_string();
+    let examples = examples(&document("docs/cli.md"), uuid, &mac);
+    assert!(examples.len() >= 28, "{examples:#?}");
+    for example in &examples {
+        // What follows the node has no end of its own.
+        let line = match example.contains(" events") || example.contains(" watch") {
+            true => format!("timeout --preserve-status -s INT 3 {example} || [ $? = 130 ]"),
+            false => example.replace("/tmp/man8", &dir.path().join("man8").to_string_lossy()),
+        };
+        type_in(&world, &line).await;
+    }
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+async fn status(world: &World) -> serde_json::Value {
+    let http = sdc_clients::Http::new(&world.agent_url(), "testbed").unwrap();
+    let call = sdc_clients::http::Call::new(http::Method::GET, &["status"]);
+    http.execute(call).await.unwrap().json("the status").unwrap()
+}

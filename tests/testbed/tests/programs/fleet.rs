@@ -1,0 +1,60 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A small fleet on a simulated clock; `testbed fleet` runs large ones.
+
+use std::time::Duration;
+
+use mocks::napi::Era;
+use testbed::clock::paused;
+use testbed::fleet::{self, Check, Counts, Kind, Overload, Run, Shape, Start};
+
+fn small(era: Era, capacity: f64, overload: Overload, seed: u64) -> (Run, Counts) {
+    let start = Start { agents: 200, shape: Shape { vms: 2, links: 2 }, era };
+    let run = Run { start, seed, capacity, overload, after: Duration::from_secs(1800) };
+    let counts = paused().unwrap().block_on(fleet::simulate(&run)).unwrap();
+    (run, counts)
+}
+
+fn kept(run: &Run, counts: &Counts) {
+    let checks = run.start.checks(run.capacity, counts);
+    let missed: Vec<&Check> = checks.iter().filter(|check| !check.kept()).collect();
+    assert!(missed.is_empty(), "{}: {missed:?}", run.title());
+}
+
+#[test]
+fn a_small_fleet_keeps_every_promise_and_its_seed_gives_it_again() {
+    let (run, counts) = small(Era::Rfd58, 20.0, Overload::Drops, 1);
+    kept(&run, &counts);
+    assert_eq!(counts.total(), 600, "two own NICs and one list each, and nothing else");
+    assert_eq!((counts.of(Kind::Write), counts.given_up), (0, 0));
+    assert_eq!(counts.of(Kind::Vmapi), 200, "one list of destroyed VMs each");
+    let (_, again) = small(Era::Rfd58, 20.0, Overload::Drops, 1);
+    assert_eq!(again.arrived, counts.arrived);
+    let (_, other) = small(Era::Rfd58, 20.0, Overload::Drops, 2);
+    assert_ne!(other.arrived, counts.arrived);
+}
+
+#[test]
+fn a_small_fleet_costs_a_napi_without_the_route_two_more_requests_each() {
+    let (_, counts) = small(Era::Master, 20.0, Overload::Drops, 1);
+    assert_eq!((counts.total(), counts.of(Kind::Probe)), (1000, 400));
+}
+
+#[test]
+fn a_small_fleet_neither_drowns_a_slow_napi_nor_waits_for_ever() {
+    // 70 % of what the start needs at its peak, and 30 %; then 70 % of what it needs on average,
+    // and what 15 req/s are to ten thousand.
+    for (capacity, overload) in [
+        (4.7, Overload::Drops),
+        (2.0, Overload::Drops),
+        (0.7, Overload::Drops),
+        (0.3, Overload::Drops),
+        (4.7, Overload::Wastes),
+        (2.0, Overload::Wastes),
+    ] {
+        let (run, counts) = small(Era::Rfd58, capacity, overload, 1);
+        kept(&run, &counts);
+    }
+}

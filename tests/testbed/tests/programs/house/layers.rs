@@ -1,0 +1,168 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The layers: which crate depends on which, and which module of a crate uses which.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::paths::{self, Module};
+use super::source::{self, Kind};
+
+/// Each crate and the crates of the workspace that it may depend on (tests apart). The crates below
+/// `tests/` may depend on all; a crate that is not listed here on none.
+const CRATES: [(&str, &[&str]); 12] = [
+    ("daemon", &["sdc-clients"]),
+    ("store", &["sdc-clients"]),
+    ("console", &["daemon", "sdc-clients"]),
+    ("vminfod", &["vm-model", "daemon", "sdc-clients", "console"]),
+    ("net-agent", &["daemon", "sdc-clients"]),
+    ("kvmd", &["daemon", "sdc-clients"]),
+    ("vm-agent", &["vm-model", "daemon", "sdc-clients"]),
+    ("migration", &["vm-model", "daemon", "sdc-clients", "store"]),
+    ("volumes", &["daemon", "sdc-clients", "store"]),
+    ("boot-times", &["daemon", "sdc-clients"]),
+    ("vm-model", &[]),
+    ("sdc-clients", &[]),
+];
+
+/// Crates whose modules are not held to their layers yet.
+const NOT_YET: [&str; 8] = [
+    "daemon",
+    "kvmd",
+    "net-agent",
+    "sdc-clients",
+    "tests/mocks",
+    "tests/simnode",
+    "tests/testbed",
+    "vminfod",
+];
+
+/// Returns the folders of the workspace's crates that are there, with the text of their manifests.
+fn crates() -> Vec<(String, String)> {
+    let root = source::root();
+    let manifests = source::files(&root, ".", "toml").into_iter().filter_map(|path| {
+        let folder = path.strip_suffix("/Cargo.toml")?.trim_start_matches("./").to_owned();
+        Some((folder, std::fs::read_to_string(root.join(path)).unwrap()))
+    });
+    manifests.filter(|(_, text)| !text.contains("[workspace]\n")).collect()
+}
+
+#[test]
+fn crates_depend_only_on_those_below_them() {
+    let crates = crates();
+    let name = |text: &str| -> String {
+        let line = text.lines().find_map(|line| line.strip_prefix("name = \""));
+        line.unwrap().trim_end_matches('"').to_owned()
+    };
+    let members: BTreeSet<String> = crates.iter().map(|(_, text)| name(text)).collect();
+    let mut faults = Vec::new();
+    for (folder, text) in crates.iter().filter(|(folder, _)| !folder.starts_with("tests")) {
+        let own = name(text);
+        let allowed = CRATES.iter().find(|(it, _)| *it == own).map_or(&[][..], |(_, it)| it);
+        let mut is_dependency = false;
+        for (at, line) in text.lines().enumerate() {
+            if line.starts_with('[') {
+                is_dependency = line.ends_with("dependencies]") && !line.contains("dev-");
+            }
+            let used = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if is_dependency && members.contains(used) && !allowed.contains(&used) {
+                faults.push(format!("{folder}/Cargo.toml:{}: {own} → {used}", at + 1));
+            }
+        }
+    }
+    let root = source::root();
+    for path in source::files(&root, "vminfod/src", "rs") {
+        let text = std::fs::read_to_string(root.join(&path)).unwrap();
+        let names =
+            |part: &source::Part| part.kind == Kind::Code && part.text.contains("console::");
+        let place = source::parts(&text).into_iter().find(names).map(|part| part.line);
+        if let Some(line) = place.filter(|_| !path.ends_with("src/main.rs")) {
+            faults.push(format!("{path}:{line}: console, which only main.rs may start"));
+        }
+    }
+    assert!(faults.is_empty(), "crates that use one above them:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn modules_use_only_those_below_them() {
+    let root = source::root();
+    let mut strict = Vec::new();
+    for (folder, _) in crates() {
+        if !root.join(&folder).join("src/lib.rs").exists() {
+            continue;
+        }
+        let faults = faults(&folder);
+        match NOT_YET.contains(&folder.as_str()) {
+            true => {
+                println!("not yet held: {folder}, {} faults\n{}", faults.len(), faults.join("\n"))
+            }
+            false => strict.extend(faults),
+        }
+    }
+    assert!(
+        strict.is_empty(),
+        "{} imports against the layers\n{}",
+        strict.len(),
+        strict.join("\n")
+    );
+}
+
+/// Lists the imports of a crate that go against its layers.
+fn faults(folder: &str) -> Vec<String> {
+    let modules = paths::modules(folder);
+    let known: BTreeMap<&[String], &Module> =
+        modules.iter().map(|module| (module.path.as_slice(), module)).collect();
+    let order = &known[&[][..]].children;
+    let mut faults = Vec::new();
+    // Siblings inside one module: who uses whom, with a place for each pair.
+    let mut siblings: BTreeMap<(Vec<String>, String), BTreeMap<String, String>> = BTreeMap::new();
+    for module in &modules {
+        for (line, path) in &module.uses {
+            let is_module = |len: &usize| known.contains_key(&path[..*len]);
+            let target = &path[..(0..=path.len()).rev().find(is_module).unwrap_or(0)];
+            let place =
+                format!("{}:{line}: {} → {}", module.file, module.path.join("::"), path.join("::"));
+            let from = &module.path;
+            let common = from.iter().zip(target).take_while(|(a, b)| a == b).count();
+            if common == from.len() || known[target].file == module.file {
+                continue; // its own items, its children's, and what stands in the same file
+            }
+            if common == target.len() {
+                faults.push(format!("{place} (an item of a file above it)"));
+            } else if common == 0 {
+                let at = |name: &String| order.iter().position(|it| it == name);
+                if at(&target[0]) < at(&from[0]) {
+                    faults.push(format!("{place} (listed above it in lib.rs)"));
+                }
+            } else {
+                let pair = (from[..common].to_vec(), from[common].clone());
+                siblings.entry(pair).or_default().entry(target[common].clone()).or_insert(place);
+            }
+        }
+    }
+    faults.extend(cycles(&siblings));
+    faults
+}
+
+/// Lists the uses among siblings that lead back to where they come from.
+fn cycles(siblings: &BTreeMap<(Vec<String>, String), BTreeMap<String, String>>) -> Vec<String> {
+    let mut found = Vec::new();
+    for ((parent, from), uses) in siblings {
+        for (to, place) in uses {
+            let (mut seen, mut open) = (BTreeSet::new(), vec![to.clone()]);
+            while let Some(next) = open.pop() {
+                if next == *from {
+                    found.push(format!("{place} (which uses {from} in turn)"));
+                    break;
+                }
+                if let Some(further) = siblings.get(&(parent.clone(), next.clone()))
+                    && seen.insert(next)
+                {
+                    open.extend(further.keys().cloned());
+                }
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,11 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The rules of the house that can be read from the text of the repository: the numbers of
+//! `docs/contract` and the layers of the crates. CONTRIBUTING.md states both.
+
+mod contract;
+mod layers;
+mod paths;
+mod source;

@@ -1,0 +1,37 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! End-to-end tests of the real programs, in one executable so that they are linked once. A test
+//! that changes its own process (limits of descriptors) has an executable of its own: `abuse`.
+
+#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
+
+mod agent;
+mod bad_input;
+mod cli;
+mod clients;
+mod deploy;
+mod docs;
+mod faults;
+mod fleet;
+#[cfg(target_os = "linux")] // inotify
+mod fswatcher;
+#[cfg(target_os = "linux")] // reads /proc
+mod hangs;
+mod house;
+mod hub;
+mod kvmd_node;
+mod kvmd_qemu;
+mod logs;
+mod migration;
+mod napi;
+mod node;
+mod sessions;
+mod shadow;
+mod sim;
+#[cfg(target_os = "linux")] // reads /proc
+mod soak;
+mod statements;
+mod storm;
+mod waits;

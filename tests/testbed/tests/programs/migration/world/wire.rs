@@ -1,0 +1,133 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The transport of one agent: each request waits for the scheduler and is then answered at once.
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, Method, StatusCode};
+use mocks::transport::InProcess;
+use sdc_clients::Error;
+use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{CN, Held, World, mixed};
+
+/// One agent's wire.
+pub(super) struct Wire {
+    pub(super) world: World,
+    pub(super) node: usize,
+    pub(super) napi: InProcess,
+    pub(super) vmapi: InProcess,
+}
+
+impl Wire {
+    fn vminfod(&self, path: &str) -> Response {
+        let inner = self.world.lock();
+        let vms = &inner.nodes[self.node].vms;
+        match path {
+            "/vms" => reply(200, &Value::Array(vms.values().cloned().collect())),
+            _ => match vms.get(path.trim_start_matches("/vms/")) {
+                Some(vm) => reply(200, vm),
+                None => reply(404, &json!({"code": "ResourceNotFound", "message": "no VM"})),
+            },
+        }
+    }
+
+    async fn gate(&self, label: &str) {
+        let waits = {
+            let mut inner = self.world.lock();
+            if inner.free[self.node] {
+                return;
+            }
+            let (go, waits) = oneshot::channel();
+            inner.nodes[self.node].held.push_back(Held { label: label.to_owned(), go });
+            waits
+        };
+        // A dropped gate is a stopped agent: nobody waits for the answer either.
+        let _gone = waits.await;
+    }
+}
+
+fn reply(status: u16, body: &Value) -> Response {
+    let status = StatusCode::from_u16(status).unwrap();
+    Response { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()) }
+}
+
+impl Transport for Wire {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move {
+            let path = request.url.path().to_owned();
+            if path == "/sysinfo" {
+                return Ok(reply(200, &json!({"sysinfo": {"UUID": CN[self.node]}, "age_ms": 1})));
+            }
+            let host = request.url.host_str().unwrap_or_default().to_owned();
+            let body = request.body.clone().unwrap_or_default();
+            let body = String::from_utf8_lossy(&body).into_owned();
+            let label = format!("{} {host} {} {body}", request.method, request.target());
+            self.gate(&label).await;
+            let write = request.method != Method::GET;
+            let outcome = match host.as_str() {
+                "napi.lab" => {
+                    let condition = request.headers.get("if-match").is_some();
+                    self.world.lock().nodes[self.node].asked.push(format!(
+                        "{label} {}",
+                        if write && !condition { "UNCONDITIONAL" } else { "" }
+                    ));
+                    self.napi.send(request).await
+                }
+                "vmapi.lab" => self.vmapi.send(request).await,
+                _ => Ok(self.vminfod(&path)),
+            };
+            let heard = match &outcome {
+                Ok(answer) => (answer.status.as_u16(), text(&answer.body)),
+                Err(err) => (0, err.to_string()),
+            };
+            let mut inner = self.world.lock();
+            let node = &mut inner.nodes[self.node];
+            node.seen = mixed(node.seen, &(label, heard));
+            outcome
+        })
+    }
+
+    fn stream(&self, _: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        Box::pin(async move {
+            let (tell, told) = mpsc::channel(1000);
+            let mut inner = self.world.lock();
+            let node = &mut inner.nodes[self.node];
+            let vms: Vec<_> = node.vms.values().cloned().collect();
+            let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
+                "vms": serde_json::to_string(&vms).unwrap()});
+            tell.try_send(Bytes::from(format!("{ready}\n"))).unwrap();
+            node.seen = mixed(node.seen, &ready.to_string());
+            node.events.clear();
+            node.stream = Some(tell);
+            let body = futures_util::stream::unfold(told, |mut told| async move {
+                told.recv().await.map(|line| (Ok(line), told))
+            });
+            let (status, headers) = (StatusCode::OK, HeaderMap::new());
+            Ok(StreamResponse { status, headers, body: Box::pin(body) })
+        })
+    }
+}
+
+/// An answer without its time stamps.
+fn text(body: &Bytes) -> String {
+    let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return String::new() };
+    let strip = |nic: &mut Value| {
+        if let Some(nic) = nic.as_object_mut() {
+            nic.remove("created_timestamp");
+            nic.remove("modified_timestamp");
+        }
+    };
+    match &mut value {
+        Value::Array(all) => {
+            all.iter_mut().for_each(strip);
+            all.sort_by_key(Value::to_string);
+        }
+        one => strip(one),
+    }
+    value.to_string()
+}

@@ -1,0 +1,172 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The tools and verbs of a node on the command line: they answer as the real ones do, and bad
+//! input gets one line.
+
+use simnode::Node;
+use simnode::state::ZoneState;
+
+use super::{TESTBED, fails, new_node, ok, run, stopped, vm};
+
+const COLUMNS: &str = "compression,creation,filesystem_limit,mountpoint,name,quota,recsize,refquota,refreservation,\
+    snapshot_limit,type,usedbysnapshots,userrefs,volblocksize,volsize,written,zoned";
+
+#[test]
+fn two_processes_that_change_the_pool_lose_nothing() {
+    let (_dir, node) = new_node(2);
+    let names = ["left", "right"];
+    std::thread::scope(|scope| {
+        for name in names {
+            let node = &node;
+            scope.spawn(move || {
+                for n in 0..30 {
+                    ok(run(node.tool("zfs"), &["create", &format!("zones/{name}{n}")]));
+                }
+            });
+        }
+    });
+    let listed = ok(run(node.tool("zfs"), &["list", "-H", "-o", "name"]));
+    for name in names {
+        for n in 0..30 {
+            assert!(listed.lines().any(|l| l == format!("zones/{name}{n}")));
+            assert!(node.path(&format!("/zones/{name}{n}")).is_dir());
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_node() {
+    let files = |node: &Node| {
+        let list = ok(run(node.tool("zoneadm"), &["list", "-p", "-c"]));
+        let zfs =
+            ok(run(node.tool("zfs"), &["list", "-H", "-p", "-t", "all", "-o", COLUMNS, "-d", "2"]));
+        let kstat = ok(run(node.tool("kstat"), &[]));
+        let xml: Vec<String> = node
+            .zones()
+            .unwrap()
+            .iter()
+            .map(|z| std::fs::read_to_string(node.zone_xml(&z.zonename)).unwrap())
+            .collect();
+        (list, zfs, kstat, xml, node.info().cn_uuid.clone())
+    };
+    let ((_a, one), (_b, two)) = (new_node(14), new_node(14));
+    assert_eq!(files(&one), files(&two));
+}
+
+#[test]
+fn kstat_prints_one_zone_if_it_is_named() {
+    let (_dir, node) = new_node(8);
+    let all: serde_json::Value = serde_json::from_str(&ok(run(node.tool("kstat"), &[]))).unwrap();
+    assert!(all.as_array().unwrap().len() > 2);
+    let one = &all[1];
+    let id = one["instance"].to_string();
+    let alone: serde_json::Value =
+        serde_json::from_str(&ok(run(node.tool("kstat"), &[&id]))).unwrap();
+    assert_eq!(alone, serde_json::json!([one]));
+    assert_eq!(ok(run(node.tool("kstat"), &["99999"])).split_whitespace().count(), 2);
+}
+
+#[test]
+fn zfs_answers_as_zfs_does() {
+    let (_dir, node) = new_node(3);
+    let zfs = |args: &[&str]| run(node.tool("zfs"), args);
+    let list =
+        |args: &[&str]| ok(run(node.tool("zfs"), &[&["list", "-H", "-o", "name"], args].concat()));
+    ok(zfs(&["create", "-o", "quota=10g", "zones/a"]));
+    ok(zfs(&["create", "-V", "1G", "zones/a/v"]));
+    ok(zfs(&["snapshot", "-r", "zones/a@s"]));
+    assert_eq!(list(&["-t", "all", "-d", "1", "zones/a"]), "zones/a\nzones/a@s\nzones/a/v\n");
+    assert_eq!(
+        list(&["-t", "all", "-r", "zones/a"]),
+        "zones/a\nzones/a@s\nzones/a/v\nzones/a/v@s\n"
+    );
+    let row = ok(zfs(&[
+        "list",
+        "-H",
+        "-p",
+        "-t",
+        "filesystem,snapshot,volume",
+        "-o",
+        COLUMNS,
+        "-d",
+        "1",
+        "zones/a/v",
+    ]));
+    assert!(row.lines().all(|l| l.split('\t').count() == 17), "{row}");
+    assert!(row.contains("\t1073741824\t"), "{row}");
+    let depth_two = ok(zfs(&["list", "-H", "-p", "-t", "all", "-o", "name", "-d", "2"]));
+    assert!(depth_two.contains("zones/a@s\n") && !depth_two.contains("zones/a/v@s"));
+    ok(zfs(&["hold", "tag", "zones/a@s"]));
+    fails(zfs(&["destroy", "-r", "zones/a"]), 1);
+    ok(zfs(&["release", "tag", "zones/a@s"]));
+    fails(zfs(&["destroy", "zones/a"]), 1);
+    ok(zfs(&["rename", "zones/a", "zones/b"]));
+    assert!(node.path("/zones/b").is_dir() && !node.path("/zones/a").exists());
+    ok(zfs(&["set", "compression=gzip", "zones/b"]));
+    ok(zfs(&["inherit", "compression", "zones/b"]));
+    ok(zfs(&["destroy", "-r", "zones/b"]));
+    let gone = fails(zfs(&["list", "-H", "-d", "1", "zones/b"]), 1);
+    assert_eq!(gone, "cannot open 'zones/b': dataset does not exist\n");
+    for bad in [
+        &["set", "quota=many", "zones"][..],
+        &["set", "nonsense=1", "zones"],
+        &["create", "zones/no/parent"],
+        &["create", "zones/../../x"],
+        &["rollback", "zones@none"],
+        &["rename", "zones/opt", "zones/opt/below"],
+    ] {
+        fails(zfs(bad), 1);
+    }
+}
+
+#[test]
+fn wrong_input_is_one_line_and_no_panic() {
+    let (dir, node) = new_node(2);
+    let running = node.zones().unwrap().iter().next().unwrap().uuid.clone();
+    for args in [
+        &["boot", "nobody"][..],
+        &["boot", &running],
+        &["delete", "../../etc"],
+        &["remove-nic", &running, "90:b8:d0:00:00:00"],
+        &["rollback", &running, "none"],
+        &["create", "--file", "/nonexistent"],
+    ] {
+        fails(vm(&node, args), 1);
+    }
+    for args in [
+        &["frobnicate", "x"][..],
+        &["set-quota", &running, "much"],
+        &["set-quota", &running, "18446744073709551615"],
+        &["remove-nic", &running, "zz"],
+        &["snapshot", &running, "a/b@c"],
+        &["update", &running, "ram=lots"],
+        &["update", &running, "novalue"],
+        &["create", "--brand", "vax"],
+        &["--wait", "perhaps", "boot", "x"],
+    ] {
+        fails(vm(&node, args), 2);
+    }
+    fails(run(TESTBED, &["vm", "--cn", dir.path().to_str().unwrap(), "list"]), 1);
+    fails(run(TESTBED, &["cn", "show", "/nonexistent"]), 1);
+    fails(run(TESTBED, &["cn", "create", node.dir().to_str().unwrap()]), 1);
+    // A damaged node says which file, too.
+    std::fs::write(node.state_dir().join("zones.json"), "{").unwrap();
+    assert!(fails(run(node.tool("zoneadm"), &["list", "-p", "-c"]), 1).contains("zones.json"));
+    std::fs::write(node.state_dir().join("zfs.tsv"), "1\t2\n").unwrap();
+    assert!(fails(run(node.tool("zfs"), &["list"]), 1).contains("line 1"));
+}
+
+#[test]
+fn nobody_waits_for_a_vminfod_that_is_down() {
+    let (_dir, mut node) = new_node(12);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    node.set_info(|info| info.vminfod_url = Some(url)).unwrap();
+    let uuid = stopped(&node)[0].clone();
+    ok(vm(&node, &["boot", &uuid]));
+    ok(vm(&node, &["--wait", "false", "halt", &uuid]));
+    assert_eq!(node.zone(&uuid).unwrap().state, ZoneState::Installed);
+}

@@ -1,0 +1,44 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The simulator on a few seeds and crash points. `.ci/run` runs it on hundreds.
+
+use testbed::sim::{bugs, equivalence, points, regressions, run_seeds};
+
+#[test]
+fn some_seeds_hold() {
+    let seeds: Vec<u64> = (1..=3).collect();
+    assert_eq!(run_seeds(&seeds, None, false), 0, "the failing seeds are printed");
+}
+
+#[test]
+#[ignore = "long: .ci/run has testbed sim --seeds 200 --regressions"]
+fn seeds_that_failed_once_hold() {
+    assert_eq!(run_seeds(&regressions(), None, false), 0, "the failing seeds are printed");
+}
+
+/// A few of the places at which an agent can die, read stale or not see; `testbed sim
+/// --crash-points` goes through all of them.
+#[test]
+fn an_agent_that_dies_reads_stale_or_misses_something_leaves_the_same_records() {
+    let totals = points::enumerate(59).unwrap();
+    println!("{}", totals.text);
+    assert!(totals.points >= 5, "{}", totals.text);
+    assert_eq!(totals.failed, 0, "the failing points are printed");
+}
+
+#[test]
+fn the_same_life_delivered_whole_late_shuffled_or_thinned_ends_the_same() {
+    equivalence::one(1).unwrap();
+}
+
+/// Each deliberate bug is caught by some of the first seeds.
+#[test]
+#[ignore = "long: testbed sim --bugs --seeds 60 prints the table"]
+fn deliberate_bugs_are_caught() {
+    for (name, bug) in bugs::BUGS {
+        let caught = (1..=60).any(|seed| run_seeds(&[seed], Some(bug), false) > 0);
+        assert!(caught, "{name} is not caught");
+    }
+}

@@ -1,0 +1,78 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A network element → an entry of `nics`.
+
+use super::rules::{ComposeError, Rule, Table, entry, text};
+use crate::js::to_number;
+use crate::object::VmObject;
+use crate::parse::zone_xml::{Attributes, Pair};
+
+const NETWORK: &Table = &[
+    ("physical", "interface", Rule::Text),
+    ("mac-addr", "mac", Rule::Text),
+    ("vlan-id", "vlan_id", Rule::Number),
+    ("global-nic", "nic_tag", Rule::Text),
+];
+
+const NET_ATTRS: &Table = &[
+    ("allow_dhcp_spoofing", "allow_dhcp_spoofing", Rule::Bool),
+    ("allow_ip_spoofing", "allow_ip_spoofing", Rule::Bool),
+    ("allow_mac_spoofing", "allow_mac_spoofing", Rule::Bool),
+    ("allow_restricted_traffic", "allow_restricted_traffic", Rule::Bool),
+    ("allow_unfiltered_promisc", "allow_unfiltered_promisc", Rule::Bool),
+    ("allowed_dhcp_cids", "allowed_dhcp_cids", Rule::List),
+    ("allowed_ips", "allowed_ips", Rule::List),
+    ("blocked_outgoing_ports", "blocked_outgoing_ports", Rule::Numbers),
+    ("dhcp_server", "dhcp_server", Rule::Bool),
+    ("gateway", "gateway", Rule::Text),
+    ("gateways", "gateways", Rule::List),
+    ("ip", "ip", Rule::Text),
+    ("ips", "ips", Rule::List),
+    ("model", "model", Rule::Text),
+    ("mtu", "mtu", Rule::Number),
+    ("netmask", "netmask", Rule::Text),
+    ("network_uuid", "network_uuid", Rule::Text),
+    ("primary", "primary", Rule::Bool),
+    ("vrrp_primary_ip", "vrrp_primary_ip", Rule::Text),
+    ("vrrp_vrid", "vrrp_vrid", Rule::Number),
+];
+
+pub(super) fn nic(attributes: &Attributes, net_attrs: &[Pair]) -> Result<VmObject, ComposeError> {
+    entry((NETWORK, attributes), (NET_ATTRS, net_attrs))
+}
+
+/// Returns the number to sort a NIC by: the N of `netN`, or 0 for another name such as lx's `ethN`.
+pub(super) fn rank(nic: &VmObject) -> f64 {
+    let interface = text(nic, "interface").unwrap_or_default();
+    interface.strip_prefix("net").map_or(0.0, index)
+}
+
+/// Returns the value of decimal digits; 0 for any other text.
+pub(super) fn index(digits: &str) -> f64 {
+    if digits.bytes().all(|b| b.is_ascii_digit()) { to_number(digits) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::set;
+    use super::*;
+
+    #[test]
+    fn ranks() {
+        for (interface, n) in [
+            ("net10", 10.0),
+            ("net2", 2.0),
+            ("net", 0.0),
+            ("eth7", 0.0),
+            ("net1x", 0.0),
+            ("xnet3", 0.0),
+        ] {
+            let mut nic = VmObject::new();
+            set(&mut nic, "interface", interface);
+            assert_eq!(rank(&nic), n, "{interface}");
+        }
+        assert_eq!(rank(&VmObject::new()), 0.0);
+    }
+}

@@ -1,0 +1,150 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Tables from the names in a configuration to fields, and the functions that set fields.
+
+use serde_json::Value;
+
+use crate::js::{base64_text, bool_value, comma_split, number_value};
+use crate::object::VmObject;
+use crate::origin::{Origin, ParseError};
+use crate::parse::zone_xml::{Attributes, Pair};
+
+/// The parts cannot be composed, because of one source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {what}", origin.name())]
+pub struct ComposeError {
+    /// The source.
+    pub origin: Origin,
+    /// The line in its file, counted from 1, if known.
+    pub line: Option<u32>,
+    /// What was expected and what was found.
+    pub what: String,
+}
+
+impl ComposeError {
+    pub(super) fn new(origin: Origin, what: impl Into<String>) -> Self {
+        ComposeError { origin, line: None, what: what.into() }
+    }
+
+    fn xml(line: u32, what: impl Into<String>) -> Self {
+        ComposeError { origin: Origin::ZoneXml, line: Some(line), what: what.into() }
+    }
+}
+
+impl From<ComposeError> for ParseError {
+    fn from(error: ComposeError) -> Self {
+        match error.line {
+            Some(line) => ParseError::line(error.origin, line, error.what),
+            None => ParseError::content(error.origin, error.what),
+        }
+    }
+}
+
+/// The conversion of a text to a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    Text,
+    Bool,
+    Number,
+    Base64,
+    /// Texts between commas.
+    List,
+    /// Numbers between commas.
+    Numbers,
+}
+
+/// The name in the file, the field and its conversion.
+pub(super) type Table = [(&'static str, &'static str, Rule)];
+
+impl Rule {
+    fn value(self, text: &str) -> Value {
+        match self {
+            Rule::Text => text.into(),
+            Rule::Bool => bool_value(text),
+            Rule::Number => number_value(Some(text)),
+            Rule::Base64 => base64_text(text).into(),
+            Rule::List => comma_split(text),
+            Rule::Numbers => text.split(',').map(|part| number_value(Some(part))).collect(),
+        }
+    }
+}
+
+/// Sets a field, in its old place if it is set already.
+pub(super) fn set(object: &mut VmObject, name: &str, value: impl Into<Value>) {
+    object.insert(name.to_owned(), value.into());
+}
+
+/// Sets a field unless it is set already.
+pub(super) fn set_absent(object: &mut VmObject, name: &str, value: impl Into<Value>) {
+    if !object.contains_key(name) {
+        set(object, name, value);
+    }
+}
+
+/// Appends to a field that is an array, or creates it.
+pub(super) fn push(object: &mut VmObject, name: &str, item: impl Into<Value>) {
+    let field = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+    if let Value::Array(items) = field {
+        items.push(item.into());
+    }
+}
+
+/// Returns a field if it is a string.
+pub(super) fn text<'a>(object: &'a VmObject, name: &str) -> Option<&'a str> {
+    object.get(name)?.as_str()
+}
+
+/// Returns the objects in a field that is an array.
+pub(super) fn objects<'a>(
+    object: &'a VmObject,
+    name: &str,
+) -> impl Iterator<Item = &'a VmObject> + use<'a> {
+    let items = object.get(name).and_then(Value::as_array);
+    items.into_iter().flatten().filter_map(Value::as_object)
+}
+
+/// Returns the entry that an element with name-value pairs in it stands for.
+pub(super) fn entry(
+    attributes: (&Table, &Attributes),
+    pairs: (&Table, &[Pair]),
+) -> Result<VmObject, ComposeError> {
+    let mut entry = VmObject::new();
+    set_attributes(&mut entry, attributes.0, attributes.1);
+    for pair in pairs.1 {
+        set_pair(&mut entry, pairs.0, pair)?;
+    }
+    Ok(entry)
+}
+
+/// Sets the fields of the attributes that are in the table, in the order of the file.
+pub(super) fn set_attributes(object: &mut VmObject, table: &Table, attributes: &Attributes) {
+    for (name, text) in attributes {
+        if let Some((_, field, rule)) = table.iter().find(|(n, ..)| n == name) {
+            set(object, field, rule.value(text));
+        }
+    }
+}
+
+/// Sets the field of a name-value pair that is in the table. A pair without a value removes a field
+/// that is a text or boolean and sets a number to null.
+pub(super) fn set_pair(
+    object: &mut VmObject,
+    table: &Table,
+    pair: &Pair,
+) -> Result<(), ComposeError> {
+    let Some((name, field, rule)) = table.iter().find(|(n, ..)| Some(*n) == pair.name.as_deref())
+    else {
+        return Ok(());
+    };
+    match (&pair.value, rule) {
+        (Some(text), rule) => set(object, field, rule.value(text)),
+        (None, Rule::Text | Rule::Bool) => drop(object.shift_remove(*field)),
+        (None, Rule::Number) => set(object, field, Value::Null),
+        (None, Rule::Base64 | Rule::List | Rule::Numbers) => {
+            return Err(ComposeError::xml(pair.line, format!("expected a value for {name:?}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The datasets and snapshots of a node, by name and mountpoint.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::parse::zfs_list::{Column, Row, SnapshotRow, number};
+
+/// The directory of the volumes' devices. The rest of a device's path is the volume's name.
+pub const DEVICES: &str = "/dev/zvol/rdsk/";
+
+/// Filesystems and volumes with their snapshots, of a node or of one VM.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Datasets {
+    rows: HashMap<Arc<str>, Arc<Row>>,
+    /// The datasets with each mountpoint. The last one is mounted.
+    mounted: HashMap<Box<str>, Vec<Arc<str>>>,
+    /// By dataset.
+    snapshots: HashMap<Arc<str>, Arc<Snapshots>>,
+}
+
+/// One snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot<'a> {
+    /// The part after the `@`.
+    pub name: &'a str,
+    /// Seconds since 1970, as printed.
+    pub creation: &'a str,
+    userrefs: &'a str,
+    written: &'a str,
+}
+
+impl<'a> Snapshot<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let mut texts = line.split('\t');
+        let [name, creation, userrefs, written] = std::array::from_fn(|_| texts.next());
+        Some(Snapshot { name: name?, creation: creation?, userrefs: userrefs?, written: written? })
+    }
+
+    /// Returns the creation time in seconds since 1970; `None` for `-`.
+    pub fn created(&self) -> Option<f64> {
+        number(self.creation)
+    }
+
+    /// Returns the number of holds; `None` for `-`.
+    pub fn userrefs(&self) -> Option<f64> {
+        number(self.userrefs)
+    }
+
+    /// Returns the size in bytes; `None` for `-`.
+    pub fn written(&self) -> Option<f64> {
+        number(self.written)
+    }
+}
+
+/// The snapshots of one dataset in the order of the listing, one line each: text takes little memory,
+/// and a node may have 50,000 snapshots.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Snapshots(String);
+
+impl Snapshots {
+    fn iter(&self) -> impl Iterator<Item = Snapshot<'_>> {
+        self.0.lines().filter_map(Snapshot::of)
+    }
+
+    fn find(&self, name: &str) -> Option<Range<usize>> {
+        let mut from = 0;
+        self.0.split_inclusive('\n').find_map(|line| {
+            let range = from..from + line.len();
+            from = range.end;
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with('\t')).then_some(range)
+        })
+    }
+}
+
+/// The snapshots of one listing, for [`Datasets::replace_snapshots`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SnapshotTable(HashMap<Arc<str>, Arc<Snapshots>>);
+
+impl SnapshotTable {
+    /// Appends a snapshot that is not in the table yet.
+    pub fn push(&mut self, row: &SnapshotRow<'_>) {
+        let list = match self.0.get_mut(row.dataset) {
+            Some(list) => list,
+            None => self.0.entry(row.dataset.into()).or_default(),
+        };
+        Arc::make_mut(list).0.push_str(&row.kept());
+    }
+
+    /// Returns the number of snapshots.
+    pub fn len(&self) -> usize {
+        self.0.values().map(|list| list.iter().count()).sum()
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Datasets {
+    /// Returns the filesystem or volume of this name.
+    pub fn get(&self, name: &str) -> Option<&Row> {
+        self.rows.get(name).map(|row| &**row)
+    }
+
+    /// Returns all filesystems and volumes, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values().map(|row| &**row)
+    }
+
+    /// Returns the filesystem that is mounted here, or the volume of this device.
+    pub fn at(&self, mountpoint: &str) -> Option<&Row> {
+        self.get(self.mounted.get(mountpoint)?.last()?)
+    }
+
+    /// Returns the snapshots of a dataset in the order of the listing.
+    pub fn snapshots(&self, dataset: &str) -> impl Iterator<Item = Snapshot<'_>> {
+        self.snapshots.get(dataset).into_iter().flat_map(|list| list.iter())
+    }
+
+    /// Returns the number of filesystems, volumes and snapshots.
+    pub fn len(&self) -> usize {
+        let snapshots = self.snapshots.values().map(|list| list.iter().count());
+        self.rows.len() + snapshots.sum::<usize>()
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.snapshots.is_empty()
+    }
+
+    /// Returns a table of only these datasets and their snapshots. It shares the rows.
+    pub fn only<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Datasets {
+        let mut only = Datasets::default();
+        for name in names {
+            if let Some((name, row)) = self.rows.get_key_value(name) {
+                only.rows.insert(Arc::clone(name), Arc::clone(row));
+            }
+            if let Some((name, list)) = self.snapshots.get_key_value(name) {
+                only.snapshots.insert(Arc::clone(name), Arc::clone(list));
+            }
+        }
+        for row in only.rows.values() {
+            let Some(mountpoint) = row.mountpoint() else { continue };
+            let Some(names) = self.mounted.get(&*mountpoint) else { continue };
+            let names = names.iter().filter(|name| only.rows.contains_key(*name)).cloned();
+            only.mounted.insert((*mountpoint).into(), names.collect());
+        }
+        only
+    }
+
+    /// Removes one snapshot, or a dataset with its snapshots and without its children.
+    pub fn remove(&mut self, name: &str) {
+        let Some((dataset, snapshot)) = name.split_once('@') else {
+            self.remove_row(name);
+            self.snapshots.remove(name);
+            return;
+        };
+        if let Some(list) = self.snapshots.get_mut(dataset) {
+            if let Some(range) = list.find(snapshot) {
+                Arc::make_mut(list).0.replace_range(range, "");
+            }
+            if list.0.is_empty() {
+                self.snapshots.remove(dataset);
+            }
+        }
+    }
+
+    /// Inserts the rows of a listing, each in place of the old row of its name.
+    pub fn insert(&mut self, rows: impl IntoIterator<Item = Row>) {
+        for row in rows {
+            match row.as_snapshot() {
+                Some(snapshot) => self.insert_snapshot(&snapshot),
+                None => self.insert_row(row),
+            }
+        }
+    }
+
+    /// Replaces all snapshots by those of a listing of the node. Datasets that are too deep for the
+    /// listing keep theirs as long as they exist.
+    pub fn replace_snapshots(&mut self, listed: SnapshotTable) {
+        let mut snapshots = listed.0;
+        for (dataset, list) in std::mem::take(&mut self.snapshots) {
+            if is_deep(&dataset) && self.rows.contains_key(&dataset) {
+                snapshots.entry(dataset).or_insert(list);
+            }
+        }
+        self.snapshots = snapshots;
+    }
+
+    /// Takes the snapshots of all its datasets from `older`.
+    pub fn keep_snapshots(&mut self, older: &Datasets) {
+        for (dataset, list) in &older.snapshots {
+            if self.rows.contains_key(dataset) {
+                self.snapshots.insert(Arc::clone(dataset), Arc::clone(list));
+            }
+        }
+    }
+
+    /// Takes the snapshots of one dataset from `older`, also if there are none.
+    pub fn keep_snapshots_of(&mut self, older: &Datasets, dataset: &str) {
+        self.snapshots.remove(dataset);
+        if let Some((name, list)) = older.snapshots.get_key_value(dataset) {
+            self.snapshots.insert(Arc::clone(name), Arc::clone(list));
+        }
+    }
+
+    /// Returns the datasets with snapshots that are too deep for a listing of the node.
+    pub fn deep_snapshots(&self) -> impl Iterator<Item = &str> {
+        self.snapshots.keys().map(|dataset| &**dataset).filter(|dataset| is_deep(dataset))
+    }
+
+    /// Removes the snapshots of one dataset.
+    pub fn remove_snapshots(&mut self, dataset: &str) {
+        self.snapshots.remove(dataset);
+    }
+
+    fn insert_row(&mut self, row: Row) {
+        self.remove_row(row.name());
+        let name: Arc<str> = row.name().into();
+        if let Some(mountpoint) = row.mountpoint() {
+            self.mounted.entry((*mountpoint).into()).or_default().push(Arc::clone(&name));
+        }
+        self.rows.insert(name, Arc::new(row));
+    }
+
+    fn remove_row(&mut self, name: &str) {
+        let Some(row) = self.rows.remove(name) else { return };
+        let Some(mountpoint) = row.mountpoint() else { return };
+        if let Entry::Occupied(mut names) = self.mounted.entry((*mountpoint).into()) {
+            names.get_mut().retain(|other| **other != *name);
+            if names.get().is_empty() {
+                names.remove();
+            }
+        }
+    }
+
+    fn insert_snapshot(&mut self, row: &SnapshotRow<'_>) {
+        let list = match self.snapshots.get_mut(row.dataset) {
+            Some(list) => list,
+            None => self.snapshots.entry(row.dataset.into()).or_default(),
+        };
+        let list = Arc::make_mut(list);
+        match list.find(row.name) {
+            Some(range) => list.0.replace_range(range, &row.kept()),
+            None => list.0.push_str(&row.kept()),
+        }
+    }
+}
+
+impl FromIterator<Row> for Datasets {
+    fn from_iter<T: IntoIterator<Item = Row>>(rows: T) -> Self {
+        let mut datasets = Datasets::default();
+        datasets.insert(rows);
+        datasets
+    }
+}
+
+impl Row {
+    /// Returns where it is mounted, or its device; `None` if it is mounted inside a zone.
+    pub fn mountpoint(&self) -> Option<Cow<'_, str>> {
+        let name = self.name();
+        let mountpoint: Cow<'_, str> =
+            match (self.text(Column::Type), self.text(Column::Mountpoint)) {
+                ("volume", _) => format!("{DEVICES}{name}").into(),
+                (_, "-" | "legacy") => format!("/{name}").into(),
+                (_, text) => text.into(),
+            };
+        let is_delegated =
+            self.text(Column::Zoned) == "on" || name.split('/').nth(2) == Some("data");
+        (mountpoint.starts_with('/') && !is_delegated).then_some(mountpoint)
+    }
+}
+
+/// Returns true if a listing of the node does not have the snapshots of this dataset.
+fn is_deep(dataset: &str) -> bool {
+    dataset.bytes().filter(|byte| *byte == b'/').nth(1).is_some()
+}
+
+#[cfg(test)]
+mod tests;

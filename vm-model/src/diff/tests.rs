@@ -1,0 +1,257 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The statements of docs/contract/vminfod.md, and the replay property.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Change, diff, pretty_path};
+use crate::object::VmObject;
+
+fn object(value: Value) -> VmObject {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("not an object: {other}"),
+    }
+}
+
+/// The records as they are sent.
+fn wire(old: Value, new: Value) -> Value {
+    serde_json::to_value(diff(&object(old), &object(new))).unwrap()
+}
+
+fn text(old: Value, new: Value) -> String {
+    serde_json::to_string(&diff(&object(old), &object(new))).unwrap()
+}
+
+#[test]
+// S45, S46, S48, S57, S59
+fn scalars_are_changed_added_and_removed() {
+    assert_eq!(
+        text(json!({"a": 1, "b": 2, "z": null}), json!({"z": 17, "c": "x", "a": 1})),
+        concat!(
+            r#"[{"prettyPath":"b","path":["b"],"action":"removed","oldValue":2},"#,
+            r#"{"prettyPath":"z","path":["z"],"action":"changed","oldValue":null,"newValue":17},"#,
+            r#"{"prettyPath":"c","path":["c"],"action":"added","newValue":"x"}]"#
+        )
+    );
+}
+
+#[test]
+// S47
+fn nested_maps_have_records_of_leaves() {
+    assert_eq!(
+        wire(
+            json!({"tags": {"a": 1, "b": true}}),
+            json!({"tags": {"a": 2, "a.b": "x", "b": true}})
+        ),
+        json!([
+            {"prettyPath": "tags.a", "path": ["tags", "a"], "action": "changed", "oldValue": 1, "newValue": 2},
+            {"prettyPath": "tags[a.b]", "path": ["tags", "a.b"], "action": "added", "newValue": "x"},
+        ])
+    );
+}
+
+#[test]
+// S49
+fn null_and_object_are_a_change() {
+    assert_eq!(
+        wire(json!({"d": null, "e": {"x": 1}}), json!({"d": {"x": 1}, "e": null})),
+        json!([
+            {"prettyPath": "d", "path": ["d"], "action": "changed", "oldValue": null, "newValue": {"x": 1}},
+            {"prettyPath": "e", "path": ["e"], "action": "changed", "oldValue": {"x": 1}, "newValue": null},
+        ])
+    );
+}
+
+#[test]
+fn array_and_object_are_compared_by_index() {
+    assert_eq!(
+        wire(json!({"d": [7]}), json!({"d": {"a": 1}})),
+        json!([
+            {"prettyPath": "d.0", "path": ["d", "0"], "action": "removed", "oldValue": 7},
+            {"prettyPath": "d.a", "path": ["d", "a"], "action": "added", "newValue": 1},
+        ])
+    );
+    assert_eq!(
+        wire(json!({"d": "x"}), json!({"d": ["x"]})),
+        json!([{"prettyPath": "d", "path": ["d"], "action": "changed", "oldValue": "x", "newValue": ["x"]}])
+    );
+}
+
+#[test]
+// S50, S51, S53, S57
+fn nic_edits_carry_the_mac_and_whole_elements_do_not() {
+    let old = json!({"nics": [
+        {"mac": "02:a", "ip": "10.0.0.1", "ips": ["10.0.0.1/24"]},
+        {"mac": "02:c", "ip": "10.0.0.9"},
+    ]});
+    let new = json!({"nics": [
+        {"mac": "02:a", "ip": "10.0.0.2", "ips": ["10.0.0.2/24"]},
+        {"mac": "02:b", "ip": "10.0.0.3"},
+    ]});
+    assert_eq!(
+        wire(old, new),
+        json!([
+            {"prettyPath": "nics.*", "path": ["nics", null],
+             "action": "removed", "oldValue": {"mac": "02:c", "ip": "10.0.0.9"}},
+            {"prettyPath": "nics.*.ip", "path": ["nics", null, "ip"],
+             "action": "changed", "oldValue": "10.0.0.1", "newValue": "10.0.0.2", "ident": "02:a"},
+            {"prettyPath": "nics.*.ips.*", "path": ["nics", null, "ips", null],
+             "action": "removed", "oldValue": "10.0.0.1/24", "ident": "02:a"},
+            {"prettyPath": "nics.*.ips.*", "path": ["nics", null, "ips", null],
+             "action": "added", "newValue": "10.0.0.2/24", "ident": "02:a"},
+            {"prettyPath": "nics.*", "path": ["nics", null],
+             "action": "added", "newValue": {"mac": "02:b", "ip": "10.0.0.3"}},
+        ])
+    );
+}
+
+#[test]
+// S52
+fn disks_are_identified_by_path() {
+    assert_eq!(
+        wire(
+            json!({"disks": [{"path": "/d0", "size": 1}]}),
+            json!({"disks": [{"path": "/d0", "size": 2}]})
+        ),
+        json!([{"prettyPath": "disks.*.size", "path": ["disks", null, "size"], "action": "changed",
+                "oldValue": 1, "newValue": 2, "ident": "/d0"}])
+    );
+    let moved = wire(json!({"disks": [{"path": "/d0"}]}), json!({"disks": [{"path": "/d1"}]}));
+    assert_eq!(moved[0]["action"], "removed");
+    assert_eq!(moved[1]["action"], "added");
+    assert!(moved[0].get("ident").is_none());
+}
+
+#[test]
+fn elements_without_identity_have_records() {
+    let odd = wire(json!({"nics": [1, "x", {"ip": "a"}]}), json!({"nics": [null, {"ip": "b"}]}));
+    assert_eq!(odd[2]["path"], json!(["nics", null, "ip"]));
+    assert!(odd[2].get("ident").is_none());
+    assert_eq!(odd.as_array().unwrap().len(), 4);
+}
+
+#[test]
+// S54
+fn unkeyed_arrays_remove_and_add_whole_elements() {
+    assert_eq!(
+        wire(
+            json!({"snapshots": [{"name": "s1", "size": 1}]}),
+            json!({"snapshots": [{"name": "s1", "size": 2}]})
+        ),
+        json!([
+            {"prettyPath": "snapshots.*", "path": ["snapshots", null],
+             "action": "removed", "oldValue": {"name": "s1", "size": 1}},
+            {"prettyPath": "snapshots.*", "path": ["snapshots", null],
+             "action": "added", "newValue": {"name": "s1", "size": 2}},
+        ])
+    );
+    // A nested array of the same name is not keyed.
+    let nested = wire(
+        json!({"x": {"nics": [{"mac": "a", "v": 1}]}}),
+        json!({"x": {"nics": [{"mac": "a", "v": 2}]}}),
+    );
+    assert_eq!(nested[0]["path"], json!(["x", "nics", null]));
+}
+
+#[test]
+// S55, S56
+fn order_and_number_of_elements_do_not_count_but_key_order_does() {
+    assert_eq!(wire(json!({"r": [1, 1, 2]}), json!({"r": [2, 1]})), json!([]));
+    let order = wire(json!({"f": [{"a": 1, "b": 2}]}), json!({"f": [{"b": 2, "a": 1}]}));
+    assert_eq!(order.as_array().unwrap().len(), 2);
+}
+
+#[test]
+// S58
+fn pretty_paths() {
+    let path = |parts: &[Option<&str>]| {
+        pretty_path(&parts.iter().map(|p| p.map(str::to_owned)).collect::<Vec<_>>())
+    };
+    assert_eq!(path(&[Some("nics"), None, Some("ip")]), "nics.*.ip");
+    assert_eq!(path(&[Some("tags"), Some("a.b"), Some("c")]), "tags[a.b].c");
+    assert_eq!(path(&[Some("a]["), Some("")]), "[a\\]\\[].");
+    assert_eq!(path(&[]), "");
+}
+
+/// Applies records to an object. Arrays end up equal as sets of elements: the records say no more.
+fn replay(object: &mut Value, changes: &[Change]) {
+    for change in changes {
+        let path: Vec<&str> = change.path.iter().map(|p| p.as_deref().unwrap_or("*")).collect();
+        let (last, parents) = path.split_last().unwrap();
+        let mut at = &mut *object;
+        for part in parents {
+            at = at.get_mut(*part).unwrap();
+        }
+        match at {
+            Value::Object(map) => {
+                match &change.new_value {
+                    Some(value) => map.insert((*last).to_owned(), value.clone()),
+                    None => map.remove(*last),
+                };
+            }
+            Value::Array(items) => {
+                if let Some(old) = &change.old_value {
+                    items.retain(|item| item != old);
+                }
+                items.extend(change.new_value.clone());
+            }
+            other => panic!("cannot apply below {other}"),
+        }
+    }
+}
+
+fn sets(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<_> = map.keys().cloned().collect();
+            keys.sort();
+            keys.into_iter()
+                .map(|k| (k.clone(), sets(&map[&k])))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        }
+        Value::Array(items) => {
+            let mut texts: Vec<String> = items.iter().map(Value::to_string).collect();
+            texts.sort();
+            texts.dedup();
+            json!(texts)
+        }
+        other => other.clone(),
+    }
+}
+
+fn arbitrary() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (0_i64..4).prop_map(Value::from),
+        "[ab.\\[]{0,2}".prop_map(Value::from),
+    ];
+    let inner = prop_oneof![
+        leaf.clone(),
+        proptest::collection::vec(leaf.clone(), 0..3).prop_map(Value::from),
+    ];
+    let map = proptest::collection::btree_map("[abc.]{1,2}", inner, 0..4)
+        .prop_map(|map| Value::Object(map.into_iter().collect()));
+    proptest::collection::btree_map("[abcd]", prop_oneof![leaf, map], 0..5)
+        .prop_map(|map| Value::Object(map.into_iter().collect()))
+}
+
+proptest! {
+    #[test]
+    fn records_replay_to_the_new_object(old in arbitrary(), new in arbitrary()) {
+        let changes = diff(&object(old.clone()), &object(new.clone()));
+        let mut replayed = old;
+        replay(&mut replayed, &changes);
+        prop_assert_eq!(sets(&replayed), sets(&new));
+    }
+
+    #[test]
+    fn an_object_does_not_differ_from_itself(one in arbitrary()) {
+        prop_assert!(diff(&object(one.clone()), &object(one)).is_empty());
+    }
+}

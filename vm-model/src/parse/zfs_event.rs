@@ -1,0 +1,221 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! ZFS history events → the datasets to list again.
+//!
+//! Leaves out names that zfs cannot list (`%recv`, `%rollback`), and the children of a delegated
+//! dataset, which a zone can create in any number.
+
+use serde_json::{Map, Value};
+
+use super::text::is_lower_uuid;
+
+/// What to do about a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// List it again.
+    Fetch,
+    /// Remove it.
+    Expire,
+}
+
+/// An event of a filesystem, volume or snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetEvent {
+    /// Its name.
+    pub name: String,
+    /// What to do.
+    pub action: Action,
+    /// It was rolled back: its files have to be read again.
+    pub rolled_back: bool,
+    /// It was renamed from or to this name, with its children.
+    pub renamed: bool,
+}
+
+/// Returns the datasets that an event with these attributes is about.
+pub fn events(data: &Map<String, Value>) -> Vec<DatasetEvent> {
+    let text = |key: &str| data.get(key).and_then(Value::as_str);
+    let (Some(raw), Some(action)) = (text("history_dsname"), text("history_internal_name")) else {
+        return Vec::new();
+    };
+    let (name, temporary) = match raw.strip_suffix("/%rollback") {
+        Some(name) => (name, true),
+        None => (raw, false),
+    };
+    if temporary && action != "clone swap" || !is_listable(name) || below_delegated(name) {
+        return Vec::new();
+    }
+    let signal = |name: &str, action, renamed| DatasetEvent {
+        name: name.to_owned(),
+        action,
+        rolled_back: false,
+        renamed,
+    };
+    match action {
+        "receive" => Vec::new(),
+        "destroy" => vec![signal(name, Action::Expire, false)],
+        "clone swap" => {
+            vec![DatasetEvent { rolled_back: true, ..signal(name, Action::Fetch, false) }]
+        }
+        "rename" => {
+            // The event names the old name; the text has the new one.
+            let new = text("history_internal_str")
+                .and_then(|text| text.split_once("-> "))
+                .map(|(_, new)| new.trim());
+            let new = new.filter(|new| is_listable(new) && !below_delegated(new));
+            let mut both = vec![signal(name, Action::Fetch, true)];
+            both.extend(new.map(|new| signal(new, Action::Fetch, true)));
+            both
+        }
+        // create, clone, snapshot, set, inherit, hold, release, finish receiving, promote, upgrade
+        // and unknown actions: a listing is cheap and never wrong.
+        _ => vec![signal(name, Action::Fetch, false)],
+    }
+}
+
+/// Returns the uuid of the VM that a dataset belongs to: the first in the second part of its name.
+pub fn vm_uuid(name: &str) -> Option<&str> {
+    let dataset = name.split('@').next()?;
+    let second = dataset.split('/').nth(1)?;
+    (0..second.len().saturating_sub(35))
+        .find_map(|at| second.get(at..at + 36).filter(|text| is_lower_uuid(text)))
+}
+
+/// Returns the number of parts of the dataset's name.
+pub fn depth(name: &str) -> usize {
+    name.split('@').next().unwrap_or(name).split('/').count()
+}
+
+/// Returns the pool of a dataset or snapshot.
+pub fn pool(name: &str) -> &str {
+    name.split(['/', '@']).next().unwrap_or(name)
+}
+
+/// Returns true if zfs can list a dataset of this name.
+fn is_listable(name: &str) -> bool {
+    let mut halves = name.split('@');
+    let (dataset, snapshot) = (halves.next().unwrap_or(""), halves.next());
+    halves.next().is_none()
+        && snapshot
+            .is_none_or(|name| !name.is_empty() && !name.starts_with('%') && !name.contains('/'))
+        && !name.starts_with('-')
+        && dataset.split('/').all(|part| !part.is_empty() && !part.starts_with('%'))
+}
+
+/// Returns true for `POOL/UUID/data/…`.
+fn below_delegated(name: &str) -> bool {
+    let mut parts = name.split('@').next().unwrap_or(name).split('/').skip(1);
+    let (second, third, fourth) = (parts.next(), parts.next(), parts.next());
+    second.is_some_and(is_lower_uuid) && third == Some("data") && fourth.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const U: &str = "7992e853-8812-4060-8b15-fff23517df24";
+
+    fn of(name: &str, action: &str, text: &str) -> Vec<(String, Action, bool)> {
+        let data = json!({"history_dsname": name, "history_internal_name": action, "history_internal_str": text});
+        events(data.as_object().unwrap())
+            .into_iter()
+            .map(|s| (s.name, s.action, s.rolled_back))
+            .collect()
+    }
+
+    #[test]
+    fn names_and_actions() {
+        for action in [
+            "create",
+            "clone",
+            "snapshot",
+            "set",
+            "inherit",
+            "hold",
+            "release",
+            "finish receiving",
+            "what?",
+        ] {
+            assert_eq!(
+                of("zones/a", action, ""),
+                [("zones/a".into(), Action::Fetch, false)],
+                "{action}"
+            );
+        }
+        assert_eq!(of("zones/a@s", "destroy", ""), [("zones/a@s".into(), Action::Expire, false)]);
+        assert!(of("zones/a", "receive", "").is_empty());
+        assert!(of("zones/a/%rollback", "destroy", "").is_empty());
+        assert_eq!(
+            of("zones/a/%rollback", "clone swap", ""),
+            [("zones/a".into(), Action::Fetch, true)]
+        );
+        for name in [
+            "zones/a/%recv",
+            "zones/%recv",
+            "zones/a@%temp",
+            "a@b@c",
+            "",
+            "/",
+            "-r",
+            "zones//a",
+            "zones/a@",
+            "zones/a@/%",
+        ] {
+            assert!(of(name, "create", "").is_empty(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_rename_has_two_names() {
+        assert_eq!(
+            of("zones/a", "rename", "-> zones/b"),
+            [("zones/a".into(), Action::Fetch, false), ("zones/b".into(), Action::Fetch, false)]
+        );
+        assert_eq!(of("zones/a", "rename", "").len(), 1);
+    }
+
+    #[test]
+    fn children_of_delegated_datasets_are_left_out() {
+        assert!(of(&format!("zones/{U}/data/pg"), "create", "").is_empty());
+        assert!(of(&format!("zones/{U}/data/pg@s"), "snapshot", "").is_empty());
+        assert_eq!(of(&format!("zones/{U}/data@s"), "snapshot", "").len(), 1);
+        assert_eq!(of("zones/other/data/x", "create", "").len(), 1);
+    }
+
+    #[test]
+    fn vms_of_datasets() {
+        for name in [
+            format!("zones/{U}"),
+            format!("tank/{U}-disk0@s"),
+            format!("zones/{U}/disk0"),
+            format!("z/x-{U}"),
+        ] {
+            assert_eq!(vm_uuid(&name), Some(U), "{name}");
+        }
+        for name in [
+            "zones".to_owned(),
+            format!("zones/cores/{U}"),
+            format!("zones/{}", U.to_uppercase()),
+            format!("z@{U}"),
+        ] {
+            assert_eq!(vm_uuid(&name), None, "{name}");
+        }
+        assert_eq!(vm_uuid(&format!("zones/{}", "\u{e9}".repeat(18))), None);
+        assert_eq!((depth("zones/a/b@c/d"), depth("zones")), (3, 1));
+        assert_eq!((pool("zones/a"), pool("zones@x")), ("zones", "zones"));
+    }
+
+    #[test]
+    fn events_without_a_dataset_are_left_out() {
+        assert!(events(&Map::new()).is_empty());
+        assert!(
+            events(
+                json!({"history_dsname": 1, "history_internal_name": "set"}).as_object().unwrap()
+            )
+            .is_empty()
+        );
+    }
+}

@@ -1,0 +1,93 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Listings by hand.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Returns a line with these columns and plausible others.
+pub(crate) fn line(kind: &str, name: &str, mountpoint: &str, zoned: &str) -> String {
+    format!(
+        "lz4\t1500000000\t0\t{mountpoint}\t{name}\t1\t2\t3\t4\t18446744073709551615\t{kind}\t-\t7\t8\t9\t10\t{zoned}"
+    )
+}
+
+#[test]
+fn a_row_has_seventeen_columns() {
+    let row = Row::parse(&line("filesystem", "zones/a", "/zones/a", "off")).unwrap();
+    assert_eq!(row.text(Column::Compression), "lz4");
+    assert_eq!(row.number(Column::Creation), Some(1_500_000_000.0));
+    assert_eq!(row.number(Column::SnapshotLimit), Some(18_446_744_073_709_551_615.0));
+    assert_eq!(row.number(Column::Usedbysnapshots), None, "a dash is no number");
+    assert_eq!(row.text(Column::Zoned), "off");
+    let good = line("volume", "a", "-", "off");
+    assert!(Row::parse(&format!("  {good} \r")).is_some());
+    for bad in ["", "a\tb", &format!("{good}\tx"), good.rsplit_once('\t').unwrap().0] {
+        assert!(Row::parse(bad).is_none(), "{bad:?}");
+    }
+    assert_eq!(COLUMNS.split(',').count(), COUNT);
+    assert_eq!(COLUMNS.split(',').nth(Column::Name as usize), Some("name"));
+}
+
+#[test]
+fn a_bad_snapshot_name_fails_the_listing() {
+    let text = [line("snapshot", "a@b", "-", "-"), line("snapshot", "a@b@c", "-", "-")].join("\n");
+    let error = parse(text.as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "zfs: line 2: expected DATASET@SNAPSHOT, found \"a@b@c\"");
+    assert_eq!(parse(b"no rows\nhere").unwrap(), []);
+    for (bad, what) in [("a@b@c\t1\t0\t5", "DATASET@SNAPSHOT"), ("a\t1\t0\t5", "DATASET@SNAPSHOT")]
+    {
+        let mut listing = SnapshotListing::default();
+        listing.line(b"a@b\t1\t0\t5", |_| ());
+        listing.line(bad.as_bytes(), |_| ());
+        let error = listing.finish().unwrap_err().to_string();
+        assert!(error.starts_with("zfs: line 2: ") && error.contains(what), "{error}");
+    }
+}
+
+#[test]
+fn a_listing_of_snapshots_has_four_columns() {
+    let (mut listing, mut names) = (SnapshotListing::default(), Vec::new());
+    for line in ["z@a\t1\t0\t5", "", "z@b\t2\t-\t6", "z@c\t2\t-"] {
+        listing.line(line.as_bytes(), |row| names.push(row.name.to_owned()));
+    }
+    listing.finish().unwrap();
+    assert_eq!(names, ["a", "b"]);
+    let mut listing = SnapshotListing::default();
+    listing.line(b"z@\xe9\t1\t0\t5", |_| ());
+    assert!(listing.finish().is_err());
+}
+
+#[test]
+fn only_a_mountpoint_may_have_other_bytes_than_utf8() {
+    let with = |from: &str, to: &[u8]| {
+        let text = line("filesystem", "zones/a", "/mnt/here", "off");
+        let at = text.find(from).unwrap();
+        [&text.as_bytes()[..at], to, &text.as_bytes()[at + from.len()..]].concat()
+    };
+    assert_eq!(parse(&with("here", b"caf\xe9")).unwrap().len(), 1);
+    let error = parse(&with("zones/a", b"zones/\xe9")).unwrap_err().to_string();
+    assert!(error.starts_with("zfs: line 1: expected UTF-8"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = parse(&bytes);
+        let mut listing = SnapshotListing::default();
+        bytes.split(|byte| *byte == b'\n').for_each(|line| listing.line(line, |_| ()));
+        let _ = listing.finish();
+    }
+
+    #[test]
+    fn a_row_keeps_its_line(columns in proptest::collection::vec("[a/\u{1}-\u{8}\u{e9}-]{1,3}|lz4|volume", COUNT)) {
+        let line = columns.join("\t");
+        prop_assume!(line.trim() == line);
+        let row = Row::parse(&line).unwrap();
+        prop_assert_eq!(row.line(), &line);
+        prop_assert_eq!(row.name(), &columns[Column::Name as usize]);
+    }
+}

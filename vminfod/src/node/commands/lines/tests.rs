@@ -1,0 +1,95 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+//! A long listing, and streams that are cut anywhere.
+
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+
+use proptest::prelude::*;
+use tokio::io::ReadBuf;
+
+use super::*;
+
+/// A listing of very many snapshots, made while it is read; it knows how far its reader is behind.
+struct Listing {
+    next: u32,
+    of: u32,
+    ready: Vec<u8>,
+    given: Arc<Mutex<usize>>,
+}
+
+fn snapshot(n: u32) -> String {
+    format!(
+        "-\t15000{n:05}\t-\t-\tzones/z@vmsnap-{n}\t-\t-\t-\t-\t-\tsnapshot\t-\t1\t-\t-\t4096\t-\n"
+    )
+}
+
+impl AsyncRead for Listing {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        while self.ready.len() < into.remaining() && self.next < self.of {
+            let line = snapshot(self.next);
+            self.ready.extend_from_slice(line.as_bytes());
+            self.next += 1;
+        }
+        let count = self.ready.len().min(into.remaining());
+        into.put_slice(&self.ready[..count]);
+        self.ready.drain(..count);
+        *self.given.lock().unwrap() += count;
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn fifty_thousand_snapshots_are_never_held_as_text() {
+    const OF: u32 = 50_000;
+    let given = Arc::new(Mutex::new(0));
+    let listing = Listing { next: 0, of: OF, ready: Vec::new(), given: given.clone() };
+    let (mut taken, mut furthest) = (0, 0);
+    let mut rows = vm_model::parse::zfs_list::Listing::default();
+    let mut each = |line: &[u8]| {
+        furthest = furthest.max(*given.lock().unwrap() - taken);
+        taken += line.len() + 1;
+        rows.line(line);
+    };
+    split(Tool::Zfs, listing, u64::MAX, &mut each).await.unwrap();
+    assert!(taken > 3 * 1024 * 1024, "{taken} bytes are no long listing");
+    assert_eq!(taken, *given.lock().unwrap());
+    assert!(furthest <= CHUNK + 100, "{furthest} bytes were read ahead of their lines");
+    assert_eq!(rows.finish().unwrap().len(), OF as usize);
+}
+
+#[tokio::test]
+async fn a_line_without_end_and_a_flood_are_refused() {
+    let endless = tokio::io::repeat(b'x');
+    let error = split(Tool::Zfs, endless, u64::MAX, &mut |_| panic!("no line")).await.unwrap_err();
+    assert!(matches!(error, CommandError::TooMuch { cap, .. } if cap == LONGEST as u64));
+    let flood = tokio::io::repeat(b'\n');
+    let error = split(Tool::Zfs, flood, 1000, &mut |_| ()).await.unwrap_err();
+    assert!(matches!(error, CommandError::TooMuch { cap: 1000, .. }));
+}
+
+proptest! {
+    #[test]
+    fn lines_do_not_depend_on_how_they_come(pieces in proptest::collection::vec("[a\n]{1,9}", 0..9)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut mock: Box<dyn AsyncRead + Unpin> = Box::new(tokio::io::empty());
+        for piece in &pieces {
+            mock = Box::new(mock.chain(std::io::Cursor::new(piece.clone().into_bytes())));
+        }
+        let mut got = Vec::new();
+        let mut each = |line: &[u8]| got.push(String::from_utf8_lossy(line).into_owned());
+        let rest = runtime.block_on(split(Tool::Zfs, mock, u64::MAX, &mut each)).unwrap();
+        let text = pieces.concat();
+        let (whole, cut) = text.rsplit_once('\n').map_or(("", &*text), |(_, cut)| {
+            (&text[..text.len() - cut.len()], cut)
+        });
+        prop_assert_eq!(got, whole.lines().map(str::to_owned).collect::<Vec<_>>());
+        prop_assert_eq!(rest, cut.as_bytes());
+    }
+}

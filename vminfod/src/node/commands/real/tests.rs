@@ -1,0 +1,138 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Real children, real time: short ones.
+
+use super::*;
+
+fn shell() -> RealCommands {
+    let sh = PathBuf::from("/bin/sh");
+    RealCommands::new(CommandPaths {
+        zoneadm: sh.clone(),
+        zfs: sh.clone(),
+        kstat: sh.clone(),
+        sysevent: sh.clone(),
+        fswatcher: sh,
+    })
+}
+
+fn script(text: &str) -> Vec<String> {
+    vec!["-c".into(), text.into()]
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Whether the process is gone or dead and only waits to be reaped.
+fn is_dead(pid: i32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat.rsplit(')').next().is_some_and(|s| s.trim_start().starts_with('Z')),
+        Err(_) => true,
+    }
+}
+
+async fn wait_dead(pid: i32) {
+    let mut tick = tokio::time::interval(Duration::from_millis(5));
+    let seen = async {
+        while !is_dead(pid) {
+            tick.tick().await;
+        }
+    };
+    tokio::time::timeout(LONG, seen).await.expect("the process was not killed");
+}
+
+#[tokio::test]
+async fn gives_status_and_both_outputs() {
+    let out = shell().run(Tool::Zfs, script("echo out; echo bad >&2; exit 3"), LONG).await.unwrap();
+    assert_eq!(out, Output { status: 3, stdout: b"out\n".to_vec(), stderr: b"bad\n".to_vec() });
+    assert_eq!(out.complaint(), "bad");
+    let out = shell().run(Tool::Zfs, script("kill -9 $$"), LONG).await.unwrap();
+    assert_eq!(out.status, 137);
+}
+
+#[tokio::test]
+async fn environment_is_fixed_and_input_empty() {
+    let out = shell().run(Tool::Zfs, script("cat; env | cut -d= -f1 | sort"), LONG).await.unwrap();
+    let names = String::from_utf8(out.stdout).unwrap();
+    let names: Vec<&str> =
+        names.lines().filter(|n| !matches!(*n, "PWD" | "SHLVL" | "_" | "OLDPWD")).collect();
+    assert_eq!(names, ["LANG", "LC_ALL", "PATH"]);
+}
+
+#[tokio::test]
+async fn deadline_kills_the_whole_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pid");
+    let text = format!("sleep 100 & echo $! > {}; wait", file.display());
+    let error =
+        shell().run(Tool::Zoneadm, script(&text), Duration::from_millis(300)).await.unwrap_err();
+    assert!(matches!(error, CommandError::Deadline { tool: Tool::Zoneadm, .. }), "{error}");
+    let pid = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    wait_dead(pid).await;
+}
+
+#[tokio::test]
+async fn a_child_that_left_others_behind_is_over_at_the_deadline() {
+    let error = shell().run(Tool::Zfs, script("sleep 100 &"), Duration::from_millis(100)).await;
+    assert!(matches!(error, Err(CommandError::Deadline { .. })));
+}
+
+#[tokio::test]
+async fn too_much_output_kills() {
+    let commands = RealCommands { stdout_cap: 1000, ..shell() };
+    let error =
+        commands.run(Tool::Zfs, script("while :; do echo yyyyyyyyyyyyyyyy; done"), LONG).await;
+    assert!(matches!(error, Err(CommandError::TooMuch { cap: 1000, .. })));
+}
+
+#[tokio::test]
+async fn much_complaint_neither_blocks_nor_grows() {
+    let text =
+        "i=0; while [ $i -lt 9000 ]; do echo 0123456789abcdef >&2; i=$((i+1)); done; echo done";
+    let out = shell().run(Tool::Zfs, script(text), LONG).await.unwrap();
+    assert_eq!(out.stdout, b"done\n");
+    assert_eq!(out.stderr.len() as u64, STDERR_KEPT);
+}
+
+#[tokio::test]
+async fn dropping_a_followed_command_kills_its_group() {
+    let mut follow = shell().follow(Tool::Sysevent, script("sleep 100 & echo $!; wait")).unwrap();
+    let mut pid = Vec::new();
+    while !pid.ends_with(b"\n") {
+        pid.push(follow.stdout.read_u8().await.unwrap());
+    }
+    let pid = String::from_utf8(pid).unwrap().trim().parse().unwrap();
+    assert!(!is_dead(pid));
+    drop(follow);
+    wait_dead(pid).await;
+}
+
+#[tokio::test]
+async fn a_followed_command_tells_its_end() {
+    let mut follow = shell().follow(Tool::Sysevent, script("exit 7")).unwrap();
+    assert_eq!(follow.wait().await, 7);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_named() {
+    let paths = CommandPaths { zfs: "/nowhere/zfs".into(), ..CommandPaths::default() };
+    let error = RealCommands::new(paths).run(Tool::Zfs, vec![], LONG).await.unwrap_err();
+    assert!(error.to_string().contains("/nowhere/zfs"), "{error}");
+}
+
+#[tokio::test]
+async fn lines_come_with_the_status_and_die_at_the_deadline() {
+    let mut got = Vec::new();
+    let mut each = |line: &[u8]| got.push(String::from_utf8_lossy(line).into_owned());
+    let commands = shell();
+    let text = script("printf 'a\\n\\nb'; echo bad >&2; exit 3");
+    let out = commands.lines(Tool::Zfs, text, LONG, &mut each).await.unwrap();
+    assert_eq!(out, Output { status: 3, stdout: b"b".to_vec(), stderr: b"bad\n".to_vec() });
+    assert_eq!(got, ["a", ""], "a line that is cut off is none");
+    let short = Duration::from_millis(100);
+    let mut pid = 0;
+    let mut each = |line: &[u8]| pid = String::from_utf8_lossy(line).parse().unwrap();
+    let result = shell().lines(Tool::Zfs, script("echo $$; sleep 60"), short, &mut each).await;
+    assert!(matches!(result, Err(CommandError::Deadline { .. })));
+    assert!(is_dead(pid));
+}

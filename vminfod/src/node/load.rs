@@ -1,0 +1,206 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The whole node in one reading; zones that cannot be read are kept apart.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use vm_model::VmObject;
+use vm_model::compose::compose;
+use vm_model::datasets::Datasets;
+use vm_model::origin::Origin;
+use vm_model::parse::kstat::ZoneKstat;
+use vm_model::parse::sysinfo::Sysinfo;
+use vm_model::parse::zoneadm::ZoneRow;
+use vm_model::parts::Parts;
+use vm_model::stale::Stale;
+
+use super::blocking::threads;
+use super::read::zone_files::{self, ZoneFiles};
+use super::read::{datasets, kstat, sysinfo, zoneadm};
+use super::root::{ReadError, Root};
+use super::{Ctx, Fault, LoadError};
+
+/// Everything that one reading of the node gave.
+#[derive(Debug)]
+pub struct Node {
+    /// zoneadm's rows, in its order.
+    pub rows: Vec<Arc<ZoneRow>>,
+    /// What was read of each zone's files, in the order of the rows.
+    pub files: Vec<Result<ZoneFiles, LoadError>>,
+    /// The kstats of all zones, by uuid.
+    pub kstats: HashMap<String, ZoneKstat>,
+    /// The filesystems and volumes of the node.
+    pub datasets: Datasets,
+    /// The node itself.
+    pub sysinfo: Arc<Sysinfo>,
+}
+
+/// What is known of the zones: their files are read again only where a stamp differs.
+pub type Known = HashMap<Arc<str>, Parts>;
+
+/// Reads everything but the snapshots. `at_once`: how many threads read files.
+///
+/// # Errors
+/// A source that concerns every VM fails.
+pub async fn node(ctx: &Ctx, known: Known, at_once: usize) -> Result<Node, LoadError> {
+    let zones = async {
+        let rows = zoneadm::list(ctx).await?;
+        let files = zones(&ctx.root, &rows, known, at_once).await;
+        Ok::<_, LoadError>((rows, files))
+    };
+    let ((rows, files), kstats, datasets, sysinfo) =
+        tokio::try_join!(zones, kstat::node(ctx), datasets::node(ctx), sysinfo::load(ctx))?;
+    // A VM without any dataset would lose its disks, its quota and its snapshots.
+    if !rows.is_empty() && datasets.is_empty() {
+        return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
+    }
+    Ok(Node { rows, files, kstats, datasets, sysinfo: Arc::new(sysinfo) })
+}
+
+async fn zones(
+    root: &Root,
+    rows: &[Arc<ZoneRow>],
+    known: Known,
+    at_once: usize,
+) -> Vec<Result<ZoneFiles, LoadError>> {
+    let places = rows.iter().map(|row| Arc::clone(&row.zonepath)).collect();
+    let rows = rows.to_vec();
+    let read = move |root: &Root, at: usize| match rows.get(at) {
+        Some(row) => zone_files::read(root, row, known.get(&row.zonename), Stale::ALL),
+        None => Err(LoadError::new(Origin::Times, Fault::Absent)),
+    };
+    let hangs = |error: ReadError| LoadError::new(Origin::Times, Fault::Read(error));
+    let read = root.on_each(places, at_once, read).await;
+    read.into_iter().map(|zone| zone.map_err(hangs).flatten()).collect()
+}
+
+impl Node {
+    /// The parts of one zone, by its place among the rows; `datasets` are those of the node with
+    /// their snapshots.
+    pub fn parts_at(
+        &self,
+        at: usize,
+        datasets: &Datasets,
+    ) -> Option<(Arc<ZoneRow>, Result<Parts, LoadError>)> {
+        let (row, files) = (self.rows.get(at)?, self.files.get(at)?);
+        let parts = files.clone().map(|files| {
+            let kstat = self.kstats.get(&*row.uuid).cloned();
+            assemble(row, files, kstat, datasets, &self.sysinfo)
+        });
+        Some((Arc::clone(row), parts))
+    }
+
+    /// The parts of each zone, in the order of the rows.
+    pub fn parts<'a>(
+        &'a self,
+        datasets: &'a Datasets,
+    ) -> impl Iterator<Item = (Arc<ZoneRow>, Result<Parts, LoadError>)> + 'a {
+        (0..self.rows.len()).filter_map(|at| self.parts_at(at, datasets))
+    }
+}
+
+/// The parts of one VM from what was read of its sources.
+pub fn assemble(
+    row: &Arc<ZoneRow>,
+    files: ZoneFiles,
+    kstat: Option<ZoneKstat>,
+    datasets: &Datasets,
+    sysinfo: &Arc<Sysinfo>,
+) -> Parts {
+    let ZoneFiles { xml, config, lastexited, stamps, receiving, doubts: _ } = files;
+    let (zone, sysinfo) = (Arc::clone(row), Arc::clone(sysinfo));
+    let mut parts = Parts {
+        zone,
+        xml,
+        kstat,
+        config,
+        lastexited,
+        stamps,
+        receiving,
+        datasets: Datasets::default(),
+        sysinfo,
+    };
+    parts.datasets = own_datasets(&parts, datasets);
+    parts
+}
+
+/// The datasets of one VM, among all of the node.
+pub fn own_datasets(parts: &Parts, all: &Datasets) -> Datasets {
+    all.only(parts.dataset_names(all).iter().map(String::as_str))
+}
+
+/// What a failed composition means for the source it blames.
+pub fn compose_error(
+    root: &Root,
+    parts: &Parts,
+    error: vm_model::compose::ComposeError,
+) -> LoadError {
+    let is_xml = error.origin == Origin::ZoneXml;
+    let error = LoadError::from(error);
+    if is_xml { error.in_file(root.zone_xml(&parts.zone.zonename)) } else { error }
+}
+
+/// The objects of a node that was read without a daemon.
+#[derive(Debug)]
+pub struct Objects {
+    /// In zoneadm's order, those in state receiving last.
+    pub vms: Vec<VmObject>,
+    /// The zones that have no object: name, uuid, why.
+    pub broken: Vec<(String, String, LoadError)>,
+}
+
+/// Reads and composes the whole node, snapshots included.
+///
+/// # Errors
+/// A source that concerns every VM fails.
+pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
+    let (mut node, snapshots) =
+        tokio::try_join!(node(ctx, Known::new(), threads()), datasets::snapshots(ctx))?;
+    let mut datasets = std::mem::take(&mut node.datasets);
+    datasets.replace_snapshots(snapshots);
+    let (mut vms, mut receiving, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+    for (row, parts) in node.parts(&datasets) {
+        let composed = parts.and_then(|parts| {
+            let vm = compose(&parts).map_err(|error| compose_error(&ctx.root, &parts, error))?;
+            Ok((parts.is_receiving(), vm))
+        });
+        match composed {
+            Ok((true, vm)) => receiving.push(vm),
+            Ok((false, vm)) => vms.push(vm),
+            Err(error) => broken.push((row.zonename.to_string(), row.uuid.to_string(), error)),
+        }
+    }
+    vms.append(&mut receiving);
+    Ok(Objects { vms, broken })
+}
+
+/// Reads and composes one VM, exactly as [`objects`] shows it; `None` if there is no such zone.
+/// The datasets are those of the whole node: one of any pool may be mounted where the VM is.
+///
+/// # Errors
+/// A source that concerns every VM fails, or one of the VM's own.
+pub async fn object(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadError> {
+    let (rows, mut datasets, snapshots, sysinfo) = tokio::try_join!(
+        zoneadm::list(ctx),
+        datasets::node(ctx),
+        datasets::snapshots(ctx),
+        sysinfo::load(ctx)
+    )?;
+    let Some(row) = rows.into_iter().find(|row| *row.zonename == *zonename) else {
+        return Ok(None);
+    };
+    if datasets.is_empty() {
+        return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
+    }
+    datasets.replace_snapshots(snapshots);
+    let (files, kstat) =
+        tokio::try_join!(zone_files::load(ctx, &row, None, Stale::ALL), kstat::one(ctx, &row))?;
+    let parts = assemble(&row, files, kstat, &datasets, &Arc::new(sysinfo));
+    match compose(&parts) {
+        Ok(vm) => Ok(Some(vm)),
+        Err(error) => Err(compose_error(&ctx.root, &parts, error)),
+    }
+}

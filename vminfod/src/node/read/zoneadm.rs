@@ -1,0 +1,79 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Runs `zoneadm list`, for one zone or for all.
+
+use std::sync::Arc;
+
+use vm_model::origin::Origin;
+use vm_model::parse::zoneadm::{ZoneRow, check_whole, parse};
+
+use crate::node::commands::Tool;
+use crate::node::{Ctx, LoadError};
+
+/// Lists all zones that are VMs, in zoneadm's order.
+///
+/// # Errors
+/// zoneadm fails, or prints what cannot be a whole listing.
+pub async fn list(ctx: &Ctx) -> Result<Vec<Arc<ZoneRow>>, LoadError> {
+    let args = ["list", "-p", "-c"].map(String::from).to_vec();
+    let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
+    if output.status != 0 {
+        return Err(LoadError::exit(Origin::Zoneadm, &output));
+    }
+    check_whole(&output.stdout)?;
+    Ok(parse(&output.stdout).into_iter().map(Arc::new).collect())
+}
+
+/// Lists one zone; `None` if no such zone is configured, or it is not a VM.
+///
+/// # Errors
+/// zoneadm fails, or prints what cannot be a whole listing.
+pub async fn one(
+    ctx: &Ctx,
+    zonename: &str,
+    uuid: Option<&str>,
+) -> Result<Option<ZoneRow>, LoadError> {
+    let mut args = vec!["-z".to_owned(), zonename.to_owned()];
+    if let Some(uuid) = uuid {
+        args.extend(["-u".to_owned(), uuid.to_owned()]);
+    }
+    args.extend(["list", "-p"].map(String::from));
+    let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
+    if output.status == 0 {
+        check_whole(&output.stdout)?;
+        return Ok(parse(&output.stdout).into_iter().find(|row| *row.zonename == *zonename));
+    }
+    // The text of zoneadm(8) for a zone that does not exist; recorded.
+    if output.complaint().ends_with("No such zone configured") {
+        return Ok(None);
+    }
+    Err(LoadError::exit(Origin::Zoneadm, &output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::scripted;
+
+    const U: &str = "f8428503-41e2-426e-b0f9-a5d849b545f6";
+
+    #[tokio::test]
+    async fn half_a_listing_is_an_error() {
+        let (dir, ctx) =
+            scripted::node(Tool::Zoneadm, "cat \"${0%/*}/list\"; exit $(cat \"${0%/*}/status\")");
+        let says = |text: &str, status: u8| {
+            std::fs::write(dir.path().join("list"), text).unwrap();
+            std::fs::write(dir.path().join("status"), status.to_string()).unwrap();
+        };
+        let good = format!("-:{U}:installed:/zones/{U}:{U}:lx:excl:1\n");
+        says(&good, 0);
+        assert_eq!(list(&ctx).await.unwrap().len(), 1);
+        for (text, status) in [(&*good, 1), (good.trim_end(), 0), ("", 0), ("\u{e9}", 0)] {
+            says(text, status);
+            assert!(list(&ctx).await.is_err(), "{text:?} {status}");
+            assert!(one(&ctx, U, None).await.is_err(), "{text:?} {status}");
+        }
+    }
+}

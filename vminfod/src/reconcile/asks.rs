@@ -1,0 +1,97 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Requests from HTTP to the reconciler: for a fresh reading, and for what only it knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use vm_model::datasets::Datasets;
+use vm_model::parse::sysinfo::Sysinfo;
+use vm_model::parts::Parts;
+
+use super::why::Why;
+
+/// Answers a request that waits for a reading.
+pub type Waiter = oneshot::Sender<Result<(), String>>;
+
+/// How many requests may wait to be taken; more wait to be sent.
+const QUEUE: usize = 256;
+
+/// A request.
+#[derive(Debug)]
+pub enum Ask {
+    /// A reading that begins after this, of one VM or of the node. Answered when what was read is
+    /// committed, or with the source that failed.
+    Fresh(Option<String>, Waiter),
+    /// The raw parts of everything.
+    Held(oneshot::Sender<Held>),
+    /// When the sources of one VM were read; `None` when there is no such VM.
+    Why(String, oneshot::Sender<Option<Why>>),
+}
+
+/// The raw parts that all objects are made of.
+#[derive(Debug)]
+pub struct Held {
+    /// The node itself.
+    pub sysinfo: Arc<Sysinfo>,
+    /// Its datasets.
+    pub datasets: Datasets,
+    /// What was read of each zone, by zone name.
+    pub parts: BTreeMap<String, Parts>,
+}
+
+/// The loop is ending.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("vminfod is stopping")]
+pub struct Stopping;
+
+/// The asking side.
+#[derive(Clone, Debug)]
+pub struct Asks(mpsc::Sender<Ask>);
+
+impl Asks {
+    /// The two sides.
+    pub fn new() -> (Self, mpsc::Receiver<Ask>) {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        (Self(sender), receiver)
+    }
+
+    /// Asks for a fresh reading, and waits until it is committed.
+    pub async fn fresh(&self, name: Option<&str>) -> Result<(), String> {
+        let name = name.map(str::to_owned);
+        let asked = self.ask(|done| Ask::Fresh(name, done)).await;
+        asked.map_err(|stopping| stopping.to_string())?
+    }
+
+    /// The raw parts of everything, as they are held.
+    pub async fn held(&self) -> Result<Held, Stopping> {
+        self.ask(Ask::Held).await
+    }
+
+    /// When the sources of one VM were read.
+    pub async fn why(&self, name: &str) -> Result<Option<Why>, Stopping> {
+        let name = name.to_owned();
+        self.ask(|done| Ask::Why(name, done)).await
+    }
+
+    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Stopping> {
+        let (done, answer) = oneshot::channel();
+        self.0.send(ask(done)).await.map_err(|_| Stopping)?;
+        answer.await.map_err(|_| Stopping)
+    }
+}
+
+/// Answers all requests that wait.
+pub(super) fn answer(waiters: Vec<Waiter>, result: &Result<(), String>) {
+    for waiter in waiters {
+        let _asker_may_have_gone: Result<(), _> = waiter.send(result.clone());
+    }
+}
+
+/// A pair for waiting on a reading.
+pub(super) fn waiter() -> (Waiter, oneshot::Receiver<Result<(), String>>) {
+    oneshot::channel()
+}

@@ -1,0 +1,263 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One VM's reading: how it begins, and how it leads to a commit.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use sdc_clients::retry::Backoff;
+use tokio::time::Instant;
+use tracing::Instrument;
+use vm_model::VmObject;
+use vm_model::compose::compose;
+use vm_model::parse::zoneadm::ZoneRow;
+use vm_model::parts::Parts;
+use vm_model::stale::Stale;
+
+use super::asks::answer;
+use super::engine::Reconciler;
+use super::reading::{Loaded, ReadFault, Reading, Sources};
+use super::tasks::{Done, Purpose};
+use super::vms::{Reasons, Under};
+use crate::node::load::{assemble, compose_error, own_datasets};
+use crate::store::Outcome;
+
+impl Reconciler {
+    /// Begins the reading of a VM that is due.
+    pub(super) fn begin_reading(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(vm) = self.vms.get_mut(name) else { return };
+        let reasons = std::mem::take(&mut vm.reasons);
+        let signalled = vm.signalled.take().unwrap_or(now);
+        let under = Under {
+            stale: std::mem::take(&mut vm.stale),
+            trace: std::mem::take(&mut vm.trace),
+            repeats: vm.repeats.take(),
+            waiters: std::mem::take(&mut vm.waiters),
+            began: now,
+        };
+        let (stale, known) = (under.stale, vm.parts.clone());
+        vm.reading = Some(under);
+        self.status.edit(|view| view.begins(name, signalled, now));
+        let span = tracing::info_span!("reading", vm = &**name, reason = %reasons.text());
+        let parts = stale.names().collect::<Vec<_>>().join(" ");
+        let waited_ms = now.duration_since(signalled).as_millis() as u64;
+        tracing::debug!(parent: &span, %parts, waited_ms, "reading begins");
+        if let Some(known) = known.as_ref().filter(|_| stale == Stale::OBJECT) {
+            // Nothing is to be read: the datasets or the sysinfo in memory changed.
+            let _entered = span.enter();
+            let parts = self.with_node(known.clone());
+            self.parts_read(name, Ok(Some(parts)));
+            return;
+        }
+        let datasets = known.as_ref().map_or_else(Vec::new, |parts| self.listable(parts));
+        let (ctx, name) = (self.seams.ctx.clone(), Arc::clone(name));
+        let reading = Reading { ctx, name: Arc::clone(&name), known, stale, datasets, signalled };
+        let purpose = Purpose::Vm(Arc::clone(&name));
+        let work = async move { Done::Vm(name, reading.run().await) };
+        self.tasks.spawn(purpose, work.instrument(span));
+    }
+
+    /// The reading of a VM has ended.
+    pub(super) fn vm_read(&mut self, name: &Arc<str>, result: Result<Loaded, ReadFault>) {
+        let result = result.map(|loaded| match loaded {
+            Loaded::Gone => None,
+            Loaded::Sources(sources) => Some(self.parts_of(name, *sources)),
+        });
+        self.parts_read(name, result);
+    }
+
+    /// Commits what was read of a VM; `None`: there is no such zone.
+    fn parts_read(&mut self, name: &Arc<str>, result: Result<Option<Parts>, ReadFault>) {
+        let Some(under) = self.vms.get_mut(name).and_then(|vm| vm.reading.take()) else { return };
+        match result {
+            Ok(None) => self.gone(name, under),
+            Ok(Some(parts)) => {
+                let is_known = self.vms.parts(name).is_some();
+                match self.judge_and_commit(name, parts, &under) {
+                    Ok(()) => self.succeeded(name, under, is_known),
+                    Err(fault) => self.failed(name, under, &fault),
+                }
+            }
+            Err(fault) => self.failed(name, under, &fault),
+        }
+        self.vms.ended(name);
+        self.vms.remove_idle(name);
+        // Last: a client that sees nothing pending must see what came of it.
+        self.status.edit(|view| view.ends(name));
+    }
+
+    /// The parts of a VM from its sources and what is known of the node.
+    fn parts_of(&mut self, name: &Arc<str>, sources: Sources) -> Parts {
+        let Sources { row, kstat, files, datasets } = sources;
+        for (name, rows) in datasets {
+            self.datasets.replace(&name, rows);
+        }
+        match files.doubts.first() {
+            Some(doubt) => self.status.doubt(name, doubt),
+            None => self.status.clear_doubt(name),
+        }
+        assemble(&row, files, kstat, &self.datasets.tables, &self.sysinfo.value)
+    }
+
+    /// The same parts with the datasets and the sysinfo that are known now.
+    pub(super) fn with_node(&self, parts: Parts) -> Parts {
+        let (datasets, sysinfo) =
+            (own_datasets(&parts, &self.datasets.tables), Arc::clone(&self.sysinfo.value));
+        Parts { datasets, sysinfo, ..parts }
+    }
+
+    fn judge_and_commit(
+        &mut self,
+        name: &Arc<str>,
+        parts: Parts,
+        under: &Under,
+    ) -> Result<(), ReadFault> {
+        let Some(vm) = self.vms.get_mut(name) else { return Ok(()) };
+        // New times or datasets are no sign that zoneadm has caught up with the kernel.
+        let is_moved = vm.parts.as_ref().is_none_or(|before| {
+            before.zone != parts.zone || before.kstat != parts.kstat || before.xml != parts.xml
+        });
+        let is_new = vm.parts.is_none();
+        let (away, pause) = vm.judge(under, &parts.zone, is_moved);
+        if let Some(pause) = pause {
+            let at = Instant::now() + pause;
+            self.vms.mark(name, Stale::ON_ZONE_EVENT, Reasons::REPEAT, at);
+        }
+        self.commit(name, parts, away)?;
+        if is_new {
+            self.want_unknown_datasets(name);
+        }
+        Ok(())
+    }
+
+    /// Commits what these parts make of a VM. `away`: the state in which it was between the last
+    /// reading and this one, which is shown first.
+    pub(super) fn commit(
+        &mut self,
+        name: &Arc<str>,
+        parts: Parts,
+        away: Option<String>,
+    ) -> Result<Outcome, ReadFault> {
+        let before = self.vms.parts(name).cloned();
+        if away.is_none() && before.as_ref() == Some(&parts) {
+            self.vms.adopt(name, parts);
+            return Ok(Outcome::Unchanged);
+        }
+        let object = self.composed(&parts)?;
+        let mut old = before;
+        if let (Some(state), Some(before)) = (away, &old) {
+            let zone = ZoneRow { zone_state: state, ..(*before.zone).clone() };
+            let shown = Parts { zone: Arc::new(zone), ..before.clone() };
+            let outcome = self.store.put(name, self.composed(&shown)?, || self.old(before));
+            self.status.edit(|view| view.counters.reboots_shown += 1);
+            self.log(name, outcome);
+            old = Some(shown);
+        }
+        let outcome = self.store.put(name, object, || old.as_ref().and_then(|old| self.old(old)));
+        self.log(name, outcome);
+        self.vms.adopt(name, parts);
+        Ok(outcome)
+    }
+
+    /// The object of these parts. A panic of one VM's parts must not end the loop for all others.
+    fn composed(&self, parts: &Parts) -> Result<VmObject, ReadFault> {
+        match catch_unwind(AssertUnwindSafe(|| compose(parts))) {
+            Ok(Ok(object)) => Ok(object),
+            Ok(Err(error)) => Err(compose_error(&self.seams.ctx.root, parts, error).into()),
+            Err(_) => Err(ReadFault::Panic),
+        }
+    }
+
+    fn old(&self, parts: &Parts) -> Option<VmObject> {
+        self.composed(parts).ok()
+    }
+
+    fn log(&self, name: &str, outcome: Outcome) {
+        if outcome != Outcome::Unchanged {
+            let seq = self.store.published().snapshot().seq;
+            tracing::info!(vm = name, ?outcome, seq, "committed");
+        }
+    }
+
+    fn succeeded(&mut self, name: &Arc<str>, under: Under, is_known: bool) {
+        if let Some(vm) = self.vms.get_mut(name) {
+            vm.backoff = None;
+            vm.reads.note(if is_known { under.stale } else { Stale::ALL }, under.began);
+        }
+        if self.status.clear_trouble(name) {
+            tracing::info!(vm = &**name, "reading succeeded again");
+        }
+        answer(under.waiters, &Ok(()));
+    }
+
+    /// zoneadm and the index agree that there is no such zone.
+    fn gone(&mut self, name: &Arc<str>, under: Under) {
+        let outcome = self.store.remove(name, || self.vms.parts(name).and_then(|it| self.old(it)));
+        self.log(name, outcome);
+        self.status.clear_trouble(name);
+        self.status.clear_doubt(name);
+        if !self.vms.forget(name) {
+            // The event of a new zone may come before the index is written.
+            let pause = self.vms.get_mut(name).and_then(|vm| vm.repeat(under.repeats));
+            if let Some(pause) = pause {
+                let at = Instant::now() + pause;
+                self.vms.mark(name, Stale::ON_ZONE_EVENT, Reasons::REPEAT, at);
+            }
+        }
+        if let Some(vm) = self.vms.get_mut(name) {
+            vm.backoff = None;
+        }
+        answer(under.waiters, &Ok(()));
+    }
+
+    /// The VM keeps its last good object; its parts stay stale and are read again.
+    fn failed(&mut self, name: &Arc<str>, under: Under, fault: &ReadFault) {
+        let (source, message) = (fault.source_name(), fault.to_string());
+        if self.status.trouble(name, source, message.clone()) {
+            tracing::warn!(vm = &**name, source, reason = %message,
+                "reading failed: the last good object stays");
+        }
+        self.status.edit(|view| view.counters.load_failures += 1);
+        answer(under.waiters, &Err(format!("{source}: {message}")));
+        let at = self.retry_at(name);
+        if let Some(vm) = self.vms.get_mut(name) {
+            vm.repeats = vm.repeats.or(under.repeats);
+            vm.reopen(under.trace);
+        }
+        self.vms.mark(name, under.stale, Reasons::RETRY, at);
+    }
+
+    /// When a VM whose reading failed is to be read again: at once where a signal came meanwhile and
+    /// it is the first failure.
+    pub(super) fn retry_at(&mut self, name: &str) -> Instant {
+        let now = Instant::now();
+        let (policy, jitter) = (self.retry(), self.seams.jitter.fork());
+        let Some(vm) = self.vms.get_mut(name) else { return now };
+        let is_first = vm.backoff.is_none();
+        let backoff = vm.backoff.get_or_insert_with(|| Box::new(Backoff::new(&policy, jitter)));
+        let pause = backoff.next_delay().unwrap_or(policy.max);
+        if is_first && !vm.stale.is_empty() { now } else { now + pause }
+    }
+
+    /// A new VM may have datasets whose events came before it, or never.
+    fn want_unknown_datasets(&mut self, name: &str) {
+        let Some(parts) = self.vms.parts(name) else { return };
+        let (names, now) = (self.listable(parts), Instant::now());
+        for name in names {
+            if self.datasets.tables.get(&name).is_none() && !self.datasets.is_wanted(&name) {
+                self.datasets.want(&name, now);
+            }
+        }
+    }
+
+    /// The datasets of a VM that are worth a listing: a delegated one that is not known is listed
+    /// with its parent, if it exists.
+    fn listable(&self, parts: &Parts) -> Vec<String> {
+        let tables = &self.datasets.tables;
+        let mut names = parts.dataset_names(tables);
+        names.retain(|name| tables.get(name).is_some() || !name.ends_with("/data"));
+        names
+    }
+}

@@ -1,0 +1,336 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The datasets of the node: which of them are to be listed, and the tables of what was listed.
+//!
+//! An event has exactly the dataset listed that it names. Snapshots of the node are one listing of
+//! their own, one at a time, that may take minutes; nothing waits for it but the snapshots.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use tokio::time::Instant;
+use vm_model::datasets::{Datasets, SnapshotTable};
+use vm_model::parse::zfs_event::{Action, DatasetEvent};
+use vm_model::parse::zfs_list::Row;
+
+/// Listings of single datasets at once.
+const AT_ONCE: usize = 4;
+/// A burst of events puts off a listing by at most this many gaps.
+const BURST_GAPS: u32 = 20;
+/// More snapshots of one dataset than this are listed with it instead of one by one.
+const SNAPSHOTS_EACH: usize = 4;
+
+/// The tables and the listings.
+#[derive(Debug)]
+pub struct NodeDatasets {
+    /// What is known.
+    pub tables: Datasets,
+    /// The least time between two listings of a name in a burst.
+    gap: Duration,
+    wanted: IndexMap<String, Wanted>,
+    /// Listings under way: "an event came meanwhile", and failed attempts.
+    running: HashMap<String, (bool, u32)>,
+    /// Names touched while the node's filesystems are being listed.
+    since_refresh: Option<Vec<String>>,
+    /// Names touched while the node's snapshots are being listed.
+    since_snapshots: Option<Vec<String>>,
+    snapshots_due: Option<Instant>,
+    /// When the last good listing of the node began …
+    node_at: Option<Instant>,
+    /// … and when listings of single names since then ended.
+    listed: HashMap<String, Instant>,
+    /// Names whose listing waits for a burst of events to end, and since when.
+    bursts: HashMap<String, Instant>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    at: Instant,
+    failures: u32,
+}
+
+impl NodeDatasets {
+    /// Empty tables; the snapshots are to be listed at once.
+    pub fn new(gap: Duration, now: Instant) -> Self {
+        Self {
+            tables: Datasets::default(),
+            gap,
+            wanted: IndexMap::new(),
+            running: HashMap::new(),
+            since_refresh: None,
+            since_snapshots: None,
+            snapshots_due: Some(now),
+            node_at: None,
+            listed: HashMap::new(),
+            bursts: HashMap::new(),
+        }
+    }
+
+    /// Takes an event: the dataset is listed, or removed from the tables.
+    pub fn event(&mut self, event: &DatasetEvent, is_burst: bool, now: Instant) {
+        let name = &event.name;
+        for touched in [&mut self.since_refresh, &mut self.since_snapshots].into_iter().flatten() {
+            touched.push(name.clone());
+        }
+        // A listing under way that covers this name may be older than the event.
+        let parent = name.rsplit_once(['/', '@']).map_or("", |(parent, _)| parent);
+        for (running, (again, _)) in &mut self.running {
+            *again |= running == name || running == parent;
+        }
+        if event.action == Action::Expire {
+            self.tables.remove(name);
+            self.wanted.shift_remove(name);
+            return;
+        }
+        self.want(name, now);
+        let was_just_listed = self.running.contains_key(name)
+            || self.listed.get(name).is_some_and(|ended| now.duration_since(*ended) < self.gap);
+        if is_burst || was_just_listed {
+            self.put_off(name, now);
+        }
+    }
+
+    /// Wants a listing of this name. Several snapshots of one dataset are listed with it.
+    pub fn want(&mut self, name: &str, now: Instant) {
+        let Some((parent, _)) = name.split_once('@') else {
+            self.wanted.insert(name.to_owned(), Wanted { at: now, failures: 0 });
+            return;
+        };
+        let covers = |wanted: &Wanted| wanted.at <= now;
+        if self.bursts.contains_key(parent) || self.wanted.get(parent).is_some_and(covers) {
+            return;
+        }
+        let is_sibling = |other: &String| {
+            other.strip_prefix(parent).is_some_and(|rest| rest.starts_with('@')) && other != name
+        };
+        let one = if self.wanted.keys().filter(|other| is_sibling(other)).count() < SNAPSHOTS_EACH {
+            name
+        } else {
+            self.wanted.retain(|other, _| other != name && !is_sibling(other));
+            parent
+        };
+        self.wanted.insert(one.to_owned(), Wanted { at: now, failures: 0 });
+    }
+
+    /// Puts a listing off until no event came for a gap, but not for long.
+    fn put_off(&mut self, name: &str, now: Instant) {
+        let parent = name.split_once('@').map_or(name, |(parent, _)| parent);
+        let wanted = if self.wanted.contains_key(name) { name } else { parent };
+        if let Some(Wanted { at, failures: 0 }) = self.wanted.get_mut(wanted) {
+            let began = *self.bursts.entry(wanted.to_owned()).or_insert(now);
+            *at = (now + self.gap).min(began + self.gap * BURST_GAPS);
+        }
+    }
+
+    /// Takes the next name to list, if one is due and there is room.
+    pub fn next(&mut self, now: Instant) -> Option<String> {
+        if self.running.len() >= AT_ONCE {
+            return None;
+        }
+        let is_due = |(name, wanted): &(&String, &Wanted)| {
+            wanted.at <= now && !self.running.contains_key(*name)
+        };
+        let name = self.wanted.iter().find(is_due).map(|(name, _)| name.clone())?;
+        let failures = self.wanted.shift_remove(&name).map_or(0, |wanted| wanted.failures);
+        self.bursts.remove(&name);
+        self.running.insert(name.clone(), (false, failures));
+        Some(name)
+    }
+
+    /// When [`NodeDatasets::next`] or [`NodeDatasets::begin_snapshots`] will have something.
+    pub fn deadline(&self) -> Option<Instant> {
+        let waiting = self.wanted.iter().filter(|(name, _)| !self.running.contains_key(*name));
+        let next = waiting.map(|(_, wanted)| wanted.at).min();
+        let next = next.filter(|_| self.running.len() < AT_ONCE);
+        let snapshots = self.snapshots_due.filter(|_| self.since_snapshots.is_none());
+        next.into_iter().chain(snapshots).min()
+    }
+
+    /// A listing of one name has ended well.
+    pub fn listed(&mut self, name: &str, rows: Vec<Row>, now: Instant) {
+        if let Some((true, _)) = self.running.remove(name)
+            && !self.wanted.contains_key(name)
+        {
+            self.want(name, now);
+        }
+        self.listed.insert(name.to_owned(), now);
+        self.replace(name, rows);
+    }
+
+    /// Puts the rows of a listing in the place of what was known of this name.
+    pub fn replace(&mut self, name: &str, rows: Vec<Row>) {
+        self.tables.remove(name);
+        self.tables.insert(rows);
+    }
+
+    /// How often the listing of this name, which is under way, has failed in a row.
+    pub fn failures(&self, name: &str) -> u32 {
+        self.running.get(name).map_or(0, |(_, failures)| *failures)
+    }
+
+    /// A listing of one name has failed: it is tried again after the pause.
+    pub fn failed(&mut self, name: &str, now: Instant, pause: Duration) {
+        let failures = self.running.remove(name).map_or(0, |(_, failures)| failures) + 1;
+        self.wanted.insert(name.to_owned(), Wanted { at: now + pause, failures });
+    }
+
+    /// The listing of the node's filesystems begins.
+    pub fn begin_refresh(&mut self) {
+        self.since_refresh = Some(Vec::new());
+    }
+
+    /// It has failed.
+    pub fn refresh_failed(&mut self) {
+        self.since_refresh = None;
+    }
+
+    /// It has ended: replaces the filesystems and volumes, keeps the snapshots. What was touched
+    /// meanwhile is listed again, and so are the snapshots that no listing of the node shows.
+    pub fn refreshed(&mut self, mut listed: Datasets, began: Instant, now: Instant) {
+        self.node_at = Some(began);
+        self.listed.retain(|_, at| *at > began);
+        listed.keep_snapshots(&self.tables);
+        let touched = self.since_refresh.take().unwrap_or_default();
+        let deep: HashSet<String> = listed.deep_snapshots().map(str::to_owned).collect();
+        self.tables = listed;
+        for name in touched.into_iter().chain(deep) {
+            self.want(&name, now);
+        }
+    }
+
+    /// Wants the snapshots of the node at this time or earlier.
+    pub fn want_snapshots(&mut self, at: Instant) {
+        self.snapshots_due = Some(self.snapshots_due.map_or(at, |due| due.min(at)));
+    }
+
+    /// Begins the listing of the node's snapshots, if it is due and none is under way.
+    pub fn begin_snapshots(&mut self, now: Instant) -> bool {
+        let is_due = self.snapshots_due.is_some_and(|due| due <= now);
+        let begins = is_due && self.since_snapshots.is_none();
+        if begins {
+            self.snapshots_due = None;
+            self.since_snapshots = Some(Vec::new());
+        }
+        begins
+    }
+
+    /// The listing of the node's snapshots has ended well: replaces them. What was touched meanwhile
+    /// stays and is listed again.
+    pub fn snapshots_listed(&mut self, listed: SnapshotTable, now: Instant) {
+        let older = self.tables.clone();
+        self.tables.replace_snapshots(listed);
+        for name in self.since_snapshots.take().unwrap_or_default() {
+            let dataset = name.split('@').next().unwrap_or_default();
+            self.tables.keep_snapshots_of(&older, dataset);
+            self.want(dataset, now);
+        }
+    }
+
+    /// The listing of the node's snapshots has failed: it is tried again later, and those of these
+    /// datasets one by one until then.
+    pub fn snapshots_failed(&mut self, again: Instant, datasets: Vec<String>, now: Instant) {
+        self.since_snapshots = None;
+        self.want_snapshots(again);
+        for name in datasets {
+            if !self.wanted.contains_key(&name) {
+                self.want(&name, now);
+            }
+        }
+    }
+
+    /// When this name was last listed.
+    pub fn read_at(&self, name: &str) -> Option<Instant> {
+        self.node_at.max(self.listed.get(name).copied())
+    }
+
+    /// Returns true if a listing of this name is wanted or under way.
+    pub fn is_wanted(&self, name: &str) -> bool {
+        self.wanted.contains_key(name) || self.running.contains_key(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: Duration = Duration::from_millis(10);
+
+    fn event(name: &str, action: Action) -> DatasetEvent {
+        DatasetEvent { name: name.to_owned(), action, rolled_back: false, renamed: false }
+    }
+
+    fn snapshot(name: &str) -> Row {
+        let line = format!("-\t1\t-\t-\t{name}\t-\t-\t-\t-\t-\tsnapshot\t-\t0\t-\t-\t5\t-");
+        Row::parse(&line).unwrap()
+    }
+
+    #[test]
+    fn one_event_is_listed_at_once_and_a_burst_once() {
+        let now = Instant::now();
+        let mut datasets = NodeDatasets::new(GAP, now);
+        datasets.event(&event("z/a", Action::Fetch), false, now);
+        assert_eq!(datasets.next(now).as_deref(), Some("z/a"));
+        // During the listing: again, when the burst is over.
+        datasets.event(&event("z/a", Action::Fetch), false, now);
+        datasets.listed("z/a", Vec::new(), now);
+        assert_eq!(datasets.next(now), None);
+        assert_eq!(datasets.next(now + GAP).as_deref(), Some("z/a"));
+        datasets.listed("z/a", Vec::new(), now + GAP);
+        assert!(datasets.next(now + GAP * 100).is_none());
+        // A burst that never ends is listed all the same.
+        let mut at = now + GAP * 100;
+        for _ in 0..50 {
+            datasets.event(&event("z/a", Action::Fetch), true, at);
+            at += GAP / 2;
+        }
+        assert_eq!(datasets.next(at).as_deref(), Some("z/a"));
+    }
+
+    #[test]
+    fn many_snapshots_of_one_dataset_are_one_listing() {
+        let now = Instant::now();
+        let mut datasets = NodeDatasets::new(GAP, now);
+        for n in 0..10 {
+            datasets.event(&event(&format!("z/a@{n}"), Action::Fetch), false, now);
+        }
+        assert_eq!(datasets.next(now).as_deref(), Some("z/a"));
+        assert_eq!(datasets.next(now), None);
+    }
+
+    #[test]
+    fn what_is_touched_during_a_listing_of_the_node_is_listed_again() {
+        let now = Instant::now();
+        let mut datasets = NodeDatasets::new(GAP, now);
+        assert!(datasets.begin_snapshots(now) && !datasets.begin_snapshots(now));
+        datasets.begin_refresh();
+        datasets.replace("z/a@new", vec![snapshot("z/a@new")]);
+        datasets.event(&event("z/a@new", Action::Fetch), false, now);
+        datasets.snapshots_listed(SnapshotTable::default(), now);
+        assert_eq!(datasets.tables.snapshots("z/a").count(), 1, "the listing may be older");
+        assert!(datasets.is_wanted("z/a"));
+        datasets.refreshed(Datasets::default(), now, now);
+        assert!(datasets.is_wanted("z/a@new"));
+        assert_eq!(datasets.read_at("z/a"), Some(now));
+    }
+
+    #[test]
+    fn a_failed_listing_is_tried_again() {
+        let now = Instant::now();
+        let mut datasets = NodeDatasets::new(GAP, now);
+        datasets.want("z/a", now);
+        assert!(datasets.next(now).is_some());
+        datasets.failed("z/a", now, GAP);
+        assert_eq!(datasets.next(now), None);
+        assert_eq!(datasets.next(now + GAP).as_deref(), Some("z/a"));
+        assert_eq!(datasets.failures("z/a"), 1);
+        datasets.failed("z/a", now, GAP * 2);
+        assert!(datasets.next(now + GAP).is_none() && datasets.next(now + GAP * 2).is_some());
+        assert!(datasets.begin_snapshots(now));
+        datasets.snapshots_failed(now + GAP, vec!["z/b".to_owned()], now);
+        assert!(datasets.is_wanted("z/b") && !datasets.begin_snapshots(now));
+        assert!(datasets.begin_snapshots(now + GAP));
+    }
+}

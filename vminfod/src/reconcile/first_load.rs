@@ -1,0 +1,144 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The first reading of the node: the port opens after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use vm_model::compose::compose;
+use vm_model::stale::Stale;
+
+use super::engine::Reconciler;
+use super::tasks::Done;
+use super::vms::Reasons;
+use crate::node::blocking::threads;
+use crate::node::load::{self, Known, Node, compose_error};
+use crate::node::read::datasets;
+use crate::store::{StoredVm, stored};
+
+/// The port waits this long for the first listing of snapshots; the start method has 300 s.
+const SNAPSHOTS_LIMIT: Duration = Duration::from_secs(240);
+
+impl Reconciler {
+    /// Reads the node for the first time; returns when every zone is loaded or in error. `false`:
+    /// the shutdown came first.
+    pub async fn first_load(&mut self) -> bool {
+        // Everything signalled before this moment is about to be read.
+        self.seams.inbox.take();
+        let mut failures = 0;
+        let limit = Instant::now() + SNAPSHOTS_LIMIT;
+        let now = Instant::now();
+        if self.datasets.begin_snapshots(now) {
+            let ctx = self.seams.ctx.clone();
+            let list = async move { Done::Snapshots(datasets::snapshots(&ctx).await) };
+            self.tasks.spawn(super::tasks::Purpose::Snapshots, list);
+        }
+        let shutdown = self.seams.shutdown.clone();
+        loop {
+            let began = Instant::now();
+            // Dropping a reading kills its commands: that is what is wanted at shutdown.
+            let result = tokio::select! {
+                result = load::node(&self.seams.ctx, Known::new(), threads()) => result,
+                () = shutdown.wait() => return false,
+            };
+            match result {
+                Ok(node) => {
+                    let snapshots = tokio::select! {
+                        done = timeout_at(limit, self.tasks.next()), if !self.tasks.is_empty() => done.ok(),
+                        () = shutdown.wait() => return false,
+                        else => None,
+                    };
+                    self.seed(node, snapshots, began).await;
+                    self.status.refreshed(began, Ok(Vec::new()));
+                    return true;
+                }
+                Err(error) => {
+                    failures += 1;
+                    if self.status.trouble("node", error.source_name(), error.to_string()) {
+                        tracing::error!(source = error.source_name(), reason = %error,
+                            "the node cannot be read: trying again until it can");
+                    }
+                    let pause = self.pause(failures);
+                    // Cancel-safe: nothing is held.
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = shutdown.wait() => return false,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts the objects of the first load in place, without events.
+    async fn seed(&mut self, mut node: Node, snapshots: Option<Done>, began: Instant) {
+        self.status.clear_trouble("node");
+        self.status.show_sysinfo(node.sysinfo.value());
+        self.datasets.refreshed(std::mem::take(&mut node.datasets), began, Instant::now());
+        self.sysinfo.replace(Arc::clone(&node.sysinfo));
+        let failed = match snapshots {
+            Some(Done::Snapshots(Ok(table))) => {
+                self.snapshots_read(Ok(table));
+                None
+            }
+            Some(Done::Snapshots(Err(error))) => Some(error),
+            _ => {
+                tracing::warn!("the snapshots are not listed yet: they are shown when they are");
+                None
+            }
+        };
+        let tables = self.datasets.tables.clone();
+        let (mut whole, mut broken) = (Vec::new(), Vec::new());
+        for (row, parts) in node.parts(&tables) {
+            match parts {
+                Ok(parts) => whole.push(parts),
+                Err(error) => broken.push((Arc::clone(&row.zonename), error)),
+            }
+        }
+        // Each thread composes and serialises its share: one tree of values at a time.
+        let share = whole.len().div_ceil(threads()).max(1);
+        let root = self.seams.ctx.root.clone();
+        let mut shares = Vec::new();
+        while !whole.is_empty() {
+            let own: Vec<_> = whole.drain(..share.min(whole.len())).collect();
+            let root = root.clone();
+            shares.push(tokio::task::spawn_blocking(move || {
+                let composed = own.into_iter().map(|parts| {
+                    let stored: Result<Arc<StoredVm>, _> = compose(&parts)
+                        .map(|object| stored(&object))
+                        .map_err(|error| compose_error(&root, &parts, error));
+                    (parts, stored)
+                });
+                composed.collect::<Vec<_>>()
+            }));
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for share in shares {
+            for (parts, stored) in share.await.unwrap_or_default() {
+                let name = Arc::clone(&parts.zone.zonename);
+                match stored {
+                    Ok(stored) => {
+                        let list = if parts.is_receiving() { &mut last } else { &mut first };
+                        list.push((Arc::clone(&name), stored));
+                        self.vms.adopt(&name, parts);
+                        if let Some(vm) = self.vms.get_mut(&name) {
+                            vm.reads.note(Stale::ALL, began);
+                        }
+                    }
+                    Err(error) => broken.push((name, error)),
+                }
+            }
+        }
+        first.append(&mut last);
+        tracing::info!(vms = first.len(), broken = broken.len(), "first load done");
+        self.store.seed(first);
+        if let Some(error) = failed {
+            self.snapshots_read(Err(error));
+        }
+        for (name, error) in broken {
+            self.note_broken(&name, &error, Reasons::RETRY);
+        }
+    }
+}

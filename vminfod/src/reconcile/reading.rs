@@ -1,0 +1,210 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Reads the stale parts of one VM, in a task of its own. The result is what was read, or positive
+//! evidence that there is no such zone; what it means is decided elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use vm_model::origin::Origin;
+use vm_model::parse::kstat::ZoneKstat;
+use vm_model::parse::text::is_lower_uuid;
+use vm_model::parse::zfs_list::Row;
+use vm_model::parse::zoneadm::ZoneRow;
+use vm_model::parts::Parts;
+use vm_model::stale::Stale;
+
+use crate::node::read::zone_files::{self, ZoneFiles};
+use crate::node::read::{datasets, kstat, zoneadm};
+use crate::node::root::ReadError;
+use crate::node::{Ctx, Fault, LoadError};
+
+/// A file that is found empty or unparsable this soon after its signal may be half written …
+const YOUNG: Duration = Duration::from_millis(50);
+/// … and is read once more after this.
+const SETTLE: Duration = Duration::from_millis(20);
+/// Bytes of a zone index; real ones have some hundred a zone.
+const INDEX_CAP: u64 = 16 << 20;
+
+/// What a reading gave.
+#[derive(Debug)]
+pub enum Loaded {
+    /// zoneadm knows no such zone and the index lacks it.
+    Gone,
+    /// The sources of the VM; those that were not stale as they were.
+    Sources(Box<Sources>),
+}
+
+/// The sources of one VM.
+#[derive(Debug)]
+pub struct Sources {
+    /// zoneadm's row.
+    pub row: Arc<ZoneRow>,
+    /// The kernel's numbers.
+    pub kstat: Option<ZoneKstat>,
+    /// The files.
+    pub files: ZoneFiles,
+    /// The datasets that were listed along: name and rows; no rows where it does not exist.
+    pub datasets: Vec<(String, Vec<Row>)>,
+}
+
+/// Why there is no reading.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadFault {
+    /// A source failed.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// zoneadm denies a zone that the index lists.
+    #[error("zoneadm knows no such zone, but the zone index lists it")]
+    Disputed,
+    /// The index cannot be read: nothing is deleted on zoneadm's word alone.
+    #[error("zone index: {0}")]
+    Index(ReadError),
+    /// The reading or the composition panicked.
+    #[error("the reading panicked")]
+    Panic,
+}
+
+impl ReadFault {
+    /// The source's name.
+    pub fn source_name(&self) -> &'static str {
+        match self {
+            Self::Load(error) => error.source_name(),
+            Self::Disputed => "zoneadm",
+            Self::Index(_) => "zone index",
+            Self::Panic => "reading",
+        }
+    }
+}
+
+/// What is to be read.
+pub struct Reading {
+    /// Where.
+    pub ctx: Ctx,
+    /// The zone's name.
+    pub name: Arc<str>,
+    /// What is known of it.
+    pub known: Option<Parts>,
+    /// What is stale of that.
+    pub stale: Stale,
+    /// Datasets to list along, if they are stale.
+    pub datasets: Vec<String>,
+    /// When the first signal came that this reading answers.
+    pub signalled: Instant,
+}
+
+impl Reading {
+    /// Reads.
+    ///
+    /// # Errors
+    /// The first source that fails.
+    pub async fn run(mut self) -> Result<Loaded, ReadFault> {
+        if self.known.is_none() {
+            self.stale |= Stale::ALL;
+        }
+        let mut row = match &self.known {
+            Some(parts) if !self.stale.contains(Stale::ZONEADM) => Arc::clone(&parts.zone),
+            _ => match self.row().await? {
+                Some(row) => row,
+                None => return Ok(Loaded::Gone),
+            },
+        };
+        let mut files = self.files(&row).await;
+        if matches!(&files, Err(error) if error.origin() == Origin::ZoneXml && error.is_absent())
+            && !self.stale.contains(Stale::ZONEADM)
+        {
+            // The configuration is gone: is the zone?
+            self.stale |= Stale::ON_ZONE_EVENT;
+            row = match self.row().await? {
+                Some(row) => row,
+                None => return Ok(Loaded::Gone),
+            };
+            files = self.files(&row).await;
+        }
+        let files = files?;
+        let kstat = match &self.known {
+            Some(parts) if !self.stale.contains(Stale::KSTAT) => parts.kstat.clone(),
+            // A zone that is not active has no kstat; a stray one is seen by refreshes.
+            Some(parts) if row.zoneid.is_none() && parts.zone == row => parts.kstat.clone(),
+            _ => kstat::one(&self.ctx, &row).await?,
+        };
+        let datasets = self.datasets(&row).await?;
+        Ok(Loaded::Sources(Box::new(Sources { row, kstat, files, datasets })))
+    }
+
+    /// The zone's row; `None` only if zoneadm and the index agree that there is no such zone.
+    async fn row(&self) -> Result<Option<Arc<ZoneRow>>, ReadFault> {
+        let uuid = self.known.as_ref().map_or(&*self.name, |parts| &*parts.zone.uuid);
+        let uuid = Some(uuid).filter(|uuid| is_lower_uuid(uuid));
+        if let Some(row) = zoneadm::one(&self.ctx, &self.name, uuid).await? {
+            return Ok(Some(Arc::new(row)));
+        }
+        let path = self.ctx.root.zone_index();
+        let place = path.display().to_string();
+        let index =
+            self.ctx.root.on_files(&place, move |root| root.read_file(&path, INDEX_CAP)).await;
+        match index.flatten() {
+            Ok(index) if lists(&index.bytes, &self.name) => match &self.known {
+                Some(_) => Err(ReadFault::Disputed),
+                // It never was a VM: the global zone, or one without a uuid.
+                None => Ok(None),
+            },
+            Ok(_) => Ok(None),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(ReadFault::Index(error)),
+        }
+    }
+
+    /// The files; read twice where the first reading may have met a writer that truncates first.
+    async fn files(&self, row: &Arc<ZoneRow>) -> Result<ZoneFiles, LoadError> {
+        let read = || zone_files::load(&self.ctx, row, self.known.as_ref(), self.stale);
+        let first = read().await;
+        let is_doubtful = match &first {
+            Ok(files) => !files.doubts.is_empty(),
+            Err(error) => matches!(error.fault(), Fault::Parse(_)),
+        };
+        if is_doubtful && self.signalled.elapsed() < YOUNG {
+            sleep(SETTLE).await;
+            return read().await;
+        }
+        first
+    }
+
+    async fn datasets(&self, row: &ZoneRow) -> Result<Vec<(String, Vec<Row>)>, LoadError> {
+        if !self.stale.contains(Stale::DATASETS) {
+            return Ok(Vec::new());
+        }
+        let mut names = self.datasets.clone();
+        if names.is_empty() {
+            names.push(row.zonepath.trim_start_matches('/').to_owned());
+        }
+        let mut listed = Vec::new();
+        for name in names {
+            let rows = datasets::one(&self.ctx, &name).await?;
+            listed.push((name, rows));
+        }
+        Ok(listed)
+    }
+}
+
+/// Returns true if a zone index has a line for this zone.
+pub fn lists(index: &[u8], name: &str) -> bool {
+    index
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.split(|byte| *byte == b':').next() == Some(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn index_lines() {
+        let index = b"# comment\nglobal:installed:/:\nz1:running:/zones/z1:u1\n";
+        assert!(lists(index, "z1") && lists(index, "global"));
+        assert!(!lists(index, "z") && !lists(index, "u1") && !lists(b"", "z1"));
+    }
+}

@@ -1,0 +1,199 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! When the whole node is read: every few minutes, when signals were lost, and when somebody asks.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use vm_model::datasets::Datasets;
+use vm_model::parse::zoneadm::ZoneRow;
+use vm_model::parts::Parts;
+
+use super::asks::Waiter;
+use crate::node::LoadError;
+use crate::node::load::Node;
+
+/// Every so many refreshes all files are read, whatever their stamps say.
+const READ_ALL_EVERY: u32 = 12;
+
+/// The state of the full refresh.
+#[derive(Debug)]
+pub struct Refresh {
+    due: Instant,
+    /// When the one under way began.
+    running: Option<Instant>,
+    /// When the last good one ended.
+    ended: Instant,
+    failures: u32,
+    /// Refreshes since one read every file.
+    unread: u32,
+    /// Requests that wait for the next one, and for the one under way.
+    waiters: Vec<Waiter>,
+    running_waiters: Vec<Waiter>,
+    /// What the one under way has read and is not taken in yet.
+    taking: Option<Taking>,
+}
+
+/// A node that was read, and how much of it has been taken in.
+#[derive(Debug)]
+pub struct Taking {
+    node: Node,
+    at: usize,
+    /// Zone name, and what a commit did: what no event had announced.
+    pub changes: Vec<(String, &'static str)>,
+}
+
+impl Taking {
+    /// The next VM; its datasets are taken from `tables`.
+    pub fn next(&mut self, tables: &Datasets) -> Option<(Arc<ZoneRow>, Result<Parts, LoadError>)> {
+        let next = self.node.parts_at(self.at, tables);
+        self.at += 1;
+        next
+    }
+
+    /// The names of all zones that were listed.
+    pub fn listed(&self) -> HashSet<Arc<str>> {
+        self.node.rows.iter().map(|row| Arc::clone(&row.zonename)).collect()
+    }
+}
+
+impl Refresh {
+    /// The first refresh is due at this time.
+    pub fn new(due: Instant) -> Self {
+        Self {
+            due,
+            running: None,
+            ended: Instant::now(),
+            failures: 0,
+            unread: 0,
+            waiters: Vec::new(),
+            running_waiters: Vec::new(),
+            taking: None,
+        }
+    }
+
+    /// Plans the next one.
+    pub fn plan(&mut self, due: Instant) {
+        self.due = due;
+    }
+
+    /// One is due at this time or earlier.
+    pub fn want(&mut self, at: Instant) {
+        self.due = self.due.min(at);
+    }
+
+    /// A request that waits for a refresh that begins after now.
+    pub fn ask(&mut self, waiter: Waiter) {
+        self.waiters.push(waiter);
+    }
+
+    /// Begins one, if it is due and none is under way; `Some(true)`: every file is to be read.
+    pub fn begin(&mut self, now: Instant) -> Option<bool> {
+        if self.running.is_some() || self.due > now && self.waiters.is_empty() {
+            return None;
+        }
+        self.running = Some(now);
+        self.running_waiters = std::mem::take(&mut self.waiters);
+        self.unread += 1;
+        let reads_all = self.unread >= READ_ALL_EVERY;
+        if reads_all {
+            self.unread = 0;
+        }
+        Some(reads_all)
+    }
+
+    /// When [`Refresh::begin`] will begin one.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let at = if self.waiters.is_empty() { self.due } else { now };
+        self.running.is_none().then_some(at)
+    }
+
+    /// When the one under way began.
+    pub fn running(&self) -> Option<Instant> {
+        self.running
+    }
+
+    /// Returns true if a request waits for the one under way.
+    pub fn is_asked_for(&self) -> bool {
+        !self.running_waiters.is_empty()
+    }
+
+    /// The one under way has ended; returns the requests that wait for it.
+    pub fn ended(&mut self, now: Instant) -> Vec<Waiter> {
+        (self.running, self.failures, self.ended) = (None, 0, now);
+        std::mem::take(&mut self.running_waiters)
+    }
+
+    /// How many failed in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// What was read is to be taken in, VM by VM.
+    pub fn take_in(&mut self, node: Node) {
+        self.taking = Some(Taking { node, at: 0, changes: Vec::new() });
+    }
+
+    /// What is still to be taken in; [`Refresh::give_back`] what is left of it.
+    pub fn taking(&mut self) -> Option<Taking> {
+        self.taking.take()
+    }
+
+    /// Keeps the rest of what is to be taken in.
+    pub fn give_back(&mut self, taking: Taking) {
+        self.taking = Some(taking);
+    }
+
+    /// The one under way has failed: the next one is due after the pause. Returns the requests that wait for it.
+    pub fn failed(&mut self, now: Instant, pause: Duration) -> Vec<Waiter> {
+        self.running = None;
+        self.failures = self.failures.saturating_add(1);
+        self.due = now + pause.max(Duration::from_secs(1));
+        std::mem::take(&mut self.running_waiters)
+    }
+
+    /// How long ago the last good one ended.
+    pub fn age(&self, now: Instant) -> Duration {
+        now.duration_since(self.ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn every_twelfth_reads_all_and_a_request_begins_one() {
+        let now = Instant::now();
+        let mut refresh = Refresh::new(now + Duration::from_secs(270));
+        assert_eq!(refresh.begin(now), None);
+        let (waiter, _answer) = tokio::sync::oneshot::channel();
+        refresh.ask(waiter);
+        assert_eq!((refresh.deadline(now), refresh.begin(now)), (Some(now), Some(false)));
+        assert_eq!((refresh.begin(now), refresh.deadline(now)), (None, None));
+        assert_eq!(refresh.ended(now).len(), 1);
+        let mut reads_all = 0;
+        for _ in 0..24 {
+            refresh.want(now);
+            reads_all += u32::from(refresh.begin(now).unwrap());
+            refresh.ended(now);
+        }
+        assert_eq!(reads_all, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_one_is_due_later_each_time() {
+        let now = Instant::now();
+        let mut refresh = Refresh::new(now);
+        for failures in 1..4 {
+            refresh.want(now);
+            assert!(refresh.begin(now + Duration::from_secs(9)).is_some());
+            refresh.failed(now, Duration::from_secs(failures * 2));
+            assert_eq!(refresh.deadline(now), Some(now + Duration::from_secs(failures * 2)));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Signals → stale parts, and requests → readings.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use vm_model::parse::zfs_event::{Action, DatasetEvent, depth, pool, vm_uuid};
+use vm_model::parts::Parts;
+use vm_model::stale::{Stale, ZoneFile};
+
+use super::asks::{Ask, Held, Waiter};
+use super::engine::Reconciler;
+use super::vms::Reasons;
+use crate::sources::inbox::Pending;
+
+impl Reconciler {
+    /// Marks what the signals make stale.
+    pub(super) fn signalled(&mut self, pending: Pending) {
+        let now = Instant::now();
+        for (name, events) in pending.zones {
+            if name == "global" {
+                continue;
+            }
+            let marked = self.vms.mark(&name, Stale::ON_ZONE_EVENT, Reasons::ZONE_EVENT, now);
+            let Some(vm) = marked else { continue };
+            vm.announced |= Stale::ON_ZONE_EVENT;
+            vm.repeats = Some(0);
+            events.iter().for_each(|event| vm.trace.note(event));
+        }
+        for (name, file) in pending.files {
+            // A file of an unknown zone says only that the zone may be new.
+            if self.vms.get(&name).is_none() && file != ZoneFile::Xml {
+                continue;
+            }
+            let stale = Stale::on_file(file);
+            if let Some(vm) = self.vms.mark(&name, stale, Reasons::FILE, now) {
+                vm.announced |= stale;
+            }
+        }
+        for name in pending.unwatched {
+            if self.vms.parts(&name).is_some() {
+                self.vms.mark(&name, Stale::TIMES, Reasons::FILE, now);
+            }
+        }
+        let is_burst = pending.datasets.len() > 1;
+        for event in pending.datasets.into_values() {
+            self.dataset_event(&event, is_burst, now);
+        }
+        if pending.index {
+            self.sweep.mark_index();
+        }
+        if pending.all_unwatched {
+            self.sweep.mark_unwatched();
+        }
+        if pending.sysinfo {
+            self.sysinfo.mark(now);
+        }
+        if pending.everything {
+            self.refresh.want(now);
+        }
+    }
+
+    fn dataset_event(&mut self, event: &DatasetEvent, is_burst: bool, now: Instant) {
+        let zone = self.zone_of(&event.name);
+        // Other datasets are kept only where a VM may come to use them.
+        if zone.is_none() && depth(&event.name) != 2 && !self.is_pool_used(pool(&event.name)) {
+            return;
+        }
+        self.datasets.event(event, is_burst, now);
+        let Some(zone) = zone else { return };
+        if event.renamed {
+            // Its children have other names now, and no event says so.
+            self.refresh.want(now);
+        }
+        if event.rolled_back {
+            self.vms.mark(&zone, Stale::ON_ROLLBACK, Reasons::DATASET, now);
+        } else if event.action == Action::Expire {
+            self.vms.mark(&zone, Stale::OBJECT, Reasons::DATASET, now);
+        }
+    }
+
+    /// The zone that a dataset belongs to: by the uuid in its name, or by its zonepath.
+    pub(super) fn zone_of(&self, dataset: &str) -> Option<Arc<str>> {
+        let of_uuid = vm_uuid(dataset).and_then(|uuid| self.vms.zone_of_uuid(uuid));
+        of_uuid.or_else(|| {
+            let dataset = dataset.split('@').next()?;
+            let holds = |parts: &Parts| {
+                let rest = dataset.strip_prefix(self.root_dataset(parts));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            let found = self.vms.known().find(|(_, parts)| holds(parts));
+            found.map(|(name, _)| Arc::clone(name))
+        })
+    }
+
+    fn root_dataset<'a>(&'a self, parts: &'a Parts) -> &'a str {
+        let zonepath = &parts.zone.zonepath;
+        let root = self.datasets.tables.at(zonepath);
+        root.map_or(zonepath.trim_start_matches('/'), |row| row.name())
+    }
+
+    fn is_pool_used(&self, name: &str) -> bool {
+        self.vms.known().any(|(_, parts)| pool(self.root_dataset(parts)) == name)
+    }
+
+    /// Answers a request, or has it wait for a reading.
+    pub(super) fn asked(&mut self, ask: Ask) {
+        match ask {
+            Ask::Fresh(None, waiter) => self.refresh.ask(waiter),
+            Ask::Fresh(Some(name), waiter) => self.fresh(&name, waiter),
+            Ask::Held(answer) => {
+                let parts = self.vms.known().map(|(name, parts)| (name.to_string(), parts.clone()));
+                let held = Held {
+                    sysinfo: Arc::clone(&self.sysinfo.value),
+                    datasets: self.datasets.tables.clone(),
+                    parts: parts.collect(),
+                };
+                let _asker_may_have_gone = answer.send(held);
+            }
+            Ask::Why(name, answer) => {
+                let _asker_may_have_gone = answer.send(self.why(&name));
+            }
+        }
+    }
+
+    fn fresh(&mut self, name: &str, waiter: Waiter) {
+        let name = self.vms.zone_named(name);
+        match self.vms.mark(&name, Stale::FRESH, Reasons::ASKED, Instant::now()) {
+            Some(vm) => vm.waiters.push(waiter),
+            None => drop(waiter.send(Err("too many names are asked for".to_owned()))),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the reconciler shows of itself: `/status`, `/sysinfo` and `/ready` read it. No decision
+//! depends on it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use indexmap::IndexMap;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::sources::fswatcher::Watching;
+
+/// How many refresh errors and log entries are kept.
+const KEEP: usize = 5;
+
+/// A failing part of the node.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// Which source failed.
+    pub source: String,
+    /// What it said.
+    pub message: String,
+    /// When it began.
+    pub since: Instant,
+    /// Failed attempts so far.
+    pub attempts: u32,
+}
+
+/// One refresh that found differences.
+#[derive(Clone, Debug)]
+pub struct RefreshEntry {
+    /// When it began.
+    pub started: Instant,
+    /// When it ended.
+    pub ended: Instant,
+    /// Zone name, `create`, `modify` or `delete`.
+    pub vm_changes: Vec<(String, &'static str)>,
+}
+
+/// Counts since start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Loads of one VM.
+    pub loads: u64,
+    /// … that failed.
+    pub load_failures: u64,
+    /// Full refreshes.
+    pub refreshes: u64,
+    /// Sweeps.
+    pub sweeps: u64,
+    /// Differences that a sweep or a refresh found and no event had announced.
+    pub unannounced: u64,
+    /// Files that a refresh did not read because nothing about them had changed.
+    pub confirmed: u64,
+    /// Restarts of a source.
+    pub source_restarts: u64,
+    /// Reboots shown although both readings said `running`.
+    pub reboots_shown: u64,
+}
+
+/// Everything the status page reads.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The full refresh under way.
+    pub refresh: Option<Refresh>,
+    /// VM loads under way: zone name, when it was asked for, when it began.
+    pub pending: IndexMap<String, (Instant, Instant)>,
+    /// VMs that are to be read: when they are due, and since when there is a signal.
+    pub due: HashMap<Arc<str>, (Instant, Instant)>,
+    /// End of the last refresh, failed or not.
+    pub last_refresh: Option<Instant>,
+    /// The last failures of a refresh.
+    pub refresh_errors: VecDeque<(String, Instant)>,
+    /// The last refreshes that found something.
+    pub refresh_log: VecDeque<RefreshEntry>,
+    /// What fails now, by zone or source name.
+    pub errors: IndexMap<String, Trouble>,
+    /// How long the last refresh took.
+    pub refresh_took: Option<Duration>,
+    /// Counts.
+    pub counters: Counters,
+    /// The differences that no event had announced, by what differed.
+    pub unannounced: BTreeMap<&'static str, u64>,
+    /// Restarts by source.
+    pub restarts: BTreeMap<&'static str, u64>,
+    /// Sources that run now, by name.
+    pub sources: IndexMap<&'static str, bool>,
+    /// Node-wide sources are too old to be trusted.
+    pub stale: bool,
+}
+
+impl View {
+    /// VMs whose reading is due and has not begun, the first in turn first: zone name, since when.
+    pub fn queued(&self) -> Vec<(&str, Instant)> {
+        let now = Instant::now();
+        let due = self.due.iter().filter(|(_, (at, _))| *at <= now);
+        let mut queued: Vec<_> = due.map(|(name, (at, _))| (&**name, *at)).collect();
+        queued.sort_by_key(|(_, at)| *at);
+        queued
+    }
+
+    /// Returns true if every signal has had its effect: nothing is being read, and only VMs whose
+    /// reading failed are to be read.
+    pub fn is_idle(&self) -> bool {
+        let is_retry = |name: &Arc<str>| self.errors.contains_key(&**name);
+        self.pending.is_empty() && self.refresh.is_none() && self.due.keys().all(is_retry)
+    }
+
+    /// A VM is to be read at this time.
+    pub fn waits(&mut self, name: &Arc<str>, at: Instant, signalled: Instant) {
+        self.due.insert(Arc::clone(name), (at, signalled));
+    }
+
+    /// The reading of a VM begins.
+    pub fn begins(&mut self, name: &Arc<str>, signalled: Instant, now: Instant) {
+        self.counters.loads += 1;
+        self.pending.insert(name.to_string(), (signalled, now));
+        self.due.remove(name);
+    }
+
+    /// The reading of a VM has ended, and its effect can be seen.
+    pub fn ends(&mut self, name: &str) {
+        self.pending.shift_remove(name);
+    }
+
+    /// What is done now, in the words of the shipped service.
+    pub fn phase(&self) -> &'static str {
+        match self.refresh {
+            None => "working",
+            Some(refresh) => refresh.phase.words(),
+        }
+    }
+}
+
+/// A full refresh under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Refresh {
+    /// When it began.
+    pub began: Instant,
+    /// How far it is.
+    pub phase: Phase,
+}
+
+/// The steps of a refresh; the shipped one's names for them are kept for their readers' sake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The commands and files are being read.
+    Reading,
+    /// What was read is being compared with what is known.
+    Comparing,
+    /// What differs is being committed.
+    Committing,
+}
+
+impl Phase {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Reading => "fetching vm cache data",
+            Self::Comparing => "comparing vmobj sets",
+            Self::Committing => "synchronizing data",
+        }
+    }
+}
+
+/// The sysinfo file, read and parsed.
+#[derive(Debug)]
+pub struct SysinfoView {
+    /// As ASCII JSON.
+    pub json: Bytes,
+    /// When it was read.
+    pub at: Instant,
+}
+
+/// The board itself; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Start of the program.
+    pub started: Instant,
+    /// The watched files.
+    pub watching: Watching,
+    view: Arc<Mutex<View>>,
+    sysinfo: Arc<ArcSwapOption<SysinfoView>>,
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            watching: Watching::default(),
+            view: Arc::default(),
+            sysinfo: Arc::new(ArcSwapOption::empty()),
+        }
+    }
+}
+
+impl Status {
+    /// A copy of everything.
+    pub fn view(&self) -> View {
+        self.lock().clone()
+    }
+
+    /// Changes something.
+    pub fn edit<R>(&self, edit: impl FnOnce(&mut View) -> R) -> R {
+        edit(&mut self.lock())
+    }
+
+    /// The last sysinfo that could be read.
+    pub fn sysinfo(&self) -> Option<Arc<SysinfoView>> {
+        self.sysinfo.load_full()
+    }
+
+    /// Shows a sysinfo that was just read.
+    pub fn show_sysinfo(&self, value: &Value) {
+        let json = Bytes::from(vm_model::js::to_ascii(value));
+        self.sysinfo.store(Some(Arc::new(SysinfoView { json, at: Instant::now() })));
+    }
+
+    /// Records a failure; returns whether it is a new one, worth a log line.
+    pub fn trouble(&self, name: &str, source: &str, message: String) -> bool {
+        self.edit(|view| match view.errors.get_mut(name) {
+            Some(known) => {
+                known.attempts = known.attempts.saturating_add(1);
+                let news = known.message != message;
+                known.message = message;
+                known.source = source.to_owned();
+                news
+            }
+            None => {
+                let trouble = Trouble {
+                    source: source.to_owned(),
+                    message,
+                    since: Instant::now(),
+                    attempts: 1,
+                };
+                view.errors.insert(name.to_owned(), trouble);
+                true
+            }
+        })
+    }
+
+    /// Clears the failure recorded for `name`; returns whether there was one.
+    pub fn clear_trouble(&self, name: &str) -> bool {
+        self.edit(|view| view.errors.shift_remove(name).is_some())
+    }
+
+    /// Records a file of a VM that is shown as empty, or as it was, because its content is no good.
+    pub fn doubt(&self, name: &str, what: &str) {
+        if self.trouble(&format!("{name} config"), "config", what.to_owned()) {
+            tracing::warn!(vm = name, what, "file is no good: it is not shown");
+        }
+    }
+
+    /// Clears what [`Status::doubt`] recorded.
+    pub fn clear_doubt(&self, name: &str) {
+        self.clear_trouble(&format!("{name} config"));
+    }
+
+    /// Returns true if this event source runs.
+    pub fn is_up(&self, source: &str) -> bool {
+        self.edit(|view| view.sources.get(source).copied().unwrap_or_default())
+    }
+
+    /// Counts a difference that no event had announced.
+    pub fn unannounced(&self, class: &'static str) {
+        self.edit(|view| {
+            view.counters.unannounced += 1;
+            *view.unannounced.entry(class).or_default() += 1;
+        });
+    }
+
+    /// Shows how far a refresh is.
+    pub fn show_refresh(&self, began: Instant, phase: Phase) {
+        self.edit(|view| view.refresh = Some(Refresh { began, phase }));
+    }
+
+    /// Counts a restart of a source.
+    pub fn restarted(&self, source: &'static str) {
+        self.edit(|view| {
+            view.counters.source_restarts += 1;
+            *view.restarts.entry(source).or_default() += 1;
+        });
+    }
+
+    /// Notes the end of a refresh.
+    pub fn refreshed(&self, started: Instant, result: Result<Vec<(String, &'static str)>, String>) {
+        let ended = Instant::now();
+        self.edit(|view| {
+            view.refresh = None;
+            view.last_refresh = Some(ended);
+            view.refresh_took = Some(ended - started);
+            view.counters.refreshes += 1;
+            match result {
+                Ok(vm_changes) if vm_changes.is_empty() => {}
+                Ok(vm_changes) => {
+                    push(&mut view.refresh_log, RefreshEntry { started, ended, vm_changes })
+                }
+                Err(message) => push(&mut view.refresh_errors, (message, ended)),
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn push<T>(ring: &mut VecDeque<T>, item: T) {
+    if ring.len() >= KEEP {
+        ring.pop_front();
+    }
+    ring.push_back(item);
+}

@@ -1,0 +1,108 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The tasks of the reconciler: what they were for, and what they bring.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::task::{Id, JoinError, JoinSet};
+use vm_model::datasets::SnapshotTable;
+use vm_model::origin::{Origin, ParseError};
+use vm_model::parse::sysinfo::Sysinfo;
+use vm_model::parse::zfs_list::Row;
+
+use super::reading::{Loaded, ReadFault};
+use super::sweep::Seen;
+use crate::node::LoadError;
+use crate::node::load::Node;
+
+/// What a finished task brings.
+pub enum Done {
+    /// The reading of one VM.
+    Vm(Arc<str>, Result<Loaded, ReadFault>),
+    /// The listing of one dataset; no rows if it does not exist.
+    Dataset(String, Result<Vec<Row>, LoadError>),
+    /// The listing of the node's snapshots.
+    Snapshots(Result<SnapshotTable, LoadError>),
+    /// The node's description.
+    Sysinfo(Result<Sysinfo, LoadError>),
+    /// The whole node; `None` if the reading panicked.
+    Node(Option<Box<Result<Node, LoadError>>>),
+    /// A sweep; `None` if it panicked.
+    Sweep(Option<Box<Seen>>),
+    /// The task panicked and nothing has to follow from it.
+    Nothing,
+}
+
+/// What a task is for, in case it panics.
+#[derive(Clone)]
+pub enum Purpose {
+    /// The reading of one VM.
+    Vm(Arc<str>),
+    /// The listing of one dataset.
+    Dataset(String),
+    /// The listing of the node's snapshots.
+    Snapshots,
+    /// The node's description.
+    Sysinfo,
+    /// The whole node.
+    Node,
+    /// A sweep.
+    Sweep,
+    /// Waits for readings that a request waits for.
+    Confirm,
+}
+
+/// The tasks under way.
+#[derive(Default)]
+pub struct Tasks {
+    set: JoinSet<Done>,
+    purposes: HashMap<Id, Purpose>,
+}
+
+impl Tasks {
+    /// Starts a task.
+    pub fn spawn(&mut self, purpose: Purpose, work: impl Future<Output = Done> + Send + 'static) {
+        let handle = self.set.spawn(work);
+        self.purposes.insert(handle.id(), purpose);
+    }
+
+    /// Waits for the next task to end; for ever if there is none. Cancel-safe.
+    pub async fn next(&mut self) -> Done {
+        match self.set.join_next_with_id().await {
+            Some(done) => self.done(done),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns true if no task is under way.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    fn done(&mut self, done: Result<(Id, Done), JoinError>) -> Done {
+        let error = match done {
+            Ok((id, done)) => {
+                self.purposes.remove(&id);
+                return done;
+            }
+            Err(error) => error,
+        };
+        let panicked = |origin| {
+            let what = "the reading panicked".to_owned();
+            LoadError::from(ParseError::content(origin, what))
+        };
+        match self.purposes.remove(&error.id()) {
+            Some(Purpose::Vm(name)) => Done::Vm(name, Err(ReadFault::Panic)),
+            Some(Purpose::Dataset(name)) => Done::Dataset(name, Err(panicked(Origin::Datasets))),
+            Some(Purpose::Snapshots) => Done::Snapshots(Err(panicked(Origin::Datasets))),
+            Some(Purpose::Sysinfo) => Done::Sysinfo(Err(panicked(Origin::Sysinfo))),
+            Some(Purpose::Node) => Done::Node(None),
+            Some(Purpose::Sweep) => Done::Sweep(None),
+            Some(Purpose::Confirm) | None => Done::Nothing,
+        }
+    }
+}

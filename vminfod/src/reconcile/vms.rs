@@ -1,0 +1,331 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is known of each VM, and which of its parts are stale.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bitflags::bitflags;
+use sdc_clients::retry::Backoff;
+use tokio::time::Instant;
+use vm_model::parse::zoneadm::ZoneRow;
+use vm_model::parts::Parts;
+use vm_model::reboot::{Trace, Verdict};
+use vm_model::stale::Stale;
+
+use super::asks::Waiter;
+use super::schedule::Schedule;
+use super::status::Status;
+use super::why::Reads;
+
+/// Names that are kept at most; more can only be garbage from a source.
+const NAMES_CAP: usize = 50_000;
+/// Readings that repeat one that showed no change after a kernel event: the kernel may post before
+/// it stores.
+const REPEATS: [Duration; 4] = [
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(1000),
+];
+
+bitflags! {
+    /// Why a VM is read.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Reasons: u16 {
+        /// A zone sysevent.
+        const ZONE_EVENT = 1;
+        /// One of its files changed.
+        const FILE = 1 << 1;
+        /// One of its datasets changed.
+        const DATASET = 1 << 2;
+        /// The node's sysinfo changed.
+        const SYSINFO = 1 << 3;
+        /// A sweep or the zone index differs from what is known.
+        const SWEEP = 1 << 4;
+        /// A refresh found it missing or changed meanwhile.
+        const REFRESH = 1 << 5;
+        /// A client asked for a fresh reading.
+        const ASKED = 1 << 6;
+        /// The last reading failed.
+        const RETRY = 1 << 7;
+        /// The last reading did not show what the kernel said.
+        const REPEAT = 1 << 8;
+    }
+}
+
+impl Reasons {
+    /// The names, joined by `+`.
+    pub fn text(self) -> String {
+        let names = self.iter_names().map(|(name, _)| name.to_ascii_lowercase());
+        names.collect::<Vec<_>>().join("+")
+    }
+}
+
+/// One VM, or a name that may turn out to be one.
+#[derive(Default)]
+pub struct Vm {
+    /// What its object is made of: the last good reading.
+    pub parts: Option<Parts>,
+    /// What is to be read.
+    pub stale: Stale,
+    /// Why.
+    pub reasons: Reasons,
+    /// When the first signal came that the next reading answers.
+    pub signalled: Option<Instant>,
+    /// What is being read now.
+    pub reading: Option<Under>,
+    /// What the kernel said since the last reading began.
+    pub trace: Trace,
+    /// How often a reading was repeated after a kernel event; `None`: no event is open.
+    pub repeats: Option<u8>,
+    /// The back-off after failures.
+    pub backoff: Option<Box<Backoff>>,
+    /// Requests that wait for a reading.
+    pub waiters: Vec<Waiter>,
+    /// Parts that something announced since the last sweep.
+    pub announced: Stale,
+    /// When the last readings of its sources began.
+    pub reads: Reads,
+}
+
+/// A reading under way.
+pub struct Under {
+    /// What it reads.
+    pub stale: Stale,
+    /// What the kernel said before it began.
+    pub trace: Trace,
+    /// As in [`Vm`].
+    pub repeats: Option<u8>,
+    /// Requests that wait for it.
+    pub waiters: Vec<Waiter>,
+    /// When it began.
+    pub began: Instant,
+}
+
+impl Vm {
+    /// Returns true if the last reading failed.
+    pub fn is_failing(&self) -> bool {
+        self.backoff.is_some()
+    }
+
+    /// Returns true if these parts are to be read, or are being read.
+    pub fn is_stale(&self, parts: Stale) -> bool {
+        self.stale.intersects(parts)
+            || self.reading.as_ref().is_some_and(|reading| reading.stale.intersects(parts))
+    }
+
+    /// Judges a new reading of the zone's row against the last one, with what the kernel said.
+    /// Returns the state in which the VM was away between the two, if it was, and the pause after
+    /// which the reading is to be repeated, if the event is still open.
+    pub fn judge(
+        &mut self,
+        reading: &Under,
+        new: &ZoneRow,
+        is_moved: bool,
+    ) -> (Option<String>, Option<Duration>) {
+        let mut verdict = Verdict::Plain;
+        let before = self.parts.as_ref().map(|parts| Arc::clone(&parts.zone));
+        match before {
+            Some(before) if reading.stale.contains(Stale::ZONEADM) => {
+                let repeats = usize::from(reading.repeats.unwrap_or(u8::MAX));
+                verdict = reading.trace.judge(&before, new, repeats >= REPEATS.len());
+            }
+            // The row was not read: the question stays open.
+            _ if !reading.stale.contains(Stale::ZONEADM) => self.reopen(reading.trace.clone()),
+            _ => {}
+        }
+        if verdict == Verdict::LookAgain {
+            self.reopen(reading.trace.clone());
+        }
+        let is_settled = is_moved && verdict != Verdict::LookAgain;
+        let pause = self.repeat(reading.repeats.filter(|_| !is_settled));
+        match verdict {
+            Verdict::Show(state) => (Some(state), pause),
+            Verdict::Plain | Verdict::LookAgain => (None, pause),
+        }
+    }
+
+    /// Takes back what the kernel said before a reading that settled nothing.
+    pub fn reopen(&mut self, earlier: Trace) {
+        let newer = std::mem::take(&mut self.trace);
+        self.trace = newer.after(earlier);
+    }
+
+    /// The pause before the next repeated reading, unless a newer event started the count anew.
+    pub fn repeat(&mut self, repeats: Option<u8>) -> Option<Duration> {
+        let repeats = repeats.filter(|_| self.repeats.is_none())?;
+        let pause = REPEATS.get(usize::from(repeats))?;
+        self.repeats = Some(repeats + 1);
+        Some(*pause)
+    }
+}
+
+/// All VMs, by zone name, and when each is to be read.
+pub struct Vms {
+    vms: HashMap<Arc<str>, Vm>,
+    /// VM uuid → zone name, where it is another one.
+    names: HashMap<Arc<str>, Arc<str>>,
+    schedule: Schedule,
+    status: Status,
+    /// The list of zones, or which of their files exist, changed.
+    is_moved: bool,
+}
+
+impl Vms {
+    /// No VM.
+    pub fn new(schedule: Schedule, status: Status) -> Self {
+        let (vms, names) = Default::default();
+        Self { vms, names, schedule, status, is_moved: true }
+    }
+
+    /// One VM.
+    pub fn get(&self, name: &str) -> Option<&Vm> {
+        self.vms.get(name)
+    }
+
+    /// One VM, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Vm> {
+        self.vms.get_mut(name)
+    }
+
+    /// The parts of a VM that has been read.
+    pub fn parts(&self, name: &str) -> Option<&Parts> {
+        self.vms.get(name)?.parts.as_ref()
+    }
+
+    /// All names.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Vm)> {
+        self.vms.iter()
+    }
+
+    /// The VMs that have been read.
+    pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, &Parts)> {
+        self.vms.iter().filter_map(|(name, vm)| Some((name, vm.parts.as_ref()?)))
+    }
+
+    /// The zone of this name, or the zone of the VM of this uuid.
+    pub fn zone_named(&self, name: &str) -> Arc<str> {
+        match self.names.get(name).filter(|_| !self.vms.contains_key(name)) {
+            Some(zone) => Arc::clone(zone),
+            None => {
+                self.vms.get_key_value(name).map_or_else(|| name.into(), |(name, _)| name.clone())
+            }
+        }
+    }
+
+    /// The zone of the VM of this uuid, if there is one.
+    pub fn zone_of_uuid(&self, uuid: &str) -> Option<Arc<str>> {
+        let own = || self.vms.get_key_value(uuid).map(|(name, _)| Arc::clone(name));
+        self.names.get(uuid).cloned().or_else(own)
+    }
+
+    /// Marks parts of a VM stale, to be read at this time or earlier. `None`: there are too many
+    /// names.
+    pub fn mark(
+        &mut self,
+        name: &str,
+        stale: Stale,
+        reason: Reasons,
+        at: Instant,
+    ) -> Option<&mut Vm> {
+        let name: Arc<str> = match self.vms.get_key_value(name) {
+            Some((name, _)) => Arc::clone(name),
+            None if self.vms.len() >= NAMES_CAP => return None,
+            None => name.into(),
+        };
+        let vm = self.vms.entry(Arc::clone(&name)).or_default();
+        vm.stale |= stale;
+        vm.reasons |= reason;
+        let signalled = *vm.signalled.get_or_insert_with(Instant::now);
+        if let Some(due) = self.schedule.want(&name, at) {
+            self.status.edit(|view| view.waits(&name, due, signalled));
+        }
+        Some(vm)
+    }
+
+    /// Takes the next VM that is due; its reading begins now.
+    pub fn next(&mut self, now: Instant) -> Option<Arc<str>> {
+        self.schedule.next(now)
+    }
+
+    /// When [`Vms::next`] will have something.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.schedule.deadline()
+    }
+
+    /// The reading of a VM has ended: plans the next one if parts became stale meanwhile.
+    pub fn ended(&mut self, name: &Arc<str>) {
+        let due = self.schedule.ended(name);
+        if let (Some(due), Some(vm)) = (due, self.vms.get(name)) {
+            let signalled = vm.signalled.unwrap_or(due);
+            self.status.edit(|view| view.waits(name, due, signalled));
+        }
+    }
+
+    /// Returns true if a reading of this VM waits to begin.
+    pub fn is_due(&self, name: &str) -> bool {
+        self.schedule.is_due(name)
+    }
+
+    /// Replaces the parts of a VM.
+    pub fn adopt(&mut self, name: &Arc<str>, parts: Parts) {
+        if *parts.zone.uuid == **name {
+            self.names.remove(&**name);
+        } else {
+            self.names.insert(Arc::clone(&parts.zone.uuid), Arc::clone(name));
+        }
+        let vm = self.vms.entry(Arc::clone(name)).or_default();
+        let place = |parts: &Parts| (Arc::clone(&parts.zone.zonepath), exists(parts));
+        self.is_moved |= vm.parts.as_ref().map(place).as_ref() != Some(&place(&parts));
+        vm.parts = Some(parts);
+    }
+
+    /// Forgets the parts of a VM that is gone; returns true if there were any.
+    pub fn forget(&mut self, name: &Arc<str>) -> bool {
+        let Some(parts) = self.vms.get_mut(name).and_then(|vm| vm.parts.take()) else {
+            return false;
+        };
+        self.names.remove(&parts.zone.uuid);
+        self.is_moved = true;
+        true
+    }
+
+    /// Removes a name that nothing is known of and nothing is wanted of.
+    pub fn remove_idle(&mut self, name: &Arc<str>) {
+        let is_idle = self.vms.get(name).is_some_and(|vm| {
+            vm.parts.is_none()
+                && vm.stale.is_empty()
+                && vm.waiters.is_empty()
+                && vm.reading.is_none()
+        });
+        if is_idle {
+            self.vms.remove(name);
+            self.schedule.remove(name);
+        }
+    }
+
+    /// Nothing is announced any more: a sweep has compared everything.
+    pub fn swept(&mut self) {
+        self.vms.values_mut().for_each(|vm| vm.announced = Stale::empty());
+    }
+
+    /// Returns true once after the list of zones, or of their files, changed.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.is_moved)
+    }
+
+    /// All VMs, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Vm)> {
+        self.vms.iter_mut()
+    }
+}
+
+/// One bit for each file of a VM that exists.
+pub fn exists(parts: &Parts) -> u8 {
+    let versions = parts.stamps.versions.iter().enumerate();
+    versions.fold(0, |bits, (at, version)| bits | u8::from(*version != 0) << at)
+}

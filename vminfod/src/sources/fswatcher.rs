@@ -1,0 +1,162 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! File changes by the platform's `fswatcher` helper. The testbed has an executable that answers
+//! the same protocol.
+//!
+//! Requests and lines go both ways at once: writing never waits for reading.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use daemon::Shutdown;
+use sdc_clients::Jitter;
+use sdc_clients::vminfod::Lines;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until};
+
+use super::helper::{Health, supervise};
+use super::inbox::Inbox;
+use super::watched::{Complaint, WatchList, Zones};
+use crate::node::commands::{CommandError, Commands, Tool};
+use crate::node::root::Root;
+
+/// The name in logs and `/status`.
+pub const NAME: &str = "files";
+
+/// A helper that is not ready within this is started again.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+/// Missing zonepaths are asked for again this often.
+const ORPHANS: Duration = Duration::from_secs(1);
+/// Longest line: a path and little more; the answer to STATUS has all paths.
+const LINE_CAP: usize = 64 << 20;
+
+/// The watched files, shared with `/status`.
+#[derive(Clone, Debug, Default)]
+pub struct Watching(Arc<Mutex<WatchList>>);
+
+impl Watching {
+    /// The paths that are watched, and those that are waited for; sorted.
+    pub fn presence(&self) -> (Vec<String>, Vec<String>) {
+        self.lock().presence()
+    }
+
+    /// The process id of the helper.
+    pub fn pid(&self) -> Option<u32> {
+        self.lock().pid()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WatchList> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches the files of the node and of its zones.
+pub struct Watcher {
+    /// Where the node's files are.
+    pub root: Root,
+    /// Starts the helper.
+    pub commands: Arc<dyn Commands>,
+    /// Which zones there are.
+    pub zones: watch::Receiver<Zones>,
+    /// Where signals go.
+    pub inbox: Arc<Inbox>,
+    /// Asks for a fresh helper.
+    pub restart: Arc<Notify>,
+    /// Told whenever the helper becomes ready or ends.
+    pub health: Health,
+    /// What is watched, for `/status`.
+    pub watching: Watching,
+    /// Ends the helper.
+    pub shutdown: Shutdown,
+}
+
+/// Why a helper is no longer followed.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error(transparent)]
+    Start(#[from] CommandError),
+    #[error("not ready within {} s", READY_LIMIT.as_secs())]
+    NotReady,
+    #[error("exited with status {0}")]
+    Exit(i32),
+    #[error(transparent)]
+    Complaint(#[from] Complaint),
+    #[error("a line longer than {LINE_CAP} bytes")]
+    TooLong,
+    #[error("cannot be spoken to: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("sweeps found changes that it did not announce")]
+    Missed,
+}
+
+impl Watcher {
+    /// Watches until the shutdown; a helper that ends is started again.
+    pub async fn run(self, jitter: Jitter) {
+        supervise(NAME, jitter, &self.health, &self.shutdown, || self.child()).await;
+    }
+
+    async fn child(&self) -> End {
+        match self.follow(self.zones.clone()).await {
+            Err(end) => end,
+            Ok(never) => match never {},
+        }
+    }
+
+    async fn follow(
+        &self,
+        mut zones: watch::Receiver<Zones>,
+    ) -> Result<std::convert::Infallible, End> {
+        *self.watching.lock() = WatchList::default();
+        let args = ["-r", "-j"].map(String::from).to_vec();
+        let (mut child, mut input) = self.commands.converse(Tool::Fswatcher, args)?;
+        let (mut lines, mut chunk) = (Lines::new(LINE_CAP), vec![0; 64 << 10]);
+        let mut requests = std::io::Cursor::new(Vec::new());
+        let ready_by = Instant::now() + READY_LIMIT;
+        let mut is_ready = false;
+        let mut orphans = tokio::time::interval(ORPHANS);
+        orphans.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if requests.position() == requests.get_ref().len() as u64 {
+                requests = std::io::Cursor::new(self.watching.lock().take_requests());
+            }
+            let is_writing = !requests.get_ref().is_empty();
+            // All arms are cancel-safe: what is not written stays in the buffer, what is not read
+            // stays in the pipe, a changed list stays changed.
+            tokio::select! {
+                read = child.stdout.read(&mut chunk) => {
+                    let count = read?;
+                    if count == 0 {
+                        return Err(End::Exit(child.wait().await));
+                    }
+                    lines.push(chunk.get(..count).unwrap_or_default());
+                    while let Some(line) = lines.next_line().map_err(|_| End::TooLong)? {
+                        let signals = self.watching.lock().line(&line)?;
+                        signals.into_iter().for_each(|signal| self.inbox.put(signal));
+                    }
+                    if !is_ready && self.watching.lock().is_ready() {
+                        is_ready = true;
+                        zones.mark_changed();
+                        (self.health)(true);
+                    }
+                }
+                written = input.write_buf(&mut requests), if is_writing => {
+                    let _count = written?;
+                }
+                changed = zones.changed(), if is_ready => {
+                    if changed.is_err() {
+                        // The daemon is stopping.
+                        std::future::pending::<()>().await;
+                    }
+                    let zones = zones.borrow_and_update().clone();
+                    self.watching.lock().want(&self.root, &zones);
+                }
+                _ = orphans.tick(), if is_ready => self.watching.lock().ask_orphans(),
+                () = self.restart.notified() => return Err(End::Missed),
+                () = sleep_until(ready_by), if !is_ready => return Err(End::NotReady),
+            }
+        }
+    }
+}

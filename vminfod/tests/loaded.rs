@@ -1,0 +1,106 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The node kept in this crate, read whole and one VM at a time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use vm_model::VmObject;
+use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
+use vminfod::node::root::Root;
+use vminfod::node::{Ctx, load};
+
+/// Recorded outputs; of zfs only the types and columns that are asked for.
+struct Kept(PathBuf);
+
+impl Commands for Kept {
+    fn run<'a>(
+        &'a self,
+        tool: Tool,
+        args: Vec<String>,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+        let read = |file: &str| std::fs::read(self.0.join(file)).unwrap();
+        let stdout = match tool {
+            Tool::Zoneadm => read("zoneadm-list.txt"),
+            Tool::Zfs => simnode::recorded::zfs_list(&read("zfs-list.txt"), &args),
+            Tool::Kstat | Tool::Sysevent | Tool::Fswatcher => read("zoneinfo.json"),
+        };
+        Box::pin(async move { Ok(Output { status: 0, stdout, stderr: Vec::new() }) })
+    }
+
+    fn follow(&self, _: Tool, _: Vec<String>) -> Result<Follow, CommandError> {
+        panic!("nothing is followed here")
+    }
+
+    fn converse(&self, _: Tool, _: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        panic!("nothing is spoken to here")
+    }
+}
+
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cn-basic")
+}
+
+fn ctx() -> Ctx {
+    Ctx::new(Root::new(kept().join("root")), Arc::new(Kept(kept().join("cmd"))))
+}
+
+/// Git does not keep file times, so the field made of them is left out on both sides.
+fn without_times(mut vm: VmObject) -> VmObject {
+    assert!(vm.shift_remove("last_modified").is_some());
+    vm
+}
+
+#[tokio::test]
+async fn the_kept_node_gives_the_objects_the_deployed_daemon_shows() {
+    let expected = std::fs::read(kept().join("expected/vms.json")).unwrap();
+    let Value::Array(expected) = vm_model::js::parse(&expected).unwrap() else { panic!() };
+    let node = load::objects(&ctx()).await.unwrap();
+    assert!(node.broken.is_empty(), "{:?}", node.broken);
+    assert_eq!(node.vms.len(), expected.len());
+    for want in expected {
+        let vm = node.vms.iter().find(|vm| vm["uuid"] == want["uuid"]).unwrap().clone();
+        let (got, want) = (without_times(vm), without_times(want.as_object().unwrap().clone()));
+        let text = vm_model::js::to_ascii(&got);
+        assert_eq!(text, vm_model::js::to_ascii(&want), "the order of the keys counts");
+    }
+}
+
+#[tokio::test]
+async fn one_vm_is_shown_as_in_the_whole_node() {
+    let node = load::objects(&ctx()).await.unwrap();
+    for vm in &node.vms {
+        let name = vm["zonename"].as_str().unwrap();
+        let alone = load::object(&ctx(), name).await.unwrap().unwrap();
+        assert_eq!(vm_model::js::to_ascii(&alone), vm_model::js::to_ascii(vm));
+    }
+    assert!(load::object(&ctx(), "no-such-zone").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn fixed_config_is_read_where_the_zone_is_whatever_its_pool() {
+    let dir = tempfile::tempdir().unwrap();
+    let uuid = "f8428503-41e2-426e-b0f9-a5d849b545f6";
+    let row = format!("-:{uuid}:installed:/tank/{uuid}:{uuid}:joyent:excl:7\n");
+    let mut rows = vm_model::parse::zoneadm::parse(row.as_bytes());
+    let row = Arc::new(rows.remove(0));
+    std::fs::create_dir_all(dir.path().join("etc/zones")).unwrap();
+    let xml = "<zone name='z' brand='joyent'></zone>";
+    std::fs::write(dir.path().join(format!("etc/zones/{uuid}.xml")), xml).unwrap();
+    for (pool, text) in [("zones", r#"{"of":"another"}"#), ("tank", r#"{"of":"it"}"#)] {
+        let config = dir.path().join(pool).join(uuid).join("config");
+        std::fs::create_dir_all(&config).unwrap();
+        std::fs::write(config.join("tags.json"), text).unwrap();
+    }
+    let ctx = Ctx::new(Root::new(dir.path()), Arc::new(Kept(kept().join("cmd"))));
+    let stale = vm_model::stale::Stale::ALL;
+    let files = vminfod::node::read::zone_files::load(&ctx, &row, None, stale).await.unwrap();
+    assert_eq!(files.config.values().tags, Some(json!({"of": "it"})));
+}
