@@ -14,6 +14,7 @@ use std::time::Duration;
 use common::{FakeNode, xml};
 use serde_json::{Value, json};
 use vminfod::config::Config;
+use vminfod::node::commands::Tool;
 
 const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
@@ -64,6 +65,37 @@ async fn creates_changes_and_deletes_flow_through() {
     assert_eq!(served.get(&format!("/vms/{B}")).await, (404, format!("VM Not Found: {B}")));
     served.shutdown.trigger();
     assert!(events.next().await.is_none(), "the stream ends in order");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_port_waits_for_a_row_of_each_zone_of_the_index() {
+    let node = FakeNode::new();
+    let index =
+        format!("global:installed:/:\n{A}:running:/zones/{A}:{A}\n{B}:running:/zones/{B}:{B}\n");
+    node.write("/etc/zones/index", &index);
+    node.set_line("0:global:running:/::liveimg:shared:0".into());
+    let serving = tokio::spawn({
+        let node = node.clone();
+        async move { node.serve().await }
+    });
+    // Two listings without them; then one of the two; then both, with a column that nobody knows.
+    let listings =
+        || node.with(|state| state.log.iter().filter(|(tool, _)| *tool == Tool::Zoneadm).count());
+    while listings() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!serving.is_finished());
+    node.add_zone(A, "running", Some(5), "one");
+    let before = listings();
+    while listings() == before {
+        tokio::task::yield_now().await;
+    }
+    assert!(!serving.is_finished());
+    node.add_zone(B, "running", Some(6), "two");
+    node.set_line(format!("6:{B}:running:/zones/{B}:{B}:joyent:excl:6:new"));
+    let served = serving.await.unwrap();
+    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2);
     served.stop().await;
 }
 

@@ -9,7 +9,7 @@
 
 libfuzzer_sys::fuzz_target!(|input: (&str, &[u8])| {
     let (name, index) = input;
-    if vminfod::reconcile::lists(index, name) {
+    if vm_model::parse::zone_index::lists(index, name) {
         assert!(String::from_utf8_lossy(index).contains(name) && !name.contains([':', '\n']));
     }
 });

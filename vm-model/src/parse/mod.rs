@@ -9,6 +9,8 @@ pub mod kstat;
 
 pub mod zoneadm;
 
+pub mod zone_index;
+
 pub mod zone_xml;
 
 mod xml_tag;

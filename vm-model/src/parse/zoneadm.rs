@@ -5,6 +5,7 @@
 //! `zoneadm list -p`: the zones of the node. It alone decides which VMs exist.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::text::is_lower_uuid;
@@ -55,6 +56,12 @@ pub fn check_whole(stdout: &[u8]) -> Result<(), ParseError> {
     }
 }
 
+/// Returns the names of all zones that have a readable row, VMs or not.
+pub fn names(bytes: &[u8]) -> HashSet<String> {
+    let lines = bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
+    lines.filter_map(|line| Some(fields(line.trim_end())?[1].clone().into_owned())).collect()
+}
+
 /// Returns the rows of a listing. Leaves out lines that are no rows and zones that are no VMs; the
 /// later of two rows with one uuid counts.
 pub fn parse(bytes: &[u8]) -> Vec<ZoneRow> {
@@ -85,8 +92,8 @@ fn row(line: &str) -> Option<ZoneRow> {
     Some(ZoneRow { zoneid, zonename, zone_state, zonepath: zonepath.into(), uuid, brand, zonedid })
 }
 
-/// Returns the columns of a line with exactly eight. zoneadm prints a backslash before a colon in a
-/// path.
+/// Returns the first eight columns of a line. A later platform may append columns; a colon in a path
+/// is no added column: zoneadm prints a backslash before it, and the fifth column is a uuid or empty.
 fn fields(line: &str) -> Option<[Cow<'_, str>; 8]> {
     let mut columns = [const { Cow::Borrowed("") }; 8];
     let (mut slots, mut rest) = (columns.iter_mut(), Some(line));
@@ -97,13 +104,18 @@ fn fields(line: &str) -> Option<[Cow<'_, str>; 8]> {
             end = after.find(':').map(|next| at + 1 + next);
         }
         let column = end.and_then(|end| line.get(..end)).unwrap_or(line);
-        *slots.next()? = match column.contains("\\:") {
+        let Some(slot) = slots.next() else { break };
+        *slot = match column.contains("\\:") {
             true => column.replace("\\:", ":").into(),
             false => column.into(),
         };
         rest = end.and_then(|end| line.get(end + 1..));
     }
-    slots.next().is_none().then_some(columns)
+    let is_whole = slots.next().is_none();
+    let is_appended = rest.is_some();
+    let uuid = &columns[4];
+    let is_uuid = uuid.is_empty() || uuid.chars().count() == 36;
+    (is_whole && (!is_appended || is_uuid)).then_some(columns)
 }
 
 fn id(text: &str) -> Option<i64> {
@@ -150,6 +162,13 @@ mod tests {
             fields("a:b\\:c:\\::d\\e::f:g:h"),
             Some(["a", "b:c", ":", "d\\e", "", "f", "g", "h"].map(Cow::from))
         );
+        // A later platform appends columns; a colon in a path does not.
+        let row = format!("1:z:running:/z:{U}:lx:excl:4");
+        let columns = fields(&row).unwrap();
+        for appended in [":", ":new", ":a:b\\:c"] {
+            assert_eq!(fields(&format!("{row}{appended}")), Some(columns.clone()));
+        }
+        assert!(names(format!("{row}:new\n0:global:running:/::x:y:0:\n").as_bytes()).len() == 2);
         for line in ["", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7\\:8"] {
             assert_eq!(fields(line), None, "{line}");
         }

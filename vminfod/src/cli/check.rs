@@ -83,7 +83,7 @@ async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
 
 async fn zones(ctx: &Ctx) -> Result<String, String> {
     let rows = zoneadm::list(ctx).await.map_err(|error| chain(&error))?;
-    Ok(format!("{} zones", rows.len()))
+    Ok(format!("{} zones", rows.rows.len()))
 }
 
 async fn datasets(ctx: &Ctx) -> Result<String, String> {

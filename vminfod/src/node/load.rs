@@ -13,13 +13,14 @@ use vm_model::datasets::Datasets;
 use vm_model::origin::Origin;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::sysinfo::Sysinfo;
+use vm_model::parse::zone_index::lines as parse_index;
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
 
 use super::blocking::threads;
 use super::read::zone_files::{self, ZoneFiles};
-use super::read::{datasets, kstat, sysinfo, zoneadm};
+use super::read::{datasets, kstat, sysinfo, zone_index, zoneadm};
 use super::root::{ReadError, Root};
 use super::{Ctx, Fault, LoadError};
 
@@ -28,6 +29,10 @@ use super::{Ctx, Fault, LoadError};
 pub struct Node {
     /// zoneadm's rows, in its order.
     pub rows: Vec<Arc<ZoneRow>>,
+    /// The zones of the zone index that have no readable row: the listing is not complete.
+    pub unlisted: Vec<String>,
+    /// How many zones the index has.
+    pub indexed: usize,
     /// What was read of each zone's files, in the order of the rows.
     pub files: Vec<Result<ZoneFiles, LoadError>>,
     /// The kstats of all zones, by uuid.
@@ -47,20 +52,27 @@ pub type Known = HashMap<Arc<str>, Parts>;
 /// A source that concerns every VM fails.
 pub async fn node(ctx: &Ctx, known: Known, at_once: usize) -> Result<Node, LoadError> {
     let zones = async {
-        let rows = zoneadm::list(ctx).await?;
-        let files = zones(&ctx.root, &rows, known, at_once).await;
-        Ok::<_, LoadError>((rows, files))
+        let listing = zoneadm::list(ctx).await?;
+        // Afterwards: a zone that is created meanwhile is in the index first.
+        let index = zone_index::load(ctx).await;
+        let index = index.map_err(|e| LoadError::new(Origin::Zoneadm, Fault::Read(e)))?;
+        let zones: Vec<&str> = parse_index(&index).map(|line| line.name).collect();
+        let indexed = zones.len();
+        let unlisted = zones.into_iter().filter(|name| !listing.names.contains(*name));
+        let unlisted: Vec<String> = unlisted.map(str::to_owned).collect();
+        let files = zone_files(&ctx.root, &listing.rows, known, at_once).await;
+        Ok::<_, LoadError>((listing.rows, unlisted, indexed, files))
     };
-    let ((rows, files), kstats, datasets, sysinfo) =
+    let ((rows, unlisted, indexed, files), kstats, datasets, sysinfo) =
         tokio::try_join!(zones, kstat::node(ctx), datasets::node(ctx), sysinfo::load(ctx))?;
     // A VM without any dataset would lose its disks, its quota and its snapshots.
     if !rows.is_empty() && datasets.is_empty() {
         return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
     }
-    Ok(Node { rows, files, kstats, datasets, sysinfo: Arc::new(sysinfo) })
+    Ok(Node { rows, unlisted, indexed, files, kstats, datasets, sysinfo: Arc::new(sysinfo) })
 }
 
-async fn zones(
+async fn zone_files(
     root: &Root,
     rows: &[Arc<ZoneRow>],
     known: Known,
@@ -189,7 +201,7 @@ pub async fn object(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadE
         datasets::snapshots(ctx),
         sysinfo::load(ctx)
     )?;
-    let Some(row) = rows.into_iter().find(|row| *row.zonename == *zonename) else {
+    let Some(row) = rows.rows.into_iter().find(|row| *row.zonename == *zonename) else {
         return Ok(None);
     };
     if datasets.is_empty() {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 use vm_model::compose::compose;
+use vm_model::origin::{Origin, ParseError};
 use vm_model::stale::Stale;
 
 use super::engine::Reconciler;
@@ -22,6 +23,12 @@ use crate::store::{StoredVm, stored};
 /// The port waits this long for the first listing of snapshots; the start method has 300 s.
 const SNAPSHOTS_LIMIT: Duration = Duration::from_secs(240);
 
+/// Some zones of the index have no readable row: the list is asked for again this long, then the
+/// port opens with those zones in `errors`.
+const COMPLETE_LIMIT: Duration = Duration::from_secs(60);
+/// The longest pause between two first loads: somebody waits for the port.
+const PAUSE: Duration = Duration::from_secs(5);
+
 impl Reconciler {
     /// Reads the node for the first time; returns when every zone is loaded or in error. `false`:
     /// the shutdown came first.
@@ -30,6 +37,7 @@ impl Reconciler {
         self.seams.inbox.take();
         let mut failures = 0;
         let limit = Instant::now() + SNAPSHOTS_LIMIT;
+        let complete_by = Instant::now() + COMPLETE_LIMIT;
         let now = Instant::now();
         if self.datasets.begin_snapshots(now) {
             let ctx = self.seams.ctx.clone();
@@ -44,6 +52,11 @@ impl Reconciler {
                 result = load::node(&self.seams.ctx, Known::new(), threads()) => result,
                 () = shutdown.wait() => return false,
             };
+            let is_late = Instant::now() >= complete_by;
+            let result = result.and_then(|node| {
+                check_complete(&node.unlisted, node.indexed, is_late)?;
+                Ok(node)
+            });
             match result {
                 Ok(node) => {
                     let snapshots = tokio::select! {
@@ -61,7 +74,7 @@ impl Reconciler {
                         tracing::error!(source = error.source_name(), reason = %error,
                             "the node cannot be read: trying again until it can");
                     }
-                    let pause = self.pause(failures);
+                    let pause = self.pause(failures).min(PAUSE);
                     // Cancel-safe: nothing is held.
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
@@ -140,5 +153,56 @@ impl Reconciler {
         for (name, error) in broken {
             self.note_broken(&name, &error, Reasons::RETRY);
         }
+        for name in node.unlisted {
+            let what = "the zone index lists it, zoneadm has no readable row for it";
+            let error = ParseError::content(Origin::Zoneadm, what).into();
+            self.note_broken(&name.into(), &error, Reasons::RETRY);
+        }
+    }
+}
+
+/// Checks that what zoneadm listed may be shown; `unlisted` are the zones of the index that have no
+/// readable row, `indexed` counts all of the index. While two or more of its zones, and more than
+/// half of them, are unlisted the port stays closed, for ever if need be: nobody may be told that
+/// they are gone. Fewer only delay it.
+fn check_complete(unlisted: &[String], indexed: usize, is_late: bool) -> Result<(), ParseError> {
+    let missing = unlisted.len();
+    let is_most = missing >= 2 && missing * 2 > indexed;
+    if missing == 0 || !is_most && is_late {
+        return Ok(());
+    }
+    let (named, rest) =
+        (unlisted.get(..3).unwrap_or(unlisted), if missing > 3 { " ..." } else { "" });
+    let named = named.join(" ");
+    let what = format!(
+        "expected a row for each of the {indexed} zones of the zone index, {missing} have none: {named}{rest}"
+    );
+    Err(ParseError::content(Origin::Zoneadm, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_without_most_zones_of_the_index_is_never_complete() {
+        let unlisted = |count: usize| (0..count).map(|n| format!("z{n}")).collect::<Vec<_>>();
+        // Unlisted, in the index, whether it may be shown at once and late.
+        for (missing, indexed, now, late) in [
+            (0, 0, true, true),
+            (0, 9, true, true),
+            (1, 1, false, true),
+            (1, 9, false, true),
+            (2, 2, false, false),
+            (2, 4, false, true),
+            (3, 4, false, false),
+            (40, 50, false, false),
+        ] {
+            let unlisted = unlisted(missing);
+            let is_shown = |is_late| check_complete(&unlisted, indexed, is_late).is_ok();
+            assert_eq!((is_shown(false), is_shown(true)), (now, late), "{missing} of {indexed}");
+        }
+        let error = check_complete(&unlisted(5), 5, true).unwrap_err().to_string();
+        assert!(error.contains("5 have none: z0 z1 z2 ..."), "{error}");
     }
 }

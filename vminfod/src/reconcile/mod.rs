@@ -56,4 +56,3 @@ pub mod asks;
 pub mod status;
 
 pub use engine::{Reconciler, Seams};
-pub use reading::lists;

@@ -13,12 +13,13 @@ use vm_model::origin::Origin;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::text::is_lower_uuid;
 use vm_model::parse::zfs_list::Row;
+use vm_model::parse::zone_index::lines;
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
 
 use crate::node::read::zone_files::{self, ZoneFiles};
-use crate::node::read::{datasets, kstat, zoneadm};
+use crate::node::read::{datasets, kstat, zone_index, zoneadm};
 use crate::node::root::ReadError;
 use crate::node::{Ctx, Fault, LoadError};
 
@@ -26,8 +27,6 @@ use crate::node::{Ctx, Fault, LoadError};
 const YOUNG: Duration = Duration::from_millis(50);
 /// … and is read once more after this.
 const SETTLE: Duration = Duration::from_millis(20);
-/// Bytes of a zone index; real ones have some hundred a zone.
-const INDEX_CAP: u64 = 16 << 20;
 
 /// What a reading gave.
 #[derive(Debug)]
@@ -142,19 +141,12 @@ impl Reading {
         if let Some(row) = zoneadm::one(&self.ctx, &self.name, uuid).await? {
             return Ok(Some(Arc::new(row)));
         }
-        let path = self.ctx.root.zone_index();
-        let place = path.display().to_string();
-        let index =
-            self.ctx.root.on_files(&place, move |root| root.read_file(&path, INDEX_CAP)).await;
-        match index.flatten() {
-            Ok(index) if lists(&index.bytes, &self.name) => match &self.known {
-                Some(_) => Err(ReadFault::Disputed),
-                // It never was a VM: the global zone, or one without a uuid.
-                None => Ok(None),
-            },
-            Ok(_) => Ok(None),
-            Err(error) if error.is_absent() => Ok(None),
-            Err(error) => Err(ReadFault::Index(error)),
+        let index = zone_index::load(&self.ctx).await.map_err(ReadFault::Index)?;
+        let line = lines(&index).find(|line| *line.name == *self.name);
+        // A zone without a uuid never was a VM.
+        match line.is_some_and(|line| self.known.is_some() || line.uuid.is_some()) {
+            true => Err(ReadFault::Disputed),
+            false => Ok(None),
         }
     }
 
@@ -187,24 +179,5 @@ impl Reading {
             listed.push((name, rows));
         }
         Ok(listed)
-    }
-}
-
-/// Returns true if a zone index has a line for this zone.
-pub fn lists(index: &[u8], name: &str) -> bool {
-    index
-        .split(|byte| *byte == b'\n')
-        .any(|line| line.split(|byte| *byte == b':').next() == Some(name.as_bytes()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn index_lines() {
-        let index = b"# comment\nglobal:installed:/:\nz1:running:/zones/z1:u1\n";
-        assert!(lists(index, "z1") && lists(index, "global"));
-        assert!(!lists(index, "z") && !lists(index, "u1") && !lists(b"", "z1"));
     }
 }

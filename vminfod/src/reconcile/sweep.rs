@@ -63,7 +63,11 @@ pub async fn look(ctx: &Ctx, scope: Scope, zones: Zones, index: Option<u64>) -> 
     let is_index = async {
         let now = stamp(ctx.root.zone_index()).await;
         let is_wanted = scope == Scope::All || scope == Scope::Index && now != index;
-        let rows = if is_wanted { Some(zoneadm::list(ctx).await) } else { None };
+        let rows = if is_wanted {
+            Some(zoneadm::list(ctx).await.map(|listing| listing.rows))
+        } else {
+            None
+        };
         (now, rows)
     };
     if scope == Scope::Index {

@@ -50,7 +50,8 @@ async fn measure(ctx: Ctx, rounds: usize) -> anyhow::Result<Row> {
     if let Some((name, _, error)) = first.broken.first() {
         bail!("{name}: {error}");
     }
-    let rows: Vec<ZoneRow> = zoneadm::list(&ctx).await?.iter().map(|row| (**row).clone()).collect();
+    let rows: Vec<ZoneRow> =
+        zoneadm::list(&ctx).await?.rows.iter().map(|row| (**row).clone()).collect();
     drop(first);
     let (mut loads, mut limit) = (Samples::default(), Samples::default());
     for _ in 0..rounds {

@@ -4,26 +4,37 @@
 
 //! Runs `zoneadm list`, for one zone or for all.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use vm_model::origin::Origin;
-use vm_model::parse::zoneadm::{ZoneRow, check_whole, parse};
+use vm_model::parse::zoneadm::{ZoneRow, check_whole, names, parse};
 
 use crate::node::commands::Tool;
 use crate::node::{Ctx, LoadError};
 
-/// Lists all zones that are VMs, in zoneadm's order.
+/// What zoneadm lists.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// The zones that are VMs, in zoneadm's order.
+    pub rows: Vec<Arc<ZoneRow>>,
+    /// All zones that have a readable row, VMs or not.
+    pub names: HashSet<String>,
+}
+
+/// Lists all zones.
 ///
 /// # Errors
 /// zoneadm fails, or prints what cannot be a whole listing.
-pub async fn list(ctx: &Ctx) -> Result<Vec<Arc<ZoneRow>>, LoadError> {
+pub async fn list(ctx: &Ctx) -> Result<Listing, LoadError> {
     let args = ["list", "-p", "-c"].map(String::from).to_vec();
     let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
     if output.status != 0 {
         return Err(LoadError::exit(Origin::Zoneadm, &output));
     }
     check_whole(&output.stdout)?;
-    Ok(parse(&output.stdout).into_iter().map(Arc::new).collect())
+    let rows = parse(&output.stdout).into_iter().map(Arc::new).collect();
+    Ok(Listing { rows, names: names(&output.stdout) })
 }
 
 /// Lists one zone; `None` if no such zone is configured, or it is not a VM.
@@ -69,7 +80,7 @@ mod tests {
         };
         let good = format!("-:{U}:installed:/zones/{U}:{U}:lx:excl:1\n");
         says(&good, 0);
-        assert_eq!(list(&ctx).await.unwrap().len(), 1);
+        assert_eq!(list(&ctx).await.unwrap().rows.len(), 1);
         for (text, status) in [(&*good, 1), (good.trim_end(), 0), ("", 0), ("\u{e9}", 0)] {
             says(text, status);
             assert!(list(&ctx).await.is_err(), "{text:?} {status}");

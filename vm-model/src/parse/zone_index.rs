@@ -1,0 +1,51 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `/etc/zones/index`: the second source of which zones exist. A line is `NAME:STATE:ZONEPATH:UUID`.
+
+/// One zone of the index; the global zone is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexLine<'a> {
+    /// The zone's name.
+    pub name: &'a str,
+    /// Its uuid; `None` for a zone that is not a VM.
+    pub uuid: Option<&'a str>,
+}
+
+/// Returns the zones of an index, in its order. Leaves out comments and lines that are not UTF-8.
+pub fn lines(index: &[u8]) -> impl Iterator<Item = IndexLine<'_>> {
+    index.split(|byte| *byte == b'\n').filter_map(|line| {
+        let line = std::str::from_utf8(line).ok()?.trim_end();
+        let name = line.split(':').next().filter(|name| !name.is_empty())?;
+        if name == "global" || name.starts_with('#') {
+            return None;
+        }
+        // The zonepath may have colons; the uuid is the last column.
+        let uuid = line.rsplit(':').next().filter(|uuid| uuid.len() == 36);
+        Some(IndexLine { name, uuid })
+    })
+}
+
+/// Returns true if an index has a line for this zone.
+pub fn lists(index: &[u8], name: &str) -> bool {
+    name == "global" || lines(index).any(|line| line.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const U: &str = "f8428503-41e2-426e-b0f9-a5d849b545f6";
+
+    #[test]
+    fn names_and_uuids() {
+        let text = format!(
+            "# comment\nglobal:installed:/:\nz1:running:/zones/z1:{U}\nnone:installed:/zones/none:\n\nc:installed:/a:b:{U}\n"
+        );
+        let found: Vec<_> = lines(text.as_bytes()).map(|line| (line.name, line.uuid)).collect();
+        assert_eq!(found, [("z1", Some(U)), ("none", None), ("c", Some(U))]);
+        assert!(lists(text.as_bytes(), "z1") && lists(text.as_bytes(), "global"));
+        assert!(!lists(text.as_bytes(), "z") && !lists(text.as_bytes(), U) && !lists(b"", "z1"));
+    }
+}
