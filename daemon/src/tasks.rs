@@ -44,11 +44,11 @@ impl Shutdown {
     ///
     /// # Errors
     /// The handlers cannot be installed.
-    #[allow(clippy::disallowed_methods)] // No `Tasks` exist yet, and nothing waits for this task.
     pub fn on_signals(&self) -> std::io::Result<()> {
         let mut term = signal(SignalKind::terminate())?;
         let mut int = signal(SignalKind::interrupt())?;
         let shutdown = self.clone();
+        // No `Tasks` exist yet, and nothing waits for this task.
         tokio::spawn(async move {
             // Both arms are cancel-safe: a signal that is not taken here stays pending.
             let name = tokio::select! {

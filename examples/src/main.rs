@@ -7,6 +7,8 @@
 //!
 //! `boot-times [URL]`; the URL is vminfod's.
 
+#![forbid(unsafe_code)]
+
 use std::collections::HashMap;
 use std::process::ExitCode;
 

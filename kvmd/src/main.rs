@@ -4,6 +4,8 @@
 
 //! The agent and its command line; everything is in the library.
 
+#![forbid(unsafe_code)]
+
 fn main() -> std::process::ExitCode {
     kvmd::cli::run(std::env::args_os())
 }

@@ -21,100 +21,68 @@
 //!
 //! Every write goes through `permit`: `apply` gets a permit from the gate right before a request.
 
-// Blank lines keep the modules in layer order.
+#![forbid(unsafe_code)]
 
-/// The command line.
-pub mod cli;
+pub mod cli; // the command line
 
-/// The listeners and their routes.
-pub mod serve;
+pub mod serve; // the listeners and their routes
 
-/// Answers for the operator that make requests.
-mod explain;
+mod explain; // answers for the operator that make requests
 
-/// The content of the pages.
-mod report;
+mod report; // the content of the pages
 
-/// One agent: clients, parts, tasks.
-pub mod agent;
+pub mod agent; // one agent: clients, parts, tasks
 
-/// The pass task.
-mod pass;
+mod pass; // the pass task
 
-/// Candidates that no list shows.
-mod unlisted;
+mod unlisted; // candidates that no list shows
 
-/// The task for the node's own NICs.
-mod own_nics;
+mod own_nics; // the task for the node's own NICs
 
-/// The worker task: one job per VM.
-mod worker;
+mod worker; // the worker task: one job per VM
 
-/// The comparison task.
-mod comparison;
+mod comparison; // the comparison task
 
-/// The events task.
-mod events;
+mod events; // the events task
 
-/// From a change of the node to work.
-mod changes;
+mod changes; // from a change of the node to work
 
-/// The identity task.
-mod identity;
+mod identity; // the identity task
 
-/// The task that saves the state file.
-mod saver;
+mod saver; // the task that saves the state file
 
-/// Reads, checks and writes one record.
-mod apply;
+mod apply; // reads, checks and writes one record
 
-/// The parts that the tasks share.
-pub mod parts;
+pub mod parts; // the parts that the tasks share
 
-/// The checks before each write, and the only way to write.
-mod permit;
+mod permit; // the checks before each write, and the only way to write
 
-/// The file of what outlives the process.
-pub mod state_file;
+pub mod state_file; // the file of what outlives the process
 
-/// The VMs that are to be worked on.
-mod schedule;
+mod schedule; // the VMs that are to be worked on
 
-/// The NICs that left the node.
-mod departures;
+mod departures; // the NICs that left the node
 
-/// The metrics by name.
-mod metrics;
+mod metrics; // the metrics by name
 
-/// The states, counters and last plan that the operator sees.
-pub mod status;
+pub mod status; // the states, counters and last plan that the operator sees
 
-/// What came of one record.
-mod outcome;
+mod outcome; // what came of one record
 
-/// The rules, pure.
-mod plan;
+mod plan; // the rules, pure
 
-/// The mass-delete brake.
-mod brake;
+mod brake; // the mass-delete brake
 
-/// NAPI's list of the node's NICs.
-mod listing;
+mod listing; // NAPI's list of the node's NICs
 
-/// The budget of requests.
-mod pace;
+mod pace; // the budget of requests
 
-/// The node as vminfod shows it.
-mod view;
+mod view; // the node as vminfod shows it
 
-/// The operator's holds.
-pub mod holds;
+pub mod holds; // the operator's holds
 
-/// Small files on the disk.
-mod disk;
+mod disk; // small files on the disk
 
-/// The clock, random waits, back-off.
-mod timing;
+mod timing; // the clock, random waits, back-off
 
-/// The configuration.
-pub mod config;
+pub mod config; // the configuration

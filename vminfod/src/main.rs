@@ -5,6 +5,8 @@
 //! The daemon and its command line; everything is in the library but the page that `serve --console`
 //! starts, which the library does not know.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

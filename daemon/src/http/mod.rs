@@ -6,16 +6,24 @@
 //! TCP or on a unix socket, in front of the daemon's axum [`Router`].
 
 pub mod events; // the event streams: a lead of the daemon's own, then its journal
-pub mod listeners;
-pub mod query; // query strings as Node reads them // the list of open event streams
+
+mod server; // the accept loop and what each connection goes through
+
+pub mod listeners; // the list of open event streams
 
 mod guard; // which requests are local
+
 mod limits; // caps, deadlines, counters
+
 mod pace; // a rate limit
-mod reply;
-mod server; // the accept loop and what each connection goes through
+
+mod reply; // small responses
+
+pub mod query; // query strings as Node reads them
+
 mod socket; // a connection's socket with its deadlines
-mod unix; // unix sockets and their files // small responses
+
+mod unix; // unix sockets and their files
 
 pub use axum::Router;
 pub use axum::body::Body;

@@ -4,6 +4,8 @@
 
 //! `mock-triton`: a mock NAPI and a mock VMAPI in one process; see `--help`.
 
+#![forbid(unsafe_code)]
+
 fn main() -> std::process::ExitCode {
     mocks::cli::triton(std::env::args_os().skip(1))
 }

@@ -5,14 +5,18 @@
 //! The commands `cn` (nodes) and `vm` (VMs, as `vmadm` changes them) of `simnode` and `testbed`.
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use serde_json::Value;
 
-use crate::{CreateOptions, Node, NodeError, Verbs, Wait, payload, sample, zones};
+use crate::create::CreateOptions;
+use crate::error::NodeError;
+use crate::node::Node;
+use crate::show::{self, VmVerb};
+use crate::verbs::Verbs;
+use crate::wait::Wait;
 
 #[derive(Parser)]
 #[command(about = "A simulated compute node", disable_version_flag = true)]
@@ -71,7 +75,7 @@ struct Vm {
     #[arg(long, global = true)]
     lose_events: bool,
     #[command(subcommand)]
-    verb: super::show::VmVerb,
+    verb: VmVerb,
 }
 
 /// Runs `cn …` or `vm …`; `program` is the name for usage and errors.
@@ -132,7 +136,7 @@ fn cn_verb(cn: Cn) -> Result<String, NodeError> {
             let node = Node::create(&options)?;
             Ok(format!("{}: node {} with {} VMs\n", node.dir().display(), node.cn_uuid(), vms))
         }
-        Cn::Show { dir } => super::show::node(&Node::open(dir)?),
+        Cn::Show { dir } => show::node(&Node::open(dir)?),
     }
 }
 
@@ -146,30 +150,4 @@ fn vm_verb(vm: Vm) -> Result<String, NodeError> {
         .build()
         .map_err(|e| NodeError::io("start a runtime for", node.dir(), e))?;
     runtime.block_on(vm.verb.run(&verbs))
-}
-
-/// The payload of `vm create`: a file, stdin, or a generated one of the given brand.
-pub(crate) fn read_payload(
-    file: Option<&PathBuf>,
-    brand: Option<&str>,
-    seed: Option<u64>,
-) -> Result<payload::Payload, NodeError> {
-    let Some(file) = file else {
-        return sample::fresh(brand.unwrap_or("joyent-minimal"), seed);
-    };
-    let mut text = String::new();
-    let read = match file.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut text),
-        false => std::fs::File::open(file).and_then(|mut f| f.read_to_string(&mut text)),
-    };
-    read.map_err(|e| NodeError::io("read", file, e))?;
-    match serde_json::from_str(&text).map_err(|e| NodeError::malformed(file, e))? {
-        Value::Object(map) => Ok(map),
-        _ => Err(NodeError::malformed(file, "expected a JSON object")),
-    }
-}
-
-/// The wait status that `--status` means.
-pub(crate) fn status(given: Option<i64>) -> i64 {
-    given.unwrap_or(zones::CLEAN_EXIT)
 }

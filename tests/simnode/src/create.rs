@@ -14,10 +14,13 @@ use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::datasets::Datasets;
+use crate::error::NodeError;
+use crate::files;
+use crate::new_vm;
+use crate::node::{Node, NodeInfo, TOOLS};
 use crate::payload::{self, Payload};
 use crate::sample::{self, BORN, MIX, Site, uuid};
-use crate::state::{Zone, ZoneKstat, ZoneState, Zones};
-use crate::{Node, NodeError, NodeInfo, TOOLS, files};
+use crate::state::{ZoneKstat, ZoneState, Zones};
 
 const GIB: u64 = 1 << 30;
 
@@ -105,8 +108,14 @@ fn sysinfo(cn_uuid: &str, hostname: &str, rng: &mut impl Rng) -> Value {
     })
 }
 
-/// Creates a node.
-pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
+impl Node {
+    /// Makes a new node with generated VMs; see [`CreateOptions`].
+    pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
+        create(options)
+    }
+}
+
+fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     let dir =
         std::path::absolute(&options.dir).map_err(|e| NodeError::io("resolve", &options.dir, e))?;
     let occupied = std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
@@ -133,7 +142,7 @@ pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         files::make_dir(&dir.join(part))?;
     }
     link_tools(&dir, options.program.clone())?;
-    let mut node = Node { dir, info, silent: false, tap: None };
+    let mut node = Node::new(dir, info);
     let facts = sysinfo(node.cn_uuid(), &node.info().hostname, &mut rng);
     files::write_json(&node.path("/tmp/.sysinfo.json"), &facts)?;
 
@@ -190,14 +199,14 @@ fn place(
     all: &mut Datasets,
 ) -> Result<(), NodeError> {
     let zonedid = zones.take_zonedid();
-    let mut zone = new_zone(vm, zonedid)?;
+    let mut zone = new_vm::zone(vm, zonedid)?;
     let xml = payload::zone_xml(vm, &zone.zonepath, zonedid)?;
-    make_datasets(all, vm)?;
+    new_vm::make_datasets(all, vm)?;
     let zonepath = node.path(&zone.zonepath);
     files::make_dir(&zonepath.join("config"))?;
     let mut written = vec![node.zone_xml(&zone.zonename)];
     files::replace(&node.zone_xml(&zone.zonename), xml.document().as_bytes())?;
-    for (name, value) in config_files(vm) {
+    for (name, value) in new_vm::config_files(vm) {
         let file = zonepath.join("config").join(name);
         files::write_json(&file, &value)?;
         written.push(file);
@@ -223,40 +232,5 @@ fn place(
             .map_err(|e| NodeError::io("set the time of", &file, e))?;
     }
     zones.insert(zone);
-    Ok(())
-}
-
-/// The zone of a payload, installed and not running.
-pub(crate) fn new_zone(vm: &Payload, zonedid: i64) -> Result<Zone, NodeError> {
-    let need =
-        |key: &str| payload::text(vm, key).ok_or_else(|| NodeError::invalid(key, "is required"));
-    let (uuid, brand) = (need("uuid")?.to_string(), need("brand")?.to_string());
-    Ok(Zone {
-        zonename: uuid.clone(),
-        zonepath: format!("/zones/{uuid}"),
-        uuid,
-        brand,
-        state: ZoneState::Installed,
-        zoneid: None,
-        zonedid,
-        kstat: None,
-    })
-}
-
-/// The files of a VM's config directory.
-pub(crate) fn config_files(vm: &Payload) -> [(&'static str, Value); 3] {
-    let part = |key: &str| vm.get(key).cloned().unwrap_or_else(|| json!({}));
-    let metadata = json!({
-        "customer_metadata": part("customer_metadata"),
-        "internal_metadata": part("internal_metadata"),
-    });
-    [("metadata.json", metadata), ("tags.json", part("tags")), ("routes.json", part("routes"))]
-}
-
-/// The datasets of a VM: its root, cores, disks and delegated dataset.
-fn make_datasets(all: &mut Datasets, vm: &Payload) -> Result<(), NodeError> {
-    for change in super::verbs::dataset_steps(all, vm)? {
-        change.make(all)?;
-    }
     Ok(())
 }

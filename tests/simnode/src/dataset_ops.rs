@@ -7,8 +7,9 @@
 
 use indexmap::IndexMap;
 
-use crate::NodeError;
 use crate::datasets::{COLUMNS, Dataset, Datasets, History, NO_LIMIT, OTHER, owner};
+use crate::error::NodeError;
+use crate::{files, payload};
 
 fn is_below(name: &str, top: &str) -> bool {
     name.strip_prefix(top).is_some_and(|rest| rest.starts_with(['/', '@']))
@@ -49,7 +50,7 @@ impl Datasets {
         let (dsid, txg) = (self.dsid, self.step());
         let mut row = Dataset { name: name.to_string(), dsid, txg, props: IndexMap::new() };
         row.put("type", kind);
-        row.put("creation", super::files::now_seconds().to_string());
+        row.put("creation", files::now_seconds().to_string());
         Ok(self.rows.entry(name.to_string()).or_insert(row))
     }
 
@@ -344,7 +345,7 @@ fn checked(row: &Dataset, key: &str, value: &str) -> Result<String, NodeError> {
         "quota" | "refquota" | "refreservation" | "volsize" | "recsize" | "reservation" => {
             match value {
                 "none" => Ok("0".to_string()),
-                text => super::payload::bytes(text).map(|n| n.to_string()).ok_or_else(wrong),
+                text => payload::bytes(text).map(|n| n.to_string()).ok_or_else(wrong),
             }
         }
         "filesystem_limit" | "snapshot_limit" => match value {

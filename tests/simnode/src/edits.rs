@@ -10,10 +10,11 @@ use std::time::SystemTime;
 use sdc_clients::MacAddr;
 use serde_json::{Map, Value, json};
 
+use crate::error::NodeError;
 use crate::payload::{self, Payload};
 use crate::verbs::Verbs;
 use crate::xml::Element;
-use crate::{NodeError, files, zones};
+use crate::{files, zones};
 
 /// The maps of a VM that live in its config directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,22 +12,11 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use crate::ended::Ended;
+use crate::error::NodeError;
+use crate::node::{Node, TOOLS};
 use crate::sysevent::{self, Follow, Stream};
-use crate::{Node, NodeError, TOOLS, fswatcher};
-
-/// The end of a command.
-pub(crate) enum Ended {
-    /// Status 0 and this output.
-    Printed(String),
-    /// A line on stderr and a status.
-    Failed(u8, String),
-}
-
-impl From<NodeError> for Ended {
-    fn from(error: NodeError) -> Ended {
-        Ended::Failed(1, error.to_string())
-    }
-}
+use crate::{exec_zfs, fswatcher, zones};
 
 /// Returns the tool and the node's directory if the program was started as `NODE/bin/TOOL`, by its
 /// path or by `PATH`.
@@ -94,7 +83,7 @@ fn command(tool: &str, dir: &Path, args: &[String]) -> Ended {
 fn on_node(tool: &str, node: &Node, args: &[String]) -> Ended {
     match tool {
         "zoneadm" => zoneadm(node, args),
-        "zfs" => super::exec_zfs::zfs(node, args),
+        "zfs" => exec_zfs::zfs(node, args),
         "kstat" => kstat(node, args),
         _ => Ended::Failed(2, format!("{tool}: no such command on this node")),
     }
@@ -122,7 +111,7 @@ fn zoneadm(node: &Node, args: &[String]) -> Ended {
     let Some(name) = name.or(uuid) else { return usage() };
     let done = match verb.as_str() {
         "boot" => node.zone_boot(name),
-        "halt" => node.zone_halt(name, super::zones::CLEAN_EXIT),
+        "halt" => node.zone_halt(name, zones::CLEAN_EXIT),
         "shutdown" => node.zone_halt(name, 0),
         "reboot" => node.zone_reboot(name),
         "install" => node.zone_install(name, |zone| {

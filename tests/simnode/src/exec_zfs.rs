@@ -6,8 +6,10 @@
 //! Their effects are in `dataset_ops.rs`.
 
 use crate::datasets::Dataset;
-use crate::exec::Ended;
-use crate::{Node, NodeError};
+use crate::ended::Ended;
+use crate::error::NodeError;
+use crate::node::Node;
+use crate::payload;
 
 const USAGE: &str =
     "usage: zfs list|create|clone|snapshot|destroy|rename|set|inherit|rollback|hold|release ...";
@@ -112,7 +114,7 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Ended> {
                     let bad = || {
                         Ended::Failed(2, format!("bad volume size '{size}': invalid numeric value"))
                     };
-                    let size = super::payload::bytes(size).ok_or_else(bad)?;
+                    let size = payload::bytes(size).ok_or_else(bad)?;
                     node.zfs(|all| Ok(((), all.create_volume(name, size, &props)?)))?;
                 }
             }

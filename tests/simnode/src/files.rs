@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
-use crate::NodeError;
+use crate::error::NodeError;
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 

@@ -13,10 +13,10 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
 
+use crate::exec;
 use crate::fswatcher::Told;
-use crate::sysevent::Stream;
-use crate::tap::Tap;
-use crate::{Node, exec};
+use crate::node::Node;
+use crate::tap::{Stream, Tap};
 
 /// Capacity of a follower's pipe, in bytes.
 const UNREAD: usize = 1 << 20;

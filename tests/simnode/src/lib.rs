@@ -5,203 +5,70 @@
 //! A simulated SmartOS compute node: a directory with its files, zones and datasets, and
 //! executables that answer as the node's own commands do.
 //!
-//! | modules | what they are for |
-//! | --- | --- |
-//! | [`cli`], [`show`] | the commands `cn` and `vm` |
-//! | [`exec`], [`exec_zfs`] | `zoneadm`, `sysevent`, `kstat` and `zfs`: arguments and output |
-//! | [`fswatcher`] | the platform's file watcher |
-//! | [`in_process`], [`decorators`] | the same commands without processes, and with failures |
-//! | [`create`], [`sample`] | new nodes and generated VMs |
-//! | [`verbs`], [`edits`], [`wait`] | what `vmadm` does, step by step, and its waits for vminfod |
-//! | [`zones`], [`mounts`] | the rules of zones and of mounted datasets |
-//! | [`dataset_ops`], [`datasets`] | the rules of `zfs`, on a table |
-//! | [`payload`], [`xml`] | VM payloads and zone configurations |
-//! | [`sysevent`], [`tap`] | events to other processes and to this one |
-//! | [`state`], [`files`], [`error`] | the state directory and its lock, file writes, errors |
-//!
 //! All state is in the node's directory, so every process sees the same node. A change is made
 //! under the node's lock, and its sysevent is posted before the lock is released: events are in
 //! the order of the changes.
+//!
+//! Modules, highest first; each uses only modules listed below it.
 
-pub mod cli;
-pub mod create;
-pub mod dataset_ops;
-pub mod datasets;
-pub mod decorators;
-pub mod edits;
-pub mod error;
-pub mod exec;
-pub mod exec_zfs;
-pub mod files;
-pub mod fswatcher;
-pub mod in_process;
-pub mod mounts;
-pub mod payload;
-pub mod recorded;
-pub mod sample;
-pub mod show;
-pub mod state;
-pub mod sysevent;
-pub mod tap;
-pub mod verbs;
-pub mod wait;
-pub mod xml;
-pub mod zones;
+#![forbid(unsafe_code)]
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+pub mod cli; // the commands `cn` and `vm`
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+pub mod show; // the verbs of `vm`, and their output
+
+pub mod edits; // the smaller verbs of vmadm
+
+pub mod verbs; // what vmadm does, step by step
+
+pub mod wait; // waits for vminfod
+
+pub mod create; // new nodes
+
+pub mod sample; // generated VMs
+
+mod new_vm; // the zone, the datasets and the files of a new VM
+
+pub mod decorators; // the commands with failures
+
+pub mod in_process; // the commands without processes
+
+pub mod exec; // the executables of the node
+
+pub mod exec_zfs; // `zfs`
+
+mod ended; // the end of a command
+
+pub mod fswatcher; // the platform's file watcher
+
+pub mod zones; // the rules of zones
+
+pub mod mounts; // the rules of mounted datasets
+
+pub mod state; // the state directory and its lock
+
+pub mod dataset_ops; // the rules of `zfs`, on a table
+
+pub mod payload; // VM payloads
+
+pub mod xml; // zone configurations
+
+pub mod sysevent; // events to other processes
+
+pub mod datasets; // the table of datasets
+
+pub mod recorded; // recorded output
+
+pub mod node; // a node: its directory, its description, the paths in it
+
+pub mod tap; // events inside this process
+
+pub mod files; // file writes
+
+pub mod error; // errors
 
 pub use create::CreateOptions;
 pub use error::NodeError;
+pub use node::{Node, NodeInfo, TOOLS};
 pub use verbs::Verbs;
 pub use wait::Wait;
-
-/// The commands in the `bin` directory of every node.
-pub const TOOLS: [&str; 5] = ["zoneadm", "zfs", "sysevent", "kstat", "fswatcher"];
-
-/// The content of `node.json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NodeInfo {
-    /// The UUID of the compute node, as sysinfo has it.
-    pub cn_uuid: String,
-    /// The host name in the history of zfs.
-    #[serde(default = "default_hostname")]
-    pub hostname: String,
-    /// The base URL of this node's vminfod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vminfod_url: Option<String>,
-    /// The base URL of NAPI, for agents of this node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub napi_url: Option<String>,
-    /// The base URL of VMAPI, for agents of this node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vmapi_url: Option<String>,
-    /// How long a zone stays in each state on its way, in milliseconds.
-    #[serde(default)]
-    pub pace_ms: u64,
-}
-
-fn default_hostname() -> String {
-    "cn-sim".to_string()
-}
-
-/// A simulated compute node.
-#[derive(Clone, Debug)]
-pub struct Node {
-    dir: PathBuf,
-    info: NodeInfo,
-    silent: bool,
-    tap: Option<tap::Tap>,
-}
-
-impl Node {
-    /// Opens the node that lives in `dir`.
-    pub fn open(dir: impl Into<PathBuf>) -> Result<Node, NodeError> {
-        let given = dir.into();
-        let dir = std::path::absolute(&given).map_err(|e| NodeError::io("resolve", &given, e))?;
-        for part in ["node.json", "root", "state"] {
-            if !dir.join(part).exists() {
-                return Err(NodeError::NotANode { dir, missing: part });
-            }
-        }
-        let file = dir.join("node.json");
-        let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
-        let info = serde_json::from_slice(&text).map_err(|e| NodeError::malformed(&file, e))?;
-        Ok(Node { dir, info, silent: false, tap: None })
-    }
-
-    /// Makes a new node with generated VMs; see [`CreateOptions`].
-    pub fn create(options: &CreateOptions) -> Result<Node, NodeError> {
-        create::create(options)
-    }
-
-    /// Returns the same node without sysevents: changes made through it are not announced.
-    pub fn losing_events(&self) -> Node {
-        Node { silent: true, ..self.clone() }
-    }
-
-    /// Returns the same node; events posted through it also go to the tap.
-    pub fn tapped(&self, tap: &tap::Tap) -> Node {
-        Node { tap: Some(tap.clone()), ..self.clone() }
-    }
-
-    /// The node's directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// The directory that stands for `/` of the node.
-    pub fn root(&self) -> PathBuf {
-        self.dir.join("root")
-    }
-
-    /// A path of the node, such as `/etc/zones/index`, in the testbed's file system.
-    pub fn path(&self, absolute: &str) -> PathBuf {
-        self.root().join(absolute.trim_start_matches('/'))
-    }
-
-    /// The configuration file of a zone.
-    pub fn zone_xml(&self, zonename: &str) -> PathBuf {
-        self.path(&format!("/etc/zones/{zonename}.xml"))
-    }
-
-    /// One of the node's executables.
-    pub fn tool(&self, name: &str) -> PathBuf {
-        self.dir.join("bin").join(name)
-    }
-
-    /// The directory with one socket per running `sysevent`.
-    pub fn run_dir(&self) -> PathBuf {
-        self.dir.join("run")
-    }
-
-    /// The directory with what the kernel and zfs know.
-    pub fn state_dir(&self) -> PathBuf {
-        self.dir.join("state")
-    }
-
-    /// The content of `node.json`.
-    pub fn info(&self) -> &NodeInfo {
-        &self.info
-    }
-
-    /// The UUID of this compute node.
-    pub fn cn_uuid(&self) -> &str {
-        &self.info.cn_uuid
-    }
-
-    /// The base URL of this node's vminfod.
-    pub fn vminfod_url(&self) -> Option<&str> {
-        self.info.vminfod_url.as_deref()
-    }
-
-    /// How long a zone stays in each state on its way.
-    pub fn pace(&self) -> Duration {
-        Duration::from_millis(self.info.pace_ms)
-    }
-
-    /// Changes `node.json`.
-    pub fn set_info(&mut self, change: impl FnOnce(&mut NodeInfo)) -> Result<(), NodeError> {
-        change(&mut self.info);
-        files::write_json(&self.dir.join("node.json"), &json!(self.info))
-    }
-
-    /// Returns a configuration with which vminfod serves this node at `listen`.
-    pub fn vminfod_config_json(&self, listen: &str) -> Value {
-        let tool = |name: &str| self.tool(name).to_string_lossy().into_owned();
-        json!({
-            "root": self.root().to_string_lossy(),
-            "listen": listen,
-            "commands": {
-                "zoneadm": tool("zoneadm"),
-                "zfs": tool("zfs"),
-                "kstat": tool("kstat"),
-                "sysevent": tool("sysevent"),
-                "fswatcher": tool("fswatcher"),
-            },
-        })
-    }
-}

@@ -5,6 +5,8 @@
 //! The simulated node as a program of its own: `simnode cn`, `simnode vm`, and the tools of the
 //! nodes that it creates.
 
+#![forbid(unsafe_code)]
+
 fn main() -> std::process::ExitCode {
     let mut args = std::env::args_os();
     let program = std::path::PathBuf::from(args.next().unwrap_or_default());

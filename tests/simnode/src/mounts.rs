@@ -6,8 +6,10 @@
 //! copy of the content, a rollback restores it. Each change posts its history under the lock.
 
 use crate::datasets::{Datasets, History};
+use crate::error::NodeError;
+use crate::files;
+use crate::node::Node;
 use crate::sysevent::Sysevent;
-use crate::{Node, NodeError, files};
 
 impl Node {
     /// Changes datasets, keeps the directories they are mounted on, and posts their history.

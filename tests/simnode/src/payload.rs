@@ -8,7 +8,7 @@
 use base64::Engine;
 use serde_json::{Map, Value};
 
-use crate::NodeError;
+use crate::error::NodeError;
 use crate::xml::Element;
 
 /// How a value is written into an attribute.

@@ -9,8 +9,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Value, json};
 
+use crate::error::NodeError;
+use crate::files;
 use crate::payload::{self, Payload};
-use crate::{NodeError, files};
 
 /// Creation time of generated VMs, in seconds since 1970.
 pub(crate) const BORN: i64 = 1_750_000_000;

@@ -4,15 +4,20 @@
 
 //! The verbs of `vm` and their output.
 
+use std::io::Read;
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::edits::ConfigMap;
-use crate::payload::Payload;
+use crate::error::NodeError;
+use crate::node::Node;
+use crate::payload::{self, Payload};
 use crate::state::Zone;
-use crate::{Node, NodeError, Verbs, cli, payload};
+use crate::verbs::Verbs;
+use crate::xml::Element;
+use crate::{sample, sysevent, zones};
 
 /// `testbed vm VERB`.
 #[derive(Subcommand)]
@@ -130,18 +135,18 @@ impl VmVerb {
     pub(crate) async fn run(self, verbs: &Verbs) -> Result<String, NodeError> {
         match self {
             VmVerb::Create { file, brand, seed } => {
-                let vm = cli::read_payload(file.as_ref(), brand.as_deref(), seed)?;
+                let vm = read_payload(file.as_ref(), brand.as_deref(), seed)?;
                 return Ok(format!("{}\n", verbs.create(&vm).await?));
             }
             VmVerb::Boot { vm } => verbs.boot(&vm).await?,
-            VmVerb::Halt { vm, status } => verbs.halt(&vm, cli::status(status)).await?,
+            VmVerb::Halt { vm, status } => verbs.halt(&vm, wait_status(status)).await?,
             VmVerb::Reboot { vm } => verbs.reboot(&vm).await?,
             VmVerb::Delete { vm, raw: false } => verbs.delete(&vm).await?,
             VmVerb::Delete { vm, raw: true } => verbs.delete_raw(&vm).await?,
             VmVerb::SetQuota { vm, gib } => verbs.set_quota(&vm, gib).await?,
             VmVerb::Update { vm, file, fields } => {
                 let mut changes = match &file {
-                    Some(file) => cli::read_payload(Some(file), None, None)?,
+                    Some(file) => read_payload(Some(file), None, None)?,
                     None => Payload::new(),
                 };
                 for field in fields {
@@ -250,7 +255,7 @@ async fn get(verbs: &Verbs, name: &str) -> Result<String, NodeError> {
 fn summary(node: &Node, zone: &Zone) -> Value {
     let config = node.zone_config(&zone.zonename).unwrap_or_default();
     let value = |name: &str| config.value("attr", name);
-    let nic = |n: &super::xml::Element| {
+    let nic = |n: &Element| {
         json!({
             "interface": n.get("physical"), "mac": n.get("mac-addr"), "nic_tag": n.get("global-nic"),
             "ip": n.value("net-attr", "ip"), "network_uuid": n.value("net-attr", "network_uuid"),
@@ -299,9 +304,35 @@ pub(crate) fn node(node: &Node) -> Result<String, NodeError> {
     let all = json!({
         "dir": node.dir(), "info": node.info(), "vms": vms,
         "datasets": node.datasets()?.sorted().len(),
-        "sysevent_followers": super::sysevent::followers(&node.run_dir()),
+        "sysevent_followers": sysevent::followers(&node.run_dir()),
     });
     serde_json::to_string_pretty(&all)
         .map(|t| t + "\n")
         .map_err(|e| NodeError::malformed(node.dir(), e))
+}
+
+/// The payload of `vm create`: a file, stdin, or a generated one of the given brand.
+fn read_payload(
+    file: Option<&PathBuf>,
+    brand: Option<&str>,
+    seed: Option<u64>,
+) -> Result<Payload, NodeError> {
+    let Some(file) = file else {
+        return sample::fresh(brand.unwrap_or("joyent-minimal"), seed);
+    };
+    let mut text = String::new();
+    let read = match file.as_os_str() == "-" {
+        true => std::io::stdin().read_to_string(&mut text),
+        false => std::fs::File::open(file).and_then(|mut f| f.read_to_string(&mut text)),
+    };
+    read.map_err(|e| NodeError::io("read", file, e))?;
+    match serde_json::from_str(&text).map_err(|e| NodeError::malformed(file, e))? {
+        Value::Object(map) => Ok(map),
+        _ => Err(NodeError::malformed(file, "expected a JSON object")),
+    }
+}
+
+/// The wait status that `--status` means.
+fn wait_status(given: Option<i64>) -> i64 {
+    given.unwrap_or(zones::CLEAN_EXIT)
 }

@@ -16,8 +16,10 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::datasets::Datasets;
+use crate::error::NodeError;
+use crate::files;
+use crate::node::Node;
 use crate::sysevent::{self, Sysevent};
-use crate::{Node, NodeError, files};
 
 /// The state of a zone in zoneadm's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -279,7 +281,7 @@ impl Guard<'_> {
 
     /// Sends an event to every running `sysevent` of this node.
     pub fn post(&self, event: &Sysevent) -> Result<(), NodeError> {
-        if self.node.silent {
+        if self.node.is_silent() {
             return Ok(());
         }
         sysevent::post(self.node, event)

@@ -17,7 +17,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Node, NodeError, files};
+use crate::datasets::History;
+use crate::error::NodeError;
+use crate::files;
+use crate::node::Node;
+
+pub use crate::tap::Stream;
 
 /// Time that a sender waits for a follower whose queue is full.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,17 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const QUEUE: usize = 65_536;
 /// Longest socket address that is used as it is.
 const DIRECT: usize = 100;
-
-/// The two streams that programs follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// The channel `com.sun:zones:status`.
-    Zones,
-    /// Class `EC_zfs`, subclass `ESC_ZFS_history_event`.
-    Zfs,
-    /// A stream without events.
-    Silent,
-}
 
 impl Stream {
     fn prefix(self) -> &'static str {
@@ -94,7 +88,7 @@ impl Sysevent {
     }
 
     /// An internal history record of zfs.
-    pub fn history(node: &Node, event: &super::datasets::History) -> Sysevent {
+    pub fn history(node: &Node, event: &History) -> Sysevent {
         let pool = event.dsname.split('/').next().unwrap_or_default();
         let body = json!({
             "vendor": "SUNW", "publisher": "zfs", "class": "EC_zfs",
@@ -161,7 +155,7 @@ impl Directory {
 
 /// Sends an event to every follower of its stream. The caller holds the node's lock.
 pub(crate) fn post(node: &Node, event: &Sysevent) -> Result<(), NodeError> {
-    if let Some(tap) = &node.tap {
+    if let Some(tap) = node.tap() {
         let head = format!("{{\"date\":\"{}\",\"type\":\"event\",", files::now_iso());
         tap.push(event.stream, head + &event.tail());
     }

@@ -10,7 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::sysevent::Stream;
+/// The two streams that programs follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// The channel `com.sun:zones:status`.
+    Zones,
+    /// Class `EC_zfs`, subclass `ESC_ZFS_history_event`.
+    Zfs,
+    /// A stream without events.
+    Silent,
+}
 
 /// One event as `sysevent -j` prints it, without the newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +30,7 @@ pub struct Printed {
     pub line: String,
 }
 
-/// A listener to everything that one [`super::Node`] value and its clones post.
+/// A listener to everything that one [`Node`](crate::Node) value and its clones post.
 #[derive(Clone, Debug, Default)]
 pub struct Tap {
     queue: Arc<Mutex<VecDeque<Printed>>>,

@@ -7,67 +7,13 @@
 
 use serde_json::{Value, json};
 
-use crate::datasets::{Datasets, History};
+use crate::error::NodeError;
+use crate::new_vm::{self, DatasetStep};
+use crate::node::Node;
 use crate::payload::{self, Payload};
 use crate::state::{Zone, ZoneState};
-use crate::{Node, NodeError, Wait, create, files, zones};
-
-/// One dataset of a new VM.
-#[derive(Clone, Debug)]
-pub(crate) enum DatasetStep {
-    Create(String),
-    Clone(String, String),
-    Volume(String, u64),
-    Set(String, &'static str, String),
-}
-
-impl DatasetStep {
-    pub(crate) fn make(&self, all: &mut Datasets) -> Result<Vec<History>, NodeError> {
-        match self {
-            DatasetStep::Create(name) => all.create(name, &[]),
-            DatasetStep::Clone(origin, name) => all.clone_from(origin, name, &[]),
-            DatasetStep::Volume(name, size) => all.create_volume(name, *size, &[]),
-            DatasetStep::Set(name, key, value) => all.set(name, key, value),
-        }
-    }
-}
-
-/// The datasets of a new VM in the order in which vmadm makes them.
-pub(crate) fn dataset_steps(all: &Datasets, vm: &Payload) -> Result<Vec<DatasetStep>, NodeError> {
-    let need =
-        |key: &str| payload::text(vm, key).ok_or_else(|| NodeError::invalid(key, "is required"));
-    let (uuid, brand) = (need("uuid")?, need("brand")?);
-    let root = format!("zones/{uuid}");
-    let image = |id: &str| Some(format!("zones/{id}@final")).filter(|i| all.get(i).is_some());
-    let mut steps = vec![match payload::text(vm, "image_uuid").and_then(image) {
-        Some(origin) => DatasetStep::Clone(origin, root.clone()),
-        None => DatasetStep::Create(root.clone()),
-    }];
-    if let Some(quota) = vm.get("quota") {
-        let quota = quota.as_u64().and_then(|q| q.checked_mul(1 << 30));
-        let quota = quota.ok_or_else(|| NodeError::invalid("quota", "expected whole GiB"))?;
-        let key = if brand == "bhyve" { "refquota" } else { "quota" };
-        steps.push(DatasetStep::Set(root.clone(), key, quota.to_string()));
-    }
-    for (n, disk) in payload::list(vm, "disks")?.into_iter().enumerate() {
-        let name = payload::disk_dataset(brand, uuid, n);
-        let size = disk.get("size").and_then(Value::as_u64).unwrap_or(10240) << 20;
-        match payload::text(disk, "image_uuid").and_then(image) {
-            Some(origin) => {
-                steps.push(DatasetStep::Clone(origin, name.clone()));
-                steps.push(DatasetStep::Set(name, "volsize", size.to_string()));
-            }
-            None => steps.push(DatasetStep::Volume(name, size)),
-        }
-    }
-    if vm.get("delegate_dataset").and_then(Value::as_bool) == Some(true) {
-        let data = format!("{root}/data");
-        steps.push(DatasetStep::Create(data.clone()));
-        steps.push(DatasetStep::Set(data, "zoned", "on".to_string()));
-    }
-    steps.push(DatasetStep::Create(format!("zones/cores/{uuid}")));
-    Ok(steps)
-}
+use crate::wait::Wait;
+use crate::{files, zones};
 
 /// vmadm's verbs on one node.
 #[derive(Clone)]
@@ -142,7 +88,7 @@ impl Verbs {
         let u = uuid.as_str();
         let brand = payload::text(&vm, "brand").unwrap_or_default().to_string();
         let boots = vm.get("autoboot").and_then(Value::as_bool).unwrap_or(true);
-        let steps = dataset_steps(&self.node.datasets()?, &vm)?;
+        let steps = new_vm::dataset_steps(&self.node.datasets()?, &vm)?;
         // A payload without a valid configuration leaves no datasets behind.
         payload::zone_xml(&vm, "/zones/checked", 0)?;
         let make = |steps: Vec<DatasetStep>| {
@@ -168,7 +114,7 @@ impl Verbs {
         self.on_node(move |node| node.zone_install(&name, |_| make(rest)(node))).await?;
         self.wait.key(u, "zone_state", &json!("installed")).await?;
         self.wait.key(u, "zfs_filesystem", &json!(format!("zones/{uuid}"))).await?;
-        let (name, files) = (uuid.clone(), create::config_files(&vm));
+        let (name, files) = (uuid.clone(), new_vm::config_files(&vm));
         self.on_node(move |node| {
             let dir = node.path(&format!("/zones/{name}/config"));
             files::make_dir(&dir)?;
@@ -367,7 +313,7 @@ fn configure(node: &Node, vm: &Payload) -> Result<(), NodeError> {
         guard.save_zones(&zones)?;
         Ok(zonedid)
     })?;
-    let mut zone = create::new_zone(vm, zonedid)?;
+    let mut zone = new_vm::zone(vm, zonedid)?;
     zone.state = ZoneState::Configured;
     let xml = payload::zone_xml(vm, &zone.zonepath, zonedid)?;
     node.zone_configure(&zone, &xml)

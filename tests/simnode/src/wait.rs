@@ -12,7 +12,8 @@ use sdc_clients::vminfod::{VmObject, Vminfod};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{Node, NodeError};
+use crate::error::NodeError;
+use crate::node::Node;
 
 /// Time limit of one wait.
 pub const LIMIT: Duration = Duration::from_secs(60);

@@ -5,10 +5,12 @@
 //! The rules of zonecfg, zoneadm and the kernel for a zone. Each step is one change of the state,
 //! with its sysevents, under the node's lock; illegal steps are refused.
 
+use crate::error::NodeError;
+use crate::files;
+use crate::node::Node;
 use crate::state::{Guard, Zone, ZoneKstat, ZoneLock, ZoneState, check_zonename};
 use crate::sysevent::Sysevent;
 use crate::xml::{self, Element};
-use crate::{Node, NodeError, files};
 
 /// How a halted zone's init ended, as `lastexited` has it.
 pub const CLEAN_EXIT: i64 = -1;

@@ -91,13 +91,3 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     }
 }
-
-/// Parses the arguments of a command, or prints what is wrong or the usage and returns the status.
-pub(crate) fn parse<A: clap::Parser>(name: &str, args: &[OsString]) -> Result<A, ExitCode> {
-    A::try_parse_from(std::iter::once(OsString::from(name)).chain(args.iter().cloned())).map_err(
-        |error| {
-            drop(error.print());
-            ExitCode::from(if error.use_stderr() { daemon::exit::USAGE } else { 0 })
-        },
-    )
-}

@@ -201,7 +201,7 @@ fn json_round_trip(bytes: &[u8]) {
 
 /// Runs `testbed fuzz`; the arguments start after that word.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let args: Args = match crate::cli::parse("testbed fuzz", args) {
+    let args: Args = match crate::arguments::parse("testbed fuzz", args) {
         Ok(args) => args,
         Err(status) => return status,
     };

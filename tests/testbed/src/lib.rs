@@ -4,29 +4,34 @@
 
 //! The testbed: everything that runs on the simulated node (`simnode`) and the mock services
 //! (`mocks`).
-//!
-//! | modules | what they are for |
-//! | --- | --- |
-//! | [`cli`] | the commands of `testbed` |
-//! | [`lab`] | a small data centre of processes and a story to watch; also the base of most end-to-end tests |
-//! | [`conform`] | comparison with recordings of the real services |
-//! | [`sim`], [`fleet`] | a data centre under every fault, and ten thousand agents, on a simulated clock |
-//! | [`storm`], [`soak`] | thousands of changes, and what grows over time, in real time |
-//! | [`fuzz`], [`mod@bench`] | damaged input, and speed |
-//! | [`client`] | a client of vminfod as strict as the deployed ones |
-//! | [`process`], [`clock`] | child processes, and the simulated clock |
-//!
 //! `tests/README.md` lists the runners with their questions and minutes.
+//!
+//! Modules, highest first; each uses only modules listed below it.
 
-pub mod bench;
-pub mod cli;
-pub mod client;
-pub mod clock;
-pub mod conform;
-pub mod fleet;
-pub mod fuzz;
-pub mod lab;
-pub mod process;
-pub mod sim;
-pub mod soak;
-pub mod storm;
+#![forbid(unsafe_code)]
+
+pub mod cli; // the commands of `testbed`
+
+pub mod bench; // speed
+
+pub mod fuzz; // damaged input
+
+pub mod soak; // what grows over time, in real time
+
+pub mod lab; // a small data centre of processes and a story to watch; the base of most end-to-end tests
+
+pub mod fleet; // ten thousand agents, on a simulated clock
+
+pub mod sim; // a data centre under every fault, on a simulated clock
+
+pub mod storm; // thousands of changes, in real time
+
+pub mod conform; // comparison with recordings of the real services
+
+pub mod client; // a client of vminfod as strict as the deployed ones
+
+mod arguments; // the arguments of the commands
+
+pub mod process; // child processes
+
+pub mod clock; // the simulated clock

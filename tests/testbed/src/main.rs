@@ -4,6 +4,8 @@
 
 //! The binary `testbed`.
 
+#![forbid(unsafe_code)]
+
 fn main() -> std::process::ExitCode {
     testbed::cli::run(std::env::args_os())
 }

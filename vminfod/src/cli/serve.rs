@@ -8,9 +8,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use daemon::cli::valid_config;
-use daemon::{ConfigError, Fields, Shutdown, exit};
+use daemon::{ConfigError, Fields, Shutdown, Tasks, exit};
 use sdc_clients::vminfod::Vminfod;
 
 use super::Companion;
@@ -92,11 +93,11 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
         Err(ServeError::Stopped) if stop.is_triggered() => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(error.into()),
     };
+    let tasks = Tasks::new(stop.clone());
     if let Some(other) = other {
         let ours = Vminfod::new(&format!("http://{}", running.address));
         let ours = ours.map_err(StartError::Shadow)?;
-        // It ends by itself at the shutdown.
-        tokio::spawn(shadow::run(ours, other, every, stop.clone()));
+        tasks.spawn("shadow", shadow::run(ours, other, every, stop.clone()));
     }
     let beside = page.map(|(page, at)| page(running.address, at, stop));
     let shown = async {
@@ -107,7 +108,8 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
             tracing::error!(%error, "the page is not served");
         }
     };
-    if !tokio::join!(running.ended(), shown).0 {
+    let (ended, ()) = tokio::join!(running.ended(), shown);
+    if !tasks.drain(Duration::from_secs(1)).await || !ended {
         tracing::warn!("some tasks did not end in time");
     }
     Ok(ExitCode::SUCCESS)

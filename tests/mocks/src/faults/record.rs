@@ -12,7 +12,7 @@ use http::Request;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::Reply;
+use super::http::Reply;
 
 /// Number of requests that are kept.
 const MOST_REQUESTS: usize = 100_000;

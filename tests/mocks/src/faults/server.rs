@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What all mock services share: faults and log around each request, and a socket.
+//! A mock service: faults and log around each request, and a socket.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,9 @@ use futures_util::future::BoxFuture;
 use http::{Request, Response, header};
 use serde_json::Value;
 
-use super::{Action, Faults, Listening, Mock, Recorder, Reply, Rule, Seen, listen};
+use super::http::{Listening, Mock, Reply, listen};
+use super::record::{Recorder, Seen};
+use super::rules::{Action, Faults, Rule};
 
 /// A mock service: its data, rules and log, and its answers. Clones share all of it.
 pub trait Service: Clone + Send + Sync + 'static {

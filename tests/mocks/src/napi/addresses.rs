@@ -12,7 +12,8 @@ use super::errors::{ApiError, element, missing};
 use super::networks::{only, page, text};
 use super::params::{self, Params};
 use super::render::ip_json;
-use super::store::{IpRow, NetworkRow, World};
+use super::rows::{IpRow, NetworkRow};
+use super::store::World;
 
 impl World {
     pub(super) fn list_ips(&self, network: &str, given: &Params) -> Result<Value, ApiError> {

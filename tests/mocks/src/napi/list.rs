@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::eras::Era;
 use super::errors::{ApiError, unknown};
 use super::params::{self, Checked, Params};
-use super::store::{FLAGS, NicRow, World};
+use super::rows::{FLAGS, NicRow};
+use super::store::World;
 
 #[derive(Default)]
 struct Filter {

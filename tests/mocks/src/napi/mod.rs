@@ -5,29 +5,56 @@
 //! The mock NAPI: the routes of NICs, networks, pools and addresses, in memory, as NAPIs of several
 //! ages answer them.
 
-mod addresses;
-mod admin;
-mod answers;
-mod digest;
-mod eras;
-mod errors;
-mod etag;
-mod handler;
-mod ips;
-mod list;
-mod mac;
-mod networks;
-mod nics;
-pub(crate) mod params;
-mod render;
-mod routes;
-mod seed;
-mod server;
-mod store;
-mod table;
-mod update;
+mod server; // on a socket
+
+mod handler; // the way of a request: faults, routing, checks, the operation, headers
+
+mod admin; // the routes under /_mock/
+
+mod seed; // the records of a data centre to start with
+
+mod update; // changing a NIC
+
+mod nics; // creating, finding and deleting NICs
+
+mod list; // the NIC list: known parameters, matching records, pages
+
+mod addresses; // the address routes
+
+mod networks; // networks, pools, NIC tags and fabrics
+
+mod render; // records as the JSON that NAPI answers with
+
+mod ips; // which address of a network comes next, who holds one
+
+mod store; // the records, behind one lock
+
+mod table; // the NICs, indexed
+
+mod rows; // the rows: NICs, networks, addresses
+
+mod subnet; // address ranges
+
+mod options; // how a mock is set up
+
+pub(crate) mod params; // the parameters of a request
+
+mod routes; // the routes, and the answers of the router itself
+
+mod answers; // bodies with their headers, the ping, a foreign record
+
+mod errors; // error answers
+
+mod etag; // entity tags and the two conditional headers
+
+mod digest; // MD5, for content-md5
+
+mod mac; // MAC addresses as NAPI keeps them
+
+mod eras; // the ages of NAPI, and their differences
 
 pub use eras::Era;
+pub use options::Options;
 pub use seed::{NewNic, SeedFile};
-pub use server::{Options, Server};
+pub use server::Server;
 pub use store::Store;

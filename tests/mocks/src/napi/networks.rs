@@ -10,11 +10,12 @@ use rand::RngExt;
 use serde_json::{Map, Value, json};
 
 use super::errors::{ApiError, element, missing, unknown, used_by};
-use super::ips::{Subnet, to_number};
 use super::mac;
 use super::params::{self, Params};
 use super::render::network_json;
-use super::store::{IpRow, NetworkRow, World};
+use super::rows::{IpRow, NetworkRow};
+use super::store::World;
+use super::subnet::{Subnet, to_number};
 
 pub(super) fn text(given: &Params, name: &str) -> Option<String> {
     given.get(name).and_then(Value::as_str).map(str::to_owned)

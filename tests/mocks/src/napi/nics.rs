@@ -14,7 +14,8 @@ use super::errors::{ApiError, element, missing, with_invalid};
 use super::ips::Holder;
 use super::mac;
 use super::params::{self, Params};
-use super::store::{FLAGS, NicRow, World};
+use super::rows::{FLAGS, NicRow};
+use super::store::World;
 
 const OUI: u64 = 0x90b8_d000_0000;
 

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::eras::Era;
 use super::mac;
-use super::store::{FLAGS, IpRow, NetworkRow, NicRow, World};
+use super::rows::{FLAGS, IpRow, NetworkRow, NicRow};
+use super::store::World;
 
 fn iso(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms).map(|t| format!("{t:.3}")).unwrap_or_default()

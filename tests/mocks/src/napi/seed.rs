@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::mac;
 use super::params::Params;
+use super::rows::{FLAGS, NicRow};
 use super::store::Store;
 
 /// Records to create, in the shapes the API takes. Times can be given for NICs as `age_s`.
@@ -144,8 +145,8 @@ impl Store {
         };
         let (created, modified) = (row.created.saturating_sub(by), row.modified.saturating_sub(by));
         let primary = row.primary;
-        let row = world.put_nic(super::store::NicRow { created, modified, primary: false, ..row });
-        world.nics.insert(super::store::NicRow { primary, ..row });
+        let row = world.put_nic(NicRow { created, modified, primary: false, ..row });
+        world.nics.insert(NicRow { primary, ..row });
         true
     }
 
@@ -180,7 +181,7 @@ impl Store {
                 {
                     record = record.with("model", json!(model));
                 }
-                for flag in super::store::FLAGS.iter().filter(|f| f.starts_with("allow_")) {
+                for flag in FLAGS.iter().filter(|f| f.starts_with("allow_")) {
                     if nic.get(*flag) == Some(&Value::Bool(true)) {
                         record = record.with(flag, json!(true));
                     }

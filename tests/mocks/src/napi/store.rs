@@ -5,89 +5,20 @@
 //! The records of the mock, behind one lock that is not held across an await.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Options;
 use super::eras::Era;
 use super::etag;
-use super::ips::Subnet;
+use super::options::Options;
+use super::rows::{NetworkRow, NicRow};
 use super::table::Nics;
 use crate::faults::{Faults, Recorder};
-
-/// The flags that are printed only when true, in the order they are printed.
-pub(super) const FLAGS: [&str; 6] = [
-    "allow_dhcp_spoofing",
-    "allow_ip_spoofing",
-    "allow_mac_spoofing",
-    "allow_restricted_traffic",
-    "allow_unfiltered_promisc",
-    "underlay",
-];
-
-/// A stored NIC.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct NicRow {
-    pub(super) mac: u64,
-    pub(super) belongs_to_type: String,
-    pub(super) belongs_to_uuid: String,
-    pub(super) owner_uuid: String,
-    pub(super) primary: bool,
-    pub(super) state: String,
-    pub(super) created: i64,
-    pub(super) modified: i64,
-    pub(super) cn_uuid: Option<String>,
-    pub(super) model: Option<String>,
-    pub(super) nic_tag: Option<String>,
-    pub(super) nic_tags_provided: Vec<String>,
-    pub(super) address: Option<(String, IpAddr)>,
-    pub(super) flags: [bool; 6],
-    pub(super) etag: String,
-}
-
-/// A stored network.
-#[derive(Debug, Clone)]
-pub(super) struct NetworkRow {
-    pub(super) uuid: String,
-    pub(super) name: String,
-    pub(super) nic_tag: String,
-    pub(super) vlan_id: u16,
-    pub(super) subnet: Subnet,
-    pub(super) start: IpAddr,
-    pub(super) end: IpAddr,
-    pub(super) mtu: u32,
-    pub(super) gateway: Option<String>,
-    pub(super) resolvers: Vec<String>,
-    pub(super) routes: Map<String, Value>,
-    pub(super) owner_uuids: Vec<String>,
-    pub(super) description: Option<String>,
-    /// The VNET id, for a fabric network.
-    pub(super) vnet: Option<u32>,
-    pub(super) ips: BTreeMap<IpAddr, IpRow>,
-}
-
-/// A stored address.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct IpRow {
-    pub(super) reserved: bool,
-    pub(super) belongs_to_type: Option<String>,
-    pub(super) belongs_to_uuid: Option<String>,
-    pub(super) owner_uuid: Option<String>,
-    /// Grows with every change; the address freed first is given out first.
-    pub(super) changed: u64,
-}
-
-impl IpRow {
-    pub(super) fn is_free(&self) -> bool {
-        !self.reserved && self.belongs_to_uuid.is_none()
-    }
-}
 
 /// The records of a NAPI.
 #[derive(Debug)]

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
-use super::store::NicRow;
+use super::rows::NicRow;
 
 type Index = BTreeMap<String, BTreeSet<u64>>;
 

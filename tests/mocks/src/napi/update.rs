@@ -8,7 +8,8 @@ use super::eras::Era;
 use super::errors::ApiError;
 use super::ips::Holder;
 use super::params::Params;
-use super::store::{NicRow, World};
+use super::rows::NicRow;
+use super::store::World;
 
 impl World {
     /// Applies the named keys to the NIC and stores it.

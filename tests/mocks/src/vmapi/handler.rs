@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use super::Store;
+use super::store::Store;
 use crate::faults::{Action, Faults, Recorder, Rule, Service};
 use crate::napi::params::is_uuid;
 

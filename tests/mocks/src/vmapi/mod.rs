@@ -4,8 +4,9 @@
 
 //! The mock VMAPI: the VM routes that the agents of a node use, in memory.
 
-mod handler;
-mod store;
+mod handler; // the routes
+
+mod store; // the records
 
 use std::net::SocketAddr;
 

@@ -2,7 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-use super::*;
+use serde_json::{Value, json};
+
+use super::lines::*;
 
 /// Lines of the real helper, each with a note on how it came about.
 const SAMPLES: &str = include_str!("samples.jsonl");
@@ -84,6 +86,7 @@ mod on_files {
     use std::thread::JoinHandle;
     use std::time::Duration;
 
+    use super::super::watcher::{Fault, serve};
     use super::*;
 
     const VM: &str = "3f5c1b9e-7a40-4d0e-9c1e-5b7a2f6d8c11";

@@ -12,9 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use vminfod::node::commands::{Follow, Input};
 
-use super::{Command, FILE_DELETE, FILE_MODIFIED, event, parse, ready, refused, response, status};
+use super::lines::{
+    Command, FILE_DELETE, FILE_MODIFIED, event, parse, ready, refused, response, status,
+};
 
 /// Bytes of lines that vminfod may leave unread.
 const UNREAD: usize = 16 << 20;
@@ -29,6 +32,8 @@ pub struct Told(Arc<Mutex<State>>);
 struct State {
     watched: BTreeSet<String>,
     lines: Option<mpsc::Sender<Value>>,
+    /// The tasks of the helper that runs.
+    _tasks: JoinSet<()>,
 }
 
 impl Told {
@@ -39,9 +44,10 @@ impl Told {
         let (input, requests) = duplex(UNREAD);
         let (lines, waiting) = mpsc::channel(WAITING);
         let _room = lines.try_send(ready([0, 0]));
-        *self.state() = State { watched: BTreeSet::new(), lines: Some(lines) };
-        tokio::spawn(write(waiting, far));
-        tokio::spawn(self.clone().answer(requests));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(write(waiting, far));
+        tasks.spawn(self.clone().answer(requests));
+        *self.state() = State { watched: BTreeSet::new(), lines: Some(lines), _tasks: tasks };
         let follow = Follow::new(Box::new(near), Box::new(errors), Box::pin(async { 0 }));
         (follow, Box::new(input))
     }

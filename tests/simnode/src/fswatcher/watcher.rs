@@ -23,16 +23,32 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
-use super::{
+use super::lines::{
     Command, FILE_DELETE, FILE_EXCEPTION, FILE_MODIFIED, FILE_RENAME_FROM, FILE_RENAME_TO,
-    FILE_TRUNC, FINAL, Fault, Time, UNMOUNTED, event, lost, parse, ready, refused, response,
-    status, text,
+    FILE_TRUNC, FINAL, Time, UNMOUNTED, event, lost, parse, ready, refused, response, status, text,
 };
 
 /// The longest line of stdin; the rest of a longer one is dropped and it gets an error.
 const LINE: usize = 64 << 10;
 /// How many events the queue of inotify holds, unless the system is configured otherwise.
 const QUEUE: usize = 16 << 10;
+
+/// Why the helper ends without being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The kernel dropped events: whatever happened in between is unknown.
+    #[error("the inotify queue overflowed: events were lost")]
+    Overflow,
+    /// stdin, stdout, inotify, or a file that cannot be examined.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// The error of the system.
+        #[source]
+        error: std::io::Error,
+    },
+}
 
 /// Speaks the protocol until `input` ends: the whole helper, on any pair of streams.
 ///

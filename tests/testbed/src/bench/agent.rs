@@ -16,8 +16,8 @@ use http::Request;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::Bench;
 use super::served::Served;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
 use crate::process::Child;
 use mocks::faults::{self, Mock, Reply};

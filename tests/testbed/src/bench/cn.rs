@@ -16,6 +16,7 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use vm_model::parse::zoneadm::{self, ZoneRow};
 use vminfod::node::root::Root;
 
 use super::limits;
@@ -54,6 +55,12 @@ pub(super) enum Stream {
 }
 
 impl Cn {
+    /// The rows of zoneadm that the canned list has.
+    pub(super) fn rows(&self) -> Vec<ZoneRow> {
+        let list: String = self.zones.iter().map(|zone| format!("{}\n", zone.line)).collect();
+        zoneadm::parse(list.as_bytes())
+    }
+
     /// A node of so many VMs.
     pub(super) async fn make(vms: u32) -> anyhow::Result<Cn> {
         let dir = tempfile::tempdir().context("no temporary directory")?;
@@ -111,7 +118,7 @@ impl Cn {
         // Else the system writes 44,000 files for 10,000 VMs to its disk half a minute later, beside
         // whatever is measured then; and once more after they were read for the first time, for that
         // is noted in each of them.
-        limits::read_and_parse(&Root::new(cn.root()), &limits::rows(&cn))?;
+        limits::read_and_parse(&Root::new(cn.root()), &cn.rows())?;
         rustix::fs::sync();
         Ok(cn)
     }

@@ -8,9 +8,9 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use vm_model::diff::diff;
 
-use super::Bench;
 use super::limits::{hashing, repeated};
 use super::served::Served;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
 
 const TIMES: u32 = 2000;

@@ -11,10 +11,11 @@ use tokio::time::Instant;
 
 use super::arrival::Arrivals;
 use super::cn::{Cn, Stream, zfs_event, zone_event};
+use super::limits;
 use super::served::Served;
+use super::setting::Bench;
 use super::streams::{Listeners, latest};
 use super::table::{Row, Samples, Unit};
-use super::{Bench, limits};
 
 /// Signals of one VM within this are one, so a file's change waits for it.
 const FOLD: f64 = 0.010;

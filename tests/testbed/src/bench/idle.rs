@@ -54,7 +54,7 @@ pub(super) async fn sweeps(served: &Served, cn: &Cn) -> anyhow::Result<Idle> {
 /// The share of a core that the looks at the files take alone, at this pace: after a rest they take
 /// longer than one after the other.
 pub(super) async fn looks(cn: &Cn, pace: f64) -> anyhow::Result<f64> {
-    let (root, rows) = (Root::new(cn.root()), limits::rows(cn));
+    let (root, rows) = (Root::new(cn.root()), cn.rows());
     let mut took = Samples::default();
     for _ in 0..LOOKS {
         sleep(REST).await;

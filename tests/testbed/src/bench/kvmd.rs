@@ -20,7 +20,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::Bench;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
 use crate::process::Child;
 

@@ -17,7 +17,7 @@ use vm_model::parse::zone_xml;
 use vm_model::parse::zoneadm::ZoneRow;
 use vminfod::node::root::Root;
 
-use super::served::{Client, read};
+use super::client::{Client, read};
 use super::table::Samples;
 
 /// Reads and parses the XML and JSON files of these zones in this thread, with the loader's own
@@ -234,10 +234,4 @@ pub(super) async fn command(program: &Path, args: &[&str]) -> anyhow::Result<Dur
     let start = Instant::now();
     crate::process::run(program, args, Duration::from_secs(60)).await?;
     Ok(start.elapsed())
-}
-
-/// The rows of zoneadm that the canned list has.
-pub(super) fn rows(cn: &super::cn::Cn) -> Vec<ZoneRow> {
-    let list: String = cn.zones.iter().map(|zone| format!("{}\n", zone.line)).collect();
-    vm_model::parse::zoneadm::parse(list.as_bytes())
 }

@@ -12,10 +12,11 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::cn::Cn;
+use super::limits;
 use super::served::Served;
+use super::setting::Bench;
 use super::streams::{Listeners, latest, listen, since, skip_ready};
 use super::table::{Row, Samples, Unit};
-use super::{Bench, limits};
 use crate::process::Child;
 
 const MANY: usize = 1000;

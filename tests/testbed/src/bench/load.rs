@@ -16,8 +16,8 @@ use vminfod::node::read::zoneadm;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
-use super::Bench;
 use super::limits::read_and_parse;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
 use crate::conform::vmload::recorded;
 

@@ -6,9 +6,10 @@
 
 use serde_json::json;
 
+use super::idle;
 use super::served::Served;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
-use super::{Bench, idle};
 
 const MIB: f64 = 1_048_576.0;
 const SLOW: usize = 16;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::time::Instant;
 
-use super::Bench;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
 use mocks::napi::{NewNic, Options, Server};
 

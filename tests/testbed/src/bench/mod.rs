@@ -7,6 +7,7 @@
 
 mod agent;
 mod arrival;
+mod client;
 mod cn;
 mod diff;
 mod events;
@@ -21,6 +22,7 @@ mod quick;
 mod refresh;
 mod serve;
 mod served;
+mod setting;
 mod start;
 mod streams;
 mod table;
@@ -34,7 +36,7 @@ use daemon::exit;
 use futures_util::future::LocalBoxFuture;
 use tokio::time::Instant;
 
-use self::cn::Cn;
+use self::setting::Bench;
 use self::table::{Row, Verdict};
 
 /// Measures.
@@ -64,45 +66,6 @@ struct Args {
 
 /// The cargo profile of this build.
 const PROFILE: &str = env!("BUILD_PROFILE");
-
-/// What the groups share: nodes are made once.
-struct Bench {
-    rounds: usize,
-    vms: u32,
-    recorded: Option<PathBuf>,
-    /// How many files one process may have open.
-    descriptors: u64,
-    nodes: Vec<(u32, Cn)>,
-}
-
-impl Bench {
-    async fn node(&mut self, vms: u32) -> anyhow::Result<&mut Cn> {
-        let at = match self.nodes.iter().position(|(count, _)| *count == vms) {
-            Some(at) => at,
-            None => {
-                self.nodes.push((vms, Cn::make(vms).await?));
-                self.nodes.len() - 1
-            }
-        };
-        Ok(&mut self.nodes[at].1)
-    }
-
-    async fn few(&mut self) -> anyhow::Result<&mut Cn> {
-        self.node(12).await
-    }
-
-    async fn thousand(&mut self) -> anyhow::Result<&mut Cn> {
-        self.node(1000).await
-    }
-
-    async fn five_thousand(&mut self) -> anyhow::Result<&mut Cn> {
-        self.node(5000).await
-    }
-
-    async fn ten_thousand(&mut self) -> anyhow::Result<&mut Cn> {
-        self.node(10_000).await
-    }
-}
 
 type Group = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, anyhow::Result<Vec<Row>>>;
 
@@ -136,7 +99,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         };
         return runtime.block_on(held).map_or_else(|err| failed(&err), |()| ExitCode::SUCCESS);
     }
-    let args: Args = match crate::cli::parse("testbed bench", args) {
+    let args: Args = match crate::arguments::parse("testbed bench", args) {
         Ok(args) => args,
         Err(status) => return status,
     };
@@ -165,13 +128,7 @@ fn failed(err: &anyhow::Error) -> ExitCode {
 
 /// Measures what was asked for and prints it; whether every row is at its target.
 async fn all(args: Args) -> anyhow::Result<bool> {
-    let mut bench = Bench {
-        rounds: args.rounds as usize,
-        vms: args.vms,
-        recorded: args.node,
-        descriptors: raise_descriptors(),
-        nodes: Vec::new(),
-    };
+    let mut bench = Bench::new(args.rounds as usize, args.vms, args.node, raise_descriptors());
     // Stdout may be JSON.
     eprintln!("profile {PROFILE}");
     let (mut rows, began) = (Vec::new(), Instant::now());

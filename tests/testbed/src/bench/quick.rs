@@ -15,8 +15,9 @@ use tokio::time::Instant;
 use vminfod::config::Config;
 use vminfod::node::commands::{CommandPaths, RealCommands};
 
+use super::client::Client;
 use super::cn::{Cn, Stream, zfs_event};
-use super::served::{Client, Served};
+use super::served::Served;
 use super::streams::Listeners;
 
 const VMS: u32 = 100;

@@ -11,15 +11,16 @@ use tokio::time::Instant;
 use vminfod::node::root::Root;
 
 use super::cn::Cn;
+use super::limits;
 use super::served::Served;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
-use super::{Bench, limits};
 use crate::process;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
     let cn = bench.ten_thousand().await?;
-    let (root, rows) = (Root::new(cn.root()), limits::rows(cn));
+    let (root, rows) = (Root::new(cn.root()), cn.rows());
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     // Files that are younger than two seconds when they are read are read again.
     tokio::time::sleep(Duration::from_secs(3)).await;

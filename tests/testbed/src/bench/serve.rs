@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
-use super::served::{Client, Served};
+use super::client::Client;
+use super::limits;
+use super::served::Served;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
-use super::{Bench, limits};
 
 /// Exchanges of the whole list.
 const LISTS: usize = 15;

@@ -8,9 +8,10 @@ use serde_json::json;
 use vminfod::node::root::Root;
 
 use super::cn::Cn;
+use super::limits;
 use super::served::Served;
+use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
-use super::{Bench, limits};
 
 /// Median start of a node and its median limit.
 struct Start {
@@ -50,7 +51,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
 }
 
 async fn measure(cn: &mut Cn, rounds: usize) -> anyhow::Result<Start> {
-    let (root, rows) = (Root::new(cn.root()), limits::rows(cn));
+    let (root, rows) = (Root::new(cn.root()), cn.rows());
     let (mut value, mut limit) = (Samples::default(), Samples::default());
     // The first round fills the page cache.
     for round in 0..=rounds {

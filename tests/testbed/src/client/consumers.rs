@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Thrown;
+use super::thrown::Thrown;
 
 fn assertion(what: &str, event: &Value) -> Thrown {
     Thrown::Assertion(format!("{what}: {event}"))

@@ -6,53 +6,18 @@
 //! and fails where they throw, wait in vain or mistake an event. It knows only the shipped wire
 //! format.
 
-pub mod consumers;
-pub mod matching;
-pub mod stream;
-pub mod tools;
-pub mod wire;
+pub mod consumers; // mirrors of the node
+
+pub mod tools; // what the deployed tools ask
+
+pub mod stream; // the event stream and its waits
+
+pub mod matching; // which VMs a wait is for
+
+pub mod wire; // HTTP as the deployed client reads it
+
+mod thrown; // what ends it
 
 pub use consumers::{Mirror, ZoneEvents};
 pub use stream::{EventStream, Options};
-
-/// What ends a deployed client.
-#[derive(Debug, thiserror::Error)]
-pub enum Thrown {
-    /// No connection, or one that broke.
-    #[error("request failed: {0}")]
-    Request(#[from] std::io::Error),
-    /// An answer other than 200.
-    #[error("bad statusCode: {0}")]
-    Status(u16),
-    /// The stream ended while somebody listened.
-    #[error("VminfodEventStream ended prematurely")]
-    Ended,
-    /// No `ready` in time.
-    #[error("no ready line within {0} ms")]
-    NotReady(u128),
-    /// A line that is no JSON text; blank ones are none.
-    #[error("cannot parse line {0:?}")]
-    Line(String),
-    /// A line whose `date` JavaScript cannot read.
-    #[error("invalid date in {0}")]
-    Date(String),
-    /// A failed assertion: the process aborts.
-    #[error("assertion failed: {0}")]
-    Assertion(String),
-    /// A wait that took too long.
-    #[error("{method}: timeout exceeded ({limit_ms} ms) on {stream}")]
-    Timeout {
-        /// Who waited.
-        method: &'static str,
-        /// On which stream.
-        stream: String,
-        /// How long.
-        limit_ms: u128,
-    },
-    /// Reading a property of nothing.
-    #[error("cannot read {0}")]
-    TypeError(String),
-    /// What `vmadm` prints before it exits with 1.
-    #[error("{0}")]
-    Message(String),
-}
+pub use thrown::Thrown;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::Thrown;
 use super::matching::{Wanted, is_subset};
+use super::thrown::Thrown;
 use super::wire::{Answer, Splitter, get};
 
 /// How long vm-agent and net-agent wait before they connect again.

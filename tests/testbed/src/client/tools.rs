@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::Thrown;
+use super::thrown::Thrown;
 use super::wire::get;
 
 /// A plain request of the client library: 200 and JSON, or an error.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::Thrown;
+use super::thrown::Thrown;
 
 /// An answer under way.
 #[derive(Debug)]

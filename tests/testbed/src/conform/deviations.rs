@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use daemon::cli::progress::during;
 use serde_json::Value;
 
-use super::vminfod_events::judge::{Rule, Step};
-use super::vminfod_http::Asked;
+use super::asked::Asked;
+use super::step::{Rule, Step};
 
 /// At most this many cases of one recording may deviate.
 const MOST: usize = 6;
@@ -31,7 +31,7 @@ struct Deviation {
 /// A case that differs from the recording, or might.
 enum Case<'a> {
     Step { step: &'a Step<'a>, written: &'a [Value] },
-    Asked(&'a Asked<'a>),
+    Asked(&'a Asked),
 }
 
 /// The list.
@@ -54,12 +54,12 @@ const ON_PURPOSE: [Deviation; 5] = [
     Deviation {
         reason: "routes of ours answer: /data as RFD 39 has it, /sysinfo, /metrics, /ready",
         covers: |case| matches!(case, Case::Asked(asked) if asked.is_our_route()),
-        holds: |case| matches!(case, Case::Asked(asked) if asked.got_status() == Some(200)),
+        holds: |case| matches!(case, Case::Asked(asked) if asked.status == Some(200)),
     },
     Deviation {
         reason: "a foreign Host or Origin is refused, so that no web page reaches the port",
         covers: |case| matches!(case, Case::Asked(asked) if asked.is_foreign()),
-        holds: |case| matches!(case, Case::Asked(asked) if asked.got_status() == Some(403)),
+        holds: |case| matches!(case, Case::Asked(asked) if asked.status == Some(403)),
     },
 ];
 
@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     /// Judges an answer; `difference` is what differs from every recorded one.
-    pub(crate) fn judge_answer(&self, asked: &Asked<'_>, difference: Option<String>) -> Judged {
+    pub(crate) fn judge_answer(&self, asked: &Asked, difference: Option<String>) -> Judged {
         judge(&Case::Asked(asked), difference)
     }
 

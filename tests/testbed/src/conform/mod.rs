@@ -7,14 +7,25 @@
 //! Every kind prints one line per failing case (where, expected, got), then `N passed, M failed`.
 //! Exit 0: all passed; 1: some failed; 2: the path cannot be read.
 
-mod deviations;
-pub mod napi;
-pub mod packed;
-pub mod qmp;
-pub mod vmadm_cli;
-pub mod vminfod_events;
-pub mod vminfod_http;
-pub mod vmload;
+pub mod vminfod_http; // what vminfod answers to bytes on its socket
+
+pub mod vminfod_events; // what vminfod tells its listeners
+
+mod deviations; // where vminfod differs on purpose
+
+mod step; // what one step sent, against what was recorded
+
+mod asked; // a request to vminfod and what came for it
+
+pub mod vmadm_cli; // what vmadm and vminfo print
+
+pub mod vmload; // VM objects of recorded nodes
+
+pub mod napi; // NAPI exchanges against the mock
+
+pub mod qmp; // what QEMU says when a VM ends
+
+pub mod packed; // the recordings that are built in
 
 use std::ffi::OsString;
 use std::path::Path;

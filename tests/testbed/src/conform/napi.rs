@@ -17,11 +17,8 @@ use std::process::ExitCode;
 
 use daemon::cli::progress::during;
 
-pub use replay::{Outcome, replay};
+pub use replay::{LEFT_OUT, Outcome, replay};
 pub use transcript::{Transcript, TranscriptError};
-
-/// Groups that are not replayed, with the reason; at most two, and none about NICs.
-pub const LEFT_OUT: [(&str, &str); 0] = [];
 
 /// Runs the cases found at the path; flags follow it: `--only GROUP` replays one group.
 pub fn run(path: &Path, flags: &[String]) -> ExitCode {

@@ -6,7 +6,6 @@
 //! deployed one sent, this one sends.
 
 mod gate;
-pub(crate) mod judge;
 pub(crate) mod node;
 mod scenario;
 pub(crate) mod stream;

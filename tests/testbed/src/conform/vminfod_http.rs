@@ -21,6 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use self::compare::{Reply, difference};
+use super::asked::Asked;
 use super::deviations::{Judged, Ledger};
 use super::vminfod_events::node::RecordedNode;
 use super::vminfod_events::{base_of, records};
@@ -63,58 +64,14 @@ fn check(path: &Path) -> anyhow::Result<Ledger> {
     Ok(ledger)
 }
 
-/// A request and what came for it, as the list of deviations looks at it.
-pub(super) struct Asked<'a> {
-    text: String,
-    reply: &'a Reply,
-}
-
-impl Asked<'_> {
-    /// The path of the first request.
-    fn path(&self) -> &str {
-        let target = self.text.split(' ').nth(1).unwrap_or_default();
-        target.split(['?', '#']).next().unwrap_or_default()
-    }
-
-    /// A plain GET of a route that the deployed daemon does not have.
-    pub(super) fn is_our_route(&self) -> bool {
-        let first = self.path().split('/').find(|part| !part.is_empty() && *part != ".");
-        self.text.starts_with("GET /")
-            && matches!(first, Some("data" | "sysinfo" | "metrics" | "ready"))
-            && !self.path().contains("..")
-            && !self.is_foreign()
-    }
-
-    /// A well-formed request for another host, or from a web page of one.
-    pub(super) fn is_foreign(&self) -> bool {
-        let header = |name: &str| {
-            let lines = self.text.split("\r\n").skip(1).take_while(|line| !line.is_empty());
-            let mut pairs = lines.filter_map(|line| line.split_once(':'));
-            pairs.find_map(|(key, value)| {
-                key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-            })
-        };
-        let host = header("host").unwrap_or_default();
-        let name = host.split(':').next().unwrap_or_default();
-        let local = host.starts_with('[') || !name.contains('.') || name == "127.0.0.1";
-        let graphic = host.chars().all(|c| c.is_ascii_graphic());
-        let same = |origin: String| origin.split_once("://").is_some_and(|(_, rest)| rest == host);
-        graphic && (!local || header("origin").is_some_and(|origin| !same(origin)))
-    }
-
-    /// The status of the first response.
-    pub(super) fn got_status(&self) -> Option<u16> {
-        self.reply.responses.first().map(|response| response.status)
-    }
-}
-
 /// Sends one recorded request and enters how the answer compares.
 async fn ask(address: SocketAddr, recorded: &[&Value], ledger: &Ledger) {
     let name = recorded.first().and_then(|one| one["name"].as_str()).unwrap_or("?");
     let judged = match exchange(address, recorded).await {
         Err(error) => Judged::Differs(format!("{error:#}")),
         Ok((text, reply)) => {
-            let asked = Asked { text, reply: &reply };
+            let status = reply.responses.first().map(|response| response.status);
+            let asked = Asked { text, status };
             let path = asked.path().to_owned();
             let differing: Vec<String> = recorded
                 .iter()

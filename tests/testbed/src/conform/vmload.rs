@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use vminfod::node::LoadError;
 use vminfod::node::load::{self, Objects as Loaded};
 
-use recorded::Recorded;
+use recorded::{Recorded, json};
 
 /// Runs the cases found at the path; flags follow it.
 ///
@@ -116,11 +116,6 @@ async fn check_node(dir: &Path, name: &str, keys: bool, tally: &mut Tally) -> an
         bail!("expected: expected/vms.json or expected/error.json, got: neither");
     }
     Ok(())
-}
-
-fn json(path: &Path) -> anyhow::Result<Value> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    vm_model::js::parse(&bytes).with_context(|| path.display().to_string())
 }
 
 fn cases(dir: &Path) -> anyhow::Result<Map<String, Value>> {

@@ -66,7 +66,7 @@ struct Args {
 
 /// Runs the command with these arguments on runtimes whose clock is virtual.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let args: Args = match crate::cli::parse("testbed fleet", args) {
+    let args: Args = match crate::arguments::parse("testbed fleet", args) {
         Ok(args) => args,
         Err(status) => return status,
     };

@@ -12,9 +12,11 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use daemon::exit;
 
+use super::error::LabError;
+use super::options::WorldOptions;
 use super::screen::{Screen, Voice};
-use super::world::{World, WorldOptions, shown, this_program};
-use super::{LabError, seed, tour, vm_agent};
+use super::world::{World, shown, this_program};
+use super::{seed, tour, vm_agent};
 use mocks::napi::Era;
 
 /// A simulated node with vminfod and net-agent on it, a mock NAPI and VMAPI, and a story.
@@ -69,7 +71,7 @@ enum Script {
 
 /// Runs `testbed lab`; the arguments start after that word.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let args: Args = match crate::cli::parse("testbed lab", &args) {
+    let args: Args = match crate::arguments::parse("testbed lab", &args) {
         Ok(args) => args,
         Err(status) => return status,
     };

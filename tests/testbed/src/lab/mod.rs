@@ -6,85 +6,28 @@
 //! net-agent as programs, a mock NAPI and VMAPI with records, and a story that is played on them
 //! and checked. End-to-end tests use its [`World`] too.
 
-pub mod cli;
-pub mod screen;
-pub mod seed;
-pub mod tools;
-pub mod tour;
-pub mod vm_agent;
-pub mod world;
+pub mod cli; // `testbed lab`
 
-pub use world::{World, WorldOptions};
+pub mod tour; // the story, and the checks of its outcome
 
-use std::path::PathBuf;
-use std::time::Duration;
+pub mod seed; // the records of the data centre
 
-use simnode::NodeError;
+pub mod vm_agent; // a stand-in for the node's VM agent
 
-/// Why the lab could not be set up, or what did not come true in it.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// A file or process of the lab.
-    #[error("{what}")]
-    Io {
-        /// What was being done.
-        what: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The simulated node refused.
-    #[error("the simulated node")]
-    Node(#[from] NodeError),
-    /// A request failed.
-    #[error("{what}")]
-    Request {
-        /// What was being asked.
-        what: String,
-        /// Why it failed.
-        source: sdc_clients::Error,
-    },
-    /// The mock would not take a record.
-    #[error("seeding the mock NAPI: {0}")]
-    Seed(String),
-    /// A program ended before it was ready.
-    #[error("{name} ended before it was ready; its last words: {last}")]
-    Ended {
-        /// The program.
-        name: String,
-        /// The last line it printed.
-        last: String,
-    },
-    /// Something that had to become true did not in time.
-    #[error("{what} did not come true within {within:?}")]
-    TooLate {
-        /// What was waited for.
-        what: String,
-        /// How long.
-        within: Duration,
-    },
-    /// A command of the node failed.
-    #[error("{} failed: {stderr}", program.display())]
-    Command {
-        /// Which.
-        program: PathBuf,
-        /// What it said.
-        stderr: String,
-    },
-    /// The generated node lacks something that the story needs.
-    #[error("the node has no {0}; try another --seed or more --vms")]
-    Cast(&'static str),
-}
+pub mod screen; // a line per event and per write
 
-impl LabError {
-    /// An I/O error and what was being done.
-    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Io { what, source }
-    }
+pub mod world; // the node, the mocks, and the daemons as processes
 
-    /// A failed request and what was being asked.
-    pub fn request(what: impl Into<String>) -> impl FnOnce(sdc_clients::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Request { what, source }
-    }
-}
+mod config; // the configurations of the daemons
+
+mod ports; // where the daemons listen
+
+mod options; // how a world is made
+
+pub mod tools; // the operator's commands
+
+mod error; // what fails
+
+pub use error::LabError;
+pub use options::WorldOptions;
+pub use world::World;

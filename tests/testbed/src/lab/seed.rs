@@ -13,7 +13,7 @@ use sdc_clients::vminfod::VmObject;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::LabError;
+use super::error::LabError;
 use super::world::World;
 use mocks::napi::NewNic;
 

@@ -12,7 +12,7 @@ use sdc_clients::napi::{Nic, NicState};
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
-use super::LabError;
+use super::error::LabError;
 use super::screen::{Screen, Voice, name};
 use super::seed::{Wrongs, nics_of};
 use super::world::{World, found, until};

@@ -5,9 +5,6 @@
 //! The world of the lab: a node, the mocks, and the daemons as processes that can be started,
 //! killed and started again.
 
-mod config;
-
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,15 +12,17 @@ use sdc_clients::Error;
 use sdc_clients::http::{Call, Http};
 use sdc_clients::napi::{Napi, Nic, NicList, NicQuery};
 use sdc_clients::vminfod::Vminfod;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::LabError;
+use super::config::{ADMIN, Configs};
+use super::error::LabError;
+use super::options::WorldOptions;
+use super::ports::{self, Ports, local};
 use super::tools::{self, Places};
 use crate::process::Child;
-use mocks::napi::Era;
 use mocks::{napi, vmapi};
 use simnode::{CreateOptions, Node};
 
@@ -31,60 +30,8 @@ use simnode::{CreateOptions, Node};
 const LOOK: Duration = Duration::from_millis(25);
 /// How long a daemon may take to stop when asked.
 const GRACE: Duration = Duration::from_secs(5);
-/// The user that owns the data centre.
-pub const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
-
 /// The user agent of the lab's own requests.
 pub const OWN_AGENT: &str = "testbed";
-
-/// How a world is made.
-#[derive(Clone, Debug)]
-pub struct WorldOptions {
-    /// The directory of everything; it must not exist or be empty.
-    pub dir: PathBuf,
-    /// The testbed program, which is also vminfod, net-agent and the node's commands.
-    pub program: PathBuf,
-    /// How many VMs the node has.
-    pub vms: u32,
-    /// Decides everything that is random.
-    pub seed: u64,
-    /// The age of NAPI that the mock imitates.
-    pub era: Era,
-    /// Divides every wait of the daemons; 1 is production.
-    pub speed: u32,
-    /// Port of vminfod; 0 takes a free one.
-    pub vminfod_port: u16,
-    /// Port of net-agent's status; 0 takes a free one.
-    pub agent_port: u16,
-    /// Port of the web page; 0 takes a free one.
-    pub console_port: u16,
-    /// Port of the mock NAPI; 0 takes a free one.
-    pub napi_port: u16,
-    /// Port of the mock VMAPI; 0 takes a free one.
-    pub vmapi_port: u16,
-    /// Keys of vminfod's configuration besides the lab's own; they win.
-    pub vminfod: Map<String, Value>,
-}
-
-impl WorldOptions {
-    /// A small fast world in `dir`.
-    pub fn new(dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
-        Self {
-            dir: dir.into(),
-            program: program.into(),
-            vms: 12,
-            seed: 1,
-            era: Era::Master,
-            speed: 120,
-            vminfod_port: 0,
-            agent_port: 0,
-            console_port: 0,
-            napi_port: 0,
-            vmapi_port: 0,
-            vminfod: Map::new(),
-        }
-    }
-}
 
 /// A running world. Dropping it ends its processes.
 #[derive(Debug)]
@@ -99,10 +46,7 @@ pub struct World {
     agent: Option<Child>,
     kvmd: Option<Child>,
     console: Option<Child>,
-    vminfod_port: u16,
-    agent_port: u16,
-    kvmd_port: u16,
-    console_port: u16,
+    ports: Ports,
 }
 
 impl World {
@@ -125,10 +69,13 @@ impl World {
         let vmapi = vmapi::Server::start(local(options.vmapi_port))
             .await
             .map_err(LabError::io(format!("listening on port {} as VMAPI", options.vmapi_port)))?;
-        let (vminfod_port, agent_port) = (options.vminfod_port, options.agent_port);
-        let console_port = match options.console_port {
-            0 => free_port().await?,
-            given => given,
+        let what = "looking for a free port";
+        let free = async |given| ports::or_free(given).await.map_err(LabError::io(what));
+        let ports = Ports {
+            vminfod: options.vminfod_port,
+            agent: free(options.agent_port).await?,
+            kvmd: free(0).await?,
+            console: free(options.console_port).await?,
         };
         let mut world = Self {
             options,
@@ -139,14 +86,8 @@ impl World {
             agent: None,
             kvmd: None,
             console: None,
-            vminfod_port,
-            agent_port,
-            kvmd_port: free_port().await?,
-            console_port,
+            ports,
         };
-        if world.agent_port == 0 {
-            world.agent_port = free_port().await?;
-        }
         let (napi_url, vmapi_url) = (world.napi.url(), world.vmapi.url());
         world.node.set_info(|info| {
             info.napi_url = Some(napi_url);
@@ -162,22 +103,22 @@ impl World {
 
     /// The base URL of vminfod, once it has been started.
     pub fn vminfod_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.vminfod_port)
+        ports::url(self.ports.vminfod)
     }
 
     /// The base URL of kvmd.
     pub fn kvmd_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.kvmd_port)
+        ports::url(self.ports.kvmd)
     }
 
     /// The base URL of the web page.
     pub fn console_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.console_port)
+        ports::url(self.ports.console)
     }
 
     /// The base URL of net-agent's status.
     pub fn agent_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.agent_port)
+        ports::url(self.ports.agent)
     }
 
     /// A client of vminfod.
@@ -204,8 +145,7 @@ impl World {
 
     /// Starts vminfod and waits until it listens.
     pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
-        let config = self.node.vminfod_config_json(&local(self.vminfod_port).to_string());
-        let config = self.scaled_vminfod(config);
+        let config = self.configs().vminfod();
         let file = self.write_config("vminfod.json", &config).await?;
         let args = ["@vminfod", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
         let mut child = Child::spawn("vminfod", &self.options.program, &args)
@@ -215,7 +155,7 @@ impl World {
         if let Some(port) =
             line["address"].as_str().and_then(|a| a.rsplit(':').next()?.parse().ok())
         {
-            self.vminfod_port = port;
+            self.ports.vminfod = port;
         }
         let url = self.vminfod_url();
         self.node.set_info(|info| info.vminfod_url = Some(url.clone()))?;
@@ -233,7 +173,7 @@ impl World {
 
     /// Starts net-agent.
     pub async fn start_agent(&mut self) -> Result<(), LabError> {
-        let config = self.agent_config();
+        let config = self.configs().agent();
         let file = self.write_config("net-agent.json", &config).await?;
         let args = ["@net-agent", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
         let mut child = Child::spawn("net-agent", &self.options.program, &args)
@@ -246,7 +186,7 @@ impl World {
 
     /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells.
     pub async fn start_kvmd(&mut self) -> Result<(), LabError> {
-        let config = self.kvmd_config();
+        let config = self.configs().kvmd();
         let file = self.write_config("kvmd.json", &config).await?;
         let args = ["@kvmd", "start", "--config", &file.to_string_lossy()].map(str::to_owned);
         let mut child = Child::spawn("kvmd", &self.options.program, &args)
@@ -258,7 +198,7 @@ impl World {
 
     /// Starts the web page.
     pub async fn start_console(&mut self) -> Result<(), LabError> {
-        let config = self.console_config();
+        let config = self.configs().console();
         let file = self.write_config("console.json", &config).await?;
         let args = ["@console", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
         let mut child = Child::spawn("console", &self.options.program, &args)
@@ -300,6 +240,17 @@ impl World {
     /// Where net-agent keeps what must survive it.
     pub fn agent_state_dir(&self) -> PathBuf {
         self.options.dir.join("net-agent")
+    }
+
+    fn configs(&self) -> Configs<'_> {
+        Configs {
+            options: &self.options,
+            ports: &self.ports,
+            node: &self.node,
+            napi: self.napi.url(),
+            vmapi: self.vmapi.url(),
+            state_dir: self.agent_state_dir(),
+        }
     }
 
     async fn write_config(&self, name: &str, config: &Value) -> Result<PathBuf, LabError> {
@@ -353,16 +304,6 @@ pub fn found<T>(result: Result<T, Error>, what: &str) -> Result<Option<T>, LabEr
         Err(err) if err.is_not_found_resource() => Ok(None),
         Err(err) => Err(LabError::request(what)(err)),
     }
-}
-
-fn local(port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
-async fn free_port() -> Result<u16, LabError> {
-    let what = "looking for a free port";
-    let socket = tokio::net::TcpListener::bind(local(0)).await.map_err(LabError::io(what))?;
-    Ok(socket.local_addr().map_err(LabError::io(what))?.port())
 }
 
 /// Waits for a bunyan line with this `msg`; all lines go to the log.

@@ -12,9 +12,10 @@ use serde_json::Value;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
-use super::node::{Centre, Cn};
+use super::centre::Centre;
+use super::judge::{PROVISIONING, age};
+use super::node::Cn;
 use super::truth::Life;
-use super::wire::{PROVISIONING, age};
 use crate::storm::same_vms;
 
 /// Is the cache what a load from nothing finds?

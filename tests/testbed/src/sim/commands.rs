@@ -13,8 +13,8 @@ use simnode::decorators::{Failing, Trouble};
 use simnode::in_process::InProcess;
 use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
 
-use super::Dice;
 use super::bugs::Bug;
+use super::dice::Dice;
 
 /// The ways in which commands of the simulator fail.
 pub const TROUBLES: [Trouble; 5] =

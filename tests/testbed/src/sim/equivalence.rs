@@ -15,9 +15,11 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use serde_json::Value;
 
+use super::runs::alone;
+use super::settle;
 use super::signals::Weather;
 use super::truth::Truth;
-use super::{World, alone, held, place, settle};
+use super::world::{World, held, place};
 
 /// How the signals of a node reach its vminfod.
 const DELIVERIES: [(&str, Weather); 5] = [

@@ -7,8 +7,6 @@
 //! ever, as those of a killed process. It also checks that the agent only reads from its node (I8)
 //! and claims no event that it did not receive (V9).
 
-mod gated;
-
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +22,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use self::gated::Gated;
 use super::bugs::Bug;
 use super::truth::Truth;
 use mocks::napi::Store;
@@ -47,7 +44,7 @@ pub enum Point {
 
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
+pub(super) enum To {
     Node,
     Outside,
 }
@@ -124,22 +121,19 @@ impl Gate {
         (state.requests.clone(), state.events)
     }
 
-    /// The wires of a new agent, to its node and to the world; those of older ones are dead.
-    pub fn open(
-        &self,
-        node: Arc<dyn Transport>,
-        outside: Arc<dyn Transport>,
-        memory: &Path,
-    ) -> (Arc<dyn Transport>, Arc<dyn Transport>) {
+    /// A new agent lives, and only it: the number of its life.
+    pub(super) fn begin(&self, memory: &Path) -> u64 {
         let mut state = self.state();
         state.born += 1;
         state.living = state.born;
         state.memory = memory.to_path_buf();
         state.memories.clear();
-        let life = state.living;
-        drop(state);
-        let wire = |inner, to| Arc::new(Gated { inner, to, life, gate: self.clone() });
-        (wire(node, To::Node), wire(outside, To::Outside))
+        state.living
+    }
+
+    /// The deliberate bug of this world.
+    pub(super) fn bug(&self) -> Option<Bug> {
+        self.bug
     }
 
     /// The agent is dead from now on.
@@ -169,6 +163,14 @@ impl Gate {
         state.blind.1 = state.blind.0;
     }
 
+    /// The agent is about to write: what NAPI has is the past from now on.
+    pub(super) fn remember_napi(&self) {
+        let before = self.napi.fork();
+        if let Some(past) = &mut self.state().past {
+            past.napi = before;
+        }
+    }
+
     /// The step is made: what was hidden before it may be looked at now.
     pub fn see(&self) {
         let mut state = self.state();
@@ -186,7 +188,7 @@ impl Gate {
     }
 
     /// A request comes: its number, or none when it is a dead agent's.
-    fn enter(&self, life: u64, to: To, request: &Request) -> Option<usize> {
+    pub(super) fn enter(&self, life: u64, to: To, request: &Request) -> Option<usize> {
         let mut state = self.state();
         if state.living != life {
             return None;
@@ -216,7 +218,7 @@ impl Gate {
     }
 
     /// An answer comes back: may the agent hear it?
-    fn leave(&self, life: u64, nth: usize) -> bool {
+    pub(super) fn leave(&self, life: u64, nth: usize) -> bool {
         let state = self.state();
         let dies = state.living == life && state.point == Some(Point::After(nth));
         let hears = state.living == life && !dies;
@@ -228,7 +230,12 @@ impl Gate {
     }
 
     /// What the past answers, if this request is to hear it.
-    async fn past(&self, nth: usize, to: To, request: &Request) -> Option<Result<Response, Error>> {
+    pub(super) async fn past(
+        &self,
+        nth: usize,
+        to: To,
+        request: &Request,
+    ) -> Option<Result<Response, Error>> {
         let path = request.url.path().to_owned();
         let service = {
             let mut state = self.state();
@@ -252,7 +259,7 @@ impl Gate {
     }
 
     /// Is the node hidden from the agent, and from which epoch on may it not be resumed?
-    fn sight(&self, request: &Request) -> Result<(), Option<StreamResponse>> {
+    pub(super) fn sight(&self, request: &Request) -> Result<(), Option<StreamResponse>> {
         let mut state = self.state();
         if state.blind.0 {
             return Err(None);
@@ -276,7 +283,13 @@ impl Gate {
     }
 
     /// A piece of the stream: may the agent have it?
-    fn give(&self, life: u64, lines: &mut Lines, epoch: &mut String, piece: &Bytes) -> bool {
+    pub(super) fn give(
+        &self,
+        life: u64,
+        lines: &mut Lines,
+        epoch: &mut String,
+        piece: &Bytes,
+    ) -> bool {
         lines.push(piece);
         let mut state = self.state();
         if state.living != life {

@@ -19,13 +19,15 @@ use vminfod::config::Config;
 use vminfod::node::commands::{Commands, Tool};
 
 use super::bugs::Bug;
+use super::centre::Centre;
 use super::commands::SimCommands;
 use super::gate::Gate;
+use super::gated;
+use super::judge::Judge;
+use super::outside::Outside;
 use super::signals::{SimWatch, Way, carry};
-use super::truth::{Life, Truth};
-use super::wire::{NodeWire, Outside};
-use mocks::napi::Store;
-use mocks::vmapi;
+use super::truth::Life;
+use super::wire::NodeWire;
 use simnode::in_process::InProcess;
 use simnode::sysevent::Stream;
 use simnode::tap::Tap;
@@ -37,21 +39,6 @@ pub const SECOND_LOOK: Duration = Duration::from_secs(20);
 pub const RELIST: Duration = Duration::from_secs(360);
 /// At most so long between two refreshes of vminfod.
 pub const REFRESH: Duration = Duration::from_secs(150);
-
-/// What all nodes of one world share.
-#[derive(Clone)]
-pub struct Centre {
-    /// NAPI.
-    pub napi: Store,
-    /// VMAPI.
-    pub vmapi: vmapi::Store,
-    /// What is really so.
-    pub truth: Truth,
-    /// The seed of this world.
-    pub seed: u64,
-    /// A deliberate bug.
-    pub bug: Option<Bug>,
-}
 
 /// A compute node.
 pub struct Cn {
@@ -102,7 +89,8 @@ impl Cn {
             centre.truth.set(&zone.zonename, Life::On(uuid.clone()));
         }
         let wire = NodeWire::new(centre.bug);
-        let outside = Outside::new(&node, centre, &wire, SECOND_LOOK, seed ^ 0x0077);
+        let judge = Judge::new(&node, centre, &wire, SECOND_LOOK);
+        let outside = Outside::new(centre, judge, seed ^ 0x0077);
         Ok(Self {
             verbs: Verbs::new(&node, Wait::none()),
             commands: SimCommands::new(honest.clone(), seed ^ 0x00c0, centre.bug),
@@ -162,7 +150,7 @@ impl Cn {
     /// Starts net-agent.
     pub fn start_agent(&mut self) -> anyhow::Result<()> {
         self.starts += 1;
-        self.outside.restart();
+        self.outside.judge().restart();
         let bug = self.centre.bug;
         let second_look = if bug == Some(Bug::SkipSecondLook) { "1ms" } else { "20s" };
         let vmapi = if bug == Some(Bug::AskNoVmapi) { "none" } else { "http://vmapi.sim" };
@@ -182,7 +170,7 @@ impl Cn {
         let config = net_agent::config::Config::from_json(&config.to_string())?;
         let memory = self.state_dir.join("memory.json");
         let (node, outside) =
-            self.gate.open(Arc::new(self.wire.clone()), self.outside.clone(), &memory);
+            gated::open(&self.gate, Arc::new(self.wire.clone()), self.outside.clone(), &memory);
         let made = clients(&config, outside, node)?;
         let agent = Agent::with_clients(config, made);
         let shutdown = Shutdown::new();

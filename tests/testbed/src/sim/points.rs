@@ -23,10 +23,13 @@ use tokio::time::Instant;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
+use super::centre::Centre;
 use super::gate::Point;
-use super::node::{Centre, Cn};
+use super::node::Cn;
+use super::runs::{alone, in_pairs};
+use super::settle;
 use super::truth::{Life, Truth};
-use super::{alone, held, in_pairs, place, settle};
+use super::world::{held, place};
 use mocks::napi::{Era, NewNic, Options, Store};
 use mocks::vmapi;
 use simnode::{payload, sample};

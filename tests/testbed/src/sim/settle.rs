@@ -4,15 +4,17 @@
 
 //! The end of a world: the faults stop, and everything has to agree within T and to be silent then
 //! (V7, I11). Writes between the agreement and T are allowed, since a retry may be under way;
-//! [`super::wire`] checks them.
+//! [`super::judge`] checks them.
 
 use std::time::Duration;
 
 use anyhow::bail;
 use tokio::time::Instant;
 
-use super::node::{Centre, Cn, REFRESH, RELIST, SECOND_LOOK};
-use super::{Reader, checks, held};
+use super::centre::Centre;
+use super::checks;
+use super::node::{Cn, REFRESH, RELIST, SECOND_LOOK};
+use super::world::{Reader, held};
 
 /// T of a node's cache: a command that hangs has its deadline, a failing VM its back-off.
 pub const CACHE: Duration = Duration::from_secs(REFRESH.as_secs() + 200);
@@ -43,7 +45,7 @@ pub(super) async fn settle(
     within(RECORDS, "I11", right).await?;
     centre.truth.note("NAPI is right");
     tokio::time::sleep_until(agreed + RECORDS).await;
-    let writes = || nodes.iter().map(|cn| cn.outside.writes()).sum::<u64>();
+    let writes = || nodes.iter().map(|cn| cn.outside.judge().writes()).sum::<u64>();
     let before = writes();
     tokio::time::sleep(RELIST * 3 / 2).await;
     if writes() != before {

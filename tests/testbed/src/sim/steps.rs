@@ -12,8 +12,9 @@ use rand::{Rng, RngExt};
 use serde_json::{Map, Value, json};
 use vminfod::node::commands::Tool;
 
+use super::centre::Centre;
 use super::commands::TROUBLES;
-use super::node::{Centre, Cn};
+use super::node::Cn;
 use super::signals::Weather;
 use super::truth::Life;
 use crate::storm::mutate::Mutation;

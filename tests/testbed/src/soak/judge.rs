@@ -5,6 +5,9 @@
 //! Decides whether a series grows: it compares the medians of the second and the last quarter, with
 //! an allowance per kind.
 
+/// A mebibyte in bytes.
+pub(super) const MIB: f64 = 1_048_576.0;
+
 /// How much more the last quarter may have than the second.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
@@ -25,6 +28,14 @@ pub struct Series {
     pub values: Vec<f64>,
     /// `None`: shown, not judged.
     pub allowed: Option<Allowance>,
+}
+
+/// A value as people read it.
+pub(super) fn shown(what: &str, value: f64) -> String {
+    match what {
+        "memory" | "ring" => format!("{:.1} MiB", value / MIB),
+        _ => format!("{value:.0}"),
+    }
 }
 
 /// What was found.

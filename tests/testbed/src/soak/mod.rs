@@ -30,7 +30,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use self::churn::{Churn, Done};
 use self::held::Held;
-use self::judge::{Allowance, Series};
+use self::judge::{Allowance, MIB, Series, shown};
 use self::listen::Heard;
 use crate::lab::world::{OWN_AGENT, this_program};
 use crate::lab::{World, WorldOptions, vm_agent};
@@ -43,7 +43,6 @@ const PER_MINUTE: f64 = 6.0;
 const RING: u64 = 512 << 10;
 /// A change not seen after this long has been undone by another hand.
 const UNSEEN: Duration = Duration::from_secs(10);
-const MIB: f64 = 1_048_576.0;
 
 /// How long a soak is, and how hard.
 #[derive(Clone, Debug, Parser)]
@@ -84,7 +83,7 @@ pub struct Soaked {
 
 /// Runs the command with these arguments. Exit 1: something grew, or a daemon ended.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let mut options: Options = match crate::cli::parse("testbed soak", args) {
+    let mut options: Options = match crate::arguments::parse("testbed soak", args) {
         Ok(options) => options,
         Err(status) => return status,
     };
@@ -271,14 +270,6 @@ fn allowance(what: &str) -> Allowance {
         _ => (0.0, 0.0),
     };
     Allowance { share, more }
-}
-
-/// A value as people read it.
-fn shown(what: &str, value: f64) -> String {
-    match what {
-        "memory" | "ring" => format!("{:.1} MiB", value / MIB),
-        _ => format!("{value:.0}"),
-    }
 }
 
 /// The table on stdout, the values as CSV and as a picture.

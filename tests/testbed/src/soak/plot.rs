@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::judge::Series;
+use super::judge::{Series, shown};
 
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 110.0;
@@ -73,7 +73,7 @@ fn panel(out: &mut String, kind: &str, series: &[&Series], (x, y): (f64, f64), s
          <text x=\"{right}\" y=\"{}\" text-anchor=\"end\">{seconds:.0} s</text>\n",
         x - 4.0,
         top + 10.0,
-        super::shown(kind, most),
+        shown(kind, most),
         bottom + 13.0,
     ));
 }

@@ -82,7 +82,7 @@ pub struct Passed {
 
 /// Runs the command with these arguments.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let mut options: Options = match crate::cli::parse("testbed storm", args) {
+    let mut options: Options = match crate::arguments::parse("testbed storm", args) {
         Ok(options) => options,
         Err(status) => return status,
     };

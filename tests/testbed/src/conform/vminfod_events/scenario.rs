@@ -12,10 +12,10 @@ use sdc_clients::vminfod::parse_ready;
 use sdc_clients::{Http, http};
 use serde_json::{Value, json};
 
-use super::judge::{Rule, Step};
 use super::node::RecordedNode;
 use super::stream::Stream;
 use crate::conform::deviations::{Judged, Ledger};
+use crate::conform::step::{Rule, Step};
 
 /// As many lines as were recorded come within this, or what came is judged as it is.
 const RECORDED_LIMIT: Duration = Duration::from_secs(2);

@@ -10,9 +10,16 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use vminfod::node::Ctx;
 use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
 use vminfod::node::root::Root;
+
+/// Reads a JSON file.
+pub(super) fn json(path: &Path) -> anyhow::Result<Value> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    vm_model::js::parse(&bytes).with_context(|| path.display().to_string())
+}
 
 /// A copy of a node; gone when dropped.
 pub struct Recorded {
@@ -27,7 +34,7 @@ impl Recorded {
         copy_tree(&node.join("root"), dir.path())?;
         let times = node.join("mtimes.json");
         if times.is_file() {
-            let serde_json::Value::Object(times) = super::json(&times)? else {
+            let Value::Object(times) = json(&times)? else {
                 bail!("{} is no object", times.display());
             };
             for (path, seconds) in times {

@@ -3,9 +3,10 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The rules of the house that can be read from the text of the repository: the numbers of
-//! `docs/contract` and the layers of the crates. CONTRIBUTING.md states both.
+//! `docs/contract`, the layers of the crates, and the tasks. CONTRIBUTING.md states them.
 
 mod contract;
 mod layers;
 mod paths;
 mod source;
+mod tasks;

@@ -4,14 +4,18 @@
 
 //! Decides whether a write was allowed when it took effect, by the true state.
 
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Outside;
-use crate::sim::truth::Life;
+use super::centre::Centre;
+use super::truth::{Life, Truth};
+use super::wire::NodeWire;
 use mocks::napi::Store;
+use simnode::Node;
 
 /// A record that is still being provisioned may go after this, when VMAPI gave its VM up.
 pub const PROVISIONING: Duration = Duration::from_secs(7200);
@@ -21,9 +25,73 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// An update may be under way this long after its VM has gone: while vminfod has not noticed.
 const UNDER_WAY: Duration = Duration::from_secs(400);
 
-impl Outside {
-    pub(super) fn judge_delete(&self, mac: &str, nic: &Value, guarded: bool) {
-        self.judged().writes += 1;
+/// Holds the writes of one node's agent to the promises.
+pub struct Judge {
+    /// The agent's node.
+    cn: String,
+    node: Node,
+    /// NAPI's data.
+    store: Store,
+    vms: mocks::vmapi::Store,
+    truth: Truth,
+    wire: NodeWire,
+    second_look: Duration,
+    told: Mutex<Told>,
+}
+
+/// What the agent did so far.
+#[derive(Default)]
+struct Told {
+    /// When a NIC was first in a list of this agent.
+    listed: HashMap<String, Instant>,
+    /// Writes that took effect.
+    writes: u64,
+    /// Deletes of the last hour that VMAPI had not confirmed.
+    unconfirmed: VecDeque<Instant>,
+}
+
+impl Judge {
+    /// The judge of the agent on this node; a leaked NIC is looked at twice, so far apart.
+    pub fn new(node: &Node, centre: &Centre, wire: &NodeWire, second_look: Duration) -> Self {
+        Self {
+            cn: node.cn_uuid().to_owned(),
+            node: node.clone(),
+            store: centre.napi.clone(),
+            vms: centre.vmapi.clone(),
+            truth: centre.truth.clone(),
+            wire: wire.clone(),
+            second_look,
+            told: Mutex::default(),
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes that took effect so far.
+    pub fn writes(&self) -> u64 {
+        self.told().writes
+    }
+
+    /// The agent starts anew and knows nothing.
+    pub fn restart(&self) {
+        self.told().listed.clear();
+    }
+
+    /// The agent was given this list.
+    pub(super) fn note_list(&self, body: &[u8]) {
+        let rows: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let now = Instant::now();
+        let mut told = self.told();
+        for mac in rows.as_array().into_iter().flatten().filter_map(|row| row["mac"].as_str()) {
+            told.listed.entry(mac.replace(':', "")).or_insert(now);
+        }
+    }
+
+    /// A delete took effect.
+    pub(super) fn delete(&self, mac: &str, nic: &Value, guarded: bool) {
+        self.told().writes += 1;
         let vm = nic["belongs_to_uuid"].as_str().unwrap_or_default();
         let life = self.truth.life(vm);
         self.truth.note(format!("DELETE {mac} of {vm} ({life:?})"));
@@ -49,7 +117,7 @@ impl Outside {
         }
         // A VM that this node never had was found in lists alone.
         if life.is_none() {
-            let listed = self.judged().listed.get(&mac.replace(':', "")).copied();
+            let listed = self.told().listed.get(&mac.replace(':', "")).copied();
             self.judge_looks(listed, broken);
         }
         self.judge_number(vm);
@@ -76,12 +144,12 @@ impl Outside {
         }
         let ours = |nic: &&Value| nic["cn_uuid"] == self.cn.as_str();
         let listed = self.store.nics().iter().filter(ours).count() + 1;
-        let mut judged = self.judged();
+        let mut told = self.told();
         let now = Instant::now();
-        judged.unconfirmed.retain(|at| now - *at < HOUR);
-        judged.unconfirmed.push_back(now);
-        let count = judged.unconfirmed.len();
-        drop(judged);
+        told.unconfirmed.retain(|at| now - *at < HOUR);
+        told.unconfirmed.push_back(now);
+        let count = told.unconfirmed.len();
+        drop(told);
         if count > (listed / 10).max(FEW) {
             self.truth.fault("I6", format!("{count} deletes within an hour, {listed} NICs"));
         }
@@ -116,8 +184,9 @@ impl Outside {
         xml.all("network").filter_map(|nic| nic.get("mac-addr")).any(|one| bare(one) == bare(mac))
     }
 
-    pub(super) fn judge_update(&self, mac: &str, before: &Value, after: &Value) {
-        self.judged().writes += 1;
+    /// An update took effect.
+    pub(super) fn update(&self, mac: &str, before: &Value, after: &Value) {
+        self.told().writes += 1;
         let vm = before["belongs_to_uuid"].as_str().unwrap_or_default();
         let life = self.truth.life(vm);
         let plain = |nic: &Value| {

@@ -4,6 +4,7 @@
 
 //! A transport of one agent that passes each request and each piece of the stream through the gate.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,15 +16,27 @@ use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use sdc_clients::vminfod::Lines;
 use serde_json::json;
 
-use super::{Gate, To};
-use crate::sim::bugs::Bug;
+use super::bugs::Bug;
+use super::gate::{Gate, To};
+
+/// The wires of a new agent, to its node and to the world; those of older ones are dead.
+pub(super) fn open(
+    gate: &Gate,
+    node: Arc<dyn Transport>,
+    outside: Arc<dyn Transport>,
+    memory: &Path,
+) -> (Arc<dyn Transport>, Arc<dyn Transport>) {
+    let life = gate.begin(memory);
+    let wire = |inner, to| Arc::new(Gated { inner, to, life, gate: gate.clone() });
+    (wire(node, To::Node), wire(outside, To::Outside))
+}
 
 /// One wire of one agent.
-pub(super) struct Gated {
-    pub(super) inner: Arc<dyn Transport>,
-    pub(super) to: To,
-    pub(super) life: u64,
-    pub(super) gate: Gate,
+struct Gated {
+    inner: Arc<dyn Transport>,
+    to: To,
+    life: u64,
+    gate: Gate,
 }
 
 impl Gated {
@@ -35,10 +48,10 @@ impl Gated {
     fn worsen(&self, request: &mut Request) -> bool {
         let of_a_vm =
             request.url.host_str() == Some("vmapi.sim") && request.url.path().starts_with("/vms/");
-        if of_a_vm && self.gate.bug == Some(Bug::MeddleWithVms) {
+        if of_a_vm && self.gate.bug() == Some(Bug::MeddleWithVms) {
             request.method = Method::PUT;
         }
-        of_a_vm && self.gate.bug == Some(Bug::TrustA404)
+        of_a_vm && self.gate.bug() == Some(Bug::TrustA404)
     }
 }
 
@@ -56,10 +69,7 @@ impl Transport for Gated {
                 return answer;
             }
             if self.to == To::Outside && request.method != Method::GET {
-                let before = self.gate.napi.fork();
-                if let Some(past) = &mut self.gate.state().past {
-                    past.napi = before;
-                }
+                self.gate.remember_napi();
             }
             let uuid = request.url.path().trim_start_matches("/vms/").to_owned();
             let mut answer = self.inner.send(request).await;

@@ -5,12 +5,32 @@
 //! The configurations of the daemons in the lab: those of production, with every wait divided by
 //! the speed.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
-use super::{ADMIN, World, local};
+use super::options::WorldOptions;
+use super::ports::{Ports, local, url};
+use simnode::Node;
 
-impl World {
-    pub(super) fn scaled_vminfod(&self, mut config: Value) -> Value {
+/// The user that owns the data centre.
+pub const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
+
+/// What the configurations name.
+pub(super) struct Configs<'a> {
+    pub(super) options: &'a WorldOptions,
+    pub(super) ports: &'a Ports,
+    pub(super) node: &'a Node,
+    pub(super) napi: String,
+    pub(super) vmapi: String,
+    /// Where net-agent keeps what must survive it.
+    pub(super) state_dir: PathBuf,
+}
+
+impl Configs<'_> {
+    pub(super) fn vminfod(&self) -> Value {
+        let listen = local(self.ports.vminfod).to_string();
+        let mut config = self.node.vminfod_config_json(&listen);
         if let Some(map) = config.as_object_mut() {
             map.insert("sweep".into(), json!(self.span(10_000, 1_000)));
             map.insert("log_level".into(), json!("debug"));
@@ -21,19 +41,19 @@ impl World {
 
     /// Production's configuration with every wait divided by the speed; a floor keeps a wait that
     /// real programs must be able to meet on a busy machine.
-    pub(super) fn agent_config(&self) -> Value {
+    pub(super) fn agent(&self) -> Value {
         let window =
             |low: u64, high: u64| json!({ "min": self.span(low, 0), "max": self.span(high, 0) });
         let verdicts = [5_000, 15_000, 60_000, 300_000].map(|ms| self.span(ms, 100));
         json!({
-            "napi": { "url": self.napi.url() },
-            "vmapi": { "url": self.vmapi.url() },
-            "vminfod": { "url": self.vminfod_url() },
+            "napi": { "url": self.napi },
+            "vmapi": { "url": self.vmapi },
+            "vminfod": { "url": url(self.ports.vminfod) },
             "cn_uuid": self.node.cn_uuid(),
             "admin_uuid": ADMIN,
             "no_rabbit": true,
-            "status": { "listen": local(self.agent_port).to_string() },
-            "state_dir": self.agent_state_dir(),
+            "status": { "listen": local(self.ports.agent).to_string() },
+            "state_dir": self.state_dir,
             "seed": self.options.seed,
             "startup_delay": window(120_000, 600_000),
             "server_nic_delay": window(0, 60_000),
@@ -56,25 +76,25 @@ impl World {
         format!("{}ms", (millis / u64::from(self.options.speed.max(1))).max(floor))
     }
 
-    pub(super) fn console_config(&self) -> Value {
+    pub(super) fn console(&self) -> Value {
         json!({
-            "listen": local(self.console_port).to_string(),
-            "vminfod": local(self.vminfod_port).to_string(),
+            "listen": local(self.ports.console).to_string(),
+            "vminfod": local(self.ports.vminfod).to_string(),
             "agents": {
-                "net-agent": local(self.agent_port).to_string(),
-                "kvmd": local(self.kvmd_port).to_string(),
+                "net-agent": local(self.ports.agent).to_string(),
+                "kvmd": local(self.ports.kvmd).to_string(),
             },
         })
     }
 
     /// kvmd as it runs on SmartOS.
-    pub(super) fn kvmd_config(&self) -> Value {
+    pub(super) fn kvmd(&self) -> Value {
         json!({
             "enabled": true,
-            "listen": local(self.kvmd_port).to_string(),
+            "listen": local(self.ports.kvmd).to_string(),
             "run_dir": self.options.dir.join("kvmd"),
             "control": { "enabled": false },
-            "vminfod": { "enabled": true, "url": self.vminfod_url(), "settle": self.span(2_000, 100) },
+            "vminfod": { "enabled": true, "url": url(self.ports.vminfod), "settle": self.span(2_000, 100) },
         })
     }
 }

@@ -1,0 +1,172 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node: its directory, its description, and the paths in it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::NodeError;
+use crate::files;
+use crate::tap::Tap;
+
+/// The commands in the `bin` directory of every node.
+pub const TOOLS: [&str; 5] = ["zoneadm", "zfs", "sysevent", "kstat", "fswatcher"];
+
+/// The content of `node.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// The UUID of the compute node, as sysinfo has it.
+    pub cn_uuid: String,
+    /// The host name in the history of zfs.
+    #[serde(default = "default_hostname")]
+    pub hostname: String,
+    /// The base URL of this node's vminfod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vminfod_url: Option<String>,
+    /// The base URL of NAPI, for agents of this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub napi_url: Option<String>,
+    /// The base URL of VMAPI, for agents of this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vmapi_url: Option<String>,
+    /// How long a zone stays in each state on its way, in milliseconds.
+    #[serde(default)]
+    pub pace_ms: u64,
+}
+
+fn default_hostname() -> String {
+    "cn-sim".to_string()
+}
+
+/// A simulated compute node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    dir: PathBuf,
+    info: NodeInfo,
+    silent: bool,
+    tap: Option<Tap>,
+}
+
+impl Node {
+    /// Opens the node that lives in `dir`.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Node, NodeError> {
+        let given = dir.into();
+        let dir = std::path::absolute(&given).map_err(|e| NodeError::io("resolve", &given, e))?;
+        for part in ["node.json", "root", "state"] {
+            if !dir.join(part).exists() {
+                return Err(NodeError::NotANode { dir, missing: part });
+            }
+        }
+        let file = dir.join("node.json");
+        let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
+        let info = serde_json::from_slice(&text).map_err(|e| NodeError::malformed(&file, e))?;
+        Ok(Node::new(dir, info))
+    }
+
+    /// A node in `dir`, whose files the caller makes.
+    pub(crate) fn new(dir: PathBuf, info: NodeInfo) -> Node {
+        Node { dir, info, silent: false, tap: None }
+    }
+
+    /// Returns the same node without sysevents: changes made through it are not announced.
+    pub fn losing_events(&self) -> Node {
+        Node { silent: true, ..self.clone() }
+    }
+
+    /// Returns the same node; events posted through it also go to the tap.
+    pub fn tapped(&self, tap: &Tap) -> Node {
+        Node { tap: Some(tap.clone()), ..self.clone() }
+    }
+
+    /// Whether sysevents are lost.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// Who listens in this process.
+    pub(crate) fn tap(&self) -> Option<&Tap> {
+        self.tap.as_ref()
+    }
+
+    /// The node's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The directory that stands for `/` of the node.
+    pub fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    /// A path of the node, such as `/etc/zones/index`, in the testbed's file system.
+    pub fn path(&self, absolute: &str) -> PathBuf {
+        self.root().join(absolute.trim_start_matches('/'))
+    }
+
+    /// The configuration file of a zone.
+    pub fn zone_xml(&self, zonename: &str) -> PathBuf {
+        self.path(&format!("/etc/zones/{zonename}.xml"))
+    }
+
+    /// One of the node's executables.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.dir.join("bin").join(name)
+    }
+
+    /// The directory with one socket per running `sysevent`.
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    /// The directory with what the kernel and zfs know.
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    /// The content of `node.json`.
+    pub fn info(&self) -> &NodeInfo {
+        &self.info
+    }
+
+    /// The UUID of this compute node.
+    pub fn cn_uuid(&self) -> &str {
+        &self.info.cn_uuid
+    }
+
+    /// The base URL of this node's vminfod.
+    pub fn vminfod_url(&self) -> Option<&str> {
+        self.info.vminfod_url.as_deref()
+    }
+
+    /// How long a zone stays in each state on its way.
+    pub fn pace(&self) -> Duration {
+        Duration::from_millis(self.info.pace_ms)
+    }
+
+    /// Changes `node.json`.
+    pub fn set_info(&mut self, change: impl FnOnce(&mut NodeInfo)) -> Result<(), NodeError> {
+        change(&mut self.info);
+        files::write_json(&self.dir.join("node.json"), &json!(self.info))
+    }
+
+    /// Returns a configuration with which vminfod serves this node at `listen`.
+    pub fn vminfod_config_json(&self, listen: &str) -> Value {
+        let tool = |name: &str| self.tool(name).to_string_lossy().into_owned();
+        json!({
+            "root": self.root().to_string_lossy(),
+            "listen": listen,
+            "commands": {
+                "zoneadm": tool("zoneadm"),
+                "zfs": tool("zfs"),
+                "kstat": tool("kstat"),
+                "sysevent": tool("sysevent"),
+                "fswatcher": tool("fswatcher"),
+            },
+        })
+    }
+}

@@ -1,0 +1,111 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A minimal client of vminfod, and of whoever answers as it does.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+const PIECE: usize = 256 << 10;
+
+/// One read; the end of a child must not count as its end.
+pub(super) fn read(stream: &mut TcpStream, into: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(into) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// A keep-alive connection that blocks.
+pub(super) struct Client {
+    stream: TcpStream,
+    piece: Vec<u8>,
+}
+
+impl Client {
+    /// To anybody who answers as vminfod does: in chunks, ended by an empty one.
+    pub(super) fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Client { stream, piece: vec![0; PIECE] })
+    }
+
+    /// Sends a request.
+    pub(super) fn send(&mut self, path: &str) -> anyhow::Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        Ok(self.stream.write_all(request.as_bytes())?)
+    }
+
+    /// Reads an answer to its end; how many bytes it had.
+    pub(super) fn read_to_end(&mut self) -> anyhow::Result<usize> {
+        const END: &[u8] = b"0\r\n\r\n";
+        let (mut total, mut tail) = (0, Vec::new());
+        loop {
+            let count = read(&mut self.stream, &mut self.piece)?;
+            if count == 0 {
+                bail!("the connection ended after {total} bytes");
+            }
+            total += count;
+            let read = self.piece.get(..count).unwrap_or_default();
+            tail.extend_from_slice(read.get(count.saturating_sub(END.len())..).unwrap_or_default());
+            tail.drain(..tail.len().saturating_sub(END.len()));
+            if tail == END {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Waits for the first bytes of an answer.
+    pub(super) fn first_bytes(&mut self) -> anyhow::Result<usize> {
+        let mut head = [0; 1024];
+        Ok(read(&mut self.stream, &mut head)?)
+    }
+
+    /// A whole exchange; how many bytes came.
+    pub(super) fn get(&mut self, path: &str) -> anyhow::Result<usize> {
+        self.send(path)?;
+        self.read_to_end()
+    }
+
+    /// A whole exchange; the body parsed.
+    pub(super) fn json(&mut self, path: &str) -> anyhow::Result<Value> {
+        let mut body = Vec::new();
+        self.get_into(path, &mut body)?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+
+    /// A whole exchange; the body without its chunks.
+    fn get_into(&mut self, path: &str, body: &mut Vec<u8>) -> anyhow::Result<()> {
+        self.send(path)?;
+        let mut raw = Vec::new();
+        while !raw.ends_with(b"0\r\n\r\n") {
+            let count = read(&mut self.stream, &mut self.piece)?;
+            raw.extend_from_slice(self.piece.get(..count).unwrap_or_default());
+            if count == 0 {
+                bail!("{path}: the connection ended");
+            }
+        }
+        let find = |raw: &[u8], what: &[u8]| raw.windows(what.len()).position(|w| w == what);
+        let head = find(&raw, b"\r\n\r\n").context("no head")? + 4;
+        let mut rest = raw.get(head..).unwrap_or_default();
+        loop {
+            let line = find(rest, b"\r\n").context("no chunk")?;
+            let size = std::str::from_utf8(rest.get(..line).unwrap_or_default())?;
+            let size = usize::from_str_radix(size.trim(), 16)?;
+            if size == 0 {
+                return Ok(());
+            }
+            let from = line + 2;
+            body.extend_from_slice(rest.get(from..from + size).context("a chunk is cut")?);
+            rest = rest.get(from + size + 2..).unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the groups share: their options, and nodes that are made once.
+
+use std::path::PathBuf;
+
+use super::cn::Cn;
+
+/// What the groups share: nodes are made once.
+pub(super) struct Bench {
+    pub(super) rounds: usize,
+    pub(super) vms: u32,
+    pub(super) recorded: Option<PathBuf>,
+    /// How many files one process may have open.
+    pub(super) descriptors: u64,
+    nodes: Vec<(u32, Cn)>,
+}
+
+impl Bench {
+    /// Without nodes yet.
+    pub(super) fn new(
+        rounds: usize,
+        vms: u32,
+        recorded: Option<PathBuf>,
+        descriptors: u64,
+    ) -> Self {
+        Self { rounds, vms, recorded, descriptors, nodes: Vec::new() }
+    }
+
+    pub(super) async fn node(&mut self, vms: u32) -> anyhow::Result<&mut Cn> {
+        let at = match self.nodes.iter().position(|(count, _)| *count == vms) {
+            Some(at) => at,
+            None => {
+                self.nodes.push((vms, Cn::make(vms).await?));
+                self.nodes.len() - 1
+            }
+        };
+        Ok(&mut self.nodes[at].1)
+    }
+
+    pub(super) async fn few(&mut self) -> anyhow::Result<&mut Cn> {
+        self.node(12).await
+    }
+
+    pub(super) async fn thousand(&mut self) -> anyhow::Result<&mut Cn> {
+        self.node(1000).await
+    }
+
+    pub(super) async fn five_thousand(&mut self) -> anyhow::Result<&mut Cn> {
+        self.node(5000).await
+    }
+
+    pub(super) async fn ten_thousand(&mut self) -> anyhow::Result<&mut Cn> {
+        self.node(10_000).await
+    }
+}

@@ -1,0 +1,149 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A world: what its nodes share, its nodes, and who listens to each.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use vminfod::node::root::Root;
+use vminfod::node::{Ctx, load};
+
+use super::bugs::Bug;
+use super::centre::Centre;
+use super::node::Cn;
+use super::signals::Weather;
+use super::steps;
+use super::truth::Truth;
+use super::watch::{self, Histories, Places, Watching};
+use mocks::napi::{Era, Options, Store};
+use mocks::vmapi;
+
+/// Where the nodes' files are: in memory where there is such a place.
+pub(super) fn place() -> io::Result<tempfile::TempDir> {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
+}
+
+/// One world: what its nodes share, its nodes, and who listens to each.
+pub(super) struct World {
+    pub(super) centre: Centre,
+    pub(super) nodes: Vec<Cn>,
+    pub(super) readers: Vec<Reader>,
+    rng: StdRng,
+}
+
+impl World {
+    /// The world of a seed, with everything running.
+    pub(super) async fn new(
+        seed: u64,
+        bug: Option<Bug>,
+        truth: &Truth,
+        dir: &Path,
+        weather: Weather,
+    ) -> anyhow::Result<Self> {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let era = if rng.random_range(0..3_u8) == 0 { Era::Rfd58 } else { Era::Master };
+        let centre = Centre {
+            napi: Store::new(Options { seed, ..Options::era(era) }),
+            vmapi: vmapi::Store::default(),
+            truth: truth.clone(),
+            seed,
+            bug,
+        };
+        let (mut nodes, mut readers) = (Vec::new(), Vec::new());
+        let count = if rng.random_range(0..4_u8) == 0 { 2 } else { 1 };
+        for nth in 0..count {
+            let place = dir.join(nth.to_string());
+            std::fs::create_dir_all(&place)?;
+            let mut cn = Cn::new(&centre, &place, nth, rng.random_range(3..9))?;
+            cn.way.set(weather);
+            let ctx = Ctx::new(Root::new(cn.node.root()), std::sync::Arc::new(cn.honest.clone()));
+            let vms = load::objects(&ctx).await.context("the first load")?.vms;
+            steps::seed(&centre, &mut cn, nth, &vms, &mut rng).map_err(anyhow::Error::msg)?;
+            cn.start_vminfod().await?;
+            cn.start_agent()?;
+            readers.push(Reader::new(&centre, &cn, nth));
+            nodes.push(cn);
+        }
+        Ok(Self { centre, nodes, readers, rng })
+    }
+
+    /// So many steps, and whether they are nothing but life.
+    pub(super) async fn live(&mut self, only_life: bool) -> anyhow::Result<()> {
+        let rng = &mut self.rng;
+        for _ in 0..rng.random_range(15..50) {
+            let at = rng.random_range(0..self.nodes.len());
+            steps::step(&self.centre, &mut self.nodes[at], rng, only_life).await?;
+            let pause = [0, 3, 60, 800, 4_000, 25_000, 90_000][rng.random_range(0..7)];
+            let barred = rng.random_range(0..5_u8) == 0;
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            if barred {
+                let cn = &self.nodes[at];
+                let vms = self.centre.truth.on(&cn.uuid);
+                if let (true, [_, ..]) = (cn.commands.is_calm(), vms.as_slice()) {
+                    let vm = &vms[rng.random_range(0..vms.len())];
+                    watch::barrier(cn, vm, &self.centre.truth, self.centre.bug).await;
+                }
+            }
+            for (cn, reader) in self.nodes.iter().zip(&self.readers) {
+                reader.check(cn, &self.centre).await;
+            }
+            held(&self.centre.truth)?;
+        }
+        Ok(())
+    }
+
+    /// The end of it.
+    pub(super) async fn end(self) {
+        for cn in self.nodes {
+            cn.end().await;
+        }
+    }
+}
+
+/// Who listens to a node: one that never stalls, one that does, and a reader now and then.
+#[derive(Clone, Default)]
+pub(super) struct Reader {
+    histories: Histories,
+    places: Places,
+}
+
+impl Reader {
+    /// The listeners of this node.
+    fn new(centre: &Centre, cn: &Cn, nth: u64) -> Self {
+        let reader = Self::default();
+        for (n, lazy) in [(1, false), (2, true)] {
+            let watching = Watching {
+                node: cn.node.clone(),
+                wire: cn.wire.clone(),
+                histories: reader.histories.clone(),
+                places: reader.places.clone(),
+                truth: centre.truth.clone(),
+                seed: centre.seed ^ (n << 32) ^ nth,
+                lazy,
+                bug: centre.bug,
+            };
+            tokio::spawn(watching.run());
+        }
+        reader
+    }
+
+    /// What can be asked after each step.
+    pub(super) async fn check(&self, cn: &Cn, centre: &Centre) {
+        watch::read(&cn.wire, &self.histories, &centre.truth, centre.bug).await;
+        watch::keeps_up(&cn.wire, &self.places, &centre.truth).await;
+    }
+}
+
+pub(super) fn held(truth: &Truth) -> anyhow::Result<()> {
+    match truth.faults().as_slice() {
+        [] => Ok(()),
+        [first, rest @ ..] => bail!("{first} (and {} more)", rest.len()),
+    }
+}
