@@ -13,8 +13,8 @@ use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
 
 use crate::node::Deadlines;
-use crate::node::blocking::DEADLINE;
 use crate::node::commands::CommandPaths;
+use crate::node::root::DEADLINE;
 use daemon::journal::Limits;
 
 /// How changes of files are found.

@@ -4,6 +4,8 @@
 
 //! The node kept in this crate, read whole and one VM at a time.
 
+#![allow(clippy::unwrap_used)] // a test may stop at once
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

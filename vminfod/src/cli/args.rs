@@ -11,6 +11,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use daemon::cli::{ListArgs, Shell};
 
+/// Program name in messages and logs.
+pub const NAME: &str = "vminfod";
+
 const ABOUT: &str = "\
 Examples:
   vminfod serve --config /etc/vminfod.json   run the daemon

@@ -12,8 +12,7 @@ use daemon::cli::screen::{self, Screen, harmless};
 use sdc_clients::Jitter;
 use serde_json::Value;
 
-use super::NAME;
-use super::args::EventsArgs;
+use super::args::{EventsArgs, NAME};
 use super::problem::Problem;
 use super::show::daemon;
 use super::stream::{self, StreamEnd};

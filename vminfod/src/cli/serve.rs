@@ -5,6 +5,8 @@
 //! `vminfod serve`: reads the settings, checks that the node's programs exist, and runs the daemon
 //! until a signal.
 
+use std::error::Error;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,11 +14,10 @@ use std::time::Duration;
 
 use daemon::cli::valid_config;
 use daemon::{ConfigError, Fields, Shutdown, Tasks, exit};
+use futures_util::future::BoxFuture;
 use sdc_clients::vminfod::Vminfod;
 
-use super::Companion;
-use super::NAME;
-use super::args::ServeArgs;
+use super::args::{NAME, ServeArgs};
 use crate::config::Config;
 use crate::node::commands::{CommandPaths, RealCommands};
 use crate::service::{ServeError, serve};
@@ -49,6 +50,14 @@ impl StartError {
         }
     }
 }
+
+/// What `serve --console` starts: gets the daemon's address and the page's own if one was given, and
+/// ends at the shutdown.
+pub type Companion = fn(
+    SocketAddr,
+    Option<SocketAddr>,
+    Shutdown,
+) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>>;
 
 /// Runs the daemon; `page` is what `--console` starts beside it.
 pub async fn run(args: ServeArgs, page: Option<Companion>) -> ExitCode {

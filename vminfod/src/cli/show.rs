@@ -12,8 +12,7 @@ use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
-use super::NAME;
-use super::args::{PlainArgs, ReachArgs, StatusArgs, VmArgs, VmsArgs};
+use super::args::{NAME, PlainArgs, ReachArgs, StatusArgs, VmArgs, VmsArgs};
 use super::problem::Problem;
 use super::settings::Settings;
 use super::supply::{FromDaemon, SupplyError};

@@ -8,7 +8,6 @@
 mod status;
 
 use sdc_clients::http::Call;
-use serde_json::Value;
 
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::events::{Printer, ReadyVms, Style};
@@ -158,15 +157,6 @@ pub async fn run(plan: &Plan, daemon: &FromDaemon) -> Result<String, SupplyError
         Plan::Vms => Ok(json_text(&daemon.get(Call::get(&["vms"])).await?)),
         Plan::Vm(name) => Ok(json_text(&daemon.get(Call::get(&["vms", name])).await?)),
         Plan::Events { .. } => Err(SupplyError::Request("events have no end".to_owned())),
-    }
-}
-
-/// Returns true unless the value is an array or object with members.
-fn is_empty(value: Option<&Value>) -> bool {
-    match value {
-        Some(Value::Array(items)) => items.is_empty(),
-        Some(Value::Object(map)) => map.is_empty(),
-        _ => true,
     }
 }
 

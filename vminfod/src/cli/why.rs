@@ -9,8 +9,7 @@ use daemon::cli::{Cell, Screen, Table, Tone};
 use sdc_clients::http::Call;
 use serde_json::Value;
 
-use super::NAME;
-use super::args::WhyArgs;
+use super::args::{NAME, WhyArgs};
 use super::problem::Problem;
 use super::show::daemon;
 use super::supply::SupplyError;

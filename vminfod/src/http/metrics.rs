@@ -104,14 +104,14 @@ fn engine(registry: &mut Registry, board: &Status) {
     show("loads_queued", "VMs that wait for a reading", view.queued().len() as u64);
     show("refreshing", "1 while a full refresh runs", u64::from(view.refresh.is_some()));
     show("stale", "1 while a node-wide source is too old to be trusted", u64::from(view.stale));
-    let age = view.last_refresh.map_or(f64::NAN, |at| (now - at).as_secs_f64());
+    let age = view.last_refresh.map_or(f64::NAN, |(at, _)| (now - at).as_secs_f64());
     registry.register_with_unit(
         "last_refresh_age",
         "Time since the last full refresh ended",
         Unit::Seconds,
         ConstGauge::new(age),
     );
-    let took = view.refresh_took.map_or(f64::NAN, |took| took.as_secs_f64());
+    let took = view.last_refresh.map_or(f64::NAN, |(_, took)| took.as_secs_f64());
     registry.register_with_unit(
         "last_refresh_duration",
         "How long the last full refresh took",

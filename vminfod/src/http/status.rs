@@ -60,7 +60,7 @@ pub(super) fn body(
     put("curDate", json!(now_iso()));
     put("curTime", json!(hrtime(clock.now - clock.started)));
     put("queue", queue(&view, &clock));
-    put("lastRefresh", view.last_refresh.map_or(Value::Null, |at| json!(clock.ago(at))));
+    put("lastRefresh", view.last_refresh.map_or(Value::Null, |(at, _)| json!(clock.ago(at))));
     put(
         "refreshErrors",
         view.refresh_errors
@@ -116,7 +116,7 @@ pub(super) fn body(
         "counters",
         json!({
             "loads": c.loads, "loadFailures": c.load_failures, "refreshes": c.refreshes, "sweeps": c.sweeps,
-            "unannounced": c.unannounced, "unannouncedBy": view.unannounced, "filesConfirmed": c.confirmed, "sourceRestarts": c.source_restarts, "rebootsShown": c.reboots_shown,
+            "unannounced": view.unannounced.values().sum::<u64>(), "unannouncedBy": view.unannounced, "filesConfirmed": c.confirmed, "sourceRestarts": view.restarts.values().sum::<u64>(), "rebootsShown": c.reboots_shown,
         }),
     );
     let (oldest, newest) = published.journal.span();

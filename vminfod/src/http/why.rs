@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use crate::reconcile::why::{SourceWhy, Why};
+use crate::reconcile::asks::{SourceWhy, Why};
 use crate::store::Snapshot;
 use vm_model::compose::origin::source_of;
 

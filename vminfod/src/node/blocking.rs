@@ -9,62 +9,15 @@
 //! is *hung*: its work fails, later work on it fails at once, and it is usable again when its
 //! threads return. The number of hung threads is limited, per pool and in all.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 
 use super::root::{ReadError, Root};
 
-/// Hung places of one pool at most: beyond that the pool itself counts as hung.
-const HUNG_PER_POOL: usize = 32;
-/// Hung places at most, a part of the runtime's 512 blocking threads.
-const HUNG: usize = 128;
 /// Places that one thread works on, one after another: a thread per place costs more than the work.
 const CHUNK: usize = 32;
-
-/// The places that hang, with the number of threads that are stuck in each. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Hung(Arc<Mutex<HashMap<Arc<str>, usize>>>);
-
-impl Hung {
-    /// Returns true if work on this place would hang.
-    fn has(&self, place: &str) -> bool {
-        let hung = self.lock();
-        let of_pool = || hung.keys().filter(|other| pool(other) == pool(place)).count();
-        hung.contains_key(place) || hung.len() >= HUNG || of_pool() >= HUNG_PER_POOL
-    }
-
-    fn enter(&self, place: &Arc<str>) {
-        let mut hung = self.lock();
-        let threads = hung.entry(Arc::clone(place)).or_default();
-        if *threads == 0 {
-            tracing::warn!(place = &**place, "file system does not answer: not used until it does");
-        }
-        *threads += 1;
-    }
-
-    fn leave(&self, place: &Arc<str>) {
-        let mut hung = self.lock();
-        let Some(threads) = hung.get_mut(place) else { return };
-        *threads -= 1;
-        if *threads == 0 {
-            hung.remove(place);
-            tracing::info!(place = &**place, "file system answers again");
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
-        // Each change is one step, so a panic leaves a whole map.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn pool(place: &str) -> Option<&str> {
-    place.trim_start_matches('/').split('/').next()
-}
 
 /// The places that one thread works on.
 struct Chunk<T> {
@@ -207,14 +160,13 @@ pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// How long a file system may take to answer.
-pub const DEADLINE: Duration = Duration::from_secs(10);
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
+    use crate::node::hung::HUNG_PER_POOL;
 
     fn root(deadline: u64) -> Root {
         Root::new("/").with_deadline(Duration::from_millis(deadline))

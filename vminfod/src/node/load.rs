@@ -22,7 +22,8 @@ use super::blocking::threads;
 use super::read::zone_files::{self, ZoneFiles};
 use super::read::{datasets, kstat, sysinfo, zone_index, zoneadm};
 use super::root::{ReadError, Root};
-use super::{Ctx, Fault, LoadError};
+use crate::node::ctx::Ctx;
+use crate::node::error::{Fault, LoadError};
 
 /// Everything that one reading of the node gave.
 #[derive(Debug)]

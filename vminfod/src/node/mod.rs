@@ -13,9 +13,11 @@ mod ctx;
 
 mod error;
 
+pub mod blocking;
+
 pub mod root;
 
-pub mod blocking;
+mod hung;
 
 pub mod commands;
 

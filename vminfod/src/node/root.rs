@@ -17,7 +17,10 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::blocking::{DEADLINE, Hung};
+use super::hung::Hung;
+
+/// How long a file system may take to answer.
+pub const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Where the node's `/` is; a directory of its own in tests and on simulated nodes.
 #[derive(Debug, Clone)]

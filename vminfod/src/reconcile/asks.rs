@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use vm_model::datasets::Datasets;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parts::Parts;
-
-use super::why::Why;
 
 /// Answers a request that waits for a reading.
 pub type Waiter = oneshot::Sender<Result<(), String>>;
@@ -41,6 +40,30 @@ pub struct Held {
     pub datasets: Datasets,
     /// What was read of each zone, by zone name.
     pub parts: BTreeMap<String, Parts>,
+}
+
+/// One source of one VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceWhy {
+    /// Its name, as [`Origin::name`] has it.
+    pub name: String,
+    /// When it was last read, or confirmed unread because nothing about it had changed.
+    pub read_at: Option<Instant>,
+    /// A newer reading is wanted or under way.
+    pub stale: bool,
+    /// What the last attempt met.
+    pub error: Option<String>,
+}
+
+/// All sources of one VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// The zone's name: the key of the VM.
+    pub zonename: String,
+    /// The VM's uuid.
+    pub uuid: String,
+    /// Its sources, always in the same order; a failing part of no source of its own comes last.
+    pub sources: Vec<SourceWhy>,
 }
 
 /// The loop is ending.

@@ -21,6 +21,7 @@ use super::engine::Reconciler;
 use super::reading::{Loaded, ReadFault, Reading, Sources};
 use super::tasks::{Done, Purpose};
 use super::vms::{Reasons, Under};
+use crate::node::LoadError;
 use crate::node::load::{assemble, compose_error, own_datasets};
 use crate::store::Outcome;
 
@@ -227,6 +228,18 @@ impl Reconciler {
             vm.reopen(under.trace);
         }
         self.vms.mark(name, under.stale, Reasons::RETRY, at);
+    }
+
+    /// Notes a zone that could not be read, and plans another try.
+    pub(super) fn note_broken(&mut self, name: &Arc<str>, error: &LoadError, reason: Reasons) {
+        if self.status.trouble(name, error.source_name(), error.to_string()) {
+            tracing::warn!(vm = &**name, source = error.source_name(), reason = %error,
+                "reading failed: the last good object stays, if there is one");
+        }
+        let now = Instant::now();
+        self.vms.mark(name, Stale::ALL, reason, now + self.config.retry.1);
+        let at = self.retry_at(name);
+        self.vms.mark(name, Stale::ALL, reason, at);
     }
 
     /// When a VM whose reading failed is to be read again: at once where a signal came meanwhile and

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The reconciler: its parts, and the `select!` over what wakes it.
+//! The reconciler: what it owns, what it is connected to, and when it repeats a reading.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use daemon::Shutdown;
 use sdc_clients::Jitter;
 use sdc_clients::retry::{Backoff, Policy};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::asks::Ask;
 use super::datasets::NodeDatasets;
@@ -20,16 +20,13 @@ use super::schedule::Schedule;
 use super::status::Status;
 use super::sweep::Sweep;
 use super::sysinfo::NodeSysinfo;
-use super::tasks::{Done, Tasks};
+use super::tasks::Tasks;
 use super::vms::Vms;
 use crate::config::Config;
 use crate::node::Ctx;
 use crate::sources::inbox::Inbox;
-use crate::sources::watched::{ZonePlace, Zones};
+use crate::sources::watched::Zones;
 use crate::store::{Published, Store};
-
-/// VMs that are worked on before the loop looks at what else there is.
-const TURN: usize = 16;
 
 /// What the reconciler is connected to.
 pub struct Seams {
@@ -87,87 +84,6 @@ impl Reconciler {
     /// The read side of the store.
     pub fn published(&self) -> Arc<Published> {
         self.store.published()
-    }
-
-    /// Works until the shutdown. [`Reconciler::first_load`] comes before.
-    pub async fn run(mut self) {
-        self.plan_refresh();
-        self.plan_sweep();
-        loop {
-            let pending = self.seams.inbox.take();
-            if !pending.is_empty() {
-                self.signalled(pending);
-            }
-            self.publish_zones();
-            self.begin_due();
-            if self.take_refreshed(TURN) {
-                tokio::task::yield_now().await;
-                continue;
-            }
-            let deadline = self.deadline(Instant::now());
-            let shutdown = self.seams.shutdown.clone();
-            let inbox = Arc::clone(&self.seams.inbox);
-            // All arms are cancel-safe: signals stay in the inbox, finished tasks in their set,
-            // requests in their channel.
-            tokio::select! {
-                () = shutdown.wait() => return,
-                () = inbox.news() => {}
-                done = self.tasks.next() => self.done(done),
-                Some(ask) = self.seams.asks.recv() => self.asked(ask),
-                () = sleep_until(deadline) => {}
-            }
-        }
-    }
-
-    fn done(&mut self, done: Done) {
-        match done {
-            Done::Vm(name, result) => self.vm_read(&name, result),
-            Done::Dataset(name, result) => self.dataset_read(&name, result),
-            Done::Snapshots(result) => self.snapshots_read(result),
-            Done::Sysinfo(result) => self.sysinfo_read(result),
-            Done::Node(result) => self.refreshed(result),
-            Done::Sweep(seen) => self.swept(seen),
-            Done::Nothing => {}
-        }
-    }
-
-    /// Begins everything that is due and has room.
-    fn begin_due(&mut self) {
-        let now = Instant::now();
-        for _ in 0..TURN {
-            let Some(name) = self.vms.next(now) else { break };
-            self.begin_reading(&name, now);
-        }
-        self.begin_node_wide(now);
-    }
-
-    fn deadline(&self, now: Instant) -> Instant {
-        let deadlines = [
-            self.vms.deadline(),
-            self.datasets.deadline(),
-            self.sysinfo.deadline(),
-            self.sweep.deadline(now),
-            self.refresh.deadline(now),
-        ];
-        let next = deadlines.into_iter().flatten().min();
-        next.unwrap_or_else(|| now + Duration::from_secs(3600))
-    }
-
-    /// Tells the file watcher which zones there are, if that changed.
-    fn publish_zones(&mut self) {
-        if !self.vms.take_moved() {
-            return;
-        }
-        let zones = self.vms.known().map(|(name, parts)| {
-            let zonepath = Arc::clone(&parts.zone.zonepath);
-            (Arc::clone(name), ZonePlace { zonepath, exists: super::vms::exists(parts) })
-        });
-        let zones: Zones = Arc::new(zones.collect());
-        self.seams.zones.send_if_modified(|current| {
-            let differs = *current != zones;
-            *current = zones;
-            differs
-        });
     }
 
     /// The policy of all repeated readings.

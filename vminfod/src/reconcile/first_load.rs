@@ -13,7 +13,7 @@ use vm_model::origin::{Origin, ParseError};
 use vm_model::stale::Stale;
 
 use super::engine::Reconciler;
-use super::tasks::Done;
+use super::tasks::{Done, Purpose};
 use super::vms::Reasons;
 use crate::node::blocking::threads;
 use crate::node::load::{self, Known, Node, compose_error};
@@ -42,7 +42,7 @@ impl Reconciler {
         if self.datasets.begin_snapshots(now) {
             let ctx = self.seams.ctx.clone();
             let list = async move { Done::Snapshots(datasets::snapshots(&ctx).await) };
-            self.tasks.spawn(super::tasks::Purpose::Snapshots, list);
+            self.tasks.spawn(Purpose::Snapshots, list);
         }
         let shutdown = self.seams.shutdown.clone();
         loop {

@@ -21,23 +21,29 @@
 //! | snapshots | each refresh | all snapshots | `node::snapshots_read` |
 //! | sysinfo | its file changed | sysinfo | `node::sysinfo_read` |
 //! | look | every 10 s; the index changed; the file watcher started | zones, stamps | `node::swept` |
-//! | refresh | every 5 min; signals lost; a request | everything but snapshots | `node::refreshed` |
+//! | refresh | every 5 min; signals lost; a request | everything but snapshots | `refreshed::refreshed` |
 
-mod engine;
+mod run;
 
-mod node;
+mod requests;
 
 mod first_load;
 
-mod commit;
+mod node;
+
+mod refreshed;
 
 mod signals;
 
+mod commit;
+
+mod engine;
+
 mod tasks;
 
-mod refresh;
-
 mod sweep;
+
+mod refresh;
 
 mod sysinfo;
 
@@ -45,11 +51,11 @@ mod datasets;
 
 mod vms;
 
-mod reading;
+mod reads;
 
 mod schedule;
 
-pub mod why;
+mod reading;
 
 pub mod asks;
 

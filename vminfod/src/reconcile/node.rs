@@ -2,37 +2,26 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What concerns every VM: how its readings begin, and what follows from them.
+//! Readings of sources that concern more than one VM: how they begin, and what follows.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 use tracing::Instrument;
 use vm_model::datasets::SnapshotTable;
-use vm_model::origin::Origin;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
-use vm_model::parts::{FILES, Parts};
-use vm_model::reboot::{Trace, Verdict};
 use vm_model::stale::Stale;
 
-use super::asks::{Waiter, answer, waiter};
 use super::engine::Reconciler;
-use super::status::Phase;
 use super::sweep::{self, Difference, Scope, Seen};
 use super::tasks::{Done, Purpose};
 use super::vms::Reasons;
 use crate::node::LoadError;
-use crate::node::blocking::threads;
-use crate::node::load::{self, Known, Node};
+use crate::node::load;
 use crate::node::read::{datasets, sysinfo};
 use crate::sources::fswatcher;
 use crate::sources::sysevent::Channel;
-use crate::store::Outcome;
-
-/// Threads that read files for a refresh that nobody waits for.
-const BACKGROUND: usize = 1;
 
 impl Reconciler {
     /// Begins the node-wide readings that are due.
@@ -64,22 +53,6 @@ impl Reconciler {
         if let Some(reads_all) = self.refresh.begin(now) {
             self.begin_refresh(reads_all, now);
         }
-    }
-
-    fn begin_refresh(&mut self, reads_all: bool, now: Instant) {
-        self.datasets.begin_refresh();
-        self.datasets.want_snapshots(now);
-        self.status.show_refresh(now, Phase::Reading);
-        let settled = self.vms.iter().filter(|(_, vm)| {
-            !reads_all && !vm.is_failing() && vm.reading.is_none() && vm.stale.is_empty()
-        });
-        let known: Known =
-            settled.filter_map(|(name, vm)| Some((name.clone(), vm.parts.clone()?))).collect();
-        let at_once = if self.refresh.is_asked_for() { threads() } else { BACKGROUND };
-        let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("refresh", reads_all));
-        let read =
-            async move { Done::Node(Some(Box::new(load::node(&ctx, known, at_once).await))) };
-        self.tasks.spawn(Purpose::Node, read.instrument(span));
     }
 
     /// The listing of one dataset has ended.
@@ -234,190 +207,4 @@ impl Reconciler {
         }
         misses
     }
-
-    /// The reading of the whole node has ended.
-    pub(super) fn refreshed(&mut self, result: Option<Box<Result<Node, LoadError>>>) {
-        let now = Instant::now();
-        let began = self.refresh.running().unwrap_or(now);
-        match result.map(|result| *result) {
-            Some(Ok(mut node)) => {
-                self.status.edit(|view| view.stale = false);
-                self.status.clear_trouble("node");
-                self.status.show_sysinfo(node.sysinfo.value());
-                self.datasets.refreshed(std::mem::take(&mut node.datasets), began, now);
-                self.sysinfo.replace(Arc::clone(&node.sysinfo));
-                self.status.show_refresh(began, Phase::Committing);
-                self.refresh.take_in(node);
-            }
-            Some(Err(error)) => self.refresh_failed(began, error.to_string()),
-            None => self.refresh_failed(began, "the reading panicked".to_owned()),
-        }
-    }
-
-    fn refresh_failed(&mut self, began: Instant, message: String) {
-        let now = Instant::now();
-        self.datasets.refresh_failed();
-        let pause = self.pause(self.refresh.failures() + 1);
-        let waiters = self.refresh.failed(now, pause);
-        if self.status.trouble("node", "refresh", message.clone()) {
-            tracing::warn!(reason = %message, "refresh failed: all objects stay");
-        }
-        let is_stale = self.refresh.age(now) > self.config.refresh.1 * 2;
-        self.status.edit(|view| view.stale = is_stale);
-        answer(waiters, &Err(message.clone()));
-        self.status.refreshed(began, Err(message));
-    }
-
-    /// Takes in the next VMs of a refresh, so many at once; returns true if there was one.
-    pub(super) fn take_refreshed(&mut self, count: usize) -> bool {
-        let Some(mut taking) = self.refresh.taking() else { return false };
-        let now = Instant::now();
-        let began = self.refresh.running().unwrap_or(now);
-        for _ in 0..count {
-            let Some((row, parts)) = taking.next(&self.datasets.tables) else {
-                let waiters = self.refresh.ended(now);
-                self.confirm_missing(&taking.listed(), waiters, now);
-                let (ms, found) = (began.elapsed().as_millis() as u64, taking.changes.len());
-                tracing::debug!(ms, found, "refresh done");
-                self.status.refreshed(began, Ok(taking.changes));
-                self.plan_refresh();
-                return true;
-            };
-            match parts {
-                Ok(parts) => {
-                    taking.changes.extend(self.take_parts(&row.zonename, parts, began, now));
-                }
-                Err(error) => self.note_broken(&row.zonename, &error, Reasons::REFRESH),
-            }
-        }
-        self.refresh.give_back(taking);
-        true
-    }
-
-    /// Takes one VM of a refresh in, unless something newer is known or under way.
-    fn take_parts(
-        &mut self,
-        name: &Arc<str>,
-        parts: Parts,
-        began: Instant,
-        now: Instant,
-    ) -> Option<(String, &'static str)> {
-        let vm = self.vms.get(name);
-        let is_newer = vm.is_some_and(|vm| {
-            vm.is_stale(Stale::ALL) || vm.reads.last().is_some_and(|at| at >= began)
-        });
-        if is_newer {
-            self.vms.mark(name, Stale::ALL, Reasons::REFRESH, now);
-            return None;
-        }
-        let before = vm.and_then(|vm| vm.parts.as_ref());
-        if before.is_some_and(|known| Arc::ptr_eq(&known.xml, &parts.xml)) {
-            let files = (0..FILES).filter(|file| parts.stamps.has(*file)).count() as u64;
-            self.status.edit(|view| view.counters.confirmed += files);
-        }
-        let differing = differing(before, &parts);
-        let change = if before.is_some() { "modify" } else { "create" };
-        let verdict = before.map(|before| Trace::default().judge(&before.zone, &parts.zone, true));
-        let away = match verdict {
-            Some(Verdict::Show(state)) => Some(state),
-            _ => None,
-        };
-        match self.commit(name, parts, away) {
-            Ok(outcome) => {
-                if let Some(vm) = self.vms.get_mut(name) {
-                    vm.reads.note(Stale::ALL, began);
-                    vm.backoff = None;
-                }
-                self.status.clear_trouble(name);
-                if outcome == Outcome::Unchanged {
-                    return None;
-                }
-                for origin in &differing {
-                    self.status.unannounced(origin.name());
-                }
-                let sources: Vec<&str> = differing.iter().map(|origin| origin.name()).collect();
-                tracing::warn!(
-                    vm = &**name,
-                    change,
-                    ?sources,
-                    "refresh found a change that no event announced"
-                );
-                Some((name.to_string(), change))
-            }
-            Err(fault) => {
-                if self.status.trouble(name, fault.source_name(), fault.to_string()) {
-                    tracing::warn!(vm = &**name, source = fault.source_name(), reason = %fault, "reading failed");
-                }
-                let at = self.retry_at(name);
-                self.vms.mark(name, Stale::ALL, Reasons::RETRY, at);
-                None
-            }
-        }
-    }
-
-    /// Notes a zone that could not be read, and plans another try.
-    pub(super) fn note_broken(&mut self, name: &Arc<str>, error: &LoadError, reason: Reasons) {
-        if self.status.trouble(name, error.source_name(), error.to_string()) {
-            tracing::warn!(vm = &**name, source = error.source_name(), reason = %error,
-                "reading failed: the last good object stays, if there is one");
-        }
-        let now = Instant::now();
-        self.vms.mark(name, Stale::ALL, reason, now + self.config.retry.1);
-        let at = self.retry_at(name);
-        self.vms.mark(name, Stale::ALL, reason, at);
-    }
-
-    /// VMs that a complete list lacks: each is asked for by name before it is given up. Requests
-    /// that wait for the refresh wait for that as well, and for what was being read meanwhile.
-    fn confirm_missing(&mut self, listed: &HashSet<Arc<str>>, waiters: Vec<Waiter>, now: Instant) {
-        let known = self.vms.known().map(|(name, _)| name);
-        let missing: Vec<_> = known.filter(|name| !listed.contains(*name)).cloned().collect();
-        for name in missing {
-            self.vms.mark(&name, Stale::ON_ZONE_EVENT, Reasons::REFRESH, now);
-        }
-        if waiters.is_empty() {
-            return;
-        }
-        let mut open = Vec::new();
-        for (_, vm) in self.vms.iter_mut() {
-            if vm.reading.is_some() || !vm.stale.is_empty() && !vm.is_failing() {
-                let (done, confirmed) = waiter();
-                vm.waiters.push(done);
-                open.push(confirmed);
-            }
-        }
-        let confirm = async move {
-            let mut result = Ok(());
-            for confirmed in open {
-                if let Ok(Err(message)) = confirmed.await {
-                    result = Err(message);
-                }
-            }
-            answer(waiters, &result);
-            Done::Nothing
-        };
-        self.tasks.spawn(Purpose::Confirm, confirm);
-    }
-}
-
-/// The sources that say something else than before.
-fn differing(before: Option<&Parts>, now: &Parts) -> Vec<Origin> {
-    let Some(before) = before else { return vec![Origin::Zoneadm] };
-    let mut origins: Vec<Origin> = [
-        (Origin::Zoneadm, before.zone != now.zone),
-        (Origin::ZoneXml, before.xml != now.xml),
-        (Origin::Kstat, before.kstat != now.kstat),
-        (Origin::Config, before.config != now.config),
-        (Origin::LastExited, before.lastexited != now.lastexited),
-        (Origin::Receiving, before.receiving != now.receiving),
-        (Origin::Sysinfo, before.sysinfo != now.sysinfo),
-        (Origin::Datasets, before.datasets != now.datasets),
-    ]
-    .into_iter()
-    .filter_map(|(origin, differs)| differs.then_some(origin))
-    .collect();
-    if origins.is_empty() && before.stamps.last_modified != now.stamps.last_modified {
-        origins.push(Origin::Times);
-    }
-    origins
 }

@@ -167,7 +167,7 @@ mod tests {
             let (mut schedule, start) = (Schedule::new(GAP, 2), Instant::now());
             let names: Vec<Arc<str>> = ["a", "b", "c", "d"].map(Arc::from).to_vec();
             let (mut now, mut running, mut wanted) = (start, Vec::new(), vec![None; 4]);
-            let mut began = vec![None; 4];
+            let mut began = [None; 4];
             for (vm, step, pause) in steps {
                 now += ms(pause);
                 match step {

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Signals → stale parts, and requests → readings.
+//! Signals → stale parts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use vm_model::parse::zfs_event::{Action, DatasetEvent, depth, pool, vm_uuid};
 use vm_model::parts::Parts;
 use vm_model::stale::{Stale, ZoneFile};
 
-use super::asks::{Ask, Held, Waiter};
 use super::engine::Reconciler;
 use super::vms::Reasons;
 use crate::sources::inbox::Pending;
@@ -104,33 +103,5 @@ impl Reconciler {
 
     fn is_pool_used(&self, name: &str) -> bool {
         self.vms.known().any(|(_, parts)| pool(self.root_dataset(parts)) == name)
-    }
-
-    /// Answers a request, or has it wait for a reading.
-    pub(super) fn asked(&mut self, ask: Ask) {
-        match ask {
-            Ask::Fresh(None, waiter) => self.refresh.ask(waiter),
-            Ask::Fresh(Some(name), waiter) => self.fresh(&name, waiter),
-            Ask::Held(answer) => {
-                let parts = self.vms.known().map(|(name, parts)| (name.to_string(), parts.clone()));
-                let held = Held {
-                    sysinfo: Arc::clone(&self.sysinfo.value),
-                    datasets: self.datasets.tables.clone(),
-                    parts: parts.collect(),
-                };
-                let _asker_may_have_gone = answer.send(held);
-            }
-            Ask::Why(name, answer) => {
-                let _asker_may_have_gone = answer.send(self.why(&name));
-            }
-        }
-    }
-
-    fn fresh(&mut self, name: &str, waiter: Waiter) {
-        let name = self.vms.zone_named(name);
-        match self.vms.mark(&name, Stale::FRESH, Reasons::ASKED, Instant::now()) {
-            Some(vm) => vm.waiters.push(waiter),
-            None => drop(waiter.send(Err("too many names are asked for".to_owned()))),
-        }
     }
 }

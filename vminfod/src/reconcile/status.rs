@@ -55,12 +55,8 @@ pub struct Counters {
     pub refreshes: u64,
     /// Sweeps.
     pub sweeps: u64,
-    /// Differences that a sweep or a refresh found and no event had announced.
-    pub unannounced: u64,
     /// Files that a refresh did not read because nothing about them had changed.
     pub confirmed: u64,
-    /// Restarts of a source.
-    pub source_restarts: u64,
     /// Reboots shown although both readings said `running`.
     pub reboots_shown: u64,
 }
@@ -74,16 +70,14 @@ pub struct View {
     pub pending: IndexMap<String, (Instant, Instant)>,
     /// VMs that are to be read: when they are due, and since when there is a signal.
     pub due: HashMap<Arc<str>, (Instant, Instant)>,
-    /// End of the last refresh, failed or not.
-    pub last_refresh: Option<Instant>,
+    /// When the last refresh ended, failed or not, and how long it took.
+    pub last_refresh: Option<(Instant, Duration)>,
     /// The last failures of a refresh.
     pub refresh_errors: VecDeque<(String, Instant)>,
     /// The last refreshes that found something.
     pub refresh_log: VecDeque<RefreshEntry>,
     /// What fails now, by zone or source name.
     pub errors: IndexMap<String, Trouble>,
-    /// How long the last refresh took.
-    pub refresh_took: Option<Duration>,
     /// Counts.
     pub counters: Counters,
     /// The differences that no event had announced, by what differed.
@@ -269,10 +263,7 @@ impl Status {
 
     /// Counts a difference that no event had announced.
     pub fn unannounced(&self, class: &'static str) {
-        self.edit(|view| {
-            view.counters.unannounced += 1;
-            *view.unannounced.entry(class).or_default() += 1;
-        });
+        self.edit(|view| *view.unannounced.entry(class).or_default() += 1);
     }
 
     /// Shows how far a refresh is.
@@ -282,10 +273,7 @@ impl Status {
 
     /// Counts a restart of a source.
     pub fn restarted(&self, source: &'static str) {
-        self.edit(|view| {
-            view.counters.source_restarts += 1;
-            *view.restarts.entry(source).or_default() += 1;
-        });
+        self.edit(|view| *view.restarts.entry(source).or_default() += 1);
     }
 
     /// Notes the end of a refresh.
@@ -293,8 +281,7 @@ impl Status {
         let ended = Instant::now();
         self.edit(|view| {
             view.refresh = None;
-            view.last_refresh = Some(ended);
-            view.refresh_took = Some(ended - started);
+            view.last_refresh = Some((ended, ended - started));
             view.counters.refreshes += 1;
             match result {
                 Ok(vm_changes) if vm_changes.is_empty() => {}

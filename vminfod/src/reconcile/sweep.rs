@@ -38,6 +38,9 @@ pub enum Scope {
     Index,
 }
 
+/// Zone, zonepath, and the stamps of its files.
+pub type Files = (Arc<str>, Arc<str>, Result<Stamps, ReadError>);
+
 /// What a look saw.
 #[derive(Debug)]
 pub struct Seen {
@@ -45,8 +48,8 @@ pub struct Seen {
     pub scope: Scope,
     /// zoneadm's rows; `None`: they were not asked for.
     pub rows: Option<Result<Vec<Arc<ZoneRow>>, LoadError>>,
-    /// Zone, zonepath, the stamps of its files.
-    pub files: Vec<(Arc<str>, Arc<str>, Result<Stamps, ReadError>)>,
+    /// The stamps of the files of each zone.
+    pub files: Vec<Files>,
     /// The stamp of the sysinfo file; outer `None`: it was not looked at.
     pub sysinfo: Option<Option<u64>>,
     /// The stamp of the zone index.
@@ -79,7 +82,7 @@ pub async fn look(ctx: &Ctx, scope: Scope, zones: Zones, index: Option<u64>) -> 
     Seen { scope, rows, files, sysinfo: Some(sysinfo), index }
 }
 
-async fn files(root: &Root, zones: Zones) -> Vec<(Arc<str>, Arc<str>, Result<Stamps, ReadError>)> {
+async fn files(root: &Root, zones: Zones) -> Vec<Files> {
     let list: Arc<[(Arc<str>, Arc<str>)]> =
         zones.iter().map(|(zone, place)| (Arc::clone(zone), Arc::clone(&place.zonepath))).collect();
     let places = list.iter().map(|(_, path)| Arc::clone(path)).collect();
@@ -231,11 +234,7 @@ pub fn compare_rows(vms: &Vms, rows: &[Arc<ZoneRow>]) -> Vec<Difference> {
 
 /// Compares the stamps of files with those of the versions that were read. Without a watcher
 /// (`is_unwatched`) nothing can have announced a change.
-pub fn compare_files(
-    vms: &Vms,
-    files: &[(Arc<str>, Arc<str>, Result<Stamps, ReadError>)],
-    is_unwatched: bool,
-) -> Vec<Difference> {
+pub fn compare_files(vms: &Vms, files: &[Files], is_unwatched: bool) -> Vec<Difference> {
     let mut found = Vec::new();
     for (name, zonepath, seen) in files {
         let Some((vm, parts)) = vms.get(name).and_then(|vm| Some((vm, vm.parts.as_ref()?))) else {

@@ -17,9 +17,9 @@ use vm_model::reboot::{Trace, Verdict};
 use vm_model::stale::Stale;
 
 use super::asks::Waiter;
+use super::reads::Reads;
 use super::schedule::Schedule;
 use super::status::Status;
-use super::why::Reads;
 
 /// Names that are kept at most; more can only be garbage from a source.
 const NAMES_CAP: usize = 50_000;

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::StoredVm;
+use super::stored::StoredVm;
 
 /// VMs of one block; all blocks but the last are full.
 const BLOCK: usize = 64;
@@ -124,7 +124,7 @@ mod tests {
     fn vm(n: usize) -> Arc<StoredVm> {
         let mut object = sdc_clients::vminfod::VmObject::new();
         object.insert("n".into(), n.into());
-        super::super::stored(&object)
+        super::super::stored::stored(&object)
     }
 
     fn shown(vms: &Vms) -> Vec<(String, String)> {

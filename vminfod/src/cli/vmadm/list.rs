@@ -7,10 +7,10 @@
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
-use super::Failure;
 use super::fields::{self, Column};
 use super::filter::Filters;
 use super::nopt::Parsed;
+use super::outcome::Failure;
 use super::sort::{SortKey, sort};
 use super::value::{lone_argument, text_form, trim_end, truthy, units};
 use super::vm::Vm;

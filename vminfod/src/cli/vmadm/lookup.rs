@@ -7,10 +7,10 @@
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
-use super::Failure;
 use super::filter::Filters;
 use super::list::picked;
 use super::nopt::Parsed;
+use super::outcome::Failure;
 use super::value::{lone_argument, pretty, text_form};
 
 /// A look-up with validated filter keys.

@@ -18,6 +18,7 @@ pub mod list;
 pub mod lookup;
 pub mod nopt;
 pub mod options;
+mod outcome;
 pub mod regexp;
 pub mod sort;
 pub mod usage;
@@ -26,56 +27,14 @@ pub mod vm;
 
 use std::time::Duration;
 
-use super::supply::{Supplier, SupplyError};
+use super::supply::Supplier;
 use events::{EventsPlan, Printer, ReadyVms, Style};
-use filter::FilterError;
 use list::Listing;
 use lookup::Lookup;
+pub use outcome::{Failure, Printed};
 
 /// How long the filters of one command may take.
 pub const LIMIT: Duration = Duration::from_secs(10);
-
-/// The output of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Printed {
-    /// All bytes of stdout.
-    pub stdout: String,
-    /// All bytes of stderr.
-    pub stderr: String,
-    /// The exit status.
-    pub code: u8,
-}
-
-/// Why a command failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
-    /// It failed: one line, exit 1.
-    Failed(String),
-    /// Wrong arguments: an optional line, the usage text, exit 2.
-    Usage(Option<String>),
-}
-
-impl Failure {
-    /// A failure with this text.
-    pub fn failed(text: impl Into<String>) -> Failure {
-        Failure::Failed(text.into())
-    }
-}
-
-impl From<FilterError> for Failure {
-    fn from(error: FilterError) -> Failure {
-        match error {
-            FilterError::Operand(_) => Failure::Usage(Some(error.to_string())),
-            FilterError::Pattern { .. } => Failure::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<SupplyError> for Failure {
-    fn from(error: SupplyError) -> Failure {
-        Failure::Failed(error.to_string())
-    }
-}
 
 /// A parsed command.
 #[derive(Debug)]
@@ -160,22 +119,6 @@ pub async fn within<T: Send + 'static>(
         Err(_elapsed) => Err(Failure::failed(format!(
             "the filters were not done after {limit:?}: is a regular expression among them too hard?"
         ))),
-    }
-}
-
-impl Printed {
-    /// The output for a result; the usage text names `program`.
-    pub fn of(result: Result<String, Failure>, program: &str) -> Printed {
-        match result {
-            Ok(stdout) => Printed { stdout, stderr: String::new(), code: 0 },
-            Err(Failure::Failed(text)) => {
-                Printed { stdout: String::new(), stderr: text + "\n", code: 1 }
-            }
-            Err(Failure::Usage(text)) => {
-                let text = text.map(|text| text + "\n").unwrap_or_default();
-                Printed { stdout: String::new(), stderr: text + &usage::vmadm(program), code: 2 }
-            }
-        }
     }
 }
 

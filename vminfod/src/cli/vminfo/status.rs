@@ -8,7 +8,6 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::is_empty;
 use crate::cli::vmadm::value::{member, text_form};
 
 /// The whole text.
@@ -109,6 +108,15 @@ fn user_agent(listener: &Value) -> String {
     let quoted = crate::cli::vmadm::value::compact(agent);
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.unwrap_or(&quoted).replace("\\\"", "\"")
+}
+
+/// Returns true unless the value is an array or object with members.
+fn is_empty(value: Option<&Value>) -> bool {
+    match value {
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(map)) => map.is_empty(),
+        _ => true,
+    }
 }
 
 #[cfg(test)]

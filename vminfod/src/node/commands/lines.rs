@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{CommandError, LineSink, Tool};
+use super::seam::{CommandError, LineSink, Tool};
 
 /// How much is read at once: little, since who shares the thread waits for so many lines.
 pub(super) const CHUNK: usize = 8 * 1024;

@@ -16,7 +16,8 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use super::{CommandError, Commands, Follow, Input, LineSink, Output, Pipe, Tool, lines};
+use super::lines;
+use super::seam::{CommandError, Commands, Follow, Input, LineSink, Output, Pipe, Tool};
 
 /// The most that one command may print.
 pub const STDOUT_CAP: u64 = 256 * 1024 * 1024;

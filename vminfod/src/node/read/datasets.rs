@@ -12,7 +12,8 @@ use vm_model::origin::Origin;
 use vm_model::parse::zfs_list::{COLUMNS, Listing, Row, SNAPSHOT_COLUMNS, SnapshotListing};
 
 use crate::node::commands::{LineSink, Output, Tool};
-use crate::node::{Ctx, Fault, LoadError};
+use crate::node::ctx::Ctx;
+use crate::node::error::{Fault, LoadError};
 
 /// Lists the filesystems and volumes of the node, as deep as the deployed daemon does.
 ///

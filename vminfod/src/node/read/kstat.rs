@@ -11,7 +11,8 @@ use vm_model::parse::kstat::{ZoneKstat, find, parse};
 use vm_model::parse::zoneadm::ZoneRow;
 
 use crate::node::commands::Tool;
-use crate::node::{Ctx, LoadError};
+use crate::node::ctx::Ctx;
+use crate::node::error::LoadError;
 
 /// The kstats of all zones whose name is a uuid.
 ///

@@ -15,8 +15,8 @@ use rustix::fs::{FileType, Stat};
 use vm_model::origin::Origin;
 use vm_model::parts::{FILES, Stamps};
 
+use crate::node::error::{Fault, LoadError};
 use crate::node::root::{Root, version};
-use crate::node::{Fault, LoadError};
 
 /// A file that changed less than this before it was read may change again without another time: in
 /// seconds.

@@ -7,7 +7,8 @@
 use vm_model::origin::Origin;
 use vm_model::parse::sysinfo::{Sysinfo, parse};
 
-use crate::node::{Ctx, Fault, LoadError};
+use crate::node::ctx::Ctx;
+use crate::node::error::{Fault, LoadError};
 
 const CAP: u64 = 4 * 1024 * 1024;
 

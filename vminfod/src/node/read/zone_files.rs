@@ -21,8 +21,9 @@ use vm_model::parts::{
 use vm_model::stale::Stale;
 
 use super::stamps;
+use crate::node::ctx::Ctx;
+use crate::node::error::{Fault, LoadError};
 use crate::node::root::{Content, ReadError, Root};
-use crate::node::{Ctx, Fault, LoadError};
 
 /// Readings of files that change meanwhile; a later signal brings what the last one missed.
 const TRIES: u32 = 3;

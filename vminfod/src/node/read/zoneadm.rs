@@ -11,7 +11,8 @@ use vm_model::origin::Origin;
 use vm_model::parse::zoneadm::{ZoneRow, check_whole, names, parse};
 
 use crate::node::commands::Tool;
-use crate::node::{Ctx, LoadError};
+use crate::node::ctx::Ctx;
+use crate::node::error::LoadError;
 
 /// What zoneadm lists.
 #[derive(Debug, Clone, Default)]

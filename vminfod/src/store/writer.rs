@@ -2,65 +2,25 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The one writer: an object, its sequence number and its event become visible in one step.
-//!
-//! Readers hold an immutable snapshot and never wait. Each VM object is serialised once, when it
-//! changes. Must never read the node, and never commit anything it was not given.
-
-pub mod note;
-mod vms;
+//! The write side: commits one object at a time, and writes its event.
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
+use daemon::http::now_iso;
+use daemon::journal::{Entry, Limits};
 use serde_json::Value;
 use vm_model::VmObject;
 use vm_model::diff::{Change, diff};
-use vm_model::js::{to_ascii, write_ascii};
+use vm_model::js::to_ascii;
 
-use daemon::http::now_iso;
-use daemon::journal::{Entry, Journal, Limits};
-
-use self::note::{Note, Traits};
-pub use self::vms::Vms;
+use super::note::Note;
+use super::published::{Published, Snapshot};
+use super::stored::{StoredVm, quoted, stored};
+use super::vms::Vms;
 
 /// The most changes of one commit that are logged by name.
-const TOLD: usize = 20;
-/// Most objects have no more bytes than this.
-const USUAL: usize = 4096;
-
-/// One VM as readers see it: its bytes, and the little that is asked of it without reading them.
-#[derive(Debug)]
-pub struct StoredVm {
-    /// The object as ASCII JSON and a comma, as it stands in a list before another one.
-    pub listed: Bytes,
-    /// `uuid`, if it is a text and another one than the zone's name.
-    pub uuid: Option<Box<str>>,
-    /// What filters ask about.
-    pub traits: Traits,
-}
-
-impl StoredVm {
-    /// The object as ASCII JSON: the same bytes without the comma.
-    pub fn json(&self) -> Bytes {
-        self.listed.slice(..self.listed.len().saturating_sub(1))
-    }
-
-    /// The object, parsed: for a request that asks for some of its fields.
-    pub fn object(&self) -> VmObject {
-        serde_json::from_slice(&self.json()).unwrap_or_default()
-    }
-}
-
-/// All VMs at one sequence number, in the order they came to be known.
-#[derive(Debug)]
-pub struct Snapshot {
-    /// The last event this view contains.
-    pub seq: u64,
-    /// By zone name.
-    pub vms: Vms,
-}
+const LOGGED: usize = 20;
 
 /// What a commit did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,23 +35,6 @@ pub enum Outcome {
     Unchanged,
 }
 
-/// The read side, shared with HTTP.
-#[derive(Debug)]
-pub struct Published {
-    /// Sixteen hex digits, new at every start.
-    pub epoch: String,
-    current: ArcSwap<Snapshot>,
-    /// The events after a snapshot.
-    pub journal: Arc<Journal>,
-}
-
-impl Published {
-    /// The newest snapshot.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.current.load_full()
-    }
-}
-
 /// The write side. There is exactly one, owned by the convergence loop.
 #[derive(Debug)]
 pub struct Store {
@@ -99,15 +42,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store with an epoch of its own.
+    /// Returns an empty store with an epoch of its own.
     pub fn new(limits: Limits) -> Self {
-        let epoch = uuid::Uuid::new_v4().simple().to_string().chars().take(16).collect();
-        let published = Published {
-            epoch,
-            current: ArcSwap::from_pointee(Snapshot { seq: 0, vms: Vms::default() }),
-            journal: Arc::new(Journal::new(limits)),
-        };
-        Self { published: Arc::new(published) }
+        Self { published: Arc::new(Published::new(limits)) }
     }
 
     /// The read side.
@@ -118,7 +55,7 @@ impl Store {
     /// Puts the objects of the first load in place, without events: nobody can have asked yet.
     pub fn seed(&self, vms: impl IntoIterator<Item = (Arc<str>, Arc<StoredVm>)>) {
         let vms = vms.into_iter().collect();
-        self.published.current.store(Arc::new(Snapshot { seq: 0, vms }));
+        self.published.replace(Snapshot { seq: 0, vms });
     }
 
     /// Puts one object in place and tells the listeners what differs. `old` gives the object that
@@ -197,7 +134,7 @@ impl Store {
 
         // The snapshot goes first: whoever reads the event must find its effect in `/vms`. A
         // listener that starts in between has a cursor one ahead of the ring and just waits.
-        self.published.current.store(Arc::new(Snapshot { seq, vms }));
+        self.published.replace(Snapshot { seq, vms });
         self.published.journal.push(Entry { line: Bytes::from(line), note: note.to_bytes() });
     }
 }
@@ -208,7 +145,7 @@ fn log_changes(vm: &str, changes: &[Change]) {
         return;
     }
     let one = |change: &Change| format!("{} {}", change.pretty_path, change.action.name());
-    let changes = changes.iter().take(TOLD).map(one).collect::<Vec<_>>().join(", ");
+    let changes = changes.iter().take(LOGGED).map(one).collect::<Vec<_>>().join(", ");
     tracing::debug!(vm, changes, "differs");
 }
 
@@ -216,23 +153,6 @@ fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
     line.extend_from_slice(open.as_bytes());
     line.extend_from_slice(key.as_bytes());
     line.extend_from_slice(b"\":");
-}
-
-/// An object as it is stored.
-pub fn stored(object: &VmObject) -> Arc<StoredVm> {
-    let mut json = Vec::with_capacity(USUAL);
-    write_ascii(&mut json, object);
-    json.push(b',');
-    // A copy of just its size: the buffer may be twice as large.
-    let listed = Bytes::from(Box::<[u8]>::from(json.as_slice()));
-    let text = |name: &str| object.get(name).and_then(Value::as_str);
-    let uuid = text("uuid").filter(|uuid| text("zonename") != Some(uuid)).map(Box::from);
-    Arc::new(StoredVm { listed, uuid, traits: Traits::of(object) })
-}
-
-/// A text as an ASCII JSON string.
-pub fn quoted(text: &str) -> String {
-    to_ascii(&Value::String(text.to_owned()))
 }
 
 #[cfg(test)]

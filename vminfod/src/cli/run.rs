@@ -1,0 +1,186 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Picks the program by the name it was started under, and the command by its arguments.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use daemon::cli::{self, Screen, screen};
+use daemon::exit;
+
+use super::args::{Cli, Command, NAME, ReachArgs};
+use super::problem::Problem;
+use super::serve::{self, Companion};
+use super::settings::Settings;
+use super::stream::{self, StreamEnd};
+use super::supply::FromDaemon;
+use super::vmadm::{self, Plan, Printed};
+use super::{check, either, follow, reads, show, smf, vminfo, why};
+
+/// Runs the program; `args` begin with the name it was started under.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    run_with(args, None)
+}
+
+/// As [`run`], with a page for `serve --console`.
+pub fn run_with(args: impl Iterator<Item = OsString>, page: Option<Companion>) -> ExitCode {
+    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::report(NAME, &error, exit::FAILED),
+    };
+    let code = runtime.block_on(dispatch(args, page));
+    // Threads that hang in a file system must not delay the exit.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    code
+}
+
+async fn dispatch(args: Vec<String>, page: Option<Companion>) -> ExitCode {
+    let screen = Screen::of_stdout();
+    let (program, rest) = match args.split_first() {
+        Some((program, rest)) => (program.as_str(), rest),
+        None => (NAME, args.as_slice()),
+    };
+    let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
+    match name.as_deref() {
+        Some("vminfo") => return as_vminfo(rest, screen).await,
+        Some("vmadm") => return as_vmadm(program, rest, screen).await,
+        _ => {}
+    }
+    let wants_help = rest.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--help");
+    if let Some("list" | "lookup" | "get") = rest.first().map(String::as_str)
+        && !wants_help
+    {
+        return print(&reads::run(rest, NAME, screen).await);
+    }
+    let help_only = std::iter::once(NAME.to_owned()).chain(rest.iter().take(1).cloned());
+    let parsed = match rest.first().map(String::as_str) {
+        Some("list" | "lookup" | "get") => {
+            cli::parse(help_only.chain(["--help".to_owned()]).map(OsString::from))
+        }
+        _ => cli::parse(
+            std::iter::once(NAME.to_owned()).chain(rest.iter().cloned()).map(OsString::from),
+        ),
+    };
+    match parsed {
+        Ok(cli) => command(cli, screen, page).await,
+        Err(code) => code,
+    }
+}
+
+async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode {
+    let result = match cli.command {
+        None => return serve::run(cli.serve, page).await,
+        Some(Command::Serve(args)) => return serve::run(args, page).await,
+        Some(Command::Ping(args)) => show::ping(&args, screen).await,
+        Some(Command::Status(args)) => show::status(&args, screen).await,
+        Some(Command::Vms(args)) => show::vms(&args, screen).await,
+        Some(Command::Vm(args)) => show::vm(&args, screen).await,
+        Some(Command::Events(args)) => follow::run(&args, screen).await.map(|()| String::new()),
+        Some(Command::Why(args)) => why::run(&args, screen).await,
+        Some(Command::Check(args)) => match check::run(&args, screen).await {
+            Ok((text, good)) => {
+                let written = print(&Printed { stdout: text, stderr: String::new(), code: 0 });
+                return if good { written } else { ExitCode::from(exit::FAILED) };
+            }
+            Err(problem) => Err(problem),
+        },
+        Some(Command::Completions { shell }) => Ok(cli::completions::<Cli>(shell)),
+        Some(Command::Man { dir }) => cli::man::<Cli>(dir.as_deref()).map_err(Problem::from),
+        // dispatch() handles these without clap, which does not know vmadm's options.
+        Some(Command::List(_) | Command::Lookup(_) | Command::Get(_)) => {
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    match result.and_then(|text| Ok(screen::write(&text)?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => problem.report(NAME),
+    }
+}
+
+/// The shipped `vminfo`.
+async fn as_vminfo(args: &[String], screen: Screen) -> ExitCode {
+    let plan = match vminfo::plan(args) {
+        Ok(plan) => plan,
+        Err(misuse) => return print(&misuse.printed()),
+    };
+    let daemon = match reach("vminfo") {
+        Ok((_, daemon)) => daemon,
+        Err(code) => return code,
+    };
+    match vminfo::printer(&plan) {
+        Some(printer) => shipped_events(&daemon, &printer, screen).await,
+        None => {
+            let result = vminfo::run(&plan, &daemon).await.map(|text| screen.harmless(&text));
+            print(&Printed::of(result.map_err(vmadm::Failure::from), NAME))
+        }
+    }
+}
+
+/// The read-only part of the shipped `vmadm`.
+async fn as_vmadm(program: &str, args: &[String], screen: Screen) -> ExitCode {
+    let full = std::path::absolute(program).unwrap_or_else(|_| program.into());
+    let full = full.to_string_lossy().into_owned();
+    let plan = match vmadm::plan(args) {
+        Ok(plan) => plan,
+        Err(failure) => return print(&Printed::of(Err(failure), &full)),
+    };
+    let (settings, daemon) = match reach("vmadm") {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    if let Plan::Events(events) = &plan {
+        return shipped_events(&daemon, &vmadm::printer(events), screen).await;
+    }
+    let supplier = either::Either {
+        daemon,
+        ctx: settings.ctx(),
+        smf: smf::Smf::default(),
+        direct: false,
+        wait: None,
+    };
+    let result = vmadm::run(plan, &supplier).await.map(|text| screen.harmless(&text));
+    print(&Printed::of(result, &full))
+}
+
+fn reach(program: &str) -> Result<(Settings, FromDaemon), ExitCode> {
+    let found = Settings::of(&ReachArgs::default(), None).map_err(Problem::from);
+    let found = found.and_then(|settings| {
+        let daemon = FromDaemon::new(&settings.url, program)?;
+        Ok((settings, daemon))
+    });
+    found.map_err(|problem| problem.report(program))
+}
+
+/// Prints events as the shipped tools do, until the stream ends.
+async fn shipped_events(
+    daemon: &FromDaemon,
+    printer: &vmadm::events::Printer,
+    screen: Screen,
+) -> ExitCode {
+    let mut print = |line: &[u8]| printer.line(line).map(|text| screen.harmless(&text));
+    match stream::follow(daemon, stream::events(), &mut print, &mut screen::write).await {
+        StreamEnd::Write(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        end => {
+            eprintln!("{end}");
+            ExitCode::from(exit::FAILED)
+        }
+    }
+}
+
+/// Writes the output of a command. A closed stdout is not a failure.
+fn print(printed: &Printed) -> ExitCode {
+    let written = screen::write(&printed.stdout);
+    eprint!("{}", printed.stderr);
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Problem::from(error).report(NAME)
+        }
+        _ => ExitCode::from(printed.code),
+    }
+}

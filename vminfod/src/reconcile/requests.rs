@@ -1,0 +1,102 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Requests → readings and answers.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use vm_model::origin::Origin;
+use vm_model::parts::Parts;
+use vm_model::stale::Stale;
+
+use super::asks::{Ask, Held, SourceWhy, Waiter, Why};
+use super::engine::Reconciler;
+use super::reads::OWN;
+use super::vms::Reasons;
+
+impl Reconciler {
+    /// Answers a request, or has it wait for a reading.
+    pub(super) fn asked(&mut self, ask: Ask) {
+        match ask {
+            Ask::Fresh(None, waiter) => self.refresh.ask(waiter),
+            Ask::Fresh(Some(name), waiter) => self.fresh(&name, waiter),
+            Ask::Held(answer) => {
+                let parts = self.vms.known().map(|(name, parts)| (name.to_string(), parts.clone()));
+                let held = Held {
+                    sysinfo: Arc::clone(&self.sysinfo.value),
+                    datasets: self.datasets.tables.clone(),
+                    parts: parts.collect(),
+                };
+                let _asker_may_have_gone = answer.send(held);
+            }
+            Ask::Why(name, answer) => {
+                let _asker_may_have_gone = answer.send(self.why(&name));
+            }
+        }
+    }
+
+    fn fresh(&mut self, name: &str, waiter: Waiter) {
+        let name = self.vms.zone_named(name);
+        match self.vms.mark(&name, Stale::FRESH, Reasons::ASKED, Instant::now()) {
+            Some(vm) => vm.waiters.push(waiter),
+            None => drop(waiter.send(Err("too many names are asked for".to_owned()))),
+        }
+    }
+
+    /// What is known of the sources of this VM.
+    fn why(&self, name: &str) -> Option<Why> {
+        let name = self.vms.zone_named(name);
+        let vm = self.vms.get(&name)?;
+        let parts = vm.parts.as_ref()?;
+        let own = OWN.iter().zip(vm.reads.each()).map(|((origin, part), read_at)| SourceWhy {
+            name: origin.name().to_owned(),
+            read_at,
+            stale: vm.is_stale(*part),
+            error: None,
+        });
+        let mut sources: Vec<SourceWhy> = own.collect();
+        sources.push(self.zfs_of(parts, vm.is_stale(Stale::DATASETS)));
+        sources.push(SourceWhy {
+            name: Origin::Sysinfo.name().to_owned(),
+            read_at: self.status.sysinfo().map(|view| view.at),
+            stale: self.sysinfo.is_stale(),
+            error: None,
+        });
+        for key in [&*name, Origin::Sysinfo.name()] {
+            self.blame(&mut sources, key);
+        }
+        Some(Why { uuid: parts.zone.uuid.to_string(), zonename: name.to_string(), sources })
+    }
+
+    /// Puts the failure noted under this key on its source.
+    fn blame(&self, sources: &mut Vec<SourceWhy>, key: &str) {
+        let Some(trouble) = self.status.edit(|view| view.errors.get(key).cloned()) else { return };
+        let error = Some(trouble.message);
+        match sources.iter_mut().find(|source| source.name == trouble.source) {
+            Some(source) => source.error = error,
+            None => {
+                let name = trouble.source;
+                sources.push(SourceWhy { name, read_at: None, stale: true, error });
+            }
+        }
+    }
+
+    /// The datasets of a VM, which are read for the node and one by one.
+    fn zfs_of(&self, parts: &Parts, is_stale: bool) -> SourceWhy {
+        let mut why = SourceWhy {
+            name: Origin::Datasets.name().to_owned(),
+            read_at: None,
+            stale: is_stale,
+            error: None,
+        };
+        for dataset in parts.dataset_names(&self.datasets.tables) {
+            why.read_at = why.read_at.max(self.datasets.read_at(&dataset));
+            why.stale |= self.datasets.is_wanted(&dataset);
+            let trouble = self.status.edit(|view| view.errors.get(&dataset).cloned());
+            why.error = why.error.or(trouble.map(|trouble| trouble.message));
+        }
+        why
+    }
+}

@@ -1,0 +1,57 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One VM as it is stored.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use vm_model::VmObject;
+use vm_model::js::{to_ascii, write_ascii};
+
+use super::note::Traits;
+
+/// Most objects are no longer than this, in bytes.
+const USUAL: usize = 4096;
+
+/// One VM as readers see it: its bytes, and the little that is asked of it without reading them.
+#[derive(Debug)]
+pub struct StoredVm {
+    /// The object as ASCII JSON and a comma, as it stands in a list before another one.
+    pub listed: Bytes,
+    /// `uuid`, if it is a text and another one than the zone's name.
+    pub uuid: Option<Box<str>>,
+    /// What filters ask about.
+    pub traits: Traits,
+}
+
+impl StoredVm {
+    /// The object as ASCII JSON: the same bytes without the comma.
+    pub fn json(&self) -> Bytes {
+        self.listed.slice(..self.listed.len().saturating_sub(1))
+    }
+
+    /// The object, parsed: for a request that asks for some of its fields.
+    pub fn object(&self) -> VmObject {
+        serde_json::from_slice(&self.json()).unwrap_or_default()
+    }
+}
+
+/// An object as it is stored.
+pub fn stored(object: &VmObject) -> Arc<StoredVm> {
+    let mut json = Vec::with_capacity(USUAL);
+    write_ascii(&mut json, object);
+    json.push(b',');
+    // A copy of just its size: the buffer may be twice as large.
+    let listed = Bytes::from(Box::<[u8]>::from(json.as_slice()));
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    let uuid = text("uuid").filter(|uuid| text("zonename") != Some(uuid)).map(Box::from);
+    Arc::new(StoredVm { listed, uuid, traits: Traits::of(object) })
+}
+
+/// A text as an ASCII JSON string.
+pub fn quoted(text: &str) -> String {
+    to_ascii(&Value::String(text.to_owned()))
+}
