@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_at_once() {
+    fn reports_all_faults_at_once() {
         let text = r#"{"listen": "0.0.0.0:1", "refresh": {"min": "3s", "max": "2s"}, "concurrency": 0,
             "socket": {"mode": "999"}, "http": {"connections": 0}, "retry": {"min": "2m"}}"#;
         let message = Config::read(Fields::from_json(text).unwrap()).unwrap_err().to_string();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_and_its_mode() {
+    fn reads_a_socket_and_its_mode() {
         let read = |text: &str| Config::read(Fields::from_json(text).unwrap()).unwrap().0;
         assert_eq!(read("{}").socket, None);
         let config = read(

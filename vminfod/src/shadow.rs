@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_difference_has_its_line() {
+    fn each_kind_of_difference_has_its_line() {
         let here = vms(json!([{"zonename": "a", "quota": 10, "v": 1}, {"zonename": "b"}]));
         let there =
             vms(json!([{"zonename": "a", "quota": 20, "alias": "x", "v": 1}, {"zonename": "c"}]));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lasts_is_told_and_only_once() {
+    fn reports_only_lasting_differences_once() {
         let differ = |quota: u64| {
             differences(
                 &vms(json!([{"zonename": "a", "quota": 1}])),

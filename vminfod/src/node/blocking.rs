@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn results_are_in_the_order_of_the_places() {
+    async fn results_keep_the_order_of_the_places() {
         for count in [0, 1, CHUNK, 3 * CHUNK + 1] {
             let done = root(10_000).on_each(places(count), 4, |_, nth| nth).await;
             assert_eq!(
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_that_hangs_fails_alone_until_it_answers() {
+    async fn hung_place_fails_alone_until_it_answers() {
         let root = root(50);
         let (release, stuck) = mpsc::channel::<()>();
         let stuck = Mutex::new(stuck);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pool_that_hangs_uses_its_share_of_the_threads() {
+    async fn hung_pool_uses_a_limited_number_of_threads() {
         let root = root(10);
         let (release, stuck) = mpsc::channel::<()>();
         let stuck = Arc::new(Mutex::new(stuck));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_failed_reading() {
+    async fn panic_is_a_failed_reading() {
         let done = root(10_000).on_each(places(3), 1, |_, nth| assert_ne!(nth, 1)).await;
         assert_eq!(done.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
     }

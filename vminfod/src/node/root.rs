@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_only_where_nobody_else_can_make_them() {
+    fn follows_links_only_outside_zonepaths() {
         let dir = tempfile::tempdir().unwrap();
         let (file, link, inside) =
             (dir.path().join("f"), dir.path().join("l"), dir.path().join("d"));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_to_its_end_whatever_its_size_says() {
+    fn reads_a_file_to_its_end_whatever_its_size() {
         let dir = tempfile::tempdir().unwrap();
         let (root, path) = (Root::new(dir.path()), dir.path().join("f"));
         for size in [0, 1, 31, 32, 4096, READ, READ + 1, 3 * READ] {

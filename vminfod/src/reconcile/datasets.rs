@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn one_event_is_listed_at_once_and_a_burst_once() {
+    fn lists_one_event_at_once_and_a_burst_once() {
         let now = Instant::now();
         let mut datasets = NodeDatasets::new(GAP, now);
         datasets.event(&event("z/a", Action::Fetch), false, now);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn many_snapshots_of_one_dataset_are_one_listing() {
+    fn lists_many_snapshots_of_one_dataset_at_once() {
         let now = Instant::now();
         let mut datasets = NodeDatasets::new(GAP, now);
         for n in 0..10 {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_touched_during_a_listing_of_the_node_is_listed_again() {
+    fn lists_again_what_changed_during_a_node_listing() {
         let now = Instant::now();
         let mut datasets = NodeDatasets::new(GAP, now);
         assert!(datasets.begin_snapshots(now) && !datasets.begin_snapshots(now));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_listing_is_tried_again() {
+    fn retries_a_failed_listing() {
         let now = Instant::now();
         let mut datasets = NodeDatasets::new(GAP, now);
         datasets.want("z/a", now);

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn every_twelfth_reads_all_and_a_request_begins_one() {
+    async fn every_twelfth_refresh_reads_all_and_a_request_begins_one() {
         let now = Instant::now();
         let mut refresh = Refresh::new(now + Duration::from_secs(270));
         assert_eq!(refresh.begin(now), None);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_one_is_due_later_each_time() {
+    async fn failed_refresh_is_due_later_each_time() {
         let now = Instant::now();
         let mut refresh = Refresh::new(now);
         for failures in 1..4 {

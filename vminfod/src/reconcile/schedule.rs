@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_signal_is_read_at_once_and_a_burst_every_gap() {
+    fn first_signal_is_due_at_once_and_a_burst_once_per_gap() {
         let (mut schedule, t, vm) = (Schedule::new(GAP, 8), Instant::now(), Arc::from("a"));
         assert_eq!(schedule.want(&vm, t), Some(t));
         assert_eq!(schedule.next(t), Some(Arc::clone(&vm)));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_earlier_than_a_retry() {
+    fn signal_precedes_a_retry() {
         let (mut schedule, t, vm) = (Schedule::new(GAP, 8), Instant::now(), Arc::from("a"));
         assert_eq!(schedule.want(&vm, t + ms(5000)), Some(t + ms(5000)));
         assert_eq!(schedule.want(&vm, t + ms(20)), Some(t + ms(20)));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_at_once_in_the_order_of_their_signals() {
+    fn runs_a_limited_number_in_signal_order() {
         let (mut schedule, t) = (Schedule::new(GAP, 2), Instant::now());
         let names: Vec<Arc<str>> = ["c", "a", "b"].map(Arc::from).to_vec();
         for name in &names {
@@ -163,7 +163,7 @@ mod tests {
         /// Whatever is wanted is read; never twice at once, never twice within the gap, never more
         /// than so many at once.
         #[test]
-        fn every_want_is_followed_by_a_reading(steps in proptest::collection::vec((0..4_usize, 0..3_u8, 0..15_u64), 1..80)) {
+        fn every_want_leads_to_a_reading(steps in proptest::collection::vec((0..4_usize, 0..3_u8, 0..15_u64), 1..80)) {
             let (mut schedule, start) = (Schedule::new(GAP, 2), Instant::now());
             let names: Vec<Arc<str>> = ["a", "b", "c", "d"].map(Arc::from).to_vec();
             let (mut now, mut running, mut wanted) = (start, Vec::new(), vec![None; 4]);

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_look_at_a_time_and_the_urgent_ones_first() {
+    fn runs_one_look_at_a_time_urgent_ones_first() {
         let now = Instant::now();
         let mut sweep = Sweep::new(now + Duration::from_secs(10));
         assert_eq!(sweep.begin(now), None);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sweeps_in_a_row_that_find_changes_mean_a_deaf_source() {
+    fn two_sweeps_with_findings_restart_the_source() {
         let mut sweep = Sweep::new(Instant::now());
         assert!(!sweep.judge_zones(3) && !sweep.judge_zones(0) && !sweep.judge_zones(1));
         assert!(sweep.judge_zones(1) && !sweep.judge_zones(1) && !sweep.judge_files(1));

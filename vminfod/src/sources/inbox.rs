@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_fold_and_order_stays() {
+    fn repeats_fold_and_keep_their_order() {
         let inbox = Inbox::default();
         for state in ["shutting_down", "shutting_down", "uninitialized", "shutting_down"] {
             inbox.put(zone("z", state));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_action_of_a_dataset_wins() {
+    fn last_action_of_a_dataset_wins() {
         let event = |action, rolled_back| {
             Signal::Dataset(DatasetEvent {
                 name: "p/d".into(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_becomes_everything() {
+    fn overflow_asks_for_a_refresh() {
         let inbox = Inbox::default();
         for n in 0..=CAP {
             inbox.put(Signal::File(n.to_string(), ZoneFile::Xml));

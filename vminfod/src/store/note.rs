@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_have_the_index_after_the_change_and_the_removed_the_one_before() {
+    fn paths_have_the_new_index_and_removed_elements_the_old() {
         let old = vm(json!({
             "alias": "a", "tags": {"a.b": 1},
             "nics": [{"mac": "m0", "ip": "1"}, {"mac": "m1", "ip": "2", "ips": ["x", "y"]}],
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_comes_back_as_it_was() {
+    fn note_round_trips() {
         let old = vm(json!({"state": "running", "brand": "lx", "x": 1}));
         let new = vm(json!({"state": "stopped", "brand": "lx", "x": 1}));
         let changes = diff(&old, &new);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_shares_the_other_blocks() {
+    fn change_shares_the_other_blocks() {
         let before: Vms = (0..200).map(|n| (Arc::from(format!("z{n}")), vm(n))).collect();
         let mut after = before.clone();
         after.insert("z70", vm(999));
@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn like_an_ordered_map(steps in proptest::collection::vec((0..150usize, 0..4usize), 0..400)) {
+        fn behaves_like_an_ordered_map(steps in proptest::collection::vec((0..150usize, 0..4usize), 0..400)) {
             let (mut vms, mut plain) = (Vms::default(), indexmap::IndexMap::new());
             for (n, (name, step)) in steps.into_iter().enumerate() {
                 let name = format!("z{name}");

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn object_number_and_event_come_together() {
+    fn commits_object_number_and_event_together() {
         let store = Store::new(Limits::default());
         let first = stored(&vm(json!({"zonename": "z0", "uuid": "u0"})));
         store.seed([(Arc::from("z0"), first)]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_ascii_and_single() {
+    fn each_event_is_one_ascii_line() {
         let store = Store::new(Limits::default());
         put(&store, "z\n\u{1f600}", vm(json!({"alias": "caf\u{e9}\r\n\u{1f600}"})));
         let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modify_keeps_the_place_and_a_create_goes_last() {
+    fn modify_keeps_the_place_and_create_appends() {
         let store = Store::new(Limits::default());
         for name in ["a", "b", "c"] {
             put(&store, name, vm(json!({"uuid": name})));

@@ -26,8 +26,8 @@ async fn edited(brand: &str, before: &str, after: &str) -> Vec<Value> {
     list
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s050_a_nic_edit_names_the_property_and_the_mac() {
+#[tokio::test(flavor = "multi_thread")] // S50
+async fn nic_edit_names_the_property_and_the_mac() {
     let before = nic("net0", M1, &[("ip", "10.0.0.1")]) + &nic("net1", M2, &[("ip", "10.0.0.9")]);
     let after = nic("net0", M1, &[("ip", "10.0.0.2")]) + &nic("net1", M2, &[("ip", "10.0.0.9")]);
     assert_eq!(
@@ -37,8 +37,8 @@ async fn s050_a_nic_edit_names_the_property_and_the_mac() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s051_a_nic_comes_and_goes_whole() {
+#[tokio::test(flavor = "multi_thread")] // S51
+async fn nic_is_added_and_removed_whole() {
     let (one, two) = (nic("net0", M1, &[("ip", "10.0.0.1")]), nic("net1", M2, &[("mtu", "1500")]));
     let list = edited("joyent", &one, &two).await;
     let (gone, come) = (&list[0], &list[1]);
@@ -60,8 +60,8 @@ fn disk(path: &str, model: &str) -> String {
     format!("<device match=\"{path}\"><net-attr name=\"model\" value=\"{model}\"/></device>")
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s052_a_disk_edit_names_the_property_and_the_path() {
+#[tokio::test(flavor = "multi_thread")] // S52
+async fn disk_edit_names_the_property_and_the_path() {
     let path = format!("/dev/zvol/rdsk/zones/{A}/disk0");
     let other = format!("/dev/zvol/rdsk/zones/{A}/disk1");
     let list = edited("bhyve", &disk(&path, "virtio"), &disk(&path, "ahci")).await;
@@ -84,8 +84,8 @@ async fn s052_a_disk_edit_names_the_property_and_the_path() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s053_an_array_inside_a_nic_is_told_by_element_with_the_mac() {
+#[tokio::test(flavor = "multi_thread")] // S53
+async fn array_in_a_nic_changes_by_element_with_the_mac() {
     let before = nic("net0", M1, &[("ips", "10.0.0.1/24,10.0.0.7/24")]);
     let after = nic("net0", M1, &[("ips", "10.0.0.7/24,10.0.0.2/24")]);
     assert_eq!(
@@ -108,8 +108,8 @@ fn swapped(list: &[Value], array: &str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s054_other_arrays_lose_and_gain_whole_elements() {
+#[tokio::test(flavor = "multi_thread")] // S54
+async fn other_arrays_change_by_whole_elements() {
     let resolvers = |text: &str| attr("resolvers", text);
     let list = edited("joyent", &resolvers("8.8.8.8,9.9.9.9"), &resolvers("1.1.1.1,9.9.9.9")).await;
     swapped(&list, "resolvers");
@@ -144,8 +144,8 @@ async fn s054_other_arrays_lose_and_gain_whole_elements() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s055_b15_another_order_alone_is_no_event_and_no_other_object() {
+#[tokio::test(flavor = "multi_thread")] // S55, B15
+async fn reordering_is_no_event_and_no_change() {
     let node = FakeNode::new();
     let (one, two) = (nic("eth0", M1, &[]), nic("eth1", M2, &[]));
     node.add_vm(A, "lx", &format!("{}{one}{two}", attr("resolvers", "8.8.8.8,9.9.9.9")));
@@ -166,8 +166,8 @@ async fn s055_b15_another_order_alone_is_no_event_and_no_other_object() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s056_elements_are_compared_by_their_text() {
+#[tokio::test(flavor = "multi_thread")] // S56
+async fn elements_are_compared_by_their_text() {
     // The same pairs in another order inside an element are another text.
     let before = "<filesystem special=\"/s\" directory=\"/t\" type=\"lofs\"/>";
     let after = "<filesystem type=\"lofs\" directory=\"/t\" special=\"/s\"/>";
@@ -178,8 +178,8 @@ async fn s056_elements_are_compared_by_their_text() {
     assert_ne!(old.to_string(), new.to_string(), "and not as texts");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s057_arrays_tell_removed_then_modified_then_added() {
+#[tokio::test(flavor = "multi_thread")] // S57
+async fn arrays_report_removed_then_modified_then_added() {
     let before = nic("net0", "02:08:20:00:00:0a", &[("ip", "10.0.0.1")])
         + &nic("net1", M1, &[("ip", "10.0.0.2")]);
     let after = nic("net0", M2, &[("ip", "10.0.0.3")]) + &nic("net1", M1, &[("ip", "10.0.0.4")]);
@@ -189,8 +189,8 @@ async fn s057_arrays_tell_removed_then_modified_then_added() {
     assert_eq!(list[1]["ident"], M1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s061_mounts_have_their_keys_in_the_order_that_vmadm_matches() {
+#[tokio::test(flavor = "multi_thread")] // S61
+async fn mounts_have_keys_in_the_order_that_vmadm_matches() {
     let node = FakeNode::new();
     let mount = "<filesystem special=\"/s\" directory=\"/t\" type=\"lofs\"><fsoption name=\"ro\"/></filesystem>";
     node.add_vm(A, "joyent", mount);

@@ -41,8 +41,8 @@ async fn records(before: Value, after: Value) -> Vec<Value> {
     list
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s045_a_scalar_edit_is_one_changed_record() {
+#[tokio::test(flavor = "multi_thread")] // S45
+async fn scalar_edit_is_one_changed_record() {
     let node = FakeNode::new();
     node.add_vm(A, "joyent", &attr("hostname", "old"));
     let served = node.serve_quiet().await;
@@ -56,8 +56,8 @@ async fn s045_a_scalar_edit_is_one_changed_record() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s046_added_and_removed_lack_the_other_side() {
+#[tokio::test(flavor = "multi_thread")] // S46
+async fn added_and_removed_lack_the_other_side() {
     let node = FakeNode::new();
     node.add_vm(A, "joyent", &attr("hostname", "there"));
     let served = node.serve_quiet().await;
@@ -75,8 +75,8 @@ async fn s046_added_and_removed_lack_the_other_side() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s047_a_nested_edit_goes_down_to_the_leaf() {
+#[tokio::test(flavor = "multi_thread")] // S47
+async fn nested_edit_names_the_leaf() {
     assert_eq!(
         records(json!({"a": 1, "b": {"c": 1}}), json!({"a": 2, "b": {"c": 1, "d": 2}})).await,
         [
@@ -86,8 +86,8 @@ async fn s047_a_nested_edit_goes_down_to_the_leaf() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s048_null_to_a_number_is_changed_from_null() {
+#[tokio::test(flavor = "multi_thread")] // S48
+async fn null_to_a_number_is_changed_from_null() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     let served = node.serve_quiet().await;
@@ -102,8 +102,8 @@ async fn s048_null_to_a_number_is_changed_from_null() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s049_b05_scar_null_against_an_object_is_a_change_and_no_crash() {
+#[tokio::test(flavor = "multi_thread")] // S49, B5
+async fn null_to_an_object_is_a_change() {
     let pairs = [
         (json!(null), json!({"k": 1})),
         (json!({"k": 1}), json!(null)),
@@ -121,8 +121,8 @@ async fn s049_b05_scar_null_against_an_object_is_a_change_and_no_crash() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s057_old_keys_come_first_in_their_order_and_additions_last() {
+#[tokio::test(flavor = "multi_thread")] // S57
+async fn old_keys_come_first_and_additions_last() {
     let list = records(
         json!({"gone": 1, "kept": 1, "edited": {"x": 1}, "also": 1}),
         json!({"new": 1, "also": 2, "edited": {"y": 1}, "kept": 1}),
@@ -144,8 +144,8 @@ async fn s057_old_keys_come_first_in_their_order_and_additions_last() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s058_odd_keys_stand_in_brackets_in_pretty_paths() {
+#[tokio::test(flavor = "multi_thread")] // S58
+async fn unusual_keys_are_in_brackets_in_pretty_paths() {
     let list =
         records(json!({}), json!({"plain": 1, "a.b": 1, "c[d]": 1, "e": {"f.g": {"h": 1}}})).await;
     let pretty: Vec<&str> = list.iter().map(|r| r["prettyPath"].as_str().unwrap()).collect();
@@ -155,8 +155,8 @@ async fn s058_odd_keys_stand_in_brackets_in_pretty_paths() {
     assert_eq!(list[0]["prettyPath"], "tags.e[f.g].h");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s059_the_keys_of_a_record_have_one_order() {
+#[tokio::test(flavor = "multi_thread")] // S59
+async fn change_records_have_one_key_order() {
     let (_, line) = tags_edited(&json!({"a": 1, "b": 1}), &json!({"b": 2, "c": 3})).await;
     for text in [
         r#"{"prettyPath":"tags.a","path":["tags","a"],"action":"removed","oldValue":1}"#,
@@ -167,8 +167,8 @@ async fn s059_the_keys_of_a_record_have_one_order() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s060_whole_numbers_have_no_fraction() {
+#[tokio::test(flavor = "multi_thread")] // S60
+async fn whole_numbers_have_no_fraction() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.write(&format!("/zones/{A}/config/tags.json"), r#"{"n": 10.0, "e": 1e3, "f": 0.5}"#);

@@ -23,8 +23,8 @@ async fn marked() -> (FakeNode, Served, Events) {
     (node, served, events)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s075_a_file_that_appears_is_noticed_at_once() {
+#[tokio::test(flavor = "multi_thread")] // S75
+async fn notices_a_new_file_at_once() {
     let (node, served, mut events) = marked().await;
     let file = format!("/zones/{A}/config/tags.json");
     let mut best = Duration::MAX;
@@ -48,8 +48,8 @@ async fn s075_a_file_that_appears_is_noticed_at_once() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s076_scar_a_configuration_moved_over_from_elsewhere_is_no_delete() {
+#[tokio::test(flavor = "multi_thread")] // S76
+async fn renaming_over_a_configuration_is_no_delete() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.add_zone(MARK, "running", Some(7), "mark");
@@ -75,8 +75,8 @@ async fn s076_scar_a_configuration_moved_over_from_elsewhere_is_no_delete() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s077_a_configuration_really_gone_deletes_the_vm_and_its_watches() {
+#[tokio::test(flavor = "multi_thread")] // S77
+async fn removed_configuration_deletes_the_vm_and_its_watches() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.add_zone(B, "installed", None, "two");
@@ -98,8 +98,8 @@ async fn s077_a_configuration_really_gone_deletes_the_vm_and_its_watches() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s078_scar_a_file_renamed_over_is_one_change_every_time() {
+#[tokio::test(flavor = "multi_thread")] // S78
+async fn each_rename_over_a_file_is_one_change() {
     let (node, served, mut events) = marked().await;
     let file = format!("/zones/{A}/config/metadata.json");
     // The deployed watcher went deaf for one file after some renames.
@@ -114,8 +114,8 @@ async fn s078_scar_a_file_renamed_over_is_one_change_every_time() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s079_a_file_system_that_goes_and_comes_back_is_watched_again() {
+#[tokio::test(flavor = "multi_thread")] // S79
+async fn watches_a_remounted_file_system_again() {
     let (node, served, mut events) = marked().await;
     let (mounted, aside) = (node.path(&format!("/zones/{A}")), node.path("/zones/aside"));
     for n in 0..3 {
@@ -132,8 +132,8 @@ async fn s079_a_file_system_that_goes_and_comes_back_is_watched_again() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s080_b16_a_change_of_sysinfo_reaches_every_object() {
+#[tokio::test(flavor = "multi_thread")] // S80, B16
+async fn sysinfo_change_reaches_every_object() {
     let (node, served, mut events) = marked().await;
     let sysinfo =
         json!({"UUID": "564d2f1c-0a70-4a2b-9a7e-7b1c0f3c2a11", "Datacenter Name": "moved"});
@@ -147,8 +147,8 @@ async fn s080_b16_a_change_of_sysinfo_reaches_every_object() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b12_scar_files_of_a_vm_on_another_pool_are_watched_where_they_are() {
+#[tokio::test(flavor = "multi_thread")] // B12
+async fn watches_files_of_a_vm_on_another_pool() {
     let node = FakeNode::new();
     node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "far"));
     node.write(&format!("/tank/{A}/config/tags.json"), "{}");
@@ -164,8 +164,8 @@ async fn b12_scar_files_of_a_vm_on_another_pool_are_watched_where_they_are() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b14_a_configuration_that_comes_back_brings_its_vm_back() {
+#[tokio::test(flavor = "multi_thread")] // B14
+async fn restored_configuration_restores_its_vm() {
     let (node, served, mut events) = marked().await;
     node.drop_zone(A);
     let text = std::fs::read_to_string(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
@@ -180,8 +180,8 @@ async fn b14_a_configuration_that_comes_back_brings_its_vm_back() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b22_a_path_with_blanks_is_left_to_the_sweep() {
+#[tokio::test(flavor = "multi_thread")] // B22
+async fn sweep_covers_a_path_with_blanks() {
     let node = FakeNode::new();
     let path = "/zones/a place with blanks";
     node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "odd"));

@@ -105,8 +105,8 @@ impl Churn {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn s108_a_mirror_equals_the_list_over_an_hour_of_changes() {
+#[tokio::test(start_paused = true)] // S108
+async fn mirror_equals_the_list_over_an_hour_of_changes() {
     let node = FakeNode::new();
     node.set_dataset("zones", json!({"mountpoint": "/zones"}));
     let mut world = World::start(&node, node.config()).await;

@@ -45,8 +45,8 @@ async fn raw(at: SocketAddr, target: &str) -> String {
     format!("{head}\n{pieces}")
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s001_listens_on_the_loopback_address_alone() {
+#[tokio::test(flavor = "multi_thread")] // S1
+async fn listens_only_on_the_loopback_address() {
     assert_eq!(Config::default().listen.to_string(), "127.0.0.1:9090");
     let node = FakeNode::new();
     let served = node.serve_quiet().await;
@@ -60,8 +60,8 @@ async fn s001_listens_on_the_loopback_address_alone() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s002_refuses_connections_until_every_vm_is_loaded() {
+#[tokio::test(flavor = "multi_thread")] // S2
+async fn refuses_connections_until_every_vm_is_loaded() {
     let node = FakeNode::new();
     for uuid in [A, B, C] {
         node.add_zone(uuid, "running", Some(5), "one");
@@ -79,15 +79,15 @@ async fn s002_refuses_connections_until_every_vm_is_loaded() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s003_ping_is_answered_with_pong() {
+#[tokio::test(flavor = "multi_thread")] // S3
+async fn ping_returns_pong() {
     let (_node, served) = two_vms().await;
     assert_eq!(served.get("/ping").await, (200, r#"{"ping":"pong"}"#.to_owned()));
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s004_every_answer_says_that_it_is_json() {
+#[tokio::test(flavor = "multi_thread")] // S4
+async fn every_answer_is_json() {
     let (_node, served) = two_vms().await;
     let one = format!("/vms/{A}");
     for (method, path, status) in [
@@ -108,8 +108,8 @@ async fn s004_every_answer_says_that_it_is_json() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s005_all_but_get_is_refused_without_a_word() {
+#[tokio::test(flavor = "multi_thread")] // S5
+async fn refuses_other_methods_with_an_empty_body() {
     let (_node, served) = two_vms().await;
     for (method, path) in [
         (Method::POST, "/ping"),
@@ -124,8 +124,8 @@ async fn s005_all_but_get_is_refused_without_a_word() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s006_unknown_paths_are_unsupported_and_data_is_answered() {
+#[tokio::test(flavor = "multi_thread")] // S6
+async fn unknown_paths_are_unsupported_and_data_answers() {
     let (_node, served) = two_vms().await;
     for path in ["/", "/foo", "/vm", "/pings", "/dat", "/ui", "/ui/main.js"] {
         let answer = served.get(path).await;
@@ -139,8 +139,8 @@ async fn s006_unknown_paths_are_unsupported_and_data_is_answered() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s007_a_vm_that_is_not_there_is_named_in_the_404() {
+#[tokio::test(flavor = "multi_thread")] // S7
+async fn error_404_names_the_missing_vm() {
     let (_node, served) = two_vms().await;
     for name in [C, "x", "global"] {
         let answer = served.get(&format!("/vms/{name}")).await;
@@ -149,8 +149,8 @@ async fn s007_a_vm_that_is_not_there_is_named_in_the_404() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s008_one_vm_equals_its_element_of_the_list() {
+#[tokio::test(flavor = "multi_thread")] // S8
+async fn one_vm_equals_its_element_of_the_list() {
     let (_node, served) = two_vms().await;
     let list = served.json("/vms").await;
     for uuid in [A, B] {
@@ -161,8 +161,8 @@ async fn s008_one_vm_equals_its_element_of_the_list() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s009_paths_are_normalised_and_their_ends_ignored() {
+#[tokio::test(flavor = "multi_thread")] // S9
+async fn paths_are_normalised_and_their_ends_ignored() {
     let (_node, served) = two_vms().await;
     let at = served.address();
     let list = served.get("/vms").await.1;
@@ -180,8 +180,8 @@ async fn s009_paths_are_normalised_and_their_ends_ignored() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s010_paths_are_compared_as_they_are_written() {
+#[tokio::test(flavor = "multi_thread")] // S10
+async fn paths_are_compared_literally() {
     let (_node, served) = two_vms().await;
     let at = served.address();
     let encoded = format!("/vms/%37{}", A.strip_prefix('7').unwrap());
@@ -199,8 +199,8 @@ async fn s010_paths_are_compared_as_they_are_written() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s011_the_list_is_an_array_and_empty_on_an_empty_node() {
+#[tokio::test(flavor = "multi_thread")] // S11
+async fn list_is_an_empty_array_on_an_empty_node() {
     let node = FakeNode::new();
     let served = node.serve_quiet().await;
     assert_eq!(served.get("/vms").await, (200, "[]".to_owned()));
@@ -210,8 +210,8 @@ async fn s011_the_list_is_an_array_and_empty_on_an_empty_node() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s012_vms_hidden_from_inventory_are_listed() {
+#[tokio::test(flavor = "multi_thread")] // S12
+async fn lists_vms_hidden_from_inventory() {
     let node = FakeNode::new();
     node.add_vm(A, "joyent", &attr("do-not-inventory", "true"));
     let served = node.serve_quiet().await;
@@ -220,8 +220,8 @@ async fn s012_vms_hidden_from_inventory_are_listed() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s013_new_vms_come_last_and_a_change_keeps_the_place() {
+#[tokio::test(flavor = "multi_thread")] // S13
+async fn new_vms_come_last_and_a_change_keeps_the_place() {
     let (node, served) = two_vms().await;
     let mut events = served.events().await;
     node.add_zone(C, "configured", None, "three");
@@ -235,8 +235,8 @@ async fn s013_new_vms_come_last_and_a_change_keeps_the_place() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s014_one_connection_serves_two_requests() {
+#[tokio::test(flavor = "multi_thread")] // S14
+async fn one_connection_serves_two_requests() {
     let (_node, served) = two_vms().await;
     let mut stream = TcpStream::connect(served.address()).await.unwrap();
     for _ in 0..2 {
@@ -254,8 +254,8 @@ async fn s014_one_connection_serves_two_requests() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s015_an_idle_stream_outlives_every_limit_of_a_connection() {
+#[tokio::test(flavor = "multi_thread")] // S15
+async fn idle_stream_outlives_every_connection_limit() {
     // Deployed connections may idle for two minutes; here every limit is a fraction of a second.
     let deployed = Config::default().http;
     assert_eq!(deployed.idle, Duration::from_secs(120));
@@ -287,8 +287,8 @@ async fn refreshing(node: &FakeNode, served: &Served) -> tokio::task::JoinHandle
     asked
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s016_a_refresh_under_way_delays_no_answer() {
+#[tokio::test(flavor = "multi_thread")] // S16
+async fn running_refresh_delays_no_answer() {
     let (node, served) = two_vms().await;
     let before = (served.get("/vms").await, served.get(&format!("/vms/{A}")).await);
     node.set_zone(A, "installed", None);
@@ -308,8 +308,8 @@ async fn s016_a_refresh_under_way_delays_no_answer() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s017_b21_a_failed_refresh_changes_no_answer_but_the_status() {
+#[tokio::test(flavor = "multi_thread")] // S17, B21
+async fn failed_refresh_changes_only_the_status() {
     let (node, served) = two_vms().await;
     let mut events = served.events().await;
     let one = format!("/vms/{A}");

@@ -58,8 +58,8 @@ async fn halt(node: &FakeNode, uuid: &str, zoneid: i64) {
     node.zone_event(uuid, "free", zoneid).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s082_s083_a_new_zone_is_created_once_without_any_refresh() {
+#[tokio::test(flavor = "multi_thread")] // S82, S83
+async fn new_zone_is_created_once_without_a_refresh() {
     let (node, served, mut events) = marked().await;
     served.idle().await;
     let refreshes = served.counter("refreshes").await;
@@ -76,8 +76,8 @@ async fn s082_s083_a_new_zone_is_created_once_without_any_refresh() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s084_an_uninstalled_zone_loses_its_datasets_and_stays_configured() {
+#[tokio::test(flavor = "multi_thread")] // S84
+async fn uninstalled_zone_loses_its_datasets_and_stays_configured() {
     let (node, served, mut events) = marked().await;
     zonecfg(&node, B, "");
     node.zone_event(B, "configured", -1).await;
@@ -101,8 +101,8 @@ async fn s084_an_uninstalled_zone_loses_its_datasets_and_stays_configured() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s085_a_boot_shows_the_running_zone_and_takes_the_exit_back() {
+#[tokio::test(flavor = "multi_thread")] // S85
+async fn boot_shows_running_and_clears_the_exit() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     node.write(&format!("/zones/{A}/lastexited"), "1767261600.000000000 0\n");
@@ -125,8 +125,8 @@ async fn s085_a_boot_shows_the_running_zone_and_takes_the_exit_back() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s086_b13_the_first_halt_of_a_vm_tells_its_exit_at_once() {
+#[tokio::test(flavor = "multi_thread")] // S86, B13
+async fn first_halt_shows_the_exit_at_once() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.kstat(A, Some((4711, 0, 1_767_261_600)));
@@ -187,8 +187,8 @@ async fn reboot(step_by_step: bool) -> Vec<String> {
     seen
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s087_a_reboot_is_seen_to_leave_and_to_return_however_fast_it_is() {
+#[tokio::test(flavor = "multi_thread")] // S87
+async fn fast_reboot_shows_both_states() {
     let fast = reboot(false).await;
     assert!(
         fast.len() >= 2 && fast[0] != "running" && fast.last().unwrap() == "running",
@@ -197,8 +197,8 @@ async fn s087_a_reboot_is_seen_to_leave_and_to_return_however_fast_it_is() {
     assert_eq!(reboot(true).await, ["shutting_down", "down", "ready", "running"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s088_a_guest_that_reboots_itself_is_told_by_its_restarts() {
+#[tokio::test(flavor = "multi_thread")] // S88
+async fn guest_reboot_shows_in_its_restarts() {
     let node = FakeNode::new();
     node.add_vm(A, "bhyve", "");
     node.kstat(A, Some((100, 0, 1_767_261_600)));
@@ -215,8 +215,8 @@ async fn s088_a_guest_that_reboots_itself_is_told_by_its_restarts() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s089_no_event_tells_two_states() {
+#[tokio::test(flavor = "multi_thread")] // S89
+async fn no_event_has_two_states() {
     let (node, served, mut events) = marked().await;
     zonecfg(&node, B, &attr("provisioning", "true"));
     node.zone_event(B, "configured", -1).await;
@@ -245,8 +245,8 @@ async fn s089_no_event_tells_two_states() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s090_last_modified_is_the_newest_of_five_files_in_whole_seconds() {
+#[tokio::test(flavor = "multi_thread")] // S90
+async fn last_modified_is_the_newest_of_five_files_in_whole_seconds() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     node.write(&format!("/zones/{A}/lastexited"), "1767261600.000000000 0\n");
@@ -274,8 +274,8 @@ async fn s090_last_modified_is_the_newest_of_five_files_in_whole_seconds() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s091_a_vm_is_provisioning_as_long_as_the_marker_is_there() {
+#[tokio::test(flavor = "multi_thread")] // S91
+async fn vm_is_provisioning_while_the_marker_exists() {
     let (node, served, mut events) = marked().await;
     zonecfg(&node, B, &attr("provisioning", "true"));
     node.zone_event(B, "configured", -1).await;

@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The statements that deployed clients and users hold vminfod to, one test each: the name of a
-//! test carries the number of its statement (`s017_…`) and of the deployed bug that it rules out
-//! (`b06`). `CONFORMANCE.md` is the table; the module `table` holds it to the names.
+//! What deployed clients and users rely on: each test has the number of its statement in
+//! `docs/contract/vminfod.md` beside it (`S17`), and of the bug of the deployed daemon that it rules
+//! out (`B6`).
 
 #![allow(clippy::unwrap_used)] // a test may stop at once
 
@@ -21,5 +21,4 @@ mod repair;
 mod sources;
 mod status;
 mod stream;
-mod table;
 mod zfs;

@@ -34,8 +34,8 @@ fn quota(gib: u64) -> impl Fn(Option<&Value>) -> bool {
     move |vm| vm.is_some_and(|vm| vm["quota"] == gib)
 }
 
-#[tokio::test(start_paused = true)]
-async fn s092_what_lost_its_event_is_repaired_by_the_next_refresh() {
+#[tokio::test(start_paused = true)] // S92
+async fn refresh_repairs_a_lost_event() {
     let node = three();
     let world = world(&node).await;
     for gib in 1..=3_u64 {
@@ -53,8 +53,8 @@ async fn s092_what_lost_its_event_is_repaired_by_the_next_refresh() {
         .await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn s093_refreshes_that_find_nothing_tell_nothing() {
+#[tokio::test(start_paused = true)] // S93
+async fn refresh_without_findings_emits_nothing() {
     let node = three();
     let world = world(&node).await;
     world.later(60 * MINUTE).await;
@@ -64,8 +64,8 @@ async fn s093_refreshes_that_find_nothing_tell_nothing() {
     assert!(view.refresh_log.is_empty() && view.refresh_errors.is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn s094_what_happens_during_a_refresh_is_there_after_it_for_good() {
+#[tokio::test(start_paused = true)] // S94
+async fn change_during_a_refresh_survives_it() {
     let node = three();
     let mut world = world(&node).await;
     // The refresh has its zones and waits for its datasets while everything changes.
@@ -98,8 +98,8 @@ async fn s094_what_happens_during_a_refresh_is_there_after_it_for_good() {
     assert_eq!(lines.iter().filter(|line| line.starts_with("zone_state")).count(), 1, "{lines:#?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn s095_b03_b04_a_vm_that_failed_is_read_again_until_it_succeeds() {
+#[tokio::test(start_paused = true)] // S95, B3, B4
+async fn failed_vm_is_read_again_until_it_succeeds() {
     let node = three();
     let mut world = world(&node).await;
     let file = format!("/etc/zones/{A}.xml");
@@ -130,8 +130,8 @@ async fn s095_b03_b04_a_vm_that_failed_is_read_again_until_it_succeeds() {
     assert!(world.board.view().errors.is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn s096_b02_scar_a_child_that_hangs_stops_nobody_else() {
+#[tokio::test(start_paused = true)] // S96, B2
+async fn hung_child_stops_nothing_else() {
     let node = three();
     let world = world(&node).await;
     for tool in ["zfs", "zoneadm"] {
@@ -161,8 +161,8 @@ async fn s096_b02_scar_a_child_that_hangs_stops_nobody_else() {
     assert!(world.board.view().errors.is_empty(), "{:?}", world.board.view().errors.keys());
 }
 
-#[tokio::test(start_paused = true)]
-async fn b02_a_node_whose_zfs_hangs_for_an_hour_goes_on_and_recovers() {
+#[tokio::test(start_paused = true)] // B2
+async fn recovers_after_zfs_hung_for_an_hour() {
     let node = three();
     let world = world(&node).await;
     node.with(|state| state.hanging.push("zfs"));
@@ -181,7 +181,7 @@ async fn b02_a_node_whose_zfs_hangs_for_an_hour_goes_on_and_recovers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scar_slow_disks_do_not_hold_up_the_states_that_vmadm_waits_for() {
+async fn slow_disks_do_not_delay_the_states_vmadm_waits_for() {
     let node = three();
     let mut world = world(&node).await;
     // Every listing takes its time: longer than vmadm's patience of a minute.
@@ -207,8 +207,8 @@ async fn scar_slow_disks_do_not_hold_up_the_states_that_vmadm_waits_for() {
     world.until(new, MINUTE, quota(10)).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s097_scar_an_unreadable_configuration_stops_neither_boot_nor_refresh() {
+#[tokio::test(flavor = "multi_thread")] // S97
+async fn unreadable_configuration_stops_neither_start_nor_refresh() {
     let node = three();
     let odd = [
         ("<zone".to_owned(), "half a text"),

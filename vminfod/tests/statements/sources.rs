@@ -19,8 +19,8 @@ async fn marked() -> (FakeNode, Served, Events) {
     (node, served, events)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s062_exactly_two_children_follow_the_kernel() {
+#[tokio::test(flavor = "multi_thread")] // S62
+async fn exactly_two_children_follow_the_kernel() {
     let (node, served, _events) = marked().await;
     let mut runs: Vec<String> = node.with(|state| {
         let followed = state.log.iter().filter(|(tool, _)| tool.name() == "sysevent");
@@ -31,8 +31,8 @@ async fn s062_exactly_two_children_follow_the_kernel() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s063_b06_scar_of_the_zone_channel_only_what_has_data_counts() {
+#[tokio::test(flavor = "multi_thread")] // S63, B6
+async fn ignores_zone_events_without_data() {
     let (node, served, mut events) = marked().await;
     let before = served.counter("loads").await;
     let data = json!({"zonename": A, "newstate": "installed", "zoneid": 5});
@@ -63,8 +63,8 @@ async fn s063_b06_scar_of_the_zone_channel_only_what_has_data_counts() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s064_the_end_of_an_unknown_zone_is_no_event() {
+#[tokio::test(flavor = "multi_thread")] // S64
+async fn removal_of_an_unknown_zone_is_no_event() {
     let (node, served, mut events) = marked().await;
     for name in [B, "web", "global", "x"] {
         node.zone_event(name, "", -1).await;
@@ -95,8 +95,8 @@ fn life(zone: &str, first: i64, reboots: i64) -> Vec<(String, &'static str, i64)
     all.into_iter().map(|(state, zoneid)| (zone.to_owned(), state, zoneid)).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s065_b20_a_burst_of_ten_zones_with_25_reboots_ends_in_the_right_states() {
+#[tokio::test(flavor = "multi_thread")] // S65, B20
+async fn burst_of_250_reboots_ends_in_the_right_states() {
     let (node, served, mut events) = marked().await;
     let zones: Vec<String> =
         (0..10).map(|n| format!("{n:08x}-8812-4060-8b15-fff23517df24")).collect();
@@ -144,8 +144,8 @@ async fn s065_b20_a_burst_of_ten_zones_with_25_reboots_ends_in_the_right_states(
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s081_garbage_and_death_of_a_child_cost_no_listener_its_stream() {
+#[tokio::test(flavor = "multi_thread")] // S81
+async fn garbage_or_death_of_a_child_closes_no_stream() {
     let (node, served, mut events) = marked().await;
     let restarts = |status: &Value| status["counters"]["sourceRestarts"].as_u64().unwrap();
     for (n, stream) in ["zones", "zfs", "zones", "zfs"].into_iter().enumerate() {
@@ -169,8 +169,8 @@ async fn s081_garbage_and_death_of_a_child_cost_no_listener_its_stream() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b11_scar_a_zone_whose_name_is_not_its_uuid_is_kept_up_to_date() {
+#[tokio::test(flavor = "multi_thread")] // B11
+async fn zone_with_another_name_stays_current() {
     let node = FakeNode::new();
     node.write("/etc/zones/web.xml", &config_of("web", "joyent", ""));
     node.write("/zones/web/config/tags.json", "{}");
@@ -207,8 +207,8 @@ async fn b11_scar_a_zone_whose_name_is_not_its_uuid_is_kept_up_to_date() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b18_a_zone_replaced_by_its_namesake_at_once_is_the_new_one() {
+#[tokio::test(flavor = "multi_thread")] // B18
+async fn zone_replaced_by_its_namesake_is_the_new_one() {
     let (node, served, mut events) = marked().await;
     let hostname = |name: &str| crate::common::scene::attr("hostname", name);
     node.add_vm(C, "joyent", &hostname("old"));
@@ -228,8 +228,8 @@ async fn b18_a_zone_replaced_by_its_namesake_at_once_is_the_new_one() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b25_a_hand_made_zone_without_a_uuid_ends_nothing() {
+#[tokio::test(flavor = "multi_thread")] // B25
+async fn zone_without_a_uuid_stops_nothing() {
     let (node, served, mut events) = marked().await;
     node.write("/etc/zones/handmade.xml", &config_of("handmade", "joyent", ""));
     node.set_line("-:handmade:configured:/zones/handmade::joyent:excl:9".to_owned());

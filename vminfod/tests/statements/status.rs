@@ -32,8 +32,8 @@ fn is_duration(value: &Value) -> bool {
     parts.is_some_and(|(time, rest)| is_hrtime(time) && rest.len() > 1 && rest.ends_with(')'))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s018_all_base_keys_have_their_types() {
+#[tokio::test(flavor = "multi_thread")] // S18
+async fn all_base_keys_have_their_types() {
     let (_node, served) = one_vm().await;
     let status = served.json("/status").await;
     for key in ["pid", "numVms"] {
@@ -62,8 +62,8 @@ async fn s018_all_base_keys_have_their_types() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s019_times_have_the_shipped_form() {
+#[tokio::test(flavor = "multi_thread")] // S19
+async fn times_have_the_shipped_form() {
     let (_node, served) = one_vm().await;
     let status = served.json("/status").await;
     assert!(is_hrtime(status["curTime"].as_str().unwrap()), "{status}");
@@ -73,16 +73,16 @@ async fn s019_times_have_the_shipped_form() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s020_an_idle_daemon_is_running_and_working() {
+#[tokio::test(flavor = "multi_thread")] // S20
+async fn idle_daemon_is_running_and_working() {
     let (_node, served) = one_vm().await;
     let status = served.json("/status").await;
     assert_eq!((&status["state"], &status["status"]), (&json!("running"), &json!("working")));
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s021_a_refresh_shows_as_a_pause_with_all_its_keys() {
+#[tokio::test(flavor = "multi_thread")] // S21
+async fn refresh_shows_as_a_pause_with_all_its_keys() {
     const PAUSED: [&str; 4] = ["paused_at", "paused_ago", "paused_nqueued", "paused_queue"];
     let (node, served) = one_vm().await;
     let queue = served.json("/status").await["queue"].clone();
@@ -106,8 +106,8 @@ async fn s021_a_refresh_shows_as_a_pause_with_all_its_keys() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s022_full_is_asked_for_as_javascript_sees_truth() {
+#[tokio::test(flavor = "multi_thread")] // S22
+async fn full_follows_javascript_truthiness() {
     let (_node, served) = one_vm().await;
     for query in ["full=true", "full=1", "full=false"] {
         let status = served.json(&format!("/status?{query}")).await;
@@ -124,8 +124,8 @@ async fn s022_full_is_asked_for_as_javascript_sees_truth() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s023_listeners_are_known_by_the_uuid_of_their_ready_line() {
+#[tokio::test(flavor = "multi_thread")] // S23
+async fn listeners_have_the_uuid_of_their_ready_line() {
     let (_node, served) = one_vm().await;
     let listed = || async {
         let status = served.json("/status").await;
@@ -148,8 +148,8 @@ async fn s023_listeners_are_known_by_the_uuid_of_their_ready_line() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s024_the_user_agent_is_echoed_and_always_a_text() {
+#[tokio::test(flavor = "multi_thread")] // S24
+async fn user_agent_is_echoed_and_always_a_string() {
     let (_node, served) = one_vm().await;
     let url = format!("{}/events", served.url);
     let client = reqwest::Client::new();
@@ -172,8 +172,8 @@ async fn s024_the_user_agent_is_echoed_and_always_a_text() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s025_refresh_errors_and_log_keep_five_entries() {
+#[tokio::test(flavor = "multi_thread")] // S25
+async fn refresh_errors_and_log_keep_five_entries() {
     let (node, served) = one_vm().await;
     for n in 0..7 {
         node.with(|state| state.failing.insert("zfs", format!("failure {n}")));
@@ -195,8 +195,8 @@ async fn s025_refresh_errors_and_log_keep_five_entries() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b19_b17_many_listeners_leave_no_trace_when_they_go() {
+#[tokio::test(flavor = "multi_thread")] // B19, B17
+async fn closed_listeners_leave_no_trace() {
     let (node, served) = one_vm().await;
     let mut open = Vec::new();
     for _ in 0..40 {

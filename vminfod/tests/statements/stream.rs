@@ -37,8 +37,8 @@ async fn bytes_of(served: &Served, lines: usize) -> Vec<u8> {
     bytes
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s027_ready_comes_first_and_at_once_with_thousands_of_vms() {
+#[tokio::test(flavor = "multi_thread")] // S27
+async fn ready_comes_first_and_at_once_with_thousands_of_vms() {
     let node = FakeNode::new();
     node.set_dataset("zones", json!({"mountpoint": "/zones"}));
     for n in 0..2000 {
@@ -58,8 +58,8 @@ async fn s027_ready_comes_first_and_at_once_with_thousands_of_vms() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s028_ready_carries_the_list_as_a_text() {
+#[tokio::test(flavor = "multi_thread")] // S28
+async fn ready_has_the_list_as_a_string() {
     let (node, served) = one_vm().await;
     node.tags(A, &json!({"quote": "\"\\ \u{e9}"}));
     served.events().await.until_tag(&served, "quote").await;
@@ -69,8 +69,8 @@ async fn s028_ready_carries_the_list_as_a_text() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s029_s030_each_connection_has_one_ready_line_with_a_uuid_of_its_own() {
+#[tokio::test(flavor = "multi_thread")] // S29, S30
+async fn each_connection_has_one_ready_line_with_its_own_uuid() {
     let (node, served) = one_vm().await;
     let mut seen = HashSet::new();
     let mut open = Vec::new();
@@ -135,8 +135,8 @@ async fn churn(node: &FakeNode, rounds: i64) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn s031_s040_s041_s042_nothing_is_lost_or_doubled_for_whoever_connects_when() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)] // S31, S40, S41, S42
+async fn no_connection_loses_or_repeats_an_event() {
     let (node, served) = one_vm().await;
     node.add_zone(C, "installed", None, "three");
     node.zone_event(C, "installed", -1).await;
@@ -179,8 +179,8 @@ async fn s031_s040_s041_s042_nothing_is_lost_or_doubled_for_whoever_connects_whe
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s032_s033_every_line_is_one_dated_json_text() {
+#[tokio::test(flavor = "multi_thread")] // S32, S33
+async fn every_line_is_one_dated_json_object() {
     let (node, served) = one_vm().await;
     node.tags(A, &json!({"text": "a\nb\r\nc\u{2028}"}));
     served.events().await.until_tag(&served, "text").await;
@@ -234,8 +234,8 @@ async fn life(node: &FakeNode, events: &mut Events) -> Vec<Value> {
     all
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s034_s036_only_four_types_with_their_keys_in_order() {
+#[tokio::test(flavor = "multi_thread")] // S34, S36
+async fn only_four_types_with_their_keys_in_order() {
     let (node, served) = one_vm().await;
     let mut events = served.events().await;
     let keys = |event: &Value| event.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -258,8 +258,8 @@ async fn s034_s036_only_four_types_with_their_keys_in_order() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s035_b23_scar_every_byte_is_ascii() {
+#[tokio::test(flavor = "multi_thread")] // S35, B23
+async fn every_byte_is_ascii() {
     let node = FakeNode::new();
     // Two, three and four bytes in UTF-8, in a value, in a key and in the configuration.
     node.add_vm(A, "joyent", &attr("hostname", "gr\u{fc}n-\u{20ac}"));
@@ -282,8 +282,8 @@ async fn s035_b23_scar_every_byte_is_ascii() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s037_s055_a_modify_always_says_what_changed_and_no_change_is_no_event() {
+#[tokio::test(flavor = "multi_thread")] // S37, S55
+async fn modify_has_changes_and_no_change_is_no_event() {
     let (node, served) = one_vm().await;
     node.add_zone(crate::common::scene::MARK, "running", Some(7), "mark");
     node.zone_event(crate::common::scene::MARK, "running", 7).await;
@@ -304,8 +304,8 @@ async fn s037_s055_a_modify_always_says_what_changed_and_no_change_is_no_event()
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s038_s039_what_an_event_says_is_what_the_next_request_gives() {
+#[tokio::test(flavor = "multi_thread")] // S38, S39
+async fn next_request_equals_the_event() {
     let (node, served) = one_vm().await;
     let mut events = served.events().await;
     let one = format!("/vms/{A}");
@@ -319,8 +319,8 @@ async fn s038_s039_what_an_event_says_is_what_the_next_request_gives() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s040_b10_whoever_connects_at_a_create_sees_the_vm_once() {
+#[tokio::test(flavor = "multi_thread")] // S40, B10
+async fn connecting_during_a_create_shows_the_vm_once() {
     let node = FakeNode::new();
     let served = node.serve_quiet().await;
     let mut first = served.events().await;
@@ -342,8 +342,8 @@ async fn s040_b10_whoever_connects_at_a_create_sees_the_vm_once() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s043_s044_b01_scar_a_stalled_reader_costs_bounded_memory_and_nobody_time() {
+#[tokio::test(flavor = "multi_thread")] // S43, S44, B1
+async fn stalled_reader_uses_bounded_memory_and_delays_nobody() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let journal = Limits { bytes: 300_000, min_events: 4 };

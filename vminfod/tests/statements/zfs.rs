@@ -37,8 +37,8 @@ fn commands(node: &FakeNode) -> usize {
     node.with(|state| state.log.len())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s066_an_event_of_the_whole_pool_is_ignored() {
+#[tokio::test(flavor = "multi_thread")] // S66
+async fn ignores_events_of_a_whole_pool() {
     let (node, served, mut events) = marked().await;
     let before = commands(&node);
     for data in [
@@ -54,8 +54,8 @@ async fn s066_an_event_of_the_whole_pool_is_ignored() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s067_scar_a_rollback_reads_datasets_and_files_again() {
+#[tokio::test(flavor = "multi_thread")] // S67
+async fn rollback_reads_datasets_and_files_again() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     node.add_zone(MARK, "running", Some(7), "mark");
@@ -85,8 +85,8 @@ async fn s067_scar_a_rollback_reads_datasets_and_files_again() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s068_scar_a_rollback_of_what_is_no_vm_ends_nothing() {
+#[tokio::test(flavor = "multi_thread")] // S68
+async fn rollback_outside_vms_stops_nothing() {
     let (node, served, mut events) = marked().await;
     for name in [format!("zones/{C}"), "zones/none".to_owned(), "zones".to_owned()] {
         node.zfs_event(&format!("{name}/%rollback"), "clone swap").await;
@@ -97,8 +97,8 @@ async fn s068_scar_a_rollback_of_what_is_no_vm_ends_nothing() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s069_receive_is_ignored_and_its_end_is_not() {
+#[tokio::test(flavor = "multi_thread")] // S69
+async fn ignores_a_receive_but_not_its_end() {
     let (node, served, mut events) = marked().await;
     let name = format!("zones/{A}");
     node.set_dataset(&name, json!({"quota": "1073741824"}));
@@ -111,8 +111,8 @@ async fn s069_receive_is_ignored_and_its_end_is_not() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s070_b07_scar_inherit_and_unknown_actions_are_looked_at() {
+#[tokio::test(flavor = "multi_thread")] // S70, B7
+async fn inherit_and_unknown_actions_are_read() {
     let (node, served, mut events) = marked().await;
     let name = format!("zones/{A}");
     for (gib, action) in ["inherit", "promote", "upgrade", "what?", ""].into_iter().enumerate() {
@@ -124,8 +124,8 @@ async fn s070_b07_scar_inherit_and_unknown_actions_are_looked_at() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s071_datasets_that_a_zone_makes_for_itself_cost_nothing() {
+#[tokio::test(flavor = "multi_thread")] // S71
+async fn datasets_made_inside_a_zone_are_not_read() {
     let (node, served, mut events) = marked().await;
     let before = commands(&node);
     for n in 0..200 {
@@ -138,8 +138,8 @@ async fn s071_datasets_that_a_zone_makes_for_itself_cost_nothing() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s072_volumes_beside_and_below_the_vm_rebuild_it() {
+#[tokio::test(flavor = "multi_thread")] // S72
+async fn volumes_beside_and_below_the_vm_change_it() {
     let node = FakeNode::new();
     let devices: String = [format!("zones/{A}-disk0"), format!("zones/{A}/disk1")]
         .map(|name| {
@@ -165,8 +165,8 @@ async fn s072_volumes_beside_and_below_the_vm_rebuild_it() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s073_scar_a_pool_that_no_vm_uses_yet_is_followed() {
+#[tokio::test(flavor = "multi_thread")] // S73
+async fn follows_a_pool_that_no_vm_uses_yet() {
     let (node, served, mut events) = marked().await;
     let name = format!("tank/{B}");
     node.set_dataset(&name, json!({"quota": "3221225472", "mountpoint": format!("/{name}")}));
@@ -180,8 +180,8 @@ async fn s073_scar_a_pool_that_no_vm_uses_yet_is_followed() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b08_scar_a_rename_is_followed_to_both_names() {
+#[tokio::test(flavor = "multi_thread")] // B8
+async fn rename_updates_both_names() {
     let (node, served, mut events) = marked().await;
     let (name, old) = (format!("zones/{A}"), format!("zones/{A}-old"));
     node.drop_datasets(&name);
@@ -197,8 +197,8 @@ async fn b08_scar_a_rename_is_followed_to_both_names() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b09_a_snapshot_of_a_delegated_dataset_survives_the_refresh() {
+#[tokio::test(flavor = "multi_thread")] // B9
+async fn refresh_keeps_snapshots_of_delegated_datasets() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.set_dataset(&format!("zones/{A}/data"), json!({"zoned": "on"}));
@@ -221,8 +221,8 @@ async fn b09_a_snapshot_of_a_delegated_dataset_survives_the_refresh() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b24_a_new_vm_has_its_dataset_data_without_another_event() {
+#[tokio::test(flavor = "multi_thread")] // B24
+async fn new_vm_has_its_dataset_data_without_another_event() {
     let (node, served, mut events) = marked().await;
     // Its dataset's events were lost: only the zone is announced.
     node.add_zone(B, "installed", None, "two");
@@ -233,7 +233,7 @@ async fn b24_a_new_vm_has_its_dataset_data_without_another_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scar_a_storm_of_received_streams_stops_nothing() {
+async fn storm_of_receives_stops_nothing() {
     let (node, served, mut events) = marked().await;
     let before = commands(&node);
     for n in 0..500 {
@@ -250,7 +250,7 @@ async fn scar_a_storm_of_received_streams_stops_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scar_a_storm_of_snapshots_costs_in_proportion_to_the_vms() {
+async fn cost_of_a_snapshot_storm_grows_with_the_vms() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.add_zone(B, "running", Some(6), "two");
@@ -286,7 +286,7 @@ async fn scar_a_storm_of_snapshots_costs_in_proportion_to_the_vms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scar_thousands_of_snapshots_do_not_hold_up_the_start() {
+async fn thousands_of_snapshots_do_not_delay_the_start() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     for n in 0..20_000 {

@@ -18,7 +18,7 @@
 //! | V7 I11 V13 | [`settle`] and [`node`], at the end; V10 as the number of tasks alive |
 //!
 //! Held elsewhere: V10 in bytes, since worlds share one heap
-//! (`a_stalled_listener_costs_bounded_memory_and_nobody_else_anything`, vminfod/tests/http.rs, and
+//! (`stalled_listener_uses_bounded_memory_and_delays_nobody`, vminfod/tests/all/http.rs, and
 //! `testbed soak`); V14 against recordings of upstream
 //! (`testbed conform`, vminfod/tests/golden); I13 where two nodes have one VM, in every order of a
 //! migration's steps (tests/programs/migration).

@@ -98,14 +98,14 @@ mod tests {
         "lz4\t1500000000\t0\t/zones/a\tzones/a\t1\t2\t3\t4\t5\tfilesystem\t-\t7\t8\t9\t10\toff";
 
     #[test]
-    fn the_commands_are_the_deployed_ones() {
+    fn commands_are_the_deployed_ones() {
         let args = arguments("filesystem,snapshot,volume", COLUMNS, &["1", "zones/a"]);
         assert_eq!(args[..5], ["list", "-H", "-p", "-t", "filesystem,snapshot,volume"]);
         assert_eq!(args[5..], ["-o", COLUMNS, "-d", "1", "zones/a"]);
     }
 
     #[tokio::test]
-    async fn half_a_listing_of_a_failed_command_is_an_error() {
+    async fn partial_listing_of_a_failed_command_is_an_error() {
         let script = format!("echo '{LINE}'; echo 'pool I/O is suspended' >&2; exit 1");
         let (_dir, ctx) = scripted::node(Tool::Zfs, &script);
         let error = node(&ctx).await.unwrap_err().to_string();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_listing_that_is_cut_or_empty_is_an_error() {
+    async fn truncated_or_empty_listing_is_an_error() {
         let script = format!("echo '{LINE}'; printf 'lz4\\t15000'");
         let (_dir, ctx) = scripted::node(Tool::Zfs, &script);
         for error in [node(&ctx).await.unwrap_err(), one(&ctx, "zones/a").await.unwrap_err()] {

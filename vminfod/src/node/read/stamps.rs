@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replaced_file_has_another_stamp() {
+    fn replaced_file_has_another_stamp() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         std::fs::create_dir_all(root.config_dir("/zones/z")).unwrap();

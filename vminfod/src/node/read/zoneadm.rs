@@ -72,7 +72,7 @@ mod tests {
     const U: &str = "f8428503-41e2-426e-b0f9-a5d849b545f6";
 
     #[tokio::test]
-    async fn half_a_listing_is_an_error() {
+    async fn partial_listing_is_an_error() {
         let (dir, ctx) =
             scripted::node(Tool::Zoneadm, "cat \"${0%/*}/list\"; exit $(cat \"${0%/*}/status\")");
         let says = |text: &str, status: u8| {

@@ -84,7 +84,7 @@ impl Harness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_way_to_fail_leads_to_a_fresh_child() {
+async fn every_failure_starts_a_new_child() {
     let mut harness = harness(6);
     // Garbage, though cut in pieces.
     let (mut out, _err) = harness.ready_child().await;

@@ -82,8 +82,8 @@ fn file(file: ZoneFile) -> Signal {
     Signal::File("z".to_owned(), file)
 }
 
-#[test]
-fn s074_files_are_watched_missed_and_watched_again() {
+#[test] // S74
+fn watches_existing_missing_and_restored_files() {
     let mut talk = Talk::new(&FILES);
     assert_eq!(talk.want(&[("z", 0)]), [Signal::Unwatched("z".to_owned())]);
     assert_eq!((talk.list.pid(), talk.list.unanswered()), (Some(77), 0));
@@ -101,7 +101,7 @@ fn s074_files_are_watched_missed_and_watched_again() {
 }
 
 #[test]
-fn the_event_of_a_directory_only_asks_for_what_is_missing_in_it() {
+fn directory_event_asks_only_for_missing_files() {
     let mut talk = Talk::new(&FILES);
     talk.want(&[("z", 0)]);
     assert_eq!(talk.event("/zones/z/config", false), []);
@@ -113,7 +113,7 @@ fn the_event_of_a_directory_only_asks_for_what_is_missing_in_it() {
 }
 
 #[test]
-fn a_file_that_a_reading_found_is_asked_for() {
+fn asks_for_a_file_that_a_reading_found() {
     let mut talk = Talk::new(&FILES[..4]);
     talk.want(&[("z", 0)]);
     talk.exists.extend(FILES[4..].iter().map(|path| format!("/node{path}")));
@@ -123,7 +123,7 @@ fn a_file_that_a_reading_found_is_asked_for() {
 }
 
 #[test]
-fn many_new_zones_are_compared_in_one_look() {
+fn compares_many_new_zones_in_one_look() {
     let mut talk = Talk::new(&FILES);
     let names: Vec<String> = (0..FEW + 1).map(|nth| format!("z{nth}")).collect();
     let zones: Vec<(&str, u8)> = names.iter().map(|name| (name.as_str(), 0)).collect();
@@ -131,7 +131,7 @@ fn many_new_zones_are_compared_in_one_look() {
 }
 
 #[test]
-fn a_path_with_a_blank_is_left_to_the_sweep() {
+fn leaves_a_path_with_a_blank_to_the_sweep() {
     let mut talk = Talk::new(&FILES);
     talk.want(&[("a b", 0)]);
     assert!(!talk.log.iter().any(|line| line.contains("a b")));

@@ -46,7 +46,7 @@ impl AsyncRead for Listing {
 }
 
 #[tokio::test]
-async fn fifty_thousand_snapshots_are_never_held_as_text() {
+async fn long_listing_is_not_held_in_memory() {
     const OF: u32 = 50_000;
     let given = Arc::new(Mutex::new(0));
     let listing = Listing { next: 0, of: OF, ready: Vec::new(), given: given.clone() };
@@ -65,7 +65,7 @@ async fn fifty_thousand_snapshots_are_never_held_as_text() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_and_a_flood_are_refused() {
+async fn refuses_an_endless_line_and_too_much_output() {
     let endless = tokio::io::repeat(b'x');
     let error = split(Tool::Zfs, endless, u64::MAX, &mut |_| panic!("no line")).await.unwrap_err();
     assert!(matches!(error, CommandError::TooMuch { cap, .. } if cap == LONGEST as u64));
@@ -76,7 +76,7 @@ async fn a_line_without_end_and_a_flood_are_refused() {
 
 proptest! {
     #[test]
-    fn lines_do_not_depend_on_how_they_come(pieces in proptest::collection::vec("[a\n]{1,9}", 0..9)) {
+    fn lines_do_not_depend_on_chunks(pieces in proptest::collection::vec("[a\n]{1,9}", 0..9)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut mock: Box<dyn AsyncRead + Unpin> = Box::new(tokio::io::empty());
         for piece in &pieces {

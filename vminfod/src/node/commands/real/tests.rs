@@ -42,7 +42,7 @@ async fn wait_dead(pid: i32) {
 }
 
 #[tokio::test]
-async fn gives_status_and_both_outputs() {
+async fn returns_status_and_both_outputs() {
     let out = shell().run(Tool::Zfs, script("echo out; echo bad >&2; exit 3"), LONG).await.unwrap();
     assert_eq!(out, Output { status: 3, stdout: b"out\n".to_vec(), stderr: b"bad\n".to_vec() });
     assert_eq!(out.complaint(), "bad");
@@ -51,7 +51,7 @@ async fn gives_status_and_both_outputs() {
 }
 
 #[tokio::test]
-async fn environment_is_fixed_and_input_empty() {
+async fn environment_is_fixed_and_stdin_empty() {
     let out = shell().run(Tool::Zfs, script("cat; env | cut -d= -f1 | sort"), LONG).await.unwrap();
     let names = String::from_utf8(out.stdout).unwrap();
     let names: Vec<&str> =
@@ -72,13 +72,13 @@ async fn deadline_kills_the_whole_group() {
 }
 
 #[tokio::test]
-async fn a_child_that_left_others_behind_is_over_at_the_deadline() {
+async fn deadline_also_ends_orphans_of_the_child() {
     let error = shell().run(Tool::Zfs, script("sleep 100 &"), Duration::from_millis(100)).await;
     assert!(matches!(error, Err(CommandError::Deadline { .. })));
 }
 
 #[tokio::test]
-async fn too_much_output_kills() {
+async fn too_much_output_kills_the_command() {
     let commands = RealCommands { stdout_cap: 1000, ..shell() };
     let error =
         commands.run(Tool::Zfs, script("while :; do echo yyyyyyyyyyyyyyyy; done"), LONG).await;
@@ -86,7 +86,7 @@ async fn too_much_output_kills() {
 }
 
 #[tokio::test]
-async fn much_complaint_neither_blocks_nor_grows() {
+async fn long_stderr_neither_blocks_nor_grows() {
     let text =
         "i=0; while [ $i -lt 9000 ]; do echo 0123456789abcdef >&2; i=$((i+1)); done; echo done";
     let out = shell().run(Tool::Zfs, script(text), LONG).await.unwrap();
@@ -95,7 +95,7 @@ async fn much_complaint_neither_blocks_nor_grows() {
 }
 
 #[tokio::test]
-async fn dropping_a_followed_command_kills_its_group() {
+async fn drop_kills_the_group_of_a_followed_command() {
     let mut follow = shell().follow(Tool::Sysevent, script("sleep 100 & echo $!; wait")).unwrap();
     let mut pid = Vec::new();
     while !pid.ends_with(b"\n") {
@@ -108,13 +108,13 @@ async fn dropping_a_followed_command_kills_its_group() {
 }
 
 #[tokio::test]
-async fn a_followed_command_tells_its_end() {
+async fn followed_command_returns_its_exit_status() {
     let mut follow = shell().follow(Tool::Sysevent, script("exit 7")).unwrap();
     assert_eq!(follow.wait().await, 7);
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_named() {
+async fn missing_program_is_named() {
     let paths = CommandPaths { zfs: "/nowhere/zfs".into(), ..CommandPaths::default() };
     let error = RealCommands::new(paths).run(Tool::Zfs, vec![], LONG).await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/zfs"), "{error}");

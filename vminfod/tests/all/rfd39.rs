@@ -5,13 +5,9 @@
 //! What RFD 39 asks for and the shipped service never had: its event format, its status, its raw
 //! data; and what is ours beside it, filters, tags, metrics and the sources of a field.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-mod common;
-
 use std::path::Path;
 
-use common::{FakeNode, Served};
+use crate::common::{FakeNode, Served};
 use serde_json::{Value, json};
 
 const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
@@ -81,7 +77,7 @@ fn steady(mut line: Value) -> String {
 
 /// The same story told to both formats.
 #[tokio::test(flavor = "multi_thread")]
-async fn both_formats_tell_the_same_story() {
+async fn both_event_formats_agree() {
     let node = FakeNode::new();
     // None of the VM's own: when a dataset is noticed would be chance.
     node.set_dataset("zones", json!({"mountpoint": "/zones"}));
@@ -95,7 +91,7 @@ async fn both_formats_tell_the_same_story() {
             other.push_str(&steady(rfd.next().await));
         }
     };
-    node.write(&format!("/etc/zones/{A}.xml"), &common::xml(A, "caf\u{e9}"));
+    node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "caf\u{e9}"));
     for name in ["metadata", "tags", "routes"] {
         node.write(&format!("/zones/{A}/config/{name}.json"), "{}");
     }
@@ -122,7 +118,7 @@ async fn both_formats_tell_the_same_story() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_in_rfd_39_format_resumes_too() {
+async fn rfd39_stream_resumes() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -146,7 +142,7 @@ async fn a_stream_in_rfd_39_format_resumes_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn raw_data_by_source() {
+async fn serves_raw_data_by_source() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.set_dataset(
@@ -181,7 +177,7 @@ async fn raw_data_by_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filters_are_only_read_when_they_are_asked_for() {
+async fn parses_filters_only_on_request() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.add_zone(B, "installed", None, "two");
@@ -222,7 +218,7 @@ async fn filters_are_only_read_when_they_are_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_the_newest_list_is_not_sent_it_again() {
+async fn etag_saves_sending_the_same_list_again() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -251,7 +247,7 @@ async fn who_has_the_newest_list_is_not_sent_it_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_those_that_are_documented() {
+async fn metrics_match_their_documentation() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -290,7 +286,7 @@ async fn metrics_are_those_that_are_documented() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn why_a_field_says_what_it_says() {
+async fn why_names_the_source_of_a_field() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;

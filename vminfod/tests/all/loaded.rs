@@ -4,8 +4,6 @@
 
 //! The node kept in this crate, read whole and one VM at a time.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +59,7 @@ fn without_times(mut vm: VmObject) -> VmObject {
 }
 
 #[tokio::test]
-async fn the_kept_node_gives_the_objects_the_deployed_daemon_shows() {
+async fn recorded_node_gives_the_recorded_objects() {
     let expected = std::fs::read(kept().join("expected/vms.json")).unwrap();
     let Value::Array(expected) = vm_model::js::parse(&expected).unwrap() else { panic!() };
     let node = load::objects(&ctx()).await.unwrap();
@@ -76,7 +74,7 @@ async fn the_kept_node_gives_the_objects_the_deployed_daemon_shows() {
 }
 
 #[tokio::test]
-async fn one_vm_is_shown_as_in_the_whole_node() {
+async fn one_vm_equals_its_object_in_the_whole_node() {
     let node = load::objects(&ctx()).await.unwrap();
     for vm in &node.vms {
         let name = vm["zonename"].as_str().unwrap();
@@ -87,7 +85,7 @@ async fn one_vm_is_shown_as_in_the_whole_node() {
 }
 
 #[tokio::test]
-async fn fixed_config_is_read_where_the_zone_is_whatever_its_pool() {
+async fn reads_config_below_the_zonepath_in_any_pool() {
     let dir = tempfile::tempdir().unwrap();
     let uuid = "f8428503-41e2-426e-b0f9-a5d849b545f6";
     let row = format!("-:{uuid}:installed:/tank/{uuid}:{uuid}:joyent:excl:7\n");

@@ -5,13 +5,9 @@
 //! The loop as a whole on a node in process: what is promised about lost events, failing sources,
 //! reboots and fresh readings.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-mod common;
-
 use std::time::Duration;
 
-use common::{FakeNode, xml};
+use crate::common::{FakeNode, xml};
 use serde_json::{Value, json};
 use vminfod::config::Config;
 use vminfod::node::commands::Tool;
@@ -27,7 +23,7 @@ fn changes(event: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn creates_changes_and_deletes_flow_through() {
+async fn emits_create_modify_and_delete() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -69,7 +65,7 @@ async fn creates_changes_and_deletes_flow_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_port_waits_for_a_row_of_each_zone_of_the_index() {
+async fn port_opens_when_each_zone_of_the_index_has_a_row() {
     let node = FakeNode::new();
     let index =
         format!("global:installed:/:\n{A}:running:/zones/{A}:{A}\n{B}:running:/zones/{B}:{B}\n");
@@ -100,7 +96,7 @@ async fn the_port_waits_for_a_row_of_each_zone_of_the_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reboot_is_never_invisible() {
+async fn shows_every_reboot() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -125,7 +121,7 @@ async fn a_reboot_is_never_invisible() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kernel_event_ahead_of_zoneadm_is_looked_at_again() {
+async fn reads_again_when_zoneadm_lags_behind_the_kernel() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -143,7 +139,7 @@ async fn a_kernel_event_ahead_of_zoneadm_is_looked_at_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_events_are_found_by_the_sweep_and_counted() {
+async fn sweep_finds_and_counts_lost_events() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve_as(Config { sweep: Duration::from_millis(100), ..node.config() }).await;
@@ -158,7 +154,7 @@ async fn lost_events_are_found_by_the_sweep_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bad_vm_is_listed_and_healed_and_stops_nobody() {
+async fn one_failing_vm_is_reported_and_recovers_alone() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     node.add_zone(B, "installed", None, "two");
@@ -182,7 +178,7 @@ async fn one_bad_vm_is_listed_and_healed_and_stops_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_deleted_on_an_empty_listing_or_a_failure() {
+async fn empty_or_failed_listing_deletes_nothing() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.write("/etc/zones/index", &format!("{A}:installed:/zones/{A}:{A}\n"));
@@ -202,7 +198,7 @@ async fn nothing_is_deleted_on_an_empty_listing_or_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fresh_readings_see_what_no_event_announced() {
+async fn fresh_reading_shows_an_unannounced_change() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -222,7 +218,7 @@ async fn fresh_readings_see_what_no_event_announced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hung_zfs_holds_nobody_up() {
+async fn hung_zfs_delays_nothing_else() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -237,7 +233,7 @@ async fn a_hung_zfs_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_from_a_source_costs_no_listener_its_stream() {
+async fn garbage_from_a_source_closes_no_stream() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -251,7 +247,7 @@ async fn garbage_from_a_source_costs_no_listener_its_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_did_not_change_is_confirmed_unread_and_counted() {
+async fn unchanged_files_are_not_read_and_counted() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let refresh = (Duration::from_millis(50), Duration::from_millis(60));

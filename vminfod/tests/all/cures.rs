@@ -5,13 +5,9 @@
 //! What the deployed daemon gets wrong and this one does not, seen from outside: a sweep never
 //! comes in these tests, so that nothing but the cure itself can make them pass.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-mod common;
-
 use std::time::Duration;
 
-use common::{FakeNode, Served, xml};
+use crate::common::{FakeNode, Served, xml};
 use serde_json::{Value, json};
 use vminfod::config::Config;
 use vminfod::node::commands::Tool;
@@ -45,7 +41,7 @@ fn add_elsewhere(node: &FakeNode, uuid: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_of_a_vm_in_another_pool_are_watched_where_they_are() {
+async fn watches_files_in_another_pool() {
     let node = FakeNode::new();
     add_elsewhere(&node, A);
     let served = serve(&node).await;
@@ -63,7 +59,7 @@ async fn files_of_a_vm_in_another_pool_are_watched_where_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_vm_that_moves_to_another_pool_is_watched_there() {
+async fn watches_a_vm_that_moves_to_another_pool() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "moves");
     let served = serve(&node).await;
@@ -83,7 +79,7 @@ async fn a_vm_that_moves_to_another_pool_is_watched_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_sysinfo_reaches_every_object_and_every_listener_at_once() {
+async fn sysinfo_change_reaches_every_object_and_listener_at_once() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     node.add_zone(B, "installed", None, "two");
@@ -123,7 +119,7 @@ fn add_named(node: &FakeNode, uuid: &str, alias: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_vm_whose_name_is_not_its_uuid_is_refreshed_changed_and_forgotten_whole() {
+async fn zone_with_another_name_is_refreshed_changed_and_removed() {
     let node = FakeNode::new();
     add_named(&node, A, "one");
     let served = serve(&node).await;
@@ -160,7 +156,7 @@ async fn a_vm_whose_name_is_not_its_uuid_is_refreshed_changed_and_forgotten_whol
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refresh_keeps_the_snapshots_of_delegated_datasets() {
+async fn refresh_keeps_snapshots_of_delegated_datasets() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     let data = format!("zones/{A}/data");

@@ -5,17 +5,13 @@
 //! Hostile input, all kinds at a daemon that runs: each is an error that names its source, the VM
 //! keeps its last good object, no other VM is affected, and everything heals without help.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-mod common;
-
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{FakeNode, Served, xml};
+use crate::common::{FakeNode, Served, xml};
 use daemon::Shutdown;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -68,7 +64,7 @@ fn calm(node: &FakeNode) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_hostile_configuration_is_refused_alone() {
+async fn refuses_each_hostile_configuration_alone() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "good");
     node.add_zone(B, "installed", None, "other");
@@ -134,7 +130,7 @@ async fn every_hostile_configuration_is_refused_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_below_a_zonepath_shows_nobody_a_file_of_the_node() {
+async fn follows_no_link_below_a_zonepath() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "good");
     node.add_zone(B, "installed", None, "other");
@@ -175,7 +171,7 @@ async fn a_link_below_a_zonepath_shows_nobody_a_file_of_the_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_of_the_wrong_shape_is_refused_alone() {
+async fn refuses_json_of_the_wrong_shape_alone() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "good");
     node.add_zone(B, "installed", None, "other");
@@ -255,7 +251,7 @@ impl Commands for Lying {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_that_is_cut_empty_or_no_text_changes_no_object() {
+async fn truncated_empty_or_binary_output_changes_no_object() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     node.kstat(A, Some((7, 0, 1_767_261_600)));

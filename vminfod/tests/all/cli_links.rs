@@ -5,15 +5,11 @@
 //! The program under its other names: a link called `vminfo` or `vmadm` is the shipped tool of that
 //! name, as far as it reads.
 
-#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
-
-mod common;
-
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use common::FakeNode;
+use crate::common::FakeNode;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -59,7 +55,7 @@ fn node() -> FakeNode {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vminfo_is_the_shipped_tool() {
+async fn vminfo_prints_as_shipped() {
     let node = node();
     let served = node.serve().await;
     let (link, url) = (Link::new("vminfo"), served.url.clone());
@@ -92,7 +88,7 @@ async fn vminfo_is_the_shipped_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vmadm_reads_and_leaves_the_rest_to_the_real_one() {
+async fn vmadm_reads_and_refuses_what_writes() {
     let node = node();
     let served = node.serve().await;
     let (link, url) = (Link::new("vmadm"), served.url.clone());
@@ -114,7 +110,7 @@ async fn vmadm_reads_and_leaves_the_rest_to_the_real_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vmadm_events_are_written_at_once_and_keyed_by_zone_name() {
+async fn vmadm_events_are_written_at_once_keyed_by_zone_name() {
     let node = node();
     let served = node.serve().await;
     let link = Link::new("vmadm");

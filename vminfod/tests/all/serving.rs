@@ -4,15 +4,11 @@
 
 //! Where and to whom the daemon serves: ports, sockets, caps, and the place it runs at.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-mod common;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::FakeNode;
+use crate::common::FakeNode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use vminfod::config::{Config, Socket};
@@ -21,7 +17,7 @@ use vminfod::service::place::{Misplaced, check_on};
 const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_answers_on_a_unix_socket_with_its_mode() {
+async fn unix_socket_answers_the_same_with_its_mode() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let dir = tempfile::tempdir().unwrap();
@@ -51,7 +47,7 @@ async fn the_same_answers_on_a_unix_socket_with_its_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_addresses_have_to_be_forced() {
+async fn other_addresses_need_force() {
     let node = FakeNode::new();
     let config = Config { listen: "0.0.0.0:0".parse().unwrap(), ..node.config() };
     let refused = vminfod::serve(config.clone(), Arc::new(node.clone()), daemon::Shutdown::new())
@@ -63,7 +59,7 @@ async fn other_addresses_have_to_be_forced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_this_nodes_own_clients_are_answered() {
+async fn answers_only_clients_of_this_node() {
     let node = FakeNode::new();
     let served = node.serve().await;
     let status = async |headers: &str| -> u16 {
@@ -96,8 +92,8 @@ async fn only_this_nodes_own_clients_are_answered() {
     served.stop().await;
 }
 
-#[tokio::test]
-async fn s111_on_a_real_node_only_root_in_the_global_zone_may_run_it() {
+#[tokio::test] // S111
+async fn runs_on_a_real_node_only_as_root_in_the_global_zone() {
     let node = FakeNode::new();
     let check = async |system: &str, root: &str, user: u32| {
         check_on(system, Path::new(root), user, &node).await

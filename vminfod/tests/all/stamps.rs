@@ -5,15 +5,11 @@
 //! Whoever reads a file only when its stamp is another one must not miss a change: without a
 //! watcher, every kind of change is found by the sweep, and what did not change is left alone.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-mod common;
-
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
-use common::{FakeNode, Served, xml};
+use crate::common::{FakeNode, Served, xml};
 use serde_json::Value;
 use vminfod::config::Config;
 
@@ -58,7 +54,7 @@ fn age(node: &FakeNode, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_change_is_found_by_the_stamps_of_the_start() {
+async fn sweep_finds_every_kind_of_file_change() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     let own = |name: &str| format!("/zones/{A}/{name}");
@@ -109,7 +105,7 @@ async fn every_kind_of_change_is_found_by_the_stamps_of_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_configuration_behind_a_link_is_read_when_the_link_or_nothing_changes() {
+async fn reads_a_linked_configuration_again() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     let link = node.path(&format!("/etc/zones/{A}.xml"));
@@ -132,7 +128,7 @@ async fn a_configuration_behind_a_link_is_read_when_the_link_or_nothing_changes(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_incomplete_zone_whose_files_cannot_be_read_is_left_alone_until_they_can() {
+async fn waits_for_readable_files_of_an_incomplete_zone() {
     let node = FakeNode::new();
     node.add_zone(A, "incomplete", None, "one");
     let tags = node.path(&format!("/zones/{A}/config/tags.json"));
@@ -148,7 +144,7 @@ async fn an_incomplete_zone_whose_files_cannot_be_read_is_left_alone_until_they_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_says_the_same_hides_no_zone_that_was_read_otherwise() {
+async fn unchanged_zone_list_hides_no_zone_read_otherwise() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = swept(&node).await;

@@ -5,14 +5,10 @@
 //! What is signalled of one VM within a fold is one event, although what files say is read before
 //! the fold ends: at whatever moment of it a second signal comes.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-mod common;
-
 use std::time::Duration;
 
-use common::FakeNode;
-use common::world::World;
+use crate::common::FakeNode;
+use crate::common::world::World;
 use serde_json::{Value, json};
 use vm_model::stale::ZoneFile;
 
@@ -40,7 +36,7 @@ fn one(mut events: Vec<Value>) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_change_is_out_at_once_and_the_second_within_the_gap() {
+async fn first_change_is_published_at_once_and_the_second_after_the_gap() {
     let (node, mut world) = world().await;
     for gap in 0..10 {
         for half in 0..2 {
@@ -57,7 +53,7 @@ async fn the_first_change_is_out_at_once_and_the_second_within_the_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_is_read_once_in_a_gap() {
+async fn reads_a_burst_once_per_gap() {
     let (node, mut world) = world().await;
     let loads = || world.board.view().counters.loads;
     let before = loads();
@@ -73,7 +69,7 @@ async fn a_burst_is_read_once_in_a_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dataset_and_a_file_that_change_together_are_both_shown() {
+async fn shows_a_dataset_and_a_file_that_change_together() {
     let (node, mut world) = world().await;
     for gap in 0..10 {
         node.write(TAGS, &json!({ "gap": gap }).to_string());
@@ -90,7 +86,7 @@ async fn a_dataset_and_a_file_that_change_together_are_both_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_comes_before_the_kernel_has_stored_is_read_again_soon() {
+async fn reads_again_when_the_event_precedes_the_kernel_state() {
     let (node, mut world) = world().await;
     for late in 0..9 {
         node.set_zone(A, "running", Some(5));
@@ -107,7 +103,7 @@ async fn an_event_that_comes_before_the_kernel_has_stored_is_read_again_soon() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_truncated_before_it_is_written_makes_no_event_of_an_empty_file() {
+async fn truncated_file_emits_no_event_before_it_is_written() {
     let (node, mut world) = world().await;
     for nth in 0..5 {
         node.write_now(TAGS, "");

@@ -4,13 +4,9 @@
 
 //! The interface over real sockets, quirks included.
 
-#![allow(clippy::unwrap_used)] // a test may stop at once
-
-mod common;
-
 use std::time::Duration;
 
-use common::FakeNode;
+use crate::common::FakeNode;
 use daemon::journal::Limits;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +29,7 @@ fn get(path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quirks() {
+async fn answers_have_the_shipped_quirks() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -138,7 +134,7 @@ async fn status_has_every_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_are_ascii_and_can_be_resumed() {
+async fn streams_are_ascii_and_resumable() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let served = node.serve().await;
@@ -177,7 +173,7 @@ async fn streams_are_ascii_and_can_be_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stalled_listener_costs_bounded_memory_and_nobody_else_anything() {
+async fn stalled_listener_uses_bounded_memory_and_delays_nobody() {
     let node = FakeNode::new();
     node.add_zone(A, "running", Some(5), "one");
     let limits = Limits { bytes: 300_000, min_events: 4 };
@@ -214,7 +210,7 @@ async fn a_stalled_listener_costs_bounded_memory_and_nobody_else_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_taken_port_is_one_clear_error() {
+async fn taken_port_is_one_clear_error() {
     let node = FakeNode::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let config = Config { listen: taken.local_addr().unwrap(), ..node.config() };
