@@ -86,12 +86,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file; also gives the keys that nothing asked for.
+    /// Reads a file; returns the unknown keys too.
     pub fn load(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         Self::read(Fields::load(path)?)
     }
 
-    /// Takes the settings out of what was read.
+    /// Reads the settings from fields.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
         const MS: Duration = Duration::from_millis(1);
         const DAY: Duration = Duration::from_secs(86_400);
@@ -167,7 +167,7 @@ impl Config {
 pub struct Socket {
     /// Its name.
     pub path: PathBuf,
-    /// Its mode from its first moment on.
+    /// Its mode.
     pub mode: u32,
 }
 
@@ -192,7 +192,7 @@ fn http_limits(fields: &mut Fields) -> HttpLimits {
         usize::try_from(fields.number(key, default, bounds)).unwrap_or(usize::MAX)
     };
     let connections = count("http.connections", limits.connections as u64, 1..=1 << 20);
-    // Less than 8 KiB is more than the library can be held to.
+    // The library cannot enforce less than 8 KiB.
     let head_bytes = count("http.head_bytes", limits.head_bytes as u64, 8192..=1 << 20);
     let rate = count("http.requests_per_second", limits.requests_per_second.into(), 0..=1 << 30);
     HttpLimits {

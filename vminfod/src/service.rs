@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The daemon as one call: sources, loop and HTTP wired together, for `main` and for tests.
+//! Starts the daemon: connects sources, reconciler and HTTP, for `main` and for tests.
 //!
 //! The port opens only when the first load is done; until then connections are refused, which
 //! SMF's start method and every client rely on.
@@ -35,10 +35,10 @@ use crate::sources::inbox::Inbox;
 use crate::sources::sysevent::{Channel, Follower};
 use crate::sources::watched::Zones;
 
-/// How long the first load waits for the event sources; a source that is later makes everything
-/// stale when it is ready, so nothing is lost by going on without it.
+/// How long the first load waits for the event sources. A source that is ready later asks for a refresh
+/// then, so no change is lost.
 const SOURCES_LIMIT: Duration = Duration::from_secs(5);
-/// The whole program has ended this long after it was told to.
+/// The program ends within this time after the shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_millis(4500);
 
 /// Why the daemon cannot start.
@@ -52,7 +52,7 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
-    /// The port is taken, or may not be.
+    /// The port cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// As configured.
@@ -60,7 +60,7 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
-    /// The address is not of this node alone.
+    /// Other nodes could reach the address.
     #[error("{0} is not a loopback address: set listen_beyond_loopback to serve there")]
     Beyond(SocketAddr),
     /// The unix socket cannot be served on.
@@ -71,10 +71,10 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
-    /// This is no place to run at.
+    /// It may not run here.
     #[error(transparent)]
     Place(#[from] place::Misplaced),
-    /// It was told to stop before it was ready.
+    /// The shutdown came before it was ready.
     #[error("stopped before the first load was done")]
     Stopped,
 }
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
-    /// Waits for the shutdown, then for all tasks; says whether they ended in time.
+    /// Waits for the shutdown, then for all tasks; returns true if they ended in time.
     pub async fn ended(self) -> bool {
         self.shutdown.wait().await;
         self.tasks.drain(DRAIN_LIMIT).await
@@ -133,7 +133,7 @@ pub async fn serve_with(
     if !config.listen.ip().is_loopback() && !config.listen_beyond_loopback {
         return Err(ServeError::Beyond(config.listen));
     }
-    // Better to fail now than after minutes of loading.
+    // Fails now rather than after minutes of loading.
     drop(bind(config.listen).await?);
 
     let tasks = Tasks::new(shutdown.clone());
@@ -229,7 +229,7 @@ pub async fn serve_with(
     Ok(Running { address, api, tasks, shutdown })
 }
 
-/// Shows a source's health in `/status` and tells the first load of it.
+/// Returns a callback that shows a source's health in `/status` and reports it to the first load.
 fn health(status: &Status, name: &'static str, sender: watch::Sender<bool>) -> Health {
     let status = status.clone();
     status.edit(|view| view.sources.insert(name, false));
@@ -245,7 +245,7 @@ fn health(status: &Status, name: &'static str, sender: watch::Sender<bool>) -> H
 async fn wait_for(up: Vec<watch::Receiver<bool>>, shutdown: &Shutdown) {
     let all = async {
         for mut one in up {
-            // A source whose task is gone will not come up: no reason to wait for it.
+            // The task of a source may have ended: it is not waited for.
             let _gone: Result<_, _> = one.wait_for(|up| *up).await;
         }
     };

@@ -2,11 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `vminfod serve --shadow URL`: beside the daemon in place, compares what both answer and logs
-//! each difference that lasts, field by field, once; and once when it is gone.
+//! `vminfod serve --shadow URL`: compares the answers of this daemon with those of the deployed one, and
+//! logs each difference that lasts, by field, once; and once more when it is gone.
 //!
-//! Reads only, both by HTTP. Must never change what this daemon serves, and never end it: a
-//! daemon that does not answer is a line in the log.
+//! It reads both over HTTP and changes nothing. A daemon that does not answer is a line in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,9 +17,8 @@ use serde_json::Value;
 
 use vm_model::diff::diff;
 
-/// Differences told of one look; the rest are counted. A node that differs everywhere needs no
-/// ten thousand lines to say so.
-const TOLD: usize = 200;
+/// The most differences of one comparison that are logged; the rest are counted.
+const LOGGED: usize = 200;
 
 /// What differs of one VM: path and both sides as text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,9 +27,9 @@ pub struct Difference {
     pub zonename: String,
     /// The field, `(whole object)` where one side has none.
     pub path: String,
-    /// What this daemon says; empty: nothing.
+    /// The value of this daemon; empty: none.
     pub here: String,
-    /// What the daemon in place says; empty: nothing.
+    /// The value of the deployed daemon; empty: none.
     pub there: String,
 }
 
@@ -69,40 +67,40 @@ pub fn differences(here: &[VmObject], there: &[VmObject]) -> BTreeSet<Difference
     all
 }
 
-/// What has been seen so far. A difference must last from one look to the next to be told: the
-/// two daemons never read a change at the same moment.
+/// The differences so far. Only one that lasts from one comparison to the next is reported: the two
+/// daemons do not read a change at the same moment.
 #[derive(Debug, Default)]
 pub struct Ledger {
     seen: BTreeSet<Difference>,
-    told: BTreeSet<Difference>,
+    reported: BTreeSet<Difference>,
 }
 
-/// What a look makes of the ledger.
+/// What changed in the ledger.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Differences that have lasted and were not told before.
+    /// Differences that lasted and were not reported before.
     pub lasting: Vec<Difference>,
-    /// Differences told before that are gone.
+    /// Reported differences that are gone.
     pub gone: Vec<Difference>,
 }
 
 impl Ledger {
-    /// Takes a look's differences in.
+    /// Adds the differences of a comparison.
     pub fn look(&mut self, now: BTreeSet<Difference>) -> News {
         let lasting: BTreeSet<Difference> = now.intersection(&self.seen).cloned().collect();
         let news = News {
-            lasting: lasting.difference(&self.told).cloned().collect(),
-            gone: self.told.difference(&now).cloned().collect(),
+            lasting: lasting.difference(&self.reported).cloned().collect(),
+            gone: self.reported.difference(&now).cloned().collect(),
         };
-        self.told.retain(|known| now.contains(known));
-        self.told.extend(lasting);
+        self.reported.retain(|known| now.contains(known));
+        self.reported.extend(lasting);
         self.seen = now;
         news
     }
 
     /// How many differences last now.
     pub fn lasting(&self) -> usize {
-        self.told.len()
+        self.reported.len()
     }
 }
 
@@ -116,7 +114,7 @@ pub async fn run(ours: Vminfod, theirs: Vminfod, every: Duration, shutdown: Shut
                 let first = looks == 0;
                 looks += 1;
                 let before = ledger.lasting();
-                tell(&ledger.look(now));
+                report(&ledger.look(now));
                 if first || before != ledger.lasting() {
                     tracing::info!(looks, differences = ledger.lasting(), "shadow: compared");
                 }
@@ -139,8 +137,8 @@ async fn look(ours: &Vminfod, theirs: &Vminfod) -> Result<BTreeSet<Difference>, 
     Ok(differences(&here, &there))
 }
 
-fn tell(news: &News) {
-    for one in news.lasting.iter().take(TOLD) {
+fn report(news: &News) {
+    for one in news.lasting.iter().take(LOGGED) {
         tracing::warn!(
             zonename = one.zonename,
             path = one.path,
@@ -149,12 +147,12 @@ fn tell(news: &News) {
             "shadow: differs"
         );
     }
-    for one in news.gone.iter().take(TOLD) {
+    for one in news.gone.iter().take(LOGGED) {
         tracing::info!(zonename = one.zonename, path = one.path, "shadow: no longer differs");
     }
-    let untold = news.lasting.len().saturating_sub(TOLD) + news.gone.len().saturating_sub(TOLD);
+    let untold = news.lasting.len().saturating_sub(LOGGED) + news.gone.len().saturating_sub(LOGGED);
     if untold > 0 {
-        tracing::warn!(untold, "shadow: more differences than are told at once");
+        tracing::warn!(untold, "shadow: more differences than are logged at once");
     }
 }
 
@@ -200,7 +198,7 @@ mod tests {
         assert_eq!(ledger.look(differ(2)), News::default(), "seen once: may be under way");
         assert_eq!(ledger.look(differ(3)), News::default(), "another one by now");
         assert_eq!(ledger.look(differ(3)).lasting.len(), 1);
-        assert_eq!(ledger.look(differ(3)), News::default(), "told already");
+        assert_eq!(ledger.look(differ(3)), News::default(), "reported already");
         assert_eq!(ledger.lasting(), 1);
         assert_eq!(ledger.look(differ(1)).gone.len(), 1);
         assert_eq!((ledger.look(differ(1)), ledger.lasting()), (News::default(), 0));

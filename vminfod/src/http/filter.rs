@@ -9,7 +9,6 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use sdc_clients::vminfod::VmObject;
-use serde_json::Value;
 
 use crate::store::note::Traits;
 
@@ -59,11 +58,6 @@ impl Filter {
         one_of(&self.uuids, Some(uuid))
             && one_of(&self.states, traits.state.as_deref())
             && one_of(&self.brands, traits.brand.as_deref())
-    }
-
-    /// Returns true if the VM of this object passes.
-    pub fn admits_vm(&self, name: &str, vm: &VmObject) -> bool {
-        self.admits(vm.get("uuid").and_then(Value::as_str).unwrap_or(name), &Traits::of(vm))
     }
 
     /// Returns true if the field is shown.

@@ -5,9 +5,8 @@
 //! Work on files, in threads that may block.
 //!
 //! A file system may hang, and a thread that asks it hangs as well, unkillable. So each piece of
-//! work names the place it works on (a zonepath). A place that does not answer within the deadline
-//! is *hung*: its work fails, later work on it fails at once, and it is usable again when its
-//! threads return. The number of hung threads is limited, per pool and in all.
+//! work names its place (a zonepath). A place that does not answer within the deadline is *hung*: its
+//! work fails, later work on it fails at once, and it is usable again when its threads return. The number of hung threads is limited, per pool and in all.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -40,14 +40,14 @@ impl Default for Deadlines {
     }
 }
 
-/// Where the node's files are and who runs its commands. Cheap to clone.
+/// The files and commands of a node. Cheap to clone.
 #[derive(Clone)]
 pub struct Ctx {
     /// Where the files are.
     pub root: Root,
-    /// Who runs the commands.
+    /// Runs the commands.
     pub commands: Arc<dyn Commands>,
-    /// How long they may take.
+    /// How long the commands may take.
     pub deadlines: Deadlines,
 }
 

@@ -22,7 +22,7 @@ pub struct LoadError {
     fault: Fault,
 }
 
-/// What it failed on.
+/// Why a reading failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Fault {
     /// The file could not be read.
@@ -31,7 +31,7 @@ pub enum Fault {
     /// The file has to exist and does not.
     #[error("no such file")]
     Absent,
-    /// The command gave no output.
+    /// The command has no output.
     #[error(transparent)]
     Command(CommandError),
     /// The command failed.
@@ -42,7 +42,7 @@ pub enum Fault {
         /// What it wrote to standard error.
         complaint: String,
     },
-    /// The bytes do not say what they should.
+    /// The content is not as expected.
     #[error(transparent)]
     Parse(vm_model::origin::Fault),
 }

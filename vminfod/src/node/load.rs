@@ -25,7 +25,7 @@ use super::root::{ReadError, Root};
 use crate::node::ctx::Ctx;
 use crate::node::error::{Fault, LoadError};
 
-/// Everything that one reading of the node gave.
+/// One reading of the whole node.
 #[derive(Debug)]
 pub struct Node {
     /// zoneadm's rows, in its order.
@@ -47,7 +47,7 @@ pub struct Node {
 /// What is known of the zones: their files are read again only where a stamp differs.
 pub type Known = HashMap<Arc<str>, Parts>;
 
-/// Reads everything but the snapshots. `at_once`: how many threads read files.
+/// Reads everything but the snapshots, with `at_once` threads for files.
 ///
 /// # Errors
 /// A source that concerns every VM fails.
@@ -145,7 +145,7 @@ pub fn own_datasets(parts: &Parts, all: &Datasets) -> Datasets {
     all.only(parts.dataset_names(all).iter().map(String::as_str))
 }
 
-/// What a failed composition means for the source it blames.
+/// Turns a failed composition into an error of its source.
 pub fn compose_error(
     root: &Root,
     parts: &Parts,

@@ -2,10 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Every node path under one root: the only file that names files of a compute node.
+//! The paths of a compute node below one root, and how its files are read.
 //!
-//! Reads are capped in size. Nothing here writes, and no path given by a
-//! zone can lead above the root.
+//! Reads are capped in size. Nothing here writes, and no path given by a zone leads above the root.
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -22,7 +21,7 @@ use super::hung::Hung;
 /// How long a file system may take to answer.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where the node's `/` is; a directory of its own in tests and on simulated nodes.
+/// The node's `/`; another directory in tests and on simulated nodes.
 #[derive(Debug, Clone)]
 pub struct Root {
     dir: Arc<Path>,
@@ -35,19 +34,19 @@ pub struct Root {
 pub struct Content {
     /// All of it.
     pub bytes: Vec<u8>,
-    /// What the system said of the open file before it was read.
+    /// The status of the open file before it was read.
     pub stat: Stat,
 }
 
-/// Readings of a file that is written while it is read.
+/// Attempts to read a file that is being written.
 const TRIES: u32 = 3;
-/// How much more is read of a file that has grown.
+/// Bytes that the buffer grows by when the file has grown.
 const READ: usize = 64 * 1024;
 
 /// Why a file could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot read: {0}")]
     Io(#[source] Arc<std::io::Error>),
     /// More bytes than this kind of file may have.
@@ -56,19 +55,19 @@ pub enum ReadError {
         /// The most that is accepted.
         cap: u64,
     },
-    /// It is not the file itself that stands there.
+    /// The path is a symbolic link.
     #[error("a symbolic link is not followed")]
     Link,
     /// The file system did not answer.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Deadline(Duration),
-    /// It has not answered for longer than that, and is left alone until it does.
+    /// Its file system missed a deadline before and still does not answer.
     #[error("its file system still does not answer")]
     Hangs,
 }
 
 impl ReadError {
-    /// Whether the file is simply not there.
+    /// Returns true if the file does not exist.
     pub fn is_absent(&self) -> bool {
         use std::io::ErrorKind::{NotADirectory, NotFound};
         matches!(self, ReadError::Io(e) if matches!(e.kind(), NotFound | NotADirectory))
@@ -85,19 +84,18 @@ impl Root {
         Root { dir: dir.into().into(), hung: Hung::default(), deadline: DEADLINE }
     }
 
-    /// What the system says of a file, or of the link that stands there.
+    /// Returns the status of a file; links are not followed.
     pub(crate) fn lstat(&self, path: &Path) -> Result<Stat, ReadError> {
         rustix::fs::lstat(path).map_err(failed)
     }
 
-    /// Reads a regular file of at most `cap` bytes, here and now: for work inside
-    /// [`Root::on_files`].
+    /// Reads a regular file of at most `cap` bytes. It blocks: for work inside [`Root::on_files`].
     pub(crate) fn read_file(&self, path: &Path, cap: u64) -> Result<Content, ReadError> {
         self.read_opened(path, cap, OFlags::empty())
     }
 
     /// The same for a file below a zonepath. A link there could lead to any file of the node and
-    /// make it part of an object that everybody may read.
+    /// expose it in the VM object.
     pub(crate) fn read_unlinked(&self, path: &Path, cap: u64) -> Result<Content, ReadError> {
         self.read_opened(path, cap, OFlags::NOFOLLOW).map_err(|e| match &e {
             ReadError::Io(io) if io.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
@@ -107,17 +105,17 @@ impl Root {
         })
     }
 
-    /// That a directory below a zonepath is not a link, if it is there at all.
+    /// Fails if a directory below a zonepath is a link.
     pub(crate) fn check_unlinked(&self, dir: &Path) -> Result<(), ReadError> {
         match self.lstat(dir) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_symlink() => Err(ReadError::Link),
-            // Reading what is in it tells the rest.
+            // Other faults show when its files are read.
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
     fn read_opened(&self, path: &Path, cap: u64, flags: OFlags) -> Result<Content, ReadError> {
-        // Without the flag, opening a pipe that somebody left there would wait for a writer.
+        // Without NONBLOCK, opening a pipe would wait for a writer.
         let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
         let mut tries = 0;
@@ -131,7 +129,7 @@ impl Root {
         }
     }
 
-    /// The same with another deadline for file systems.
+    /// Sets the deadline for file systems.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Root { deadline, ..self }
     }
@@ -170,7 +168,7 @@ impl Root {
         self.path("/etc/zones/index")
     }
 
-    /// What sysinfo(8) left.
+    /// The output of sysinfo(8).
     pub fn sysinfo(&self) -> PathBuf {
         self.path("/tmp/.sysinfo.json")
     }
@@ -180,12 +178,12 @@ impl Root {
         self.config_dir(zonepath).join(format!("{}.json", file_name(name)))
     }
 
-    /// Where the zone at this zonepath has its metadata, tags and routes.
+    /// The directory of metadata, tags and routes of the zone at this zonepath.
     pub fn config_dir(&self, zonepath: &str) -> PathBuf {
         self.path(zonepath).join("config")
     }
 
-    /// When and how the zone's init last ended.
+    /// The file that says when and how the zone's init last ended.
     pub fn lastexited(&self, zonepath: &str) -> PathBuf {
         let mut path = self.path(zonepath);
         path.push("lastexited");
@@ -198,7 +196,7 @@ impl Root {
     }
 }
 
-/// A name from outside made harmless as part of a path: a slash would leave the directory.
+/// Replaces the slashes of a name from outside: they would lead out of the directory.
 fn file_name(name: &str) -> Cow<'_, str> {
     if name.contains(['/', '\0']) {
         return Cow::Owned(name.replace(['/', '\0'], "_"));
@@ -210,7 +208,7 @@ fn failed(errno: Errno) -> ReadError {
     ReadError::io(errno.into())
 }
 
-/// Reads an open file, and says whether nobody wrote to it meanwhile.
+/// Reads an open file; returns true with it if the file did not change meanwhile.
 fn read_all(file: &OwnedFd, cap: u64) -> Result<(Content, bool), ReadError> {
     let stat = rustix::fs::fstat(file).map_err(failed)?;
     match FileType::from_raw_mode(stat.st_mode) {
@@ -221,7 +219,7 @@ fn read_all(file: &OwnedFd, cap: u64) -> Result<(Content, bool), ReadError> {
         _ => return Err(ReadError::io(std::io::Error::other("not a regular file"))),
     }
     let size = |stat: &Stat| u64::try_from(stat.st_size).unwrap_or_default();
-    // One byte more shows the end without another question.
+    // One byte more shows the end without another read.
     let mut bytes = Vec::with_capacity(size(&stat).min(cap) as usize + 1);
     loop {
         let asked = bytes.capacity() - bytes.len();
@@ -244,7 +242,7 @@ fn read_all(file: &OwnedFd, cap: u64) -> Result<(Content, bool), ReadError> {
     }
 }
 
-/// What differs between two versions of a file, as far as the system's clock tells them apart.
+/// What differs between two versions of a file, within the resolution of the clock.
 pub(crate) fn version(stat: &Stat) -> impl PartialEq + std::hash::Hash {
     (
         (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mode),

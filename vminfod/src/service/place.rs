@@ -2,16 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! May it run here? On illumos with the real root only as root in the global zone: elsewhere its
-//! commands would answer for one zone, and every VM would seem to be gone. On other systems, and
-//! with a root directory of its own, anybody may.
+//! Checks whether the daemon may run here: on illumos with the real root directory only as root in the
+//! global zone, because in a zone zoneadm lists that zone alone. Elsewhere it always may.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crate::node::commands::{CommandError, Commands, Tool};
 
-/// How long the question may take.
+/// How long zoneadm may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Why it may not run here.
@@ -23,12 +22,12 @@ pub enum Misplaced {
     /// In a zone.
     #[error("must run in the global zone")]
     Zone,
-    /// Nobody could tell.
+    /// zoneadm failed.
     #[error("cannot tell in which zone it runs: {0}")]
     Unknown(#[from] CommandError),
 }
 
-/// Asks the system, if it is one where the answer matters.
+/// Checks this system.
 ///
 /// # Errors
 /// It may not run here.

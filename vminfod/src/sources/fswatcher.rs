@@ -26,9 +26,9 @@ use crate::node::root::Root;
 /// The name in logs and `/status`.
 pub const NAME: &str = "files";
 
-/// A helper that is not ready within this is started again.
+/// A helper that is not ready within this time is started again.
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// Missing zonepaths are asked for again this often.
+/// How often missing zonepaths are requested again.
 const ORPHANS: Duration = Duration::from_secs(1);
 /// Longest line: a path and little more; the answer to STATUS has all paths.
 const LINE_CAP: usize = 64 << 20;
@@ -38,7 +38,7 @@ const LINE_CAP: usize = 64 << 20;
 pub struct Watching(Arc<Mutex<WatchList>>);
 
 impl Watching {
-    /// The paths that are watched, and those that are waited for; sorted.
+    /// The paths that are watched, and the missing ones; sorted.
     pub fn presence(&self) -> (Vec<String>, Vec<String>) {
         self.lock().presence()
     }
@@ -63,9 +63,9 @@ pub struct Watcher {
     pub zones: watch::Receiver<Zones>,
     /// Where signals go.
     pub inbox: Arc<Inbox>,
-    /// Asks for a fresh helper.
+    /// Asks for a new helper.
     pub restart: Arc<Notify>,
-    /// Told whenever the helper becomes ready or ends.
+    /// Called when the helper becomes ready or ends.
     pub health: Health,
     /// What is watched, for `/status`.
     pub watching: Watching,
@@ -86,7 +86,7 @@ enum End {
     Complaint(#[from] Complaint),
     #[error("a line longer than {LINE_CAP} bytes")]
     TooLong,
-    #[error("cannot be spoken to: {0}")]
+    #[error("pipe failed: {0}")]
     Io(#[from] std::io::Error),
     #[error("sweeps found changes that it did not announce")]
     Missed,

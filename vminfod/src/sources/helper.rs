@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A helper program that runs for ever: when it ends, for whatever reason, it is started again.
+//! Keeps a helper program running: starts it again when it ends.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// A run of at least this long resets the back-off.
 const CALM: Duration = Duration::from_secs(60);
 
-/// Told whenever the helper becomes ready (`true`) or ends (`false`).
+/// Called when the helper becomes ready (`true`) or ends (`false`).
 pub type Health = Box<dyn Fn(bool) + Send + Sync>;
 
 /// Runs the helper again and again until the shutdown. `run` returns why it ended; dropping its

@@ -2,16 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The bounded place where sources put signals and the reconciler takes them. Equal signals fold;
-//! the states a zone went through are kept in order.
+//! The bounded queue of signals between the sources and the reconciler. Equal signals fold; the states
+//! of a zone keep their order.
 //!
-//! When it would grow past its bound it drops all signals and says "everything" instead.
+//! At its bound it drops all signals and asks for a refresh instead.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indexmap::{IndexMap, IndexSet};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use vm_model::parse::sysevent::ZoneEvent;
 use vm_model::parse::zfs_event::DatasetEvent;
@@ -24,7 +23,7 @@ const CAP: usize = 50_000;
 /// Most events kept per zone between two readings; older ones fold away.
 const EVENTS_PER_ZONE: usize = 64;
 
-/// What has been signalled since the last look.
+/// The signals since the last [`Inbox::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Zone events, in order, by zone name.
@@ -41,10 +40,8 @@ pub struct Pending {
     pub unwatched: IndexSet<String>,
     /// No file was watched before.
     pub all_unwatched: bool,
-    /// Anything.
+    /// Signals were lost: anything may have changed.
     pub everything: bool,
-    /// When the first of these was put in.
-    pub since: Option<Instant>,
 }
 
 impl Pending {
@@ -53,7 +50,7 @@ impl Pending {
         *self == Self::default()
     }
 
-    /// Logs the causes of what follows.
+    /// Logs each signal as a cause.
     fn log(&self) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
@@ -81,11 +78,10 @@ impl Pending {
     }
 
     fn add(&mut self, signal: Signal) {
-        let since = *self.since.get_or_insert_with(Instant::now);
         match signal {
             Signal::Zone(event) => {
                 let events = self.zones.entry(event.name.clone()).or_default();
-                // A repeat says nothing new; a full list keeps its beginning and its newest end.
+                // A repeat is dropped; a full list keeps its beginning and its newest event.
                 if events.last() != Some(&event) {
                     if events.len() >= EVENTS_PER_ZONE {
                         events.pop();
@@ -113,8 +109,7 @@ impl Pending {
             Signal::Everything => self.everything = true,
         }
         if self.zones.len() + self.files.len() + self.datasets.len() + self.unwatched.len() > CAP {
-            let since = Some(since);
-            *self = Self { everything: true, index: true, sysinfo: true, since, ..Self::default() };
+            *self = Self { everything: true, index: true, sysinfo: true, ..Self::default() };
         }
     }
 }

@@ -4,8 +4,8 @@
 
 //! Where signals come from: sysevents and file changes.
 //!
-//! A source only translates "something may have changed" into [`signal::Signal`]s. It never reads
-//! state, and everything it could have missed while its helper was down is signalled as stale.
+//! A source translates what its helper reports into [`signal::Signal`]s. It reads no state. When its
+//! helper was down, it signals everything that it may have missed.
 
 pub mod fswatcher;
 

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a source can say.
+//! The signals of the sources.
 
 use vm_model::parse::sysevent::ZoneEvent;
 use vm_model::parse::zfs_event::DatasetEvent;

@@ -10,8 +10,8 @@
 //!    └── back-off ◄─┴───────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The task does nothing but read lines and put signals: a full pipe makes the kernel drop events.
-//! Each time a helper becomes ready, everything counts as stale.
+//! The task only reads lines and queues signals: a full pipe makes the kernel drop events. Each time a
+//! helper becomes ready, everything counts as stale.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use super::inbox::Inbox;
 use super::signal::Signal;
 use crate::node::commands::{CommandError, Commands, Follow, Tool};
 
-/// A helper that is not ready within this is started again.
+/// A helper that is not ready within this time is started again.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Longest line; real ones have some hundred bytes.
 const LINE_CAP: usize = 1 << 20;
@@ -52,7 +52,7 @@ impl Channel {
         }
     }
 
-    /// The exact arguments.
+    /// The arguments of the helper.
     pub fn args(self) -> Vec<String> {
         let args: &[&str] = match self {
             Self::Zones => &["-rj", "-c", "com.sun:zones:status"],
@@ -83,9 +83,9 @@ pub struct Follower {
     pub commands: Arc<dyn Commands>,
     /// Where signals go.
     pub inbox: Arc<Inbox>,
-    /// Asks for a fresh helper.
+    /// Asks for a new helper.
     pub restart: Arc<Notify>,
-    /// Told whenever the helper becomes ready or ends.
+    /// Called when the helper becomes ready or ends.
     pub health: Health,
     /// Ends the helper.
     pub shutdown: Shutdown,
@@ -132,8 +132,7 @@ impl Follower {
         let (mut out, mut complaint) = (vec![0; 64 << 10], vec![0; 1024]);
         let mut is_quiet = true;
         loop {
-            // All arms are cancel-safe: a dropped read takes nothing, a notice that is not taken
-            // here was about this child.
+            // All arms are cancel-safe: a dropped read takes nothing; a restart is about this child.
             tokio::select! {
                 biased;
                 read = child.stdout.read(&mut out) => match read {
@@ -169,7 +168,7 @@ impl Follower {
             match signals(&line)? {
                 None if deadline.take().is_some() => {
                     tracing::info!(source = self.channel.name(), "event source is ready");
-                    // First the signal: a task that waits for the source then finds it.
+                    // The signal comes first: a task that waits for the source finds it.
                     self.inbox.put(Signal::Everything);
                     (self.health)(true);
                 }

@@ -2,15 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The conversation with the `fswatcher` helper: which requests it is sent, and what its lines mean.
+//! The protocol of the `fswatcher` helper: which requests it is sent, and what its lines mean.
 //!
 //! ```text
 //!  wanted ─► asked ──SUCCESS──► watched ──event──► signal ──final──► asked
 //!              └────FAIL──────► missing ──its directory changed──────► asked
 //! ```
 //!
-//! Files are watched, and the directories in which they appear. The event of a directory never
-//! signals a VM: it only has the missing files in it asked for again. Does no I/O.
+//! Files are watched, and their directories. The event of a directory never signals a VM: it only has
+//! the missing files in it requested again. Does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,8 +29,7 @@ pub type Zones = Arc<BTreeMap<Arc<str>, ZonePlace>>;
 pub struct ZonePlace {
     /// The zone's directory.
     pub zonepath: Arc<str>,
-    /// One bit for each file that existed when the zone was last read: a file that came into being
-    /// is asked for again.
+    /// One bit for each file that existed when the zone was last read: a new file is requested again.
     pub exists: u8,
 }
 
@@ -40,7 +39,7 @@ pub const CONFIG_FILES: [&str; 3] = ["metadata", "tags", "routes"];
 /// More zones than this whose watches are new: all stamps are compared in one look.
 const FEW: usize = 16;
 
-/// A line that the helper should not have printed.
+/// An invalid line of the helper, or its report of a failure.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Complaint {
     /// It is not a line of fswatcher.
@@ -91,7 +90,7 @@ pub struct WatchList {
     paths: BTreeMap<String, Watched>,
     /// Paths that do not exist, in a directory that is watched …
     missing: BTreeSet<String>,
-    /// … and in one that is not: nothing tells when they appear.
+    /// … and in one that is not: no event comes when they appear.
     orphans: BTreeSet<String>,
     zones: Zones,
     /// Requests without an answer, by key; `None` for one that is not about a path.
@@ -111,7 +110,7 @@ impl WatchList {
         self.is_ready
     }
 
-    /// The process id of the helper, as it told it.
+    /// The process id of the helper, from its status.
     pub fn pid(&self) -> Option<u32> {
         self.pid
     }
@@ -121,7 +120,7 @@ impl WatchList {
         self.asked.len()
     }
 
-    /// The paths that are watched, and those that are waited for; sorted.
+    /// The paths that are watched, and the missing ones; sorted.
     pub fn presence(&self) -> (Vec<String>, Vec<String>) {
         let files = self.paths.iter().filter(|(_, watched)| !watched.signals.is_empty());
         let (mut watching, mut missing) = (Vec::new(), Vec::new());
@@ -143,7 +142,7 @@ impl WatchList {
         orphans.iter().for_each(|path| self.ask(path));
     }
 
-    /// Takes a new list of zones: watches what is new, stops watching what is not in it.
+    /// Sets the list of zones: watches new ones, stops watching those that are not in it.
     pub fn want(&mut self, root: &Root, zones: &Zones) {
         let wanted = wanted(root, zones);
         let idle: Vec<String> =
@@ -237,7 +236,7 @@ impl WatchList {
                 missing.insert(path);
             } else if std::mem::take(&mut watched.is_missing) {
                 signals.extend(watched.signals.iter().cloned());
-                // A directory that came into being may have files in it already.
+                // A new directory may already have files in it.
                 let inside = format!("{path}/");
                 let below = self.missing.range(inside.clone()..);
                 let below: Vec<String> =
@@ -303,8 +302,8 @@ fn wanted(root: &Root, zones: &Zones) -> BTreeMap<String, Vec<Signal>> {
     wanted
 }
 
-/// The paths of a zone, directories first: a file that appears after its directory is watched is
-/// never missed.
+/// The paths of a zone, directories first: a file that appears while its directory is watched is
+/// noticed.
 fn zone_paths(root: &Root, zone: &str, zonepath: &str) -> Vec<(Option<String>, Option<ZoneFile>)> {
     let config = |name: &&str| root.config_file(zonepath, name);
     let mut paths = vec![
@@ -319,7 +318,8 @@ fn zone_paths(root: &Root, zone: &str, zonepath: &str) -> Vec<(Option<String>, O
     paths
 }
 
-/// A path as the helper takes it: it ends a path at a blank. Others are left to the sweep.
+/// Returns the path for the helper; `None` if it has a blank, at which the helper would end it: only
+/// sweeps see that file.
 fn watchable(path: std::path::PathBuf) -> Option<String> {
     let path = path.into_os_string().into_string().ok()?;
     (!path.contains([' ', '\t', '\n', '\r'])).then_some(path)

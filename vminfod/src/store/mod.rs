@@ -18,6 +18,6 @@ mod stored;
 pub mod note;
 
 pub use published::{Published, Snapshot};
-pub use stored::{StoredVm, quoted, stored};
+pub use stored::{StoredVm, stored};
 pub use vms::Vms;
 pub use writer::{Outcome, Store};

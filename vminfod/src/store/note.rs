@@ -2,10 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What an event's line does not say and only those need who ask for a filter or for RFD 39's
-//! format: what the VM was like before, and which element of an array a change is about.
+//! What filters and RFD 39's format need beyond an event's line: the VM before the event, and the index
+//! of the array element that a change is about.
 //!
-//! Pure. Kept beside the line in the ring, so that no listener needs any memory of its own.
+//! Pure. Kept beside the line in the ring, so that no listener needs memory of its own.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use vm_model::VmObject;
 use vm_model::diff::{Action, Change, pretty_path};
 use vm_model::js::to_ascii;
 
-/// What a filter may ask about a VM besides its uuid.
+/// What filters compare besides the uuid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traits {
     /// `state`

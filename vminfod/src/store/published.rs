@@ -11,16 +11,16 @@ use daemon::journal::{Journal, Limits};
 
 use super::vms::Vms;
 
-/// All VMs at one sequence number, in the order they came to be known.
+/// All VMs at one sequence number, in the order in which they were created.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The last event this view contains.
+    /// The last event that the VMs contain.
     pub seq: u64,
     /// By zone name.
     pub vms: Vms,
 }
 
-/// The read side, shared with HTTP.
+/// The read side.
 #[derive(Debug)]
 pub struct Published {
     /// Sixteen hex digits, new at every start.

@@ -16,14 +16,14 @@ use super::note::Traits;
 /// Most objects are no longer than this, in bytes.
 const USUAL: usize = 4096;
 
-/// One VM as readers see it: its bytes, and the little that is asked of it without reading them.
+/// One VM as readers see it: its bytes, and what is needed without parsing them.
 #[derive(Debug)]
 pub struct StoredVm {
-    /// The object as ASCII JSON and a comma, as it stands in a list before another one.
+    /// The object as ASCII JSON and a comma, as in a list before another one.
     pub listed: Bytes,
-    /// `uuid`, if it is a text and another one than the zone's name.
+    /// `uuid`, if it is a string other than the zone's name.
     pub uuid: Option<Box<str>>,
-    /// What filters ask about.
+    /// What filters need.
     pub traits: Traits,
 }
 
@@ -33,7 +33,7 @@ impl StoredVm {
         self.listed.slice(..self.listed.len().saturating_sub(1))
     }
 
-    /// The object, parsed: for a request that asks for some of its fields.
+    /// Parses the object.
     pub fn object(&self) -> VmObject {
         serde_json::from_slice(&self.json()).unwrap_or_default()
     }
@@ -44,14 +44,14 @@ pub fn stored(object: &VmObject) -> Arc<StoredVm> {
     let mut json = Vec::with_capacity(USUAL);
     write_ascii(&mut json, object);
     json.push(b',');
-    // A copy of just its size: the buffer may be twice as large.
+    // An exact copy: the buffer may be twice as large.
     let listed = Bytes::from(Box::<[u8]>::from(json.as_slice()));
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     let uuid = text("uuid").filter(|uuid| text("zonename") != Some(uuid)).map(Box::from);
     Arc::new(StoredVm { listed, uuid, traits: Traits::of(object) })
 }
 
-/// A text as an ASCII JSON string.
+/// Returns a text as an ASCII JSON string.
 pub fn quoted(text: &str) -> String {
     to_ascii(&Value::String(text.to_owned()))
 }

@@ -2,11 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! All VMs of a snapshot, in the order they came to be known, found by name.
+//! All VMs of a snapshot by name, in the order in which they were created.
 //!
-//! A snapshot shares all but one small block with the one before it, so that a change of one VM
-//! costs the same on a node of ten thousand as on one of ten. A VM that comes or goes is rare and
-//! may cost more.
+//! A snapshot shares all but one small block with the one before it, so that the cost of a change does
+//! not grow with the number of VMs. A create or delete is rare and costs more.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -22,20 +22,20 @@ use super::vms::Vms;
 /// The most changes of one commit that are logged by name.
 const LOGGED: usize = 20;
 
-/// What a commit did.
+/// The effect of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A VM that was not there.
+    /// The VM is new.
     Created,
     /// This many change records.
     Modified(usize),
-    /// The VM went.
+    /// The VM was removed.
     Deleted,
-    /// Nothing to tell anyone.
+    /// Nothing differs: no event.
     Unchanged,
 }
 
-/// The write side. There is exactly one, owned by the convergence loop.
+/// The write side, owned by the reconciler.
 #[derive(Debug)]
 pub struct Store {
     published: Arc<Published>,
@@ -52,14 +52,13 @@ impl Store {
         Arc::clone(&self.published)
     }
 
-    /// Puts the objects of the first load in place, without events: nobody can have asked yet.
+    /// Stores the objects of the first load, without events: the port is not open yet.
     pub fn seed(&self, vms: impl IntoIterator<Item = (Arc<str>, Arc<StoredVm>)>) {
         let vms = vms.into_iter().collect();
         self.published.replace(Snapshot { seq: 0, vms });
     }
 
-    /// Puts one object in place and tells the listeners what differs. `old` gives the object that
-    /// is replaced.
+    /// Stores one object and emits an event if it differs. `old` returns the object that it replaces.
     pub fn put(
         &self,
         name: &str,
@@ -91,7 +90,7 @@ impl Store {
         outcome
     }
 
-    /// Takes one VM out and tells the listeners. `old` gives the object that goes.
+    /// Removes one VM and emits an event. `old` returns the removed object.
     pub fn remove(&self, name: &str, old: impl FnOnce() -> Option<VmObject>) -> Outcome {
         let before = self.published.snapshot();
         let Some(known) = before.vms.get(name) else { return Outcome::Unchanged };
@@ -132,8 +131,8 @@ impl Store {
             format!(",\"seq\":{seq},\"epoch\":\"{}\"}}\n", self.published.epoch).as_bytes(),
         );
 
-        // The snapshot goes first: whoever reads the event must find its effect in `/vms`. A
-        // listener that starts in between has a cursor one ahead of the ring and just waits.
+        // The snapshot comes first: a client that has read the event finds its effect in `/vms`. A
+        // listener that starts in between has a cursor one ahead of the ring, and waits.
         self.published.replace(Snapshot { seq, vms });
         self.published.journal.push(Entry { line: Bytes::from(line), note: note.to_bytes() });
     }

@@ -67,11 +67,6 @@ const NIC_KEY: &str =
 /// Width of columns that are members of a list or object.
 const MEMBER_WIDTH: usize = 20;
 
-/// The names of all fields.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    FIELDS.iter().map(|(name, ..)| *name)
-}
-
 /// A column of a listing, or a sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {

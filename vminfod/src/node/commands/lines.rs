@@ -2,9 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A command's output line by line while it is read, so that its size costs no memory.
-//!
-//! Lines are handed on as bytes: what they mean is for others to say.
+//! Splits a command's output into lines while it is read, so that a long listing needs little memory.
 
 use std::sync::Arc;
 
@@ -12,12 +10,12 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::seam::{CommandError, LineSink, Tool};
 
-/// How much is read at once: little, since who shares the thread waits for so many lines.
+/// Bytes that are read at once: few, because other tasks of the thread wait for these lines.
 pub(super) const CHUNK: usize = 8 * 1024;
-/// The longest line; a longer one is no listing.
+/// The longest line; a longer one is an error.
 pub(super) const LONGEST: usize = 1024 * 1024;
 
-/// Gives `each` every line of the stream; what comes after the last newline is returned.
+/// Calls `each` with every line of the stream; returns what follows the last newline.
 pub(super) async fn split(
     tool: Tool,
     mut stream: impl AsyncRead + Unpin,
@@ -56,7 +54,7 @@ pub(super) async fn split(
             return Err(CommandError::TooMuch { tool, cap: LONGEST as u64 });
         }
         begun.extend_from_slice(rest);
-        // A long listing must not keep what is read beside it from going on.
+        // Other readings go on beside a long listing.
         tokio::task::yield_now().await;
     }
     Ok(begun)

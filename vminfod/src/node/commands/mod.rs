@@ -10,5 +10,5 @@ mod lines;
 
 mod seam;
 
-pub use real::{CommandPaths, RealCommands, STDOUT_CAP};
+pub use real::{CommandPaths, RealCommands};
 pub use seam::{CommandError, Commands, Follow, Input, LineSink, Output, Pipe, Tool};

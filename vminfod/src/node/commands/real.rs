@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The only place that spawns: children get their own process group, a fixed environment, no
-//! standard input and no shell, and none outlives the call that started it.
+//! The only code that spawns children: each has its own process group, a fixed environment, no stdin
+//! and no shell, and does not outlive the call that started it.
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -20,12 +20,12 @@ use super::lines;
 use super::seam::{CommandError, Commands, Follow, Input, LineSink, Output, Pipe, Tool};
 
 /// The most that one command may print.
-pub const STDOUT_CAP: u64 = 256 * 1024 * 1024;
-/// How much of what a command complains about is kept.
+const STDOUT_CAP: u64 = 256 * 1024 * 1024;
+/// Bytes of stderr that are kept.
 const STDERR_KEPT: u64 = 16 * 1024;
 const SEARCH_PATH: &str = "/usr/bin:/usr/sbin:/bin:/sbin";
 
-/// Where the programs are.
+/// The paths of the programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPaths {
     /// zoneadm(8)
@@ -60,7 +60,7 @@ pub struct RealCommands {
 }
 
 impl RealCommands {
-    /// Commands at these places.
+    /// Commands at these paths.
     pub fn new(paths: CommandPaths) -> Self {
         RealCommands { paths, stdout_cap: STDOUT_CAP }
     }
@@ -75,7 +75,7 @@ impl RealCommands {
         }
     }
 
-    /// Logs the command line, not what it printed: that may be long and secret.
+    /// Logs the command line without the output, which may be long and secret.
     fn log(
         &self,
         tool: Tool,
@@ -178,7 +178,7 @@ impl Commands for RealCommands {
     }
 }
 
-/// Sees a command to its end, or ends it: at the deadline, or when its output is no good.
+/// Waits for the end of a command; kills it at the deadline or when its output is invalid.
 async fn within(
     tool: Tool,
     deadline: Duration,
@@ -194,8 +194,8 @@ async fn within(
     result.unwrap_or(Err(CommandError::Deadline { tool, after: deadline }))
 }
 
-/// Reads both pipes to their end, then reaps. In this order the leader stays unreaped, and so its
-/// process group id stays ours, as long as anything may have to be killed.
+/// Reads both pipes to their end, then reaps: until then the process group id cannot be reused, and the
+/// group can be killed.
 async fn finish(
     tool: Tool,
     group: &mut Group,
@@ -240,10 +240,10 @@ impl Group {
     }
 
     fn kill(&self) {
-        // No id means that the leader was reaped: the group id may be somebody else's by now.
+        // No id means that the leader was reaped: another group may have the id by now.
         let leader = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         if let Some(leader) = leader {
-            // The only possible failure is that nobody is left.
+            // It fails only if no process is left.
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }

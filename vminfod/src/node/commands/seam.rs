@@ -25,12 +25,12 @@ pub enum Tool {
     Kstat,
     /// Prints sysevents as JSON lines.
     Sysevent,
-    /// Is told which files to watch, and prints their changes as JSON lines.
+    /// Watches the files that it is asked to, and prints their changes as JSON lines.
     Fswatcher,
 }
 
 impl Tool {
-    /// The name as one would type it.
+    /// The name of the program.
     pub fn name(self) -> &'static str {
         match self {
             Tool::Zoneadm => "zoneadm",
@@ -42,19 +42,19 @@ impl Tool {
     }
 }
 
-/// What a finished command left.
+/// The result of a finished command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Exit status; 128 + signal for a command that was killed.
     pub status: i32,
     /// Everything it printed.
     pub stdout: Vec<u8>,
-    /// The beginning of what it complained about.
+    /// The beginning of its stderr.
     pub stderr: Vec<u8>,
 }
 
 impl Output {
-    /// The complaint as one line of text.
+    /// Returns stderr as one line.
     pub fn complaint(&self) -> String {
         String::from_utf8_lossy(&self.stderr).trim().replace('\n', "; ")
     }
@@ -68,7 +68,7 @@ pub enum CommandError {
     Spawn {
         /// The program.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: Arc<std::io::Error>,
     },
@@ -93,7 +93,7 @@ pub enum CommandError {
     Io {
         /// The program.
         tool: Tool,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: Arc<std::io::Error>,
     },
@@ -112,10 +112,9 @@ pub trait Commands: Send + Sync {
         deadline: Duration,
     ) -> BoxFuture<'a, Result<Output, CommandError>>;
 
-    /// Runs a command to its end and gives `each` its lines as they come, without their newline;
-    /// the [`Output`]'s stdout is what stands after the last newline, so that a listing that was cut
-    /// off can be told from a whole one. What the lines say counts only once the exit status is
-    /// known to be good.
+    /// Runs a command to its end and calls `each` with each line, without its newline. The stdout of
+    /// the [`Output`] is what follows the last newline: not empty if the listing was truncated. The
+    /// lines are valid only if the exit status is 0.
     fn lines<'a>(
         &'a self,
         tool: Tool,
@@ -137,21 +136,21 @@ pub trait Commands: Send + Sync {
     /// Starts a command that runs until it is dropped.
     fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError>;
 
-    /// Starts a command that also reads requests; it runs until either end is dropped.
+    /// Starts a command that also reads requests; it runs until one of the ends is dropped.
     fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError>;
 }
 
-/// One end of a running command's output.
+/// The output of a running command.
 pub type Pipe = Box<dyn AsyncRead + Send + Unpin>;
 
-/// The other end: where requests are written.
+/// The end to which requests are written.
 pub type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A running command; dropping it kills its whole process group.
 pub struct Follow {
-    /// What it prints.
+    /// Its stdout.
     pub stdout: Pipe,
-    /// What it complains about.
+    /// Its stderr.
     pub stderr: Pipe,
     end: BoxFuture<'static, i32>,
 }
@@ -162,7 +161,7 @@ impl Follow {
         Follow { stdout, stderr, end }
     }
 
-    /// Waits for the command's own end and gives its exit status.
+    /// Waits for the end of the command and returns its exit status.
     pub async fn wait(&mut self) -> i32 {
         (&mut self.end).await
     }

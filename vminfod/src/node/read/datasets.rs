@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Runs `zfs list`: ZFS is slow, so it is three readings. Filesystems and volumes of the node take
-//! seconds; the snapshots of the node may take minutes; one dataset is listed for an event.
+//! Runs `zfs list`, in three readings because it is slow: the filesystems and volumes of the node take
+//! seconds, its snapshots may take minutes, and an event has one dataset listed.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::node::error::{Fault, LoadError};
 /// Lists the filesystems and volumes of the node, as deep as the deployed daemon does.
 ///
 /// # Errors
-/// zfs fails, prints half a listing, or nothing: by an empty list every VM would lose its disks.
+/// zfs fails or prints a partial listing.
 pub async fn node(ctx: &Ctx) -> Result<Datasets, LoadError> {
     let mut listing = Listing::default();
     let args = arguments("filesystem,volume", COLUMNS, &["2"]);
@@ -30,7 +30,7 @@ pub async fn node(ctx: &Ctx) -> Result<Datasets, LoadError> {
 /// Lists the snapshots of the node, with the columns that are shown.
 ///
 /// # Errors
-/// zfs fails or prints half a listing.
+/// zfs fails or prints a partial listing.
 pub async fn snapshots(ctx: &Ctx) -> Result<SnapshotTable, LoadError> {
     let (mut listing, mut table) = (SnapshotListing::default(), SnapshotTable::default());
     let args = arguments("snapshot", SNAPSHOT_COLUMNS, &["2"]);
@@ -44,7 +44,7 @@ pub async fn snapshots(ctx: &Ctx) -> Result<SnapshotTable, LoadError> {
 /// Lists one dataset with its children and snapshots; nothing if it does not exist.
 ///
 /// # Errors
-/// zfs fails or prints half a listing.
+/// zfs fails or prints a partial listing.
 pub async fn one(ctx: &Ctx, name: &str) -> Result<Vec<Row>, LoadError> {
     let mut listing = Listing::default();
     let args = arguments("filesystem,snapshot,volume", COLUMNS, &["1", name]);
@@ -76,7 +76,7 @@ async fn list(
     listed.map_err(|e| LoadError::new(Origin::Datasets, Fault::Command(e)))
 }
 
-/// A listing that ends inside a line lacks others as well.
+/// Fails if the command failed or its output ends inside a line.
 fn check_whole(output: &Output) -> Result<(), LoadError> {
     if output.status != 0 {
         return Err(LoadError::exit(Origin::Datasets, output));

@@ -22,8 +22,8 @@ pub async fn node(ctx: &Ctx) -> Result<HashMap<String, ZoneKstat>, LoadError> {
     Ok(parse(&printed(ctx, Vec::new()).await?)?)
 }
 
-/// The kstat of one zone; `None` unless the zone is active. A reader that ignores its operand
-/// prints all zones, of which this one is taken.
+/// The kstat of one zone; `None` unless the zone is active. The reader may ignore its operand and print
+/// all zones.
 ///
 /// # Errors
 /// The reader fails, or prints no array of kstats.

@@ -18,8 +18,8 @@ use vm_model::parts::{FILES, Stamps};
 use crate::node::error::{Fault, LoadError};
 use crate::node::root::{Root, version};
 
-/// A file that changed less than this before it was read may change again without another time: in
-/// seconds.
+/// Seconds: a file that changed less than this before it was read may change again within the same
+/// time stamp.
 const YOUNG: i64 = 2;
 
 /// The files in the order of their stamps.
@@ -36,7 +36,7 @@ pub fn files(root: &Root, zonename: &str, zonepath: &str) -> [PathBuf; FILES] {
 /// Takes the stamps of one zone's files; it may block.
 ///
 /// # Errors
-/// A file exists and cannot be looked at.
+/// A file exists and its status cannot be read.
 pub fn read(root: &Root, zonename: &str, zonepath: &str) -> Result<Stamps, LoadError> {
     let now = now();
     let mut stamps = Stamps::default();
@@ -57,7 +57,7 @@ pub fn read(root: &Root, zonename: &str, zonepath: &str) -> Result<Stamps, LoadE
     Ok(stamps)
 }
 
-/// The stamp of a file that is not a zone's; `None` if it does not exist or cannot be looked at.
+/// The stamp of a file that is not a zone's; `None` if its status cannot be read.
 pub fn of(root: &Root, path: &Path) -> Option<u64> {
     root.lstat(path).ok().map(|stat| digest(&stat))
 }
@@ -74,7 +74,7 @@ fn now() -> i64 {
     now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// A time in the future is young as well: the clock was set back.
+/// Returns true also for a time in the future: the clock was set back.
 fn is_young(stat: &Stat, now: i64) -> bool {
     stat.st_mtime.max(stat.st_ctime) > now.saturating_sub(YOUNG)
 }

@@ -25,14 +25,14 @@ use crate::node::ctx::Ctx;
 use crate::node::error::{Fault, LoadError};
 use crate::node::root::{Content, ReadError, Root};
 
-/// Readings of files that change meanwhile; a later signal brings what the last one missed.
+/// Attempts to read files that change meanwhile; the signal of the change leads to another reading.
 const TRIES: u32 = 3;
 
 const CONFIG_CAP: u64 = 16 << 20;
 const LAST_EXITED_CAP: u64 = 64 << 10;
 const RECEIVING_CAP: u64 = 4 << 20;
 
-/// What one VM object is made of that comes from the zone's files.
+/// What was read of a zone's files.
 #[derive(Debug, Clone)]
 pub struct ZoneFiles {
     /// The configuration.
@@ -45,14 +45,14 @@ pub struct ZoneFiles {
     pub stamps: Stamps,
     /// What is being received into the zone.
     pub receiving: Option<Receiving>,
-    /// Files that were shown as empty or as they were because their content is no good.
+    /// Files with invalid content, which count as empty or unchanged.
     pub doubts: Vec<String>,
 }
 
-/// Reads what is stale of the files of one zone and takes the rest from what is known of it.
+/// Reads the stale files of one zone; the others are those of `known`.
 ///
 /// # Errors
-/// The first source that fails; a file system that hangs as that of the files' times.
+/// The first source that fails; for a hung file system the times of the files.
 pub async fn load(
     ctx: &Ctx,
     row: &Arc<ZoneRow>,
@@ -90,7 +90,7 @@ pub fn read(
     let mut tries = 0;
     let files = loop {
         if let Some(parts) = known {
-            // Nothing but a fresh reading reads a file that is known to be the same.
+            // Only a fresh reading reads a file whose stamp is the same.
             if !stale.contains(Stale::DATASETS) && parts.stamps.confirmed_by(&now) {
                 stale.remove(Stale::FILES);
             }
@@ -136,7 +136,7 @@ struct Reading<'a> {
     row: &'a ZoneRow,
     /// The stamps that were taken before.
     now: &'a Stamps,
-    /// A file is not of the version that its stamp is of.
+    /// A file changed after its stamp was taken.
     is_torn: bool,
     doubts: Vec<String>,
 }
@@ -206,7 +206,7 @@ impl Reading<'_> {
         let read = read.map_err(|e| LoadError::new(Origin::Config, Fault::Read(e)).in_file(&dir));
         match read.and_then(|()| self.config_values()) {
             Ok(values) => Ok(Arc::new((&values).into())),
-            // An incomplete zone may be half there: its VM is shown without these fields.
+            // The files of an incomplete zone may not exist yet: its VM is shown without these fields.
             Err(_) if self.row.zone_state == "incomplete" => {
                 self.is_torn = false;
                 Ok(Arc::default())
