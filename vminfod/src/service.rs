@@ -104,9 +104,7 @@ impl Running {
 }
 
 /// Starts everything and returns when requests are served.
-///
-/// # Errors
-/// It cannot be served here.
+/// Errors: it cannot be served here.
 pub async fn serve(
     config: Config,
     commands: Arc<dyn Commands>,
@@ -116,9 +114,7 @@ pub async fn serve(
 }
 
 /// The same with every seam open; time may be simulated.
-///
-/// # Errors
-/// It cannot be served here.
+/// Errors: it cannot be served here.
 pub async fn serve_with(
     config: Config,
     commands: Arc<dyn Commands>,

@@ -4,9 +4,10 @@
 
 //! Work on files, in threads that may block.
 //!
-//! A file system may hang, and a thread that asks it hangs as well, unkillable. So each piece of
-//! work names its place (a zonepath). A place that does not answer within the deadline is *hung*: its
-//! work fails, later work on it fails at once, and it is usable again when its threads return. The number of hung threads is limited, per pool and in all.
+//! A file system may hang, and a thread that uses it hangs as well and cannot be killed. So each piece
+//! of work names its place (a zonepath). A place that does not answer within the deadline is *hung*: its
+//! work fails, later work on it fails at once, and it is usable again when its threads return. The
+//! number of hung threads is limited, per pool and in total.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,9 +47,7 @@ impl<T> Chunk<T> {
 
 impl Root {
     /// Does work on the files of one place (a zonepath, or a file outside any zone).
-    ///
-    /// # Errors
-    /// The place hangs.
+    /// Errors: the place hangs.
     pub async fn on_files<T: Send + 'static>(
         &self,
         place: &str,

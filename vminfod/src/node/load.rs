@@ -48,9 +48,7 @@ pub struct Node {
 pub type Known = HashMap<Arc<str>, Parts>;
 
 /// Reads everything but the snapshots, with `at_once` threads for files.
-///
-/// # Errors
-/// A source that concerns every VM fails.
+/// Errors: a source that concerns every VM fails.
 pub async fn node(ctx: &Ctx, known: Known, at_once: usize) -> Result<Node, LoadError> {
     let zones = async {
         let listing = zoneadm::list(ctx).await?;
@@ -166,9 +164,7 @@ pub struct Objects {
 }
 
 /// Reads and composes the whole node, snapshots included.
-///
-/// # Errors
-/// A source that concerns every VM fails.
+/// Errors: a source that concerns every VM fails.
 pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
     let (mut node, snapshots) =
         tokio::try_join!(node(ctx, Known::new(), threads()), datasets::snapshots(ctx))?;
@@ -192,9 +188,7 @@ pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
 
 /// Reads and composes one VM, exactly as [`objects`] shows it; `None` if there is no such zone.
 /// The datasets are those of the whole node: one of any pool may be mounted where the VM is.
-///
-/// # Errors
-/// A source that concerns every VM fails, or one of the VM's own.
+/// Errors: a source that concerns every VM fails, or one of the VM's own.
 pub async fn object(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadError> {
     let (rows, mut datasets, snapshots, sysinfo) = tokio::try_join!(
         zoneadm::list(ctx),

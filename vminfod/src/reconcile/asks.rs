@@ -13,17 +13,17 @@ use vm_model::datasets::Datasets;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parts::Parts;
 
-/// Answers a request that waits for a reading.
+/// The sender of the answer to a request that waits for a reading.
 pub type Waiter = oneshot::Sender<Result<(), String>>;
 
-/// How many requests may wait to be taken; more wait to be sent.
+/// Capacity of the queue of requests; a sender waits when it is full.
 const QUEUE: usize = 256;
 
 /// A request.
 #[derive(Debug)]
 pub enum Ask {
-    /// A reading that begins after this, of one VM or of the node. Answered when what was read is
-    /// committed, or with the source that failed.
+    /// A new reading, of one VM or of the node. The answer comes when it is committed, or names the
+    /// source that failed.
     Fresh(Option<String>, Waiter),
     /// The raw parts of everything.
     Held(oneshot::Sender<Held>),
@@ -31,7 +31,7 @@ pub enum Ask {
     Why(String, oneshot::Sender<Option<Why>>),
 }
 
-/// The raw parts that all objects are made of.
+/// The raw parts of all objects.
 #[derive(Debug)]
 pub struct Held {
     /// The node itself.
@@ -49,9 +49,9 @@ pub struct SourceWhy {
     pub name: String,
     /// When it was last read, or confirmed unread because nothing about it had changed.
     pub read_at: Option<Instant>,
-    /// A newer reading is wanted or under way.
+    /// A newer reading is due or under way.
     pub stale: bool,
-    /// What the last attempt met.
+    /// Why the last attempt failed.
     pub error: Option<String>,
 }
 
@@ -71,30 +71,30 @@ pub struct Why {
 #[error("vminfod is stopping")]
 pub struct Stopping;
 
-/// The asking side.
+/// Sends requests.
 #[derive(Clone, Debug)]
 pub struct Asks(mpsc::Sender<Ask>);
 
 impl Asks {
-    /// The two sides.
+    /// Returns both ends of the queue.
     pub fn new() -> (Self, mpsc::Receiver<Ask>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         (Self(sender), receiver)
     }
 
-    /// Asks for a fresh reading, and waits until it is committed.
+    /// Asks for a new reading and waits until it is committed.
     pub async fn fresh(&self, name: Option<&str>) -> Result<(), String> {
         let name = name.map(str::to_owned);
         let asked = self.ask(|done| Ask::Fresh(name, done)).await;
         asked.map_err(|stopping| stopping.to_string())?
     }
 
-    /// The raw parts of everything, as they are held.
+    /// Returns the raw parts of everything.
     pub async fn held(&self) -> Result<Held, Stopping> {
         self.ask(Ask::Held).await
     }
 
-    /// When the sources of one VM were read.
+    /// Returns when the sources of one VM were read.
     pub async fn why(&self, name: &str) -> Result<Option<Why>, Stopping> {
         let name = name.to_owned();
         self.ask(|done| Ask::Why(name, done)).await
@@ -107,14 +107,14 @@ impl Asks {
     }
 }
 
-/// Answers all requests that wait.
+/// Sends the result to all requests that wait.
 pub(super) fn answer(waiters: Vec<Waiter>, result: &Result<(), String>) {
     for waiter in waiters {
         let _asker_may_have_gone: Result<(), _> = waiter.send(result.clone());
     }
 }
 
-/// A pair for waiting on a reading.
+/// Returns both ends of an answer.
 pub(super) fn waiter() -> (Waiter, oneshot::Receiver<Result<(), String>>) {
     oneshot::channel()
 }

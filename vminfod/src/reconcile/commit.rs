@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One VM's reading: how it begins, and how it leads to a commit.
+//! The reading of one VM: how it begins, and how it leads to a commit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Reconciler {
         let waited_ms = now.duration_since(signalled).as_millis() as u64;
         tracing::debug!(parent: &span, %parts, waited_ms, "reading begins");
         if let Some(known) = known.as_ref().filter(|_| stale == Stale::OBJECT) {
-            // Nothing is to be read: the datasets or the sysinfo in memory changed.
+            // No source is stale: the datasets or the sysinfo in memory changed.
             let _entered = span.enter();
             let parts = self.with_node(known.clone());
             self.parts_read(name, Ok(Some(parts)));
@@ -85,7 +85,7 @@ impl Reconciler {
         }
         self.vms.ended(name);
         self.vms.remove_idle(name);
-        // Last: a client that sees nothing pending must see what came of it.
+        // Last: a client that sees nothing pending sees the result.
         self.status.edit(|view| view.ends(name));
     }
 
@@ -116,7 +116,7 @@ impl Reconciler {
         under: &Under,
     ) -> Result<(), ReadFault> {
         let Some(vm) = self.vms.get_mut(name) else { return Ok(()) };
-        // New times or datasets are no sign that zoneadm has caught up with the kernel.
+        // New times or datasets do not show that zoneadm has caught up with the kernel.
         let is_moved = vm.parts.as_ref().is_none_or(|before| {
             before.zone != parts.zone || before.kstat != parts.kstat || before.xml != parts.xml
         });
@@ -133,8 +133,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Commits what these parts make of a VM. `away`: the state in which it was between the last
-    /// reading and this one, which is shown first.
+    /// Commits the object of these parts. `away`: the state between the last reading and this one, which
+    /// is shown first.
     pub(super) fn commit(
         &mut self,
         name: &Arc<str>,
@@ -162,7 +162,7 @@ impl Reconciler {
         Ok(outcome)
     }
 
-    /// The object of these parts. A panic of one VM's parts must not end the loop for all others.
+    /// The object of these parts. A panic fails this VM only.
     fn composed(&self, parts: &Parts) -> Result<VmObject, ReadFault> {
         match catch_unwind(AssertUnwindSafe(|| compose(parts))) {
             Ok(Ok(object)) => Ok(object),
@@ -193,7 +193,7 @@ impl Reconciler {
         answer(under.waiters, &Ok(()));
     }
 
-    /// zoneadm and the index agree that there is no such zone.
+    /// Removes a VM: zoneadm and the index agree that there is no such zone.
     fn gone(&mut self, name: &Arc<str>, under: Under) {
         let outcome = self.store.remove(name, || self.vms.parts(name).and_then(|it| self.old(it)));
         self.log(name, outcome);
@@ -213,7 +213,7 @@ impl Reconciler {
         answer(under.waiters, &Ok(()));
     }
 
-    /// The VM keeps its last good object; its parts stay stale and are read again.
+    /// Keeps the last good object of the VM; its stale parts are read again.
     fn failed(&mut self, name: &Arc<str>, under: Under, fault: &ReadFault) {
         let (source, message) = (fault.source_name(), fault.to_string());
         if self.status.trouble(name, source, message.clone()) {
@@ -230,7 +230,7 @@ impl Reconciler {
         self.vms.mark(name, under.stale, Reasons::RETRY, at);
     }
 
-    /// Notes a zone that could not be read, and plans another try.
+    /// Records a zone that could not be read, and plans the next attempt.
     pub(super) fn note_broken(&mut self, name: &Arc<str>, error: &LoadError, reason: Reasons) {
         if self.status.trouble(name, error.source_name(), error.to_string()) {
             tracing::warn!(vm = &**name, source = error.source_name(), reason = %error,
@@ -242,8 +242,8 @@ impl Reconciler {
         self.vms.mark(name, Stale::ALL, reason, at);
     }
 
-    /// When a VM whose reading failed is to be read again: at once where a signal came meanwhile and
-    /// it is the first failure.
+    /// When a VM whose reading failed is read again: at once if it is the first failure and a signal
+    /// came meanwhile.
     pub(super) fn retry_at(&mut self, name: &str) -> Instant {
         let now = Instant::now();
         let (policy, jitter) = (self.retry(), self.seams.jitter.fork());
@@ -254,7 +254,7 @@ impl Reconciler {
         if is_first && !vm.stale.is_empty() { now } else { now + pause }
     }
 
-    /// A new VM may have datasets whose events came before it, or never.
+    /// Lists the unknown datasets of a new VM: their events may have come before it.
     fn want_unknown_datasets(&mut self, name: &str) {
         let Some(parts) = self.vms.parts(name) else { return };
         let (names, now) = (self.listable(parts), Instant::now());
@@ -265,8 +265,7 @@ impl Reconciler {
         }
     }
 
-    /// The datasets of a VM that are worth a listing: a delegated one that is not known is listed
-    /// with its parent, if it exists.
+    /// The datasets of a VM that are listed by name: an unknown delegated one is listed with its parent.
     fn listable(&self, parts: &Parts) -> Vec<String> {
         let tables = &self.datasets.tables;
         let mut names = parts.dataset_names(tables);

@@ -2,10 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The datasets of the node: which of them are to be listed, and the tables of what was listed.
+//! The datasets of the node: which are due to be listed, and the tables of the listed ones.
 //!
-//! An event has exactly the dataset listed that it names. Snapshots of the node are one listing of
-//! their own, one at a time, that may take minutes; nothing waits for it but the snapshots.
+//! An event leads to a listing of the dataset that it names. The snapshots of the node are a listing of
+//! their own, which may take minutes and delays nothing else.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use vm_model::datasets::{Datasets, SnapshotTable};
 use vm_model::parse::zfs_event::{Action, DatasetEvent};
 use vm_model::parse::zfs_list::Row;
 
-/// Listings of single datasets at once.
+/// The most listings of single datasets at once.
 const AT_ONCE: usize = 4;
 /// A burst of events puts off a listing by at most this many gaps.
 const BURST_GAPS: u32 = 20;
@@ -26,12 +26,12 @@ const SNAPSHOTS_EACH: usize = 4;
 /// The tables and the listings.
 #[derive(Debug)]
 pub struct NodeDatasets {
-    /// What is known.
+    /// The listed datasets.
     pub tables: Datasets,
     /// The least time between two listings of a name in a burst.
     gap: Duration,
     wanted: IndexMap<String, Wanted>,
-    /// Listings under way: "an event came meanwhile", and failed attempts.
+    /// Listings under way: true if an event came meanwhile, and the failed attempts.
     running: HashMap<String, (bool, u32)>,
     /// Names touched while the node's filesystems are being listed.
     since_refresh: Option<Vec<String>>,
@@ -69,7 +69,7 @@ impl NodeDatasets {
         }
     }
 
-    /// Takes an event: the dataset is listed, or removed from the tables.
+    /// Handles an event: the dataset becomes due, or is removed from the tables.
     pub fn event(&mut self, event: &DatasetEvent, is_burst: bool, now: Instant) {
         let name = &event.name;
         for touched in [&mut self.since_refresh, &mut self.since_snapshots].into_iter().flatten() {
@@ -93,7 +93,7 @@ impl NodeDatasets {
         }
     }
 
-    /// Wants a listing of this name. Several snapshots of one dataset are listed with it.
+    /// Makes a listing of this name due. Several snapshots of one dataset are listed with it.
     pub fn want(&mut self, name: &str, now: Instant) {
         let Some((parent, _)) = name.split_once('@') else {
             self.wanted.insert(name.to_owned(), Wanted { at: now, failures: 0 });
@@ -115,7 +115,7 @@ impl NodeDatasets {
         self.wanted.insert(one.to_owned(), Wanted { at: now, failures: 0 });
     }
 
-    /// Puts a listing off until no event came for a gap, but not for long.
+    /// Delays a listing until no event came for a gap, but at most [`BURST_GAPS`].
     fn put_off(&mut self, name: &str, now: Instant) {
         let parent = name.split_once('@').map_or(name, |(parent, _)| parent);
         let wanted = if self.wanted.contains_key(name) { name } else { parent };
@@ -125,7 +125,7 @@ impl NodeDatasets {
         }
     }
 
-    /// Takes the next name to list, if one is due and there is room.
+    /// Takes the next name that is due, unless [`AT_ONCE`] are being listed.
     pub fn next(&mut self, now: Instant) -> Option<String> {
         if self.running.len() >= AT_ONCE {
             return None;
@@ -140,7 +140,7 @@ impl NodeDatasets {
         Some(name)
     }
 
-    /// When [`NodeDatasets::next`] or [`NodeDatasets::begin_snapshots`] will have something.
+    /// When [`NodeDatasets::next`] or [`NodeDatasets::begin_snapshots`] has to be called.
     pub fn deadline(&self) -> Option<Instant> {
         let waiting = self.wanted.iter().filter(|(name, _)| !self.running.contains_key(*name));
         let next = waiting.map(|(_, wanted)| wanted.at).min();
@@ -149,7 +149,7 @@ impl NodeDatasets {
         next.into_iter().chain(snapshots).min()
     }
 
-    /// A listing of one name has ended well.
+    /// Stores a finished listing of one name.
     pub fn listed(&mut self, name: &str, rows: Vec<Row>, now: Instant) {
         if let Some((true, _)) = self.running.remove(name)
             && !self.wanted.contains_key(name)
@@ -160,7 +160,7 @@ impl NodeDatasets {
         self.replace(name, rows);
     }
 
-    /// Puts the rows of a listing in the place of what was known of this name.
+    /// Replaces the rows of this name.
     pub fn replace(&mut self, name: &str, rows: Vec<Row>) {
         self.tables.remove(name);
         self.tables.insert(rows);
@@ -182,13 +182,13 @@ impl NodeDatasets {
         self.since_refresh = Some(Vec::new());
     }
 
-    /// It has failed.
+    /// That listing has failed.
     pub fn refresh_failed(&mut self) {
         self.since_refresh = None;
     }
 
-    /// It has ended: replaces the filesystems and volumes, keeps the snapshots. What was touched
-    /// meanwhile is listed again, and so are the snapshots that no listing of the node shows.
+    /// That listing has ended: replaces the filesystems and volumes, keeps the snapshots. What was
+    /// touched meanwhile becomes due, and so do snapshots that no listing of the node shows.
     pub fn refreshed(&mut self, mut listed: Datasets, began: Instant, now: Instant) {
         self.node_at = Some(began);
         self.listed.retain(|_, at| *at > began);
@@ -201,7 +201,7 @@ impl NodeDatasets {
         }
     }
 
-    /// Wants the snapshots of the node at this time or earlier.
+    /// Makes the snapshots of the node due at this time or earlier.
     pub fn want_snapshots(&mut self, at: Instant) {
         self.snapshots_due = Some(self.snapshots_due.map_or(at, |due| due.min(at)));
     }
@@ -217,8 +217,8 @@ impl NodeDatasets {
         begins
     }
 
-    /// The listing of the node's snapshots has ended well: replaces them. What was touched meanwhile
-    /// stays and is listed again.
+    /// Replaces the node's snapshots. Those that were touched during the listing are kept and listed
+    /// again.
     pub fn snapshots_listed(&mut self, listed: SnapshotTable, now: Instant) {
         let older = self.tables.clone();
         self.tables.replace_snapshots(listed);
@@ -229,8 +229,8 @@ impl NodeDatasets {
         }
     }
 
-    /// The listing of the node's snapshots has failed: it is tried again later, and those of these
-    /// datasets one by one until then.
+    /// The listing of the node's snapshots has failed: it is due `again`, and until then the snapshots of
+    /// these datasets are listed one by one.
     pub fn snapshots_failed(&mut self, again: Instant, datasets: Vec<String>, now: Instant) {
         self.since_snapshots = None;
         self.want_snapshots(again);
@@ -246,7 +246,7 @@ impl NodeDatasets {
         self.node_at.max(self.listed.get(name).copied())
     }
 
-    /// Returns true if a listing of this name is wanted or under way.
+    /// Returns true if a listing of this name is due or under way.
     pub fn is_wanted(&self, name: &str) -> bool {
         self.wanted.contains_key(name) || self.running.contains_key(name)
     }

@@ -32,23 +32,23 @@ use crate::store::{Published, Store};
 pub struct Seams {
     /// Reads the node.
     pub ctx: Ctx,
-    /// Signals of the sources.
+    /// Receives signals of the sources.
     pub inbox: Arc<Inbox>,
-    /// Requests of HTTP.
+    /// Receives requests from HTTP.
     pub asks: mpsc::Receiver<Ask>,
     /// The zones whose files are watched.
     pub zones: watch::Sender<Zones>,
-    /// Asks for a fresh source of zone events.
+    /// Restarts the source of zone events.
     pub restart_zones: Arc<Notify>,
-    /// Asks for a fresh file watcher.
+    /// Restarts the file watcher.
     pub restart_files: Arc<Notify>,
-    /// The only randomness.
+    /// The only source of randomness.
     pub jitter: Jitter,
     /// Ends the loop.
     pub shutdown: Shutdown,
 }
 
-/// The loop and all it owns.
+/// The loop and its state.
 pub struct Reconciler {
     pub(super) config: Config,
     pub(super) seams: Seams,
@@ -63,7 +63,7 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// A reconciler that has read nothing yet.
+    /// Returns a reconciler that has not read anything yet.
     pub fn new(config: Config, seams: Seams, status: Status) -> Self {
         let now = Instant::now();
         let schedule = Schedule::new(config.fold, config.concurrency);

@@ -23,17 +23,17 @@ use crate::store::{StoredVm, stored};
 /// The port waits this long for the first listing of snapshots; the start method has 300 s.
 const SNAPSHOTS_LIMIT: Duration = Duration::from_secs(240);
 
-/// Some zones of the index have no readable row: the list is asked for again this long, then the
+/// While some zones of the index have no readable row, the list is read again for this time; then the
 /// port opens with those zones in `errors`.
 const COMPLETE_LIMIT: Duration = Duration::from_secs(60);
-/// The longest pause between two first loads: somebody waits for the port.
+/// The longest pause between two first loads: clients wait for the port.
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl Reconciler {
-    /// Reads the node for the first time; returns when every zone is loaded or in error. `false`:
-    /// the shutdown came first.
+    /// Reads the node for the first time. Returns true when every zone is loaded or failed, false at a
+    /// shutdown.
     pub async fn first_load(&mut self) -> bool {
-        // Everything signalled before this moment is about to be read.
+        // The reading covers all earlier signals.
         self.seams.inbox.take();
         let mut failures = 0;
         let limit = Instant::now() + SNAPSHOTS_LIMIT;
@@ -47,7 +47,7 @@ impl Reconciler {
         let shutdown = self.seams.shutdown.clone();
         loop {
             let began = Instant::now();
-            // Dropping a reading kills its commands: that is what is wanted at shutdown.
+            // A dropped reading kills its commands.
             let result = tokio::select! {
                 result = load::node(&self.seams.ctx, Known::new(), threads()) => result,
                 () = shutdown.wait() => return false,
@@ -72,7 +72,7 @@ impl Reconciler {
                     failures += 1;
                     if self.status.trouble("node", error.source_name(), error.to_string()) {
                         tracing::error!(source = error.source_name(), reason = %error,
-                            "the node cannot be read: trying again until it can");
+                            "the node cannot be read: trying again");
                     }
                     let pause = self.pause(failures).min(PAUSE);
                     // Cancel-safe: nothing is held.
@@ -85,7 +85,7 @@ impl Reconciler {
         }
     }
 
-    /// Puts the objects of the first load in place, without events.
+    /// Stores the objects of the first load, without events.
     async fn seed(&mut self, mut node: Node, snapshots: Option<Done>, began: Instant) {
         self.status.clear_trouble("node");
         self.status.show_sysinfo(node.sysinfo.value());
@@ -98,7 +98,7 @@ impl Reconciler {
             }
             Some(Done::Snapshots(Err(error))) => Some(error),
             _ => {
-                tracing::warn!("the snapshots are not listed yet: they are shown when they are");
+                tracing::warn!("the snapshots are not listed yet: starting without them");
                 None
             }
         };
@@ -110,7 +110,7 @@ impl Reconciler {
                 Err(error) => broken.push((Arc::clone(&row.zonename), error)),
             }
         }
-        // Each thread composes and serialises its share: one tree of values at a time.
+        // Each thread composes and serialises its share, one object at a time.
         let share = whole.len().div_ceil(threads()).max(1);
         let root = self.seams.ctx.root.clone();
         let mut shares = Vec::new();
@@ -161,10 +161,10 @@ impl Reconciler {
     }
 }
 
-/// Checks that what zoneadm listed may be shown; `unlisted` are the zones of the index that have no
-/// readable row, `indexed` counts all of the index. While two or more of its zones, and more than
-/// half of them, are unlisted the port stays closed, for ever if need be: nobody may be told that
-/// they are gone. Fewer only delay it.
+/// Fails if the list of zoneadm may not be shown; `unlisted` are the zones of the index that have no
+/// readable row, `indexed` counts all of the index. While two or more of its zones, and more than half
+/// of them, are unlisted the port stays closed, so that no client takes them for deleted. Fewer only
+/// delay it.
 fn check_complete(unlisted: &[String], indexed: usize, is_late: bool) -> Result<(), ParseError> {
     let missing = unlisted.len();
     let is_most = missing >= 2 && missing * 2 > indexed;
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listing_without_most_zones_of_the_index_is_never_complete() {
+    fn listing_without_most_zones_of_the_index_is_incomplete() {
         let unlisted = |count: usize| (0..count).map(|n| format!("z{n}")).collect::<Vec<_>>();
         // Unlisted, in the index, whether it may be shown at once and late.
         for (missing, indexed, now, late) in [

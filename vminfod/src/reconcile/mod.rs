@@ -12,16 +12,19 @@
 //! ```
 //!
 //! One task owns all of it. A signal that comes while its part is being read marks the part stale
-//! again, and it is read again: nothing is ever paused.
+//! again, and it is read again: signals are never held back.
 //!
-//! | task | began by | reads | ends in |
+//! Each file below uses only those after it: `run` is the loop; `requests` to `commit` are what it does,
+//! as methods of [`Reconciler`] (`engine`); the rest are the structs that it owns.
+//!
+//! | task | started by | reads | ends in |
 //! | --- | --- | --- | --- |
 //! | reading of one VM | the schedule | its stale parts | `commit::vm_read` |
 //! | dataset | a ZFS event | one dataset | `node::dataset_read` |
 //! | snapshots | each refresh | all snapshots | `node::snapshots_read` |
-//! | sysinfo | its file changed | sysinfo | `node::sysinfo_read` |
-//! | look | every 10 s; the index changed; the file watcher started | zones, stamps | `node::swept` |
-//! | refresh | every 5 min; signals lost; a request | everything but snapshots | `refreshed::refreshed` |
+//! | sysinfo | a change of its file | sysinfo | `node::sysinfo_read` |
+//! | look | every 10 s; a change of the index; the start of the file watcher | zones, stamps | `node::swept` |
+//! | refresh | every 5 min; lost signals; a request | everything but snapshots | `refreshed::refreshed` |
 
 mod run;
 

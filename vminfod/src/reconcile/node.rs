@@ -69,7 +69,7 @@ impl Reconciler {
                 let pause = self.pause(self.datasets.failures(name) + 1);
                 self.datasets.failed(name, now, pause);
                 if self.status.trouble(name, "zfs", error.to_string()) {
-                    tracing::warn!(dataset = name, reason = %error, "listing failed: it is tried again");
+                    tracing::warn!(dataset = name, reason = %error, "listing failed: trying again");
                 }
             }
         }
@@ -99,13 +99,13 @@ impl Reconciler {
                 let again = now + self.config.refresh.0;
                 self.datasets.snapshots_failed(again, names, now);
                 if self.status.trouble("snapshots", "zfs", error.to_string()) {
-                    tracing::warn!(reason = %error, "listing of snapshots failed: each VM's are listed alone");
+                    tracing::warn!(reason = %error, "listing of snapshots failed: listing those of each VM");
                 }
             }
         }
     }
 
-    /// Marks the VMs whose own datasets are not what their object was made of.
+    /// Marks the VMs whose datasets differ from those of their object.
     fn mark_changed_datasets(&mut self, now: Instant) {
         let tables = &self.datasets.tables;
         let changed = self
@@ -150,7 +150,7 @@ impl Reconciler {
             return self.plan_sweep();
         };
         self.sweep.ended(seen.index);
-        // What was signalled up to now is announced.
+        // All signals up to now count as announcements.
         let pending = self.seams.inbox.take();
         self.signalled(pending);
         let now = Instant::now();
@@ -162,7 +162,7 @@ impl Reconciler {
                     let misses = self.found(differences, now);
                     if seen.scope == Scope::All && self.sweep.judge_zones(misses) {
                         self.status.restarted(Channel::Zones.name());
-                        // Where no helper waits for it, the permit restarts the next one: harmless.
+                        // Without a waiting helper this restarts the next one, which is harmless.
                         self.seams.restart_zones.notify_one();
                     }
                 }
@@ -190,7 +190,7 @@ impl Reconciler {
         }
     }
 
-    /// Marks what a look found; returns how much of it no event announced.
+    /// Marks what a look found; returns how many changes no event announced.
     fn found(&mut self, differences: Vec<Difference>, now: Instant) -> usize {
         let mut misses = 0;
         for Difference { name, stale, missed } in differences {

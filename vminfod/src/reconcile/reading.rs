@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Reads the stale parts of one VM, in a task of its own. The result is what was read, or positive
-//! evidence that there is no such zone; what it means is decided elsewhere.
+//! Reads the stale parts of one VM, in a task of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +22,17 @@ use crate::node::read::{datasets, kstat, zone_index, zoneadm};
 use crate::node::root::ReadError;
 use crate::node::{Ctx, Fault, LoadError};
 
-/// A file that is found empty or unparsable this soon after its signal may be half written …
+/// An invalid file this soon after its signal may still be written …
 const YOUNG: Duration = Duration::from_millis(50);
 /// … and is read once more after this.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// What a reading gave.
+/// The result of a reading.
 #[derive(Debug)]
 pub enum Loaded {
     /// zoneadm knows no such zone and the index lacks it.
     Gone,
-    /// The sources of the VM; those that were not stale as they were.
+    /// All sources of the VM: the stale ones read, the others as before.
     Sources(Box<Sources>),
 }
 
@@ -46,7 +45,7 @@ pub struct Sources {
     pub kstat: Option<ZoneKstat>,
     /// The files.
     pub files: ZoneFiles,
-    /// The datasets that were listed along: name and rows; no rows where it does not exist.
+    /// The listed datasets: name and rows, no rows if it does not exist.
     pub datasets: Vec<(String, Vec<Row>)>,
 }
 
@@ -56,10 +55,10 @@ pub enum ReadFault {
     /// A source failed.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// zoneadm denies a zone that the index lists.
+    /// zoneadm does not know a zone that the index lists.
     #[error("zoneadm knows no such zone, but the zone index lists it")]
     Disputed,
-    /// The index cannot be read: nothing is deleted on zoneadm's word alone.
+    /// The index cannot be read: zoneadm alone is not enough to delete a VM.
     #[error("zone index: {0}")]
     Index(ReadError),
     /// The reading or the composition panicked.
@@ -79,7 +78,7 @@ impl ReadFault {
     }
 }
 
-/// What is to be read.
+/// A reading.
 pub struct Reading {
     /// Where.
     pub ctx: Ctx,
@@ -97,9 +96,7 @@ pub struct Reading {
 
 impl Reading {
     /// Reads.
-    ///
-    /// # Errors
-    /// The first source that fails.
+    /// Errors: the first source that fails.
     pub async fn run(mut self) -> Result<Loaded, ReadFault> {
         if self.known.is_none() {
             self.stale |= Stale::ALL;
@@ -115,7 +112,7 @@ impl Reading {
         if matches!(&files, Err(error) if error.origin() == Origin::ZoneXml && error.is_absent())
             && !self.stale.contains(Stale::ZONEADM)
         {
-            // The configuration is gone: is the zone?
+            // The configuration is gone; the zone may be gone too.
             self.stale |= Stale::ON_ZONE_EVENT;
             row = match self.row().await? {
                 Some(row) => row,
@@ -134,7 +131,7 @@ impl Reading {
         Ok(Loaded::Sources(Box::new(Sources { row, kstat, files, datasets })))
     }
 
-    /// The zone's row; `None` only if zoneadm and the index agree that there is no such zone.
+    /// Returns the zone's row; `None` only if zoneadm and the index agree that there is no such zone.
     async fn row(&self) -> Result<Option<Arc<ZoneRow>>, ReadFault> {
         let uuid = self.known.as_ref().map_or(&*self.name, |parts| &*parts.zone.uuid);
         let uuid = Some(uuid).filter(|uuid| is_lower_uuid(uuid));
@@ -143,14 +140,14 @@ impl Reading {
         }
         let index = zone_index::load(&self.ctx).await.map_err(ReadFault::Index)?;
         let line = lines(&index).find(|line| *line.name == *self.name);
-        // A zone without a uuid never was a VM.
+        // A zone without a uuid is not a VM.
         match line.is_some_and(|line| self.known.is_some() || line.uuid.is_some()) {
             true => Err(ReadFault::Disputed),
             false => Ok(None),
         }
     }
 
-    /// The files; read twice where the first reading may have met a writer that truncates first.
+    /// Reads the files, a second time if one may have been truncated by a writer just then.
     async fn files(&self, row: &Arc<ZoneRow>) -> Result<ZoneFiles, LoadError> {
         let read = || zone_files::load(&self.ctx, row, self.known.as_ref(), self.stale);
         let first = read().await;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use vm_model::origin::Origin;
 use vm_model::stale::Stale;
 
-/// The sources that are read for each VM, with the part each of them is.
+/// The sources that are read for each VM, and their parts.
 pub const OWN: [(Origin, Stale); 7] = [
     (Origin::Zoneadm, Stale::ZONEADM),
     (Origin::ZoneXml, Stale::XML),
@@ -22,14 +22,13 @@ pub const OWN: [(Origin, Stale); 7] = [
 /// When the parts of one VM were last read (the beginning of that reading).
 #[derive(Debug, Default)]
 pub struct Reads {
-    /// All of them at once, as nearly always …
+    /// The time of all, unless `each` is set.
     all: Option<Instant>,
-    /// … or each at its own time.
     each: Option<Box<[Option<Instant>; OWN.len()]>>,
 }
 
 impl Reads {
-    /// Notes a reading of these parts.
+    /// Records a reading of these parts.
     pub fn note(&mut self, parts: Stale, began: Instant) {
         if OWN.iter().all(|(_, part)| parts.intersects(*part)) {
             *self = Reads { all: Some(began), each: None };

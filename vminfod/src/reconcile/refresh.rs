@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! When the whole node is read: every few minutes, when signals were lost, and when somebody asks.
+//! When the whole node is read: every few minutes, after lost signals, and on request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::asks::Waiter;
 use crate::node::LoadError;
 use crate::node::load::Node;
 
-/// Every so many refreshes all files are read, whatever their stamps say.
+/// One in this many refreshes reads all files, whether their stamps differ or not.
 const READ_ALL_EVERY: u32 = 12;
 
 /// The state of the full refresh.
@@ -26,7 +26,7 @@ pub struct Refresh {
     due: Instant,
     /// When the one under way began.
     running: Option<Instant>,
-    /// When the last good one ended.
+    /// When the last successful one ended.
     ended: Instant,
     failures: u32,
     /// Refreshes since one read every file.
@@ -34,16 +34,16 @@ pub struct Refresh {
     /// Requests that wait for the next one, and for the one under way.
     waiters: Vec<Waiter>,
     running_waiters: Vec<Waiter>,
-    /// What the one under way has read and is not taken in yet.
+    /// What the one under way has read and not committed yet.
     taking: Option<Taking>,
 }
 
-/// A node that was read, and how much of it has been taken in.
+/// A node that was read, and how much of it is committed.
 #[derive(Debug)]
 pub struct Taking {
     node: Node,
     at: usize,
-    /// Zone name, and what a commit did: what no event had announced.
+    /// Changes that no event had announced: zone name and type of event.
     pub changes: Vec<(String, &'static str)>,
 }
 
@@ -91,7 +91,7 @@ impl Refresh {
         self.waiters.push(waiter);
     }
 
-    /// Begins one, if it is due and none is under way; `Some(true)`: every file is to be read.
+    /// Begins one, if it is due and none is under way; returns true in it if all files are to be read.
     pub fn begin(&mut self, now: Instant) -> Option<bool> {
         if self.running.is_some() || self.due > now && self.waiters.is_empty() {
             return None;
@@ -133,22 +133,23 @@ impl Refresh {
         self.failures
     }
 
-    /// What was read is to be taken in, VM by VM.
+    /// Stores what was read, to be committed VM by VM.
     pub fn take_in(&mut self, node: Node) {
         self.taking = Some(Taking { node, at: 0, changes: Vec::new() });
     }
 
-    /// What is still to be taken in; [`Refresh::give_back`] what is left of it.
+    /// Takes what is still to be committed; [`Refresh::give_back`] returns the rest.
     pub fn taking(&mut self) -> Option<Taking> {
         self.taking.take()
     }
 
-    /// Keeps the rest of what is to be taken in.
+    /// Stores what is still to be committed.
     pub fn give_back(&mut self, taking: Taking) {
         self.taking = Some(taking);
     }
 
-    /// The one under way has failed: the next one is due after the pause. Returns the requests that wait for it.
+    /// The one under way has failed: the next one is due after the pause. Returns the requests that wait
+    /// for it.
     pub fn failed(&mut self, now: Instant, pause: Duration) -> Vec<Waiter> {
         self.running = None;
         self.failures = self.failures.saturating_add(1);
@@ -156,7 +157,7 @@ impl Refresh {
         std::mem::take(&mut self.running_waiters)
     }
 
-    /// How long ago the last good one ended.
+    /// The time since the last successful one ended.
     pub fn age(&self, now: Instant) -> Duration {
         now.duration_since(self.ended)
     }

@@ -77,7 +77,7 @@ impl Reconciler {
         self.status.refreshed(began, Err(message));
     }
 
-    /// Takes in the next VMs of a refresh, so many at once; returns true if there was one.
+    /// Commits the next `count` VMs of a refresh; returns true if there was one.
     pub(super) fn take_refreshed(&mut self, count: usize) -> bool {
         let Some(mut taking) = self.refresh.taking() else { return false };
         let now = Instant::now();
@@ -103,7 +103,7 @@ impl Reconciler {
         true
     }
 
-    /// Takes one VM of a refresh in, unless something newer is known or under way.
+    /// Commits one VM of a refresh, unless a newer reading is known or under way.
     fn take_parts(
         &mut self,
         name: &Arc<str>,
@@ -164,8 +164,8 @@ impl Reconciler {
         }
     }
 
-    /// VMs that a complete list lacks: each is asked for by name before it is given up. Requests
-    /// that wait for the refresh wait for that as well, and for what was being read meanwhile.
+    /// Has each VM that the list lacks read by name before it is removed. Requests that wait for the
+    /// refresh wait for these readings too, and for those under way.
     fn confirm_missing(&mut self, listed: &HashSet<Arc<str>>, waiters: Vec<Waiter>, now: Instant) {
         let known = self.vms.known().map(|(name, _)| name);
         let missing: Vec<_> = known.filter(|name| !listed.contains(*name)).cloned().collect();
@@ -197,7 +197,7 @@ impl Reconciler {
     }
 }
 
-/// The sources that say something else than before.
+/// The sources whose content differs.
 fn differing(before: Option<&Parts>, now: &Parts) -> Vec<Origin> {
     let Some(before) = before else { return vec![Origin::Zoneadm] };
     let mut origins: Vec<Origin> = [

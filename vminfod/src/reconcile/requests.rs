@@ -17,7 +17,7 @@ use super::reads::OWN;
 use super::vms::Reasons;
 
 impl Reconciler {
-    /// Answers a request, or has it wait for a reading.
+    /// Answers a request, or makes it wait for a reading.
     pub(super) fn asked(&mut self, ask: Ask) {
         match ask {
             Ask::Fresh(None, waiter) => self.refresh.ask(waiter),
@@ -45,7 +45,7 @@ impl Reconciler {
         }
     }
 
-    /// What is known of the sources of this VM.
+    /// Describes the sources of this VM.
     fn why(&self, name: &str) -> Option<Why> {
         let name = self.vms.zone_named(name);
         let vm = self.vms.get(&name)?;
@@ -70,7 +70,7 @@ impl Reconciler {
         Some(Why { uuid: parts.zone.uuid.to_string(), zonename: name.to_string(), sources })
     }
 
-    /// Puts the failure noted under this key on its source.
+    /// Adds the failure recorded under this key to its source.
     fn blame(&self, sources: &mut Vec<SourceWhy>, key: &str) {
         let Some(trouble) = self.status.edit(|view| view.errors.get(key).cloned()) else { return };
         let error = Some(trouble.message);
@@ -83,7 +83,7 @@ impl Reconciler {
         }
     }
 
-    /// The datasets of a VM, which are read for the node and one by one.
+    /// Describes the datasets of a VM, which are read for the node and one by one.
     fn zfs_of(&self, parts: &Parts, is_stale: bool) -> SourceWhy {
         let mut why = SourceWhy {
             name: Origin::Datasets.name().to_owned(),

@@ -14,11 +14,11 @@ use super::tasks::Done;
 use super::vms::exists;
 use crate::sources::watched::{ZonePlace, Zones};
 
-/// VMs that are worked on before the loop looks at what else there is.
+/// The most VMs that one turn of the loop handles.
 const TURN: usize = 16;
 
 impl Reconciler {
-    /// Works until the shutdown. [`Reconciler::first_load`] comes before.
+    /// Runs until the shutdown. Call [`Reconciler::first_load`] before.
     pub async fn run(mut self) {
         self.plan_refresh();
         self.plan_sweep();
@@ -60,7 +60,7 @@ impl Reconciler {
         }
     }
 
-    /// Begins everything that is due and has room.
+    /// Begins the readings that are due.
     fn begin_due(&mut self) {
         let now = Instant::now();
         for _ in 0..TURN {
@@ -82,7 +82,7 @@ impl Reconciler {
         next.unwrap_or_else(|| now + Duration::from_secs(3600))
     }
 
-    /// Tells the file watcher which zones there are, if that changed.
+    /// Sends the list of zones to the file watcher, if it changed.
     fn publish_zones(&mut self) {
         if !self.vms.take_moved() {
             return;

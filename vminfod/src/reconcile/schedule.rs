@@ -2,11 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! When is which VM to be read: a queue with one entry per VM.
+//! The queue of VMs to read, with one entry per VM.
 //!
-//! Pure: the times are given. Rules:
-//! * a VM that is wanted is read at once, if fewer than `at_once` VMs are being read;
-//! * what is wanted while the VM is being read, or within `gap` after its reading began, is one
+//! Pure: the caller gives the times. Rules:
+//! * a VM is due at once, and its reading begins if fewer than `at_once` VMs are being read;
+//! * all that is wanted while the VM is being read, or within `gap` after its reading began, is one
 //!   reading, `gap` after the last one began;
 //! * an earlier time replaces a later one.
 
@@ -66,7 +66,7 @@ impl Schedule {
         Some(at)
     }
 
-    /// Takes the next VM to read, if one is due and there is room. Its reading begins now.
+    /// Takes the next VM that is due, unless `at_once` are being read. Its reading begins now.
     pub fn next(&mut self, now: Instant) -> Option<Arc<str>> {
         if self.running >= self.at_once || self.due.first().is_none_or(|(at, ..)| *at > now) {
             return None;
@@ -88,7 +88,7 @@ impl Schedule {
         self.want(name, again)
     }
 
-    /// When [`Schedule::next`] will have something; `None` if only the end of a reading can tell.
+    /// When [`Schedule::next`] returns a VM; `None` if it depends on the end of a reading.
     pub fn deadline(&self) -> Option<Instant> {
         let (at, ..) = self.due.first().filter(|_| self.running < self.at_once)?;
         Some(*at)
@@ -160,8 +160,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is wanted is read; never twice at once, never twice within the gap, never more
-        /// than so many at once.
+        /// Every wanted VM is read, but not twice at once, not twice within the gap, and no more than
+        /// `at_once` at once.
         #[test]
         fn every_want_leads_to_a_reading(steps in proptest::collection::vec((0..4_usize, 0..3_u8, 0..15_u64), 1..80)) {
             let (mut schedule, start) = (Schedule::new(GAP, 2), Instant::now());

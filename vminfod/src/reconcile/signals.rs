@@ -30,7 +30,7 @@ impl Reconciler {
             events.iter().for_each(|event| vm.trace.note(event));
         }
         for (name, file) in pending.files {
-            // A file of an unknown zone says only that the zone may be new.
+            // Of an unknown zone only the configuration matters: the zone may be new.
             if self.vms.get(&name).is_none() && file != ZoneFile::Xml {
                 continue;
             }
@@ -64,14 +64,14 @@ impl Reconciler {
 
     fn dataset_event(&mut self, event: &DatasetEvent, is_burst: bool, now: Instant) {
         let zone = self.zone_of(&event.name);
-        // Other datasets are kept only where a VM may come to use them.
+        // Other datasets are listed only in pools that VMs use.
         if zone.is_none() && depth(&event.name) != 2 && !self.is_pool_used(pool(&event.name)) {
             return;
         }
         self.datasets.event(event, is_burst, now);
         let Some(zone) = zone else { return };
         if event.renamed {
-            // Its children have other names now, and no event says so.
+            // Its children have other names now, without events of their own.
             self.refresh.want(now);
         }
         if event.rolled_back {

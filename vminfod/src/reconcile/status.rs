@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the reconciler shows of itself: `/status`, `/sysinfo` and `/ready` read it. No decision
-//! depends on it.
+//! The state of the reconciler for `/status`, `/sysinfo` and `/ready`. No decision depends on it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +24,7 @@ const KEEP: usize = 5;
 pub struct Trouble {
     /// Which source failed.
     pub source: String,
-    /// What it said.
+    /// The error.
     pub message: String,
     /// When it began.
     pub since: Instant,
@@ -33,7 +32,7 @@ pub struct Trouble {
     pub attempts: u32,
 }
 
-/// One refresh that found differences.
+/// A refresh that found differences.
 #[derive(Clone, Debug)]
 pub struct RefreshEntry {
     /// When it began.
@@ -66,9 +65,9 @@ pub struct Counters {
 pub struct View {
     /// The full refresh under way.
     pub refresh: Option<Refresh>,
-    /// VM loads under way: zone name, when it was asked for, when it began.
+    /// Readings under way by zone name: when the signal came, when it began.
     pub pending: IndexMap<String, (Instant, Instant)>,
-    /// VMs that are to be read: when they are due, and since when there is a signal.
+    /// VMs to read: when they are due, and when the first signal came.
     pub due: HashMap<Arc<str>, (Instant, Instant)>,
     /// When the last refresh ended, failed or not, and how long it took.
     pub last_refresh: Option<(Instant, Duration)>,
@@ -76,7 +75,7 @@ pub struct View {
     pub refresh_errors: VecDeque<(String, Instant)>,
     /// The last refreshes that found something.
     pub refresh_log: VecDeque<RefreshEntry>,
-    /// What fails now, by zone or source name.
+    /// Current failures, by zone or source name.
     pub errors: IndexMap<String, Trouble>,
     /// Counts.
     pub counters: Counters,
@@ -86,7 +85,7 @@ pub struct View {
     pub restarts: BTreeMap<&'static str, u64>,
     /// Sources that run now, by name.
     pub sources: IndexMap<&'static str, bool>,
-    /// Node-wide sources are too old to be trusted.
+    /// The last refresh is too old.
     pub stale: bool,
 }
 
@@ -100,8 +99,8 @@ impl View {
         queued
     }
 
-    /// Returns true if every signal has had its effect: nothing is being read, and only VMs whose
-    /// reading failed are to be read.
+    /// Returns true if all signals are handled: nothing is being read, and only VMs whose reading
+    /// failed are due.
     pub fn is_idle(&self) -> bool {
         let is_retry = |name: &Arc<str>| self.errors.contains_key(&**name);
         self.pending.is_empty() && self.refresh.is_none() && self.due.keys().all(is_retry)
@@ -124,7 +123,7 @@ impl View {
         self.pending.shift_remove(name);
     }
 
-    /// What is done now, in the words of the shipped service.
+    /// The current phase in the words of the shipped service.
     pub fn phase(&self) -> &'static str {
         match self.refresh {
             None => "working",
@@ -142,7 +141,7 @@ pub struct Refresh {
     pub phase: Phase,
 }
 
-/// The steps of a refresh; the shipped one's names for them are kept for their readers' sake.
+/// The steps of a refresh, shown by the names of the shipped service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The commands and files are being read.
@@ -172,7 +171,7 @@ pub struct SysinfoView {
     pub at: Instant,
 }
 
-/// The board itself; cheap to clone.
+/// The shared state; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// Start of the program.
@@ -200,7 +199,7 @@ impl Status {
         self.lock().clone()
     }
 
-    /// Changes something.
+    /// Calls `edit` with the state.
     pub fn edit<R>(&self, edit: impl FnOnce(&mut View) -> R) -> R {
         edit(&mut self.lock())
     }
@@ -216,7 +215,7 @@ impl Status {
         self.sysinfo.store(Some(Arc::new(SysinfoView { json, at: Instant::now() })));
     }
 
-    /// Records a failure; returns whether it is a new one, worth a log line.
+    /// Records a failure; returns true if it is new.
     pub fn trouble(&self, name: &str, source: &str, message: String) -> bool {
         self.edit(|view| match view.errors.get_mut(name) {
             Some(known) => {
@@ -244,10 +243,10 @@ impl Status {
         self.edit(|view| view.errors.shift_remove(name).is_some())
     }
 
-    /// Records a file of a VM that is shown as empty, or as it was, because its content is no good.
+    /// Records a file of a VM that counts as empty or unchanged because its content is invalid.
     pub fn doubt(&self, name: &str, what: &str) {
         if self.trouble(&format!("{name} config"), "config", what.to_owned()) {
-            tracing::warn!(vm = name, what, "file is no good: it is not shown");
+            tracing::warn!(vm = name, what, "file is invalid: not shown");
         }
     }
 

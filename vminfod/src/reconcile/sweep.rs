@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The cheap look at everything every few seconds: one `zoneadm list`, and a stat of each file that
-//! an object is made of. Whatever differs from what was read, no event announced.
+//! The sweep: every few seconds one `zoneadm list`, and a stat of each file of each VM. It finds changes
+//! that no event announced.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::sources::watched::Zones;
 /// What each file of a zone is, in the order of its stamps.
 const FILE_OF: [ZoneFile; FILES] =
     [ZoneFile::Xml, ZoneFile::LastExited, ZoneFile::Config, ZoneFile::Config, ZoneFile::Config];
-/// Sweeps in a row that find changes no event announced, before the event source is started again.
+/// Sweeps in a row with unannounced changes after which the event source is started again.
 const MISSES: u32 = 2;
 
 /// What is looked at.
@@ -32,9 +32,9 @@ const MISSES: u32 = 2;
 pub enum Scope {
     /// The list of zones, and all files.
     All,
-    /// All files: they were not watched before.
+    /// All files, because they were not watched before.
     Files,
-    /// The list of zones, if the index has another stamp.
+    /// The list of zones, if the stamp of the index differs.
     Index,
 }
 
@@ -142,18 +142,17 @@ impl Sweep {
         self.due = due;
     }
 
-    /// All files are watched only from now on.
+    /// Asks for a look at all files: they were not watched before.
     pub fn mark_unwatched(&mut self) {
         self.is_unwatched = true;
     }
 
-    /// The zone index may have changed.
+    /// Asks for a look at the zone index.
     pub fn mark_index(&mut self) {
         self.is_index_stale = true;
     }
 
-    /// What is to be looked at now, if anything; the look begins, with the stamp of the index that
-    /// is known.
+    /// Begins the look that is due; returns its scope and the last stamp of the index.
     pub fn begin(&mut self, now: Instant) -> Option<(Scope, Option<u64>)> {
         if self.is_running {
             return None;
@@ -213,7 +212,7 @@ fn judge(count: &mut u32, misses: usize) -> bool {
     is_deaf
 }
 
-/// Compares zoneadm's rows with what is known.
+/// Compares zoneadm's rows with those of the VMs.
 pub fn compare_rows(vms: &Vms, rows: &[Arc<ZoneRow>]) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut differs = |name: &Arc<str>| {
@@ -232,8 +231,8 @@ pub fn compare_rows(vms: &Vms, rows: &[Arc<ZoneRow>]) -> Vec<Difference> {
     found
 }
 
-/// Compares the stamps of files with those of the versions that were read. Without a watcher
-/// (`is_unwatched`) nothing can have announced a change.
+/// Compares the stamps of files with those of the versions that were read. With `is_unwatched` no event
+/// can have announced a change.
 pub fn compare_files(vms: &Vms, files: &[Files], is_unwatched: bool) -> Vec<Difference> {
     let mut found = Vec::new();
     for (name, zonepath, seen) in files {
@@ -245,11 +244,11 @@ pub fn compare_files(vms: &Vms, files: &[Files], is_unwatched: bool) -> Vec<Diff
         }
         let (stale, file) = match seen {
             Ok(stamps) => differing(parts, stamps, is_unwatched),
-            // Its file system hangs: a reading of its own says so in /status.
+            // Its file system hangs: a reading shows that in /status.
             Err(_) if vm.is_failing() || vm.reading.is_some() => continue,
             Err(_) => (Stale::FILES | Stale::TIMES, None),
         };
-        // A VM that fails is read again at its own pace.
+        // A failing VM is read again after its back-off.
         let comes = vm.is_failing() && vms.is_due(name) || vm.stale.contains(stale);
         if stale.is_empty() || comes {
             continue;
@@ -264,7 +263,7 @@ fn differing(parts: &Parts, seen: &Stamps, is_unwatched: bool) -> (Stale, Option
     let mut stale = Stale::empty();
     let mut first = None;
     for (at, file) in FILE_OF.into_iter().enumerate() {
-        // The content of a file that was young when it was read may be another one.
+        // A file that was young when it was read may have changed since.
         let is_young = is_unwatched && parts.stamps.young & (1 << at) != 0;
         if parts.stamps.differs(seen, at) || is_young {
             stale |= Stale::on_file(file);
@@ -274,7 +273,7 @@ fn differing(parts: &Parts, seen: &Stamps, is_unwatched: bool) -> (Stale, Option
     (stale, first)
 }
 
-/// Returns true if something announced a change of these parts, or they are read anyway.
+/// Returns true if an event announced a change of these parts, or they are read anyway.
 fn is_announced(vm: &Vm, parts: Stale) -> bool {
     vm.announced.intersects(parts) || vm.is_stale(parts) || vm.is_failing()
 }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's description: when it is to be read again, and what it says.
+//! The node's sysinfo, and when it is read again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use vm_model::parse::sysinfo::Sysinfo;
 /// What is known of the node itself.
 #[derive(Debug, Default)]
 pub struct NodeSysinfo {
-    /// The last one that could be read.
+    /// The last one that was read.
     pub value: Arc<Sysinfo>,
     /// When it is to be read; `None`: it is not stale.
     due: Option<Instant>,
@@ -24,7 +24,7 @@ pub struct NodeSysinfo {
 }
 
 impl NodeSysinfo {
-    /// It may have changed.
+    /// Makes a reading due.
     pub fn mark(&mut self, at: Instant) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -50,13 +50,13 @@ impl NodeSysinfo {
         self.due.filter(|_| !self.is_reading)
     }
 
-    /// A reading has ended well; returns true if it says something else than before.
+    /// Stores a finished reading; returns true if it differs.
     pub fn read(&mut self, value: Sysinfo) -> bool {
         (self.is_reading, self.failures) = (false, 0);
         self.replace(Arc::new(value))
     }
 
-    /// Replaces what is known; returns true if it says something else.
+    /// Replaces the value; returns true if it differs.
     pub fn replace(&mut self, value: Arc<Sysinfo>) -> bool {
         let differs = *self.value != *value;
         if differs {
@@ -70,14 +70,14 @@ impl NodeSysinfo {
         self.failures
     }
 
-    /// A reading has failed: it is repeated after the pause.
+    /// A reading has failed: the next is due after the pause.
     pub fn failed(&mut self, now: Instant, pause: Duration) {
         self.is_reading = false;
         self.failures = self.failures.saturating_add(1);
         self.mark(now + pause);
     }
 
-    /// Returns true if it is to be read, or is being read.
+    /// Returns true if it is due or being read.
     pub fn is_stale(&self) -> bool {
         self.is_reading || self.due.is_some()
     }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The tasks of the reconciler: what they were for, and what they bring.
+//! The tasks of the reconciler, their purposes and results.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,7 +19,7 @@ use super::sweep::Seen;
 use crate::node::LoadError;
 use crate::node::load::Node;
 
-/// What a finished task brings.
+/// The result of a task.
 pub enum Done {
     /// The reading of one VM.
     Vm(Arc<str>, Result<Loaded, ReadFault>),
@@ -33,11 +33,11 @@ pub enum Done {
     Node(Option<Box<Result<Node, LoadError>>>),
     /// A sweep; `None` if it panicked.
     Sweep(Option<Box<Seen>>),
-    /// The task panicked and nothing has to follow from it.
+    /// The task panicked, without consequences.
     Nothing,
 }
 
-/// What a task is for, in case it panics.
+/// The purpose of a task, in case it panics.
 #[derive(Clone)]
 pub enum Purpose {
     /// The reading of one VM.
@@ -52,7 +52,7 @@ pub enum Purpose {
     Node,
     /// A sweep.
     Sweep,
-    /// Waits for readings that a request waits for.
+    /// Waits for several readings on behalf of requests.
     Confirm,
 }
 
@@ -70,7 +70,7 @@ impl Tasks {
         self.purposes.insert(handle.id(), purpose);
     }
 
-    /// Waits for the next task to end; for ever if there is none. Cancel-safe.
+    /// Waits for the next task to end, without end if there is none. Cancel-safe.
     pub async fn next(&mut self) -> Done {
         match self.set.join_next_with_id().await {
             Some(done) => self.done(done),

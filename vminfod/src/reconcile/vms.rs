@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What is known of each VM, and which of its parts are stale.
+//! The VMs: the last reading of each, and which of its parts are stale.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::reads::Reads;
 use super::schedule::Schedule;
 use super::status::Status;
 
-/// Names that are kept at most; more can only be garbage from a source.
+/// The most names; more can only be garbage from a source.
 const NAMES_CAP: usize = 50_000;
-/// Readings that repeat one that showed no change after a kernel event: the kernel may post before
-/// it stores.
+/// Pauses before a reading is repeated that showed no change after a kernel event: the event may precede
+/// the new state.
 const REPEATS: [Duration; 4] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
@@ -44,15 +44,15 @@ bitflags! {
         const DATASET = 1 << 2;
         /// The node's sysinfo changed.
         const SYSINFO = 1 << 3;
-        /// A sweep or the zone index differs from what is known.
+        /// A sweep or the zone index differs from the last reading.
         const SWEEP = 1 << 4;
-        /// A refresh found it missing or changed meanwhile.
+        /// A refresh did not list it, or it changed meanwhile.
         const REFRESH = 1 << 5;
         /// A client asked for a fresh reading.
         const ASKED = 1 << 6;
         /// The last reading failed.
         const RETRY = 1 << 7;
-        /// The last reading did not show what the kernel said.
+        /// The last reading did not show the state of the kernel event.
         const REPEAT = 1 << 8;
     }
 }
@@ -65,10 +65,10 @@ impl Reasons {
     }
 }
 
-/// One VM, or a name that may turn out to be one.
+/// One VM, or a name that may be one.
 #[derive(Default)]
 pub struct Vm {
-    /// What its object is made of: the last good reading.
+    /// The parts of its object: the last successful reading.
     pub parts: Option<Parts>,
     /// What is to be read.
     pub stale: Stale,
@@ -78,7 +78,7 @@ pub struct Vm {
     pub signalled: Option<Instant>,
     /// What is being read now.
     pub reading: Option<Under>,
-    /// What the kernel said since the last reading began.
+    /// The kernel events since the last reading began.
     pub trace: Trace,
     /// How often a reading was repeated after a kernel event; `None`: no event is open.
     pub repeats: Option<u8>,
@@ -96,7 +96,7 @@ pub struct Vm {
 pub struct Under {
     /// What it reads.
     pub stale: Stale,
-    /// What the kernel said before it began.
+    /// The kernel events before it began.
     pub trace: Trace,
     /// As in [`Vm`].
     pub repeats: Option<u8>,
@@ -118,9 +118,9 @@ impl Vm {
             || self.reading.as_ref().is_some_and(|reading| reading.stale.intersects(parts))
     }
 
-    /// Judges a new reading of the zone's row against the last one, with what the kernel said.
-    /// Returns the state in which the VM was away between the two, if it was, and the pause after
-    /// which the reading is to be repeated, if the event is still open.
+    /// Compares a new reading of the zone's row with the last one and the kernel events. Returns the
+    /// state of the VM between the two, if there was another one, and the pause after which the reading
+    /// is repeated, if the event is still open.
     pub fn judge(
         &mut self,
         reading: &Under,
@@ -134,7 +134,7 @@ impl Vm {
                 let repeats = usize::from(reading.repeats.unwrap_or(u8::MAX));
                 verdict = reading.trace.judge(&before, new, repeats >= REPEATS.len());
             }
-            // The row was not read: the question stays open.
+            // The row was not read: the event stays open.
             _ if !reading.stale.contains(Stale::ZONEADM) => self.reopen(reading.trace.clone()),
             _ => {}
         }
@@ -149,13 +149,13 @@ impl Vm {
         }
     }
 
-    /// Takes back what the kernel said before a reading that settled nothing.
+    /// Restores the kernel events of a reading that did not settle them.
     pub fn reopen(&mut self, earlier: Trace) {
         let newer = std::mem::take(&mut self.trace);
         self.trace = newer.after(earlier);
     }
 
-    /// The pause before the next repeated reading, unless a newer event started the count anew.
+    /// The pause before the next repeated reading, unless a newer event restarted the count.
     pub fn repeat(&mut self, repeats: Option<u8>) -> Option<Duration> {
         let repeats = repeats.filter(|_| self.repeats.is_none())?;
         let pause = REPEATS.get(usize::from(repeats))?;
@@ -167,7 +167,7 @@ impl Vm {
 /// All VMs, by zone name, and when each is to be read.
 pub struct Vms {
     vms: HashMap<Arc<str>, Vm>,
-    /// VM uuid → zone name, where it is another one.
+    /// VM uuid → zone name, where they differ.
     names: HashMap<Arc<str>, Arc<str>>,
     schedule: Schedule,
     status: Status,
@@ -223,8 +223,8 @@ impl Vms {
         self.names.get(uuid).cloned().or_else(own)
     }
 
-    /// Marks parts of a VM stale, to be read at this time or earlier. `None`: there are too many
-    /// names.
+    /// Marks parts of a VM stale, to be read at this time or earlier. Returns `None` if there are too
+    /// many names.
     pub fn mark(
         &mut self,
         name: &str,
@@ -252,7 +252,7 @@ impl Vms {
         self.schedule.next(now)
     }
 
-    /// When [`Vms::next`] will have something.
+    /// When [`Vms::next`] returns a VM.
     pub fn deadline(&self) -> Option<Instant> {
         self.schedule.deadline()
     }
@@ -284,7 +284,7 @@ impl Vms {
         vm.parts = Some(parts);
     }
 
-    /// Forgets the parts of a VM that is gone; returns true if there were any.
+    /// Removes the parts of a VM; returns true if there were any.
     pub fn forget(&mut self, name: &Arc<str>) -> bool {
         let Some(parts) = self.vms.get_mut(name).and_then(|vm| vm.parts.take()) else {
             return false;
@@ -294,7 +294,7 @@ impl Vms {
         true
     }
 
-    /// Removes a name that nothing is known of and nothing is wanted of.
+    /// Removes a name without parts and without a reading.
     pub fn remove_idle(&mut self, name: &Arc<str>) {
         let is_idle = self.vms.get(name).is_some_and(|vm| {
             vm.parts.is_none()
@@ -308,7 +308,7 @@ impl Vms {
         }
     }
 
-    /// Nothing is announced any more: a sweep has compared everything.
+    /// Clears all announcements: a sweep has compared everything.
     pub fn swept(&mut self) {
         self.vms.values_mut().for_each(|vm| vm.announced = Stale::empty());
     }

@@ -28,18 +28,14 @@ pub enum Misplaced {
 }
 
 /// Checks this system.
-///
-/// # Errors
-/// It may not run here.
+/// Errors: it may not run here.
 pub async fn check(root: &Path, commands: &dyn Commands) -> Result<(), Misplaced> {
     let user = rustix::process::geteuid().as_raw();
     check_on(std::env::consts::OS, root, user, commands).await
 }
 
 /// The same for a named system and user.
-///
-/// # Errors
-/// It may not run there.
+/// Errors: it may not run there.
 pub async fn check_on(
     system: &str,
     root: &Path,

@@ -63,9 +63,7 @@ impl Channel {
 }
 
 /// The signals of a line; `None` for the line that says that the helper is ready.
-///
-/// # Errors
-/// `sysevent` cannot have printed it.
+/// Errors: `sysevent` cannot have printed it.
 pub fn signals(line: &[u8]) -> Result<Option<Vec<Signal>>, Garbage> {
     Ok(match parse(line)? {
         Line::Ready => None,

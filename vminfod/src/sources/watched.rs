@@ -177,9 +177,7 @@ impl WatchList {
     }
 
     /// Reads a line of the helper and returns its signals.
-    ///
-    /// # Errors
-    /// The helper has to be started again.
+    /// Errors: the helper has to be started again.
     pub fn line(&mut self, line: &[u8]) -> Result<Vec<Signal>, Complaint> {
         let line: HelperLine =
             serde_json::from_slice(line).map_err(|error| Complaint::Garbage(error.to_string()))?;

@@ -16,9 +16,7 @@ use crate::node::ctx::Ctx;
 use crate::node::error::{Fault, LoadError};
 
 /// Lists the filesystems and volumes of the node, as deep as the deployed daemon does.
-///
-/// # Errors
-/// zfs fails or prints a partial listing.
+/// Errors: zfs fails or prints a partial listing.
 pub async fn node(ctx: &Ctx) -> Result<Datasets, LoadError> {
     let mut listing = Listing::default();
     let args = arguments("filesystem,volume", COLUMNS, &["2"]);
@@ -28,9 +26,7 @@ pub async fn node(ctx: &Ctx) -> Result<Datasets, LoadError> {
 }
 
 /// Lists the snapshots of the node, with the columns that are shown.
-///
-/// # Errors
-/// zfs fails or prints a partial listing.
+/// Errors: zfs fails or prints a partial listing.
 pub async fn snapshots(ctx: &Ctx) -> Result<SnapshotTable, LoadError> {
     let (mut listing, mut table) = (SnapshotListing::default(), SnapshotTable::default());
     let args = arguments("snapshot", SNAPSHOT_COLUMNS, &["2"]);
@@ -42,9 +38,7 @@ pub async fn snapshots(ctx: &Ctx) -> Result<SnapshotTable, LoadError> {
 }
 
 /// Lists one dataset with its children and snapshots; nothing if it does not exist.
-///
-/// # Errors
-/// zfs fails or prints a partial listing.
+/// Errors: zfs fails or prints a partial listing.
 pub async fn one(ctx: &Ctx, name: &str) -> Result<Vec<Row>, LoadError> {
     let mut listing = Listing::default();
     let args = arguments("filesystem,snapshot,volume", COLUMNS, &["1", name]);

@@ -15,18 +15,14 @@ use crate::node::ctx::Ctx;
 use crate::node::error::LoadError;
 
 /// The kstats of all zones whose name is a uuid.
-///
-/// # Errors
-/// The reader fails, or prints no array of kstats.
+/// Errors: the reader fails, or prints no array of kstats.
 pub async fn node(ctx: &Ctx) -> Result<HashMap<String, ZoneKstat>, LoadError> {
     Ok(parse(&printed(ctx, Vec::new()).await?)?)
 }
 
 /// The kstat of one zone; `None` unless the zone is active. The reader may ignore its operand and print
 /// all zones.
-///
-/// # Errors
-/// The reader fails, or prints no array of kstats.
+/// Errors: the reader fails, or prints no array of kstats.
 pub async fn one(ctx: &Ctx, row: &ZoneRow) -> Result<Option<ZoneKstat>, LoadError> {
     let Some(zoneid) = row.zoneid else { return Ok(None) };
     Ok(find(&printed(ctx, vec![zoneid.to_string()]).await?, &row.uuid)?)

@@ -34,9 +34,7 @@ pub fn files(root: &Root, zonename: &str, zonepath: &str) -> [PathBuf; FILES] {
 }
 
 /// Takes the stamps of one zone's files; it may block.
-///
-/// # Errors
-/// A file exists and its status cannot be read.
+/// Errors: a file exists and its status cannot be read.
 pub fn read(root: &Root, zonename: &str, zonepath: &str) -> Result<Stamps, LoadError> {
     let now = now();
     let mut stamps = Stamps::default();

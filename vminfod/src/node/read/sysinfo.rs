@@ -13,9 +13,7 @@ use crate::node::error::{Fault, LoadError};
 const CAP: u64 = 4 * 1024 * 1024;
 
 /// Reads the description of the node.
-///
-/// # Errors
-/// The file cannot be read, does not exist or is no JSON object.
+/// Errors: the file cannot be read, does not exist or is no JSON object.
 pub async fn load(ctx: &Ctx) -> Result<Sysinfo, LoadError> {
     let read = ctx.root.on_files("/tmp/.sysinfo.json", |root| {
         let path = root.sysinfo();

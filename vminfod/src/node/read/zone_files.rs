@@ -50,9 +50,7 @@ pub struct ZoneFiles {
 }
 
 /// Reads the stale files of one zone; the others are those of `known`.
-///
-/// # Errors
-/// The first source that fails; for a hung file system the times of the files.
+/// Errors: the first source that fails; for a hung file system the times of the files.
 pub async fn load(
     ctx: &Ctx,
     row: &Arc<ZoneRow>,
@@ -66,9 +64,7 @@ pub async fn load(
 }
 
 /// The same in the calling thread, which may block.
-///
-/// # Errors
-/// The first source that fails.
+/// Errors: the first source that fails.
 pub fn read(
     root: &Root,
     row: &ZoneRow,

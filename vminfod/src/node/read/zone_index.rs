@@ -4,16 +4,14 @@
 
 //! Reads /etc/zones/index.
 
-use crate::node::Ctx;
+use crate::node::ctx::Ctx;
 use crate::node::root::ReadError;
 
 /// Bytes of an index; real ones have some hundred per zone.
 const CAP: u64 = 16 << 20;
 
 /// Reads the index; empty if it does not exist.
-///
-/// # Errors
-/// It exists and cannot be read: nothing may be reported gone on zoneadm's word alone.
+/// Errors: it exists and cannot be read, so zoneadm alone would decide which zones are gone.
 pub async fn load(ctx: &Ctx) -> Result<Vec<u8>, ReadError> {
     let path = ctx.root.zone_index();
     let place = path.display().to_string();

@@ -24,9 +24,7 @@ pub struct Listing {
 }
 
 /// Lists all zones.
-///
-/// # Errors
-/// zoneadm fails, or prints what cannot be a whole listing.
+/// Errors: zoneadm fails, or prints what cannot be a whole listing.
 pub async fn list(ctx: &Ctx) -> Result<Listing, LoadError> {
     let args = ["list", "-p", "-c"].map(String::from).to_vec();
     let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
@@ -39,9 +37,7 @@ pub async fn list(ctx: &Ctx) -> Result<Listing, LoadError> {
 }
 
 /// Lists one zone; `None` if no such zone is configured, or it is not a VM.
-///
-/// # Errors
-/// zoneadm fails, or prints what cannot be a whole listing.
+/// Errors: zoneadm fails, or prints what cannot be a whole listing.
 pub async fn one(
     ctx: &Ctx,
     zonename: &str,
