@@ -26,7 +26,6 @@ const SNAPSHOTS_EACH: usize = 4;
 /// The tables and the listings.
 #[derive(Debug)]
 pub struct NodeDatasets {
-    /// The listed datasets.
     pub tables: Datasets,
     /// The least time between two listings of a name in a burst.
     gap: Duration,
@@ -182,7 +181,6 @@ impl NodeDatasets {
         self.since_refresh = Some(Vec::new());
     }
 
-    /// That listing has failed.
     pub fn refresh_failed(&mut self) {
         self.since_refresh = None;
     }

@@ -39,11 +39,8 @@ pub enum Loaded {
 /// The sources of one VM.
 #[derive(Debug)]
 pub struct Sources {
-    /// zoneadm's row.
     pub row: Arc<ZoneRow>,
-    /// The kernel's numbers.
     pub kstat: Option<ZoneKstat>,
-    /// The files.
     pub files: ZoneFiles,
     /// The listed datasets: name and rows, no rows if it does not exist.
     pub datasets: Vec<(String, Vec<Row>)>,
@@ -52,7 +49,6 @@ pub struct Sources {
 /// Why there is no reading.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadFault {
-    /// A source failed.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// zoneadm does not know a zone that the index lists.
@@ -67,7 +63,6 @@ pub enum ReadFault {
 }
 
 impl ReadFault {
-    /// The source's name.
     pub fn source_name(&self) -> &'static str {
         match self {
             Self::Load(error) => error.source_name(),
@@ -80,9 +75,7 @@ impl ReadFault {
 
 /// A reading.
 pub struct Reading {
-    /// Where.
     pub ctx: Ctx,
-    /// The zone's name.
     pub name: Arc<str>,
     /// What is known of it.
     pub known: Option<Parts>,

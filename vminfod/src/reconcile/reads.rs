@@ -42,7 +42,6 @@ impl Reads {
         }
     }
 
-    /// When the last one began.
     pub fn last(&self) -> Option<Instant> {
         self.each().into_iter().max().flatten()
     }

@@ -76,7 +76,6 @@ impl Refresh {
         }
     }
 
-    /// Plans the next one.
     pub fn plan(&mut self, due: Instant) {
         self.due = due;
     }
@@ -106,7 +105,6 @@ impl Refresh {
         Some(reads_all)
     }
 
-    /// When [`Refresh::begin`] will begin one.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let at = if self.waiters.is_empty() { self.due } else { now };
         self.running.is_none().then_some(at)

@@ -31,9 +31,7 @@ pub struct Schedule {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Its place in `due`.
     due: Option<(Instant, u64)>,
-    /// When its last reading began.
     began: Option<Instant>,
     is_running: bool,
     /// When it is wanted again after the reading under way.
@@ -41,7 +39,6 @@ struct Entry {
 }
 
 impl Schedule {
-    /// An empty queue.
     pub fn new(gap: Duration, at_once: usize) -> Self {
         let (due, entries) = Default::default();
         Self { gap, at_once: at_once.max(1), due, entries, running: 0, count: 0 }

@@ -115,7 +115,6 @@ pub struct Sweep {
 /// A difference that a look found.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The zone.
     pub name: Arc<str>,
     /// What is to be read.
     pub stale: Stale,
@@ -137,7 +136,6 @@ impl Sweep {
         }
     }
 
-    /// Plans the next sweep.
     pub fn plan(&mut self, due: Instant) {
         self.due = due;
     }
@@ -178,7 +176,6 @@ impl Sweep {
         (!self.is_running).then_some(at)
     }
 
-    /// A look has ended.
     pub fn ended(&mut self, index: Option<u64>) {
         self.is_running = false;
         self.index = index;

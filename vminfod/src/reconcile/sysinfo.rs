@@ -24,7 +24,6 @@ pub struct NodeSysinfo {
 }
 
 impl NodeSysinfo {
-    /// Makes a reading due.
     pub fn mark(&mut self, at: Instant) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -45,7 +44,6 @@ impl NodeSysinfo {
         begins
     }
 
-    /// When [`NodeSysinfo::begin`] will begin one.
     pub fn deadline(&self) -> Option<Instant> {
         self.due.filter(|_| !self.is_reading)
     }

@@ -21,34 +21,27 @@ use crate::node::load::Node;
 
 /// The result of a task.
 pub enum Done {
-    /// The reading of one VM.
     Vm(Arc<str>, Result<Loaded, ReadFault>),
     /// The listing of one dataset; no rows if it does not exist.
     Dataset(String, Result<Vec<Row>, LoadError>),
     /// The listing of the node's snapshots.
     Snapshots(Result<SnapshotTable, LoadError>),
-    /// The node's description.
     Sysinfo(Result<Sysinfo, LoadError>),
     /// The whole node; `None` if the reading panicked.
     Node(Option<Box<Result<Node, LoadError>>>),
     /// A sweep; `None` if it panicked.
     Sweep(Option<Box<Seen>>),
-    /// The task panicked, without consequences.
     Nothing,
 }
 
 /// The purpose of a task, in case it panics.
 #[derive(Clone)]
 pub enum Purpose {
-    /// The reading of one VM.
     Vm(Arc<str>),
-    /// The listing of one dataset.
     Dataset(String),
     /// The listing of the node's snapshots.
     Snapshots,
-    /// The node's description.
     Sysinfo,
-    /// The whole node.
     Node,
     /// A sweep.
     Sweep,
@@ -64,7 +57,6 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Starts a task.
     pub fn spawn(&mut self, purpose: Purpose, work: impl Future<Output = Done> + Send + 'static) {
         let handle = self.set.spawn(work);
         self.purposes.insert(handle.id(), purpose);

@@ -58,7 +58,6 @@ bitflags! {
 }
 
 impl Reasons {
-    /// The names, joined by `+`.
     pub fn text(self) -> String {
         let names = self.iter_names().map(|(name, _)| name.to_ascii_lowercase());
         names.collect::<Vec<_>>().join("+")
@@ -82,7 +81,6 @@ pub struct Vm {
     pub trace: Trace,
     /// How often a reading was repeated after a kernel event; `None`: no event is open.
     pub repeats: Option<u8>,
-    /// The back-off after failures.
     pub backoff: Option<Box<Backoff>>,
     /// Requests that wait for a reading.
     pub waiters: Vec<Waiter>,
@@ -100,9 +98,7 @@ pub struct Under {
     pub trace: Trace,
     /// As in [`Vm`].
     pub repeats: Option<u8>,
-    /// Requests that wait for it.
     pub waiters: Vec<Waiter>,
-    /// When it began.
     pub began: Instant,
 }
 
@@ -176,18 +172,15 @@ pub struct Vms {
 }
 
 impl Vms {
-    /// No VM.
     pub fn new(schedule: Schedule, status: Status) -> Self {
         let (vms, names) = Default::default();
         Self { vms, names, schedule, status, is_moved: true }
     }
 
-    /// One VM.
     pub fn get(&self, name: &str) -> Option<&Vm> {
         self.vms.get(name)
     }
 
-    /// One VM, to be changed.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Vm> {
         self.vms.get_mut(name)
     }
@@ -197,7 +190,6 @@ impl Vms {
         self.vms.get(name)?.parts.as_ref()
     }
 
-    /// All names.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Vm)> {
         self.vms.iter()
     }
@@ -252,7 +244,6 @@ impl Vms {
         self.schedule.next(now)
     }
 
-    /// When [`Vms::next`] returns a VM.
     pub fn deadline(&self) -> Option<Instant> {
         self.schedule.deadline()
     }
@@ -318,7 +309,6 @@ impl Vms {
         std::mem::take(&mut self.is_moved)
     }
 
-    /// All VMs, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Vm)> {
         self.vms.iter_mut()
     }

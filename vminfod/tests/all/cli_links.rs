@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The program under its other names: a link called `vminfo` or `vmadm` is the shipped tool of that
-//! name, as far as it reads.
+//! The program as a link called `vminfo` or `vmadm`: the read-only part of the shipped tool.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};

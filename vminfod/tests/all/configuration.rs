@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! docs/config-vminfod.md against the program: what it names is read, what is read is named, and
-//! the defaults that it tells are the program's.
+//! docs/config-vminfod.md and the program have the same keys and defaults.
 use std::path::Path;
 
 use daemon::Fields;

@@ -7,25 +7,15 @@
 
 use std::time::Duration;
 
-use crate::common::{FakeNode, Served, xml};
-use serde_json::{Value, json};
+use crate::common::{A, B, FakeNode, Served, changes, xml};
+use serde_json::json;
 use vminfod::config::Config;
 use vminfod::node::commands::Tool;
-
-const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
-const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
 
 /// Without sweeps and refreshes.
 async fn serve(node: &FakeNode) -> Served {
     let never = Duration::from_secs(24 * 3600);
     node.serve_as(Config { sweep: never, refresh: (never, never), ..node.config() }).await
-}
-
-fn changes(event: &Value) -> Vec<String> {
-    let text = |change: &Value| {
-        format!("{} {}", change["prettyPath"].as_str().unwrap(), change["newValue"])
-    };
-    event["changes"].as_array().unwrap_or_else(|| panic!("{event}")).iter().map(text).collect()
 }
 
 /// A zone of the pool `tank`.
@@ -51,7 +41,7 @@ async fn watches_files_in_another_pool() {
     node.write(&format!("/tank/{A}/lastexited"), "1449000000.5 256\n");
     let exit = changes(&events.soon().await);
     assert!(exit.contains(&"exit_status 1".to_owned()), "{exit:?}");
-    // The same names in the usual pool are nobody's.
+    // The same names in the usual pool belong to no VM.
     node.write(&format!("/zones/{A}/config/tags.json"), r#"{"of":"another"}"#);
     assert_eq!(events.within(Duration::from_millis(300)).await, None);
     assert_eq!(served.json(&format!("/vms/{A}")).await["tags"], json!({"seen": true}));
@@ -70,7 +60,7 @@ async fn watches_a_vm_that_moves_to_another_pool() {
     while !seen.contains(&format!("zonepath \"/tank/{A}\"")) {
         seen.extend(changes(&events.soon().await));
     }
-    // The watcher is told after the commit: what is written before it looks is found by its look.
+    // The watcher gets the list after the commit: its look finds what is written before.
     node.write(&format!("/tank/{A}/config/tags.json"), r#"{"there":1}"#);
     while !seen.contains(&"tags.there 1".to_owned()) {
         seen.extend(changes(&events.soon().await));
@@ -126,7 +116,7 @@ async fn zone_with_another_name_is_refreshed_changed_and_removed() {
     let mut events = served.events().await;
     assert_eq!(served.json("/vms/web").await["uuid"], A);
 
-    // A refresh finds it again and has nothing to tell; then it finds what nobody announced.
+    // A refresh finds it again without an event; then it finds an unannounced change.
     assert_eq!(served.json("/vms?sync=true").await.as_array().unwrap().len(), 1);
     node.set_dataset("zones/web", json!({"quota": "2147483648"}));
     served.json("/vms?sync=true").await;

@@ -2,25 +2,14 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The loop as a whole on a node in process: what is promised about lost events, failing sources,
-//! reboots and fresh readings.
+//! The loop on a node in process: lost events, failing sources, reboots and fresh readings.
 
 use std::time::Duration;
 
-use crate::common::{FakeNode, xml};
+use crate::common::{A, B, FakeNode, changes, xml};
 use serde_json::{Value, json};
 use vminfod::config::Config;
 use vminfod::node::commands::Tool;
-
-const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
-const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
-
-fn changes(event: &Value) -> Vec<String> {
-    let list = event["changes"].as_array().unwrap();
-    list.iter()
-        .map(|change| format!("{} {}", change["prettyPath"].as_str().unwrap(), change["newValue"]))
-        .collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn emits_create_modify_and_delete() {

@@ -2,19 +2,18 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What is signalled of one VM within a fold is one event, although what files say is read before
-//! the fold ends: at whatever moment of it a second signal comes.
+//! How signals of one VM are grouped: the first is read at once, those within the gap are one more
+//! reading.
 
 use std::time::Duration;
 
-use crate::common::FakeNode;
 use crate::common::world::World;
+use crate::common::{A, FakeNode};
 use serde_json::{Value, json};
 use vm_model::stale::ZoneFile;
 
-const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 const TAGS: &str = "/zones/7992e853-8812-4060-8b15-fff23517df24/config/tags.json";
-/// Longer than a fold, shorter than what follows a kernel event that showed nothing.
+/// Longer than a gap, shorter than the last repeated reading after a kernel event.
 const AFTER: Duration = Duration::from_millis(30);
 
 fn ms(ms: u64) -> Duration {

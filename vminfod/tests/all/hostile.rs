@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Hostile input, all kinds at a daemon that runs: each is an error that names its source, the VM
-//! keeps its last good object, no other VM is affected, and everything heals without help.
+//! Hostile input of all kinds: each is an error that names its source, the VM keeps its last good
+//! object, no other VM is affected, and all recover by themselves.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,15 +11,12 @@ use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{FakeNode, Served, xml};
+use crate::common::{A, B, FakeNode, Served, xml};
 use daemon::Shutdown;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use vminfod::config::Config;
 use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
-
-const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
-const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
 
 /// One GiB that takes no disk.
 fn sparse(path: &std::path::Path) {
@@ -221,7 +218,7 @@ async fn refuses_json_of_the_wrong_shape_alone() {
     served.stop().await;
 }
 
-/// A node whose commands say what they are told to.
+/// A node whose commands print what the test sets.
 struct Lying {
     node: FakeNode,
     lies: Mutex<HashMap<Tool, Vec<u8>>>,

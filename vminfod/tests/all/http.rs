@@ -6,14 +6,12 @@
 
 use std::time::Duration;
 
-use crate::common::FakeNode;
+use crate::common::{A, FakeNode};
 use daemon::journal::Limits;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vminfod::config::Config;
-
-const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 
 /// Sends bytes as they are and reads to the end.
 async fn raw(address: std::net::SocketAddr, request: &str) -> String {

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node kept in this crate, read whole and one VM at a time.
+//! A recorded node, read as a whole and one VM at a time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,15 +2,14 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What RFD 39 asks for and the shipped service never had: its event format, its status, its raw
-//! data; and what is ours beside it, filters, tags, metrics and the sources of a field.
+//! Beyond the shipped service: the event format, status and raw data of RFD 39; filters, tags, metrics
+//! and the sources of a field.
 
 use std::path::Path;
 
-use crate::common::{FakeNode, Served};
+use crate::common::{A, FakeNode, Served};
 use serde_json::{Value, json};
 
-const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 const B: &str = "8f1b5e9c-6f0a-4a94-8a3f-0c1f6c0a3d55";
 
 /// Compares with a golden file; `GOLDEN=write` writes it anew.
@@ -75,7 +74,7 @@ fn steady(mut line: Value) -> String {
     line.to_string() + "\n"
 }
 
-/// The same story told to both formats.
+/// The same changes in both formats.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_event_formats_agree() {
     let node = FakeNode::new();

@@ -2,19 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Where and to whom the daemon serves: ports, sockets, caps, and the place it runs at.
+//! Ports, sockets and limits of the daemon, and where it may run.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::FakeNode;
+use crate::common::{A, FakeNode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use vminfod::config::{Config, Socket};
 use vminfod::service::place::{Misplaced, check_on};
-
-const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unix_socket_answers_the_same_with_its_mode() {
@@ -105,7 +103,7 @@ async fn runs_on_a_real_node_only_as_root_in_the_global_zone() {
     assert!(matches!(check("illumos", "/", 0).await, Err(Misplaced::Zone)));
     node.with(|state| state.zoneadm.clear());
     assert!(matches!(check("illumos", "/", 0).await, Err(Misplaced::Zone)));
-    // Elsewhere, or with a root of its own, nobody asks.
+    // On other systems, or with another root, it is not checked.
     assert!(check("illumos", "/node", 101).await.is_ok());
     assert!(check("linux", "/", 101).await.is_ok());
 }

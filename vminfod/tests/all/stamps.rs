@@ -2,29 +2,22 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Whoever reads a file only when its stamp is another one must not miss a change: without a
-//! watcher, every kind of change is found by the sweep, and what did not change is left alone.
+//! Without a watcher, the sweep finds every kind of change by the stamps of the files, and unchanged
+//! files are not read.
 
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
-use crate::common::{FakeNode, Served, xml};
+use crate::common::{FakeNode, Served, changes, xml};
 use serde_json::Value;
 use vminfod::config::Config;
 
 const A: &str = "11111111-8812-4060-8b15-fff23517df24";
 
-/// Swept often, and watched by nobody.
+/// A daemon that sweeps often and watches no files.
 async fn swept(node: &FakeNode) -> Served {
     node.serve_deaf(Config { sweep: Duration::from_millis(50), ..node.config() }).await
-}
-
-fn changes(event: &Value) -> Vec<String> {
-    let list = event["changes"].as_array().unwrap();
-    list.iter()
-        .map(|change| format!("{} {}", change["prettyPath"].as_str().unwrap(), change["newValue"]))
-        .collect()
 }
 
 async fn counter(served: &Served, name: &str) -> u64 {
@@ -46,7 +39,7 @@ async fn is_left_alone(served: &Served) {
     assert_eq!(counter(served, "loads").await, loads, "nothing has changed");
 }
 
-/// As old as a file looks that nobody has touched for long.
+/// The time of an old file.
 fn age(node: &FakeNode, path: &str) {
     let times =
         FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));

@@ -27,6 +27,17 @@ use vminfod::node::commands::Tool;
 
 pub use served::{Events, Served};
 
+pub const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
+pub const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
+
+/// The changes of an event: path and new value.
+pub fn changes(event: &Value) -> Vec<String> {
+    let text = |change: &Value| {
+        format!("{} {}", change["prettyPath"].as_str().unwrap(), change["newValue"])
+    };
+    event["changes"].as_array().unwrap_or_else(|| panic!("{event}")).iter().map(text).collect()
+}
+
 /// What the commands answer from.
 #[derive(Default)]
 pub struct State {

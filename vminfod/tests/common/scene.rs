@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What tests say again and again: a VM like this, a stream read until that, nothing else told.
+//! Shared steps of the tests: a VM of some kind, a stream read up to an event, no other event.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub fn nic(interface: &str, mac: &str, attrs: &[(&str, &str)]) -> String {
 }
 
 impl FakeNode {
-    /// Settings under which nothing but events tells: no sweep, no refresh.
+    /// Settings without sweeps and refreshes: only events announce changes.
     pub fn quiet(&self) -> Config {
         Config { sweep: DAY, refresh: (DAY, DAY), ..self.config() }
     }
@@ -69,7 +69,7 @@ impl FakeNode {
         self.write(&format!("/etc/zones/{uuid}.xml"), &config_of(uuid, brand, items));
     }
 
-    /// Writes a file that nobody watches yet.
+    /// Writes a file that is not watched yet.
     pub fn write_now(&self, path: &str, text: &str) {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -172,8 +172,8 @@ impl Events {
         self.until(|event| change(event, path).is_some()).await
     }
 
-    /// Everything told until a later event of both sysevent streams and of the files has had its
-    /// effect: what is not in it was not told. There must be the VM [`MARK`].
+    /// The events up to the effect of a later event of both sysevent streams and of the files: what is
+    /// not in it was not sent. The VM [`MARK`] must exist.
     pub async fn settled(&mut self, node: &FakeNode, served: &Served) -> Vec<Value> {
         let quota = (self.seq + 100) << 30;
         node.set_dataset(&format!("zones/{MARK}"), json!({"quota": quota.to_string()}));

@@ -156,7 +156,7 @@ async fn reordering_is_no_event_and_no_change() {
     node.configure(A, "lx", &format!("{}{two}{one}", attr("resolvers", "9.9.9.9,8.8.8.8,9.9.9.9")));
     node.zone_event(A, "running", 5).await;
     let all = events.settled(&node, &served).await;
-    // The time of the file is another one: at most that is told.
+    // The time of the file differs: only that may be an event.
     assert!(all.iter().all(|event| told(event).is_empty()), "{all:#?}");
     let mut after = served.json(&format!("/vms/{A}")).await;
     after["last_modified"] = before["last_modified"].clone();

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 45–49, 56–60: what a change record looks like, on the wire of the real daemon.
+//! Statements 45–49, 56–60: change records of the real daemon.
 
 use serde_json::{Value, json};
 

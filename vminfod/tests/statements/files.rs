@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 75–80: files that change, move, go and come back.
+//! Statements 75–80: files that change, move, disappear and return.
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ impl Churn {
         self.chance.uniform(Duration::ZERO, Duration::from_nanos(limit - 1)).as_nanos() as u64
     }
 
-    /// One change of the node; one in five is announced by nobody.
+    /// One change of the node; one in five is not announced.
     fn change(&mut self, world: &World) {
         self.turn += 1;
         let uuid = format!("{:08x}-8812-4060-8b15-fff23517df24", self.below(12));

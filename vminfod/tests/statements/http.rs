@@ -323,7 +323,7 @@ async fn failed_refresh_changes_only_the_status() {
     let error = status["refreshErrors"][0]["err"].as_str().unwrap();
     assert!(error.contains("out of order"), "{status}");
     assert_eq!(events.seq, status["journal"]["newest"], "nothing was told");
-    // The attempt advances `lastRefresh` as shipped; whether data are fresh is told elsewhere.
+    // The attempt advances `lastRefresh` as shipped; other keys show whether data are fresh.
     assert!(status["errors"]["node"]["attempts"].as_u64() >= Some(1), "{status}");
     node.with(|state| state.failing.clear());
     assert_eq!(served.get("/vms?sync=true").await.0, 200);

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 92–97: what no event tells, what fails and what hangs, on a paused clock: the loop
+//! Statements 92–97: changes without events, failures and hangs, on a paused clock: the loop
 //! runs in process and its minutes take milliseconds.
 
 use std::time::Duration;
@@ -119,7 +119,7 @@ async fn failed_vm_is_read_again_until_it_succeeds() {
     );
     assert_eq!(world.vm(A).unwrap()["alias"], "vm", "the last good object stays");
     assert!(world.events().is_empty());
-    // Whole again: nobody says so.
+    // Readable again, without an event.
     node.write(&file, &crate::common::xml(A, "healed"));
     node.write(&format!("/etc/zones/{new}.xml"), &crate::common::xml(new, "born"));
     let alias =
@@ -221,7 +221,7 @@ async fn unreadable_configuration_stops_neither_start_nor_refresh() {
         assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2, "{what}");
         let status = served.json("/status").await;
         assert!(status["errors"][B]["message"].is_string(), "{what}: {status}");
-        // Only a refresh can find this; who asked for all VMs afresh is told that one failed.
+        // Only a refresh can find this; a request for fresh VMs reports that one failed.
         node.set_zone(A, "installed", None);
         let (_, answer) = served.get("/vms?sync=true").await;
         assert_eq!(served.json(&format!("/vms/{A}")).await["state"], "stopped", "{what}: {answer}");

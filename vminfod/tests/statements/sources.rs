@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 62–65, 81: the zone channel and the children that bring events.
+//! Statements 62–65, 81: the zone channel and the children that report events.
 
 use serde_json::{Value, json};
 
@@ -156,7 +156,7 @@ async fn garbage_or_death_of_a_child_closes_no_stream() {
             drop(node.with(|state| state.streams.remove(stream)));
         }
         served.status_until(|status| restarts(status) == n as u64 + 1).await;
-        // What happened while nobody listened is found by the refresh of the fresh child.
+        // The refresh after the start of the new child finds what happened meanwhile.
         node.set_dataset(&format!("zones/{A}"), json!({"quota": ((n + 1) << 30).to_string()}));
         let event = events.change_of("quota").await;
         assert_eq!(event["vm"]["quota"], n + 1);

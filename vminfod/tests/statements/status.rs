@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 18–25: what `/status` tells.
+//! Statements 18–25: `/status`.
 
 use std::collections::BTreeSet;
 

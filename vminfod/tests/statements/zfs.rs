@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Statements 66–73: what ZFS events lead to.
+//! Statements 66–73: the effects of ZFS events.
 
 use serde_json::json;
 
@@ -59,7 +59,7 @@ async fn rollback_reads_datasets_and_files_again() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "one");
     node.add_zone(MARK, "running", Some(7), "mark");
-    // Nothing tells of files here, so that it is the event that does.
+    // No file is watched here: only the event announces the change.
     let served = node.serve_deaf(node.quiet()).await;
     served.idle().await;
     let mut events = served.events().await;
