@@ -55,7 +55,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         ]);
     }
     for ((what, small), (_, large)) in small.cpu.iter().zip(&large.cpu) {
-        let name = format!("CPU of a {what}, 5,000 VMs");
+        let name = format!("CPU: {what}, 5,000 VMs");
         rows.push(Row::new(name, Unit::Time, large).against("with 1,000 VMs", small.median(), 1.3));
     }
     rows.push(at_a_rate(bench.five_thousand().await?, rounds).await?);
