@@ -127,19 +127,17 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let least = nics / PAGE + 1 + SERVER_NICS;
     Ok(vec![
         Row::new(format!("reconcile {nics} clean NICs: requests"), Unit::Count, &one(seen as f64))
-            .against("full pages, a last one, the node's own", least as f64, 1.0, None)
+            .against("full pages, a last one, the node's own", least as f64, 1.0)
             .note(format!(
                 "the first: {first}; the last: {}; {}",
                 asked[asked.len() - 1],
                 kinds(&asked)
             )),
-        Row::new("… writes, and one", Unit::Count, &one(writes + 1.0))
-            .against("none", 1.0, 1.0, None),
+        Row::new("… writes, and one", Unit::Count, &one(writes + 1.0)).against("none", 1.0, 1.0),
         Row::new("… bytes", Unit::Bytes, &one(bytes)).against(
             "the NICs' JSON",
             json_bytes as f64,
             1.05,
-            None,
         ),
     ])
 }

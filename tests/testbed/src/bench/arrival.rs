@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The time at which a line reaches a listener's socket, from `SO_TIMESTAMPNS` (socket(7)). The
-//! time until a sleeping reader has read it depends on the machine and is shown apart.
+//! The time at which a line reaches a listener's socket, from `SO_TIMESTAMPNS` (socket(7)): when a
+//! sleeping reader wakes up depends on what else the machine does.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime};
@@ -21,14 +21,6 @@ pub(super) struct Arrivals {
     lines: Lines,
 }
 
-/// One line's way.
-pub(super) struct Arrival {
-    /// When its last byte was at the socket.
-    pub(super) at: SystemTime,
-    /// When it was read.
-    pub(super) read: SystemTime,
-}
-
 impl Arrivals {
     /// Opens a stream and reads its `ready` line.
     pub(super) async fn open(address: SocketAddr) -> anyhow::Result<Arrivals> {
@@ -41,19 +33,16 @@ impl Arrivals {
         Ok(Arrivals { stream, lines: Lines::default() })
     }
 
-    /// Waits for the next line, in this thread; there must be no more than that one.
-    pub(super) fn line(&mut self) -> anyhow::Result<Arrival> {
+    /// Waits for the next line, in this thread; more than one is an error. Returns when its last byte
+    /// was at the socket.
+    pub(super) fn line(&mut self) -> anyhow::Result<SystemTime> {
         let mut piece = [0; 16 << 10];
         loop {
             let (count, at) = receive(&self.stream, &mut piece).context("no line came")?;
-            let read = SystemTime::now();
             match self.lines.count(piece.get(..count).unwrap_or_default()) {
                 _ if count == 0 => bail!("the stream ended"),
                 0 => {}
-                1 => {
-                    let at = at.context("the system did not note when a line came")?;
-                    return Ok(Arrival { at, read });
-                }
+                1 => return at.context("the system did not note when a line came"),
                 lines => bail!("{lines} lines came at once"),
             }
         }

@@ -2,40 +2,48 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A node to measure on: generated files, and commands that print what the node's own commands
-//! printed once. They cost a shell and a `cat`, so that their time can be told from the daemon's.
+//! A node to measure on: generated files, the simulated node's `fswatcher`, and other commands that
+//! print what the node's own commands printed once. These cost a shell and a `cat`, so that their
+//! time can be told from the daemon's.
 
-use std::collections::HashMap;
-use std::fs::File;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+use simnode::{CreateOptions, Node, recorded};
 use tempfile::TempDir;
-
+use vm_model::parse::zfs_list::{COLUMNS, SNAPSHOT_COLUMNS};
 use vm_model::parse::zoneadm::{self, ZoneRow};
+use vminfod::node::commands::CommandPaths;
 use vminfod::node::root::Root;
+use vminfod::sources::watched::{ZonePlace, Zones};
 
 use super::limits;
 use crate::process;
-use simnode::{CreateOptions, Node};
 
-/// The columns that vminfod asks zfs for.
-const COLUMNS: &str = "compression,creation,filesystem_limit,mountpoint,name,quota,recsize,refquota,refreservation,\
-                       snapshot_limit,type,usedbysnapshots,userrefs,volblocksize,volsize,written,zoned";
 const LONG: Duration = Duration::from_secs(60);
+/// The arguments with which vminfod lists the node's datasets, and its snapshots.
+pub(super) const LIST_DATASETS: [&str; 9] =
+    ["list", "-H", "-p", "-t", "filesystem,volume", "-o", COLUMNS, "-d", "2"];
+pub(super) const LIST_SNAPSHOTS: [&str; 9] =
+    ["list", "-H", "-p", "-t", "snapshot", "-o", SNAPSHOT_COLUMNS, "-d", "2"];
 
 /// The node.
 pub(super) struct Cn {
     _dir: TempDir,
     node: Node,
     canned: PathBuf,
-    /// What `zoneadm list` says of each VM, in its order.
+    /// The zones in the order of zoneadm's list.
     pub zones: Vec<Zone>,
-    /// By the datasets directly below the pool: what `zfs list -d 1` says of each.
+    /// What `zfs list -d 1` prints for each dataset directly below the pool.
     listed: HashMap<String, String>,
     pipes: [File; 2],
 }
@@ -45,6 +53,26 @@ pub(super) struct Cn {
 pub(super) struct Zone {
     pub name: String,
     pub line: String,
+}
+
+impl Zone {
+    /// The id of a zone that is up.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.line.split(':').next()?.parse().ok()
+    }
+}
+
+/// A change of the node that makes one line of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// `config/tags.json` is replaced.
+    Tags,
+    /// The zone's XML is replaced.
+    Xml,
+    /// The zone goes down or comes up: a zone event.
+    Zone,
+    /// The quota of its root dataset: a zfs event.
+    Dataset,
 }
 
 /// Which stream of sysevents.
@@ -61,50 +89,30 @@ impl Cn {
         zoneadm::parse(list.as_bytes())
     }
 
-    /// A node of so many VMs.
+    /// Creates a node with this many VMs.
     pub(super) async fn make(vms: u32) -> anyhow::Result<Cn> {
         let dir = tempfile::tempdir().context("no temporary directory")?;
         let options = CreateOptions { vms, ..CreateOptions::new(dir.path().join("cn")) };
         let node = Node::create(&options)?;
         let canned = dir.path().join("canned");
-        for sub in ["zone", "one"] {
+        for sub in ["zone", "one", "kstats"] {
             std::fs::create_dir_all(canned.join(sub))?;
         }
         let list = printed(&node, "zoneadm", &["list", "-p", "-c"]).await?;
-        let columns = ["list", "-H", "-p", "-t", "filesystem,snapshot,volume", "-o", COLUMNS, "-d"];
-        let zfs = printed(&node, "zfs", &[&columns[..], &["2"]].concat()).await?;
+        let every =
+            ["list", "-H", "-p", "-t", "filesystem,snapshot,volume", "-o", COLUMNS, "-d", "2"];
+        let zfs = printed(&node, "zfs", &every).await?;
         let kstat = printed(&node, "kstat", &[]).await?;
-        for (name, text) in [("zoneadm.txt", &list), ("zfs.txt", &zfs), ("kstat.txt", &kstat)] {
-            std::fs::write(canned.join(name), text)?;
+        let chosen = |args: [&str; 9]| recorded::zfs_list(zfs.as_bytes(), &args.map(str::to_owned));
+        std::fs::write(canned.join("zoneadm.txt"), &list)?;
+        std::fs::write(canned.join("datasets.txt"), chosen(LIST_DATASETS))?;
+        std::fs::write(canned.join("snapshots.txt"), chosen(LIST_SNAPSHOTS))?;
+        std::fs::write(canned.join("kstats/all"), &kstat)?;
+        for one in serde_json::from_str::<Vec<Value>>(&kstat)? {
+            let path = canned.join("kstats").join(one["instance"].to_string());
+            std::fs::write(path, format!("[\n{one}\n]\n"))?;
         }
-        let at = canned.display();
-        let log = format!("#!/bin/sh\nprintf '%s\\n' \"${{0##*/}} $*\" >> {at}/log\n");
-        let scripts = [
-            (
-                "zoneadm",
-                format!(
-                    "{log}case $1 in -z) exec cat {at}/zone/$2 ;; esac\nexec cat {at}/zoneadm.txt\n"
-                ),
-            ),
-            (
-                "zfs",
-                format!(
-                    "{log}for last; do :; done\ncase $last in 2) exec cat {at}/zfs.txt ;; esac\nexec cat {at}/one/$last.rows\n"
-                ),
-            ),
-            ("kstat", format!("{log}exec cat {at}/kstat.txt\n")),
-            (
-                "sysevent",
-                format!(
-                    "{log}case \"$*\" in *com.sun:zones*) exec cat {at}/pipe0 ;; esac\nexec cat {at}/pipe1\n"
-                ),
-            ),
-        ];
-        for (name, text) in scripts {
-            let path = canned.join(name);
-            std::fs::write(&path, text)?;
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
-        }
+        write_scripts(&canned, &node.tool("fswatcher"))?;
         let zone = |line: &str| {
             let name = line.split(':').nth(1).filter(|name| *name != "global")?;
             Some(Zone { name: name.to_owned(), line: line.to_owned() })
@@ -115,15 +123,14 @@ impl Cn {
         }
         let pipes = [pipe(&canned.join("pipe0"))?, pipe(&canned.join("pipe1"))?];
         let cn = Cn { _dir: dir, node, canned, zones, listed: by_dataset(&zfs), pipes };
-        // Else the system writes 44,000 files for 10,000 VMs to its disk half a minute later, beside
-        // whatever is measured then; and once more after they were read for the first time, for that
-        // is noted in each of them.
+        // Read once and written to disk now: the system would write new files, and the time of their
+        // first reading, half a minute later, beside whatever is measured then.
         limits::read_and_parse(&Root::new(cn.root()), &cn.rows())?;
         rustix::fs::sync();
         Ok(cn)
     }
 
-    /// Its `/`.
+    /// The directory that stands for `/`.
     pub(super) fn root(&self) -> PathBuf {
         self.node.root()
     }
@@ -138,17 +145,20 @@ impl Cn {
         self.canned.join(name)
     }
 
-    /// How vminfod is to serve it; a file with these settings and the given ones.
+    /// The paths of its commands.
+    pub(super) fn commands(&self) -> CommandPaths {
+        let [zoneadm, zfs, kstat, sysevent, fswatcher] =
+            ["zoneadm", "zfs", "kstat", "sysevent", "fswatcher"].map(|name| self.tool(name));
+        CommandPaths { zoneadm, zfs, kstat, sysevent, fswatcher }
+    }
+
+    /// Writes a configuration with which vminfod serves the node, with `more` settings.
     pub(super) fn config(&self, more: Value) -> anyhow::Result<PathBuf> {
-        let tool = |name: &str| self.tool(name).to_string_lossy().into_owned();
-        let mut config = json!({
-            "root": self.root().to_string_lossy(),
-            "listen": "127.0.0.1:0",
-            "commands": {
-                "zoneadm": tool("zoneadm"), "zfs": tool("zfs"),
-                "kstat": tool("kstat"), "sysevent": tool("sysevent"),
-            },
-        });
+        let mut config = self.node.vminfod_config_json("127.0.0.1:0");
+        for (_, path) in config["commands"].as_object_mut().into_iter().flatten() {
+            let name = path.as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+            *path = json!(self.tool(name));
+        }
         if let (Value::Object(config), Value::Object(more)) = (&mut config, more) {
             config.extend(more);
         }
@@ -157,7 +167,16 @@ impl Cn {
         Ok(path)
     }
 
-    /// Makes both streams of events ready for the next daemon.
+    /// The zones whose files vminfod watches.
+    pub(super) fn watched(&self) -> Zones {
+        let place = |zone: &Zone| {
+            let zonepath = zone.line.split(':').nth(3).unwrap_or_default().into();
+            (zone.name.as_str().into(), ZonePlace { zonepath, exists: 0 })
+        };
+        Arc::new(self.zones.iter().map(place).collect::<BTreeMap<_, _>>())
+    }
+
+    /// Empties both streams of events for the next daemon.
     pub(super) fn arm(&mut self) -> anyhow::Result<()> {
         for pipe in &mut self.pipes {
             let mut stale = [0; 65536];
@@ -184,7 +203,7 @@ impl Cn {
         Ok(())
     }
 
-    /// The commands that were run since the last call, a line each.
+    /// The commands that were run since the last call: name and arguments of each.
     pub(super) fn ran(&self) -> anyhow::Result<Vec<String>> {
         let path = self.canned.join("log");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -192,7 +211,7 @@ impl Cn {
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    /// Writes what zfs says of one VM's root dataset from now on: its quota is so many GiB.
+    /// Sets the quota that zfs prints for a zone's root dataset from now on.
     pub(super) fn set_quota(&self, zone: &str, gib: u64) -> anyhow::Result<()> {
         let dataset = format!("zones/{zone}");
         let Some(own) = self.listed.get(&dataset) else { bail!("{dataset} is not listed") };
@@ -211,43 +230,121 @@ impl Cn {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        // In one step: a listing may be reading it.
-        let temp = path.with_extension("new");
-        std::fs::write(&temp, rows)?;
-        Ok(std::fs::rename(&temp, &path)?)
+        replace(&path, &rows)?;
+        Ok(())
     }
 
-    /// What zoneadm says of one zone's state from now on, when asked for it by name.
+    /// Sets the state that `zoneadm -z` prints for this zone from now on.
     pub(super) fn set_state(&self, zone: &Zone, state: &str) -> anyhow::Result<()> {
         let mut fields: Vec<&str> = zone.line.split(':').collect();
         if let Some(field) = fields.get_mut(2) {
             *field = state;
         }
-        let path = self.canned.join("zone").join(&zone.name);
-        let temp = self.canned.join("zone.new");
-        std::fs::write(&temp, fields.join(":") + "\n")?;
-        Ok(std::fs::rename(&temp, &path)?)
+        replace(&self.canned.join("zone").join(&zone.name), &(fields.join(":") + "\n"))?;
+        Ok(())
     }
 
-    /// The zones whose root dataset is listed, the first so many.
-    pub(super) fn with_dataset(&self, count: usize) -> Vec<String> {
-        let has = |zone: &&Zone| self.listed.contains_key(&format!("zones/{}", zone.name));
-        self.zones.iter().filter(has).take(count).map(|zone| zone.name.clone()).collect()
+    /// The first running zones whose root dataset is listed.
+    pub(super) fn busy(&self, count: usize) -> Vec<Zone> {
+        let is_busy = |zone: &&Zone| {
+            zone.line.contains(":running:")
+                && self.listed.contains_key(&format!("zones/{}", zone.name))
+        };
+        self.zones.iter().filter(is_busy).take(count).cloned().collect()
     }
 
-    /// Replaces a zone's tags in one step, as vmadm does; the moment before that step.
-    pub(super) fn set_tags(&self, zone: &str, text: &str) -> anyhow::Result<SystemTime> {
+    /// Replaces a zone's tags in one step, as vmadm does. Returns when.
+    pub(super) fn set_tags(&self, zone: &str, n: u64) -> anyhow::Result<SystemTime> {
         let path = self.node.path(&format!("/zones/{zone}/config/tags.json"));
-        let temp = path.with_extension("json.new");
-        std::fs::write(&temp, text)?;
-        let before = SystemTime::now();
-        std::fs::rename(&temp, &path)?;
-        Ok(before)
+        replace(&path, &json!({ "n": n }).to_string())
+    }
+
+    /// Replaces a zone's XML in one step: it has another alias. Returns when.
+    fn set_alias(&self, zone: &str, n: u64) -> anyhow::Result<SystemTime> {
+        const ALIAS: &str = "name=\"alias\" type=\"string\" value=\"";
+        let path = self.node.zone_xml(zone);
+        let old = std::fs::read_to_string(&path)?;
+        let (before, rest) = old.split_once(ALIAS).context("a zone without an alias")?;
+        let (_, after) = rest.split_once('"').context("an attribute without an end")?;
+        let alias = BASE64_STANDARD.encode(n.to_string());
+        replace(&path, &format!("{before}{ALIAS}{alias}\"{after}"))
+    }
+
+    /// Makes the change number `n` of this zone; a running zone goes down with an even number and
+    /// comes up with an odd one. Returns when it was made.
+    pub(super) async fn change(
+        &mut self,
+        change: Change,
+        zone: &Zone,
+        n: u64,
+    ) -> anyhow::Result<SystemTime> {
+        match change {
+            Change::Tags => self.set_tags(&zone.name, n),
+            Change::Xml => self.set_alias(&zone.name, n),
+            Change::Zone => {
+                let state = if n.is_multiple_of(2) { "shutting_down" } else { "running" };
+                self.set_state(zone, state)?;
+                let event = zone_event(zone, state);
+                let at = SystemTime::now();
+                self.post(Stream::Zones, event.as_bytes()).await?;
+                Ok(at)
+            }
+            Change::Dataset => {
+                self.set_quota(&zone.name, 2000 + n)?;
+                let event = zfs_event(&format!("zones/{}", zone.name));
+                let at = SystemTime::now();
+                self.post(Stream::Datasets, event.as_bytes()).await?;
+                Ok(at)
+            }
+        }
     }
 }
 
-/// The rows of each dataset directly below the pool and of what is directly below that. Looked for
-/// once: to look through them all before each event would empty the daemon's caches.
+/// Replaces a file in one step. Returns when.
+fn replace(path: &Path, text: &str) -> anyhow::Result<SystemTime> {
+    let temp = path.with_extension("new");
+    std::fs::write(&temp, text)?;
+    let at = SystemTime::now();
+    std::fs::rename(&temp, path)?;
+    Ok(at)
+}
+
+/// Writes the node's commands. Each notes its name and arguments in `log` when it is run.
+fn write_scripts(canned: &Path, fswatcher: &Path) -> anyhow::Result<()> {
+    let (at, fswatcher) = (canned.display(), fswatcher.display());
+    let scripts = [
+        (
+            "zoneadm",
+            format!("case $1 in -z) exec cat {at}/zone/$2 ;; esac\nexec cat {at}/zoneadm.txt"),
+        ),
+        (
+            "zfs",
+            format!(
+                "case $5 in\nsnapshot) exec cat {at}/snapshots.txt ;;\n\
+                 filesystem,volume) exec cat {at}/datasets.txt ;;\nesac\n\
+                 for last; do :; done\nexec cat {at}/one/$last.rows"
+            ),
+        ),
+        ("kstat", format!("exec cat {at}/kstats/${{1:-all}}")),
+        (
+            "sysevent",
+            format!(
+                "case \"$*\" in *com.sun:zones*) exec cat {at}/pipe0 ;; esac\nexec cat {at}/pipe1"
+            ),
+        ),
+        ("fswatcher", format!("exec {fswatcher} \"$@\"")),
+    ];
+    for (name, script) in scripts {
+        let path = canned.join(name);
+        let log = format!("printf '%s\\n' \"${{0##*/}} $*\" >> {at}/log");
+        std::fs::write(&path, format!("#!/bin/sh\n{log}\n{script}\n"))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// The rows of each dataset directly below the pool and of what is directly below that. Made once: a
+/// search through all rows before each event would empty the daemon's caches.
 fn by_dataset(zfs: &str) -> HashMap<String, String> {
     let mut listed: HashMap<String, String> = HashMap::new();
     for line in zfs.lines() {
@@ -263,10 +360,11 @@ fn by_dataset(zfs: &str) -> HashMap<String, String> {
     listed
 }
 
-/// The line that announces a change of this zone's state.
-pub(super) fn zone_event(zone: &str) -> String {
+/// The line that announces this state of a zone.
+fn zone_event(zone: &Zone, state: &str) -> String {
+    let before = if state == "running" { "ready" } else { "running" };
     let data = json!({
-        "zonename": zone, "newstate": "initialized", "oldstate": "ready", "zoneid": 1,
+        "zonename": zone.name, "newstate": state, "oldstate": before, "zoneid": zone.id(),
         "when": 1_767_607_201_188_431_227_u64,
     });
     let event = json!({

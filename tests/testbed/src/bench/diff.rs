@@ -44,15 +44,10 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     }
     let [equal, two, hash, parse, growth] = columns.map(Samples::of);
     Ok(vec![
-        Row::new("diff, equal", Unit::Time, &equal).against("hashing", hash.median(), 2.0, 1.0),
-        Row::new("diff, two changes", Unit::Time, &two).against(
-            "parsing",
-            parse.median(),
-            0.3,
-            None,
-        ),
+        Row::new("diff, equal", Unit::Time, &equal).against("hashing", hash.median(), 2.0),
+        Row::new("diff, two changes", Unit::Time, &two).against("parsing", parse.median(), 0.3),
         Row::new("diff, 5,000 elements to 2,500", Unit::Count, &growth)
-            .against("times as long", 1.0, 2.5, None)
+            .against("times as long", 1.0, 2.5)
             .note("linear is 2"),
     ])
 }

@@ -2,176 +2,220 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The time from a change of the node to its line.
+//! Sysevents: the time until their line, and the CPU time of each kind of change.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::arrival::Arrivals;
-use super::cn::{Cn, Stream, zfs_event, zone_event};
+use super::cn::{Change, Cn, Stream, Zone, zfs_event};
 use super::limits;
 use super::served::Served;
 use super::setting::Bench;
 use super::streams::{Listeners, latest};
 use super::table::{Row, Samples, Unit};
 
-/// Signals of one VM within this are one, so a file's change waits for it.
-const FOLD: f64 = 0.010;
-const CHANGES: usize = 1000;
-const ZONE_CHANGES: usize = 100;
-/// How often what an event needs is run by itself.
-const COMMANDS: usize = 50;
-/// In each round.
-const FILE_CHANGES: usize = 200;
-/// As long as a change rests in the fold.
-const REST: Duration = Duration::from_millis(10);
+/// Changes of each kind in each round.
+const CHANGES: u64 = 100;
+/// How often the commands of an event are run by themselves in each round.
+const COMMANDS: u64 = 10;
+/// The zones that change, one after the other.
+const ZONES: usize = 50;
+/// Between two changes: longer than vminfod's least time between two readings.
+const REST: Duration = Duration::from_millis(20);
+/// Between two zone events of a start, and how many there are in ten seconds.
+const START_PACE: Duration = Duration::from_millis(250);
+const START_EVENTS: usize = 40;
+/// Zone events in a second, and for how many seconds.
+const RATE: u32 = 200;
+const RATE_SECONDS: u32 = 5;
 const STORM: usize = 10_000;
 const STORM_VMS: usize = 100;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
-    let mut rows = vec![file_changes(bench.thousand().await?, rounds).await?];
-    let small = measure(bench.thousand().await?, rounds).await?;
-    let large = measure(bench.ten_thousand().await?, rounds).await?;
-    let growth: Samples =
-        large.cpu.values().zip(small.cpu.values()).map(|(large, small)| large / small).collect();
-    rows.extend([
-        Row::new("zfs sysevent to event line, p50", Unit::Time, &small.zfs).against(
-            "its one command",
-            small.command,
-            1.5,
-            None,
-        ),
-        Row::new("the same with 10,000 VMs", Unit::Time, &large.zfs).against(
-            "its one command",
-            large.command,
-            1.5,
-            None,
-        ),
-        Row::new("zone sysevent to event line, p50", Unit::Time, &small.zone)
-            .of(small.zone.median() - FOLD, "its two commands", small.two_commands, 1.5, None)
-            .note("zoneadm, then the kstats; the ratio is of what is beyond the fold of 10 ms"),
-        Row::new("CPU per event, 10,000 to 1,000 VMs", Unit::Count, &growth)
-            .against("times as much", 1.0, 1.5, None)
-            .note(format!("{:.0} us with 1,000 VMs", small.cpu.median() * 1e6)),
-    ]);
+    let small = Measured::of(bench.thousand().await?, rounds).await?;
+    let large = Measured::of(bench.five_thousand().await?, rounds).await?;
+    let mut rows = Vec::new();
+    for (measured, size) in [(&small, "1,000 VMs"), (&large, "5,000 VMs")] {
+        let [zone, dataset] = &measured.commands;
+        rows.extend([
+            Row::new(format!("zone event, {size}, p50"), Unit::Time, &measured.zone).against(
+                "zoneadm and zone-kstat",
+                zone.median(),
+                1.5,
+            ),
+            Row::new(format!("zfs event, {size}, p50"), Unit::Time, &measured.dataset).against(
+                "its zfs list",
+                dataset.median(),
+                1.5,
+            ),
+        ]);
+    }
+    for ((what, small), (_, large)) in small.cpu.iter().zip(&large.cpu) {
+        let name = format!("CPU: {what}, 5,000 VMs");
+        rows.push(Row::new(name, Unit::Time, large).against("with 1,000 VMs", small.median(), 1.3));
+    }
+    rows.push(at_a_rate(bench.five_thousand().await?, rounds).await?);
+    rows.push(after_a_start(bench.five_thousand().await?, rounds).await?);
     rows.extend(storm(bench.thousand().await?, rounds).await?);
     Ok(rows)
 }
 
-/// From the rename of a file to the line at a listener's socket: of each round the p99.
-async fn file_changes(cn: &mut Cn, rounds: usize) -> anyhow::Result<Row> {
-    let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    let mut listener = Arrivals::open(served.address).await?;
-    // Right after its start it looks at the files of every VM once more, now that they are watched.
-    served.quiet().await?;
-    let (mut told, mut read, mut woken) = <(Samples, Samples, Samples)>::default();
-    let mut wake_ups = limits::WakeUps::start()?;
-    let mut changes = cn.zones.iter().take(50).cycle().zip(1_u64..);
-    for _ in 0..rounds {
-        let (mut came, mut known, mut wake) = <(Samples, Samples, Samples)>::default();
-        for (zone, n) in changes.by_ref().take(FILE_CHANGES) {
-            let start = cn.set_tags(&zone.name, &json!({ "n": n }).to_string())?;
-            let arrival = tokio::task::block_in_place(|| listener.line())?;
-            came.push(arrival.at.duration_since(start)?);
-            known.push(arrival.read.duration_since(start)?);
-            // In turns and at the same pace: a machine that has just rested wakes up later.
-            tokio::time::sleep(REST).await;
-            wake.push(wake_ups.one()?);
-        }
-        told.push_value(came.quantile(0.99));
-        read.push_value(known.quantile(0.99));
-        woken.push_value(wake.quantile(0.99));
-    }
-    drop(listener);
-    served.stop().await?;
-    let p99 = told.median();
-    Ok(Row::new("file change to event line, p99", Unit::Time, &told)
-        .of(p99 - FOLD, "wake-up p99", woken.median(), 3.0, 1.5)
-        .note(format!(
-            "the ratio is of what is beyond the fold of 10 ms; a listener who has to wake up has read it after {:.2} ms",
-            read.median() * 1e3
-        )))
-}
-
+/// What is measured on one node.
+#[derive(Default)]
 struct Measured {
-    zfs: Samples,
+    /// From the event to its line.
     zone: Samples,
-    command: f64,
-    two_commands: f64,
-    /// Seconds of CPU for each event, by rounds.
-    cpu: Samples,
+    dataset: Samples,
+    /// The time of the commands of a zone event and of a zfs event.
+    commands: [Samples; 2],
+    /// CPU time of each change, by rounds.
+    cpu: Vec<(&'static str, Samples)>,
 }
 
-async fn measure(cn: &mut Cn, rounds: usize) -> anyhow::Result<Measured> {
-    let zones = cn.with_dataset(50);
-    for zone in &zones {
-        cn.set_quota(zone, 1000)?;
+impl Measured {
+    async fn of(cn: &mut Cn, rounds: usize) -> anyhow::Result<Measured> {
+        let zones = cn.busy(ZONES);
+        for zone in &zones {
+            cn.set_quota(&zone.name, 1000)?;
+        }
+        let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
+        let mut listener = Arrivals::open(served.address).await?;
+        let mut measured = Measured::default();
+        let mut numbers = 0..;
+        for (change, what) in [
+            (Change::Zone, "zone event"),
+            (Change::Xml, "XML edit"),
+            (Change::Dataset, "zfs event"),
+        ] {
+            let mut cpu = Samples::default();
+            for _ in 0..rounds {
+                let took = measured.round(cn, &served, &mut listener, &zones, change, &mut numbers);
+                cpu.push(took.await?);
+            }
+            measured.cpu.push((what, cpu));
+        }
+        drop(listener);
+        served.stop().await?;
+        Ok(measured)
     }
+
+    /// Makes a round of changes; returns the CPU time of each.
+    async fn round(
+        &mut self,
+        cn: &mut Cn,
+        served: &Served,
+        listener: &mut Arrivals,
+        zones: &[Zone],
+        change: Change,
+        numbers: &mut impl Iterator<Item = u64>,
+    ) -> anyhow::Result<Duration> {
+        served.quiet().await?;
+        let before = served.cpu()?;
+        for (at, n) in numbers.take(CHANGES as usize).enumerate() {
+            // Each zone twice in a row: down and up.
+            let zone = &zones[(n / 2) as usize % zones.len()];
+            let start = cn.change(change, zone, n).await?;
+            let took = tokio::task::block_in_place(|| listener.line())?.duration_since(start)?;
+            sleep(REST).await;
+            match change {
+                Change::Zone => self.zone.push(took),
+                Change::Dataset => self.dataset.push(took),
+                Change::Xml | Change::Tags => continue,
+            }
+            // In turns: how long a command takes differs from one second to the next.
+            if (at as u64).is_multiple_of(CHANGES / COMMANDS) {
+                self.run_commands(cn, zone, change).await?;
+            }
+        }
+        served.quiet().await?;
+        Ok((served.cpu()? - before) / CHANGES as u32)
+    }
+
+    async fn run_commands(&mut self, cn: &Cn, zone: &Zone, change: Change) -> anyhow::Result<()> {
+        let [of_zone, of_dataset] = &mut self.commands;
+        if change == Change::Dataset {
+            let args = ["list", "-H", "-p", "-d", "1", &format!("zones/{}", zone.name)];
+            of_dataset.push(limits::command(&cn.tool("zfs"), &args).await?);
+            return Ok(());
+        }
+        let id = zone.id().unwrap_or_default().to_string();
+        let zoneadm =
+            limits::command(&cn.tool("zoneadm"), &["-z", &zone.name, "list", "-p"]).await?;
+        of_zone.push(zoneadm + limits::command(&cn.tool("kstat"), &[&id]).await?);
+        Ok(())
+    }
+}
+
+/// Zone events at a steady rate: from the first one to the last line.
+async fn at_a_rate(cn: &mut Cn, rounds: usize) -> anyhow::Result<Row> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let listener = Listeners::open(served.address, 1).await?;
-    served.quiet().await?;
-    let (mut cpu, mut zfs, mut command) = <(Samples, Samples, Samples)>::default();
-    let (mut before, each) = (served.cpu()?, (CHANGES / rounds).max(1));
-    for n in 0..CHANGES {
-        let zone = &zones[n % zones.len()];
-        cn.set_quota(zone, 2000 + n as u64)?;
-        let line = zfs_event(&format!("zones/{zone}"));
+    let events = RATE * RATE_SECONDS;
+    let zones = cn.busy(events as usize);
+    let (mut took, mut sent) = (Samples::default(), Samples::default());
+    for round in 0..rounds as u64 {
+        served.quiet().await?;
         let start = Instant::now();
-        cn.post(Stream::Datasets, line.as_bytes()).await?;
-        zfs.push(latest(&listener.lines(1).await?, start));
-        // In turns: how long a command takes differs from one second to the next.
-        if n % (CHANGES / COMMANDS) == 0 {
-            let args = ["list", "-H", "-p", "-d", "1", &format!("zones/{zone}")];
-            command.push(limits::command(&cn.tool("zfs"), &args).await?);
+        for n in 0..events {
+            let zone = &zones[n as usize % zones.len()];
+            cn.change(Change::Zone, zone, round).await?;
+            sleep_until(start + Duration::from_secs(1) / RATE * (n + 1)).await;
         }
-        if (n + 1) % each == 0 {
-            served.quiet().await?;
-            let now = served.cpu()?;
-            cpu.push_value((now - before).as_secs_f64() / each as f64);
-            before = now;
-        }
+        sent.push(start.elapsed());
+        took.push(latest(&listener.lines(events as usize).await?, start));
     }
-    let (mut zone, mut two_commands) = (Samples::default(), Samples::default());
-    let named: Vec<_> = cn.zones.iter().filter(|z| z.line.contains(":running:")).cloned().collect();
-    for n in 0..ZONE_CHANGES {
-        let one = &named[n % named.len().clamp(1, 20)];
-        cn.set_state(one, if n / 20 % 2 == 0 { "installed" } else { "running" })?;
-        let start = Instant::now();
-        cn.post(Stream::Zones, zone_event(&one.name).as_bytes()).await?;
-        zone.push(latest(&listener.lines(1).await?, start));
-        if n % (ZONE_CHANGES / COMMANDS) == 0 {
-            // As long as the daemon rested before it ran them.
-            tokio::time::sleep(REST).await;
-            let args = ["-z", &one.name, "list", "-p"];
-            let zoneadm = limits::command(&cn.tool("zoneadm"), &args).await?;
-            two_commands.push(zoneadm + limits::command(&cn.tool("kstat"), &[]).await?);
-        }
-    }
-    for one in &named {
-        cn.set_state(one, "running")?;
+    for zone in &zones {
+        cn.set_state(zone, "running")?;
     }
     drop(listener);
     served.stop().await?;
-    let (command, two_commands) = (command.median(), two_commands.median());
-    Ok(Measured { zfs, zone, command, two_commands, cpu })
+    Ok(Row::new("1,000 zone events, 200/s, 5,000 VMs", Unit::Time, &took)
+        .against("the time in which they are sent", sent.median(), 1.1)
+        .note("from the first event to the last line"))
 }
 
-/// Very many events of few VMs, all at once, and what was run because of them.
-async fn storm(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
-    let zones = cn.with_dataset(STORM_VMS);
+/// The slowest of the zone events of the first ten seconds after a start.
+async fn after_a_start(cn: &mut Cn, rounds: usize) -> anyhow::Result<Row> {
+    let zones = cn.busy(START_EVENTS);
+    let (mut first, mut later) = (Samples::default(), Samples::default());
+    for _ in 0..rounds {
+        let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
+        let mut listener = Arrivals::open(served.address).await?;
+        for (slowest, n) in [(&mut first, 0), (&mut later, 1)] {
+            let mut took = Samples::default();
+            for zone in &zones {
+                let start = cn.change(Change::Zone, zone, n).await?;
+                let line = tokio::task::block_in_place(|| listener.line())?;
+                took.push(line.duration_since(start)?);
+                let spent = SystemTime::now().duration_since(start)?;
+                sleep(START_PACE.saturating_sub(spent)).await;
+            }
+            slowest.push_value(took.quantile(1.0));
+        }
+        drop(listener);
+        served.stop().await?;
+    }
+    Ok(Row::new("zone events of the first 10 s, 5,000 VMs: the slowest", Unit::Time, &first)
+        .against("the slowest at rest", later.median(), 2.0))
+}
+
+/// Very many zfs events of few VMs, all at once.
+async fn storm(cn: &mut Cn, rounds: usize) -> anyhow::Result<[Row; 2]> {
+    let zones = cn.busy(STORM_VMS);
     for zone in &zones {
-        cn.set_quota(zone, 1000)?;
+        cn.set_quota(&zone.name, 1000)?;
     }
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    let lines: String =
-        (0..STORM).map(|n| zfs_event(&format!("zones/{}", zones[n % zones.len()]))).collect();
+    let event = |n: usize| zfs_event(&format!("zones/{}", zones[n % zones.len()].name));
+    let lines: String = (0..STORM).map(event).collect();
     let (mut lists, mut cpu) = (Samples::default(), Samples::default());
     for round in 0..rounds as u64 {
         for zone in &zones {
-            cn.set_quota(zone, 3000 + round)?;
+            cn.set_quota(&zone.name, 3000 + round)?;
         }
         served.quiet().await?;
         cn.ran()?;
@@ -180,22 +224,14 @@ async fn storm(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
         cn.post(Stream::Datasets, lines.as_bytes()).await?;
         listener.lines(zones.len()).await?;
         served.quiet().await?;
-        lists.push_value(cn.ran()?.iter().filter(|line| line.starts_with("zfs ")).count() as f64);
+        let listed = cn.ran()?.iter().filter(|line| line.starts_with("zfs ")).count();
+        lists.push_value(listed as f64 / STORM_VMS as f64);
         cpu.push(served.cpu()? - before);
     }
     served.stop().await?;
-    Ok(vec![
-        Row::new("storm of 10,000 zfs events on 100 VMs: zfs list", Unit::Count, &lists).against(
-            "distinct VMs",
-            STORM_VMS as f64,
-            1.0,
-            0.01,
-        ),
-        Row::new("storm: CPU", Unit::Time, &cpu).against(
-            "1 s",
-            Duration::from_secs(1).as_secs_f64(),
-            1.0,
-            0.5,
-        ),
+    let name = "10,000 zfs events on 100 VMs";
+    Ok([
+        Row::new(format!("{name}: zfs list per VM"), Unit::Count, &lists).against("one", 1.0, 2.0),
+        Row::new(format!("{name}: CPU"), Unit::Time, &cpu).against("1 s", 1.0, 1.0),
     ])
 }

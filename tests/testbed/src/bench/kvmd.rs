@@ -225,22 +225,22 @@ pub(super) async fn run(_bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let one = |value: f64| Samples::of([value]);
     Ok(vec![
         Row::new("kvmd: one instance ends: time to its verdict", Unit::Time, &singles)
-            .against("5 ms", 0.005, 1.0, 0.4),
+            .against("5 ms", 0.005, 1.0),
         Row::new(
             format!("kvmd: {INSTANCES} start at once: all watched"),
             Unit::Time,
             &one(first.watched.as_secs_f64()),
         )
-        .against("5 s", 5.0, 1.0, 0.2),
+        .against("5 s", 5.0, 1.0),
         Row::new(
             format!("kvmd: {INSTANCES} end at once: time to verdict"),
             Unit::Time,
             &one(at(50).as_secs_f64()),
         )
-        .against("5 s", 5.0, 1.0, 0.2)
+        .against("5 s", 5.0, 1.0)
         .note(format!("99 % within {:?}, the last after {:?}", at(99), first.last)),
         Row::new("kvmd: memory of a watched instance", Unit::Bytes, &one(each))
-            .against("16 KiB", 16384.0, 1.0, 0.5)
+            .against("16 KiB", 16384.0, 1.0)
             .note(format!(
                 "RSS {before:.0} B, then {:.0} B; {after:.0} B after {connects} connections",
                 first.rss
@@ -250,6 +250,6 @@ pub(super) async fn run(_bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
             Unit::Count,
             &one(left as f64 + 1.0),
         )
-        .against("none", 1.0, 1.0, None),
+        .against("none", 1.0, 1.0),
     ])
 }

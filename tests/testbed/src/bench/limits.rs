@@ -126,57 +126,6 @@ pub(super) fn exchanges(client: &mut Client, path: &str, count: usize) -> anyhow
     Ok(samples)
 }
 
-/// How long after a file was replaced an inotify reader in another thread knows of it.
-#[cfg(target_os = "linux")]
-pub(super) struct WakeUps {
-    dir: tempfile::TempDir,
-    woken: std::sync::mpsc::Receiver<Instant>,
-}
-
-#[cfg(target_os = "linux")]
-impl WakeUps {
-    pub(super) fn start() -> anyhow::Result<WakeUps> {
-        use rustix::fs::inotify;
-
-        let dir = tempfile::tempdir()?;
-        let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
-        inotify::add_watch(&watch, dir.path(), inotify::WatchFlags::MOVED_TO)?;
-        let (sender, woken) = std::sync::mpsc::sync_channel::<Instant>(1);
-        std::thread::spawn(move || {
-            let mut buffer = [0_u8; 4096];
-            while rustix::io::read(&watch, &mut buffer).is_ok_and(|read| read > 0) {
-                if sender.send(Instant::now()).is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(WakeUps { dir, woken })
-    }
-
-    /// The next one.
-    pub(super) fn one(&mut self) -> anyhow::Result<Duration> {
-        let (file, temp) = (self.dir.path().join("watched"), self.dir.path().join("new"));
-        std::fs::write(&temp, "{}")?;
-        let start = Instant::now();
-        std::fs::rename(&temp, &file)?;
-        Ok(self.woken.recv()? - start)
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) struct WakeUps;
-
-#[cfg(not(target_os = "linux"))]
-impl WakeUps {
-    pub(super) fn start() -> anyhow::Result<WakeUps> {
-        anyhow::bail!("no inotify here")
-    }
-
-    pub(super) fn one(&mut self) -> anyhow::Result<Duration> {
-        anyhow::bail!("no inotify here")
-    }
-}
-
 /// How long it takes to write a line to so many connections whose readers are waiting, one after
 /// the other.
 pub(super) fn raw_writes(

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Loading a node of very many zones. Commands answer from memory, the files are in the page cache,
+//! Reads a whole node without a daemon. Commands answer from memory, the files are in the page cache,
 //! and the rounds of both sides alternate.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use anyhow::bail;
 use simnode::decorators::Recorded;
 use tokio::time::Instant;
 use vm_model::parse::zoneadm::ZoneRow;
-use vminfod::node::commands::{CommandPaths, RealCommands};
+use vminfod::node::commands::RealCommands;
 use vminfod::node::read::zoneadm;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
@@ -33,13 +33,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     }
     let vms = bench.vms;
     let cn = bench.node(vms).await?;
-    let real = RealCommands::new(CommandPaths {
-        zoneadm: cn.tool("zoneadm"),
-        zfs: cn.tool("zfs"),
-        kstat: cn.tool("kstat"),
-        sysevent: cn.tool("sysevent"),
-        fswatcher: cn.tool("fswatcher"),
-    });
+    let real = RealCommands::new(cn.commands());
     let commands = Arc::new(Recorded::new(Arc::new(real)));
     Ok(vec![measure(Ctx::new(Root::new(cn.root()), commands), rounds).await?])
 }
@@ -70,6 +64,5 @@ async fn measure(ctx: Ctx, rounds: usize) -> anyhow::Result<Row> {
         "read+parse",
         limit.median(),
         TARGET,
-        1.0,
     ))
 }

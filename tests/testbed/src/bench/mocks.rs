@@ -31,14 +31,13 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         let per_second = 1.0 / many.median();
         rows.push(
             Row::new(format!("mock NAPI, {AGENTS} agents: {what}"), Unit::Time, many)
-                .against("with 100 agents", few.median(), 2.0, 1.2)
+                .against("with 100 agents", few.median(), 2.0)
                 .note(format!("{per_second:.0} requests/s on one connection")),
         );
         rows.push(Row::new(format!("mock NAPI: {what}, each"), Unit::Time, many).against(
             "1 ms",
             1.0 / LEAST_PER_SECOND,
             1.0,
-            0.25,
         ));
     }
     Ok(rows)

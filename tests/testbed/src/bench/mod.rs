@@ -2,15 +2,27 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed bench`: compares the programs with limits taken in the same run. A row about a process
-//! measures a real process; the limits are small programs in this module.
+//! `testbed bench`: compares the programs with limits taken in the same run. Each row has a value, a
+//! limit, and a bar: the highest ratio of the two. Programs are real processes on a simulated node;
+//! limits are small programs that do the least that has to be done.
+//!
+//! | modules | what they are for |
+//! | --- | --- |
+//! | [`start`] to [`kvmd`] in [`GROUPS`] | one group of rows each |
+//! | [`quick`] | `--quick`: counts of work instead of times |
+//! | [`table`] | rows, and how they are printed |
+//! | [`setting`], [`cn`], [`served`], [`client`] | nodes, a vminfod process on one, and its client |
+//! | [`streams`], [`arrival`] | listeners of `/events`, and when lines reach them |
+//! | [`limits`], [`bare`], [`idle`] | what values are compared with, and the pace of sweeps |
 
 mod agent;
 mod arrival;
+mod bare;
 mod client;
 mod cn;
 mod diff;
 mod events;
+mod files;
 mod idle;
 mod kvmd;
 mod limits;
@@ -43,13 +55,16 @@ use self::table::{Row, Verdict};
 #[derive(Debug, Parser)]
 #[command(name = "testbed bench")]
 struct Args {
-    /// Groups to measure, all if none is named: start load serve events listeners memory refresh
-    /// diff agent mocks kvmd
+    /// Groups to measure, all if none is named: start load serve files events listeners memory
+    /// refresh diff agent mocks kvmd
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// For machines
     #[arg(long)]
     json: bool,
+    /// The table of PERFORMANCE.md
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Counts of the work done instead of times; 1 if one is too high
     #[arg(long)]
     quick: bool,
@@ -57,7 +72,7 @@ struct Args {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How many VMs the node of the group `load` has
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 5000)]
     vms: u32,
     /// A recorded node (root and cmd in it) for the group `load` instead of a generated one
     #[arg(long, value_name = "DIR")]
@@ -69,10 +84,11 @@ const PROFILE: &str = env!("BUILD_PROFILE");
 
 type Group = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, anyhow::Result<Vec<Row>>>;
 
-const GROUPS: [(&str, Group); 11] = [
+const GROUPS: [(&str, Group); 12] = [
     ("start", |bench| Box::pin(start::run(bench))),
     ("load", |bench| Box::pin(load::run(bench))),
     ("serve", |bench| Box::pin(serve::run(bench))),
+    ("files", |bench| Box::pin(files::run(bench))),
     ("events", |bench| Box::pin(events::run(bench))),
     ("listeners", |bench| Box::pin(listeners::run(bench))),
     ("memory", |bench| Box::pin(memory::run(bench))),
@@ -141,10 +157,12 @@ async fn all(args: Args) -> anyhow::Result<bool> {
         let more = more.unwrap_or_else(|err| vec![Row::failed(name, format!("{err:#}"))]);
         // At once: a later group may never end.
         eprintln!("{name}: {:.1} s\n{}", start.elapsed().as_secs_f64(), table::text(&more));
-        rows.extend(more);
+        rows.extend(more.into_iter().map(|row| row.in_group(name)));
     }
     if args.json {
         println!("{}", table::json(&rows));
+    } else if args.markdown {
+        print!("{}", table::markdown(&rows));
     } else {
         print!("{}", table::text(&rows));
     }
@@ -152,9 +170,8 @@ async fn all(args: Args) -> anyhow::Result<bool> {
     let missed = count(|v| *v == Verdict::Fail);
     if !args.json {
         println!(
-            "profile {PROFILE}, {} rows: {} beyond, {} at target, {missed} not, {} skipped; {:.0} s",
+            "\nprofile {PROFILE}, {} rows: {} within their bars, {missed} not, {} skipped; {:.0} s",
             rows.len(),
-            count(|v| *v == Verdict::Beyond),
             count(|v| *v == Verdict::Pass),
             count(|v| matches!(v, Verdict::Skipped(_))),
             began.elapsed().as_secs_f64()

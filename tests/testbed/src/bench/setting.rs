@@ -51,8 +51,4 @@ impl Bench {
     pub(super) async fn five_thousand(&mut self) -> anyhow::Result<&mut Cn> {
         self.node(5000).await
     }
-
-    pub(super) async fn ten_thousand(&mut self) -> anyhow::Result<&mut Cn> {
-        self.node(10_000).await
-    }
 }

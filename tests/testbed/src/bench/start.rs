@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! From the start of the process until it serves.
+//! A start: the time until the port opens, and the CPU time until the node is at rest.
 
 use serde_json::json;
 use vminfod::node::root::Root;
@@ -13,64 +13,42 @@ use super::served::Served;
 use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
 
-/// Median start of a node and its median limit.
-struct Start {
-    value: Samples,
-    limit: f64,
-    slowest_command: f64,
-}
-
-/// A start of few zones is shorter than many a bad moment of the machine: so many times the rounds.
-const SHORT: usize = 3;
-
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
+    // A start of few zones is shorter than many a slow moment of the machine.
     let rounds = bench.rounds;
-    let small = measure(bench.thousand().await?, rounds * SHORT).await?;
-    let large = measure(bench.ten_thousand().await?, rounds).await?;
-    let growth = Samples::of([large.value.median() / small.value.median()]);
-    Ok(vec![
-        Row::new("start, 1,000 zones", Unit::Time, &small.value)
-            .of(small.value.median() - small.slowest_command, "read+parse", small.limit, 1.3, None)
-            .note(format!(
-                "the ratio is of what is beyond the slowest command, {:.1} ms",
-                small.slowest_command * 1e3
-            )),
-        Row::new("start, 10,000 zones", Unit::Time, &large.value).against(
-            "read+parse",
-            large.limit,
-            1.5,
-            1.0,
-        ),
-        Row::new("start, 10,000 to 1,000", Unit::Count, &growth).against(
-            "times as long",
-            1.0,
-            11.0,
-            None,
-        ),
-    ])
+    let mut rows = measure(bench.thousand().await?, "1,000 VMs", 3 * rounds).await?.to_vec();
+    rows.extend(measure(bench.five_thousand().await?, "5,000 VMs", rounds).await?);
+    Ok(rows)
 }
 
-async fn measure(cn: &mut Cn, rounds: usize) -> anyhow::Result<Start> {
-    let (root, rows) = (Root::new(cn.root()), cn.rows());
-    let (mut value, mut limit) = (Samples::default(), Samples::default());
+async fn measure(cn: &mut Cn, size: &str, rounds: usize) -> anyhow::Result<[Row; 2]> {
+    let (root, zones) = (Root::new(cn.root()), cn.rows());
+    let [mut took, mut least, mut cpu, mut cpu_at_rest]: [Samples; 4] = Default::default();
     // The first round fills the page cache.
     for round in 0..=rounds {
-        let served = Served::start(cn, json!({ "log_level": "info" })).await?;
-        let ready_after = served.ready_after;
+        let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
+        let cpu_when_ready = served.cpu()?;
+        served.quiet().await?;
+        let (ready_after, at_rest) = (served.ready_after, served.cpu()?);
         served.stop().await?;
-        let least = limits::read_and_parse(&root, &rows)?;
+        let limit = limits::read_and_parse(&root, &zones)?;
         if round > 0 {
-            value.push(ready_after);
-            limit.push(least);
+            took.push(ready_after);
+            least.push(limit);
+            cpu.push(cpu_when_ready);
+            cpu_at_rest.push(at_rest);
         }
     }
-    let mut slowest_command: f64 = 0.0;
-    for (tool, last) in [("zoneadm", "-c"), ("zfs", "2"), ("kstat", "")] {
-        let mut took = Samples::default();
-        for _ in 0..rounds {
-            took.push(limits::command(&cn.tool(tool), &["list", last]).await?);
-        }
-        slowest_command = slowest_command.max(took.median());
-    }
-    Ok(Start { value, limit: limit.median(), slowest_command })
+    Ok([
+        Row::new(format!("start, {size}"), Unit::Time, &took).against(
+            "read+parse",
+            least.median(),
+            2.0,
+        ),
+        Row::new(format!("CPU of a start until rest, {size}"), Unit::Time, &cpu_at_rest).against(
+            "until the port opens",
+            cpu.median(),
+            1.5,
+        ),
+    ])
 }

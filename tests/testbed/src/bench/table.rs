@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The results: rows with a value, its limit, their ratio, and the highest ratio allowed.
+//! The results: rows with a value, its limit, their ratio, and the bar: the highest ratio allowed.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -42,11 +42,9 @@ impl Unit {
 /// How a row came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Better than the target by as much as one may hope for.
-    Beyond,
-    /// At its target.
+    /// Within its bar.
     Pass,
-    /// Not at its target.
+    /// Not within its bar.
     Fail,
     /// Not measured, and why.
     Skipped(String),
@@ -62,8 +60,8 @@ pub(super) struct Row {
     limit: f64,
     limit_is: &'static str,
     ratio: f64,
-    target: f64,
-    beyond: Option<f64>,
+    bar: f64,
+    group: &'static str,
     pub verdict: Verdict,
     note: String,
 }
@@ -79,8 +77,8 @@ impl Row {
             limit: f64::NAN,
             limit_is: "",
             ratio: f64::NAN,
-            target: f64::NAN,
-            beyond: None,
+            bar: f64::NAN,
+            group: "",
             verdict: Verdict::Pass,
             note: String::new(),
         }
@@ -100,40 +98,25 @@ impl Row {
         row.note(why)
     }
 
-    /// Compares: the value may be `target` limits, or `beyond` of them to be more than good.
-    pub(super) fn against(
-        self,
-        limit_is: &'static str,
-        limit: f64,
-        target: f64,
-        beyond: impl Into<Option<f64>>,
-    ) -> Self {
+    /// Compares the value with a limit; `bar` is the highest ratio allowed.
+    pub(super) fn against(self, limit_is: &'static str, limit: f64, bar: f64) -> Self {
         let value = self.value;
-        self.of(value, limit_is, limit, target, beyond)
+        self.of(value, limit_is, limit, bar)
     }
 
-    /// The same where only a part of the value is to be compared.
-    pub(super) fn of(
-        mut self,
-        part: f64,
-        limit_is: &'static str,
-        limit: f64,
-        target: f64,
-        beyond: impl Into<Option<f64>>,
-    ) -> Self {
+    /// Compares a part of the value with a limit.
+    pub(super) fn of(mut self, part: f64, limit_is: &'static str, limit: f64, bar: f64) -> Self {
         self.limit = limit;
         self.limit_is = limit_is;
         self.ratio = part / limit.max(f64::MIN_POSITIVE);
-        self.target = target;
-        self.beyond = beyond.into();
-        self.verdict = if self.beyond.is_some_and(|beyond| self.ratio <= beyond) {
-            Verdict::Beyond
-        } else if self.ratio <= target {
-            Verdict::Pass
-        } else {
-            Verdict::Fail
-        };
+        self.bar = bar;
+        self.verdict = if self.ratio <= bar { Verdict::Pass } else { Verdict::Fail };
         self
+    }
+
+    /// The group that measures it.
+    pub(super) fn in_group(self, group: &'static str) -> Self {
+        Row { group, ..self }
     }
 
     /// Something to say below the table.
@@ -145,7 +128,6 @@ impl Row {
     fn json(&self) -> Value {
         let number = |n: f64| serde_json::Number::from_f64(n).map_or(Value::Null, Value::Number);
         let (verdict, why) = match &self.verdict {
-            Verdict::Beyond => ("beyond", None),
             Verdict::Pass => ("pass", None),
             Verdict::Fail => ("fail", None),
             Verdict::Skipped(why) => ("skipped", Some(why.as_str())),
@@ -160,8 +142,7 @@ impl Row {
             "metric": self.metric, "unit": unit, "value": number(self.value),
             "least": number(self.spread.0), "most": number(self.spread.1),
             "limit": number(self.limit), "limit_is": self.limit_is, "ratio": number(self.ratio),
-            "target": number(self.target), "beyond": self.beyond, "result": verdict,
-            "why": why, "note": self.note,
+            "bar": number(self.bar), "result": verdict, "why": why, "note": self.note,
         })
     }
 }
@@ -173,15 +154,13 @@ pub(super) fn json(rows: &[Row]) -> Value {
 
 /// All rows for people.
 pub(super) fn text(rows: &[Row]) -> String {
-    let head =
-        ["metric", "value", "spread", "limit", "which is", "ratio", "target", "beyond", "result"];
-    let mut lines: Vec<[String; 9]> = vec![head.map(str::to_owned)];
+    let head = ["metric", "value", "spread", "limit", "which is", "ratio", "bar", "result"];
+    let mut lines: Vec<[String; 8]> = vec![head.map(str::to_owned)];
     for row in rows {
         let at_most = |n: f64| if n.is_nan() { String::new() } else { format!("{n:.2}") };
-        let mut line = [const { String::new() }; 9];
+        let mut line = [const { String::new() }; 8];
         line[0] = row.metric.clone();
-        line[8] = match &row.verdict {
-            Verdict::Beyond => "beyond".to_owned(),
+        line[7] = match &row.verdict {
             Verdict::Pass => "pass".to_owned(),
             Verdict::Fail => "FAIL".to_owned(),
             Verdict::Skipped(why) => format!("skipped: {why}"),
@@ -192,12 +171,11 @@ pub(super) fn text(rows: &[Row]) -> String {
             line[3] = row.unit.text(row.limit);
             line[4] = row.limit_is.to_owned();
             line[5] = at_most(row.ratio);
-            line[6] = at_most(row.target);
-            line[7] = row.beyond.map(at_most).unwrap_or_default();
+            line[6] = at_most(row.bar);
         }
         lines.push(line);
     }
-    let mut widths = [0; 9];
+    let mut widths = [0; 8];
     for line in &lines {
         for (width, cell) in widths.iter_mut().zip(line) {
             *width = (*width).max(cell.chars().count());
@@ -210,6 +188,31 @@ pub(super) fn text(rows: &[Row]) -> String {
     }
     for row in rows.iter().filter(|row| !row.note.is_empty()) {
         let _in_memory = writeln!(out, "  {}: {}", row.metric, row.note);
+    }
+    out
+}
+
+/// All rows as the table of PERFORMANCE.md.
+pub(super) fn markdown(rows: &[Row]) -> String {
+    let mut out = String::from(
+        "| what | measured (least to most) | limit, in the same run | ratio | bar | group |\n\
+         | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for row in rows {
+        let (least, most) = row.spread;
+        let (value, ratio) = match &row.verdict {
+            Verdict::Skipped(why) => (format!("not measured: {why}"), String::new()),
+            verdict => {
+                let texts = [row.value, least, most].map(|value| row.unit.text(value));
+                let missed = if *verdict == Verdict::Fail { " (missed)" } else { "" };
+                let [value, least, most] = texts;
+                (format!("{value} ({least} to {most})"), format!("{:.2}{missed}", row.ratio))
+            }
+        };
+        let limit = if row.limit.is_nan() { String::new() } else { row.unit.text(row.limit) };
+        let (metric, is, bar, group) = (&row.metric, row.limit_is, row.bar, row.group);
+        let line = format!("| {metric} | {value} | {is}: {limit} | {ratio} | {bar} | `{group}` |");
+        let _in_memory = writeln!(out, "{line}");
     }
     out
 }
@@ -232,11 +235,6 @@ impl Samples {
     /// One more that is no time.
     pub(super) fn push_value(&mut self, value: f64) {
         self.0.push(value);
-    }
-
-    /// All of them, as they came.
-    pub(super) fn values(&self) -> impl Iterator<Item = f64> {
-        self.0.iter().copied()
     }
 
     /// The value below which this share of them is.
@@ -271,14 +269,16 @@ mod tests {
     #[test]
     fn a_row_is_judged_by_its_ratio() {
         let row = |value: f64| Row::new("m", Unit::Time, &Samples::of([value, 9.0, 0.0]));
-        let judged = |value| row(value).against("x", 1.0, 1.5, 1.1).verdict;
-        assert_eq!(judged(1.0), Verdict::Beyond);
-        assert_eq!(judged(1.4), Verdict::Pass);
-        assert_eq!(judged(1.6), Verdict::Fail);
-        assert_eq!(row(5.0).of(1.0, "x", 1.0, 1.0, None).verdict, Verdict::Pass);
-        let table = text(&[row(1.6).against("x", 1.0, 1.5, 1.1), Row::skipped("n", "no")]);
+        let judged = |value| row(value).against("x", 1.0, 1.5).verdict;
+        assert_eq!((judged(1.4), judged(1.6)), (Verdict::Pass, Verdict::Fail));
+        assert_eq!(row(5.0).of(1.0, "x", 1.0, 1.0).verdict, Verdict::Pass);
+        let rows = [row(1.6).against("x", 1.0, 1.5).in_group("g"), Row::skipped("n", "no")];
+        let table = text(&rows);
         assert!(table.contains("FAIL") && table.contains("skipped: no"), "{table}");
-        assert_eq!(json(&[row(1.0).against("x", 1.0, 1.5, None)])[0]["result"], "pass");
+        let table = markdown(&rows);
+        let line = "| m | 1.600 s (0.000 us to 9.000 s) | x: 1.000 s | 1.60 (missed) | 1.5 | `g` |";
+        assert!(table.contains(line) && table.contains("not measured: no"), "{table}");
+        assert_eq!(json(&[row(1.0).against("x", 1.0, 1.5)])[0]["result"], "pass");
     }
 
     #[test]
