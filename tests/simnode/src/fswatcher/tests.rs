@@ -303,10 +303,14 @@ mod on_files {
         while line["final"] == false {
             line = scene.line();
         }
-        assert_eq!(
-            line["changes"].as_array().unwrap()[..2],
-            [json!("FILE_DELETE"), json!("FILE_EXCEPTION")]
-        );
+        // The directory may be gone before the helper examines it after the change before: then the
+        // line of that change is the last one, or says that the directory was lost.
+        let is_deleted = line["changes"].as_array().is_some_and(|changes| {
+            changes.starts_with(&[json!("FILE_DELETE"), json!("FILE_EXCEPTION")])
+        });
+        let is_lost = line["type"] == "error" || line["changes"] == json!(["FILE_MODIFIED"]);
+        assert!(is_deleted || is_lost, "{line}");
+        assert!(scene.is_silent().is_empty(), "nothing is watched any more");
     }
 
     #[test]

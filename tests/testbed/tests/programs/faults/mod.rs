@@ -150,7 +150,7 @@ fn every_test_that_the_table_names_exists() {
     let rows: Vec<&str> = from_the_first.take_while(|line| line.starts_with("| ")).collect();
     assert_eq!(rows.len(), 66, "one row per fault");
     let mut sources = String::new();
-    for part in ["sdc-clients", "daemon", "vminfod", "net-agent", "kvmd", "tests"] {
+    for part in ["vm-model", "sdc-clients", "daemon", "vminfod", "net-agent", "kvmd", "tests"] {
         gather(&root.join(part), &mut sources);
     }
     for (n, row) in rows.iter().enumerate() {
