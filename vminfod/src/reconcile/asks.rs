@@ -45,7 +45,7 @@ pub struct Held {
 /// One source of one VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceWhy {
-    /// Its name, as [`Origin::name`] has it.
+    /// Its name, as `Origin::name` has it.
     pub name: String,
     /// When it was last read, or confirmed unread because nothing about it had changed.
     pub read_at: Option<Instant>,

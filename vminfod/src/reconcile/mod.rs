@@ -15,7 +15,7 @@
 //! again, and it is read again: signals are never held back.
 //!
 //! Each file below uses only those after it: `run` is the loop; `requests` to `commit` are what it does,
-//! as methods of [`Reconciler`] (`engine`); the rest are the structs that it owns.
+//! as methods of `Reconciler` (`engine`); the rest are the structs that it owns.
 //!
 //! | task | started by | reads | ends in |
 //! | --- | --- | --- | --- |

@@ -4,7 +4,7 @@
 
 //! Where signals come from: sysevents and file changes.
 //!
-//! A source translates what its helper reports into [`signal::Signal`]s. It reads no state. When its
+//! A source translates what its helper reports into `Signal`s. It reads no state. When its
 //! helper was down, it signals everything that it may have missed.
 
 pub mod fswatcher;

@@ -8,12 +8,12 @@
 //!
 //! | modules | what they are for |
 //! | --- | --- |
-//! | [`start`] to [`kvmd`] in [`GROUPS`] | one group of rows each |
-//! | [`quick`] | `--quick`: counts of work instead of times |
-//! | [`table`] | rows, and how they are printed |
-//! | [`setting`], [`cn`], [`served`], [`client`] | nodes, a vminfod process on one, and its client |
-//! | [`streams`], [`arrival`] | listeners of `/events`, and when lines reach them |
-//! | [`limits`], [`bare`], [`idle`] | what values are compared with, and the pace of sweeps |
+//! | `start` to `kvmd` in `GROUPS` | one group of rows each |
+//! | `quick` | `--quick`: counts of work instead of times |
+//! | `table` | rows, and how they are printed |
+//! | `setting`, `cn`, `served`, `client` | nodes, a vminfod process on one, and its client |
+//! | `streams`, `arrival` | listeners of `/events`, and when lines reach them |
+//! | `limits`, `bare`, `idle` | what values are compared with, and the pace of sweeps |
 
 mod agent;
 mod arrival;
