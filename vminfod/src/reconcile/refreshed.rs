@@ -177,9 +177,9 @@ impl Reconciler {
         }
         let mut open = Vec::new();
         for (_, vm) in self.vms.iter_mut() {
-            if vm.reading.is_some() || !vm.stale.is_empty() && !vm.is_failing() {
+            if let Some(list) = vm.open_list() {
                 let (done, confirmed) = waiter();
-                vm.waiters.push(done);
+                list.push(done);
                 open.push(confirmed);
             }
         }

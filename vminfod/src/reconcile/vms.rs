@@ -114,6 +114,17 @@ impl Vm {
             || self.reading.as_ref().is_some_and(|reading| reading.stale.intersects(parts))
     }
 
+    /// Returns the list in which a request waits until nothing of this VM is stale: that of the next
+    /// reading if parts are to be read, else that of the reading under way. `None` if nothing is to be
+    /// read, or only after a failure.
+    pub fn open_list(&mut self) -> Option<&mut Vec<Waiter>> {
+        let is_due = !self.stale.is_empty() && !self.is_failing();
+        match &mut self.reading {
+            Some(reading) if !is_due => Some(&mut reading.waiters),
+            _ => is_due.then_some(&mut self.waiters),
+        }
+    }
+
     /// Compares a new reading of the zone's row with the last one and the kernel events. Returns the
     /// state of the VM between the two, if there was another one, and the pause after which the reading
     /// is repeated, if the event is still open.
@@ -318,4 +329,36 @@ impl Vms {
 pub fn exists(parts: &Parts) -> u8 {
     let versions = parts.stamps.versions.iter().enumerate();
     versions.fold(0, |bits, (at, version)| bits | u8::from(*version != 0) << at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::asks::waiter;
+
+    #[test]
+    fn request_waits_for_the_reading_that_is_the_last_needed() {
+        let under = || Under {
+            stale: Stale::ZONEADM,
+            trace: Trace::default(),
+            repeats: None,
+            waiters: Vec::new(),
+            began: Instant::now(),
+        };
+        // Parts to be read, a reading under way: which list (next, under way) gets the request.
+        for (stale, is_reading, lists) in [
+            (Stale::empty(), false, (0, 0)),
+            (Stale::empty(), true, (0, 1)),
+            (Stale::ZONEADM, false, (1, 0)),
+            (Stale::ZONEADM, true, (1, 0)),
+        ] {
+            let reading = is_reading.then(under);
+            let mut vm = Vm { stale, reading, ..Vm::default() };
+            if let Some(list) = vm.open_list() {
+                list.push(waiter().0);
+            }
+            let of_reading = vm.reading.map_or(0, |reading| reading.waiters.len());
+            assert_eq!((vm.waiters.len(), of_reading), lists, "{stale:?} {is_reading}");
+        }
+    }
 }
