@@ -44,6 +44,7 @@ use crate::reconcile::asks::Asks;
 use crate::reconcile::status::Status;
 use crate::store::Published;
 use vm_model::js::to_ascii;
+use vm_model::parse::text::is_lower_uuid;
 
 /// How long a `sync=true` request waits for its reading.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
@@ -162,8 +163,13 @@ async fn vms(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMap) 
 }
 
 async fn vm(State(api): Routes, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
-    api.sync(query.as_deref(), Some(&name)).await?;
-    match vms::one(&api.published.snapshot(), &name) {
+    // A path is a name, compared literally; with `sync` a uuid is a value, in capitals too.
+    let is_value = compat::query(query.as_deref(), "sync") == Some("true")
+        && is_lower_uuid(&name.to_ascii_lowercase())
+        && !api.published.snapshot().vms.contains_key(&name);
+    let wanted = if is_value { name.to_ascii_lowercase() } else { name.clone() };
+    api.sync(query.as_deref(), Some(&wanted)).await?;
+    match vms::one(&api.published.snapshot(), &wanted) {
         Some(json) => Ok(reply(StatusCode::OK, json)),
         None => Err(Refusal::NoVm(name)),
     }

@@ -47,9 +47,10 @@ impl Shown {
     }
 }
 
-/// Returns the JSON of one VM.
+/// Returns the JSON of the VM whose zone has this name, else of the VM with this uuid.
 pub(super) fn one(snapshot: &Snapshot, name: &str) -> Option<Bytes> {
-    snapshot.vms.get(name).map(|vm| vm.json())
+    let of_uuid = || snapshot.vms.values().find(|vm| vm.uuid.as_deref() == Some(name));
+    snapshot.vms.get(name).or_else(of_uuid).map(|vm| vm.json())
 }
 
 /// Returns the ETag of a snapshot: epoch and sequence number.

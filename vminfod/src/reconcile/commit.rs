@@ -64,6 +64,14 @@ impl Reconciler {
     pub(super) fn vm_read(&mut self, name: &Arc<str>, result: Result<Loaded, ReadFault>) {
         let result = result.map(|loaded| match loaded {
             Loaded::Gone => None,
+            Loaded::Elsewhere(zone) => {
+                let reading = self.vms.get_mut(name).and_then(|vm| vm.reading.as_mut());
+                for waiter in reading.map(|it| std::mem::take(&mut it.waiters)).unwrap_or_default()
+                {
+                    self.fresh(&zone, waiter);
+                }
+                None
+            }
             Loaded::Sources(sources) => Some(self.parts_of(name, *sources)),
         });
         self.parts_read(name, result);

@@ -32,6 +32,8 @@ const SETTLE: Duration = Duration::from_millis(20);
 pub enum Loaded {
     /// zoneadm knows no such zone and the index lacks it.
     Gone,
+    /// No zone has this name; the VM of this uuid has a zone of another name.
+    Elsewhere(Arc<str>),
     /// All sources of the VM: the stale ones read, the others as before.
     Sources(Box<Sources>),
 }
@@ -98,7 +100,7 @@ impl Reading {
             Some(parts) if !self.stale.contains(Stale::ZONEADM) => Arc::clone(&parts.zone),
             _ => match self.row().await? {
                 Some(row) => row,
-                None => return Ok(Loaded::Gone),
+                None => return self.missing().await,
             },
         };
         let mut files = self.files(&row).await;
@@ -109,7 +111,7 @@ impl Reading {
             self.stale |= Stale::ON_ZONE_EVENT;
             row = match self.row().await? {
                 Some(row) => row,
-                None => return Ok(Loaded::Gone),
+                None => return self.missing().await,
             };
             files = self.files(&row).await;
         }
@@ -124,19 +126,24 @@ impl Reading {
         Ok(Loaded::Sources(Box::new(Sources { row, kstat, files, datasets })))
     }
 
-    /// Returns the zone's row; `None` only if zoneadm and the index agree that there is no such zone.
-    async fn row(&self) -> Result<Option<Arc<ZoneRow>>, ReadFault> {
+    async fn row(&self) -> Result<Option<Arc<ZoneRow>>, LoadError> {
         let uuid = self.known.as_ref().map_or(&*self.name, |parts| &*parts.zone.uuid);
         let uuid = Some(uuid).filter(|uuid| is_lower_uuid(uuid));
-        if let Some(row) = zoneadm::one(&self.ctx, &self.name, uuid).await? {
-            return Ok(Some(Arc::new(row)));
-        }
+        Ok(zoneadm::one(&self.ctx, &self.name, uuid).await?.map(Arc::new))
+    }
+
+    /// Returns what the index says of a zone that zoneadm does not know. It is gone only if both agree.
+    async fn missing(&self) -> Result<Loaded, ReadFault> {
         let index = zone_index::load(&self.ctx).await.map_err(ReadFault::Index)?;
         let line = lines(&index).find(|line| *line.name == *self.name);
         // A zone without a uuid is not a VM.
-        match line.is_some_and(|line| self.known.is_some() || line.uuid.is_some()) {
-            true => Err(ReadFault::Disputed),
-            false => Ok(None),
+        if line.is_some_and(|line| self.known.is_some() || line.uuid.is_some()) {
+            return Err(ReadFault::Disputed);
+        }
+        let by_uuid = lines(&index).find(|line| line.uuid == Some(&*self.name));
+        match by_uuid.filter(|line| self.known.is_none() && *line.name != *self.name) {
+            Some(line) => Ok(Loaded::Elsewhere(line.name.into())),
+            None => Ok(Loaded::Gone),
         }
     }
 

@@ -37,7 +37,8 @@ impl Reconciler {
         }
     }
 
-    fn fresh(&mut self, name: &str, waiter: Waiter) {
+    /// Reads a VM for a request, which waits for it.
+    pub(super) fn fresh(&mut self, name: &str, waiter: Waiter) {
         let name = self.vms.zone_named(name);
         match self.vms.mark(&name, Stale::FRESH, Reasons::ASKED, Instant::now()) {
             Some(vm) => vm.waiters.push(waiter),

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use vminfod::config::Config;
 
 use crate::common::scene::{A, B, C, attr, eventually};
-use crate::common::{FakeNode, Served};
+use crate::common::{FakeNode, Served, xml};
 
 async fn two_vms() -> (FakeNode, Served) {
     let node = FakeNode::new();
@@ -196,6 +196,25 @@ async fn paths_are_compared_literally() {
     }
     let upper = A.to_uppercase();
     assert_eq!(served.get(&format!("/vms/{upper}")).await.0, 404);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // S10
+async fn uuid_finds_the_vm_whose_zone_has_another_name() {
+    let (node, served) = two_vms().await;
+    let upper = A.to_uppercase();
+    assert_eq!(served.json(&format!("/vms/{upper}?sync=true")).await["uuid"], A);
+    assert_eq!(served.get(&format!("/vms/{C}?sync=true")).await.0, 404);
+    // No event says that it was created.
+    let index = format!("web:running:/zones/web:{C}\n");
+    node.write("/etc/zones/index", &index);
+    node.write("/etc/zones/web.xml", &xml(C, "web").replacen(C, "web", 1));
+    node.set_line(format!("9:web:running:/zones/web:{C}:joyent:excl:6"));
+    for path in [format!("{}?sync=true", C.to_uppercase()), C.to_owned(), "web".to_owned()] {
+        let vm = served.json(&format!("/vms/{path}")).await;
+        assert_eq!((&vm["uuid"], &vm["zonename"]), (&json!(C), &json!("web")), "{path}");
+    }
+    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 3);
     served.stop().await;
 }
 
