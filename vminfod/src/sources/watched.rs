@@ -182,7 +182,8 @@ impl WatchList {
         let line: HelperLine =
             serde_json::from_slice(line).map_err(|error| Complaint::Garbage(error.to_string()))?;
         match line.r#type.as_str() {
-            "ready" => {
+            // Once: a helper that repeats it must not make the list of requests grow.
+            "ready" if !self.is_ready => {
                 self.is_ready = true;
                 let key = self.request("STATUS", "");
                 self.asked.insert(key, None);

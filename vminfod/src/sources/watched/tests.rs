@@ -145,3 +145,12 @@ fn garbage_and_lost_watches_end_the_helper() {
     assert_eq!(list.line(lost), Err(Complaint::Lost("re-association failed".to_owned())));
     assert_eq!(list.line(b"{\"type\":\"tomorrow\"}"), Ok(Vec::new()));
 }
+
+#[test]
+fn repeated_ready_lines_ask_once() {
+    let mut talk = Talk::new(&[]);
+    for _ in 0..100 {
+        talk.list.line(b"{\"type\":\"ready\"}").unwrap();
+    }
+    assert_eq!((talk.list.unanswered(), talk.list.take_requests().len()), (0, 0));
+}
