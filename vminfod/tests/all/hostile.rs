@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use crate::common::{A, B, FakeNode, Served, xml};
 use daemon::Shutdown;
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use vminfod::config::Config;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
+use vminfod::node::commands::{Commands, Output, Run, Tool};
 
 /// One GiB that takes no disk.
 fn sparse(path: &std::path::Path) {
@@ -225,12 +224,7 @@ struct Lying {
 }
 
 impl Commands for Lying {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
         Box::pin(async move {
             let truth = self.node.run(tool, args, deadline).await?;
             let lie = self.lies.lock().unwrap().get(&tool).cloned();
@@ -238,12 +232,8 @@ impl Commands for Lying {
         })
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.node.follow(tool, args)
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.node.converse(tool, args)
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&self.node)
     }
 }
 
