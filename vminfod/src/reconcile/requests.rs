@@ -23,7 +23,8 @@ impl Reconciler {
             Ask::Fresh(None, waiter) => self.refresh.ask(waiter),
             Ask::Fresh(Some(name), waiter) => self.fresh(&name, waiter),
             Ask::Held(answer) => {
-                let parts = self.vms.known().map(|(name, parts)| (name.to_string(), parts.clone()));
+                let parts =
+                    self.vms.known().map(|(name, parts)| (Arc::clone(name), Arc::clone(parts)));
                 let held = Held {
                     sysinfo: Arc::clone(&self.sysinfo.value),
                     datasets: self.datasets.tables.clone(),

@@ -68,7 +68,7 @@ impl Reasons {
 #[derive(Default)]
 pub struct Vm {
     /// The parts of its object: the last successful reading.
-    pub parts: Option<Parts>,
+    pub parts: Option<Arc<Parts>>,
     /// What is to be read.
     pub stale: Stale,
     /// Why.
@@ -197,7 +197,7 @@ impl Vms {
     }
 
     /// The parts of a VM that has been read.
-    pub fn parts(&self, name: &str) -> Option<&Parts> {
+    pub fn parts(&self, name: &str) -> Option<&Arc<Parts>> {
         self.vms.get(name)?.parts.as_ref()
     }
 
@@ -206,7 +206,7 @@ impl Vms {
     }
 
     /// The VMs that have been read.
-    pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, &Parts)> {
+    pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Parts>)> {
         self.vms.iter().filter_map(|(name, vm)| Some((name, vm.parts.as_ref()?)))
     }
 
@@ -282,8 +282,8 @@ impl Vms {
         }
         let vm = self.vms.entry(Arc::clone(name)).or_default();
         let place = |parts: &Parts| (Arc::clone(&parts.zone.zonepath), exists(parts));
-        self.is_moved |= vm.parts.as_ref().map(place).as_ref() != Some(&place(&parts));
-        vm.parts = Some(parts);
+        self.is_moved |= vm.parts.as_deref().map(place).as_ref() != Some(&place(&parts));
+        vm.parts = Some(Arc::new(parts));
     }
 
     /// Removes the parts of a VM; returns true if there were any.
