@@ -4,7 +4,7 @@
 
 //! The VMs: the last reading of each, and which of its parts are stale.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,11 +177,11 @@ impl Vm {
     }
 }
 
-/// All VMs, by zone name, and when each is to be read.
+/// All VMs, in the order of their zone names, and when each is to be read.
 pub struct Vms {
-    vms: HashMap<Arc<str>, Vm>,
+    vms: BTreeMap<Arc<str>, Vm>,
     /// VM uuid → zone name, where they differ.
-    names: HashMap<Arc<str>, Arc<str>>,
+    names: BTreeMap<Arc<str>, Arc<str>>,
     schedule: Schedule,
     status: Status,
     /// The list of zones, or which of their files exist, changed.
