@@ -6,6 +6,8 @@
 //! data centre: the filter is proved before it is used, and one record of another node voids the
 //! answer.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use sdc_clients::napi::{BelongsToType, FilterSupport, Napi, Nic, NicList, NicQuery};
 use sdc_clients::{Error, MacAddr};
@@ -19,6 +21,8 @@ pub struct NicListing {
     pub date: Option<Timestamp>,
     /// The number of zone records in the whole list.
     pub listed: usize,
+    /// The number of VMs that these belong to.
+    pub listed_vms: usize,
     /// True for the whole list, false for what is left of it to decide.
     pub whole: bool,
 }
@@ -26,8 +30,10 @@ pub struct NicListing {
 impl NicListing {
     /// A list read at `date`.
     pub fn new(nics: Vec<Nic>, date: Option<Timestamp>) -> Self {
-        let listed = nics.iter().filter(|nic| nic.belongs_to_type == BelongsToType::Zone).count();
-        Self { nics, date, listed, whole: true }
+        let zones = || nics.iter().filter(|nic| nic.belongs_to_type == BelongsToType::Zone);
+        let vms: BTreeSet<&str> = zones().map(|nic| nic.belongs_to_uuid.as_str()).collect();
+        let (listed, listed_vms) = (zones().count(), vms.len());
+        Self { nics, date, listed, listed_vms, whole: true }
     }
 }
 
