@@ -63,13 +63,13 @@ impl Parts {
             names.push(format!("{root}/data"));
             names.push(root);
         }
-        for path in self.xml.devices() {
+        for path in self.xml.each("device", "match") {
             // The path of a volume that does not exist has its name in it.
             let volume =
                 path.strip_prefix(crate::datasets::DEVICES).filter(|name| !name.is_empty());
             names.extend(all.at(path).map(|row| row.name()).or(volume).map(str::to_owned));
         }
-        names.extend(self.xml.dataset_names().map(str::to_owned));
+        names.extend(self.xml.each("dataset", "name").map(str::to_owned));
         names.sort_unstable();
         names.dedup();
         names

@@ -13,7 +13,7 @@ use crate::js::{iso, mib, number};
 use crate::object::VmObject;
 use crate::origin::Origin;
 use crate::parse::zfs_list::{Column, Row};
-use crate::parse::zone_xml::{Attributes, Pair};
+use crate::parse::zone_xml::Element;
 use crate::parse::zoneadm::ZoneRow;
 
 const MIB: f64 = 1_048_576.0;
@@ -36,11 +36,8 @@ const NET_ATTRS: &Table = &[
 ];
 
 /// Returns the entry of a disk or passthrough device, without the fields of its dataset.
-pub(super) fn device(
-    attributes: &Attributes,
-    net_attrs: &[Pair],
-) -> Result<VmObject, ComposeError> {
-    entry((DEVICE, attributes), (NET_ATTRS, net_attrs))
+pub(super) fn device(device: Element<'_>) -> Result<VmObject, ComposeError> {
+    entry(DEVICE, NET_ATTRS, device)
 }
 
 /// Returns the number to sort a disk by: the N of a path that ends in `-diskN` or `/diskN`, or 0.
