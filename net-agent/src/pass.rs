@@ -130,8 +130,12 @@ async fn pass(parts: &Parts, pass: u64) -> Result<Open, Failed> {
     let read = parts.clock.now();
     let (napi, fallback) = (&parts.clients.napi, config.services.fallback);
     let listing = listing::list(napi, &config.policy.cn_uuid, fallback).await?;
-    status.set(Count::Listed, listing.listed);
+    status.listed(&listing);
     parts.brake.note_list(listing.listed, listing.listed_vms);
+    if let Some(first) = listing.unreadable.first.first() {
+        let count = listing.unreadable.count;
+        tracing::warn!(count, first, "left out records of NAPI's list that cannot be read");
+    }
     let mut open = Open { listing, read, ..Open::default() };
     let mut local = view(parts).await?;
     if config.mode == Mode::On && unlisted::add(parts, &mut open.listing, &local, is_first).await {
