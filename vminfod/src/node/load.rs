@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use vm_model::VmObject;
 use vm_model::compose::compose;
-use vm_model::datasets::Datasets;
+use vm_model::datasets::{Datasets, VmDatasets};
 use vm_model::origin::Origin;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::sysinfo::Sysinfo;
@@ -64,7 +64,7 @@ pub struct Node {
 }
 
 /// What is known of the zones: their files are read again only where a stamp differs.
-pub type Known = HashMap<Arc<str>, Parts>;
+pub type Known = HashMap<Arc<str>, Arc<Parts>>;
 
 /// Reads everything but the snapshots, with `at_once` threads for files.
 /// Errors: a source that concerns every VM fails.
@@ -110,7 +110,9 @@ async fn zone_files(
     let places = rows.iter().map(|row| Arc::clone(&row.zonepath)).collect();
     let rows = rows.to_vec();
     let read = move |root: &Root, at: usize| match rows.get(at) {
-        Some(row) => zone_files::read(root, row, known.get(&row.zonename), Stale::ALL),
+        Some(row) => {
+            zone_files::read(root, row, known.get(&row.zonename).map(|it| &**it), Stale::ALL)
+        }
         None => Err(LoadError::new(Origin::Times, Fault::Absent)),
     };
     let hangs = |error: ReadError| LoadError::new(Origin::Times, Fault::Read(error));
@@ -161,7 +163,7 @@ pub fn assemble(
         lastexited,
         stamps,
         receiving,
-        datasets: Datasets::default(),
+        datasets: VmDatasets::default(),
         sysinfo,
     };
     parts.datasets = own_datasets(&parts, datasets);
@@ -169,7 +171,7 @@ pub fn assemble(
 }
 
 /// The datasets of one VM, among all of the node.
-pub fn own_datasets(parts: &Parts, all: &Datasets) -> Datasets {
+pub fn own_datasets(parts: &Parts, all: &Datasets) -> VmDatasets {
     all.only(parts.dataset_names(all).iter().map(String::as_str))
 }
 

@@ -45,7 +45,7 @@ pub struct Held {
     /// Its datasets.
     pub datasets: Datasets,
     /// What was read of each zone, by zone name.
-    pub parts: BTreeMap<String, Parts>,
+    pub parts: BTreeMap<Arc<str>, Arc<Parts>>,
 }
 
 /// One source of one VM.

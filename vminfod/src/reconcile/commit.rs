@@ -49,7 +49,7 @@ impl Reconciler {
         if let Some(known) = known.as_ref().filter(|_| stale == Stale::OBJECT) {
             // No source is stale: the datasets or the sysinfo in memory changed.
             let _entered = span.enter();
-            let parts = self.with_node(known.clone());
+            let parts = self.with_node((**known).clone());
             self.parts_read(name, Ok(Some(parts)));
             return;
         }
@@ -155,7 +155,7 @@ impl Reconciler {
         away: Option<String>,
     ) -> Result<Outcome, ReadFault> {
         let before = self.vms.parts(name).cloned();
-        if away.is_none() && before.as_ref() == Some(&parts) {
+        if away.is_none() && before.as_deref() == Some(&parts) {
             self.vms.adopt(name, parts);
             return Ok(Outcome::Unchanged);
         }
@@ -163,11 +163,11 @@ impl Reconciler {
         let mut old = before;
         if let (Some(state), Some(before)) = (away, &old) {
             let zone = ZoneRow { zone_state: state, ..(*before.zone).clone() };
-            let shown = Parts { zone: Arc::new(zone), ..before.clone() };
+            let shown = Parts { zone: Arc::new(zone), ..(**before).clone() };
             let outcome = self.store.put(name, self.composed(&shown)?, || self.old(before));
             self.status.edit(|view| view.counters.reboots_shown += 1);
             self.log(name, outcome);
-            old = Some(shown);
+            old = Some(Arc::new(shown));
         }
         let outcome = self.store.put(name, object, || old.as_ref().and_then(|old| self.old(old)));
         self.log(name, outcome);

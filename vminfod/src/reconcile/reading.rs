@@ -80,7 +80,7 @@ pub struct Reading {
     pub ctx: Ctx,
     pub name: Arc<str>,
     /// What is known of it.
-    pub known: Option<Parts>,
+    pub known: Option<Arc<Parts>>,
     /// What is stale of that.
     pub stale: Stale,
     /// Datasets to list along, if they are stale.

@@ -122,7 +122,7 @@ impl Reconciler {
             self.vms.mark(name, Stale::ALL, Reasons::REFRESH, now);
             return None;
         }
-        let before = vm.and_then(|vm| vm.parts.as_ref());
+        let before = vm.and_then(|vm| vm.parts.as_deref());
         if before.is_some_and(|known| Arc::ptr_eq(&known.xml, &parts.xml)) {
             let files = (0..FILES).filter(|file| parts.stamps.has(*file)).count() as u64;
             self.status.edit(|view| view.counters.confirmed += files);

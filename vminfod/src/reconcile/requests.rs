@@ -29,7 +29,8 @@ impl Reconciler {
             Ask::Fresh(Some(name), waiter) => self.listing.ask(Question::Name(name, waiter)),
             Ask::Zones(waiter) => self.listing.ask(Question::Zones(waiter)),
             Ask::Held(answer) => {
-                let parts = self.vms.known().map(|(name, parts)| (name.to_string(), parts.clone()));
+                let parts =
+                    self.vms.known().map(|(name, parts)| (Arc::clone(name), Arc::clone(parts)));
                 let held = Held {
                     sysinfo: Arc::clone(&self.sysinfo.value),
                     datasets: self.datasets.tables.clone(),

@@ -4,7 +4,7 @@
 
 //! The VMs: the last reading of each, and which of its parts are stale.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Reasons {
 #[derive(Default)]
 pub struct Vm {
     /// The parts of its object: the last successful reading.
-    pub parts: Option<Parts>,
+    pub parts: Option<Arc<Parts>>,
     /// What is to be read.
     pub stale: Stale,
     /// Why.
@@ -176,11 +176,11 @@ impl Vm {
     }
 }
 
-/// All VMs, by zone name, and when each is to be read.
+/// All VMs, in the order of their zone names, and when each is to be read.
 pub struct Vms {
-    vms: HashMap<Arc<str>, Vm>,
+    vms: BTreeMap<Arc<str>, Vm>,
     /// VM uuid → zone name, where they differ.
-    names: HashMap<Arc<str>, Arc<str>>,
+    names: BTreeMap<Arc<str>, Arc<str>>,
     schedule: Schedule,
     status: Status,
     /// The list of zones, or which of their files exist, changed.
@@ -202,7 +202,7 @@ impl Vms {
     }
 
     /// The parts of a VM that has been read.
-    pub fn parts(&self, name: &str) -> Option<&Parts> {
+    pub fn parts(&self, name: &str) -> Option<&Arc<Parts>> {
         self.vms.get(name)?.parts.as_ref()
     }
 
@@ -211,7 +211,7 @@ impl Vms {
     }
 
     /// The VMs that have been read.
-    pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, &Parts)> {
+    pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Parts>)> {
         self.vms.iter().filter_map(|(name, vm)| Some((name, vm.parts.as_ref()?)))
     }
 
@@ -292,8 +292,8 @@ impl Vms {
         }
         let vm = self.vms.entry(Arc::clone(name)).or_default();
         let place = |parts: &Parts| (Arc::clone(&parts.zone.zonepath), exists(parts));
-        self.is_moved |= vm.parts.as_ref().map(place).as_ref() != Some(&place(&parts));
-        vm.parts = Some(parts);
+        self.is_moved |= vm.parts.as_deref().map(place).as_ref() != Some(&place(&parts));
+        vm.parts = Some(Arc::new(parts));
     }
 
     /// Removes the parts of a VM; returns true if there were any.
