@@ -44,6 +44,8 @@ pub enum Reason {
     // What the guards find.
     #[error("belongs_to_type is {0}")]
     Kind(String),
+    #[error("it belongs to this node, not to a VM")]
+    NodeItself,
     #[error("cn_uuid is this node")]
     CnHere,
     #[error("cn_uuid is {0}")]
@@ -66,6 +68,8 @@ pub enum Reason {
     VmAbsent { vm: String, vms: usize },
     #[error("VM {0} here has this address")]
     MacHere(String),
+    #[error("this node itself has this address")]
+    MacOfNode,
     #[error("no VM here has this address")]
     MacAbsent,
     #[error("state is {0}")]

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sdc_clients::MacAddr;
 use sdc_clients::vminfod::VmObject;
+use sdc_clients::{MacAddr, uuid_value};
 use serde_json::Value;
 
 /// One NIC of a local VM.
@@ -64,7 +64,7 @@ pub struct LocalVm {
 impl LocalVm {
     /// Reads a VM object. The second value is false if a part of it could not be read.
     pub fn read(object: &VmObject) -> Option<(Self, bool)> {
-        let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+        let text = |key: &str| object.get(key).and_then(Value::as_str).map(uuid_value);
         let zonename = text("zonename");
         let uuid = text("uuid").or_else(|| zonename.clone())?;
         let mut whole = true;
@@ -140,8 +140,9 @@ impl LocalView {
 
     /// Returns true if a VM has this uuid or a zone this name.
     pub fn has_vm(&self, uuid: &str) -> bool {
-        self.vms.contains_key(uuid)
-            || self.vms.values().any(|vm| vm.zonename.as_deref() == Some(uuid))
+        let uuid = uuid_value(uuid);
+        self.vms.contains_key(&uuid)
+            || self.vms.values().any(|vm| vm.zonename.as_deref() == Some(&uuid))
     }
 
     /// Returns the VMs that have this MAC (more than one during some migrations).

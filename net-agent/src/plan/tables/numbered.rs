@@ -47,6 +47,7 @@ fn fresh(over: serde_json::Value, basis: Basis, etag: Option<&str>) -> String {
     let policy = policy();
     let facts = Facts {
         local: &local,
+        own: &[mac(200)].into(),
         now: Some(Timestamp::from_second(NOW).unwrap()),
         verdict: Some(&gone("destroyed")),
         hold: None,
