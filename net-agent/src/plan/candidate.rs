@@ -74,10 +74,20 @@ pub(crate) fn vm_absent(vm: &str, local: &LocalView, left_vm: bool) -> Evidence 
         None if local.has_vm(vm) => (Answer::Never, Reason::VmHere(named())),
         None if local.lately_hidden.contains(vm) => (Answer::Later, Reason::LatelyHidden(named())),
         None if local.hidden_unknown => (Answer::Later, Reason::HiddenUnknown),
-        None if !local.complete => (Answer::Later, Reason::ViewIncomplete),
+        None if !local.is_complete() => (Answer::Later, incomplete(local)),
         None => (Answer::Pass, Reason::VmAbsent { vm: named(), vms: local.vms.len() }),
     };
     Evidence { guard: Guard::VmAbsent, answer, why }
+}
+
+/// Says what a view lacks. Any NIC may be in a zone that was never read.
+fn incomplete(local: &LocalView) -> Reason {
+    match local.unread.first() {
+        Some(name) if local.listed => {
+            Reason::Unread { name: name.clone(), more: local.unread.len() - 1 }
+        }
+        _ => Reason::ViewIncomplete,
+    }
 }
 
 /// G4 for this MAC.
@@ -85,6 +95,7 @@ pub(crate) fn mac_absent(mac: MacAddr, local: &LocalView, own: &OwnMacs) -> Evid
     let (answer, why) = match local.holders(mac).next() {
         None if own.contains(&mac) => (Answer::Never, Reason::MacOfNode),
         Some(vm) => (Answer::Never, Reason::MacHere(vm.uuid.clone())),
+        None if !local.is_complete() => (Answer::Later, incomplete(local)),
         None => (Answer::Pass, Reason::MacAbsent),
     };
     Evidence { guard: Guard::MacAbsent, answer, why }

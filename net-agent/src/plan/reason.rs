@@ -64,6 +64,8 @@ pub enum Reason {
     HiddenUnknown,
     #[error("the view of the node is not complete")]
     ViewIncomplete,
+    #[error("the NICs of zone {name} {}are not known", more_zones(*.more))]
+    Unread { name: String, more: usize },
     #[error("VM {vm} is not among the {vms} here")]
     VmAbsent { vm: String, vms: usize },
     #[error("VM {0} here has this address")]
@@ -180,6 +182,10 @@ pub enum Reason {
     Settling,
     #[error("{0}")]
     LastRun(String),
+}
+
+fn more_zones(more: usize) -> String {
+    if more == 0 { String::new() } else { format!("and {more} more ") }
 }
 
 impl Reason {

@@ -91,3 +91,92 @@ async fn only_vminfods_own_404_counts_as_absence() {
         lawful(&world);
     }
 }
+
+#[tokio::test(start_paused = true)] // F70
+async fn a_zone_that_was_never_read_defers_deletes_and_is_named() {
+    let world = leak();
+    world.state().node(HOME).unread = vec!["z9".into()];
+    let (agent, _) = world.start(json!({}));
+    sleep(HOUR).await;
+    world.vm("left", "running", &[3], false);
+    world.nic(3, "left", json!({}));
+    world.vmapi("left", "destroyed", CN);
+    world.delete_vm("left");
+    sleep(30 * HOUR).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    let status = agent.status_json().await;
+    assert!(status["waiting_for"].to_string().contains("zone z9"), "{status}");
+    assert_eq!(status["unread_zones"], json!(["z9"]));
+    world.state().node(HOME).unread.clear();
+    sleep(HOUR).await;
+    assert!(!world.has(2) && !world.has(3));
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // F70
+async fn a_zone_read_earlier_keeps_its_addresses_and_stops_nothing() {
+    let world = leak();
+    world.vm("odd", "running", &[3], false);
+    // Its address is recorded for an earlier owner, long destroyed.
+    world.nic(3, "former", json!({}));
+    world.vmapi("former", "destroyed", CN);
+    let (agent, _) = world.start(json!({"startup_delay": {"min": "1h", "max": "1h"}}));
+    sleep(10 * MIN).await;
+    // vminfod restarts and cannot read that zone.
+    world.quietly("odd", None);
+    world.state().node(HOME).unread = vec!["odd".into()];
+    world.cut();
+    sleep(2 * HOUR).await;
+    assert!(!world.has(2), "the leak elsewhere goes: {}", agent.plan_json());
+    world.vm("left", "running", &[4, 5], false);
+    world.nic(4, "left", json!({}));
+    world.vmapi("left", "destroyed", CN);
+    world.delete_vm("left");
+    sleep(30 * HOUR).await;
+    assert!(!world.has(4) && world.has(3), "{:?}", world.writes());
+    let status = agent.status_json().await;
+    assert_eq!(status["zones_as_read_earlier"], json!(["odd"]), "{status}");
+    assert!(status["departed"].as_array().unwrap().is_empty(), "{status}");
+    lawful(&world);
+}
+
+#[test] // F70
+fn a_zone_read_in_the_last_run_keeps_its_addresses() {
+    let world = leak();
+    world.vm("odd", "running", &[3], false);
+    world.nic(3, "former", json!({}));
+    world.vmapi("former", "destroyed", CN);
+    world.live_and_crash(json!({"startup_delay": {"min": "9h", "max": "9h"}}), MIN, |_| {});
+    // Everything restarts.
+    world.quietly("odd", None);
+    world.state().node(HOME).unread = vec!["odd".into()];
+    for _ in 0..2 {
+        world.live_and_crash(json!({}), 2 * HOUR, |_| {});
+        assert!(!world.has(2) && world.has(3), "{:?}", world.writes());
+    }
+    // The zone is gone for good.
+    world.state().node(HOME).unread.clear();
+    world.live_and_crash(json!({}), 2 * HOUR, |_| {});
+    assert!(!world.has(3), "{:?}", world.writes());
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // F70
+async fn an_event_does_not_outrun_a_zone_that_cannot_be_read() {
+    let world = leak();
+    world.vm("old", "running", &[3], false);
+    world.nic(3, "old", json!({}));
+    world.start(json!({"startup_delay": {"min": "9h", "max": "9h"}}));
+    sleep(10 * MIN).await;
+    // The address goes to a new zone whose XML is broken: no event says so.
+    world.vmapi("old", "destroyed", CN);
+    world.state().node(HOME).unread = vec!["new".into()];
+    world.delete_vm("old");
+    sleep(3 * MIN).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    world.vm("new", "running", &[3], false);
+    world.state().node(HOME).unread.clear();
+    sleep(2 * HOUR).await;
+    assert!(world.has(3), "{:?}", world.writes());
+    lawful(&world);
+}

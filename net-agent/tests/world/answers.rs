@@ -62,7 +62,12 @@ impl World {
                 }
             },
         };
-        Ok(self.reply(answer.0, &answer.1, None))
+        let unread = node.unread.join(",");
+        let mut reply = self.reply(answer.0, &answer.1, None);
+        if path == "/vms" && !unread.is_empty() {
+            reply.headers.insert("vminfod-incomplete", unread.parse().unwrap());
+        }
+        Ok(reply)
     }
 
     fn vmapi_answer(&self, request: &Request, path: &str) -> Result<Response, Error> {

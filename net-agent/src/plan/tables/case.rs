@@ -105,7 +105,7 @@ impl Case {
         let macs = [mac(200)].into();
         let listing =
             NicListing::new(self.nics.clone(), Some(Timestamp::from_second(NOW).unwrap()));
-        let reference = self.reference.filter(|_| self.local.complete);
+        let reference = self.reference.filter(|_| self.local.is_complete());
         let scale = Scale {
             recent: Some(Recent { counted: self.recent, exempted: 0 }),
             listed: listing.listed,

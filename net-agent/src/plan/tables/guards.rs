@@ -63,7 +63,7 @@ fn each_guard_alone_stops_a_delete() {
         ("race 11", "keep", node(json!([{"uuid": "gone", "state": "running", "nics": []}]))),
         ("G4 the node itself", "keep", with(json!({}), |c| c.nics[0].mac = mac(200))),
         ("G4 other VM", "keep", node(json!([{"uuid": "new", "nics": [{"mac": mac(1)}]}]))),
-        ("race 17", "defer", with(json!({}), |c| c.local.complete = false)),
+        ("race 17", "defer", with(json!({}), |c| c.local.listed = false)),
         ("D5, race 9, G5 young", "defer", same(young)),
         ("race 10, G5 old and destroyed", "delete", same(provisioning.clone())),
         ("G5 provisioning, VMAPI 404", "keep", unborn),

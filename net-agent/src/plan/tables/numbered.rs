@@ -126,7 +126,7 @@ fn cases() -> Vec<(&'static str, &'static str, String)> {
         ("race 9", "defer", vmapi(young(), alive("provisioning", Some(CN)))),
         ("race 10", "delete", vmapi(provisioning(), gone("failed"))),
         ("race 11", "keep", is(here("running", false))),
-        ("race 17", "defer", with(json!({}), |c| c.local.complete = false)),
+        ("race 17", "defer", with(json!({}), |c| c.local.listed = false)),
         ("race 18", "defer", with(json!({}), |c| c.first_look = None)),
         ("race 25, G9", "keep", fresh(json!({}), Basis::Witnessed, None)),
         ("race 30", "write", own(json!({}), "stopped", None)),
