@@ -189,12 +189,14 @@ pub async fn serve_with(
     };
     let listen = config.listen;
     let (max_jobs, limits, socket) = (config.concurrency, config.http, config.socket.clone());
+    let server = Server::new(limits, shutdown.clone())
+        .with_first_line(compat::first_line)
+        .with_names(&config.host_names);
     let mut reconciler = Reconciler::new(config, seams, status.clone());
     if !reconciler.first_load().await {
         tasks.drain(DRAIN_LIMIT).await;
         return Err(ServeError::Stopped);
     }
-    let server = Server::new(limits, shutdown.clone()).with_first_line(compat::first_line);
     let api =
         Api::new(reconciler.published(), status, asks, server.counts(), max_jobs, shutdown.clone());
     let listener = match bind(listen).await {

@@ -115,7 +115,7 @@ impl Case {
                 .iter()
                 .flat_map(|s| self.nics.iter().map(|n| (n.mac, Duration::from_secs(*s))))
                 .collect::<BTreeMap<_, _>>(),
-            wall: Timestamp::from_second(NOW).unwrap(),
+            time: Timestamp::from_second(NOW).unwrap(),
             candidates: 0,
             recent_deletes: Some(self.recent),
             most_vms: self.most,
