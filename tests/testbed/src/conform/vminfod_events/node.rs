@@ -67,6 +67,8 @@ impl RecordedNode {
         let config = Config {
             root: self.dir.path().to_owned(),
             listen: ([127, 0, 0, 1], 0).into(),
+            // Recorded requests ask for this host.
+            host_names: vec!["x".to_owned()],
             ..Config::default()
         };
         let shutdown = Shutdown::new();
