@@ -139,11 +139,6 @@ impl Node {
         })
     }
 
-    /// Accepts the size of the view as it is.
-    pub fn accept_size(&self) {
-        self.change(|inventory| inventory.accept_size(self.clock.now()));
-    }
-
     /// Remembers which of these VMs are hidden, even if the answer that showed them is not used.
     pub fn shown<'a>(&self, vms: impl IntoIterator<Item = &'a LocalVm>) {
         let until = self.clock.now() + self.hidden_memory;
