@@ -103,7 +103,7 @@ async fn objects(
     match plan {
         Plan::List(listing) if own.json => {
             use super::supply::Supplier;
-            let vms = supplier.vms().await?;
+            let vms = supplier.objects(None).await?;
             vmadm::within(vmadm::LIMIT, move || Ok(list::json(&listing.objects(vms)?))).await
         }
         plan => vmadm::run(plan, &supplier).await,
