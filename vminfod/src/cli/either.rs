@@ -10,6 +10,7 @@ use std::time::Duration;
 use daemon::cli::Progress;
 use tokio::time::Instant;
 
+use super::settings::Settings;
 use super::smf::{Service, Smf};
 use super::supply::{FromDaemon, FromNode, Supplied, Supplier, SupplyError};
 use crate::node::Ctx;
@@ -41,6 +42,17 @@ enum Source {
 }
 
 impl Either {
+    /// The daemon and the node of these settings; `program` is the user agent.
+    pub fn of(settings: &Settings, program: &str) -> Result<Either, SupplyError> {
+        Ok(Either {
+            daemon: FromDaemon::new(&settings.url, program)?,
+            ctx: settings.ctx(),
+            smf: Smf::default(),
+            direct: false,
+            wait: None,
+        })
+    }
+
     /// Chooses the source when the daemon refuses connections.
     async fn refused(&self) -> Result<Source, SupplyError> {
         let limit = match (self.smf.service().await, self.wait) {

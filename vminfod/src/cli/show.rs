@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use daemon::cli::screen::{harmless, visible};
+use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone, facts};
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
@@ -125,8 +125,7 @@ fn object(value: Value) -> Option<VmObject> {
 }
 
 fn json(value: &Value, screen: Screen) -> String {
-    let text = pretty(value) + "\n";
-    if screen.is_terminal { harmless(&text) } else { text }
+    screen.harmless(&(pretty(value) + "\n"))
 }
 
 /// `/status` as lines of text, faults in colour.

@@ -208,15 +208,10 @@ impl WatchList {
             watched.is_missing = true;
             self.ask(path);
         }
-        let inside = format!("{path}/");
-        let missing: Vec<String> = self
-            .missing
-            .range(inside.clone()..)
-            .take_while(|below| below.starts_with(&inside))
-            .filter(|below| !below.get(inside.len()..).unwrap_or_default().contains('/'))
-            .cloned()
-            .collect();
-        missing.iter().for_each(|below| self.ask(below));
+        let is_direct =
+            |below: &String| below.matches('/').count() == path.matches('/').count() + 1;
+        let missing = self.missing_below(path);
+        missing.iter().filter(|below| is_direct(below)).for_each(|below| self.ask(below));
         signals
     }
 
@@ -236,11 +231,7 @@ impl WatchList {
             } else if std::mem::take(&mut watched.is_missing) {
                 signals.extend(watched.signals.iter().cloned());
                 // A new directory may already have files in it.
-                let inside = format!("{path}/");
-                let below = self.missing.range(inside.clone()..);
-                let below: Vec<String> =
-                    below.take_while(|below| below.starts_with(&inside)).cloned().collect();
-                below.iter().for_each(|below| self.ask(below));
+                self.missing_below(&path).iter().for_each(|below| self.ask(below));
             }
         }
         if self.asked.is_empty() && !self.unwatched.is_empty() {
@@ -254,6 +245,12 @@ impl WatchList {
             }
         }
         signals
+    }
+
+    fn missing_below(&self, directory: &str) -> Vec<String> {
+        let inside = format!("{directory}/");
+        let from = self.missing.range(inside.clone()..);
+        from.take_while(|path| path.starts_with(&inside)).cloned().collect()
     }
 
     fn ask_missing(&mut self, root: &Root, place: &ZonePlace) {

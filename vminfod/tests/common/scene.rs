@@ -72,6 +72,15 @@ pub async fn marked() -> (FakeNode, Served, Events) {
     (node, served, events)
 }
 
+/// Begins a refresh that waits for `zfs list`, until [`FakeNode::release`]; returns its status then.
+pub async fn refreshing(node: &FakeNode, served: &Served) -> tokio::task::JoinHandle<u16> {
+    node.with(|state| state.held.push("zfs"));
+    let url = format!("{}/vms?sync=true", served.url);
+    let asked = tokio::spawn(async move { reqwest::get(url).await.unwrap().status().as_u16() });
+    served.status_until(|status| status["state"] == "paused").await;
+    asked
+}
+
 impl FakeNode {
     /// A node with the VM [`A`], which runs.
     pub fn one() -> Self {

@@ -14,20 +14,9 @@ pub async fn tags_edited(before: &Value, after: &Value) -> (Value, String) {
     let node = FakeNode::one();
     node.tags(A, before);
     let served = node.serve_quiet().await;
-    let mut response = reqwest::get(format!("{}/events", served.url)).await.unwrap();
-    let mut text = Vec::new();
-    let mut written = false;
-    let line = loop {
-        text.extend_from_slice(&response.chunk().await.unwrap().unwrap());
-        let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-        if !written && lines[0].ends_with(b"\n") {
-            node.tags(A, after);
-            written = true;
-        }
-        if lines.len() == 2 && lines[1].ends_with(b"\n") {
-            break String::from_utf8(lines[1].to_vec()).unwrap();
-        }
-    };
+    let mut events = served.events().await;
+    node.tags(A, after);
+    let line = events.line().await.unwrap();
     served.stop().await;
     (serde_json::from_str(&line).unwrap(), line)
 }

@@ -71,7 +71,7 @@ pub fn plan(args: &[String]) -> Result<Plan, Failure> {
             Ok(Plan::Events(EventsPlan::new(&parsed)))
         }
         "help" | "-h" | "-?" => Err(Failure::Usage(None)),
-        other if usage::COMMANDS.contains(&other) => Err(Failure::Failed(format!(
+        other if usage::is_not_here(other) => Err(Failure::Failed(format!(
             "{other} changes the node or leaves it, and this program only reads: use the platform's vmadm"
         ))),
         other => Err(Failure::Usage(Some(format!("Invalid command: \"{other}\".")))),
