@@ -25,7 +25,7 @@ use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json as value};
 use tokio::net::TcpListener;
 use vm_model::js as json;
-use vminfod::cli::supply::{FromDaemon, FromNode, Supplier, SupplyError};
+use vminfod::cli::supply::{FromDaemon, FromNode, Supplied, Supplier, SupplyError};
 use vminfod::config::Config;
 use vminfod::node::Ctx;
 use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
@@ -76,7 +76,7 @@ impl Served {
     async fn in_order(mut self) -> anyhow::Result<Served> {
         let order = self.node.as_ref().map(|node| node.order.clone()).unwrap_or_default();
         let direct = FromDaemon::new(&self.url(), "testbed")?;
-        let vms = direct.vms().await?;
+        let vms = direct.objects(None).await?;
         if vms.iter().filter_map(|vm| vm.get("zonename")).eq(&order) {
             return Ok(self);
         }
@@ -120,7 +120,7 @@ fn spawn(listener: TcpListener, app: Router, told: Shutdown) {
 }
 
 async fn sorted(daemon: &FromDaemon, order: &[String]) -> Response {
-    match daemon.vms().await {
+    match daemon.objects(None).await {
         Ok(vms) => json::to_ascii(&by_name(vms, order)).into_response(),
         Err(error) => refused(&error),
     }
@@ -164,12 +164,8 @@ impl Direct {
 }
 
 impl Supplier for Direct {
-    fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>> {
-        Box::pin(async move { Ok(by_name(self.supplier.vms().await?, &self.order)) })
-    }
-
-    fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>> {
-        self.supplier.vm(name)
+    fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a> {
+        Box::pin(async move { Ok(by_name(self.supplier.objects(only).await?, &self.order)) })
     }
 }
 
