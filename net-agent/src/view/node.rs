@@ -161,8 +161,9 @@ impl Node {
     pub async fn read_fresh(&self, vminfod: &Vminfod) -> Result<Fresh, ViewError> {
         for _ in 0..5 {
             let (revision, asked) = (self.known().revision, self.clock.now());
-            let objects = vminfod.vms(true).await?;
-            let mut view = LocalView::read(&objects, asked);
+            let shown = vminfod.vms(true).await?;
+            let mut view = LocalView::read(&shown.vms, asked);
+            view.complete &= shown.incomplete.is_nothing();
             let known = self.known();
             if known.revision != revision {
                 drop(known);

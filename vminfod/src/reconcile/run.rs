@@ -52,10 +52,13 @@ impl Reconciler {
         match done {
             Done::Vm(name, result) => self.vm_read(&name, result),
             Done::Dataset(name, result) => self.dataset_read(&name, result),
+            Done::Datasets(began, result) => self.datasets_read(began, result),
             Done::Snapshots(result) => self.snapshots_read(result),
             Done::Sysinfo(result) => self.sysinfo_read(result),
             Done::Node(result) => self.refreshed(result),
             Done::Sweep(seen) => self.swept(seen),
+            Done::Zones(result) => self.zones_listed(result),
+            Done::ZonesRead(differing) => differing.answer(&self.vms),
             Done::Nothing => {}
         }
     }
@@ -74,6 +77,7 @@ impl Reconciler {
         let deadlines = [
             self.vms.deadline(),
             self.datasets.deadline(),
+            self.datasets.between_due().filter(|_| self.are_datasets_unannounced()),
             self.sysinfo.deadline(),
             self.sweep.deadline(now),
             self.refresh.deadline(now),

@@ -108,6 +108,12 @@ impl Vm {
         self.backoff.is_some()
     }
 
+    /// Returns true if zoneadm's row and the XML were read since then.
+    pub fn is_zone_read_since(&self, at: Instant) -> bool {
+        let [row, xml, ..] = self.reads.each();
+        self.parts.is_some() && row.min(xml) >= Some(at)
+    }
+
     /// Returns true if these parts are to be read, or are being read.
     pub fn is_stale(&self, parts: Stale) -> bool {
         self.stale.intersects(parts)
@@ -224,6 +230,11 @@ impl Vms {
     pub fn zone_of_uuid(&self, uuid: &str) -> Option<Arc<str>> {
         let own = || self.vms.get_key_value(uuid).map(|(name, _)| Arc::clone(name));
         self.names.get(uuid).cloned().or_else(own)
+    }
+
+    /// Returns true if this is the name of a zone, or the uuid of a VM, that has been read or failed.
+    pub fn zone_is_known(&self, name: &str) -> bool {
+        self.vms.contains_key(name) || self.names.contains_key(name)
     }
 
     /// Marks parts of a VM stale, to be read at this time or earlier. Returns `None` if there are too
