@@ -6,6 +6,8 @@
 //! data centre: the filter is proved before it is used, and one record of another node voids the
 //! answer and ends the reading. Records that cannot be read are left out and counted.
 
+use std::collections::BTreeSet;
+
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use sdc_clients::napi::{BelongsToType, FilterSupport, Napi, Nic, NicList, NicQuery, Unreadable};
@@ -22,6 +24,8 @@ pub struct NicListing {
     pub unreadable: Unreadable,
     /// The number of zone records in the whole list.
     pub listed: usize,
+    /// The number of VMs that these belong to.
+    pub listed_vms: usize,
     /// True for the whole list, false for what is left of it to decide.
     pub whole: bool,
 }
@@ -29,8 +33,11 @@ pub struct NicListing {
 impl NicListing {
     /// A list read at `date`.
     pub fn new(nics: Vec<Nic>, date: Option<Timestamp>) -> Self {
-        let listed = nics.iter().filter(|nic| nic.belongs_to_type == BelongsToType::Zone).count();
-        Self { nics, date, unreadable: Unreadable::default(), listed, whole: true }
+        let zones = || nics.iter().filter(|nic| nic.belongs_to_type == BelongsToType::Zone);
+        let vms: BTreeSet<&str> = zones().map(|nic| nic.belongs_to_uuid.as_str()).collect();
+        let (listed, listed_vms) = (zones().count(), vms.len());
+        let unreadable = Unreadable::default();
+        Self { nics, date, unreadable, listed, listed_vms, whole: true }
     }
 }
 

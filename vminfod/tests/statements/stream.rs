@@ -7,34 +7,16 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use daemon::journal::Limits;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vminfod::config::Config;
 
-use crate::common::scene::{A, B, C, attr, change};
-use crate::common::{Events, FakeNode, Served};
-
-async fn one_vm() -> (FakeNode, Served) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve_quiet().await;
-    (node, served)
-}
+use crate::common::scene::{A, B, C, attr, change, one_vm};
+use crate::common::{Events, FakeNode};
 
 fn parsed(ready: &Value) -> Value {
     serde_json::from_str(ready["vms"].as_str().unwrap()).unwrap()
-}
-
-/// The bytes of a stream as they come, until there are this many lines.
-async fn bytes_of(served: &Served, lines: usize) -> Vec<u8> {
-    let mut response = reqwest::get(format!("{}/events", served.url)).await.unwrap();
-    let mut bytes = Vec::new();
-    while bytes.iter().filter(|byte| **byte == b'\n').count() < lines {
-        bytes.extend_from_slice(&response.chunk().await.unwrap().unwrap());
-    }
-    bytes
 }
 
 #[tokio::test(flavor = "multi_thread")] // S27
@@ -86,6 +68,10 @@ async fn each_connection_has_one_ready_line_with_its_own_uuid() {
         for events in &mut open {
             assert_eq!(events.soon().await["type"], "modify", "never a second ready");
         }
+    }
+    served.shutdown.trigger();
+    for mut events in open {
+        assert!(events.next().await.is_none(), "the stream ends in order");
     }
     served.stop().await;
 }
@@ -211,6 +197,7 @@ async fn every_line_is_one_dated_json_object() {
     served.stop().await;
 }
 
+/// The bytes of a stream as they come, until there are this many lines.
 async fn lines_of(url: &str, lines: usize) -> Vec<u8> {
     let mut response = reqwest::get(format!("{url}/events")).await.unwrap();
     let mut bytes = Vec::new();
@@ -265,7 +252,7 @@ async fn every_byte_is_ascii() {
     node.add_vm(A, "joyent", &attr("hostname", "gr\u{fc}n-\u{20ac}"));
     node.tags(A, &json!({"schl\u{fc}ssel": "\u{e9}\u{20ac}\u{1f600}"}));
     let served = node.serve_quiet().await;
-    let bytes = bytes_of(&served, 1).await;
+    let bytes = lines_of(&served.url, 1).await;
     assert!(bytes.is_ascii());
     let reader = tokio::spawn({
         let url = served.url.clone();
@@ -342,25 +329,31 @@ async fn connecting_during_a_create_shows_the_vm_once() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")] // S43, S44, B1
+#[tokio::test(flavor = "multi_thread")] // S43, S44, S119, B1
 async fn stalled_reader_uses_bounded_memory_and_delays_nobody() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let journal = Limits { bytes: 300_000, min_events: 4 };
-    let served = node.serve_as(Config { journal, ..node.quiet() }).await;
+    let node = FakeNode::one();
+    let ring_bytes = 300_000;
+    let served = node.serve_as(Config { ring_bytes, ..node.quiet() }).await;
     let mut stalled = TcpStream::connect(served.address()).await.unwrap();
     let request = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
     stalled.write_all(request).await.unwrap();
     let mut events = served.events().await;
-    let filler = "x".repeat(200_000);
-    for n in 0..60 {
+    let kept = async || served.json("/status").await["journal"]["bytes"].as_u64().unwrap();
+    for n in 0..301 {
+        // The last event alone is larger than the ring.
+        let filler = "x".repeat(if n < 300 { 20_000 } else { 200_000 });
         let text = format!(r#"{{"customer_metadata":{{"k":"{n}{filler}"}}}}"#);
         node.write(&format!("/zones/{A}/config/metadata.json"), &text);
         let event = events.soon().await;
         assert!(change(&event, "customer_metadata.k").is_some() || n == 0, "others go on");
+        let size = event.to_string().len() as u64;
+        assert!(n == 300 || n % 50 != 0 || kept().await <= ring_bytes as u64, "after {n}");
+        assert!(n < 300 || kept().await > size && kept().await < size + 1000, "only the newest");
     }
-    let bytes = served.json("/status").await["journal"]["bytes"].as_u64().unwrap();
-    assert!(bytes < 4_000_000, "60 events of 600 kB went by, {bytes} bytes are kept");
+    let (epoch, seq) = (events.ready["epoch"].as_str().unwrap(), events.seq - 1);
+    assert_eq!(served.get(&format!("/events?epoch={epoch}&since={}", seq - 1)).await.0, 410);
+    let resumed = reqwest::get(format!("{}/events?epoch={epoch}&since={seq}", served.url)).await;
+    assert_eq!(resumed.unwrap().status(), 200);
     // When it reads on it gets whole lines and then an orderly end, never half a line and silence.
     let mut rest = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), stalled.read_to_end(&mut rest));

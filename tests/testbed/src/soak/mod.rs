@@ -137,16 +137,13 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
         vms: options.vms,
         seed,
         speed: options.rate,
-        vminfod: json!({"ring_bytes": RING, "ring_events": 16})
-            .as_object()
-            .cloned()
-            .unwrap_or_default(),
+        vminfod: json!({"ring_bytes": RING}).as_object().cloned().unwrap_or_default(),
         ..WorldOptions::new(dir.path().join("cn"), program)
     })
     .await?;
     world.start_vminfod().await?;
     let hub = world.hub()?;
-    let (vms, cn) = (hub.vms(true).await?, world.node().cn_uuid().to_owned());
+    let (vms, cn) = (hub.vms(true).await?.vms, world.node().cn_uuid().to_owned());
     world.vmapi.store().seed_from_vms(&vms, &cn);
     world.napi.store().seed_from_vms(&vms, &cn).map_err(anyhow::Error::msg)?;
     world.start_agent().await?;

@@ -48,7 +48,7 @@ impl Story {
             WorldOptions { speed, era, ..WorldOptions::new(dir.path().join("cn"), program()) };
         let mut world = World::create(options).await.unwrap();
         world.start_vminfod().await.unwrap();
-        let vms = world.hub().unwrap().vms(true).await.unwrap();
+        let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
         Self { world, vms, vm_agent: None, speed, _dir: dir }
     }
 
@@ -276,7 +276,7 @@ async fn an_emptied_napi_makes_the_agent_neither_delete_nor_create() {
     let status = story.status().await;
     assert!(status["missing_in_napi"].as_u64().unwrap() > 0, "and it says so");
     assert!(status["brake"].is_string(), "{status}");
-    let now = story.world.hub().unwrap().vms(true).await.unwrap();
+    let now = story.world.hub().unwrap().vms(true).await.unwrap().vms;
     assert_eq!(now.len(), story.vms.len(), "no VM was touched");
     story.end().await;
 }

@@ -57,7 +57,7 @@ impl Cli {
     }
 
     async fn vms(&self) -> Vec<VmObject> {
-        self.world.hub().unwrap().vms(true).await.unwrap()
+        self.world.hub().unwrap().vms(true).await.unwrap().vms
     }
 }
 

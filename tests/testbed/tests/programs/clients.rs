@@ -333,6 +333,7 @@ async fn vmapi_client_against_every_rule_it_shares() {
                     Some(Class::Interrupted)
                 }
                 Action::Delay { .. }
+                | Action::Hang { .. }
                 | Action::DelayCommit { .. }
                 | Action::Cut
                 | Action::DropResponse

@@ -22,7 +22,7 @@ async fn lab(dir: &Path) -> (World, Wrongs, tokio::task::JoinHandle<()>) {
     let mut world = World::create(options).await.unwrap();
     world.start_vminfod().await.unwrap();
     let hub = world.hub().unwrap();
-    let vms = hub.vms(true).await.unwrap();
+    let vms = hub.vms(true).await.unwrap().vms;
     let wrongs = seed::fill(&world, &vms).unwrap();
     let vm_agent = tokio::spawn(vm_agent::follow(
         hub,
@@ -279,7 +279,7 @@ async fn the_command_line_does_what_its_page_says() {
     let (mut world, wrongs, vm_agent) = lab(dir.path()).await;
     world.start_kvmd().await.unwrap();
     world.start_console().await.unwrap();
-    let vms = world.hub().unwrap().vms(true).await.unwrap();
+    let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
     let uuid = vms[0]["uuid"].as_str().unwrap();
     let mac = wrongs.live.iter().next().unwrap().to_string();
     let examples = examples(&document("docs/cli.md"), uuid, &mac);

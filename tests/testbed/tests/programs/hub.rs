@@ -34,7 +34,7 @@ pub(super) fn text<'a>(vm: &'a VmObject, key: &str) -> &'a str {
 }
 
 pub(super) async fn pick(world: &World, state: &str) -> VmObject {
-    let vms = world.hub().unwrap().vms(true).await.unwrap();
+    let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
     vms.into_iter()
         .find(|vm| text(vm, "state") == state && !nics_of(vm).is_empty())
         .unwrap_or_else(|| panic!("no {state} VM with a NIC"))
@@ -166,7 +166,7 @@ async fn killing_vminfod_loses_nothing() {
     let mut world = world(dir.path(), 600).await;
     world.start_vminfod().await.unwrap();
     let hub = world.hub().unwrap();
-    let vms = hub.vms(true).await.unwrap();
+    let vms = hub.vms(true).await.unwrap().vms;
     let wrongs = seed::fill(&world, &vms).unwrap();
     let agent = tokio::spawn(vm_agent::follow(
         hub.clone(),

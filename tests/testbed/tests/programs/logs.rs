@@ -37,7 +37,7 @@ impl Lab {
     }
 
     async fn vm(&self) -> String {
-        let vms = self.world.hub().unwrap().vms(true).await.unwrap();
+        let vms = self.world.hub().unwrap().vms(true).await.unwrap().vms;
         vms[0]["uuid"].as_str().unwrap().to_owned()
     }
 

@@ -154,7 +154,7 @@ async fn rows_33_35_and_36_ten_thousand_listeners_idle_slow_and_reset() {
             })
         })
         .collect();
-    let uuid = rig.hub().vms(true).await.unwrap()[0]["uuid"].as_str().unwrap().to_owned();
+    let uuid = rig.hub().vms(true).await.unwrap().vms[0]["uuid"].as_str().unwrap().to_owned();
     let verbs = simnode::Verbs::new(&rig.node, simnode::Wait::none());
     let resets = tokio::spawn(async move {
         for stream in &listeners {

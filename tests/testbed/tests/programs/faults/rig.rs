@@ -86,7 +86,7 @@ impl Rig {
 
     /// Its VMs by state.
     pub async fn pick(&self, state: &str) -> String {
-        let vms = self.hub().vms(true).await.unwrap();
+        let vms = self.hub().vms(true).await.unwrap().vms;
         let found = vms.iter().find(|vm| vm.get("state").and_then(Value::as_str) == Some(state));
         found.unwrap_or_else(|| panic!("no {state} VM"))["uuid"].as_str().unwrap().to_owned()
     }
