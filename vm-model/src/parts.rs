@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::datasets::Datasets;
+use crate::datasets::{Datasets, VmDatasets};
 use crate::parse::config_json::ConfigJson;
 use crate::parse::kstat::ZoneKstat;
 use crate::parse::lastexited::LastExited;
@@ -34,7 +34,7 @@ pub struct Parts {
     /// The create payload; only of a VM in state receiving.
     pub receiving: Option<Receiving>,
     /// The VM's datasets and their snapshots.
-    pub datasets: Datasets,
+    pub datasets: VmDatasets,
     /// The node's sysinfo.
     pub sysinfo: Arc<Sysinfo>,
 }

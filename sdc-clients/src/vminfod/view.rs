@@ -6,12 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use ::http::HeaderMap;
+use ::http::{HeaderMap, HeaderValue};
 
 use super::types::VmObject;
 
 /// The header of `/vms` that names the zones in [`Incomplete::Zones`]; absent if there are none.
 pub const INCOMPLETE: &str = "vminfod-incomplete";
+/// The most bytes of names in it.
+const NAMES_CAP: usize = 4 << 10;
 
 /// All VMs of a node, as vminfod shows them.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,14 +62,35 @@ impl Incomplete {
         if zones.contains("*") || zones.contains("") {
             return Incomplete::Everything;
         }
+        Incomplete::of_zones(zones)
+    }
+
+    /// These zones, or nothing.
+    pub fn of_zones(names: impl IntoIterator<Item = String>) -> Incomplete {
+        let zones: BTreeSet<String> = names.into_iter().collect();
         if zones.is_empty() { Incomplete::Nothing } else { Incomplete::Zones(zones) }
+    }
+
+    /// Returns the value of the header; `None` if nothing is incomplete. More names than fit in 4 KiB,
+    /// and names that are none of a zone, are `*`.
+    pub fn header(&self) -> Option<HeaderValue> {
+        let is_in_names = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_name = |name: &String| !name.is_empty() && name.chars().all(is_in_names);
+        let names = match self {
+            Incomplete::Nothing => return None,
+            Incomplete::Zones(names) if names.iter().all(is_name) => {
+                names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+            }
+            Incomplete::Zones(_) | Incomplete::Everything => "*".to_owned(),
+        };
+        let fits = |names: &HeaderValue| names.len() <= NAMES_CAP;
+        let value = HeaderValue::try_from(names).ok().filter(fits);
+        Some(value.unwrap_or(HeaderValue::from_static("*")))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ::http::HeaderValue;
-
     use super::*;
 
     #[test]
@@ -86,6 +109,16 @@ mod tests {
         for everything in [&["*"][..], &["a", "*"], &[""], &["a,,b"], &["\u{e9}"]] {
             assert_eq!(of(everything), Incomplete::Everything, "{everything:?}");
         }
+        for (names, header) in [
+            (vec!["b".to_owned(), "a".to_owned()], "a,b".to_owned()),
+            (vec!["x".repeat(4096)], "x".repeat(4096)),
+            (vec!["x".repeat(4097)], "*".to_owned()),
+            (vec!["a".to_owned(), "b,c".to_owned()], "*".to_owned()),
+            (vec![String::new()], "*".to_owned()),
+        ] {
+            assert_eq!(Incomplete::of_zones(names).header().unwrap(), header);
+        }
+        assert_eq!(Incomplete::of_zones([]).header(), None);
         assert!(of(&[]).is_nothing() && !of(&["a"]).is_nothing());
         let has = |incomplete: Incomplete| (incomplete.has("a"), incomplete.has("b"));
         assert_eq!(has(of(&[])), (false, false));

@@ -63,12 +63,12 @@ pub(super) fn pieces(held: Held) -> impl Iterator<Item = Bytes> + Send {
     let zones = PARTS.into_iter().flat_map({
         let held = Arc::clone(&held);
         move |(origin, part)| {
-            let names: Vec<String> = held.parts.keys().cloned().collect();
+            let names: Vec<Arc<str>> = held.parts.keys().cloned().collect();
             let held = Arc::clone(&held);
             let entries = names
                 .into_iter()
                 .filter_map(move |name| Some((part(held.parts.get(&name)?), name)));
-            section(origin.name(), entries.map(|(value, name)| (name, value)))
+            section(origin.name(), entries.map(|(value, name)| (name.to_string(), value)))
         }
     });
     let datasets = {

@@ -90,7 +90,7 @@ impl World {
     }
 
     pub fn file_event(&self, zone: &str, file: ZoneFile) {
-        self.inbox.put(Signal::File(zone.to_owned(), file));
+        self.inbox.put(Signal::File(zone.into(), file));
     }
 
     /// Some time of the paused clock later.

@@ -4,10 +4,12 @@
 
 //! Helpers that fail in every way.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::node::commands::Run;
+use crate::node::commands::{CommandError, Follow, Run};
 
 /// Hands out prepared children.
 struct Children(std::sync::Mutex<Vec<(DuplexStream, DuplexStream)>>);
