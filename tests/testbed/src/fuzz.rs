@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use daemon::cli::Progress;
-use daemon::exit;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
+
+use crate::arguments::{command, seed};
 
 /// Longest input, in bytes: parsers' own caps are tested beside them.
 const LONGEST: usize = 1 << 16;
@@ -69,93 +70,73 @@ const QMP_GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor"
 fn ended<T>(_result: T) {}
 
 const TARGETS: &[Target] = &[
-    Target {
-        name: "zone xml",
-        good: &[XML],
-        parse: |b| ended(vm_model::parse::zone_xml::parse(b)),
-    },
-    Target {
-        name: "zoneadm",
-        good: &[
+    target("zone xml", &[XML], |b| ended(vm_model::parse::zone_xml::parse(b))),
+    target(
+        "zoneadm",
+        &[
             "0:global:running:/::liveimg:shared:0\n-:z:installed:/zones/z:82fa00d0-680b-4bdc-8c64-fc96c57dd6d2:lx:excl:2\n",
         ],
-        parse: |b| ended(vm_model::parse::zoneadm::parse(b)),
-    },
-    Target {
-        name: "zfs list",
-        good: &[ZFS],
-        parse: |b| ended(vm_model::parse::zfs_list::parse(b)),
-    },
-    Target { name: "kstat", good: &[KSTAT], parse: |b| ended(vm_model::parse::kstat::parse(b)) },
-    Target {
-        name: "lastexited",
-        good: &["1449000000.123456789 256\n", "1 -1"],
-        parse: |b| ended(vm_model::parse::lastexited::parse(b)),
-    },
-    Target {
-        name: "sysinfo",
-        good: &[r#"{"UUID":"u","Live Image":"i","Headnode ID":0,"Network Interfaces":{}}"#],
-        parse: |b| ended(vm_model::parse::sysinfo::parse(b)),
-    },
-    Target {
-        name: "receiving",
-        good: &[r#"{"zfs_filesystem":"zones/z"}"#],
-        parse: |b| ended(vm_model::parse::receiving::parse(b)),
-    },
-    Target { name: "json", good: &[JSON], parse: json_round_trip },
-    Target {
-        name: "sysevent line",
-        good: &[ZONE_EVENT, ZFS_EVENT, r#"{"date":"2026-01-05T10:00:00.000Z","type":"ready"}"#],
-        parse: |b| ended(vm_model::parse::sysevent::parse(b)),
-    },
-    Target {
-        name: "qmp line",
-        good: &[QMP_SHUTDOWN, QMP_GREETING, r#"{"return":{"status":"paused"},"id":1}"#],
-        parse: qmp_line,
-    },
-    Target {
-        name: "event line",
-        good: &[READY, MODIFY],
-        parse: |b| ended(sdc_clients::vminfod::parse_line(b)),
-    },
-    Target {
-        name: "nic",
-        good: &[NIC],
-        parse: |b| ended(serde_json::from_slice::<sdc_clients::napi::Nic>(b)),
-    },
-    Target {
-        name: "mac",
-        good: &["90:b8:d0:00:00:01", "2-8-20-A-b-c", "90b8d0000001"],
-        parse: |b| ended(String::from_utf8_lossy(b).parse::<sdc_clients::MacAddr>()),
-    },
-    Target {
-        name: "fswatcher lines",
-        good: &[
+        |b| ended(vm_model::parse::zoneadm::parse(b)),
+    ),
+    target("zfs list", &[ZFS], |b| ended(vm_model::parse::zfs_list::parse(b))),
+    target("kstat", &[KSTAT], |b| ended(vm_model::parse::kstat::parse(b))),
+    target("lastexited", &["1449000000.123456789 256\n", "1 -1"], |b| {
+        ended(vm_model::parse::lastexited::parse(b))
+    }),
+    target(
+        "sysinfo",
+        &[r#"{"UUID":"u","Live Image":"i","Headnode ID":0,"Network Interfaces":{}}"#],
+        |b| ended(vm_model::parse::sysinfo::parse(b)),
+    ),
+    target("receiving", &[r#"{"zfs_filesystem":"zones/z"}"#], |b| {
+        ended(vm_model::parse::receiving::parse(b))
+    }),
+    target("json", &[JSON], json_round_trip),
+    target(
+        "sysevent line",
+        &[ZONE_EVENT, ZFS_EVENT, r#"{"date":"2026-01-05T10:00:00.000Z","type":"ready"}"#],
+        |b| ended(vm_model::parse::sysevent::parse(b)),
+    ),
+    target(
+        "qmp line",
+        &[QMP_SHUTDOWN, QMP_GREETING, r#"{"return":{"status":"paused"},"id":1}"#],
+        qmp_line,
+    ),
+    target("event line", &[READY, MODIFY], |b| ended(sdc_clients::vminfod::parse_line(b))),
+    target("nic", &[NIC], |b| ended(serde_json::from_slice::<sdc_clients::napi::Nic>(b))),
+    target("mac", &["90:b8:d0:00:00:01", "2-8-20-A-b-c", "90b8d0000001"], |b| {
+        ended(String::from_utf8_lossy(b).parse::<sdc_clients::MacAddr>())
+    }),
+    target(
+        "fswatcher lines",
+        &[
             "{\"type\":\"ready\"}\n{\"type\":\"response\",\"key\":1,\"result\":\"FAIL\",\"pathname\":\"/etc/zones\"}\n{\"type\":\"event\",\"pathname\":\"/etc/zones\",\"final\":true}",
         ],
-        parse: fswatcher,
-    },
-    Target {
-        name: "note",
-        good: &[r#"{"was":{"state":"running"},"paths":["nics.0.ip"]}"#],
-        parse: |b| ended(vminfod::store::note::Note::parse(b)),
-    },
-    Target {
-        name: "holds",
-        good: &[r#"{"holds":[{"vm":"u","reason":"r","since":"2026-01-05T10:00:02.004Z"}]}"#],
-        parse: |b| ended(net_agent::holds::Holds::parse(b)),
-    },
-    Target {
-        name: "vmadm arguments",
-        good: &["list\n-Ho\nuuid\n--sortby=alias\nstate=running\n--\n-x"],
-        parse: vmadm_arguments,
-    },
-    Target {
-        name: "configuration",
-        good: &[r#"{"listen":"127.0.0.1:9090","sweep":"10s","refresh":{"min":"270s"}}"#],
-        parse: |b| ended(daemon::Fields::from_json(&String::from_utf8_lossy(b))),
-    },
+        fswatcher,
+    ),
+    target("note", &[r#"{"was":{"state":"running"},"paths":["nics.0.ip"]}"#], |b| {
+        ended(vminfod::store::note::Note::parse(b))
+    }),
+    target(
+        "holds",
+        &[r#"{"holds":[{"vm":"u","reason":"r","since":"2026-01-05T10:00:02.004Z"}]}"#],
+        |b| ended(net_agent::holds::Holds::parse(b)),
+    ),
+    target(
+        "vmadm arguments",
+        &["list\n-Ho\nuuid\n--sortby=alias\nstate=running\n--\n-x"],
+        vmadm_arguments,
+    ),
+    target(
+        "configuration",
+        &[r#"{"listen":"127.0.0.1:9090","sweep":"10s","refresh":{"min":"270s"}}"#],
+        |b| ended(daemon::Fields::from_json(&String::from_utf8_lossy(b))),
+    ),
 ];
+
+const fn target(name: &'static str, good: &'static [&'static str], parse: fn(&[u8])) -> Target {
+    Target { name, good, parse }
+}
 
 /// A line, and a session that takes it in and ends.
 fn qmp_line(bytes: &[u8]) {
@@ -201,20 +182,19 @@ fn json_round_trip(bytes: &[u8]) {
 
 /// Runs `testbed fuzz`; the arguments start after that word.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let args: Args = match crate::arguments::parse("testbed fuzz", args) {
-        Ok(args) => args,
-        Err(status) => return status,
-    };
-    let seed = args.seed.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond().unsigned_abs());
-    println!("fuzz: seed {seed}");
+    command("testbed fuzz", args, async |args: Args| Ok(feed(&args)))
+}
+
+/// Feeds every parser until the time is over or one panics; whether none did.
+fn feed(args: &Args) -> bool {
+    let seed = seed(args.seed);
     let (mut failed, mut rounds) = (0, 0);
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let mut numbers: Box<dyn Iterator<Item = u64>> = match args.round {
-        Some(round) => Box::new(std::iter::once(round)),
-        None => Box::new((0..).take_while(move |_| Instant::now() < end)),
-    };
     let shown = Progress::begin("feeding the parsers damaged input");
-    for round in &mut numbers {
+    for round in args.round.unwrap_or(0).. {
+        if failed > 0 || if args.round.is_some() { rounds > 0 } else { Instant::now() >= end } {
+            break;
+        }
         rounds += 1;
         for target in TARGETS {
             let input = damaged(target, seed, round);
@@ -223,14 +203,11 @@ pub fn run(args: &[OsString]) -> ExitCode {
                 println!("{}: panicked; again with --seed {seed} --round {round}", target.name);
             }
         }
-        if failed > 0 {
-            break;
-        }
     }
     drop(shown);
     println!("{rounds} rounds of {} parsers", TARGETS.len());
     println!("{} passed, {failed} failed", TARGETS.len() - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
+    failed == 0
 }
 
 /// Good input with up to eight wounds; the same for the same seed and round.
