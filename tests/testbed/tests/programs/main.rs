@@ -11,6 +11,7 @@ mod agent;
 mod bad_input;
 mod cli;
 mod clients;
+mod common;
 mod deploy;
 mod docs;
 mod faults;
