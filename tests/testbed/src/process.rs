@@ -12,6 +12,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child as Inner, Command};
 use tokio::sync::mpsc;
@@ -95,6 +96,24 @@ impl Child {
     /// The next line it printed; `None` when it has closed its output. Cancel-safe.
     pub async fn line(&mut self) -> Option<String> {
         self.lines.recv().await
+    }
+
+    /// The next line of its log with this message; an error with its last words when it ends.
+    pub async fn said(&mut self, msg: &str) -> io::Result<Value> {
+        let mut last = String::from("nothing");
+        while let Some(line) = self.line().await {
+            match serde_json::from_str::<Value>(&line) {
+                Ok(entry) if entry["msg"] == msg => return Ok(entry),
+                _ => last = line,
+            }
+        }
+        Err(io::Error::other(format!("{} ended, not saying {msg:?} but {last}", self.name)))
+    }
+
+    /// Lets it print what it likes from now on: nobody reads it.
+    pub fn ignore(&mut self) {
+        let mut lines = self.take_lines();
+        tokio::spawn(async move { while lines.recv().await.is_some() {} });
     }
 
     /// Takes the lines away, for a task that reads them for as long as the child lives.

@@ -153,7 +153,7 @@ impl Measured {
 /// Zone events at a steady rate: from the first one to the last line.
 async fn at_a_rate(cn: &mut Cn, rounds: usize) -> anyhow::Result<Row> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    let listener = Listeners::open(served.address, 1).await?;
+    let mut listener = Listeners::open(served.address, 1).await?;
     let events = RATE * RATE_SECONDS;
     let zones = cn.busy(events as usize);
     let (mut took, mut sent) = (Samples::default(), Samples::default());
@@ -220,7 +220,7 @@ async fn storm(cn: &mut Cn, rounds: usize) -> anyhow::Result<[Row; 2]> {
         served.quiet().await?;
         cn.ran()?;
         let before = served.cpu()?;
-        let listener = Listeners::open(served.address, 1).await?;
+        let mut listener = Listeners::open(served.address, 1).await?;
         cn.post(Stream::Datasets, lines.as_bytes()).await?;
         listener.lines(zones.len()).await?;
         served.quiet().await?;

@@ -60,16 +60,9 @@ impl Kvmd {
         std::fs::write(&file, config.to_string())?;
         let args = ["@kvmd", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
         let mut child = Child::spawn("kvmd", &std::env::current_exe()?, &args)?;
-        let mut lines = child.take_lines();
-        let address = loop {
-            let line = lines.recv().await.context("kvmd ended at its start")?;
-            let line: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
-            if let Some(address) = line["address"].as_str() {
-                break address.to_owned();
-            }
-        };
-        // Its log must not stop it.
-        tokio::spawn(async move { while lines.recv().await.is_some() {} });
+        let line = child.said("listening").await?;
+        let address = line["address"].as_str().context("no address")?;
+        child.ignore();
         let told = listen(&format!("http://{address}")).await?;
         Ok(Self { child, control, told, _dir: dir })
     }

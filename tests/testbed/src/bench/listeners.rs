@@ -30,7 +30,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
 /// One event at a time; when it reached each listener, and how long the last one took.
 async fn events(
     cn: &Cn,
-    listeners: &Listeners,
+    listeners: &mut Listeners,
     names: &mut impl Iterator<Item = u64>,
     each: &mut Samples,
 ) -> anyhow::Result<Samples> {
@@ -49,10 +49,10 @@ async fn fan_out(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let (mut names, mut unused) = (1_u64.., Samples::default());
     let one = {
-        let listener = Listeners::open(served.address, 1).await?;
-        events(cn, &listener, &mut names, &mut unused).await?.median()
+        let mut listener = Listeners::open(served.address, 1).await?;
+        events(cn, &mut listener, &mut names, &mut unused).await?.median()
     };
-    let listeners = Listeners::open(served.address, MANY).await?;
+    let mut listeners = Listeners::open(served.address, MANY).await?;
     let line = vec![b'x'; 4096];
     let (mut last, mut writes) = (Vec::new(), Vec::new());
     let (mut free, mut beside) = (Vec::new(), Vec::new());
@@ -65,7 +65,7 @@ async fn fan_out(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
             // One that takes nothing after its ready line, and never will.
             let stalled = if is_beside { Some(listen(served.address).await?) } else { None };
             let mut each = Samples::default();
-            let took = events(cn, &listeners, &mut names, &mut each).await?;
+            let took = events(cn, &mut listeners, &mut names, &mut each).await?;
             if stalled.is_some() {
                 beside.push(each.quantile(0.99));
             } else {
@@ -74,9 +74,8 @@ async fn fan_out(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
             }
         }
     }
-    let extra = listeners.pending();
-    if extra > 0 {
-        bail!("{extra} lines that nobody expected");
+    if listeners.have_more() {
+        bail!("lines that nobody expected");
     }
     drop(listeners);
     served.stop().await?;

@@ -127,13 +127,13 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     // A chunk for each VM would cost 8.
     count("GET /vms: bytes beyond the list, for each VM", (all - body) / VMS as usize, 3);
 
-    let listeners = Listeners::open(address, 50).await?;
+    let mut listeners = Listeners::open(address, 50).await?;
     let before = written();
     cn.set_tags(&zones[0].name, 1)?;
     listeners.lines(1).await?;
     count("a change told to 50 listeners: serialisations", written() - before, 5);
     drop(listeners);
-    let listener = Listeners::open(address, 1).await?;
+    let mut listener = Listeners::open(address, 1).await?;
     for (change, names, most) in [
         (Change::Tags, ["a config edit: VMs read", "a config edit: child processes"], [1, 0]),
         (Change::Xml, ["an XML edit: VMs read", "an XML edit: child processes"], [1, 0]),

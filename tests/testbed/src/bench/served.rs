@@ -39,14 +39,12 @@ impl Served {
         let args = ["@vminfod", "serve", "--config", &config.to_string_lossy()].map(str::to_owned);
         let began = Instant::now();
         let mut child = Child::spawn("vminfod", &program, &args)?;
-        let address = tokio::time::timeout(START_LIMIT, listening(&mut child))
-            .await
-            .context("vminfod did not get ready")??;
+        let ready = tokio::time::timeout(START_LIMIT, child.said("listening"));
+        let ready = ready.await.context("vminfod did not get ready")??;
         let ready_after = began.elapsed();
+        let address = ready["address"].as_str().context("no address")?.parse()?;
         let pid = child.id().context("vminfod has ended")?;
-        // Its log must go on flowing.
-        let mut lines = child.take_lines();
-        tokio::spawn(async move { while lines.recv().await.is_some() {} });
+        child.ignore();
         Ok(Served { child, address, ready_after, pid })
     }
 
@@ -105,17 +103,4 @@ impl Served {
         }
         Ok(())
     }
-}
-
-async fn listening(child: &mut Child) -> anyhow::Result<SocketAddr> {
-    let mut said = Vec::new();
-    while let Some(line) = child.line().await {
-        let entry: Value = serde_json::from_str(&line).unwrap_or_default();
-        if entry["msg"] == "listening" {
-            let address = entry["address"].as_str().unwrap_or_default();
-            return address.parse().with_context(|| line.clone());
-        }
-        said.push(line);
-    }
-    bail!("vminfod ended: {}", said.join("\n"))
 }

@@ -258,6 +258,5 @@ pub async fn line_with(child: &mut Child, part: &str) -> String {
 
 /// The next line of a log with this message.
 pub async fn said(child: &mut Child, msg: &str) -> Value {
-    let line = line_with(child, &format!("\"msg\":\"{msg}\"")).await;
-    serde_json::from_str(&line).unwrap()
+    tokio::time::timeout(LATE, child.said(msg)).await.expect(msg).unwrap()
 }

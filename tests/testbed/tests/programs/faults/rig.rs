@@ -35,8 +35,7 @@ impl Rig {
         let (program, file) = (program.display(), file.display());
         let script = format!("{before} exec {program} @vminfod serve --config {file} {after}");
         let mut child = Child::spawn("vminfod", "/bin/sh".as_ref(), &["-c", &script]).unwrap();
-        let mut lines = child.take_lines();
-        tokio::spawn(async move { while lines.recv().await.is_some() {} });
+        child.ignore();
         let rig = Self { node, child, port, _dir: dir };
         rig.answers().await;
         rig
