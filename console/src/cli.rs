@@ -9,13 +9,13 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{self, Shell, screen, valid_config};
-use daemon::{ConfigError, Fields, Shutdown, exit};
+use daemon::cli::{self, Shell, valid_config};
+use daemon::{ConfigError, Fields, exit};
 use sdc_clients::http::{Call, Http};
 use serde_json::Value;
 
@@ -104,22 +104,21 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::report(NAME, &error, exit::FAILED),
-    };
-    let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
-        Command::Serve(args) => runtime.block_on(start(args)),
-        Command::Status(args) => runtime.block_on(status(&args)).and_then(|text| print(&text)),
-        Command::Completions { shell } => print(&cli::completions::<Cli>(shell)),
-        Command::Man { dir } => {
-            cli::man::<Cli>(dir.as_deref()).map_err(Into::into).and_then(|text| print(&text))
-        }
-    };
-    result.unwrap_or_else(|error| {
-        let wrong_config = error.is::<ConfigError>();
-        let code = if wrong_config { exit::config_code() } else { exit::FAILED };
-        exit::report(NAME, error.as_ref(), code)
+    cli::run(NAME, async {
+        let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+            Command::Serve(args) => start(args).await,
+            Command::Status(args) => status(&args).await.map(|text| cli::print(NAME, &text)),
+            Command::Completions { shell } => Ok(cli::print(NAME, &cli::completions::<Cli>(shell))),
+            Command::Man { dir } => {
+                let page = cli::man::<Cli>(dir.as_deref());
+                page.map(|text| cli::print(NAME, &text)).map_err(Into::into)
+            }
+        };
+        result.unwrap_or_else(|error| {
+            let wrong_config = error.is::<ConfigError>();
+            let code = if wrong_config { exit::config_code() } else { exit::FAILED };
+            exit::report(NAME, error.as_ref(), code)
+        })
     })
 }
 
@@ -129,12 +128,7 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }
-    daemon::log::init(NAME, &config.log_level);
-    for key in unknown {
-        tracing::warn!(key, "unknown key in the configuration");
-    }
-    let shutdown = Shutdown::new();
-    shutdown.on_signals().context("signal handlers")?;
+    let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     if !serve(config, shutdown).await?.ended().await {
         tracing::warn!("some tasks did not end in time");
     }
@@ -150,19 +144,5 @@ async fn status(args: &FileArgs) -> anyhow::Result<String> {
 }
 
 fn load(args: &FileArgs) -> Result<(Config, Vec<String>), ConfigError> {
-    match args.config.as_deref() {
-        Some(path) => Config::load(path),
-        None if Path::new(INSTALLED).exists() => Config::load(Path::new(INSTALLED)),
-        None => Config::read(Fields::empty()),
-    }
-}
-
-/// Writes to stdout; a reader that went away is no failure.
-fn print(text: &str) -> anyhow::Result<ExitCode> {
-    match screen::write(text) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write")
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    Config::read(Fields::find(args.config.as_deref(), None, INSTALLED)?)
 }

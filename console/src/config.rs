@@ -5,7 +5,6 @@
 //! The configuration: a JSON or TOML file. Every key has a default that fits a real node.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 
 use daemon::{ConfigError, Fields};
 use serde_json::Value;
@@ -41,18 +40,10 @@ impl Config {
         }
     }
 
-    /// Reads a file. Also returns the keys that are not known.
+    /// Reads the settings. Also returns the keys that are not known.
     ///
     /// # Errors
-    /// The file cannot be read, or holds wrong values: all of them, each with its key.
-    pub fn load(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
-        Self::read(Fields::load(path)?)
-    }
-
-    /// Reads the settings.
-    ///
-    /// # Errors
-    /// As [`Config::load`].
+    /// Wrong values: all of them, each with its key.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
         let default = Self::beside(local(9090));
         let config = Self {

@@ -4,13 +4,10 @@
 
 //! Binds the port and starts the server: the program's own, or beside a vminfod in its process.
 
-use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use daemon::http::{Limits, Server};
+use daemon::http::{Limits, ListenError, Server, listen};
 use daemon::{Shutdown, Tasks};
-use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::http;
@@ -18,20 +15,13 @@ use crate::relay::Relay;
 
 /// Connections at once: a page has at most six.
 const CONNECTIONS: usize = 512;
-/// How long the tasks may take to end.
-const DRAIN_LIMIT: Duration = Duration::from_millis(4500);
 
 /// Why the page is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The port cannot be bound.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// As configured.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The address can be reached from other nodes.
     #[error("{0} is not a loopback address")]
     Beyond(SocketAddr),
@@ -46,14 +36,12 @@ pub struct Running {
     /// Its address.
     pub address: SocketAddr,
     tasks: Tasks,
-    shutdown: Shutdown,
 }
 
 impl Running {
     /// Waits for the shutdown, then for all tasks. Returns false if some did not end in time.
     pub async fn ended(self) -> bool {
-        self.shutdown.wait().await;
-        self.tasks.drain(DRAIN_LIMIT).await
+        self.tasks.ended().await
     }
 }
 
@@ -65,16 +53,14 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Running, ServeE
     if !config.listen.ip().is_loopback() {
         return Err(ServeError::Beyond(config.listen));
     }
-    let refused = |source| ServeError::Listen { address: config.listen, source };
-    let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
+    let (listener, address) = listen(config.listen).await?;
     let relay = Relay::new(&config, shutdown.clone())?;
     let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
     let server = Server::new(limits, shutdown.clone());
-    let tasks = Tasks::new(shutdown.clone());
+    let tasks = Tasks::new(shutdown);
     tasks.spawn_vital("http", server.serve(listener, http::router(config, relay)));
     tracing::info!(%address, page = %format_args!("http://{address}/"), "console is listening");
-    Ok(Running { address, tasks, shutdown })
+    Ok(Running { address, tasks })
 }
 
 /// Serves the page with its defaults beside the vminfod at `hub`, until the shutdown. `listen` is

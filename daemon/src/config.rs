@@ -18,6 +18,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
 use std::ops::RangeInclusive;
@@ -84,6 +85,21 @@ impl Fields {
             Self::toml(place, &text)
         } else {
             Self::json(place, &text)
+        }
+    }
+
+    /// Reads the file that is named; else the one that the environment variable names; else the installed
+    /// one, if it exists; else nothing.
+    pub fn find(
+        named: Option<&Path>,
+        variable: Option<&str>,
+        installed: &str,
+    ) -> Result<Self, ConfigError> {
+        let named = named.map(Path::to_owned);
+        match named.or_else(|| Some(environment(variable?)?.into())) {
+            Some(path) => Self::load(&path),
+            None if Path::new(installed).exists() => Self::load(Path::new(installed)),
+            None => Ok(Self::empty()),
         }
     }
 
@@ -292,6 +308,11 @@ fn collect_unknown(
             _ => unknown.push(key),
         }
     }
+}
+
+/// Returns the value of an environment variable; an empty one counts as none.
+pub fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn read_capped(path: &Path) -> io::Result<String> {

@@ -15,6 +15,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// How long the tasks may take to end after the shutdown.
+const DRAIN_LIMIT: Duration = Duration::from_millis(4500);
+
 /// The signal to stop, which every loop waits for; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(CancellationToken);
@@ -98,6 +101,18 @@ impl Tasks {
                 shutdown.trigger();
             }
         })
+    }
+
+    /// Waits for the shutdown, then for all tasks, at most 4.5 s; returns whether they have ended.
+    pub async fn ended(&self) -> bool {
+        self.shutdown.wait().await;
+        self.drain(DRAIN_LIMIT).await
+    }
+
+    /// Gives the signal and waits for all tasks: for a daemon that cannot start.
+    pub async fn stop(&self) {
+        self.shutdown.trigger();
+        self.drain(DRAIN_LIMIT).await;
     }
 
     /// Waits until all tasks have ended, at most `deadline`; returns whether they have.

@@ -92,18 +92,10 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Reads a file; also returns its unknown keys.
+    /// Reads the fields of a configuration; also returns its unknown keys.
     ///
     /// # Errors
-    /// It cannot be read, or has wrong values: all are named.
-    pub fn load(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
-        Self::read(Fields::load(path)?)
-    }
-
-    /// Reads the fields of a configuration.
-    ///
-    /// # Errors
-    /// As [`Config::load`].
+    /// It has wrong values: all are named.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
         let f = &mut fields;
         let waits = Limits::default();

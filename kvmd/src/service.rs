@@ -8,14 +8,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use daemon::http::{Limits as HttpLimits, Server};
+use daemon::http::{Limits as HttpLimits, ListenError, Server, listen};
 use daemon::lock::LockError;
 use daemon::{Lock, Shutdown, Tasks};
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Http, Jitter};
-use tokio::net::TcpListener;
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -26,9 +24,6 @@ use crate::marker::Clears;
 use crate::memory::Memory;
 use crate::monitor::Shared;
 use crate::zones::Follower;
-
-/// All tasks must have ended this long after the shutdown.
-const DRAIN_LIMIT: Duration = Duration::from_millis(4500);
 
 /// Why it does not run.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +43,8 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The port is taken, or may not be.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// As configured.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// vminfod's address is unusable.
     #[error("vminfod: {0}")]
     Vminfod(#[from] sdc_clients::Error),
@@ -68,15 +58,13 @@ pub struct Running {
     /// What it knows.
     pub ledger: Ledger,
     tasks: Tasks,
-    shutdown: Shutdown,
     _lock: Lock,
 }
 
 impl Running {
     /// Waits for the shutdown, then for all tasks; says whether they ended in time.
     pub async fn ended(self) -> bool {
-        self.shutdown.wait().await;
-        self.tasks.drain(DRAIN_LIMIT).await
+        self.tasks.ended().await
     }
 }
 
@@ -103,12 +91,7 @@ pub async fn serve(
     std::fs::create_dir_all(clears.dir()).map_err(io)?;
     let lock = Lock::take(&lock_path(&run_dir))?;
     let memory = Memory::below(&run_dir).map_err(io)?;
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| ServeError::Listen { address: config.listen, source })?;
-    let address = listener
-        .local_addr()
-        .map_err(|source| ServeError::Listen { address: config.listen, source })?;
+    let (listener, address) = listen(config.listen).await?;
 
     let ledger = Ledger::default();
     let tasks = Tasks::new(shutdown.clone());
@@ -135,8 +118,8 @@ pub async fn serve(
         tasks.spawn_vital("zones", follower.run(client));
     }
     let server = Server::new(HttpLimits::default(), shutdown.clone());
-    let routes = http::router(ledger.clone(), config.rule, server.counts(), shutdown.clone());
+    let routes = http::router(ledger.clone(), config.rule, server.counts(), shutdown);
     tasks.spawn_vital("http", server.serve(listener, routes));
     tracing::info!(%address, "listening");
-    Ok(Running { address, ledger, tasks, shutdown, _lock: lock })
+    Ok(Running { address, ledger, tasks, _lock: lock })
 }

@@ -83,6 +83,7 @@ pub(crate) async fn metrics(parts: &Parts) -> Reading {
     let last_pass = Duration::from_secs(u64::try_from(last_pass).unwrap_or(0));
     let gauge = |gauge| match gauge {
         Gauge::Listed => size(usize::try_from(status.get(Count::Listed)).unwrap_or(0)),
+        Gauge::Unreadable => size(usize::try_from(status.get(Count::Unreadable)).unwrap_or(0)),
         Gauge::Vms => size(parts.node.look(|i| i.view.vms.len())),
         Gauge::Brake => flag(parts.brake.sentence().is_some()),
         Gauge::Writing => flag(parts.gate.writable().is_ok()),

@@ -48,15 +48,17 @@ pub(crate) async fn work(parts: &Arc<Parts>) {
         };
         let nap = until.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
         // All arms are cancel-safe: a wake is kept, a finished job stays in the set.
+        // One order, so that a simulated run can be repeated.
         tokio::select! {
-            () = parts.schedule.woken() => {}
-            () = tokio::time::sleep(nap) => {}
+            biased;
             Some(ended) = jobs.join_next() => {
                 if let Err(err) = ended && err.is_panic() {
                     tracing::error!("the job of a VM panicked");
                     parts.status.failed("the job of a VM panicked".to_owned());
                 }
             }
+            () = parts.schedule.woken() => {}
+            () = tokio::time::sleep(nap) => {}
         }
     }
 }

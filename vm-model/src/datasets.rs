@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,14 +14,28 @@ use crate::parse::zfs_list::{Column, Row, SnapshotRow, number};
 /// The directory of the volumes' devices. The rest of a device's path is the volume's name.
 pub const DEVICES: &str = "/dev/zvol/rdsk/";
 
-/// Filesystems and volumes with their snapshots, of a node or of one VM.
+/// Filesystems and volumes of a node, with their snapshots.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Datasets {
-    rows: HashMap<Arc<str>, Arc<Row>>,
-    /// The datasets with each mountpoint. The last one is mounted.
+    rows: HashMap<Arc<str>, Row>,
+    /// The datasets with each mountpoint, by name as in a listing. The last one is mounted.
     mounted: HashMap<Box<str>, Vec<Arc<str>>>,
     /// By dataset.
     snapshots: HashMap<Arc<str>, Arc<Snapshots>>,
+}
+
+/// The datasets of one VM.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VmDatasets(Box<[Own]>);
+
+/// A dataset of a VM.
+#[derive(Debug, Clone, PartialEq)]
+struct Own {
+    name: Arc<str>,
+    row: Option<Row>,
+    /// It is what is at its mountpoint.
+    is_mounted: bool,
+    snapshots: Option<Arc<Snapshots>>,
 }
 
 /// One snapshot.
@@ -107,12 +120,12 @@ impl SnapshotTable {
 impl Datasets {
     /// Returns the filesystem or volume of this name.
     pub fn get(&self, name: &str) -> Option<&Row> {
-        self.rows.get(name).map(|row| &**row)
+        self.rows.get(name)
     }
 
     /// Returns all filesystems and volumes, in no order.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.rows.values().map(|row| &**row)
+        self.rows.values()
     }
 
     /// Returns the filesystem that is mounted here, or the volume of this device.
@@ -136,24 +149,22 @@ impl Datasets {
         self.rows.is_empty() && self.snapshots.is_empty()
     }
 
-    /// Returns a table of only these datasets and their snapshots. It shares the rows.
-    pub fn only<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Datasets {
-        let mut only = Datasets::default();
-        for name in names {
-            if let Some((name, row)) = self.rows.get_key_value(name) {
-                only.rows.insert(Arc::clone(name), Arc::clone(row));
-            }
-            if let Some((name, list)) = self.snapshots.get_key_value(name) {
-                only.snapshots.insert(Arc::clone(name), Arc::clone(list));
-            }
-        }
-        for row in only.rows.values() {
-            let Some(mountpoint) = row.mountpoint() else { continue };
-            let Some(names) = self.mounted.get(&*mountpoint) else { continue };
-            let names = names.iter().filter(|name| only.rows.contains_key(*name)).cloned();
-            only.mounted.insert((*mountpoint).into(), names.collect());
-        }
-        only
+    /// Returns those of these datasets that exist. They share their memory with the node's.
+    pub fn only<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> VmDatasets {
+        let own = names.into_iter().filter_map(|name| {
+            let row = self.rows.get_key_value(name);
+            let list = self.snapshots.get_key_value(name);
+            let mountpoint = row.and_then(|(_, row)| row.mountpoint());
+            Some(Own {
+                name: Arc::clone(row.map(|(name, _)| name).or(list.map(|(name, _)| name))?),
+                row: row.map(|(_, row)| row.clone()),
+                is_mounted: mountpoint
+                    .and_then(|it| self.at(&it))
+                    .is_some_and(|it| it.name() == name),
+                snapshots: list.map(|(_, list)| Arc::clone(list)),
+            })
+        });
+        VmDatasets(own.collect())
     }
 
     /// Removes one snapshot, or a dataset with its snapshots and without its children.
@@ -226,19 +237,20 @@ impl Datasets {
         self.remove_row(row.name());
         let name: Arc<str> = row.name().into();
         if let Some(mountpoint) = row.mountpoint() {
-            self.mounted.entry((*mountpoint).into()).or_default().push(Arc::clone(&name));
+            let names = self.mounted.entry((*mountpoint).into());
+            let names = names.or_insert_with(|| Vec::with_capacity(1));
+            names.insert(names.partition_point(|other| *other < name), Arc::clone(&name));
         }
-        self.rows.insert(name, Arc::new(row));
+        self.rows.insert(name, row);
     }
 
     fn remove_row(&mut self, name: &str) {
         let Some(row) = self.rows.remove(name) else { return };
         let Some(mountpoint) = row.mountpoint() else { return };
-        if let Entry::Occupied(mut names) = self.mounted.entry((*mountpoint).into()) {
-            names.get_mut().retain(|other| **other != *name);
-            if names.get().is_empty() {
-                names.remove();
-            }
+        let Some(names) = self.mounted.get_mut(&*mountpoint) else { return };
+        names.retain(|other| **other != *name);
+        if names.is_empty() {
+            self.mounted.remove(&*mountpoint);
         }
     }
 
@@ -252,6 +264,30 @@ impl Datasets {
             Some(range) => list.0.replace_range(range, &row.kept()),
             None => list.0.push_str(&row.kept()),
         }
+    }
+}
+
+impl VmDatasets {
+    fn own(&self, name: &str) -> Option<&Own> {
+        self.0.iter().find(|own| *own.name == *name)
+    }
+
+    /// Returns the filesystem or volume of this name.
+    pub fn get(&self, name: &str) -> Option<&Row> {
+        self.own(name)?.row.as_ref()
+    }
+
+    /// Returns the filesystem that is mounted here, or the volume of this device.
+    pub fn at(&self, mountpoint: &str) -> Option<&Row> {
+        let mut mounted = self.0.iter().filter(|own| own.is_mounted);
+        let is_here = |row: &&Row| row.mountpoint().as_deref() == Some(mountpoint);
+        mounted.find_map(|own| own.row.as_ref().filter(is_here))
+    }
+
+    /// Returns the snapshots of a dataset in the order of the listing.
+    pub fn snapshots(&self, dataset: &str) -> impl Iterator<Item = Snapshot<'_>> {
+        let list = self.own(dataset).and_then(|own| own.snapshots.as_ref());
+        list.into_iter().flat_map(|list| list.iter())
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::datasets::Datasets;
+use crate::datasets::{Datasets, VmDatasets};
 use crate::parse::config_json::ConfigJson;
 use crate::parse::kstat::ZoneKstat;
 use crate::parse::lastexited::LastExited;
@@ -34,7 +34,7 @@ pub struct Parts {
     /// The create payload; only of a VM in state receiving.
     pub receiving: Option<Receiving>,
     /// The VM's datasets and their snapshots.
-    pub datasets: Datasets,
+    pub datasets: VmDatasets,
     /// The node's sysinfo.
     pub sysinfo: Arc<Sysinfo>,
 }
@@ -63,13 +63,13 @@ impl Parts {
             names.push(format!("{root}/data"));
             names.push(root);
         }
-        for path in self.xml.devices() {
+        for path in self.xml.each("device", "match") {
             // The path of a volume that does not exist has its name in it.
             let volume =
                 path.strip_prefix(crate::datasets::DEVICES).filter(|name| !name.is_empty());
             names.extend(all.at(path).map(|row| row.name()).or(volume).map(str::to_owned));
         }
-        names.extend(self.xml.dataset_names().map(str::to_owned));
+        names.extend(self.xml.each("dataset", "name").map(str::to_owned));
         names.sort_unstable();
         names.dedup();
         names

@@ -6,7 +6,7 @@
 //! a real node.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::http::Limits as HttpLimits;
@@ -86,12 +86,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file; returns the unknown keys too.
-    pub fn load(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
-        Self::read(Fields::load(path)?)
-    }
-
-    /// Reads the settings from fields.
+    /// Reads the settings; returns the unknown keys too.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
         const MS: Duration = Duration::from_millis(1);
         const DAY: Duration = Duration::from_secs(86_400);
@@ -209,6 +204,7 @@ fn http_limits(fields: &mut Fields) -> HttpLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn defaults_and_overrides() {

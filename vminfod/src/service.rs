@@ -15,13 +15,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::http::{Server, bind_unix};
+use daemon::http::{ListenError, Server, bind_unix, listen};
 use daemon::{Shutdown, Tasks};
 use sdc_clients::Jitter;
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
-use crate::config::{Config, Watch};
+use crate::config::{Config, Socket, Watch};
 use crate::http::{Api, compat};
 use crate::node::Ctx;
 use crate::node::commands::Commands;
@@ -38,8 +37,6 @@ use crate::sources::watched::Zones;
 /// How long the first load waits for the event sources. A source that is ready later asks for a refresh
 /// then, so no change is lost.
 const SOURCES_LIMIT: Duration = Duration::from_secs(5);
-/// The program ends within this time after the shutdown.
-const DRAIN_LIMIT: Duration = Duration::from_millis(4500);
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -53,13 +50,8 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The port cannot be bound.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// As configured.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// Other nodes could reach the address.
     #[error("{0} is not a loopback address: set listen_beyond_loopback to serve there")]
     Beyond(SocketAddr),
@@ -86,7 +78,6 @@ pub struct Running {
     /// The routes, for a client in the same process.
     pub api: Api,
     tasks: Tasks,
-    shutdown: Shutdown,
 }
 
 impl std::fmt::Debug for Running {
@@ -98,8 +89,7 @@ impl std::fmt::Debug for Running {
 impl Running {
     /// Waits for the shutdown, then for all tasks; returns true if they ended in time.
     pub async fn ended(self) -> bool {
-        self.shutdown.wait().await;
-        self.tasks.drain(DRAIN_LIMIT).await
+        self.tasks.ended().await
     }
 }
 
@@ -130,7 +120,7 @@ pub async fn serve_with(
         return Err(ServeError::Beyond(config.listen));
     }
     // Fails now rather than after minutes of loading.
-    drop(bind(config.listen).await?);
+    drop(listen(config.listen).await?);
 
     let tasks = Tasks::new(shutdown.clone());
     let status = Status::default();
@@ -187,42 +177,38 @@ pub async fn serve_with(
         jitter,
         shutdown: shutdown.clone(),
     };
-    let listen = config.listen;
-    let (max_jobs, limits, socket) = (config.concurrency, config.http, config.socket.clone());
+    let (port, max_jobs, limits, socket) =
+        (config.listen, config.concurrency, config.http, config.socket.clone());
     let mut reconciler = Reconciler::new(config, seams, status.clone());
     if !reconciler.first_load().await {
-        tasks.drain(DRAIN_LIMIT).await;
+        tasks.stop().await;
         return Err(ServeError::Stopped);
     }
     let server = Server::new(limits, shutdown.clone()).with_first_line(compat::first_line);
-    let api =
-        Api::new(reconciler.published(), status, asks, server.counts(), max_jobs, shutdown.clone());
-    let listener = match bind(listen).await {
-        Ok(listener) => listener,
+    let api = Api::new(reconciler.published(), status, asks, server.counts(), max_jobs, shutdown);
+    let bound = async {
+        let port = listen(port).await?;
+        let socket = socket.map(|Socket { path, mode }| match bind_unix(&path, mode) {
+            Ok(bound) => Ok((path, bound)),
+            Err(source) => Err(ServeError::Socket { path, source }),
+        });
+        Ok::<_, ServeError>((port, socket.transpose()?))
+    };
+    let ((listener, address), socket) = match bound.await {
+        Ok(bound) => bound,
         Err(error) => {
-            shutdown.trigger();
-            tasks.drain(DRAIN_LIMIT).await;
+            tasks.stop().await;
             return Err(error);
         }
     };
-    let address =
-        listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
-    if let Some(socket) = socket {
-        let bound = match bind_unix(&socket.path, socket.mode) {
-            Ok(bound) => bound,
-            Err(source) => {
-                shutdown.trigger();
-                tasks.drain(DRAIN_LIMIT).await;
-                return Err(ServeError::Socket { path: socket.path, source });
-            }
-        };
-        tracing::info!(path = %socket.path.display(), "listening");
+    if let Some((path, bound)) = socket {
+        tracing::info!(path = %path.display(), "listening");
         tasks.spawn_vital("http on the socket", server.clone().serve(bound, api.router()));
     }
     tasks.spawn_vital("http", server.serve(listener, api.router()));
     tracing::info!(%address, "listening");
     tasks.spawn_vital("reconcile", reconciler.run());
-    Ok(Running { address, api, tasks, shutdown })
+    Ok(Running { address, api, tasks })
 }
 
 /// Returns a callback that shows a source's health in `/status` and reports it to the first load.
@@ -251,8 +237,4 @@ async fn wait_for(up: Vec<watch::Receiver<bool>>, shutdown: &Shutdown) {
         () = tokio::time::sleep(SOURCES_LIMIT) => tracing::warn!("not all event sources are ready: loading without them"),
         () = shutdown.wait() => {}
     }
-}
-
-async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
 }

@@ -134,7 +134,7 @@ pub async fn run(ours: Vminfod, theirs: Vminfod, every: Duration, shutdown: Shut
 
 async fn look(ours: &Vminfod, theirs: &Vminfod) -> Result<BTreeSet<Difference>, Error> {
     let (here, there) = tokio::try_join!(ours.vms(false), theirs.vms(false))?;
-    Ok(differences(&here, &there))
+    Ok(differences(&here.vms, &there.vms))
 }
 
 fn report(news: &News) {

@@ -4,6 +4,8 @@
 
 //! What all command lines have in common.
 
+mod program; // how a program runs
+
 mod grammar; // options that all programs share
 
 pub mod table; // lists
@@ -14,6 +16,7 @@ pub mod screen; // where output goes, and its colours
 
 pub use clap_complete::Shell;
 pub use grammar::{ListArgs, completions, man, misuse, parse, valid_config};
+pub use program::{begin, print, run};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
 pub use table::{Cell, Layout, Table, UnknownColumn, facts};

@@ -25,12 +25,15 @@ mod socket; // a connection's socket with its deadlines
 
 mod unix; // unix sockets and their files
 
+mod port; // the TCP port
+
 pub use axum::Router;
 pub use axum::body::Body;
 
 pub use self::events::{Gone, Start};
 pub use self::limits::{Counts, Limits};
 pub use self::listeners::{Listener, Listeners, Registered};
+pub use self::port::{ListenError, listen, url_of};
 pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
 pub use self::server::{Acceptor, Server, call};
 pub use self::socket::FirstLine;

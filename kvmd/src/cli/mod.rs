@@ -19,10 +19,9 @@ mod settings; // configuration files
 mod args; // the grammar
 
 use std::ffi::OsString;
-use std::io;
 use std::process::ExitCode;
 
-use daemon::cli::{self, screen};
+use daemon::cli;
 use daemon::exit;
 
 use args::{Cli, Command, NAME};
@@ -34,37 +33,22 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    let command = match cli.command {
-        Command::Completions { shell } => return written(Ok(cli::completions::<Cli>(shell))),
-        Command::Man { dir } => return written(cli::man::<Cli>(dir.as_deref())),
-        Command::Clear { name, file, control, run_dir } => {
-            return start::clear(&name, &file, control, run_dir);
+    cli::run(NAME, async {
+        match cli.command {
+            Command::Start { serve, background: true, log } => {
+                start::background(&args, serve, log).await
+            }
+            Command::Start { serve, .. } => start::run(serve, true).await,
+            Command::Serve(serve) => start::run(serve, false).await,
+            Command::Clear { name, file, control, run_dir } => {
+                start::clear(&name, &file, control, run_dir)
+            }
+            Command::Completions { shell } => cli::print(NAME, &cli::completions::<Cli>(shell)),
+            Command::Man { dir } => match cli::man::<Cli>(dir.as_deref()) {
+                Ok(page) => cli::print(NAME, &page),
+                Err(error) => exit::report(NAME, &error, exit::FAILED),
+            },
+            command => clients::run(command).await,
         }
-        command => command,
-    };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::report(NAME, &error, exit::FAILED),
-    };
-    let code = match command {
-        Command::Start { serve, background: true, log } => {
-            runtime.block_on(start::background(&args, serve, log))
-        }
-        Command::Start { serve, .. } => runtime.block_on(start::run(serve, true)),
-        Command::Serve(serve) => runtime.block_on(start::run(serve, false)),
-        command => runtime.block_on(clients::run(command)),
-    };
-    // A file system that does not answer must not delay the end of the program.
-    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
-    code
-}
-
-/// Writes a command's output; a reader that went away is no failure.
-fn written(text: io::Result<String>) -> ExitCode {
-    match text.and_then(|text| screen::write(&text)) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            exit::report(NAME, &error, exit::FAILED)
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    })
 }

@@ -4,10 +4,8 @@
 
 //! Where the configuration and the daemon are: flags, environment, the usual file, defaults.
 
-use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
-
+use daemon::config::environment;
+use daemon::http::url_of;
 use daemon::{ConfigError, Fields};
 
 use super::args::{ConfigFile, ReachArgs};
@@ -20,37 +18,16 @@ const URL_VARIABLE: &str = "KVMD_URL";
 
 /// Reads the configuration; also returns its unknown keys.
 pub fn load(file: &ConfigFile) -> Result<(Config, Vec<String>), ConfigError> {
-    match file.config.clone().or_else(|| variable(VARIABLE).map(PathBuf::from)) {
-        Some(path) => Config::load(&path),
-        None if Path::new(DEFAULT_FILE).exists() => Config::load(Path::new(DEFAULT_FILE)),
-        None => Config::read(Fields::empty()),
-    }
+    Config::read(Fields::find(file.config.as_deref(), Some(VARIABLE), DEFAULT_FILE)?)
 }
 
 /// Returns the daemon's base URL.
 pub fn url(reach: &ReachArgs) -> Result<String, ConfigError> {
-    let given = reach.url.clone();
-    let given = given.or_else(|| variable(URL_VARIABLE).and_then(|url| url.into_string().ok()));
-    match given {
+    let variable = || environment(URL_VARIABLE).and_then(|url| url.into_string().ok());
+    match reach.url.clone().or_else(variable) {
         Some(url) => Ok(url),
-        None => Ok(url_of(&load(&reach.file)?.0)),
+        None => Ok(url_of(load(&reach.file)?.0.listen)),
     }
-}
-
-/// Returns the URL of a daemon with this configuration on its own node.
-pub fn url_of(config: &Config) -> String {
-    let mut address = config.listen;
-    if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    format!("http://{address}")
-}
-
-fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

@@ -10,14 +10,15 @@ use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use daemon::cli::{Progress, valid_config};
+use daemon::cli::{Progress, begin, valid_config};
+use daemon::http::url_of;
 use daemon::lock::LockError;
-use daemon::{ConfigError, Shutdown, exit};
+use daemon::{ConfigError, exit};
 use sdc_clients::http::{Call, Http};
 use tokio::time::{Instant, sleep};
 
 use super::args::{ConfigFile, NAME, ServeArgs};
-use super::settings::{load, url_of};
+use super::settings::load;
 use crate::config::Config;
 use crate::marker::{Clears, is_name, marker_of};
 use crate::service::{ServeError, serve};
@@ -81,13 +82,8 @@ async fn daemon(args: ServeArgs) -> Result<ExitCode, StartError> {
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }
-    daemon::log::init(NAME, &config.log_level);
-    for key in unknown {
-        tracing::warn!(key, "unknown key in the configuration");
-    }
+    let shutdown = begin(NAME, &config.log_level, &unknown).map_err(StartError::Signals)?;
     daemon::descriptors::raise(daemon::http::Limits::default().connections);
-    let shutdown = Shutdown::new();
-    shutdown.on_signals().map_err(StartError::Signals)?;
     let running = serve(config, args.root, shutdown).await?;
     if !running.ended().await {
         tracing::warn!("some tasks did not end in time");
@@ -142,7 +138,8 @@ async fn spawn(
         command.spawn().map_err(failed)?
     };
     let agent = concat!("kvmd/", env!("CARGO_PKG_VERSION"));
-    let http = Http::new(&url_of(&config), agent).map_err(ServeError::from)?.without_retries();
+    let http =
+        Http::new(&url_of(config.listen), agent).map_err(ServeError::from)?.without_retries();
     let _shown = Progress::begin("waiting for kvmd to serve");
     let deadline = Instant::now() + UP_WITHIN;
     while Instant::now() < deadline {

@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use daemon::cli::{self, Screen, UnknownColumn, screen, valid_config};
+use daemon::cli::{self, Screen, UnknownColumn, valid_config};
 use daemon::exit;
 
 use self::args::{Cli, Files, Verb};
@@ -59,22 +59,12 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages"),
     };
     match done {
-        Ok(text) => written(&text),
+        Ok(text) => cli::print(NAME, &text),
         Err(err) => {
             let usage =
                 err.is::<daemon::ConfigError>() || err.is::<Usage>() || err.is::<UnknownColumn>();
             exit::report(NAME, &*err, if usage { exit::USAGE } else { exit::FAILED })
         }
-    }
-}
-
-/// Writes to stdout. A reader that went away (`| head`) is no failure.
-fn written(text: &str) -> ExitCode {
-    match screen::write(text) {
-        Err(err) if err.kind() != std::io::ErrorKind::BrokenPipe => {
-            exit::report(NAME, &err, exit::FAILED)
-        }
-        _ => ExitCode::SUCCESS,
     }
 }
 

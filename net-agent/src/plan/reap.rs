@@ -17,6 +17,7 @@ use super::evidence::Evidence;
 use super::guard::{Answer, Guard};
 use super::reason::{Reason, Refusal};
 use super::verdict::Verdict;
+use crate::brake::Clearance;
 use crate::config::Policy;
 use crate::holds::Hold;
 use crate::view::LocalView;
@@ -27,8 +28,8 @@ pub(crate) enum Basis {
     Pass {
         /// When the record was first a candidate, on the agent's clock.
         first_look: Option<Duration>,
-        /// The brake is on: only the operator's approval of this record lets it go.
-        on_approval: bool,
+        /// Why the brake let it go when the pass was measured.
+        clearance: Clearance,
     },
     /// An event said that the VM was deleted: the settle delay and a fresh check of its absence
     /// replace age and second look.
@@ -44,7 +45,7 @@ pub(crate) enum Basis {
 impl Basis {
     /// A listed record, first seen then.
     pub(crate) fn pass(first_look: Option<Duration>) -> Self {
-        Self::Pass { first_look, on_approval: false }
+        Self::Pass { first_look, clearance: Clearance::Few }
     }
 
     /// The rule's name in the audit log.

@@ -116,6 +116,8 @@ pub enum Reason {
     NoHold,
     #[error("{0}")]
     Brake(Tripped),
+    #[error("enough deletes that only VMAPI vouches for in the last ten minutes")]
+    Paced,
 
     // Why a record is kept or written.
     #[error("leaked")]

@@ -4,13 +4,12 @@
 
 //! What is known of the node's VMs, and what is remembered of those that are gone. Pure.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sdc_clients::vminfod::VmObject;
 
 use super::local::{LocalView, LocalVm};
-use crate::timing::HOUR;
 
 /// The uuid of a VM that differs from what was known, and the VM as it was.
 pub type Differing = (String, Option<LocalVm>);
@@ -25,23 +24,12 @@ pub struct Inventory {
     hidden: BTreeMap<String, Duration>,
     /// Until then it is unknown what was hidden.
     unknown_until: Duration,
-    /// The sizes of the complete views of the last hour, for the brake.
-    counts: VecDeque<(Duration, usize)>,
-    /// The size of which the view shows less than half. It stays until the view has recovered or
-    /// the new size is accepted; time alone does not clear it.
-    fallen_from: Option<usize>,
 }
 
 impl Inventory {
-    /// Takes over what the last run knew: the size of its view, what was hidden and until when
-    /// that is remembered, or until when it is unknown.
-    pub fn restore(
-        &mut self,
-        vms: Option<usize>,
-        hidden: BTreeMap<String, Duration>,
-        unknown_until: Duration,
-    ) {
-        self.counts.extend(vms.map(|count| (Duration::ZERO, count)));
+    /// Takes over what the last run knew: what was hidden and until when that is remembered, or
+    /// until when it is unknown.
+    pub fn restore(&mut self, hidden: BTreeMap<String, Duration>, unknown_until: Duration) {
         self.hidden.extend(hidden);
         self.unknown_until = unknown_until;
     }
@@ -78,13 +66,6 @@ impl Inventory {
         }
     }
 
-    /// Returns the size of the largest complete view of the last hour, or the size that the view
-    /// has fallen from.
-    pub fn most_vms(&self, now: Duration) -> Option<usize> {
-        let young = self.counts.iter().filter(|(at, _)| now.saturating_sub(*at) < HOUR);
-        young.map(|(_, count)| *count).max().max(self.fallen_from)
-    }
-
     /// Replaces the whole view. Returns the VMs that differ, as they were.
     pub fn replace(&mut self, view: LocalView, memory: Duration) -> Vec<Differing> {
         let now = view.taken;
@@ -94,14 +75,6 @@ impl Inventory {
         let gone_hidden = self.view.vms.values().filter(|vm| vm.hidden);
         for vm in gone_hidden.filter(|vm| !view.vms.contains_key(&vm.uuid)) {
             self.hidden.insert(vm.uuid.clone(), now + memory);
-        }
-        if view.complete {
-            let size = view.vms.len();
-            self.fallen_from = self.most_vms(now).filter(|most| size * 2 < *most);
-            self.counts.retain(|(at, _)| now.saturating_sub(*at) < HOUR);
-            // One entry per size, the newest.
-            self.counts.retain(|(_, count)| *count != size);
-            self.counts.push_back((now, size));
         }
         let mut differing = Vec::new();
         for (uuid, before) in &self.view.vms {
@@ -114,13 +87,6 @@ impl Inventory {
         }
         self.view = view;
         differing
-    }
-
-    /// Accepts the size of the view as it is.
-    pub fn accept_size(&mut self, now: Duration) {
-        self.fallen_from = None;
-        self.counts.clear();
-        self.counts.push_back((now, self.view.vms.len()));
     }
 
     /// Returns true if the VM was hidden a short while ago.
@@ -185,26 +151,5 @@ mod tests {
         inventory.put(&vm(true), s(500), memory);
         inventory.replace(LocalView::read([], s(900)), memory);
         assert!(inventory.recently_hidden("u", s(1199)));
-    }
-
-    #[test]
-    fn remembers_a_lost_size_until_it_recovers() {
-        let vms: Vec<_> = (0..10).map(|n| object(json!({"uuid": format!("v{n}")}))).collect();
-        let mut inventory = Inventory::default();
-        let s = Duration::from_secs;
-        let read = |count: usize, at| LocalView::read(&vms[..count], s(at));
-        inventory.replace(read(10, 0), s(300));
-        for at in [300, 4000, 90_000] {
-            inventory.replace(read(4, at), s(300));
-            assert_eq!(inventory.most_vms(s(at)), Some(10), "{at}");
-        }
-        inventory.replace(read(5, 100_000), s(300));
-        assert_eq!(inventory.most_vms(s(100_000)), Some(5), "recovered");
-        inventory.replace(read(1, 100_300), s(300));
-        assert_eq!(inventory.most_vms(s(100_300)), Some(5));
-        inventory.accept_size(s(100_301));
-        assert_eq!(inventory.most_vms(s(100_301)), Some(1));
-        inventory.restore(Some(40), BTreeMap::new(), Duration::ZERO);
-        assert_eq!(inventory.most_vms(s(10)), Some(40), "what the last run saw");
     }
 }

@@ -139,11 +139,6 @@ impl Node {
         })
     }
 
-    /// Accepts the size of the view as it is.
-    pub fn accept_size(&self) {
-        self.change(|inventory| inventory.accept_size(self.clock.now()));
-    }
-
     /// Remembers which of these VMs are hidden, even if the answer that showed them is not used.
     pub fn shown<'a>(&self, vms: impl IntoIterator<Item = &'a LocalVm>) {
         let until = self.clock.now() + self.hidden_memory;
@@ -161,8 +156,9 @@ impl Node {
     pub async fn read_fresh(&self, vminfod: &Vminfod) -> Result<Fresh, ViewError> {
         for _ in 0..5 {
             let (revision, asked) = (self.known().revision, self.clock.now());
-            let objects = vminfod.vms(true).await?;
-            let mut view = LocalView::read(&objects, asked);
+            let shown = vminfod.vms(true).await?;
+            let mut view = LocalView::read(&shown.vms, asked);
+            view.complete &= shown.incomplete.is_nothing();
             let known = self.known();
             if known.revision != revision {
                 drop(known);

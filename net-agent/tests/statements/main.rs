@@ -14,6 +14,7 @@ mod durable;
 mod events;
 mod faults;
 mod moves;
+mod peers;
 mod permit;
 mod reap;
 mod start;

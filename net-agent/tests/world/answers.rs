@@ -155,7 +155,17 @@ impl World {
             .nics
             .values()
             .map(|(nic, _)| nic.clone())
-            .filter(|nic| cn.as_ref().is_none_or(|cn| nic["cn_uuid"] == **cn))
+            .filter(|nic| {
+                // NAPI stores an array as it came, and finds it by its elements.
+                let is = |value: &Value, cn: &str| {
+                    value.as_str().is_some_and(|text| text.eq_ignore_ascii_case(cn))
+                };
+                let has = |cn: &String| match &nic["cn_uuid"] {
+                    Value::Array(all) => all.iter().any(|one| is(one, cn)),
+                    one => is(one, cn),
+                };
+                cn.as_ref().is_none_or(has)
+            })
             .filter(|nic| {
                 let owner = nic["belongs_to_uuid"].as_str().unwrap();
                 vms.as_ref().is_none_or(|vms| vms.split(',').any(|vm| vm == owner))
@@ -163,6 +173,12 @@ impl World {
             .skip(offset)
             .take(limit)
             .collect();
+        let broken =
+            |nic: &Value| state.broken.contains(&super::bare(nic["mac"].as_str().unwrap()));
+        if found.iter().any(broken) {
+            let body = json!({"message": "first of 1 errors: Internal error"});
+            return Ok(self.reply(500, &body, None));
+        }
         // Pages are in no order.
         found.reverse();
         Ok(self.reply(200, &Value::Array(found), None))

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::types::VmObject;
+use super::view::{Incomplete, View};
 use crate::error::Error;
 use crate::http::{Call, Http, Reply};
 
@@ -51,9 +52,10 @@ impl Vminfod {
 
     /// Every VM of the node, hidden ones included; with `sync`, as a load
     /// begun after this request finds them.
-    pub async fn vms(&self, sync: bool) -> Result<Vec<VmObject>, Error> {
-        let call = synced(Call::get(&["vms"]).body_cap(LIST_CAP), sync);
-        self.http.execute(call).await?.json("an array of VMs")
+    pub async fn vms(&self, sync: bool) -> Result<View, Error> {
+        let reply = self.http.execute(synced(Call::get(&["vms"]).body_cap(LIST_CAP), sync)).await?;
+        let incomplete = Incomplete::of(reply.headers());
+        Ok(View { vms: reply.json("an array of VMs")?, incomplete })
     }
 
     /// One VM by zone name; with `sync`, as a load begun after this request finds it.

@@ -24,7 +24,7 @@ fn is_another(old: &VmObject, new: &VmObject) -> bool {
 
 /// What is known of every VM, by zone name.
 #[derive(Debug, Default)]
-pub struct View {
+pub struct Mirror {
     vms: HashMap<String, Arc<Vm>>,
     /// VMs that came into being so far.
     incarnations: u64,
@@ -41,7 +41,7 @@ fn hidden(vm: &VmObject) -> bool {
     }
 }
 
-impl View {
+impl Mirror {
     /// The VM of this zone name.
     pub fn get(&self, zonename: &str) -> Option<&Arc<Vm>> {
         self.vms.get(zonename)

@@ -18,7 +18,7 @@
 //! use sdc_clients::vminfod::{Vminfod, WatchEvent, watch};
 //!
 //! let vminfod = Vminfod::new(&url)?;
-//! println!("{} VMs", vminfod.vms(false).await?.len());
+//! println!("{} VMs", vminfod.vms(false).await?.vms.len());
 //! let mut watcher = watch(&vminfod, Jitter::from_entropy());
 //! loop {
 //!     match watcher.next().await {
@@ -46,11 +46,14 @@ mod lines; // lines of a bounded length
 
 mod client; // the other routes
 
+mod view; // all VMs in one answer, and what it lacks
+
 mod types; // objects and events on the wire
 
 pub use client::Vminfod;
 pub use event::{Vm, WatchEvent};
 pub use lines::{LineTooLong, Lines};
-pub use mirror::View;
+pub use mirror::Mirror;
 pub use types::{Action, BadLine, Change, Record, VmObject, key_of, parse_line, parse_ready};
+pub use view::{INCOMPLETE, Incomplete, View};
 pub use watch::{Watcher, watch};

@@ -10,7 +10,7 @@ use ::http::Method;
 use tokio::time::timeout;
 
 use super::client::Vminfod;
-use super::mirror::View;
+use super::mirror::Mirror;
 use super::watch::{Watcher, watch};
 use crate::error::{Error, Phase};
 use crate::jitter::Jitter;
@@ -23,7 +23,7 @@ impl Watcher {
     /// A timeout after `limit`.
     pub async fn wait_for(
         &mut self,
-        mut predicate: impl FnMut(&View) -> bool,
+        mut predicate: impl FnMut(&Mirror) -> bool,
         limit: Duration,
     ) -> Result<(), Error> {
         let holds = async {
@@ -43,7 +43,7 @@ impl Vminfod {
     /// A timeout after `limit`.
     pub async fn wait_for(
         &self,
-        predicate: impl FnMut(&View) -> bool,
+        predicate: impl FnMut(&Mirror) -> bool,
         limit: Duration,
     ) -> Result<(), Error> {
         watch(self, Jitter::from_entropy()).wait_for(predicate, limit).await

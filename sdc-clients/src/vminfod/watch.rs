@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::client::Vminfod;
 use super::event::WatchEvent;
 use super::lines::Lines;
-use super::mirror::View;
+use super::mirror::Mirror;
 use super::types::{Record, parse_line};
 use crate::error::{Class, Error, Phase};
 use crate::http::{Call, StreamResponse};
@@ -78,7 +78,7 @@ pub struct Watcher {
     client: Vminfod,
     backoff: Backoff,
     step: Step,
-    mirror: View,
+    mirror: Mirror,
     /// Events that are not returned yet.
     out: VecDeque<WatchEvent>,
     seq: Option<u64>,
@@ -107,7 +107,7 @@ pub fn watch(client: &Vminfod, jitter: Jitter) -> Watcher {
         client: client.clone(),
         backoff: Backoff::new(&policy, jitter),
         step: Step::Wait(Instant::now()),
-        mirror: View::default(),
+        mirror: Mirror::default(),
         out: VecDeque::new(),
         seq: None,
         epoch: None,
@@ -133,7 +133,7 @@ impl Watcher {
     }
 
     /// What is known of every VM; after a `Lost` it is as old as that.
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &Mirror {
         &self.mirror
     }
 

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use pretty_assertions::assert_eq;
 use sdc_clients::Class;
-use sdc_clients::vminfod::{Action, Change, Record, Vminfod, parse_line, parse_ready};
+use sdc_clients::vminfod::{Action, Change, Record, View, Vminfod, parse_line, parse_ready};
 use serde_json::{Value, json};
 
 use crate::script::serve;
@@ -34,11 +34,12 @@ async fn routes_and_their_absence() {
     let vminfod = Vminfod::new(&serve(router).await).unwrap();
     vminfod.ping().await.unwrap();
     assert_eq!(vminfod.status().await.unwrap()["pid"], 1);
-    let vms = vminfod.vms(false).await.unwrap();
+    let View { vms, incomplete } = vminfod.vms(false).await.unwrap();
+    assert!(incomplete.is_nothing());
     let keys: Vec<&String> = vms[0].keys().collect();
     assert_eq!(keys, ["zonename", "b", "a", "query"], "the order of keys is kept");
     assert_eq!(vms[0]["query"], "");
-    assert_eq!(vminfod.vms(true).await.unwrap()[0]["query"], "sync=true");
+    assert_eq!(vminfod.vms(true).await.unwrap().vms[0]["query"], "sync=true");
     assert_eq!(vminfod.vm("z", false).await.unwrap()["zonename"], "z");
     let missing = vminfod.vm("y", true).await.unwrap_err();
     assert!(missing.is_not_found_resource() && !missing.is_not_found_route());

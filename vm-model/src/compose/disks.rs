@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::nics::index;
 use super::rules::{ComposeError, Rule, Table, entry, objects, set, set_absent, text};
-use crate::datasets::Datasets;
+use crate::datasets::VmDatasets;
 use crate::js::{iso, mib, number};
 use crate::object::VmObject;
 use crate::origin::Origin;
 use crate::parse::zfs_list::{Column, Row};
-use crate::parse::zone_xml::{Attributes, Pair};
+use crate::parse::zone_xml::Element;
 use crate::parse::zoneadm::ZoneRow;
 
 const MIB: f64 = 1_048_576.0;
@@ -36,11 +36,8 @@ const NET_ATTRS: &Table = &[
 ];
 
 /// Returns the entry of a disk or passthrough device, without the fields of its dataset.
-pub(super) fn device(
-    attributes: &Attributes,
-    net_attrs: &[Pair],
-) -> Result<VmObject, ComposeError> {
-    entry((DEVICE, attributes), (NET_ATTRS, net_attrs))
+pub(super) fn device(device: Element<'_>) -> Result<VmObject, ComposeError> {
+    entry(DEVICE, NET_ATTRS, device)
 }
 
 /// Returns the number to sort a disk by: the N of a path that ends in `-diskN` or `/diskN`, or 0.
@@ -79,7 +76,7 @@ fn pool(name: &str) -> &str {
 pub(super) fn datasets(
     vm: &mut VmObject,
     zone: &ZoneRow,
-    datasets: &Datasets,
+    datasets: &VmDatasets,
 ) -> Result<(), ComposeError> {
     if let Some(root) = datasets.at(&zone.zonepath) {
         zone_root(vm, zone, root, datasets)?;
@@ -100,7 +97,7 @@ fn zone_root(
     vm: &mut VmObject,
     zone: &ZoneRow,
     root: &Row,
-    datasets: &Datasets,
+    datasets: &VmDatasets,
 ) -> Result<(), ComposeError> {
     if held(root.name(), datasets) {
         set(vm, "indestructible_zoneroot", true);
@@ -129,13 +126,13 @@ fn zone_root(
 }
 
 /// Returns true if the dataset is indestructible: its snapshot of that name has a hold.
-fn held(dataset: &str, datasets: &Datasets) -> bool {
+fn held(dataset: &str, datasets: &VmDatasets) -> bool {
     datasets
         .snapshots(dataset)
         .any(|one| one.name == "indestructible" && one.userrefs().is_some_and(|count| count > 0.0))
 }
 
-fn delegated(vm: &mut VmObject, name: &str, datasets: &Datasets) {
+fn delegated(vm: &mut VmObject, name: &str, datasets: &VmDatasets) {
     let Some(data) = datasets.get(name) else {
         return;
     };
@@ -150,7 +147,7 @@ fn delegated(vm: &mut VmObject, name: &str, datasets: &Datasets) {
 
 /// Sets the fields of each disk that come from its volume. Returns the volumes, `None` for a disk
 /// without one.
-fn disks<'a>(vm: &mut VmObject, datasets: &'a Datasets) -> Vec<Option<&'a Row>> {
+fn disks<'a>(vm: &mut VmObject, datasets: &'a VmDatasets) -> Vec<Option<&'a Row>> {
     let mut volumes = Vec::new();
     let Some(Value::Array(disks)) = vm.get_mut("disks") else {
         return volumes;
@@ -177,7 +174,7 @@ fn disks<'a>(vm: &mut VmObject, datasets: &'a Datasets) -> Vec<Option<&'a Row>> 
 }
 
 /// Returns the snapshots that vmadm made, the newest first.
-fn snapshots(dataset: &str, datasets: &Datasets) -> Result<Value, ComposeError> {
+fn snapshots(dataset: &str, datasets: &VmDatasets) -> Result<Value, ComposeError> {
     let mut found = Vec::new();
     for one in datasets.snapshots(dataset) {
         if let Some(name) = one.name.strip_prefix("vmsnap-").filter(|name| !name.is_empty()) {
@@ -213,7 +210,7 @@ fn free_space(vm: &mut VmObject, volumes: &[Option<&Row>]) {
 }
 
 /// Sets what a VM that is being received still lacks. As deployed, all filesystems count as missing.
-pub(super) fn missing(vm: &mut VmObject, zone: &ZoneRow, datasets: &Datasets) {
+pub(super) fn missing(vm: &mut VmObject, zone: &ZoneRow, datasets: &VmDatasets) {
     let texts = |list: &str, member: &str, only_missing: bool| -> Vec<String> {
         objects(vm, list)
             .filter(|entry| !only_missing || entry.contains_key("missing"))

@@ -12,7 +12,7 @@ use super::rules::{
 use super::{disks, nics};
 use crate::js::{mib, number_value, to_number};
 use crate::object::VmObject;
-use crate::parse::zone_xml::{Attributes, What, ZoneXml, attribute};
+use crate::parse::zone_xml::{Element, ZoneXml};
 use crate::parts::split_transition;
 
 const ZONE: &Table = &[
@@ -109,22 +109,18 @@ const FILESYSTEM: &Table = &[
 /// Returns the fields of a configuration, in its order.
 pub(super) fn from_xml(xml: &ZoneXml) -> Result<VmObject, ComposeError> {
     let mut vm = VmObject::new();
-    set_attributes(&mut vm, ZONE, &xml.attributes);
-    for item in &xml.items {
-        match &item.what {
-            What::Attr(pair) => set_pair(&mut vm, ATTRS, pair)?,
-            What::Rctl { name, attributes } => set_rctl(&mut vm, name.as_deref(), attributes),
-            What::Dataset(name) => push(&mut vm, "datasets", name.as_deref()),
-            What::Filesystem { attributes, options } => {
-                push(&mut vm, "filesystems", filesystem(attributes, options));
-            }
-            What::Network { attributes, net_attrs } => {
-                push(&mut vm, "nics", nics::nic(attributes, net_attrs)?);
-            }
-            What::Device { attributes, net_attrs } => {
+    set_attributes(&mut vm, ZONE, xml.zone());
+    for element in xml.elements() {
+        match element.name() {
+            "attr" => set_pair(&mut vm, ATTRS, element)?,
+            "rctl" => element.inside().for_each(|value| set_rctl(&mut vm, element, value)),
+            "dataset" => push(&mut vm, "datasets", element.get("name")),
+            "filesystem" => push(&mut vm, "filesystems", filesystem(element)),
+            "network" => push(&mut vm, "nics", nics::nic(element)?),
+            _ => {
                 // A leftover of the deployed loader's loop, which clients see.
                 set(&mut vm, "device", Value::Null);
-                let device = disks::device(attributes, net_attrs)?;
+                let device = disks::device(element)?;
                 let is_pci = text(&device, "model") == Some("passthru");
                 push(&mut vm, if is_pci { "pci_devices" } else { "disks" }, device);
             }
@@ -174,24 +170,24 @@ fn sort(vm: &mut VmObject, name: &str, rank: impl Fn(&VmObject) -> f64) {
     }
 }
 
-fn set_rctl(vm: &mut VmObject, name: Option<&str>, attributes: &Attributes) {
-    let (privilege, action) = (attribute(attributes, "priv"), attribute(attributes, "action"));
+fn set_rctl(vm: &mut VmObject, rctl: Element<'_>, value: Element<'_>) {
+    let (name, action) = (rctl.get("name"), value.get("action"));
     let known = RCTLS.iter().find(|(n, a, ..)| {
-        Some(*n) == name && Some(*a) == action && privilege == Some("privileged")
+        Some(*n) == name && Some(*a) == action && value.get("priv") == Some("privileged")
     });
     if let Some((_, _, field, bytes)) = known {
-        let limit = attribute(attributes, "limit");
+        let limit = value.get("limit");
         let value =
             if *bytes { mib(limit.map_or(f64::NAN, to_number)) } else { number_value(limit) };
         set(vm, field, value);
     }
 }
 
-fn filesystem(attributes: &Attributes, options: &[Option<String>]) -> VmObject {
+fn filesystem(element: Element<'_>) -> VmObject {
     let mut entry = VmObject::new();
-    set_attributes(&mut entry, FILESYSTEM, attributes);
-    if !options.is_empty() {
-        set(&mut entry, "options", options.to_vec());
+    set_attributes(&mut entry, FILESYSTEM, element);
+    for option in element.inside() {
+        push(&mut entry, "options", option.get("name"));
     }
     entry
 }

@@ -7,7 +7,7 @@
 use super::rules::{ComposeError, Rule, Table, entry, text};
 use crate::js::to_number;
 use crate::object::VmObject;
-use crate::parse::zone_xml::{Attributes, Pair};
+use crate::parse::zone_xml::Element;
 
 const NETWORK: &Table = &[
     ("physical", "interface", Rule::Text),
@@ -39,8 +39,8 @@ const NET_ATTRS: &Table = &[
     ("vrrp_vrid", "vrrp_vrid", Rule::Number),
 ];
 
-pub(super) fn nic(attributes: &Attributes, net_attrs: &[Pair]) -> Result<VmObject, ComposeError> {
-    entry((NETWORK, attributes), (NET_ATTRS, net_attrs))
+pub(super) fn nic(network: Element<'_>) -> Result<VmObject, ComposeError> {
+    entry(NETWORK, NET_ATTRS, network)
 }
 
 /// Returns the number to sort a NIC by: the N of `netN`, or 0 for another name such as lx's `ethN`.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::js::{base64_text, bool_value, comma_split, number_value};
 use crate::object::VmObject;
 use crate::origin::{Origin, ParseError};
-use crate::parse::zone_xml::{Attributes, Pair};
+use crate::parse::zone_xml::Element;
 
 /// The parts cannot be composed, because of one source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,23 +105,24 @@ pub(super) fn objects<'a>(
     items.into_iter().flatten().filter_map(Value::as_object)
 }
 
-/// Returns the entry that an element with name-value pairs in it stands for.
+/// Returns the entry that an element stands for: its attributes, and the name-value pairs in it.
 pub(super) fn entry(
-    attributes: (&Table, &Attributes),
-    pairs: (&Table, &[Pair]),
+    attributes: &Table,
+    pairs: &Table,
+    element: Element<'_>,
 ) -> Result<VmObject, ComposeError> {
     let mut entry = VmObject::new();
-    set_attributes(&mut entry, attributes.0, attributes.1);
-    for pair in pairs.1 {
-        set_pair(&mut entry, pairs.0, pair)?;
+    set_attributes(&mut entry, attributes, element);
+    for pair in element.inside() {
+        set_pair(&mut entry, pairs, pair)?;
     }
     Ok(entry)
 }
 
 /// Sets the fields of the attributes that are in the table, in the order of the file.
-pub(super) fn set_attributes(object: &mut VmObject, table: &Table, attributes: &Attributes) {
-    for (name, text) in attributes {
-        if let Some((_, field, rule)) = table.iter().find(|(n, ..)| n == name) {
+pub(super) fn set_attributes(object: &mut VmObject, table: &Table, element: Element<'_>) {
+    for (name, text) in element.attributes() {
+        if let Some((_, field, rule)) = table.iter().find(|(n, ..)| *n == name) {
             set(object, field, rule.value(text));
         }
     }
@@ -132,18 +133,18 @@ pub(super) fn set_attributes(object: &mut VmObject, table: &Table, attributes: &
 pub(super) fn set_pair(
     object: &mut VmObject,
     table: &Table,
-    pair: &Pair,
+    pair: Element<'_>,
 ) -> Result<(), ComposeError> {
-    let Some((name, field, rule)) = table.iter().find(|(n, ..)| Some(*n) == pair.name.as_deref())
-    else {
+    let name = pair.get("name");
+    let Some((name, field, rule)) = table.iter().find(|(n, ..)| Some(*n) == name) else {
         return Ok(());
     };
-    match (&pair.value, rule) {
+    match (pair.get("value"), rule) {
         (Some(text), rule) => set(object, field, rule.value(text)),
         (None, Rule::Text | Rule::Bool) => drop(object.shift_remove(*field)),
         (None, Rule::Number) => set(object, field, Value::Null),
         (None, Rule::Base64 | Rule::List | Rule::Numbers) => {
-            return Err(ComposeError::xml(pair.line, format!("expected a value for {name:?}")));
+            return Err(ComposeError::xml(pair.line(), format!("expected a value for {name:?}")));
         }
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! `zfs list -Hp`: filesystems and volumes with all columns, snapshots with four.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::js::{lossy, to_number};
 use crate::origin::{Origin, ParseError};
@@ -48,7 +49,7 @@ pub fn number(text: &str) -> Option<f64> {
 
 /// One line of a listing of datasets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row(Box<str>);
+pub struct Row(Arc<str>);
 
 impl Row {
     /// Returns the row of a line with exactly 17 columns.

@@ -23,8 +23,9 @@ use quick_xml::events::{BytesStart, Event};
 use super::xml_tag::{attributes, is_blank, is_char, is_name, reference};
 use crate::js::lossy;
 use crate::origin::{Origin, ParseError};
+use model::Writer;
 
-pub use model::{Attributes, Item, Pair, What, ZoneXml, attribute};
+pub use model::{Element, ZoneXml};
 
 /// The largest file.
 pub const MAX_BYTES: u64 = 8 * 1024 * 1024;
@@ -46,8 +47,7 @@ pub fn parse(bytes: &[u8]) -> Result<ZoneXml, ParseError> {
         at: 0,
         lines: (0, 1),
         path: Vec::new(),
-        zone: ZoneXml::default(),
-        rctl: None,
+        zone: Writer::default(),
         seen: Seen::default(),
     }
     .read()
@@ -68,9 +68,7 @@ struct Document<'a> {
     lines: (usize, u32),
     /// The names of the open elements.
     path: Vec<String>,
-    zone: ZoneXml,
-    /// The name of the last rctl.
-    rctl: Option<String>,
+    zone: Writer,
     seen: Seen,
 }
 
@@ -159,64 +157,29 @@ impl Document<'_> {
         }
         let line = self.line(self.at);
         self.path.push(name);
-        self.take(attributes, line)
+        self.keep(attributes, line)
     }
 
     /// Keeps the element that was just opened, if it counts at its place.
-    fn take(&mut self, attributes: Attributes, line: u32) -> Result<(), ParseError> {
+    fn keep(&mut self, mut attributes: Vec<(String, String)>, line: u32) -> Result<(), ParseError> {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let get = |name| attribute(&attributes, name).map(str::to_owned);
-        let pair = || Pair { name: get("name"), value: get("value"), line };
-        let what = match path[..] {
-            ["zone"] => {
-                self.zone.attributes = self.checked(attributes)?;
-                return Ok(());
+        match path[..] {
+            ["zone"] => check_zone(&attributes).map_err(|what| self.here(what))?,
+            ["zone", "attr" | "rctl" | "dataset"]
+            | ["zone", "filesystem", "fsoption"]
+            | ["zone", "network" | "device", "net-attr"] => {
+                attributes.retain(|(name, _)| matches!(&**name, "name" | "value"));
             }
-            ["zone", "attr"] => What::Attr(pair()),
-            ["zone", "rctl"] => {
-                self.rctl = get("name");
-                return Ok(());
-            }
-            ["zone", "rctl", "rctl-value"] => What::Rctl { name: self.rctl.clone(), attributes },
-            ["zone", "dataset"] => What::Dataset(get("name")),
-            ["zone", "filesystem"] => What::Filesystem { attributes, options: Vec::new() },
-            ["zone", "network"] => What::Network { attributes, net_attrs: Vec::new() },
-            ["zone", "device"] => What::Device { attributes, net_attrs: Vec::new() },
-            ["zone", "filesystem", "fsoption"] => {
-                if let Some(What::Filesystem { options, .. }) = self.zone.last() {
-                    options.push(attribute(&attributes, "name").map(str::to_owned));
-                }
-                return Ok(());
-            }
-            ["zone", "network" | "device", "net-attr"] => {
-                let pair = pair();
-                if let Some(What::Network { net_attrs, .. } | What::Device { net_attrs, .. }) =
-                    self.zone.last()
-                {
-                    net_attrs.push(pair);
-                }
-                return Ok(());
-            }
+            ["zone", "filesystem" | "network" | "device"] | ["zone", "rctl", "rctl-value"] => {}
             [.., "device"] => {
                 return Err(self.here("a device element that is not directly under zone"));
             }
             _ => return Ok(()),
-        };
-        self.zone.items.push(Item { line, what });
+        }
+        if let Some(name) = self.path.last() {
+            self.zone.push(self.path.len(), name, line, &attributes);
+        }
         Ok(())
-    }
-
-    /// Checks the attributes of the zone element.
-    fn checked(&mut self, attributes: Attributes) -> Result<Attributes, ParseError> {
-        for name in ["network", "fs"] {
-            if attribute(&attributes, name).is_some() {
-                return Err(self.here(format!("<zone> cannot have an attribute {name:?}")));
-            }
-        }
-        if attribute(&attributes, "brand").is_none_or(str::is_empty) {
-            return Err(self.here("<zone>: expected an attribute \"brand\""));
-        }
-        Ok(attributes)
     }
 
     fn end(&mut self) -> Result<(), ParseError> {
@@ -307,8 +270,20 @@ impl Document<'_> {
             (None, false) => {
                 Err(self.error(end, "expected a zone element, found the end of the file"))
             }
-            (None, true) => Ok(self.zone),
+            (None, true) => Ok(self.zone.finish()),
         }
+    }
+}
+
+/// Checks the attributes of the zone element; returns what is wrong with them.
+fn check_zone(attributes: &[(String, String)]) -> Result<(), String> {
+    let get = |wanted| attributes.iter().find(|(name, _)| name == wanted);
+    if let Some((name, _)) = get("network").or(get("fs")) {
+        return Err(format!("<zone> cannot have an attribute {name:?}"));
+    }
+    match get("brand") {
+        Some((_, brand)) if !brand.is_empty() => Ok(()),
+        _ => Err("<zone>: expected an attribute \"brand\"".to_owned()),
     }
 }
 

@@ -28,14 +28,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 /// As [`run`], with a page for `serve --console`.
 pub fn run_with(args: impl Iterator<Item = OsString>, page: Option<Companion>) -> ExitCode {
     let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::report(NAME, &error, exit::FAILED),
-    };
-    let code = runtime.block_on(dispatch(args, page));
-    // Threads that hang in a file system must not delay the exit.
-    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
-    code
+    cli::run(NAME, dispatch(args, page))
 }
 
 async fn dispatch(args: Vec<String>, page: Option<Companion>) -> ExitCode {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::cli::valid_config;
+use daemon::cli::{begin, valid_config};
 use daemon::{ConfigError, Fields, Shutdown, Tasks, exit};
 use futures_util::future::BoxFuture;
 use sdc_clients::vminfod::Vminfod;
@@ -73,10 +73,8 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
         (Some(at), Some(page)) => Some((page, at)),
         (Some(_), None) => return Err(StartError::NoConsole),
     };
-    let (mut config, unknown) = match &args.config {
-        Some(path) => Config::load(path)?,
-        None => Config::read(Fields::empty())?,
-    };
+    let fields = args.config.as_deref().map_or_else(|| Ok(Fields::empty()), Fields::load)?;
+    let (mut config, unknown) = Config::read(fields)?;
     config.root = args.root.unwrap_or(config.root);
     config.listen = args.listen.unwrap_or(config.listen);
     std::fs::read_dir(&config.root)
@@ -86,13 +84,8 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }
-    daemon::log::init(NAME, &config.log_level);
-    for key in unknown {
-        tracing::warn!(key, "unknown key in the configuration");
-    }
+    let shutdown = begin(NAME, &config.log_level, &unknown).map_err(StartError::Signals)?;
     daemon::descriptors::raise(config.http.connections);
-    let shutdown = Shutdown::new();
-    shutdown.on_signals().map_err(StartError::Signals)?;
     let commands = Arc::new(RealCommands::new(config.commands.clone()));
     tracing::info!(root = %config.root.display(), "starting");
     let (stop, every) = (shutdown.clone(), config.sweep);

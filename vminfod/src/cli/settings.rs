@@ -5,10 +5,11 @@
 //! Where the daemon and the node are: from flags, else from environment variables, else from the
 //! daemon's configuration, else the defaults.
 
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use daemon::config::environment;
+use daemon::http::url_of;
 use daemon::{ConfigError, Fields};
 
 use super::args::ReachArgs;
@@ -37,20 +38,13 @@ pub struct Settings {
 impl Settings {
     /// Reads the settings.
     pub fn of(reach: &ReachArgs, root: Option<PathBuf>) -> Result<Settings, ConfigError> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let named = reach.config.clone().or(variable(VARIABLE).map(PathBuf::from));
-        let installed = Path::new(INSTALLED);
-        let (mut config, _unknown) = match &named {
-            Some(path) => Config::load(path)?,
-            None if installed.exists() => Config::load(installed)?,
-            None => Config::read(Fields::empty())?,
-        };
+        let fields = Fields::find(reach.config.as_deref(), Some(VARIABLE), INSTALLED)?;
+        let (mut config, _unknown) = Config::read(fields)?;
         if let Some(root) = root {
             config.root = root;
         }
-        let given =
-            reach.url.clone().or(variable(URL_VARIABLE).and_then(|url| url.into_string().ok()));
-        let url = given.unwrap_or_else(|| url(&config));
+        let variable = || environment(URL_VARIABLE).and_then(|url| url.into_string().ok());
+        let url = reach.url.clone().or_else(variable).unwrap_or_else(|| url_of(config.listen));
         Ok(Settings { url, config })
     }
 
@@ -64,21 +58,10 @@ impl Settings {
     }
 }
 
-/// The URL of a daemon with this configuration, from its own node.
-fn url(config: &Config) -> String {
-    let mut address = config.listen;
-    if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    format!("http://{address}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn flags_then_file_then_defaults() {

@@ -14,8 +14,7 @@ use crate::reconcile::asks::Held;
 use vm_model::js::{number, to_ascii};
 use vm_model::origin::Origin;
 use vm_model::parse::zfs_list::Row;
-use vm_model::parse::zone_xml::ZoneXml;
-use vm_model::parse::zone_xml::{Attributes, Pair, What};
+use vm_model::parse::zone_xml::Element;
 use vm_model::parts::Parts;
 
 /// A source of a zone: its name, and its part as JSON.
@@ -29,7 +28,10 @@ const PARTS: [Part; 7] = [
             "uuid": zone.uuid, "brand": zone.brand, "zonedid": zone.zonedid,
         })
     }),
-    (Origin::ZoneXml, |parts| xml(&parts.xml)),
+    (Origin::ZoneXml, |parts| {
+        let items: Vec<Value> = parts.xml.elements().map(element).collect();
+        json!({"zone": attributes(parts.xml.zone()), "items": items})
+    }),
     (Origin::Kstat, |parts| match &parts.kstat {
         Some(kstat) => json!({
             "boot_time": kstat.boot_time.map(number), "init_restarts": kstat.init_restarts, "init_pid": kstat.init_pid,
@@ -61,12 +63,12 @@ pub(super) fn pieces(held: Held) -> impl Iterator<Item = Bytes> + Send {
     let zones = PARTS.into_iter().flat_map({
         let held = Arc::clone(&held);
         move |(origin, part)| {
-            let names: Vec<String> = held.parts.keys().cloned().collect();
+            let names: Vec<Arc<str>> = held.parts.keys().cloned().collect();
             let held = Arc::clone(&held);
             let entries = names
                 .into_iter()
                 .filter_map(move |name| Some((part(held.parts.get(&name)?), name)));
-            section(origin.name(), entries.map(|(value, name)| (name, value)))
+            section(origin.name(), entries.map(|(value, name)| (name.to_string(), value)))
         }
     });
     let datasets = {
@@ -117,45 +119,14 @@ fn dataset(held: &Held, row: &Row) -> Value {
     Value::Object(columns)
 }
 
-fn xml(xml: &ZoneXml) -> Value {
-    let items: Vec<Value> = xml
-        .items
-        .iter()
-        .map(|item| {
-            let mut value = what(&item.what);
-            value["line"] = json!(item.line);
-            value
-        })
-        .collect();
-    json!({"zone": attributes(&xml.attributes), "items": items})
+fn element(element: Element<'_>) -> Value {
+    let inside: Vec<Value> = element.inside().map(self::element).collect();
+    json!({
+        "element": element.name(), "line": element.line(), "attributes": attributes(element), "inside": inside,
+    })
 }
 
-fn what(what: &What) -> Value {
-    match what {
-        What::Attr(pair) => json!({"element": "attr", "name": pair.name, "value": pair.value}),
-        What::Rctl { name, attributes: list } => {
-            json!({"element": "rctl", "name": name, "value": attributes(list)})
-        }
-        What::Dataset(name) => json!({"element": "dataset", "name": name}),
-        What::Filesystem { attributes: list, options } => {
-            json!({"element": "filesystem", "attributes": attributes(list), "options": options})
-        }
-        What::Network { attributes: list, net_attrs } => {
-            json!({"element": "network", "attributes": attributes(list), "net_attrs": pairs(net_attrs)})
-        }
-        What::Device { attributes: list, net_attrs } => {
-            json!({"element": "device", "attributes": attributes(list), "net_attrs": pairs(net_attrs)})
-        }
-    }
-}
-
-fn attributes(list: &Attributes) -> Value {
-    list.iter()
-        .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
-        .collect::<Map<_, _>>()
-        .into()
-}
-
-fn pairs(list: &[Pair]) -> Value {
-    list.iter().map(|pair| json!({"name": pair.name, "value": pair.value})).collect()
+fn attributes(element: Element<'_>) -> Value {
+    let list = element.attributes().map(|(name, value)| (name.to_owned(), Value::from(value)));
+    Value::Object(list.collect())
 }

@@ -31,6 +31,7 @@ use daemon::http::{Body, Counts, Listeners, Router, Start, call, reply};
 use futures_util::stream;
 use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, StatusCode};
+use sdc_clients::vminfod::INCOMPLETE;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -148,7 +149,14 @@ async fn status(State(api): Routes, RawQuery(query): RawQuery) -> Response {
 
 async fn vms(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMap) -> Answer {
     let query = query.as_deref();
-    api.sync(query, None).await?;
+    let incomplete = match compat::query(query, "sync") {
+        Some("zones") => within(api.asks.zones()).await?,
+        _ => {
+            api.sync(query, None).await?;
+            // Before the snapshot: a zone that is read in between is named all the same.
+            api.board.edit(|view| view.incomplete())
+        }
+    };
     let snapshot = api.published.snapshot();
     let tag = vms::tag(&api.published, &snapshot);
     let mut response = if vms::is_known(&headers, &tag) {
@@ -158,6 +166,9 @@ async fn vms(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMap) 
     };
     if let Some(tag) = vms::header(&tag) {
         response.headers_mut().insert(ETAG, tag);
+    }
+    if let Some(names) = incomplete.header() {
+        response.headers_mut().insert(INCOMPLETE, names);
     }
     Ok(response)
 }
@@ -229,10 +240,14 @@ impl Shared {
         if compat::query(query, "sync") != Some("true") {
             return Ok(());
         }
-        match tokio::time::timeout(SYNC_LIMIT, self.asks.fresh(name)).await {
-            Ok(read) => read.map_err(Refusal::Unavailable),
-            Err(_elapsed) => Err(Refusal::Unavailable("no fresh reading within 30 s".to_owned())),
-        }
+        within(self.asks.fresh(name)).await
+    }
+}
+
+async fn within<T>(read: impl Future<Output = Result<T, String>>) -> Result<T, Refusal> {
+    match tokio::time::timeout(SYNC_LIMIT, read).await {
+        Ok(read) => read.map_err(Refusal::Unavailable),
+        Err(_elapsed) => Err(Refusal::Unavailable("no fresh reading within 30 s".to_owned())),
     }
 }
 

@@ -5,12 +5,14 @@
 //! `/status`: every key of the shipped service, then our own keys.
 
 use daemon::http::{Listeners, now_iso};
+use sdc_clients::vminfod::Incomplete;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::compat::{hrtime, pretty};
-use crate::reconcile::status::{Status, View};
+use crate::reconcile::status::{Status, UNANNOUNCED, View};
 use crate::sources::fswatcher;
+use crate::sources::sysevent::Channel;
 use crate::store::Published;
 
 /// Returns RFD 39's status: fewer keys, durations as numbers, the running readings by name.
@@ -103,6 +105,8 @@ pub(super) fn body(
         );
     }
     put("errors", errors(&view, &clock));
+    put("incomplete", incomplete(view.incomplete()));
+    put("zfs", zfs(&view, &clock));
     put(
         "sources",
         view.sources
@@ -212,6 +216,34 @@ fn errors(view: &View, clock: &Clock) -> Value {
         })
         .collect::<Map<_, _>>()
         .into()
+}
+
+/// When the datasets were listed, and how late a change of them can be shown.
+fn zfs(view: &View, clock: &Clock) -> Value {
+    let why = if view.is_down(Channel::Datasets.name()) {
+        Some("the zfs event source is down")
+    } else if view.are_datasets_silent {
+        Some("the last refreshes found changes that the zfs event source had not announced")
+    } else {
+        None
+    };
+    let (often, seldom) = (UNANNOUNCED.as_secs(), view.refresh_every.as_secs());
+    let seen = match why {
+        None => "changes are shown when their event comes".to_owned(),
+        Some(why) => format!(
+            "{why}: filesystems and volumes are listed every {often} s, snapshots every {seldom} s"
+        ),
+    };
+    json!({"listedAgo": view.datasets_listed.map(|at| clock.ago(at)), "announced": why.is_none(), "changes": seen})
+}
+
+/// The names of the zones, or `*`.
+fn incomplete(incomplete: Incomplete) -> Value {
+    match incomplete {
+        Incomplete::Nothing => json!([]),
+        Incomplete::Zones(names) => json!(names),
+        Incomplete::Everything => json!(["*"]),
+    }
 }
 
 struct Clock {

@@ -4,12 +4,12 @@
 
 //! The whole node in one reading; zones that cannot be read are kept apart.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vm_model::VmObject;
 use vm_model::compose::compose;
-use vm_model::datasets::Datasets;
+use vm_model::datasets::{Datasets, VmDatasets};
 use vm_model::origin::Origin;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::sysinfo::Sysinfo;
@@ -25,15 +25,34 @@ use super::root::{ReadError, Root};
 use crate::node::ctx::Ctx;
 use crate::node::error::{Fault, LoadError};
 
-/// One reading of the whole node.
+/// The zones of the node, as zoneadm and the zone index have them.
 #[derive(Debug)]
-pub struct Node {
+pub struct Zones {
     /// zoneadm's rows, in its order.
     pub rows: Vec<Arc<ZoneRow>>,
     /// The zones of the zone index that have no readable row: the listing is not complete.
     pub unlisted: Vec<String>,
     /// How many zones the index has.
     pub indexed: usize,
+    /// There is no index, and no row.
+    pub is_blind: bool,
+    /// The uuids of the zones of the index.
+    uuids: HashSet<String>,
+}
+
+impl Zones {
+    /// Returns true if either source has a zone of this name or uuid.
+    pub fn has(&self, name: &str) -> bool {
+        let is_listed = self.rows.iter().any(|row| *row.zonename == *name || *row.uuid == *name);
+        is_listed || self.uuids.contains(name) || self.unlisted.iter().any(|other| other == name)
+    }
+}
+
+/// One reading of the whole node.
+#[derive(Debug)]
+pub struct Node {
+    /// The zones.
+    pub zones: Zones,
     /// What was read of each zone's files, in the order of the rows.
     pub files: Vec<Result<ZoneFiles, LoadError>>,
     /// The kstats of all zones, by uuid.
@@ -45,30 +64,41 @@ pub struct Node {
 }
 
 /// What is known of the zones: their files are read again only where a stamp differs.
-pub type Known = HashMap<Arc<str>, Parts>;
+pub type Known = HashMap<Arc<str>, Arc<Parts>>;
 
 /// Reads everything but the snapshots, with `at_once` threads for files.
 /// Errors: a source that concerns every VM fails.
 pub async fn node(ctx: &Ctx, known: Known, at_once: usize) -> Result<Node, LoadError> {
     let zones = async {
-        let listing = zoneadm::list(ctx).await?;
-        // Afterwards: a zone that is created meanwhile is in the index first.
-        let index = zone_index::load(ctx).await;
-        let index = index.map_err(|e| LoadError::new(Origin::Zoneadm, Fault::Read(e)))?;
-        let zones: Vec<&str> = parse_index(&index).map(|line| line.name).collect();
-        let indexed = zones.len();
-        let unlisted = zones.into_iter().filter(|name| !listing.names.contains(*name));
-        let unlisted: Vec<String> = unlisted.map(str::to_owned).collect();
-        let files = zone_files(&ctx.root, &listing.rows, known, at_once).await;
-        Ok::<_, LoadError>((listing.rows, unlisted, indexed, files))
+        let zones = zones(ctx).await?;
+        let files = zone_files(&ctx.root, &zones.rows, known, at_once).await;
+        Ok::<_, LoadError>((zones, files))
     };
-    let ((rows, unlisted, indexed, files), kstats, datasets, sysinfo) =
+    let ((zones, files), kstats, datasets, sysinfo) =
         tokio::try_join!(zones, kstat::node(ctx), datasets::node(ctx), sysinfo::load(ctx))?;
     // A VM without any dataset would lose its disks, its quota and its snapshots.
-    if !rows.is_empty() && datasets.is_empty() {
+    if !zones.rows.is_empty() && datasets.is_empty() {
         return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
     }
-    Ok(Node { rows, unlisted, indexed, files, kstats, datasets, sysinfo: Arc::new(sysinfo) })
+    Ok(Node { zones, files, kstats, datasets, sysinfo: Arc::new(sysinfo) })
+}
+
+/// Reads the list of zones.
+/// Errors: zoneadm fails, or the index exists and cannot be read.
+pub async fn zones(ctx: &Ctx) -> Result<Zones, LoadError> {
+    let listing = zoneadm::list(ctx).await?;
+    // Afterwards: a zone that is created meanwhile is in the index first.
+    let index = zone_index::load(ctx).await;
+    let index = index.map_err(|e| LoadError::new(Origin::Zoneadm, Fault::Read(e)))?;
+    let lines: Vec<_> = parse_index(&index).collect();
+    let unlisted = lines.iter().filter(|line| !listing.names.contains(line.name));
+    Ok(Zones {
+        unlisted: unlisted.map(|line| line.name.to_owned()).collect(),
+        indexed: lines.len(),
+        is_blind: index.is_empty() && listing.rows.is_empty(),
+        uuids: lines.iter().filter_map(|line| line.uuid.map(str::to_owned)).collect(),
+        rows: listing.rows,
+    })
 }
 
 async fn zone_files(
@@ -80,7 +110,9 @@ async fn zone_files(
     let places = rows.iter().map(|row| Arc::clone(&row.zonepath)).collect();
     let rows = rows.to_vec();
     let read = move |root: &Root, at: usize| match rows.get(at) {
-        Some(row) => zone_files::read(root, row, known.get(&row.zonename), Stale::ALL),
+        Some(row) => {
+            zone_files::read(root, row, known.get(&row.zonename).map(|it| &**it), Stale::ALL)
+        }
         None => Err(LoadError::new(Origin::Times, Fault::Absent)),
     };
     let hangs = |error: ReadError| LoadError::new(Origin::Times, Fault::Read(error));
@@ -96,7 +128,7 @@ impl Node {
         at: usize,
         datasets: &Datasets,
     ) -> Option<(Arc<ZoneRow>, Result<Parts, LoadError>)> {
-        let (row, files) = (self.rows.get(at)?, self.files.get(at)?);
+        let (row, files) = (self.zones.rows.get(at)?, self.files.get(at)?);
         let parts = files.clone().map(|files| {
             let kstat = self.kstats.get(&*row.uuid).cloned();
             assemble(row, files, kstat, datasets, &self.sysinfo)
@@ -109,7 +141,7 @@ impl Node {
         &'a self,
         datasets: &'a Datasets,
     ) -> impl Iterator<Item = (Arc<ZoneRow>, Result<Parts, LoadError>)> + 'a {
-        (0..self.rows.len()).filter_map(|at| self.parts_at(at, datasets))
+        (0..self.zones.rows.len()).filter_map(|at| self.parts_at(at, datasets))
     }
 }
 
@@ -131,7 +163,7 @@ pub fn assemble(
         lastexited,
         stamps,
         receiving,
-        datasets: Datasets::default(),
+        datasets: VmDatasets::default(),
         sysinfo,
     };
     parts.datasets = own_datasets(&parts, datasets);
@@ -139,7 +171,7 @@ pub fn assemble(
 }
 
 /// The datasets of one VM, among all of the node.
-pub fn own_datasets(parts: &Parts, all: &Datasets) -> Datasets {
+pub fn own_datasets(parts: &Parts, all: &Datasets) -> VmDatasets {
     all.only(parts.dataset_names(all).iter().map(String::as_str))
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sdc_clients::vminfod::Incomplete;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use vm_model::datasets::Datasets;
@@ -15,6 +16,9 @@ use vm_model::parts::Parts;
 
 /// The sender of the answer to a request that waits for a reading.
 pub type Waiter = oneshot::Sender<Result<(), String>>;
+
+/// The sender of what a view of the zones lacks.
+pub type ZonesWaiter = oneshot::Sender<Result<Incomplete, String>>;
 
 /// Capacity of the queue of requests; a sender waits when it is full.
 const QUEUE: usize = 256;
@@ -25,6 +29,8 @@ pub enum Ask {
     /// A new reading, of one VM or of the node. The answer comes when it is committed, or names the
     /// source that failed.
     Fresh(Option<String>, Waiter),
+    /// A new reading of the zones alone. The answer comes when it is committed.
+    Zones(ZonesWaiter),
     /// The raw parts of everything.
     Held(oneshot::Sender<Held>),
     /// When the sources of one VM were read; `None` when there is no such VM.
@@ -39,7 +45,7 @@ pub struct Held {
     /// Its datasets.
     pub datasets: Datasets,
     /// What was read of each zone, by zone name.
-    pub parts: BTreeMap<String, Parts>,
+    pub parts: BTreeMap<Arc<str>, Arc<Parts>>,
 }
 
 /// One source of one VM.
@@ -87,6 +93,12 @@ impl Asks {
         let name = name.map(str::to_owned);
         let asked = self.ask(|done| Ask::Fresh(name, done)).await;
         asked.map_err(|stopping| stopping.to_string())?
+    }
+
+    /// Asks for what zoneadm, the zone index and the zones' XMLs say now, and waits until it is
+    /// committed. Returns what could not be read of them.
+    pub async fn zones(&self) -> Result<Incomplete, String> {
+        self.ask(Ask::Zones).await.map_err(|stopping| stopping.to_string())?
     }
 
     /// Returns the raw parts of everything.

@@ -19,6 +19,7 @@ use vm_model::stale::Stale;
 use super::asks::answer;
 use super::engine::Reconciler;
 use super::reading::{Loaded, ReadFault, Reading, Sources};
+use super::status::Concerns;
 use super::tasks::{Done, Purpose};
 use super::vms::{Reasons, Under};
 use crate::node::LoadError;
@@ -48,7 +49,7 @@ impl Reconciler {
         if let Some(known) = known.as_ref().filter(|_| stale == Stale::OBJECT) {
             // No source is stale: the datasets or the sysinfo in memory changed.
             let _entered = span.enter();
-            let parts = self.with_node(known.clone());
+            let parts = self.with_node((**known).clone());
             self.parts_read(name, Ok(Some(parts)));
             return;
         }
@@ -100,8 +101,17 @@ impl Reconciler {
     /// The parts of a VM from its sources and what is known of the node.
     fn parts_of(&mut self, name: &Arc<str>, sources: Sources) -> Parts {
         let Sources { row, kstat, files, datasets } = sources;
-        for (name, rows) in datasets {
-            self.datasets.replace(&name, rows);
+        for (dataset, rows) in datasets {
+            match rows {
+                Ok(rows) => self.datasets.replace(&dataset, rows),
+                Err(error) => {
+                    let reading = self.vms.get_mut(name).and_then(|vm| vm.reading.as_mut());
+                    let waiters = reading.map(|it| std::mem::take(&mut it.waiters));
+                    answer(waiters.unwrap_or_default(), &Err(format!("zfs: {error}")));
+                    // What else was read is shown; the dataset is listed again by itself.
+                    self.dataset_read(&dataset, Err(error));
+                }
+            }
         }
         match files.doubts.first() {
             Some(doubt) => self.status.doubt(name, doubt),
@@ -128,17 +138,12 @@ impl Reconciler {
         let is_moved = vm.parts.as_ref().is_none_or(|before| {
             before.zone != parts.zone || before.kstat != parts.kstat || before.xml != parts.xml
         });
-        let is_new = vm.parts.is_none();
         let (away, pause) = vm.judge(under, &parts.zone, is_moved);
         if let Some(pause) = pause {
             let at = Instant::now() + pause;
             self.vms.mark(name, Stale::ON_ZONE_EVENT, Reasons::REPEAT, at);
         }
-        self.commit(name, parts, away)?;
-        if is_new {
-            self.want_unknown_datasets(name);
-        }
-        Ok(())
+        self.commit(name, parts, away).map(drop)
     }
 
     /// Commits the object of these parts. `away`: the state between the last reading and this one, which
@@ -150,7 +155,7 @@ impl Reconciler {
         away: Option<String>,
     ) -> Result<Outcome, ReadFault> {
         let before = self.vms.parts(name).cloned();
-        if away.is_none() && before.as_ref() == Some(&parts) {
+        if away.is_none() && before.as_deref() == Some(&parts) {
             self.vms.adopt(name, parts);
             return Ok(Outcome::Unchanged);
         }
@@ -158,15 +163,20 @@ impl Reconciler {
         let mut old = before;
         if let (Some(state), Some(before)) = (away, &old) {
             let zone = ZoneRow { zone_state: state, ..(*before.zone).clone() };
-            let shown = Parts { zone: Arc::new(zone), ..before.clone() };
+            let shown = Parts { zone: Arc::new(zone), ..(**before).clone() };
             let outcome = self.store.put(name, self.composed(&shown)?, || self.old(before));
             self.status.edit(|view| view.counters.reboots_shown += 1);
             self.log(name, outcome);
-            old = Some(shown);
+            old = Some(Arc::new(shown));
         }
         let outcome = self.store.put(name, object, || old.as_ref().and_then(|old| self.old(old)));
         self.log(name, outcome);
+        let has_moved = old
+            .is_none_or(|old| old.zone.zone_state != parts.zone.zone_state || old.xml != parts.xml);
         self.vms.adopt(name, parts);
+        if has_moved {
+            self.want_unknown_datasets(name);
+        }
         Ok(outcome)
     }
 
@@ -207,6 +217,7 @@ impl Reconciler {
         self.log(name, outcome);
         self.status.clear_trouble(name);
         self.status.clear_doubt(name);
+        self.status.has_datasets(name);
         if !self.vms.forget(name) {
             // The event of a new zone may come before the index is written.
             let pause = self.vms.get_mut(name).and_then(|vm| vm.repeat(under.repeats));
@@ -224,7 +235,8 @@ impl Reconciler {
     /// Keeps the last good object of the VM; its stale parts are read again.
     fn failed(&mut self, name: &Arc<str>, under: Under, fault: &ReadFault) {
         let (source, message) = (fault.source_name(), fault.to_string());
-        if self.status.trouble(name, source, message.clone()) {
+        let concerns = Concerns::Zone(Arc::clone(name));
+        if self.status.trouble(name, concerns, source, message.clone()) {
             tracing::warn!(vm = &**name, source, reason = %message,
                 "reading failed: the last good object stays");
         }
@@ -240,7 +252,8 @@ impl Reconciler {
 
     /// Records a zone that could not be read, and plans the next attempt.
     pub(super) fn note_broken(&mut self, name: &Arc<str>, error: &LoadError, reason: Reasons) {
-        if self.status.trouble(name, error.source_name(), error.to_string()) {
+        let concerns = Concerns::Zone(Arc::clone(name));
+        if self.status.trouble(name, concerns, error.source_name(), error.to_string()) {
             tracing::warn!(vm = &**name, source = error.source_name(), reason = %error,
                 "reading failed: the last good object stays, if there is one");
         }
@@ -262,10 +275,17 @@ impl Reconciler {
         if is_first && !vm.stale.is_empty() { now } else { now + pause }
     }
 
-    /// Lists the unknown datasets of a new VM: their events may have come before it.
-    fn want_unknown_datasets(&mut self, name: &str) {
+    /// Lists the unknown datasets of a VM that is new, or has another state or configuration: their
+    /// events may have come before it, or were lost. Until then a VM that must have one is incomplete.
+    pub(super) fn want_unknown_datasets(&mut self, name: &Arc<str>) {
         let Some(parts) = self.vms.parts(name) else { return };
         let (names, now) = (self.listable(parts), Instant::now());
+        let is_installed = !matches!(&*parts.zone.zone_state, "configured" | "incomplete");
+        if is_installed && self.datasets.tables.get(self.root_dataset(parts)).is_none() {
+            let (concerns, what) =
+                (Concerns::Zone(Arc::clone(name)), "its dataset is not known yet");
+            self.status.trouble(&format!("{name} zfs"), concerns, "zfs", what.to_owned());
+        }
         for name in names {
             if self.datasets.tables.get(&name).is_none() && !self.datasets.is_wanted(&name) {
                 self.datasets.want(&name, now);

@@ -7,9 +7,10 @@
 //! An event leads to a listing of the dataset that it names. The snapshots of the node are a listing of
 //! their own, which may take minutes and delays nothing else.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use super::status::UNANNOUNCED;
 use indexmap::IndexMap;
 use tokio::time::Instant;
 use vm_model::datasets::{Datasets, SnapshotTable};
@@ -20,6 +21,8 @@ use vm_model::parse::zfs_list::Row;
 const AT_ONCE: usize = 4;
 /// A burst of events puts off a listing by at most this many gaps.
 const BURST_GAPS: u32 = 20;
+/// Refreshes in a row with unannounced changes after which the event source counts as silent.
+const MISSES: u32 = 2;
 /// More snapshots of one dataset than this are listed with it instead of one by one.
 const SNAPSHOTS_EACH: usize = 4;
 
@@ -31,7 +34,7 @@ pub struct NodeDatasets {
     gap: Duration,
     wanted: IndexMap<String, Wanted>,
     /// Listings under way: true if an event came meanwhile, and the failed attempts.
-    running: HashMap<String, (bool, u32)>,
+    running: BTreeMap<String, (bool, u32)>,
     /// Names touched while the node's filesystems are being listed.
     since_refresh: Option<Vec<String>>,
     /// Names touched while the node's snapshots are being listed.
@@ -40,9 +43,21 @@ pub struct NodeDatasets {
     /// When the last good listing of the node began …
     node_at: Option<Instant>,
     /// … and when listings of single names since then ended.
-    listed: HashMap<String, Instant>,
+    listed: BTreeMap<String, Instant>,
+    /// A listing of the node's filesystems and volumes between two refreshes began then.
+    between: Option<Instant>,
+    silence: Silence,
     /// Names whose listing waits for a burst of events to end, and since when.
-    bursts: HashMap<String, Instant>,
+    bursts: BTreeMap<String, Instant>,
+}
+
+/// What the event source did not announce.
+#[derive(Debug, Default)]
+struct Silence {
+    /// A change since the last refresh.
+    has_missed: bool,
+    /// Refreshes in a row with one.
+    misses: u32,
 }
 
 #[derive(Debug)]
@@ -58,14 +73,49 @@ impl NodeDatasets {
             tables: Datasets::default(),
             gap,
             wanted: IndexMap::new(),
-            running: HashMap::new(),
+            running: BTreeMap::new(),
             since_refresh: None,
             since_snapshots: None,
             snapshots_due: Some(now),
             node_at: None,
-            listed: HashMap::new(),
-            bursts: HashMap::new(),
+            listed: BTreeMap::new(),
+            bursts: BTreeMap::new(),
+            between: None,
+            silence: Silence::default(),
         }
+    }
+
+    /// Datasets changed without an event.
+    pub fn missed(&mut self) {
+        self.silence.has_missed = true;
+    }
+
+    /// A refresh has compared all datasets; returns true if the event source counts as silent.
+    pub fn judge(&mut self) -> bool {
+        let Silence { has_missed, misses } = std::mem::take(&mut self.silence);
+        self.silence.misses = if has_missed { misses.saturating_add(1) } else { 0 };
+        self.is_silent()
+    }
+
+    /// Returns true if the last refreshes found changes that no event announced.
+    pub fn is_silent(&self) -> bool {
+        self.silence.misses >= MISSES
+    }
+
+    /// Begins a listing of the filesystems and volumes, if the last one is too old and none is under way.
+    pub fn begin_between(&mut self, now: Instant) -> bool {
+        let is_due = self.between_due().is_some_and(|due| due <= now);
+        if is_due {
+            self.between = Some(now);
+            self.since_refresh = Some(Vec::new());
+        }
+        is_due
+    }
+
+    /// When [`NodeDatasets::begin_between`] begins one.
+    pub fn between_due(&self) -> Option<Instant> {
+        let last = self.node_at.filter(|_| self.since_refresh.is_none())?;
+        Some(self.between.map_or(last, |at| at.max(last)) + UNANNOUNCED)
     }
 
     /// Handles an event: the dataset becomes due, or is removed from the tables.
@@ -176,9 +226,16 @@ impl NodeDatasets {
         self.wanted.insert(name.to_owned(), Wanted { at: now + pause, failures });
     }
 
-    /// The listing of the node's filesystems begins.
+    /// The listing of the node's filesystems begins, as a part of a refresh.
     pub fn begin_refresh(&mut self) {
+        // One under way that began before is of no use any more.
+        self.between = None;
         self.since_refresh = Some(Vec::new());
+    }
+
+    /// When the listing under way that is no part of a refresh began.
+    pub fn between(&self) -> Option<Instant> {
+        self.between.filter(|_| self.since_refresh.is_some())
     }
 
     pub fn refresh_failed(&mut self) {

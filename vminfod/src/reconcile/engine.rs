@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::asks::Ask;
 use super::datasets::NodeDatasets;
+use super::listing::Listing;
 use super::refresh::Refresh;
 use super::schedule::Schedule;
 use super::status::Status;
@@ -58,6 +59,7 @@ pub struct Reconciler {
     pub(super) datasets: NodeDatasets,
     pub(super) sysinfo: NodeSysinfo,
     pub(super) sweep: Sweep,
+    pub(super) listing: Listing,
     pub(super) refresh: Refresh,
     pub(super) tasks: Tasks,
 }
@@ -66,6 +68,7 @@ impl Reconciler {
     /// Returns a reconciler that has not read anything yet.
     pub fn new(config: Config, seams: Seams, status: Status) -> Self {
         let now = Instant::now();
+        status.edit(|view| view.refresh_every = config.refresh.1);
         let schedule = Schedule::new(config.fold, config.concurrency);
         Self {
             store: Store::new(config.journal),
@@ -73,6 +76,7 @@ impl Reconciler {
             datasets: NodeDatasets::new(config.fold, now),
             sysinfo: NodeSysinfo::default(),
             sweep: Sweep::new(now),
+            listing: Listing::default(),
             refresh: Refresh::new(now),
             tasks: Tasks::default(),
             config,

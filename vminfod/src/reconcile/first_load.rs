@@ -13,6 +13,7 @@ use vm_model::origin::{Origin, ParseError};
 use vm_model::stale::Stale;
 
 use super::engine::Reconciler;
+use super::status::Concerns;
 use super::tasks::{Done, Purpose};
 use super::vms::Reasons;
 use crate::node::blocking::threads;
@@ -54,7 +55,7 @@ impl Reconciler {
             };
             let is_late = Instant::now() >= complete_by;
             let result = result.and_then(|node| {
-                check_complete(&node.unlisted, node.indexed, is_late)?;
+                check_complete(&node.zones.unlisted, node.zones.indexed, is_late)?;
                 Ok(node)
             });
             match result {
@@ -70,7 +71,8 @@ impl Reconciler {
                 }
                 Err(error) => {
                     failures += 1;
-                    if self.status.trouble("node", error.source_name(), error.to_string()) {
+                    let (source, what) = (error.source_name(), error.to_string());
+                    if self.status.trouble("node", Concerns::Nothing, source, what) {
                         tracing::error!(source = error.source_name(), reason = %error,
                             "the node cannot be read: trying again");
                     }
@@ -88,18 +90,19 @@ impl Reconciler {
     /// Stores the objects of the first load, without events.
     async fn seed(&mut self, mut node: Node, snapshots: Option<Done>, began: Instant) {
         self.status.clear_trouble("node");
+        self.status.edit(|view| view.is_blind = node.zones.is_blind);
         self.status.show_sysinfo(node.sysinfo.value());
-        self.datasets.refreshed(std::mem::take(&mut node.datasets), began, Instant::now());
+        self.take_datasets(std::mem::take(&mut node.datasets), began);
         self.sysinfo.replace(Arc::clone(&node.sysinfo));
-        let failed = match snapshots {
+        let (is_listed, failed) = match snapshots {
             Some(Done::Snapshots(Ok(table))) => {
                 self.snapshots_read(Ok(table));
-                None
+                (true, None)
             }
-            Some(Done::Snapshots(Err(error))) => Some(error),
+            Some(Done::Snapshots(Err(error))) => (false, Some(error)),
             _ => {
                 tracing::warn!("the snapshots are not listed yet: starting without them");
-                None
+                (false, None)
             }
         };
         let tables = self.datasets.tables.clone();
@@ -147,13 +150,17 @@ impl Reconciler {
         first.append(&mut last);
         tracing::info!(vms = first.len(), broken = broken.len(), "first load done");
         self.store.seed(first);
+        if !is_listed {
+            let names = self.vms.known().map(|(name, _)| Arc::clone(name)).collect();
+            self.status.edit(|view| view.without_snapshots = names);
+        }
         if let Some(error) = failed {
             self.snapshots_read(Err(error));
         }
         for (name, error) in broken {
             self.note_broken(&name, &error, Reasons::RETRY);
         }
-        for name in node.unlisted {
+        for name in node.zones.unlisted {
             let what = "the zone index lists it, zoneadm has no readable row for it";
             let error = ParseError::content(Origin::Zoneadm, what).into();
             self.note_broken(&name.into(), &error, Reasons::RETRY);

@@ -24,6 +24,7 @@
 //! | snapshots | each refresh | all snapshots | `node::snapshots_read` |
 //! | sysinfo | a change of its file | sysinfo | `node::sysinfo_read` |
 //! | look | every 10 s; a change of the index; the start of the file watcher | zones, stamps | `node::swept` |
+//! | list | `sync=zones`; a request for an unknown name | zones, stamps of their XMLs | `node::zones_listed` |
 //! | refresh | every 5 min; lost signals; a request | everything but snapshots | `refreshed::refreshed` |
 
 mod run;
@@ -47,6 +48,8 @@ mod tasks;
 mod sweep;
 
 mod refresh;
+
+mod listing;
 
 mod sysinfo;
 

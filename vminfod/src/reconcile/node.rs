@@ -6,14 +6,19 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
-use vm_model::datasets::SnapshotTable;
+use vm_model::datasets::{Datasets, SnapshotTable};
+use vm_model::origin::Origin;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
 use vm_model::stale::Stale;
 
+use super::asks::{answer, waiter};
 use super::engine::Reconciler;
+use super::listing::{self, Differing, Question};
+use super::status::Concerns;
 use super::sweep::{self, Difference, Scope, Seen};
 use super::tasks::{Done, Purpose};
 use super::vms::Reasons;
@@ -37,6 +42,11 @@ impl Reconciler {
             let list = async move { Done::Snapshots(datasets::snapshots(&ctx).await) };
             self.tasks.spawn(Purpose::Snapshots, list.instrument(span));
         }
+        if self.are_datasets_unannounced() && self.datasets.begin_between(now) {
+            let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("datasets"));
+            let list = async move { Done::Datasets(now, datasets::node(&ctx).await) };
+            self.tasks.spawn(Purpose::Datasets(now), list.instrument(span));
+        }
         if self.sysinfo.begin(now) {
             let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("sysinfo"));
             let read = async move { Done::Sysinfo(sysinfo::load(&ctx).await) };
@@ -49,6 +59,11 @@ impl Reconciler {
                 Done::Sweep(Some(Box::new(sweep::look(&ctx, scope, zones, index).await)))
             };
             self.tasks.spawn(Purpose::Sweep, look.instrument(span));
+        }
+        if self.listing.begin() {
+            let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("zones"));
+            let list = async move { Done::Zones(listing::look(&ctx).await.map(Box::new)) };
+            self.tasks.spawn(Purpose::Zones, list.instrument(span));
         }
         if let Some(reads_all) = self.refresh.begin(now) {
             self.begin_refresh(reads_all, now);
@@ -64,11 +79,16 @@ impl Reconciler {
                 zones.extend(rows.iter().filter_map(|row| self.zone_of(row.name())));
                 self.datasets.listed(name, rows, now);
                 self.status.clear_trouble(name);
+                for zone in zones.iter().filter(|zone| self.is_root_of(name, zone)) {
+                    self.status.has_datasets(zone);
+                }
             }
             Err(error) => {
                 let pause = self.pause(self.datasets.failures(name) + 1);
                 self.datasets.failed(name, now, pause);
-                if self.status.trouble(name, "zfs", error.to_string()) {
+                let zone = zones.first().map(|zone| Concerns::Zone(Arc::clone(zone)));
+                let concerns = zone.unwrap_or(Concerns::Nothing);
+                if self.status.trouble(name, concerns, "zfs", error.to_string()) {
                     tracing::warn!(dataset = name, reason = %error, "listing failed: trying again");
                 }
             }
@@ -80,6 +100,40 @@ impl Reconciler {
         }
     }
 
+    /// Takes over a listing of the filesystems and volumes of the node.
+    pub(super) fn take_datasets(&mut self, listed: Datasets, began: Instant) {
+        self.datasets.refreshed(listed, began, Instant::now());
+        self.status.edit(|view| view.datasets_listed = Some(began));
+    }
+
+    /// Returns true if changes of datasets may come without an event.
+    pub(super) fn are_datasets_unannounced(&self) -> bool {
+        self.datasets.is_silent() || self.status.edit(|view| view.is_down(Channel::Datasets.name()))
+    }
+
+    /// The listing of the node's filesystems and volumes between two refreshes has ended.
+    pub(super) fn datasets_read(&mut self, began: Instant, result: Result<Datasets, LoadError>) {
+        let now = Instant::now();
+        if self.datasets.between() != Some(began) {
+            // A refresh has begun meanwhile and lists them itself.
+            return;
+        }
+        match result {
+            Ok(listed) => {
+                self.take_datasets(listed, began);
+                self.status.clear_trouble("datasets");
+                if self.mark_changed_datasets(now) {
+                    self.datasets.missed();
+                    self.status.unannounced(Origin::Datasets.name());
+                }
+            }
+            Err(error) => {
+                self.datasets.refresh_failed();
+                self.status.trouble("datasets", Concerns::Nothing, "zfs", error.to_string());
+            }
+        }
+    }
+
     /// The listing of the node's snapshots has ended.
     pub(super) fn snapshots_read(&mut self, result: Result<SnapshotTable, LoadError>) {
         let now = Instant::now();
@@ -88,6 +142,7 @@ impl Reconciler {
                 tracing::debug!(count = table.len(), "snapshots listed");
                 self.datasets.snapshots_listed(table, now);
                 self.status.clear_trouble("snapshots");
+                self.status.edit(|view| view.without_snapshots.clear());
                 self.mark_changed_datasets(now);
             }
             Err(error) => {
@@ -98,24 +153,25 @@ impl Reconciler {
                 let names = names.collect();
                 let again = now + self.config.refresh.0;
                 self.datasets.snapshots_failed(again, names, now);
-                if self.status.trouble("snapshots", "zfs", error.to_string()) {
+                if self.status.trouble("snapshots", Concerns::Nothing, "zfs", error.to_string()) {
                     tracing::warn!(reason = %error, "listing of snapshots failed: listing those of each VM");
                 }
             }
         }
     }
 
-    /// Marks the VMs whose datasets differ from those of their object.
-    fn mark_changed_datasets(&mut self, now: Instant) {
+    /// Marks the VMs whose datasets differ from those of their object; returns true if there is one.
+    fn mark_changed_datasets(&mut self, now: Instant) -> bool {
         let tables = &self.datasets.tables;
         let changed = self
             .vms
             .known()
             .filter(|(_, parts)| load::own_datasets(parts, tables) != parts.datasets);
         let changed: Vec<Arc<str>> = changed.map(|(name, _)| Arc::clone(name)).collect();
-        for name in changed {
-            self.vms.mark(&name, Stale::OBJECT, Reasons::DATASET, now);
+        for name in &changed {
+            self.vms.mark(name, Stale::OBJECT, Reasons::DATASET, now);
         }
+        !changed.is_empty()
     }
 
     /// The reading of sysinfo has ended.
@@ -136,7 +192,7 @@ impl Reconciler {
             Err(error) => {
                 let pause = self.pause(self.sysinfo.failures() + 1);
                 self.sysinfo.failed(now, pause);
-                if self.status.trouble("sysinfo", "sysinfo", error.to_string()) {
+                if self.status.trouble("sysinfo", Concerns::Nothing, "sysinfo", error.to_string()) {
                     tracing::warn!(reason = %error, "reading of sysinfo failed: the last good one stays");
                 }
             }
@@ -167,7 +223,8 @@ impl Reconciler {
                     }
                 }
                 Err(error) => {
-                    if self.status.trouble("sweep", error.source_name(), error.to_string()) {
+                    let (source, what) = (error.source_name(), error.to_string());
+                    if self.status.trouble("sweep", Concerns::Listing, source, what) {
                         tracing::warn!(reason = %error, "sweep failed");
                     }
                 }
@@ -188,6 +245,49 @@ impl Reconciler {
             self.vms.swept();
             self.plan_sweep();
         }
+    }
+
+    /// The zones are listed for requests: reads those that differ, and answers.
+    pub(super) fn zones_listed(&mut self, result: Result<Box<listing::Seen>, LoadError>) {
+        let (questions, now) = (self.listing.ended(), Instant::now());
+        let seen = match result {
+            Ok(seen) => seen,
+            Err(error) => {
+                let message = format!("{}: {error}", error.source_name());
+                return questions.into_iter().for_each(|question| question.fail(&message));
+            }
+        };
+        let mut waiters = Vec::new();
+        for question in questions {
+            match question {
+                Question::Zones(waiter) => waiters.push(waiter),
+                Question::Name(name, waiter) if seen.zones.has(&name) => self.fresh(&name, waiter),
+                Question::Name(_, waiter) => answer(vec![waiter], &Ok(())),
+            }
+        }
+        if waiters.is_empty() {
+            return;
+        }
+        self.status.edit(|view| view.is_blind = seen.zones.is_blind);
+        let (mut names, mut open) = (Vec::new(), Vec::new());
+        for (name, stale) in seen.differing(&self.vms) {
+            if let Some(vm) = self.vms.mark(&name, stale, Reasons::ASKED, now) {
+                let (done, read) = waiter();
+                vm.waiters.push(done);
+                open.push(read);
+            }
+            names.push(name);
+        }
+        let differing = Box::new(Differing { names, seen, waiters });
+        if open.is_empty() {
+            return differing.answer(&self.vms);
+        }
+        let read = async move {
+            // What is late or fails is named.
+            let _late = timeout(listing::LIMIT, join_all(open)).await;
+            Done::ZonesRead(differing)
+        };
+        self.tasks.spawn(Purpose::Confirm, read);
     }
 
     /// Marks what a look found; returns how many changes no event announced.

@@ -44,8 +44,8 @@ pub struct Sources {
     pub row: Arc<ZoneRow>,
     pub kstat: Option<ZoneKstat>,
     pub files: ZoneFiles,
-    /// The listed datasets: name and rows, no rows if it does not exist.
-    pub datasets: Vec<(String, Vec<Row>)>,
+    /// The listings of datasets: name and rows, no rows if it does not exist. A failed one is the last.
+    pub datasets: Vec<(String, Result<Vec<Row>, LoadError>)>,
 }
 
 /// Why there is no reading.
@@ -80,7 +80,7 @@ pub struct Reading {
     pub ctx: Ctx,
     pub name: Arc<str>,
     /// What is known of it.
-    pub known: Option<Parts>,
+    pub known: Option<Arc<Parts>>,
     /// What is stale of that.
     pub stale: Stale,
     /// Datasets to list along, if they are stale.
@@ -122,7 +122,7 @@ impl Reading {
             Some(parts) if row.zoneid.is_none() && parts.zone == row => parts.kstat.clone(),
             _ => kstat::one(&self.ctx, &row).await?,
         };
-        let datasets = self.datasets(&row).await?;
+        let datasets = self.datasets(&row).await;
         Ok(Loaded::Sources(Box::new(Sources { row, kstat, files, datasets })))
     }
 
@@ -162,9 +162,10 @@ impl Reading {
         first
     }
 
-    async fn datasets(&self, row: &ZoneRow) -> Result<Vec<(String, Vec<Row>)>, LoadError> {
+    /// Lists the datasets, until one listing fails: ZFS may be slow, which delays the rest of the VM.
+    async fn datasets(&self, row: &ZoneRow) -> Vec<(String, Result<Vec<Row>, LoadError>)> {
         if !self.stale.contains(Stale::DATASETS) {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         let mut names = self.datasets.clone();
         if names.is_empty() {
@@ -172,9 +173,13 @@ impl Reading {
         }
         let mut listed = Vec::new();
         for name in names {
-            let rows = datasets::one(&self.ctx, &name).await?;
+            let rows = datasets::one(&self.ctx, &name).await;
+            let failed = rows.is_err();
             listed.push((name, rows));
+            if failed {
+                break;
+            }
         }
-        Ok(listed)
+        listed
     }
 }

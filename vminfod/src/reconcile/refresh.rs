@@ -55,9 +55,14 @@ impl Taking {
         next
     }
 
+    /// The zones of the index that have no readable row.
+    pub fn unlisted(&self) -> &[String] {
+        &self.node.zones.unlisted
+    }
+
     /// The names of all zones that were listed.
     pub fn listed(&self) -> HashSet<Arc<str>> {
-        self.node.rows.iter().map(|row| Arc::clone(&row.zonename)).collect()
+        self.node.zones.rows.iter().map(|row| Arc::clone(&row.zonename)).collect()
     }
 }
 

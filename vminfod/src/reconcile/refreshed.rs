@@ -4,7 +4,6 @@
 
 //! A refresh: how it begins, and how what it read is committed.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -16,7 +15,8 @@ use vm_model::stale::Stale;
 
 use super::asks::{Waiter, answer, waiter};
 use super::engine::Reconciler;
-use super::status::Phase;
+use super::refresh::Taking;
+use super::status::{Concerns, Phase};
 use super::tasks::{Done, Purpose};
 use super::vms::Reasons;
 use crate::node::LoadError;
@@ -52,8 +52,9 @@ impl Reconciler {
             Some(Ok(mut node)) => {
                 self.status.edit(|view| view.stale = false);
                 self.status.clear_trouble("node");
+                self.status.edit(|view| view.is_blind = node.zones.is_blind);
                 self.status.show_sysinfo(node.sysinfo.value());
-                self.datasets.refreshed(std::mem::take(&mut node.datasets), began, now);
+                self.take_datasets(std::mem::take(&mut node.datasets), began);
                 self.sysinfo.replace(Arc::clone(&node.sysinfo));
                 self.status.show_refresh(began, Phase::Committing);
                 self.refresh.take_in(node);
@@ -68,7 +69,7 @@ impl Reconciler {
         self.datasets.refresh_failed();
         let pause = self.pause(self.refresh.failures() + 1);
         let waiters = self.refresh.failed(now, pause);
-        if self.status.trouble("node", "refresh", message.clone()) {
+        if self.status.trouble("node", Concerns::Nothing, "refresh", message.clone()) {
             tracing::warn!(reason = %message, "refresh failed: all objects stay");
         }
         let is_stale = self.refresh.age(now) > self.config.refresh.1 * 2;
@@ -85,10 +86,12 @@ impl Reconciler {
         for _ in 0..count {
             let Some((row, parts)) = taking.next(&self.datasets.tables) else {
                 let waiters = self.refresh.ended(now);
-                self.confirm_missing(&taking.listed(), waiters, now);
+                self.confirm_missing(&taking, waiters, now);
                 let (ms, found) = (began.elapsed().as_millis() as u64, taking.changes.len());
                 tracing::debug!(ms, found, "refresh done");
                 self.status.refreshed(began, Ok(taking.changes));
+                let is_silent = self.datasets.judge();
+                self.status.edit(|view| view.are_datasets_silent = is_silent);
                 self.plan_refresh();
                 return true;
             };
@@ -119,7 +122,7 @@ impl Reconciler {
             self.vms.mark(name, Stale::ALL, Reasons::REFRESH, now);
             return None;
         }
-        let before = vm.and_then(|vm| vm.parts.as_ref());
+        let before = vm.and_then(|vm| vm.parts.as_deref());
         if before.is_some_and(|known| Arc::ptr_eq(&known.xml, &parts.xml)) {
             let files = (0..FILES).filter(|file| parts.stamps.has(*file)).count() as u64;
             self.status.edit(|view| view.counters.confirmed += files);
@@ -144,6 +147,9 @@ impl Reconciler {
                 for origin in &differing {
                     self.status.unannounced(origin.name());
                 }
+                if differing.contains(&Origin::Datasets) {
+                    self.datasets.missed();
+                }
                 let sources: Vec<&str> = differing.iter().map(|origin| origin.name()).collect();
                 tracing::warn!(
                     vm = &**name,
@@ -154,7 +160,8 @@ impl Reconciler {
                 Some((name.to_string(), change))
             }
             Err(fault) => {
-                if self.status.trouble(name, fault.source_name(), fault.to_string()) {
+                let concerns = Concerns::Zone(Arc::clone(name));
+                if self.status.trouble(name, concerns, fault.source_name(), fault.to_string()) {
                     tracing::warn!(vm = &**name, source = fault.source_name(), reason = %fault, "reading failed");
                 }
                 let at = self.retry_at(name);
@@ -164,12 +171,15 @@ impl Reconciler {
         }
     }
 
-    /// Has each VM that the list lacks read by name before it is removed. Requests that wait for the
+    /// Has each VM that the list lacks read by name before it is removed, and each zone that only the
+    /// index has before it is shown. Requests that wait for the
     /// refresh wait for these readings too, and for those under way.
-    fn confirm_missing(&mut self, listed: &HashSet<Arc<str>>, waiters: Vec<Waiter>, now: Instant) {
+    fn confirm_missing(&mut self, taking: &Taking, waiters: Vec<Waiter>, now: Instant) {
+        let (listed, unlisted) = (taking.listed(), taking.unlisted());
         let known = self.vms.known().map(|(name, _)| name);
         let missing: Vec<_> = known.filter(|name| !listed.contains(*name)).cloned().collect();
-        for name in missing {
+        let unlisted = unlisted.iter().map(|name| Arc::from(&**name));
+        for name in missing.into_iter().chain(unlisted) {
             self.vms.mark(&name, Stale::ON_ZONE_EVENT, Reasons::REFRESH, now);
         }
         if waiters.is_empty() {

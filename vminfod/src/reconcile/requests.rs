@@ -13,6 +13,7 @@ use vm_model::stale::Stale;
 
 use super::asks::{Ask, Held, SourceWhy, Waiter, Why};
 use super::engine::Reconciler;
+use super::listing::Question;
 use super::reads::OWN;
 use super::vms::Reasons;
 
@@ -21,9 +22,15 @@ impl Reconciler {
     pub(super) fn asked(&mut self, ask: Ask) {
         match ask {
             Ask::Fresh(None, waiter) => self.refresh.ask(waiter),
-            Ask::Fresh(Some(name), waiter) => self.fresh(&name, waiter),
+            Ask::Fresh(Some(name), waiter) if self.vms.zone_is_known(&name) => {
+                self.fresh(&name, waiter)
+            }
+            // All names that nobody knows are looked up in one list.
+            Ask::Fresh(Some(name), waiter) => self.listing.ask(Question::Name(name, waiter)),
+            Ask::Zones(waiter) => self.listing.ask(Question::Zones(waiter)),
             Ask::Held(answer) => {
-                let parts = self.vms.known().map(|(name, parts)| (name.to_string(), parts.clone()));
+                let parts =
+                    self.vms.known().map(|(name, parts)| (Arc::clone(name), Arc::clone(parts)));
                 let held = Held {
                     sysinfo: Arc::clone(&self.sysinfo.value),
                     datasets: self.datasets.tables.clone(),

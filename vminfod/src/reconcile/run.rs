@@ -38,11 +38,14 @@ impl Reconciler {
             let inbox = Arc::clone(&self.seams.inbox);
             // All arms are cancel-safe: signals stay in the inbox, finished tasks in their set,
             // requests in their channel.
+            // They are taken in one order, so that a simulated run can be repeated; none is starved,
+            // since each turn takes all signals and begins all that is due.
             tokio::select! {
+                biased;
                 () = shutdown.wait() => return,
-                () = inbox.news() => {}
                 done = self.tasks.next() => self.done(done),
                 Some(ask) = self.seams.asks.recv() => self.asked(ask),
+                () = inbox.news() => {}
                 () = sleep_until(deadline) => {}
             }
         }
@@ -52,10 +55,13 @@ impl Reconciler {
         match done {
             Done::Vm(name, result) => self.vm_read(&name, result),
             Done::Dataset(name, result) => self.dataset_read(&name, result),
+            Done::Datasets(began, result) => self.datasets_read(began, result),
             Done::Snapshots(result) => self.snapshots_read(result),
             Done::Sysinfo(result) => self.sysinfo_read(result),
             Done::Node(result) => self.refreshed(result),
             Done::Sweep(seen) => self.swept(seen),
+            Done::Zones(result) => self.zones_listed(result),
+            Done::ZonesRead(differing) => differing.answer(&self.vms),
             Done::Nothing => {}
         }
     }
@@ -74,6 +80,7 @@ impl Reconciler {
         let deadlines = [
             self.vms.deadline(),
             self.datasets.deadline(),
+            self.datasets.between_due().filter(|_| self.are_datasets_unannounced()),
             self.sysinfo.deadline(),
             self.sweep.deadline(now),
             self.refresh.deadline(now),

@@ -77,6 +77,9 @@ impl Reconciler {
         if event.rolled_back {
             self.vms.mark(&zone, Stale::ON_ROLLBACK, Reasons::DATASET, now);
         } else if event.action == Action::Expire {
+            if self.is_root_of(&event.name, &zone) {
+                self.status.has_datasets(&zone);
+            }
             self.vms.mark(&zone, Stale::OBJECT, Reasons::DATASET, now);
         }
     }
@@ -95,7 +98,12 @@ impl Reconciler {
         })
     }
 
-    fn root_dataset<'a>(&'a self, parts: &'a Parts) -> &'a str {
+    /// Returns true if this is the dataset of the zone's own directory.
+    pub(super) fn is_root_of(&self, dataset: &str, zone: &str) -> bool {
+        self.vms.parts(zone).is_some_and(|parts| self.root_dataset(parts) == dataset)
+    }
+
+    pub(super) fn root_dataset<'a>(&'a self, parts: &'a Parts) -> &'a str {
         let zonepath = &parts.zone.zonepath;
         let root = self.datasets.tables.at(zonepath);
         root.map_or(zonepath.trim_start_matches('/'), |row| row.name())

@@ -4,24 +4,40 @@
 
 //! The state of the reconciler for `/status`, `/sysinfo` and `/ready`. No decision depends on it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use indexmap::IndexMap;
+use sdc_clients::vminfod::Incomplete;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::sources::fswatcher::Watching;
 
+/// While the zfs event source is down or silent, filesystems and volumes are listed this often.
+pub const UNANNOUNCED: Duration = Duration::from_secs(60);
 /// How many refresh errors and log entries are kept.
 const KEEP: usize = 5;
+
+/// What a failure makes incomplete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Concerns {
+    /// Nothing that `/vms` shows.
+    Nothing,
+    /// The VM of this zone: it is not shown, or as it was read before.
+    Zone(Arc<str>),
+    /// The list of zones.
+    Listing,
+}
 
 /// A failing part of the node.
 #[derive(Clone, Debug)]
 pub struct Trouble {
+    /// What it makes incomplete.
+    pub concerns: Concerns,
     /// Which source failed.
     pub source: String,
     /// The error.
@@ -87,9 +103,38 @@ pub struct View {
     pub sources: IndexMap<&'static str, bool>,
     /// The last refresh is too old.
     pub stale: bool,
+    /// The zfs event source runs, but the last refreshes found changes that it had not announced.
+    pub are_datasets_silent: bool,
+    /// When the last good listing of the filesystems and volumes began.
+    pub datasets_listed: Option<Instant>,
+    /// The longest time between two refreshes.
+    pub refresh_every: Duration,
+    /// There is no zone index, and zoneadm lists no zone.
+    pub is_blind: bool,
+    /// Zones whose snapshots were never listed.
+    pub without_snapshots: BTreeSet<Arc<str>>,
 }
 
 impl View {
+    /// The zones that `/vms` does not show as they are.
+    pub fn incomplete(&self) -> Incomplete {
+        let concerns = || self.errors.values().map(|trouble| &trouble.concerns);
+        if self.is_blind || concerns().any(|concerns| *concerns == Concerns::Listing) {
+            return Incomplete::Everything;
+        }
+        let failing = concerns().filter_map(|concerns| match concerns {
+            Concerns::Zone(name) => Some(name),
+            Concerns::Nothing | Concerns::Listing => None,
+        });
+        let names = failing.chain(&self.without_snapshots).map(|name| name.to_string());
+        Incomplete::of_zones(names)
+    }
+
+    /// Returns true if this event source is to run and does not.
+    pub fn is_down(&self, source: &str) -> bool {
+        self.sources.get(source) == Some(&false)
+    }
+
     /// VMs whose reading is due and has not begun, the first in turn first: zone name, since when.
     pub fn queued(&self) -> Vec<(&str, Instant)> {
         let now = Instant::now();
@@ -216,17 +261,19 @@ impl Status {
     }
 
     /// Records a failure; returns true if it is new.
-    pub fn trouble(&self, name: &str, source: &str, message: String) -> bool {
+    pub fn trouble(&self, name: &str, concerns: Concerns, source: &str, message: String) -> bool {
         self.edit(|view| match view.errors.get_mut(name) {
             Some(known) => {
                 known.attempts = known.attempts.saturating_add(1);
                 let news = known.message != message;
                 known.message = message;
                 known.source = source.to_owned();
+                known.concerns = concerns;
                 news
             }
             None => {
                 let trouble = Trouble {
+                    concerns,
                     source: source.to_owned(),
                     message,
                     since: Instant::now(),
@@ -244,15 +291,22 @@ impl Status {
     }
 
     /// Records a file of a VM that counts as empty or unchanged because its content is invalid.
-    pub fn doubt(&self, name: &str, what: &str) {
-        if self.trouble(&format!("{name} config"), "config", what.to_owned()) {
-            tracing::warn!(vm = name, what, "file is invalid: not shown");
+    pub fn doubt(&self, name: &Arc<str>, what: &str) {
+        let concerns = Concerns::Zone(Arc::clone(name));
+        if self.trouble(&format!("{name} config"), concerns, "config", what.to_owned()) {
+            tracing::warn!(vm = &**name, what, "file is invalid: not shown");
         }
     }
 
     /// Clears what [`Status::doubt`] recorded.
     pub fn clear_doubt(&self, name: &str) {
         self.clear_trouble(&format!("{name} config"));
+    }
+
+    /// The datasets of a VM, and their snapshots, are listed or cannot be: it is gone, or has none.
+    pub fn has_datasets(&self, name: &str) {
+        self.clear_trouble(&format!("{name} zfs"));
+        self.edit(|view| view.without_snapshots.remove(name));
     }
 
     /// Returns true if this event source runs.

@@ -9,11 +9,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tokio::task::{Id, JoinError, JoinSet};
-use vm_model::datasets::SnapshotTable;
+use tokio::time::Instant;
+use vm_model::datasets::{Datasets, SnapshotTable};
 use vm_model::origin::{Origin, ParseError};
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
 
+use super::listing;
 use super::reading::{Loaded, ReadFault};
 use super::sweep::Seen;
 use crate::node::LoadError;
@@ -24,6 +26,8 @@ pub enum Done {
     Vm(Arc<str>, Result<Loaded, ReadFault>),
     /// The listing of one dataset; no rows if it does not exist.
     Dataset(String, Result<Vec<Row>, LoadError>),
+    /// The filesystems and volumes of the node, and when their listing began.
+    Datasets(Instant, Result<Datasets, LoadError>),
     /// The listing of the node's snapshots.
     Snapshots(Result<SnapshotTable, LoadError>),
     Sysinfo(Result<Sysinfo, LoadError>),
@@ -31,6 +35,10 @@ pub enum Done {
     Node(Option<Box<Result<Node, LoadError>>>),
     /// A sweep; `None` if it panicked.
     Sweep(Option<Box<Seen>>),
+    /// The zones.
+    Zones(Result<Box<listing::Seen>, LoadError>),
+    /// The zones that differed are read.
+    ZonesRead(Box<listing::Differing>),
     Nothing,
 }
 
@@ -39,12 +47,15 @@ pub enum Done {
 pub enum Purpose {
     Vm(Arc<str>),
     Dataset(String),
+    /// The filesystems and volumes of the node, and when their listing began.
+    Datasets(Instant),
     /// The listing of the node's snapshots.
     Snapshots,
     Sysinfo,
     Node,
     /// A sweep.
     Sweep,
+    Zones,
     /// Waits for several readings on behalf of requests.
     Confirm,
 }
@@ -90,10 +101,14 @@ impl Tasks {
         match self.purposes.remove(&error.id()) {
             Some(Purpose::Vm(name)) => Done::Vm(name, Err(ReadFault::Panic)),
             Some(Purpose::Dataset(name)) => Done::Dataset(name, Err(panicked(Origin::Datasets))),
+            Some(Purpose::Datasets(began)) => {
+                Done::Datasets(began, Err(panicked(Origin::Datasets)))
+            }
             Some(Purpose::Snapshots) => Done::Snapshots(Err(panicked(Origin::Datasets))),
             Some(Purpose::Sysinfo) => Done::Sysinfo(Err(panicked(Origin::Sysinfo))),
             Some(Purpose::Node) => Done::Node(None),
             Some(Purpose::Sweep) => Done::Sweep(None),
+            Some(Purpose::Zones) => Done::Zones(Err(panicked(Origin::Zoneadm))),
             Some(Purpose::Confirm) | None => Done::Nothing,
         }
     }

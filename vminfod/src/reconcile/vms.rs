@@ -4,7 +4,7 @@
 
 //! The VMs: the last reading of each, and which of its parts are stale.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Reasons {
 #[derive(Default)]
 pub struct Vm {
     /// The parts of its object: the last successful reading.
-    pub parts: Option<Parts>,
+    pub parts: Option<Arc<Parts>>,
     /// What is to be read.
     pub stale: Stale,
     /// Why.
@@ -106,6 +106,12 @@ impl Vm {
     /// Returns true if the last reading failed.
     pub fn is_failing(&self) -> bool {
         self.backoff.is_some()
+    }
+
+    /// Returns true if zoneadm's row and the XML were read since then.
+    pub fn is_zone_read_since(&self, at: Instant) -> bool {
+        let [row, xml, ..] = self.reads.each();
+        self.parts.is_some() && row.min(xml) >= Some(at)
     }
 
     /// Returns true if these parts are to be read, or are being read.
@@ -171,11 +177,11 @@ impl Vm {
     }
 }
 
-/// All VMs, by zone name, and when each is to be read.
+/// All VMs, in the order of their zone names, and when each is to be read.
 pub struct Vms {
-    vms: HashMap<Arc<str>, Vm>,
+    vms: BTreeMap<Arc<str>, Vm>,
     /// VM uuid → zone name, where they differ.
-    names: HashMap<Arc<str>, Arc<str>>,
+    names: BTreeMap<Arc<str>, Arc<str>>,
     schedule: Schedule,
     status: Status,
     /// The list of zones, or which of their files exist, changed.
@@ -197,7 +203,7 @@ impl Vms {
     }
 
     /// The parts of a VM that has been read.
-    pub fn parts(&self, name: &str) -> Option<&Parts> {
+    pub fn parts(&self, name: &str) -> Option<&Arc<Parts>> {
         self.vms.get(name)?.parts.as_ref()
     }
 
@@ -206,7 +212,7 @@ impl Vms {
     }
 
     /// The VMs that have been read.
-    pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, &Parts)> {
+    pub fn known(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Parts>)> {
         self.vms.iter().filter_map(|(name, vm)| Some((name, vm.parts.as_ref()?)))
     }
 
@@ -224,6 +230,11 @@ impl Vms {
     pub fn zone_of_uuid(&self, uuid: &str) -> Option<Arc<str>> {
         let own = || self.vms.get_key_value(uuid).map(|(name, _)| Arc::clone(name));
         self.names.get(uuid).cloned().or_else(own)
+    }
+
+    /// Returns true if this is the name of a zone, or the uuid of a VM, that has been read or failed.
+    pub fn zone_is_known(&self, name: &str) -> bool {
+        self.vms.contains_key(name) || self.names.contains_key(name)
     }
 
     /// Marks parts of a VM stale, to be read at this time or earlier. Returns `None` if there are too
@@ -282,8 +293,8 @@ impl Vms {
         }
         let vm = self.vms.entry(Arc::clone(name)).or_default();
         let place = |parts: &Parts| (Arc::clone(&parts.zone.zonepath), exists(parts));
-        self.is_moved |= vm.parts.as_ref().map(place).as_ref() != Some(&place(&parts));
-        vm.parts = Some(parts);
+        self.is_moved |= vm.parts.as_deref().map(place).as_ref() != Some(&place(&parts));
+        vm.parts = Some(Arc::new(parts));
     }
 
     /// Removes the parts of a VM; returns true if there were any.

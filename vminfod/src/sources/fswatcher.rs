@@ -7,6 +7,7 @@
 //!
 //! Requests and lines go both ways at once: writing never waits for reading.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,17 +18,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
-use super::helper::{Health, supervise};
+use super::helper::{End, Health, READY_LIMIT, supervise};
 use super::inbox::Inbox;
-use super::watched::{Complaint, WatchList, Zones};
-use crate::node::commands::{CommandError, Commands, Tool};
+use super::watched::{WatchList, Zones};
+use crate::node::commands::{Commands, Tool};
 use crate::node::root::Root;
 
 /// The name in logs and `/status`.
 pub const NAME: &str = "files";
 
-/// A helper that is not ready within this time is started again.
-const READY_LIMIT: Duration = Duration::from_secs(30);
 /// How often missing zonepaths are requested again.
 const ORPHANS: Duration = Duration::from_secs(1);
 /// Longest line: a path and little more; the answer to STATUS has all paths.
@@ -73,42 +72,14 @@ pub struct Watcher {
     pub shutdown: Shutdown,
 }
 
-/// Why a helper is no longer followed.
-#[derive(Debug, thiserror::Error)]
-enum End {
-    #[error(transparent)]
-    Start(#[from] CommandError),
-    #[error("not ready within {} s", READY_LIMIT.as_secs())]
-    NotReady,
-    #[error("exited with status {0}")]
-    Exit(i32),
-    #[error(transparent)]
-    Complaint(#[from] Complaint),
-    #[error("a line longer than {LINE_CAP} bytes")]
-    TooLong,
-    #[error("pipe failed: {0}")]
-    Io(#[from] std::io::Error),
-    #[error("sweeps found changes that it did not announce")]
-    Missed,
-}
-
 impl Watcher {
     /// Watches until the shutdown; a helper that ends is started again.
     pub async fn run(self, jitter: Jitter) {
-        supervise(NAME, jitter, &self.health, &self.shutdown, || self.child()).await;
+        let follow = || self.follow(self.zones.clone());
+        supervise(NAME, jitter, &self.health, &self.shutdown, follow).await;
     }
 
-    async fn child(&self) -> End {
-        match self.follow(self.zones.clone()).await {
-            Err(end) => end,
-            Ok(never) => match never {},
-        }
-    }
-
-    async fn follow(
-        &self,
-        mut zones: watch::Receiver<Zones>,
-    ) -> Result<std::convert::Infallible, End> {
+    async fn follow(&self, mut zones: watch::Receiver<Zones>) -> Result<Infallible, End> {
         *self.watching.lock() = WatchList::default();
         let args = ["-r", "-j"].map(String::from).to_vec();
         let (mut child, mut input) = self.commands.converse(Tool::Fswatcher, args)?;
@@ -124,24 +95,10 @@ impl Watcher {
             }
             let is_writing = !requests.get_ref().is_empty();
             // All arms are cancel-safe: what is not written stays in the buffer, what is not read
-            // stays in the pipe, a changed list stays changed.
+            // stays in the pipe, a changed list stays changed. One order, so that a simulated run can be
+            // repeated: what comes most often stands last.
             tokio::select! {
-                read = child.stdout.read(&mut chunk) => {
-                    let count = read?;
-                    if count == 0 {
-                        return Err(End::Exit(child.wait().await));
-                    }
-                    lines.push(chunk.get(..count).unwrap_or_default());
-                    while let Some(line) = lines.next_line().map_err(|_| End::TooLong)? {
-                        let signals = self.watching.lock().line(&line)?;
-                        signals.into_iter().for_each(|signal| self.inbox.put(signal));
-                    }
-                    if !is_ready && self.watching.lock().is_ready() {
-                        is_ready = true;
-                        zones.mark_changed();
-                        (self.health)(true);
-                    }
-                }
+                biased;
                 written = input.write_buf(&mut requests), if is_writing => {
                     let _count = written?;
                 }
@@ -156,6 +113,22 @@ impl Watcher {
                 _ = orphans.tick(), if is_ready => self.watching.lock().ask_orphans(),
                 () = self.restart.notified() => return Err(End::Missed),
                 () = sleep_until(ready_by), if !is_ready => return Err(End::NotReady),
+                read = child.stdout.read(&mut chunk) => {
+                    let count = read?;
+                    if count == 0 {
+                        return Err(End::of(child).await);
+                    }
+                    lines.push(chunk.get(..count).unwrap_or_default());
+                    while let Some(line) = lines.next_line()? {
+                        let signals = self.watching.lock().line(&line)?;
+                        signals.into_iter().for_each(|signal| self.inbox.put(signal));
+                    }
+                    if !is_ready && self.watching.lock().is_ready() {
+                        is_ready = true;
+                        zones.mark_changed();
+                        (self.health)(true);
+                    }
+                }
             }
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! At its bound it drops all signals and asks for a refresh instead.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::{IndexMap, IndexSet};
 use tokio::sync::Notify;
@@ -29,7 +29,7 @@ pub struct Pending {
     /// Zone events, in order, by zone name.
     pub zones: IndexMap<String, Vec<ZoneEvent>>,
     /// Files of zones.
-    pub files: IndexSet<(String, ZoneFile)>,
+    pub files: IndexSet<(Arc<str>, ZoneFile)>,
     /// The last event of each dataset.
     pub datasets: IndexMap<String, DatasetEvent>,
     /// The zone index.
@@ -60,7 +60,7 @@ impl Pending {
             tracing::debug!(vm, ?states, "cause: zone events");
         }
         for (vm, file) in &self.files {
-            tracing::debug!(vm, ?file, "cause: file changed");
+            tracing::debug!(vm = &**vm, ?file, "cause: file changed");
         }
         for (dataset, event) in &self.datasets {
             tracing::debug!(dataset, action = ?event.action, "cause: zfs event");
@@ -189,7 +189,7 @@ mod tests {
     fn overflow_asks_for_a_refresh() {
         let inbox = Inbox::default();
         for n in 0..=CAP {
-            inbox.put(Signal::File(n.to_string(), ZoneFile::Xml));
+            inbox.put(Signal::File(n.to_string().into(), ZoneFile::Xml));
         }
         let pending = inbox.take();
         assert!(pending.everything && pending.files.is_empty());

@@ -4,6 +4,8 @@
 
 //! The signals of the sources.
 
+use std::sync::Arc;
+
 use vm_model::parse::sysevent::ZoneEvent;
 use vm_model::parse::zfs_event::DatasetEvent;
 use vm_model::stale::ZoneFile;
@@ -16,7 +18,7 @@ pub enum Signal {
     /// A ZFS sysevent.
     Dataset(DatasetEvent),
     /// A file of a zone: its name and which one.
-    File(String, ZoneFile),
+    File(Arc<str>, ZoneFile),
     /// The files of this zone were not watched before: compare their stamps.
     Unwatched(String),
     /// No file was watched before: compare all stamps.

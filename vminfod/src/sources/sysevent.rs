@@ -13,24 +13,22 @@
 //! The task only reads lines and queues signals: a full pipe makes the kernel drop events. Each time a
 //! helper becomes ready, everything counts as stale.
 
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use daemon::Shutdown;
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::Lines;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 use vm_model::parse::sysevent::{Garbage, Line, parse};
 
-use super::helper::{Health, supervise};
+use super::helper::{End, Health, READY_LIMIT, supervise};
 use super::inbox::Inbox;
 use super::signal::Signal;
-use crate::node::commands::{CommandError, Commands, Follow, Tool};
+use crate::node::commands::{Commands, Tool};
 
-/// A helper that is not ready within this time is started again.
-const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Longest line; real ones have some hundred bytes.
 const LINE_CAP: usize = 1 << 20;
 
@@ -89,99 +87,62 @@ pub struct Follower {
     pub shutdown: Shutdown,
 }
 
-/// Why a helper is no longer followed.
-#[derive(Debug, thiserror::Error)]
-enum End {
-    #[error(transparent)]
-    Start(#[from] CommandError),
-    #[error("not ready within {} s", READY_LIMIT.as_secs())]
-    NotReady,
-    #[error("exited with status {0}")]
-    Exit(i32),
-    #[error("complained: {0}")]
-    Complaint(String),
-    #[error(transparent)]
-    Garbage(#[from] Garbage),
-    #[error("a line longer than {LINE_CAP} bytes")]
-    TooLong,
-    #[error("output cannot be read: {0}")]
-    Read(#[from] std::io::Error),
-    #[error("sweeps found changes that it did not announce")]
-    Missed,
-}
-
 impl Follower {
     /// Follows until the shutdown; a helper that ends is started again.
     pub async fn run(self, jitter: Jitter) {
         let name = self.channel.name();
-        supervise(name, jitter, &self.health, &self.shutdown, || self.child()).await;
+        supervise(name, jitter, &self.health, &self.shutdown, || self.follow()).await;
     }
 
-    async fn child(&self) -> End {
-        match self.commands.follow(Tool::Sysevent, self.channel.args()) {
-            Ok(child) => self.follow(child).await,
-            Err(error) => End::Start(error),
-        }
-    }
-
-    async fn follow(&self, mut child: Follow) -> End {
-        let mut deadline = Some(Instant::now() + READY_LIMIT);
+    async fn follow(&self) -> Result<Infallible, End> {
+        let mut child = self.commands.follow(Tool::Sysevent, self.channel.args())?;
         let mut lines = Lines::new(LINE_CAP);
         let (mut out, mut complaint) = (vec![0; 64 << 10], vec![0; 1024]);
-        let mut is_quiet = true;
+        let (mut is_ready, mut is_quiet) = (false, true);
+        let ready_by = Instant::now() + READY_LIMIT;
         loop {
             // All arms are cancel-safe: a dropped read takes nothing; a restart is about this child.
             tokio::select! {
                 biased;
-                read = child.stdout.read(&mut out) => match read {
-                    Ok(0) => break,
-                    Ok(count) => {
-                        lines.push(out.get(..count).unwrap_or_default());
-                        if let Err(end) = self.lines(&mut lines, &mut deadline) {
-                            return end;
-                        }
+                read = child.stdout.read(&mut out) => {
+                    let count = read?;
+                    if count == 0 {
+                        return Err(End::of(child).await);
                     }
-                    Err(error) => return End::Read(error),
-                },
+                    lines.push(out.get(..count).unwrap_or_default());
+                    while let Some(line) = lines.next_line()? {
+                        is_ready |= self.line(&line, is_ready)?;
+                    }
+                }
                 read = child.stderr.read(&mut complaint), if is_quiet => match read {
                     Ok(0) | Err(_) => is_quiet = false,
                     Ok(count) => {
                         let text = String::from_utf8_lossy(complaint.get(..count).unwrap_or_default());
-                        return End::Complaint(text.trim().chars().take(200).collect());
+                        return Err(End::Stderr(text.trim().chars().take(200).collect()));
                     }
                 },
-                () = self.restart.notified() => return End::Missed,
-                () = at(deadline) => return End::NotReady,
+                () = self.restart.notified() => return Err(End::Missed),
+                () = sleep_until(ready_by), if !is_ready => return Err(End::NotReady),
             }
         }
-        let status = timeout_at(Instant::now() + Duration::from_secs(1), child.wait()).await;
-        End::Exit(status.unwrap_or(-1))
     }
 
-    fn lines(&self, lines: &mut Lines, deadline: &mut Option<Instant>) -> Result<(), End> {
-        while let Some(line) = lines.next_line().map_err(|_| End::TooLong)? {
-            if line.is_empty() {
-                continue;
-            }
-            match signals(&line)? {
-                None if deadline.take().is_some() => {
-                    tracing::info!(source = self.channel.name(), "event source is ready");
-                    // The signal comes first: a task that waits for the source finds it.
-                    self.inbox.put(Signal::Everything);
-                    (self.health)(true);
-                }
-                None => {}
-                Some(signals) => signals.into_iter().for_each(|signal| self.inbox.put(signal)),
-            }
+    /// Queues the signals of a line; returns true if it says that the helper is ready.
+    fn line(&self, line: &[u8], was_ready: bool) -> Result<bool, Garbage> {
+        if line.is_empty() {
+            return Ok(false);
         }
-        Ok(())
-    }
-}
-
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
+        let Some(signals) = signals(line)? else {
+            if !was_ready {
+                tracing::info!(source = self.channel.name(), "event source is ready");
+                // The signal comes first: a task that waits for the source finds it.
+                self.inbox.put(Signal::Everything);
+                (self.health)(true);
+            }
+            return Ok(true);
+        };
+        signals.into_iter().for_each(|signal| self.inbox.put(signal));
+        Ok(false)
     }
 }
 

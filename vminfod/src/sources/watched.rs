@@ -87,14 +87,14 @@ struct Watched {
 /// The watched files and the requests under way.
 #[derive(Debug, Default)]
 pub struct WatchList {
-    paths: BTreeMap<String, Watched>,
+    paths: BTreeMap<Arc<str>, Watched>,
     /// Paths that do not exist, in a directory that is watched …
-    missing: BTreeSet<String>,
+    missing: BTreeSet<Arc<str>>,
     /// … and in one that is not: no event comes when they appear.
-    orphans: BTreeSet<String>,
+    orphans: BTreeSet<Arc<str>>,
     zones: Zones,
     /// Requests without an answer, by key; `None` for one that is not about a path.
-    asked: HashMap<u64, Option<String>>,
+    asked: HashMap<u64, Option<Arc<str>>>,
     last_key: u64,
     /// Zones whose files were not watched before.
     unwatched: BTreeSet<Arc<str>>,
@@ -126,7 +126,7 @@ impl WatchList {
         let (mut watching, mut missing) = (Vec::new(), Vec::new());
         for (path, watched) in files {
             let list = if watched.is_missing { &mut missing } else { &mut watching };
-            list.push(path.clone());
+            list.push(path.to_string());
         }
         (watching, missing)
     }
@@ -138,15 +138,15 @@ impl WatchList {
 
     /// Asks for the missing paths whose directory is not watched.
     pub fn ask_orphans(&mut self) {
-        let orphans: Vec<String> = self.orphans.iter().cloned().collect();
+        let orphans: Vec<Arc<str>> = self.orphans.iter().cloned().collect();
         orphans.iter().for_each(|path| self.ask(path));
     }
 
     /// Sets the list of zones: watches new ones, stops watching those that are not in it.
     pub fn want(&mut self, root: &Root, zones: &Zones) {
         let wanted = wanted(root, zones);
-        let idle: Vec<String> =
-            self.paths.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
+        let idle: Vec<Arc<str>> =
+            self.paths.keys().filter(|path| !wanted.contains_key(&**path)).cloned().collect();
         for path in idle {
             self.missing.remove(&path);
             self.orphans.remove(&path);
@@ -161,7 +161,7 @@ impl WatchList {
                 Some(known) => known.signals = signals,
                 None => {
                     let watched = Watched { signals, ..Watched::default() };
-                    self.paths.insert(path.clone(), watched);
+                    self.paths.insert(Arc::clone(&path), watched);
                     self.ask(&path);
                 }
             }
@@ -202,22 +202,22 @@ impl WatchList {
     }
 
     fn changed(&mut self, path: &str, is_final: bool) -> Vec<Signal> {
-        let Some(watched) = self.paths.get_mut(path) else { return Vec::new() };
-        let signals = watched.signals.clone();
+        let Some((path, watched)) = self.paths.get_key_value(path) else { return Vec::new() };
+        let (path, signals) = (Arc::clone(path), watched.signals.clone());
         if is_final {
-            watched.is_missing = true;
-            self.ask(path);
+            self.paths.get_mut(&path).into_iter().for_each(|watched| watched.is_missing = true);
+            self.ask(&path);
         }
-        let inside = format!("{path}/");
-        let missing: Vec<String> = self
-            .missing
-            .range(inside.clone()..)
-            .take_while(|below| below.starts_with(&inside))
-            .filter(|below| !below.get(inside.len()..).unwrap_or_default().contains('/'))
-            .cloned()
-            .collect();
+        let mut missing = self.missing_below(&path);
+        missing.retain(|below| !below.get(path.len() + 1..).unwrap_or_default().contains('/'));
         missing.iter().for_each(|below| self.ask(below));
         signals
+    }
+
+    fn missing_below(&self, directory: &str) -> Vec<Arc<str>> {
+        let inside = format!("{directory}/");
+        let below = self.missing.range(Arc::from(&*inside)..);
+        below.take_while(|below| below.starts_with(&inside)).cloned().collect()
     }
 
     fn answered(&mut self, key: u64, is_success: bool) -> Vec<Signal> {
@@ -236,11 +236,7 @@ impl WatchList {
             } else if std::mem::take(&mut watched.is_missing) {
                 signals.extend(watched.signals.iter().cloned());
                 // A new directory may already have files in it.
-                let inside = format!("{path}/");
-                let below = self.missing.range(inside.clone()..);
-                let below: Vec<String> =
-                    below.take_while(|below| below.starts_with(&inside)).cloned().collect();
-                below.iter().for_each(|below| self.ask(below));
+                self.missing_below(&path).iter().for_each(|below| self.ask(below));
             }
         }
         if self.asked.is_empty() && !self.unwatched.is_empty() {
@@ -258,15 +254,15 @@ impl WatchList {
 
     fn ask_missing(&mut self, root: &Root, place: &ZonePlace) {
         let paths = zone_paths(root, "", &place.zonepath).into_iter().filter_map(|(path, _)| path);
-        let missing: Vec<String> = paths.filter(|path| self.missing.contains(path)).collect();
+        let missing: Vec<Arc<str>> = paths.filter(|path| self.missing.contains(path)).collect();
         missing.iter().for_each(|path| self.ask(path));
     }
 
-    fn ask(&mut self, path: &str) {
+    fn ask(&mut self, path: &Arc<str>) {
         self.missing.remove(path);
         self.orphans.remove(path);
         let key = self.request("WATCH", path);
-        self.asked.insert(key, Some(path.to_owned()));
+        self.asked.insert(key, Some(Arc::clone(path)));
         if let Some(watched) = self.paths.get_mut(path) {
             self.asked.remove(&std::mem::replace(&mut watched.key, key));
         }
@@ -282,11 +278,14 @@ impl WatchList {
 }
 
 /// All paths to watch, each with the signals of its change.
-fn wanted(root: &Root, zones: &Zones) -> BTreeMap<String, Vec<Signal>> {
-    let mut wanted: BTreeMap<String, Vec<Signal>> = BTreeMap::new();
-    let mut want = |path: Option<String>, signal: Option<Signal>| {
+fn wanted(root: &Root, zones: &Zones) -> BTreeMap<Arc<str>, Vec<Signal>> {
+    let mut wanted: BTreeMap<Arc<str>, Vec<Signal>> = BTreeMap::new();
+    let mut want = |path: Option<Arc<str>>, signal: Option<Signal>| {
         if let Some(path) = path {
-            wanted.entry(path).or_default().extend(signal);
+            // Nearly always one: a list that grows by itself has room for four.
+            let signals = wanted.entry(path).or_default();
+            signals.reserve_exact(usize::from(signal.is_some()));
+            signals.extend(signal);
         }
     };
     want(watchable(root.sysinfo()), Some(Signal::Sysinfo));
@@ -295,7 +294,7 @@ fn wanted(root: &Root, zones: &Zones) -> BTreeMap<String, Vec<Signal>> {
     want(watchable(root.path("/etc/zones")), None);
     for (zone, place) in zones.iter() {
         for (path, file) in zone_paths(root, zone, &place.zonepath) {
-            want(path, file.map(|file| Signal::File(zone.to_string(), file)));
+            want(path, file.map(|file| Signal::File(Arc::clone(zone), file)));
         }
     }
     wanted
@@ -303,7 +302,11 @@ fn wanted(root: &Root, zones: &Zones) -> BTreeMap<String, Vec<Signal>> {
 
 /// The paths of a zone, directories first: a file that appears while its directory is watched is
 /// noticed.
-fn zone_paths(root: &Root, zone: &str, zonepath: &str) -> Vec<(Option<String>, Option<ZoneFile>)> {
+fn zone_paths(
+    root: &Root,
+    zone: &str,
+    zonepath: &str,
+) -> Vec<(Option<Arc<str>>, Option<ZoneFile>)> {
     let config = |name: &&str| root.config_file(zonepath, name);
     let mut paths = vec![
         (watchable(root.path(zonepath)), None),
@@ -319,9 +322,9 @@ fn zone_paths(root: &Root, zone: &str, zonepath: &str) -> Vec<(Option<String>, O
 
 /// Returns the path for the helper; `None` if it has a blank, at which the helper would end it: only
 /// sweeps see that file.
-fn watchable(path: std::path::PathBuf) -> Option<String> {
-    let path = path.into_os_string().into_string().ok()?;
-    (!path.contains([' ', '\t', '\n', '\r'])).then_some(path)
+fn watchable(path: std::path::PathBuf) -> Option<Arc<str>> {
+    let path = path.to_str()?;
+    (!path.contains([' ', '\t', '\n', '\r'])).then(|| path.into())
 }
 
 #[cfg(test)]

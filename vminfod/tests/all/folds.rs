@@ -21,8 +21,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 async fn world() -> (FakeNode, World) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     let mut world = World::start(&node, node.config()).await;
     world.later(AFTER).await;
     world.events();

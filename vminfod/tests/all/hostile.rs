@@ -12,11 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{A, B, FakeNode, Served, xml};
-use daemon::Shutdown;
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use vminfod::config::Config;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
+use vminfod::node::commands::{Commands, Output, Run, Tool};
 
 /// One GiB that takes no disk.
 fn sparse(path: &std::path::Path) {
@@ -54,19 +51,13 @@ async fn is_healed(served: &Served, name: &str) {
     assert_eq!(served.json("/status").await["errors"].get(A), None, "{name}");
 }
 
-/// Few of the engine's own looks, so that the tests' are what counts.
-fn calm(node: &FakeNode) -> Config {
-    let never = Duration::from_secs(24 * 3600);
-    Config { sweep: never, refresh: (never, never), ..node.config() }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn refuses_each_hostile_configuration_alone() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "good");
     node.add_zone(B, "installed", None, "other");
     let good = xml(A, "good");
-    let served = node.serve_as(calm(&node)).await;
+    let served = node.serve_quiet().await;
     let object = shown(&served).await;
     let body = good.split_once("<zone ").unwrap().1;
     let bomb: String = (1..10)
@@ -132,7 +123,7 @@ async fn follows_no_link_below_a_zonepath() {
     node.add_zone(A, "installed", None, "good");
     node.add_zone(B, "installed", None, "other");
     node.write("/root/secret.json", r#"{"customer_metadata":{"secret":"s3cr3t"}}"#);
-    let served = node.serve_as(calm(&node)).await;
+    let served = node.serve_quiet().await;
     let object = shown(&served).await;
     let zone = |rest: &str| node.path(&format!("/zones/{A}/{rest}"));
 
@@ -172,7 +163,7 @@ async fn refuses_json_of_the_wrong_shape_alone() {
     let node = FakeNode::new();
     node.add_zone(A, "installed", None, "good");
     node.add_zone(B, "installed", None, "other");
-    let served = node.serve_as(calm(&node)).await;
+    let served = node.serve_quiet().await;
     let path = |name: &str| format!("/zones/{A}/config/{name}.json");
     let object = shown(&served).await;
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
@@ -225,12 +216,7 @@ struct Lying {
 }
 
 impl Commands for Lying {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
         Box::pin(async move {
             let truth = self.node.run(tool, args, deadline).await?;
             let lie = self.lies.lock().unwrap().get(&tool).cloned();
@@ -238,31 +224,19 @@ impl Commands for Lying {
         })
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.node.follow(tool, args)
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.node.converse(tool, args)
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&self.node)
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn truncated_empty_or_binary_output_changes_no_object() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.kstat(A, Some((7, 0, 1_767_261_600)));
     node.add_zone(B, "installed", None, "two");
     let commands = Arc::new(Lying { node: node.clone(), lies: Mutex::default() });
-    let shutdown = Shutdown::new();
-    let jitter = sdc_clients::Jitter::from_seed(7);
-    let running =
-        vminfod::serve_with(calm(&node), commands.clone(), jitter, shutdown.clone()).await.unwrap();
-    let get = async |path: &str| {
-        let response = reqwest::get(format!("http://{}{path}", running.address)).await.unwrap();
-        (response.status().as_u16(), response.text().await.unwrap())
-    };
-    let (_, before) = get("/vms").await;
+    let served = node.serve_through(node.quiet(), commands.clone()).await;
+    let (_, before) = served.get("/vms").await;
     let truth = async |tool: Tool, args: &[&str]| {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         node.run(tool, args, Duration::from_secs(1)).await.unwrap().stdout
@@ -294,17 +268,16 @@ async fn truncated_empty_or_binary_output_changes_no_object() {
         let shown = String::from_utf8_lossy(&bytes).into_owned();
         commands.lies.lock().unwrap().insert(tool, bytes);
         for path in ["/vms?sync=true".to_owned(), format!("/vms/{A}?sync=true")] {
-            let (status, body) = get(&path).await;
+            let (status, body) = served.get(&path).await;
             assert_eq!(status, 503, "{path} {source} {shown:?}: {body}");
             assert!(body.contains(source), "{path} {source} {shown:?}: {body}");
         }
-        assert_eq!(get("/vms").await.1, before, "{source} {shown:?}");
+        assert_eq!(served.get("/vms").await.1, before, "{source} {shown:?}");
         commands.lies.lock().unwrap().clear();
-        let (status, body) = get("/vms?sync=true").await;
+        let (status, body) = served.get("/vms?sync=true").await;
         assert_eq!((status, &body), (200, &before), "healed after {source} {shown:?}");
     }
-    shutdown.trigger();
-    assert!(running.ended().await);
+    served.stop().await;
 }
 
 fn line_with_two_ats() -> String {

@@ -4,10 +4,8 @@
 
 //! The interface over real sockets, quirks included.
 
-use std::time::Duration;
-
+use crate::common::scene::{followed, one_vm};
 use crate::common::{A, FakeNode};
-use daemon::journal::Limits;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -27,116 +25,28 @@ fn get(path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_have_the_shipped_quirks() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve().await;
-    let at = served.address();
-    for path in ["/ping", "//ping", "/a/../ping", "/ping/x?y=z"] {
-        let answer = raw(at, &get(path)).await;
-        assert!(
-            answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"),
-            "{path}: {answer}"
-        );
-        assert!(
-            answer.contains("Transfer-Encoding: chunked") && !answer.contains("Content-Length"),
-            "{answer}"
-        );
-        assert!(answer.ends_with("\r\n\r\nF\r\n{\"ping\":\"pong\"}\r\n0\r\n\r\n"), "{answer}");
-    }
-    for path in ["/", "/PING", "/p%69ng", "/foo", "*"] {
-        let answer = raw(at, &get(path)).await;
-        assert!(
-            answer.starts_with("HTTP/1.1 404 ") && answer.contains("Unsupported URL Path"),
-            "{path}: {answer}"
-        );
-        assert!(answer.contains("Content-Type: application/json"), "{answer}");
-    }
-    for method in ["POST", "PUT", "HEAD", "OPTIONS", "DELETE"] {
-        let answer = raw(at, &get("/ping").replacen("GET", method, 1)).await;
-        assert!(
-            answer.starts_with("HTTP/1.1 400 ")
-                && answer.contains("Content-Type: application/json"),
-            "{answer}"
-        );
-        assert!(!answer.contains('{'), "{answer}");
-    }
-    assert_eq!(served.get("/vms/%41").await, (404, "VM Not Found: %41".to_owned()));
-    assert_eq!(served.json(&format!("/vms/{A}/x")).await, served.json("/vms/").await[0]);
-    let foreign =
-        raw(at, "GET /vms HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").await;
-    assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
-    let browser = raw(
-        at,
-        "GET /vms HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://x\r\nConnection: close\r\n\r\n",
-    )
-    .await;
-    assert!(browser.starts_with("HTTP/1.1 403 "), "{browser}");
-    let huge = raw(
-        at,
-        &format!("GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\nX: {}\r\n\r\n", "x".repeat(20 << 10)),
-    )
-    .await;
+async fn answers_are_one_chunk_and_heads_have_a_limit() {
+    let (_node, served) = one_vm().await;
+    let answer = raw(served.address(), &get("/ping")).await;
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+    assert!(answer.starts_with(head), "{answer}");
+    assert!(answer.contains("Transfer-Encoding: chunked"), "{answer}");
+    assert!(!answer.contains("Content-Length"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nF\r\n{\"ping\":\"pong\"}\r\n0\r\n\r\n"), "{answer}");
+    let no_path = raw(served.address(), &get("*")).await;
+    assert!(no_path.starts_with("HTTP/1.1 404 "), "{no_path}");
+    let huge = get("/ping").replacen("Host", &format!("X: {}\r\nHost", "x".repeat(20 << 10)), 1);
+    let huge = raw(served.address(), &huge).await;
     assert!(huge.is_empty() || huge.starts_with("HTTP/1.1 431 "), "{huge}");
-    // Two requests, one connection.
-    let two =
-        raw(at, &format!("GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n{}", get("/ping"))).await;
-    assert_eq!(two.matches("pong").count(), 2);
-    served.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn status_has_every_key() {
-    let node = FakeNode::new();
-    let served = node.serve().await;
-    assert_eq!(served.json("/vms").await, Value::Array(Vec::new()));
-    let events = served.events().await;
-    let status = served.json("/status").await;
-    let keys: Vec<&str> = status.as_object().unwrap().keys().map(String::as_str).take(12).collect();
-    assert_eq!(
-        keys,
-        [
-            "pid",
-            "uptime",
-            "memory",
-            "state",
-            "status",
-            "numVms",
-            "curDate",
-            "curTime",
-            "queue",
-            "lastRefresh",
-            "refreshErrors",
-            "eventsListeners"
-        ]
-    );
-    assert_eq!((&status["state"], &status["status"]), (&"running".into(), &"working".into()));
-    let listener = &status["eventsListeners"][events.ready["uuid"].as_str().unwrap()];
-    assert!(listener["userAgent"].is_string() && listener["createdAgo"].is_string(), "{status}");
-    assert!(status.get("fswatcher").is_none());
-    for path in ["/status?full=1", "/status?full=false"] {
-        let full = served.json(path).await;
-        assert!(
-            full["refreshLog"].is_array() && full["fswatcher"]["watching"].is_array(),
-            "{full}"
-        );
-    }
-    for path in ["/status?full", "/status?full="] {
-        assert!(served.json(path).await.get("fswatcher").is_none());
-    }
-    drop(events);
-    while !served.json("/status").await["eventsListeners"].as_object().unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    // Two requests sent at once.
+    let two = get("/ping").replace("Connection: close\r\n", "") + &get("/ping");
+    assert_eq!(raw(served.address(), &two).await.matches("pong").count(), 2);
     served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_are_ascii_and_resumable() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve().await;
-    let mut events = served.events().await;
+    let (node, served, mut events) = followed().await;
     let epoch = events.ready["epoch"].as_str().unwrap().to_owned();
     assert_eq!(events.ready["seq"], 0);
     for n in 1..=3 {
@@ -167,43 +77,6 @@ async fn streams_are_ascii_and_resumable() {
         let (status, body) = served.get(&format!("/events?{query}")).await;
         assert_eq!(status, 410, "{query}: {body}");
     }
-    served.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn stalled_listener_uses_bounded_memory_and_delays_nobody() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let limits = Limits { bytes: 300_000, min_events: 4 };
-    let served = node.serve_as(Config { journal: limits, ..node.config() }).await;
-    let mut stalled = TcpStream::connect(served.address()).await.unwrap();
-    stalled
-        .write_all(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        .await
-        .unwrap();
-    let mut events = served.events().await;
-    let filler = "x".repeat(200_000);
-    for n in 0..60 {
-        node.write(
-            &format!("/zones/{A}/config/metadata.json"),
-            &format!(r#"{{"customer_metadata":{{"k":"{n}{filler}"}}}}"#),
-        );
-        assert_eq!(events.soon().await["type"], "modify");
-    }
-    let bytes = served.json("/status").await["journal"]["bytes"].as_u64().unwrap();
-    assert!(bytes < 4_000_000, "{bytes}");
-    // Now it reads on: whole lines, then an orderly end.
-    let mut rest = Vec::new();
-    tokio::time::timeout(Duration::from_secs(20), stalled.read_to_end(&mut rest))
-        .await
-        .expect("it was not cut")
-        .unwrap();
-    let text = String::from_utf8(rest).unwrap();
-    assert!(
-        text.ends_with("\n\r\n0\r\n\r\n"),
-        "{:?}",
-        text.chars().rev().take(40).collect::<String>()
-    );
     served.stop().await;
 }
 

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use vm_model::VmObject;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
+use vminfod::node::commands::{Commands, Output, Run, Tool};
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
@@ -20,12 +19,7 @@ use vminfod::node::{Ctx, load};
 struct Kept(PathBuf);
 
 impl Commands for Kept {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, tool: Tool, args: Vec<String>, _: Duration) -> Run<'_> {
         let read = |file: &str| std::fs::read(self.0.join(file)).unwrap();
         let stdout = match tool {
             Tool::Zoneadm => read("zoneadm-list.txt"),
@@ -33,14 +27,6 @@ impl Commands for Kept {
             Tool::Kstat | Tool::Sysevent | Tool::Fswatcher => read("zoneinfo.json"),
         };
         Box::pin(async move { Ok(Output { status: 0, stdout, stderr: Vec::new() }) })
-    }
-
-    fn follow(&self, _: Tool, _: Vec<String>) -> Result<Follow, CommandError> {
-        panic!("nothing is followed here")
-    }
-
-    fn converse(&self, _: Tool, _: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        panic!("nothing is spoken to here")
     }
 }
 

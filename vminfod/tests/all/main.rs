@@ -11,7 +11,6 @@ mod common;
 
 mod cli_links;
 mod configuration;
-mod cures;
 mod engine;
 mod folds;
 mod hostile;

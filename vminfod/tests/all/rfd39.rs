@@ -7,10 +7,9 @@
 
 use std::path::Path;
 
-use crate::common::{A, FakeNode, Served};
+use crate::common::scene::one_vm;
+use crate::common::{A, B, FakeNode};
 use serde_json::{Value, json};
-
-const B: &str = "8f1b5e9c-6f0a-4a94-8a3f-0c1f6c0a3d55";
 
 /// Compares with a golden file; `GOLDEN=write` writes it anew.
 fn golden(name: &str, text: &str) {
@@ -19,32 +18,6 @@ fn golden(name: &str, text: &str) {
         std::fs::write(&path, text).unwrap();
     }
     pretty_assertions::assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{name}");
-}
-
-/// One stream of lines.
-struct Lines {
-    response: reqwest::Response,
-    lines: sdc_clients::vminfod::Lines,
-}
-
-impl Lines {
-    async fn open(served: &Served, query: &str) -> Self {
-        let response = reqwest::get(format!("{}/events?{query}", served.url)).await.unwrap();
-        assert_eq!(response.status(), 200, "{query}");
-        Self { response, lines: sdc_clients::vminfod::Lines::new(1 << 20) }
-    }
-
-    async fn next(&mut self) -> Value {
-        let work = async {
-            loop {
-                if let Some(line) = self.lines.next_line().unwrap() {
-                    return serde_json::from_slice(&line).unwrap();
-                }
-                self.lines.push(&self.response.chunk().await.unwrap().expect("the stream ended"));
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(10), work).await.expect("no event came")
-    }
 }
 
 /// What differs between two runs is named instead.
@@ -81,13 +54,13 @@ async fn both_event_formats_agree() {
     // None of the VM's own: when a dataset is noticed would be chance.
     node.set_dataset("zones", json!({"mountpoint": "/zones"}));
     let served = node.serve().await;
-    let mut shipped = Lines::open(&served, "").await;
-    let mut rfd = Lines::open(&served, "format=rfd39").await;
-    let (mut one, mut other) = (steady(shipped.next().await), steady(rfd.next().await));
+    let mut shipped = served.stream("").await;
+    let mut rfd = served.stream("format=rfd39").await;
+    let (mut one, mut other) = (steady(shipped.soon().await), steady(rfd.soon().await));
     let mut take = async |events: usize| {
         for _ in 0..events {
-            one.push_str(&steady(shipped.next().await));
-            other.push_str(&steady(rfd.next().await));
+            one.push_str(&steady(shipped.soon().await));
+            other.push_str(&steady(rfd.soon().await));
         }
     };
     node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "caf\u{e9}"));
@@ -118,20 +91,18 @@ async fn both_event_formats_agree() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rfd39_stream_resumes() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve().await;
-    let mut first = Lines::open(&served, "format=rfd39").await;
-    let ack = first.next().await;
+    let (node, served) = one_vm().await;
+    let mut first = served.stream("format=rfd39").await;
+    let ack = first.soon().await;
     assert_eq!((&ack["type"], &ack["seq"]), (&json!("ack"), &json!(0)));
     for n in 1..=2 {
         node.write(&format!("/zones/{A}/config/tags.json"), &format!("{{\"t\":{n}}}"));
-        assert_eq!(first.next().await["seq"], n);
+        assert_eq!(first.soon().await["seq"], n);
     }
     let epoch = ack["epoch"].as_str().unwrap();
-    let mut again = Lines::open(&served, &format!("format=rfd39&epoch={epoch}&since=1")).await;
-    assert_eq!(again.next().await["seq"], 1);
-    let event = again.next().await;
+    let mut again = served.stream(&format!("format=rfd39&epoch={epoch}&since=1")).await;
+    assert_eq!(again.soon().await["seq"], 1);
+    let event = again.soon().await;
     let changes = event["changes"].as_array().unwrap();
     assert!(
         event["seq"] == 2 && changes.iter().any(|change| change["path"] == "tags.t"),
@@ -142,8 +113,7 @@ async fn rfd39_stream_resumes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn serves_raw_data_by_source() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.set_dataset(
         &format!("zones/{A}@s1"),
         json!({"type": "snapshot", "creation": "1767261601"}),
@@ -177,8 +147,7 @@ async fn serves_raw_data_by_source() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parses_filters_only_on_request() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.add_zone(B, "installed", None, "two");
     let served = node.serve().await;
     let names = async |query: &str| -> Vec<String> {
@@ -197,8 +166,8 @@ async fn parses_filters_only_on_request() {
     let chosen = served.json("/vms?filter=1&fields=state").await;
     assert_eq!(chosen[1], json!({"zonename": B, "uuid": B, "state": "stopped"}));
 
-    let mut events = Lines::open(&served, "filter=1&state=running&fields=state,tags").await;
-    let ready = events.next().await;
+    let mut events = served.stream("filter=1&state=running&fields=state,tags").await;
+    let ready = events.soon().await;
     let vms: Value = serde_json::from_str(ready["vms"].as_str().unwrap()).unwrap();
     assert_eq!(vms, json!([{"zonename": A, "uuid": A, "state": "running", "tags": {}}]));
     // Nothing of this is shown …
@@ -206,21 +175,19 @@ async fn parses_filters_only_on_request() {
     // … and this is, under the number it has for everybody.
     node.set_zone(B, "running", Some(9));
     node.zone_event(B, "running", 9).await;
-    let entered = events.next().await;
+    let entered = events.soon().await;
     assert_eq!((&entered["type"], &entered["vm"]["tags"]["x"]), (&json!("create"), &json!(1)));
     assert_eq!(entered["seq"], served.json("/status").await["journal"]["seq"]);
     node.set_zone(A, "installed", None);
     node.zone_event(A, "installed", -1).await;
-    let left = events.next().await;
+    let left = events.soon().await;
     assert_eq!((&left["type"], &left["uuid"]), (&json!("delete"), &json!(A)));
     served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn etag_saves_sending_the_same_list_again() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve().await;
+    let (node, served) = one_vm().await;
     let client = reqwest::Client::new();
     let ask = async |tag: &str| {
         client.get(format!("{}/vms", served.url)).header("If-None-Match", tag).send().await.unwrap()
@@ -247,9 +214,7 @@ async fn etag_saves_sending_the_same_list_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_match_their_documentation() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve().await;
+    let (_node, served) = one_vm().await;
     let _listener = served.events().await;
     let response = reqwest::get(format!("{}/metrics", served.url)).await.unwrap();
     let content = response.headers()["content-type"].to_str().unwrap().to_owned();
@@ -286,9 +251,7 @@ async fn metrics_match_their_documentation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn why_names_the_source_of_a_field() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve().await;
+    let (node, served) = one_vm().await;
     // The watchers begin with a doubt of their own, which is soon settled.
     let why = loop {
         let why = served.json(&format!("/why/{A}")).await;

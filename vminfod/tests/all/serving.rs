@@ -16,8 +16,7 @@ use vminfod::service::place::{Misplaced, check_on};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unix_socket_answers_the_same_with_its_mode() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vminfod.sock");
     let socket = Some(Socket { path: path.clone(), mode: 0o640 });

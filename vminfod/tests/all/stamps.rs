@@ -9,24 +9,18 @@ use std::fs::{File, FileTimes};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
-use crate::common::{FakeNode, Served, changes, xml};
+use crate::common::{A, FakeNode, Served, changes, xml};
 use serde_json::Value;
 use vminfod::config::Config;
-
-const A: &str = "11111111-8812-4060-8b15-fff23517df24";
 
 /// A daemon that sweeps often and watches no files.
 async fn swept(node: &FakeNode) -> Served {
     node.serve_deaf(Config { sweep: Duration::from_millis(50), ..node.config() }).await
 }
 
-async fn counter(served: &Served, name: &str) -> u64 {
-    served.json("/status").await["counters"][name].as_u64().unwrap()
-}
-
 async fn sweeps(served: &Served, more: u64) {
-    let wanted = counter(served, "sweeps").await + more;
-    while counter(served, "sweeps").await < wanted {
+    let wanted = served.counter("sweeps").await + more;
+    while served.counter("sweeps").await < wanted {
         tokio::task::yield_now().await;
     }
 }
@@ -34,9 +28,9 @@ async fn sweeps(served: &Served, more: u64) {
 /// What does not change is read again at most because it was young, and then no more.
 async fn is_left_alone(served: &Served) {
     sweeps(served, 3).await;
-    let loads = counter(served, "loads").await;
+    let loads = served.counter("loads").await;
     sweeps(served, 5).await;
-    assert_eq!(counter(served, "loads").await, loads, "nothing has changed");
+    assert_eq!(served.counter("loads").await, loads, "nothing has changed");
 }
 
 /// The time of an old file.
@@ -138,8 +132,7 @@ async fn waits_for_readable_files_of_an_incomplete_zone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unchanged_zone_list_hides_no_zone_read_otherwise() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     let served = swept(&node).await;
     let mut events = served.events().await;
     sweeps(&served, 2).await;

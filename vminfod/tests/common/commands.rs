@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::io::duplex;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
+use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
 
 use super::FakeNode;
 
@@ -62,12 +61,7 @@ impl FakeNode {
 }
 
 impl Commands for FakeNode {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
         let name = tool.name();
         let hangs = self.with(|state| {
             state.log.push((tool, args.clone()));

@@ -4,7 +4,7 @@
 
 //! A node in process: files in a directory of its own, and commands that answer from memory.
 
-#![allow(dead_code, clippy::unwrap_used)] // each test program uses its part and may stop at once
+#![allow(dead_code, unused_imports, clippy::unwrap_used)] // each test program uses its part and may stop at once
 
 mod commands;
 pub mod scene;
@@ -23,12 +23,12 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
 use vminfod::config::Config;
-use vminfod::node::commands::Tool;
+use vminfod::node::commands::{Commands, Tool};
 
+use scene::{attr, config_of};
+
+pub use scene::{A, B};
 pub use served::{Events, Served};
-
-pub const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
-pub const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
 
 /// The changes of an event: path and new value.
 pub fn changes(event: &Value) -> Vec<String> {
@@ -158,11 +158,7 @@ impl FakeNode {
 
     /// Sends one line on `zones` or `zfs`.
     pub async fn sysevent(&self, stream: &'static str, event: &Value) {
-        let mut line = json!({"date": "2026-01-05T10:00:00.000Z", "type": "event"});
-        for (key, value) in event.as_object().unwrap() {
-            line[key] = value.clone();
-        }
-        self.raw(stream, format!("{line}\n").as_bytes()).await;
+        self.raw(stream, line_of(event).as_bytes()).await;
     }
 
     pub async fn raw(&self, stream: &'static str, bytes: &[u8]) {
@@ -175,18 +171,11 @@ impl FakeNode {
     }
 
     pub async fn zone_event(&self, zone: &str, newstate: &str, zoneid: i64) {
-        let data = json!({"zonename": zone, "newstate": newstate, "zoneid": zoneid});
-        self.sysevent("zones", &json!({"class": "status", "subclass": "change", "data": data}))
-            .await;
+        self.sysevent("zones", &zone_status(zone, newstate, zoneid)).await;
     }
 
     pub async fn zfs_event(&self, dataset: &str, action: &str) {
-        let data = json!({"history_dsname": dataset, "history_internal_name": action, "history_internal_str": ""});
-        self.sysevent(
-            "zfs",
-            &json!({"class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "data": data}),
-        )
-        .await;
+        self.sysevent("zfs", &zfs_history(dataset, action, "")).await;
     }
 
     pub fn config(&self) -> Config {
@@ -202,9 +191,12 @@ impl FakeNode {
     }
 
     pub async fn serve_as(&self, config: Config) -> Served {
-        let shutdown = Shutdown::new();
-        let commands = Arc::new(self.clone());
-        let jitter = Jitter::from_seed(7);
+        self.serve_through(config, Arc::new(self.clone())).await
+    }
+
+    /// A daemon that runs these commands, perhaps a decorated node.
+    pub async fn serve_through(&self, config: Config, commands: Arc<dyn Commands>) -> Served {
+        let (shutdown, jitter) = (Shutdown::new(), Jitter::from_seed(7));
         let running = vminfod::serve_with(config, commands, jitter, shutdown.clone());
         let running = running.await.unwrap();
         Served { url: format!("http://{}", running.address), shutdown, running }
@@ -223,16 +215,31 @@ impl FakeNode {
     }
 }
 
+/// The configuration of a small VM.
 pub fn xml(uuid: &str, alias: &str) -> String {
-    use std::fmt::Write;
-    let mut text = format!(
-        "<?xml version=\"1.0\"?>\n<zone name=\"{uuid}\" zonepath=\"/zones/{uuid}\" autoboot=\"true\" brand=\"joyent\" ip-type=\"exclusive\" debugid=\"6\">\n"
-    );
-    for (name, value) in
-        [("vm-version", "1"), ("create-timestamp", "2026-01-01T10:00:00.000Z"), ("alias", alias)]
-    {
-        let value = if name == "alias" { STANDARD.encode(value) } else { value.to_owned() };
-        writeln!(text, "  <attr name=\"{name}\" type=\"string\" value=\"{value}\"/>").unwrap();
+    let alias = STANDARD.encode(alias);
+    let attrs =
+        [("vm-version", "1"), ("create-timestamp", "2026-01-01T10:00:00.000Z"), ("alias", &alias)];
+    config_of(uuid, "joyent", &attrs.map(|(name, value)| attr(name, value)).concat())
+}
+
+/// A zone sysevent.
+pub fn zone_status(zone: &str, newstate: &str, zoneid: i64) -> Value {
+    let data = json!({"zonename": zone, "newstate": newstate, "zoneid": zoneid});
+    json!({"class": "status", "subclass": "change", "data": data})
+}
+
+/// A ZFS sysevent.
+pub fn zfs_history(dataset: &str, action: &str, text: &str) -> Value {
+    let data = json!({"history_dsname": dataset, "history_internal_name": action, "history_internal_str": text});
+    json!({"class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "data": data})
+}
+
+/// The line that `sysevent` prints for it.
+pub fn line_of(event: &Value) -> String {
+    let mut line = json!({"date": "2026-01-05T10:00:00.000Z", "type": "event"});
+    for (key, value) in event.as_object().unwrap() {
+        line[key] = value.clone();
     }
-    text + "</zone>\n"
+    format!("{line}\n")
 }

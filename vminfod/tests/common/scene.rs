@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use vminfod::config::Config;
 
-use super::{Events, FakeNode, Served};
+use super::{Events, FakeNode, Served, zfs_history};
 
 pub const A: &str = "7992e853-8812-4060-8b15-fff23517df24";
 pub const B: &str = "ff4b2ea8-68ea-4503-9949-fe1dff68c5d2";
@@ -46,7 +46,39 @@ pub fn nic(interface: &str, mac: &str, attrs: &[(&str, &str)]) -> String {
     )
 }
 
+/// A daemon on a node with the VM [`A`]: it learns from events alone, and is at rest.
+pub async fn one_vm() -> (FakeNode, Served) {
+    let node = FakeNode::one();
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    (node, served)
+}
+
+/// The same with a stream of its events.
+pub async fn followed() -> (FakeNode, Served, Events) {
+    let (node, served) = one_vm().await;
+    let events = served.events().await;
+    (node, served, events)
+}
+
+/// The same with the VM [`MARK`] too, so that [`Events::settled`] can be used.
+pub async fn marked() -> (FakeNode, Served, Events) {
+    let node = FakeNode::one();
+    node.add_zone(MARK, "running", Some(7), "mark");
+    let served = node.serve_quiet().await;
+    served.idle().await;
+    let events = served.events().await;
+    (node, served, events)
+}
+
 impl FakeNode {
+    /// A node with the VM [`A`], which runs.
+    pub fn one() -> Self {
+        let node = Self::new();
+        node.add_zone(A, "running", Some(5), "one");
+        node
+    }
+
     /// Settings without sweeps and refreshes: only events announce changes.
     pub fn quiet(&self) -> Config {
         Config { sweep: DAY, refresh: (DAY, DAY), ..self.config() }
@@ -115,9 +147,7 @@ impl FakeNode {
 
     /// A ZFS event with its text.
     pub async fn zfs_event_saying(&self, dataset: &str, action: &str, text: &str) {
-        let data = json!({"history_dsname": dataset, "history_internal_name": action, "history_internal_str": text});
-        let event = json!({"class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "data": data});
-        self.sysevent("zfs", &event).await;
+        self.sysevent("zfs", &zfs_history(dataset, action, text)).await;
     }
 }
 

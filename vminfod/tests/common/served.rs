@@ -31,17 +31,20 @@ impl Served {
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("{path}: {status} {text}"))
     }
 
+    /// A stream whose first line was read.
     pub async fn events(&self) -> Events {
-        let response = reqwest::get(format!("{}/events", self.url)).await.unwrap();
-        let mut events = Events {
-            response,
-            lines: sdc_clients::vminfod::Lines::new(64 << 20),
-            ready: Value::Null,
-            seq: 0,
-        };
+        let mut events = self.stream("").await;
         events.ready = events.next().await.unwrap();
         events.seq = events.ready["seq"].as_u64().unwrap();
         events
+    }
+
+    /// A stream of which nothing was read.
+    pub async fn stream(&self, query: &str) -> Events {
+        let response = reqwest::get(format!("{}/events?{query}", self.url)).await.unwrap();
+        assert_eq!(response.status(), 200, "{query}");
+        let lines = sdc_clients::vminfod::Lines::new(64 << 20);
+        Events { response, lines, ready: Value::Null, seq: 0 }
     }
 
     pub async fn stop(self) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use daemon::Shutdown;
 use daemon::journal::Read;
 use sdc_clients::Jitter;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use vm_model::stale::ZoneFile;
@@ -27,7 +27,7 @@ use vminfod::sources::sysevent;
 use vminfod::sources::watched::Zones;
 use vminfod::store::Published;
 
-use super::FakeNode;
+use super::{FakeNode, line_of, zfs_history, zone_status};
 
 /// A running loop.
 pub struct World {
@@ -74,25 +74,23 @@ impl World {
         Self { node: node.clone(), published, inbox, board, asks, shutdown, cursor: 0 }
     }
 
-    /// What the child on this channel would have printed.
-    pub fn line(&self, line: &Value) {
-        let signals = sysevent::signals(line.to_string().as_bytes()).unwrap();
+    /// What a child would have printed.
+    fn line(&self, event: &Value) {
+        let signals = sysevent::signals(line_of(event).trim_end().as_bytes()).unwrap();
         let signals = signals.expect("that is an event");
         signals.into_iter().for_each(|signal| self.inbox.put(signal));
     }
 
     pub fn zone_event(&self, zone: &str, newstate: &str, zoneid: i64) {
-        let data = json!({"zonename": zone, "newstate": newstate, "zoneid": zoneid});
-        self.line(&json!({"type": "event", "class": "status", "subclass": "change", "data": data}));
+        self.line(&zone_status(zone, newstate, zoneid));
     }
 
     pub fn zfs_event(&self, dataset: &str, action: &str) {
-        let data = json!({"history_dsname": dataset, "history_internal_name": action, "history_internal_str": ""});
-        self.line(&json!({"type": "event", "class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "data": data}));
+        self.line(&zfs_history(dataset, action, ""));
     }
 
     pub fn file_event(&self, zone: &str, file: ZoneFile) {
-        self.inbox.put(Signal::File(zone.to_owned(), file));
+        self.inbox.put(Signal::File(zone.into(), file));
     }
 
     /// Some time of the paused clock later.

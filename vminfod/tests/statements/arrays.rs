@@ -131,8 +131,7 @@ async fn other_arrays_change_by_whole_elements() {
     };
     swapped(&edited("bhyve", &pci("0:8:0"), &pci("0:9:0")).await, "pci_devices");
 
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     let snapshot = format!("zones/{A}@vmsnap-s1");
     node.set_dataset(&snapshot, json!({"type": "snapshot", "used": "1", "written": "1"}));
     let served = node.serve_quiet().await;

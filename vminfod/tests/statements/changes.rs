@@ -11,8 +11,7 @@ use crate::common::scene::{A, attr, change};
 
 /// Tags before and after; gives the raw line of the event, parsed and as text.
 pub async fn tags_edited(before: &Value, after: &Value) -> (Value, String) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.tags(A, before);
     let served = node.serve_quiet().await;
     let mut response = reqwest::get(format!("{}/events", served.url)).await.unwrap();
@@ -169,8 +168,7 @@ async fn change_records_have_one_key_order() {
 
 #[tokio::test(flavor = "multi_thread")] // S60
 async fn whole_numbers_have_no_fraction() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.write(&format!("/zones/{A}/config/tags.json"), r#"{"n": 10.0, "e": 1e3, "f": 0.5}"#);
     let served = node.serve_quiet().await;
     let (_, text) = served.get(&format!("/vms/{A}")).await;

@@ -10,18 +10,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use vminfod::config::Config;
 
-use crate::common::scene::{A, B, MARK, attr, change, config_of, told};
-use crate::common::{Events, FakeNode, Served};
-
-async fn marked() -> (FakeNode, Served, Events) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    node.add_zone(MARK, "running", Some(7), "mark");
-    let served = node.serve_quiet().await;
-    served.idle().await;
-    let events = served.events().await;
-    (node, served, events)
-}
+use crate::common::FakeNode;
+use crate::common::scene::{A, B, MARK, attr, change, config_of, followed, marked, told};
 
 #[tokio::test(flavor = "multi_thread")] // S75
 async fn notices_a_new_file_at_once() {
@@ -50,8 +40,7 @@ async fn notices_a_new_file_at_once() {
 
 #[tokio::test(flavor = "multi_thread")] // S76
 async fn renaming_over_a_configuration_is_no_delete() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.add_zone(MARK, "running", Some(7), "mark");
     let config = Config { sweep: Duration::from_millis(50), ..node.quiet() };
     let served = node.serve_as(config).await;
@@ -77,8 +66,7 @@ async fn renaming_over_a_configuration_is_no_delete() {
 
 #[tokio::test(flavor = "multi_thread")] // S77
 async fn removed_configuration_deletes_the_vm_and_its_watches() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.add_zone(B, "installed", None, "two");
     let config = Config { sweep: Duration::from_millis(50), ..node.quiet() };
     let served = node.serve_as(config).await;
@@ -144,16 +132,24 @@ async fn sysinfo_change_reaches_every_object() {
         assert_eq!(told(&event), ["datacenter_name changed \"sim\" -> \"moved\""]);
         left.retain(|uuid| event["uuid"] != *uuid);
     }
+    for vm in served.json("/vms").await.as_array().unwrap() {
+        assert_eq!(vm["datacenter_name"], "moved");
+    }
     served.stop().await;
+}
+
+/// The VM is a zone of the pool `tank`.
+fn add_elsewhere(node: &FakeNode, uuid: &str) {
+    node.write(&format!("/etc/zones/{uuid}.xml"), &crate::common::xml(uuid, "far"));
+    node.write(&format!("/tank/{uuid}/config/tags.json"), "{}");
+    node.set_line(format!("-:{uuid}:installed:/tank/{uuid}:{uuid}:joyent:excl:6"));
+    node.set_dataset(&format!("tank/{uuid}"), json!({"mountpoint": format!("/tank/{uuid}")}));
 }
 
 #[tokio::test(flavor = "multi_thread")] // B12
 async fn watches_files_of_a_vm_on_another_pool() {
     let node = FakeNode::new();
-    node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "far"));
-    node.write(&format!("/tank/{A}/config/tags.json"), "{}");
-    node.set_line(format!("-:{A}:installed:/tank/{A}:{A}:joyent:excl:6"));
-    node.set_dataset(&format!("tank/{A}"), json!({"mountpoint": format!("/tank/{A}")}));
+    add_elsewhere(&node, A);
     let served = node.serve_quiet().await;
     served.idle().await;
     let mut events = served.events().await;
@@ -161,6 +157,22 @@ async fn watches_files_of_a_vm_on_another_pool() {
     events.change_of("tags.a").await;
     node.write_now(&format!("/tank/{A}/lastexited"), "1767261600.000000000 0\n");
     events.change_of("exit_status").await;
+    // The same names in the usual pool belong to no VM.
+    node.tags(A, &json!({"of": "another"}));
+    let tags = served.json(&format!("/vms/{A}?sync=true")).await["tags"].clone();
+    assert_eq!(tags, json!({"a": 1}));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")] // B12
+async fn watches_a_vm_that_moves_to_another_pool() {
+    let (node, served, mut events) = followed().await;
+    add_elsewhere(&node, A);
+    node.zone_event(A, "installed", -1).await;
+    events.change_of("zonepath").await;
+    // The watcher gets the list after the commit: its look finds what is written before.
+    node.write(&format!("/tank/{A}/config/tags.json"), r#"{"there":1}"#);
+    events.change_of("tags.there").await;
     served.stop().await;
 }
 

@@ -18,8 +18,7 @@ use crate::common::scene::{A, B, C, attr, eventually};
 use crate::common::{FakeNode, Served, xml};
 
 async fn two_vms() -> (FakeNode, Served) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.add_zone(B, "installed", None, "two");
     let served = node.serve_quiet().await;
     (node, served)
@@ -280,8 +279,7 @@ async fn idle_stream_outlives_every_connection_limit() {
     assert_eq!(deployed.idle, Duration::from_secs(120));
     let limit = Duration::from_millis(100);
     let http = HttpLimits { idle: limit, head: limit, write: limit, ..deployed };
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     let served = node.serve_as(Config { http, ..node.quiet() }).await;
     let mut events = served.events().await;
     for _ in 0..3 {

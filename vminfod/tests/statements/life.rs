@@ -9,16 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::common::scene::{A, B, MARK, attr, change, told};
-use crate::common::{Events, FakeNode, Served};
-
-async fn marked() -> (FakeNode, Served, Events) {
-    let node = FakeNode::new();
-    node.add_zone(MARK, "running", Some(7), "mark");
-    let served = node.serve_quiet().await;
-    let events = served.events().await;
-    (node, served, events)
-}
+use crate::common::scene::{A, B, attr, change, followed, marked, told};
+use crate::common::{Events, FakeNode};
 
 /// A zone as zonecfg leaves it: configured, without anything on disk.
 fn zonecfg(node: &FakeNode, uuid: &str, items: &str) {
@@ -127,8 +119,7 @@ async fn boot_shows_running_and_clears_the_exit() {
 
 #[tokio::test(flavor = "multi_thread")] // S86, B13
 async fn first_halt_shows_the_exit_at_once() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.kstat(A, Some((4711, 0, 1_767_261_600)));
     let served = node.serve_quiet().await;
     assert!(!node.path(&format!("/zones/{A}/lastexited")).exists());
@@ -151,10 +142,7 @@ async fn first_halt_shows_the_exit_at_once() {
 
 /// A zone goes away and comes back; gives the states that listeners saw.
 async fn reboot(step_by_step: bool) -> Vec<String> {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve_quiet().await;
-    let mut events = served.events().await;
+    let (node, served, mut events) = followed().await;
     let steps = [
         ("shutting_down", "shutting_down", 5),
         ("uninitialized", "down", 5),

@@ -16,6 +16,7 @@ mod changes;
 mod files;
 mod hour;
 mod http;
+mod incomplete;
 mod life;
 mod repair;
 mod sources;

@@ -6,18 +6,8 @@
 
 use serde_json::{Value, json};
 
-use crate::common::scene::{A, B, C, MARK, config_of, told};
-use crate::common::{Events, FakeNode, Served};
-
-async fn marked() -> (FakeNode, Served, Events) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    node.add_zone(MARK, "running", Some(7), "mark");
-    let served = node.serve_quiet().await;
-    served.idle().await;
-    let events = served.events().await;
-    (node, served, events)
-}
+use crate::common::FakeNode;
+use crate::common::scene::{A, B, C, config_of, marked, told};
 
 #[tokio::test(flavor = "multi_thread")] // S62
 async fn exactly_two_children_follow_the_kernel() {
@@ -189,6 +179,9 @@ async fn zone_with_another_name_stays_current() {
     node.set_dataset("zones/web", json!({"quota": "2147483648"}));
     node.zfs_event("zones/web", "set").await;
     assert_eq!(told(&events.change_of("quota").await), ["quota changed 1 -> 2"]);
+    node.set_dataset("zones/web", json!({"quota": "3221225472"}));
+    assert_eq!(served.get("/vms?sync=true").await.0, 200);
+    assert_eq!(told(&events.change_of("quota").await), ["quota changed 2 -> 3"]);
     node.set_line(format!("-:web:installed:/zones/web:{B}:joyent:excl:6"));
     node.kstat(B, None);
     node.zone_event("web", "uninitialized", 5).await;
@@ -204,6 +197,11 @@ async fn zone_with_another_name_stays_current() {
     node.zone_event("web", "", -1).await;
     let gone = events.until(|event| event["type"] == "delete").await;
     assert_eq!((&gone["zonename"], &gone["uuid"]), (&json!("web"), &json!(B)));
+    // Another zone with the same uuid has nothing of it.
+    node.add_zone(B, "installed", None, "again");
+    node.zone_event(B, "installed", -1).await;
+    let created = events.until(|event| event["type"] == "create").await;
+    assert_eq!((&created["zonename"], &created["vm"]["tags"]), (&json!(B), &json!({})));
     served.stop().await;
 }
 

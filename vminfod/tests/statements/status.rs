@@ -9,16 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use crate::common::scene::{A, B};
-use crate::common::{FakeNode, Served};
-
-async fn one_vm() -> (FakeNode, Served) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve_quiet().await;
-    served.idle().await;
-    (node, served)
-}
+use crate::common::scene::{A, B, one_vm};
 
 /// Digits, a dot, nine digits.
 fn is_hrtime(text: &str) -> bool {
@@ -36,6 +27,10 @@ fn is_duration(value: &Value) -> bool {
 async fn all_base_keys_have_their_types() {
     let (_node, served) = one_vm().await;
     let status = served.json("/status").await;
+    let keys: Vec<&str> = status.as_object().unwrap().keys().map(String::as_str).take(12).collect();
+    let shipped = "pid uptime memory state status numVms curDate curTime queue lastRefresh \
+                   refreshErrors eventsListeners";
+    assert_eq!(keys.join(" "), shipped);
     for key in ["pid", "numVms"] {
         assert!(status[key].is_u64(), "{key}: {status}");
     }

@@ -13,28 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vminfod::config::Config;
 
-use crate::common::scene::{A, B, C, attr, change};
-use crate::common::{Events, FakeNode, Served};
-
-async fn one_vm() -> (FakeNode, Served) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    let served = node.serve_quiet().await;
-    (node, served)
-}
+use crate::common::scene::{A, B, C, attr, change, one_vm};
+use crate::common::{Events, FakeNode};
 
 fn parsed(ready: &Value) -> Value {
     serde_json::from_str(ready["vms"].as_str().unwrap()).unwrap()
-}
-
-/// The bytes of a stream as they come, until there are this many lines.
-async fn bytes_of(served: &Served, lines: usize) -> Vec<u8> {
-    let mut response = reqwest::get(format!("{}/events", served.url)).await.unwrap();
-    let mut bytes = Vec::new();
-    while bytes.iter().filter(|byte| **byte == b'\n').count() < lines {
-        bytes.extend_from_slice(&response.chunk().await.unwrap().unwrap());
-    }
-    bytes
 }
 
 #[tokio::test(flavor = "multi_thread")] // S27
@@ -86,6 +69,10 @@ async fn each_connection_has_one_ready_line_with_its_own_uuid() {
         for events in &mut open {
             assert_eq!(events.soon().await["type"], "modify", "never a second ready");
         }
+    }
+    served.shutdown.trigger();
+    for mut events in open {
+        assert!(events.next().await.is_none(), "the stream ends in order");
     }
     served.stop().await;
 }
@@ -211,6 +198,7 @@ async fn every_line_is_one_dated_json_object() {
     served.stop().await;
 }
 
+/// The bytes of a stream as they come, until there are this many lines.
 async fn lines_of(url: &str, lines: usize) -> Vec<u8> {
     let mut response = reqwest::get(format!("{url}/events")).await.unwrap();
     let mut bytes = Vec::new();
@@ -265,7 +253,7 @@ async fn every_byte_is_ascii() {
     node.add_vm(A, "joyent", &attr("hostname", "gr\u{fc}n-\u{20ac}"));
     node.tags(A, &json!({"schl\u{fc}ssel": "\u{e9}\u{20ac}\u{1f600}"}));
     let served = node.serve_quiet().await;
-    let bytes = bytes_of(&served, 1).await;
+    let bytes = lines_of(&served.url, 1).await;
     assert!(bytes.is_ascii());
     let reader = tokio::spawn({
         let url = served.url.clone();
@@ -344,8 +332,7 @@ async fn connecting_during_a_create_shows_the_vm_once() {
 
 #[tokio::test(flavor = "multi_thread")] // S43, S44, B1
 async fn stalled_reader_uses_bounded_memory_and_delays_nobody() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     let journal = Limits { bytes: 300_000, min_events: 4 };
     let served = node.serve_as(Config { journal, ..node.quiet() }).await;
     let mut stalled = TcpStream::connect(served.address()).await.unwrap();

@@ -6,18 +6,8 @@
 
 use serde_json::json;
 
-use crate::common::scene::{A, B, C, MARK, change, told};
-use crate::common::{Events, FakeNode, Served};
-
-async fn marked() -> (FakeNode, Served, Events) {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
-    node.add_zone(MARK, "running", Some(7), "mark");
-    let served = node.serve_quiet().await;
-    served.idle().await;
-    let events = served.events().await;
-    (node, served, events)
-}
+use crate::common::FakeNode;
+use crate::common::scene::{A, B, C, MARK, change, marked, told};
 
 /// Commands that [`Events::settled`] runs for its own VM.
 fn own(args: &[String]) -> bool {
@@ -199,8 +189,7 @@ async fn rename_updates_both_names() {
 
 #[tokio::test(flavor = "multi_thread")] // B9
 async fn refresh_keeps_snapshots_of_delegated_datasets() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.set_dataset(&format!("zones/{A}/data"), json!({"zoned": "on"}));
     let served = node.serve_quiet().await;
     served.idle().await;
@@ -218,6 +207,11 @@ async fn refresh_keeps_snapshots_of_delegated_datasets() {
         assert_eq!(vm["indestructible_delegated"], true);
     }
     assert_eq!(served.json("/status").await["journal"]["newest"], events.seq, "no flapping");
+    // What happened unseen is found: the refresh asks for that dataset apart.
+    node.drop_datasets(&held);
+    assert_eq!(served.get("/vms?sync=true").await.0, 200);
+    let gone = events.change_of("indestructible_delegated").await;
+    assert_eq!(gone["vm"].get("indestructible_delegated"), None);
     served.stop().await;
 }
 
@@ -251,8 +245,7 @@ async fn storm_of_receives_stops_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cost_of_a_snapshot_storm_grows_with_the_vms() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.add_zone(B, "running", Some(6), "two");
     node.add_zone(MARK, "running", Some(7), "mark");
     let served = node.serve_quiet().await;
@@ -287,8 +280,7 @@ async fn cost_of_a_snapshot_storm_grows_with_the_vms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_snapshots_do_not_delay_the_start() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     for n in 0..20_000 {
         let row = json!({"name": format!("zones/{A}@auto-{n}"), "type": "snapshot", "creation": "1767261600"});
         node.with(|state| state.zfs.push(row.as_object().unwrap().clone()));

@@ -87,7 +87,7 @@ fn each_guard_alone_stops_a_delete() {
         ("hold", "defer", held),
         ("D9: empty view, confirmed", "delete", node(json!([]))),
         ("D9, G10: a 404 confirms nothing", "defer", unheard(|c| c.local = view(json!([])))),
-        ("G10: halved view", "defer", unheard(|c| c.most = Some(3))),
+        ("G10: halved view", "defer", unheard(|c| c.reference = Some((3, 1)))),
         ("G10: the hour's deletes count", "defer", unheard(|c| c.recent = 5)),
     ] {
         assert_eq!(found, want, "{row}");
@@ -105,4 +105,33 @@ fn brake_stops_six_unconfirmed_deletes() {
     assert_eq!(deletes(5, Verdict::Unknown), 5);
     assert_eq!(deletes(6, Verdict::Unknown), 0);
     assert_eq!(deletes(60, gone("destroyed")), 60);
+}
+
+/// Plans sixty records that VMAPI has confirmed beside some about which it has not answered.
+fn sixty(others: u8, reference: Option<(usize, usize)>) -> (usize, Option<String>) {
+    let mut case = Case::new(json!({}));
+    let others = (61..61 + others).map(|n| nic(n, json!({"belongs_to_uuid": "not-answered"})));
+    case.nics = (1..=60).map(|n| nic(n, json!({}))).chain(others).collect();
+    case.reference = reference;
+    let plan = case.plan();
+    (plan.of(Action::Delete).count(), plan.brake.map(|why| why.to_string()))
+}
+
+#[test] // F68
+fn vmapis_word_lifts_no_brake_below_90_percent_of_the_reference_view() {
+    for (reference, deletes) in
+        [(Some((10, 10)), 60), (Some((10, 9)), 60), (Some((10, 8)), 0), (None, 0)]
+    {
+        let (found, brake) = sixty(0, reference);
+        assert_eq!((found, brake.is_some()), (deletes, deletes == 0), "{reference:?}");
+    }
+    let brake = sixty(0, Some((10, 8))).1.unwrap();
+    assert!(brake.contains("60 candidates") && brake.contains("8 of the 10 VMs"), "{brake}");
+}
+
+#[test] // G10
+fn undecided_candidates_hold_back_no_confirmed_one() {
+    for others in [1, 6, 60] {
+        assert_eq!(sixty(others, Some((10, 10))).0, 60, "{others}");
+    }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use pretty_assertions::assert_eq;
 use sdc_clients::http::StreamResponse;
-use sdc_clients::vminfod::{View, Vminfod, WatchEvent, watch};
+use sdc_clients::vminfod::{Mirror, Vminfod, WatchEvent, watch};
 use sdc_clients::{Class, Jitter};
 use serde_json::{Value, json};
 
@@ -169,15 +169,15 @@ async fn waits_end_for_present_and_future_states() {
     let connection =
         || stays(vec![ready(&[vm("a", 1)]), modify(vm("a", 2)), create(vm("b", 1)), delete("a")]);
     let ram = |name: &'static str, ram: u32| {
-        move |view: &View| view.get(name).is_some_and(|vm| vm["ram"] == ram)
+        move |view: &Mirror| view.get(name).is_some_and(|vm| vm["ram"] == ram)
     };
-    let wait = async |holds: &mut dyn FnMut(&View) -> bool| {
+    let wait = async |holds: &mut dyn FnMut(&Mirror) -> bool| {
         let (mut watcher, _) = watched(vec![None, connection()]);
         watcher.wait_for(holds, limit).await
     };
     wait(&mut ram("a", 1)).await.unwrap();
     wait(&mut ram("a", 2)).await.unwrap();
-    wait(&mut |view: &View| view.len() == 1 && view.get("b").is_some()).await.unwrap();
+    wait(&mut |view: &Mirror| view.len() == 1 && view.get("b").is_some()).await.unwrap();
     let never = wait(&mut ram("c", 1)).await.unwrap_err();
     assert!(matches!(never.class(), Class::Timeout(_)), "{never}");
 }

@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Listeners that all read as fast as they can.
 pub(super) struct Listeners {
     /// When a piece came to one of them and how many lines it ended; closed by whoever ends.
-    came: mpsc::UnboundedReceiver<(Instant, usize)>,
+    came: mpsc::Receiver<(Instant, usize)>,
     tasks: JoinSet<anyhow::Result<()>>,
     count: usize,
 }
@@ -30,7 +30,7 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Opens so many streams and waits until each has its `ready` line.
     pub(super) async fn open(address: SocketAddr, count: usize) -> anyhow::Result<Listeners> {
-        let (tell, came) = mpsc::unbounded_channel();
+        let (tell, came) = mpsc::channel(4096);
         let mut listeners = Listeners { came, tasks: JoinSet::new(), count };
         for _ in 0..count {
             listeners.tasks.spawn(follow(listen(address).await?, tell.clone()));
@@ -99,10 +99,7 @@ impl Lines {
     }
 }
 
-async fn follow(
-    mut stream: TcpStream,
-    tell: mpsc::UnboundedSender<(Instant, usize)>,
-) -> anyhow::Result<()> {
+async fn follow(mut stream: TcpStream, tell: mpsc::Sender<(Instant, usize)>) -> anyhow::Result<()> {
     let mut piece = vec![0; 16 << 10];
     let mut lines = Lines::default();
     loop {
@@ -113,7 +110,7 @@ async fn follow(
         }
         let ended = lines.count(piece.get(..count).unwrap_or_default());
         if ended > 0 {
-            tell.send((now, ended))?;
+            tell.send((now, ended)).await?;
         }
     }
 }

@@ -133,7 +133,7 @@ async fn live(
     world.start_vminfod().await?;
     say(&format!("vminfod   {}  (pid {})", world.vminfod_url(), pid(world.vminfod_pid())));
     let hub = world.hub()?;
-    let vms = hub.vms(true).await.map_err(LabError::request("listing the VMs"))?;
+    let vms = hub.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
     let wrongs = seed::fill(world, &vms)?;
     say(&format!("NAPI      {}  ({:?}, mock)", world.napi.url(), args.era));
     say(&format!("VMAPI     {}  (mock)", world.vmapi.url()));

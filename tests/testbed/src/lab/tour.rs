@@ -177,7 +177,7 @@ async fn cast(
     role: &'static str,
     fits: impl Fn(&VmObject) -> bool,
 ) -> Result<VmObject, LabError> {
-    let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?;
+    let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
     let shown = |vm: &VmObject| vm.get("do_not_inventory") != Some(&Value::Bool(true));
     vms.into_iter()
         .find(|vm| shown(vm) && !nics_of(vm).is_empty() && fits(vm))

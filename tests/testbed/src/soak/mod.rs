@@ -125,7 +125,7 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     .await?;
     world.start_vminfod().await?;
     let hub = world.hub()?;
-    let (vms, cn) = (hub.vms(true).await?, world.node().cn_uuid().to_owned());
+    let (vms, cn) = (hub.vms(true).await?.vms, world.node().cn_uuid().to_owned());
     world.vmapi.store().seed_from_vms(&vms, &cn);
     world.napi.store().seed_from_vms(&vms, &cn).map_err(anyhow::Error::msg)?;
     world.start_agent().await?;

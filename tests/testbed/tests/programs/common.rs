@@ -108,7 +108,7 @@ impl Lab {
 
     /// All VMs, read anew.
     pub async fn vms(&self) -> Vec<VmObject> {
-        self.client().vms(true).await.unwrap()
+        self.client().vms(true).await.unwrap().vms
     }
 
     /// A VM in this state that has a NIC.

@@ -131,7 +131,7 @@ async fn a_file_system_that_hangs_for_ever_costs_its_vm_alone_and_one_thread() {
     let listed = run(&["@vminfod", "list", "--config", &lab.config()]).await;
     assert_eq!(listed.stdout.lines().count(), others.len() + 1, "{listed:?}");
     lab.start_vminfod().await.unwrap();
-    let shown = lab.client().vms(false).await.unwrap();
+    let shown = lab.client().vms(false).await.unwrap().vms;
     assert_eq!(shown.len(), others.len());
     assert!(complaint(&status(&lab.vminfod_url()).await, &vm).contains("answer"));
 

@@ -172,7 +172,7 @@ async fn listeners_of_a_killed_daemon_resume_or_are_told() {
             let call = Call::get(&["events"]).query("epoch", epoch).query("since", seq);
             assert_eq!(client.get(call).await.unwrap_err().status(), Some(410));
         }
-        let shown = client.vms(true).await.unwrap();
+        let shown = client.vms(true).await.unwrap().vms;
         let catch_up = async {
             while same_vms(&mirror, &shown).is_err() {
                 follow(&watcher.next().await, &mut mirror);

@@ -2,115 +2,109 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The elements of a zone's configuration, with the names and texts of the file.
+//! A zone's configuration as it is kept: one text, since a tree of its elements takes ten times the memory.
 
-/// The names and values of attributes, in their order.
-pub type Attributes = Vec<(String, String)>;
+use std::fmt::Write;
 
-/// A zone's configuration.
+/// Begins an element directly inside the zone. XML has none of these three characters.
+const ELEMENT: char = '\u{1d}';
+/// Begins an element inside the last one.
+const INSIDE: char = '\u{1e}';
+/// Begins each text of an element: its line, then the names and values of its attributes.
+const TEXT: char = '\u{1f}';
+
+/// A zone's configuration: the zone element and the known elements in it, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ZoneXml {
-    /// The attributes of the zone element.
-    pub attributes: Attributes,
-    /// The known elements in the zone element, in their order.
-    pub items: Vec<Item>,
-}
+pub struct ZoneXml(Box<str>);
 
 /// An element.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
-    /// Its line, counted from 1.
-    pub line: u32,
-    /// The element.
-    pub what: What,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Element<'a> {
+    own: &'a str,
+    inside: &'a str,
 }
 
-/// The name and the value of an element, which may both be missing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    /// The attribute `name`.
-    pub name: Option<String>,
-    /// The attribute `value`.
-    pub value: Option<String>,
-    /// Its line, counted from 1.
-    pub line: u32,
-}
+impl<'a> Element<'a> {
+    fn of(text: &'a str) -> Self {
+        let (own, inside) = text.split_once(INSIDE).unwrap_or((text, ""));
+        Element { own, inside }
+    }
 
-/// The known elements.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// `attr`
-    Attr(Pair),
-    /// An `rctl-value` of an `rctl`
-    Rctl {
-        /// The name of the rctl.
-        name: Option<String>,
-        /// The attributes of the value.
-        attributes: Attributes,
-    },
-    /// The name of a `dataset`
-    Dataset(Option<String>),
-    /// `filesystem`
-    Filesystem {
-        /// Its attributes.
-        attributes: Attributes,
-        /// The names of its fsoptions.
-        options: Vec<Option<String>>,
-    },
-    /// `network`
-    Network {
-        /// Its attributes.
-        attributes: Attributes,
-        /// Its net-attrs.
-        net_attrs: Vec<Pair>,
-    },
-    /// `device`
-    Device {
-        /// Its attributes.
-        attributes: Attributes,
-        /// Its net-attrs.
-        net_attrs: Vec<Pair>,
-    },
-}
+    /// Returns its name: `attr`, `network`.
+    pub fn name(&self) -> &'a str {
+        self.own.split(TEXT).next().unwrap_or_default()
+    }
 
-/// Returns the value of an attribute.
-pub fn attribute<'a>(attributes: &'a Attributes, name: &str) -> Option<&'a str> {
-    attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    /// Returns its line, counted from 1.
+    pub fn line(&self) -> u32 {
+        self.own.split(TEXT).nth(1).and_then(|line| line.parse().ok()).unwrap_or_default()
+    }
+
+    /// Returns the names and values of its attributes, in their order.
+    pub fn attributes(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let mut texts = self.own.split(TEXT).skip(2);
+        std::iter::from_fn(move || texts.next().zip(texts.next()))
+    }
+
+    /// Returns the value of an attribute.
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        self.attributes().find(|(other, _)| *other == name).map(|(_, value)| value)
+    }
+
+    /// Returns the known elements in it.
+    pub fn inside(&self) -> impl Iterator<Item = Element<'a>> + use<'a> {
+        self.inside.split(INSIDE).filter(|text| !text.is_empty()).map(Element::of)
+    }
 }
 
 impl ZoneXml {
+    /// Returns the zone element.
+    pub fn zone(&self) -> Element<'_> {
+        Element::of(self.0.split(ELEMENT).next().unwrap_or_default())
+    }
+
+    /// Returns the known elements directly inside the zone.
+    pub fn elements(&self) -> impl Iterator<Item = Element<'_>> {
+        self.0.split(ELEMENT).skip(1).map(Element::of)
+    }
+
     /// Returns the brand in the file, which decides the default fields.
     pub fn brand(&self) -> &str {
-        attribute(&self.attributes, "brand").unwrap_or_default()
+        self.zone().get("brand").unwrap_or_default()
     }
 
     /// Returns the value of the last attr of this name.
     pub fn attr(&self, name: &str) -> Option<&str> {
-        let value = self.items.iter().rev().find_map(|item| match &item.what {
-            What::Attr(pair) if pair.name.as_deref() == Some(name) => Some(pair.value.as_deref()),
-            _ => None,
-        });
-        value.flatten()
+        let named = |it: &Element<'_>| it.name() == "attr" && it.get("name") == Some(name);
+        self.elements().filter(named).last()?.get("value")
     }
 
-    /// Returns the paths of the devices, in the order of the file.
-    pub fn devices(&self) -> impl Iterator<Item = &str> {
-        self.items.iter().filter_map(|item| match &item.what {
-            What::Device { attributes, .. } => attribute(attributes, "match"),
-            _ => None,
-        })
+    /// Returns an attribute of each element of this name, in the order of the file.
+    pub fn each(&self, element: &str, attribute: &str) -> impl Iterator<Item = &str> {
+        self.elements()
+            .filter(move |it| it.name() == element)
+            .filter_map(move |it| it.get(attribute))
+    }
+}
+
+/// Writes a configuration.
+#[derive(Debug, Default)]
+pub(super) struct Writer(String);
+
+impl Writer {
+    /// Appends an element: the zone at depth 1, those inside it at 2, those inside the last one at 3.
+    pub fn push(&mut self, depth: usize, name: &str, line: u32, attributes: &[(String, String)]) {
+        self.0.extend([None, None, Some(ELEMENT), Some(INSIDE)].get(depth).copied().flatten());
+        let _writing_to_memory_cannot_fail = write!(self.0, "{name}{TEXT}{line}");
+        for (name, value) in attributes {
+            self.0.extend([TEXT]);
+            self.0.push_str(name);
+            self.0.extend([TEXT]);
+            self.0.push_str(value);
+        }
     }
 
-    /// Returns the names of the delegated datasets, in the order of the file.
-    pub fn dataset_names(&self) -> impl Iterator<Item = &str> {
-        self.items.iter().filter_map(|item| match &item.what {
-            What::Dataset(name) => name.as_deref(),
-            _ => None,
-        })
-    }
-
-    /// Returns the last element, to complete it.
-    pub(super) fn last(&mut self) -> Option<&mut What> {
-        self.items.last_mut().map(|item| &mut item.what)
+    pub fn finish(self) -> ZoneXml {
+        ZoneXml(self.0.into())
     }
 }

@@ -11,9 +11,8 @@ use super::*;
 
 const ZONE: &str = r#"<zone name="z" brand="lx">"#;
 
-fn items(inner: &str) -> Vec<What> {
-    let zone = parse(format!("{ZONE}{inner}</zone>").as_bytes()).unwrap();
-    zone.items.into_iter().map(|item| item.what).collect()
+fn zone(inner: &str) -> ZoneXml {
+    parse(format!("{ZONE}{inner}</zone>").as_bytes()).unwrap()
 }
 
 fn refused(text: &str) -> String {
@@ -22,53 +21,46 @@ fn refused(text: &str) -> String {
 
 #[test]
 fn elements_count_only_at_their_path() {
-    let found = items(
+    let found = zone(
         "<a><attr name='x' value='1'/></a><attr name='y' value='2'><attr name='n'/></attr><zone><attr name='i'/></zone>\
          <rctl-value limit='1'/><net-attr name='q'/><x:attr xmlns:x='u' name='p'/><fsoption name='ro'/>",
     );
-    let [What::Attr(pair)] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((pair.name.as_deref(), pair.value.as_deref()), (Some("y"), Some("2")));
+    let elements: Vec<Element<'_>> = found.elements().collect();
+    let [attr] = elements[..] else { panic!("{found:?}") };
+    assert!(attr.attributes().eq([("name", "y"), ("value", "2")]) && attr.inside().count() == 0);
 }
 
 #[test]
 fn children_belong_to_their_parent() {
-    let found = items(
-        "<rctl name='r'><rctl-value limit='1'/></rctl><rctl><rctl-value limit='2'/></rctl>\
-         <filesystem special='/a'><fsoption name='ro'/><fsoption/></filesystem>\
-         <network physical='net0'><net-attr name='ip' value='x'/></network>\
-         <device match='/d'><net-attr name='boot'/></device><dataset name='d'/>",
+    let found = zone(
+        "<rctl name='r'><rctl-value limit='1'/></rctl><rctl><rctl-value limit='2'/><rctl-value/></rctl>\
+         <filesystem special='/a'><fsoption name='ro'/><fsoption/></filesystem>\n\
+         <network physical='net0'><net-attr name='ip' value='x' y='z'/></network>\
+         <device match=''><net-attr name='boot'/></device><dataset name='d' alias='x'/>",
     );
-    let [
-        What::Rctl { name: Some(first), .. },
-        What::Rctl { name: None, .. },
-        filesystem,
-        network,
-        device,
-        dataset,
-    ] = &found[..]
-    else {
-        panic!("{found:?}")
+    let shown = |element: Element<'_>| {
+        let list: Vec<String> = element.attributes().map(|(n, v)| format!("{n}={v}")).collect();
+        format!("{} {} {}", element.name(), element.line(), list.join(" "))
     };
-    assert_eq!(first, "r");
-    assert!(
-        matches!(filesystem, What::Filesystem { options, .. } if *options == [Some("ro".into()), None])
-    );
-    assert!(matches!(network, What::Network { net_attrs, .. } if net_attrs.len() == 1));
-    assert!(
-        matches!(device, What::Device { attributes, net_attrs } if attributes.len() == 1 && net_attrs.len() == 1)
-    );
-    assert_eq!(*dataset, What::Dataset(Some("d".into())));
+    let all = found.elements().map(|element| {
+        let inside: Vec<String> = element.inside().map(shown).collect();
+        format!("{}; {}", shown(element), inside.join(", "))
+    });
+    let expected = [
+        "rctl 1 name=r; rctl-value 1 limit=1",
+        "rctl 1 ; rctl-value 1 limit=2, rctl-value 1 ",
+        "filesystem 1 special=/a; fsoption 1 name=ro, fsoption 1 ",
+        "network 2 physical=net0; net-attr 2 name=ip value=x",
+        "device 2 match=; net-attr 2 name=boot",
+        "dataset 2 name=d; ",
+    ];
+    assert_eq!(all.collect::<Vec<_>>(), expected);
+    assert!(found.each("dataset", "name").eq(["d"]) && found.each("device", "x").count() == 0);
 }
 
 #[test]
 fn the_last_attr_of_a_name_counts() {
-    let zone = parse(
-        format!(
-            "{ZONE}<attr name='a' value='1'/><attr name='a' value='2'/><attr name='b'/></zone>"
-        )
-        .as_bytes(),
-    );
-    let zone = zone.unwrap();
+    let zone = zone("<attr name='a' value='1'/><attr name='a' value='2'/><attr name='b'/>");
     assert_eq!(
         (zone.attr("a"), zone.attr("b"), zone.attr("c"), zone.brand()),
         (Some("2"), None, None, "lx")
@@ -89,10 +81,7 @@ fn accepts_what_surrounds_the_zone_element() {
     let mut latin =
         format!("<?xml version='1.0' encoding='ISO-8859-1'?>{ZONE}<attr name='\u{e9}").into_bytes();
     latin.extend(b"\xff'/></zone>");
-    let Some(What::Attr(pair)) = parse(&latin).unwrap().items.pop().map(|i| i.what) else {
-        panic!()
-    };
-    assert_eq!(pair.name.as_deref(), Some("\u{e9}\u{fffd}"));
+    assert!(parse(&latin).unwrap().each("attr", "name").eq(["\u{e9}\u{fffd}"]));
 }
 
 #[test]
@@ -146,8 +135,13 @@ fn hostile_documents_are_cheap() {
     assert!(parse(&large).is_err_and(|e| e.to_string().contains("larger than")));
     // Lines are not counted from the beginning for each element.
     let many = format!("{ZONE}{}</zone>", "<attr/>\n".repeat(200_000));
-    assert_eq!(parse(many.as_bytes()).unwrap().items.last().map(|i| i.line), Some(200_000));
+    assert_eq!(
+        parse(many.as_bytes()).unwrap().elements().last().map(|it| it.line()),
+        Some(200_000)
+    );
 }
+
+type Attributes = Vec<(String, String)>;
 
 /// Returns the elements of a document as another parser reads them.
 fn oracle(text: &str) -> Option<Vec<(String, Attributes)>> {
@@ -165,7 +159,7 @@ fn oracle(text: &str) -> Option<Vec<(String, Attributes)>> {
             }
             "rctl" => {
                 let values = node.children().filter(|n| n.has_tag_name("rctl-value"));
-                found.extend(values.map(|n| ("rctl".to_owned(), attributes(n))));
+                found.extend(values.map(|n| ("rctl-value".to_owned(), attributes(n))));
             }
             _ => {}
         }
@@ -174,14 +168,14 @@ fn oracle(text: &str) -> Option<Vec<(String, Attributes)>> {
 }
 
 fn ours(zone: &ZoneXml) -> Vec<(String, Attributes)> {
-    let pick = |item: &Item| match &item.what {
-        What::Filesystem { attributes, .. } => Some(("filesystem".to_owned(), attributes.clone())),
-        What::Network { attributes, .. } => Some(("network".to_owned(), attributes.clone())),
-        What::Device { attributes, .. } => Some(("device".to_owned(), attributes.clone())),
-        What::Rctl { attributes, .. } => Some(("rctl".to_owned(), attributes.clone())),
-        What::Attr(_) | What::Dataset(_) => None,
-    };
-    zone.items.iter().filter_map(pick).collect()
+    let with_rctl_values = zone.elements().flat_map(|element| match element.name() {
+        "rctl" => element.inside().collect(),
+        _ => vec![element],
+    });
+    let picked = with_rctl_values
+        .filter(|it| matches!(it.name(), "filesystem" | "network" | "device" | "rctl-value"));
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    picked.map(|it| (it.name().to_owned(), it.attributes().map(owned).collect())).collect()
 }
 
 /// Returns the configurations of the recorded nodes in a folder.

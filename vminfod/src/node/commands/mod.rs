@@ -11,4 +11,4 @@ mod lines;
 mod seam;
 
 pub use real::{CommandPaths, RealCommands};
-pub use seam::{CommandError, Commands, Follow, Input, LineSink, Output, Pipe, Tool};
+pub use seam::{CommandError, Commands, Follow, Input, LineSink, Output, Pipe, Run, Tool};

@@ -10,14 +10,13 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::lines;
-use super::seam::{CommandError, Commands, Follow, Input, LineSink, Output, Pipe, Tool};
+use super::seam::{CommandError, Commands, Follow, Input, LineSink, Output, Pipe, Run, Tool};
 
 /// The most that one command may print.
 const STDOUT_CAP: u64 = 256 * 1024 * 1024;
@@ -121,12 +120,7 @@ fn spawn<'a>(
 }
 
 impl Commands for RealCommands {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
         Box::pin(async move {
             let began = Instant::now();
             let (group, stdout, stderr) = self.start(tool, &args)?;
@@ -152,7 +146,7 @@ impl Commands for RealCommands {
         args: Vec<String>,
         deadline: Duration,
         each: LineSink<'a>,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    ) -> Run<'a> {
         Box::pin(async move {
             let began = Instant::now();
             let (group, stdout, stderr) = self.start(tool, &args)?;

@@ -72,6 +72,9 @@ pub enum CommandError {
         #[source]
         error: Arc<std::io::Error>,
     },
+    /// These commands have no program that can be followed.
+    #[error("{} cannot be followed here", _0.name())]
+    NotHere(Tool),
     /// It was killed because it took too long.
     #[error("{} still ran after {} ms and was killed", tool.name(), after.as_millis())]
     Deadline {
@@ -99,18 +102,16 @@ pub enum CommandError {
     },
 }
 
+/// A command that runs to its end.
+pub type Run<'a> = BoxFuture<'a, Result<Output, CommandError>>;
+
 /// Takes the lines of a command.
 pub type LineSink<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
 
 /// The seam between the loader and the node's programs.
 pub trait Commands: Send + Sync {
     /// Runs a command to its end.
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>>;
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_>;
 
     /// Runs a command to its end and calls `each` with each line, without its newline. The stdout of
     /// the [`Output`] is what follows the last newline: not empty if the listing was truncated. The
@@ -121,7 +122,7 @@ pub trait Commands: Send + Sync {
         args: Vec<String>,
         deadline: Duration,
         each: LineSink<'a>,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    ) -> Run<'a> {
         Box::pin(async move {
             let mut output = self.run(tool, args, deadline).await?;
             let whole =
@@ -134,10 +135,19 @@ pub trait Commands: Send + Sync {
     }
 
     /// Starts a command that runs until it is dropped.
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError>;
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        self.inner().map_or(Err(CommandError::NotHere(tool)), |inner| inner.follow(tool, args))
+    }
 
     /// Starts a command that also reads requests; it runs until one of the ends is dropped.
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError>;
+    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        self.inner().map_or(Err(CommandError::NotHere(tool)), |inner| inner.converse(tool, args))
+    }
+
+    /// Returns the commands that a decorator changes the runs of: they are followed as they are.
+    fn inner(&self) -> Option<&dyn Commands> {
+        None
+    }
 }
 
 /// The output of a running command.

@@ -54,11 +54,11 @@ pub struct ZoneFiles {
 pub async fn load(
     ctx: &Ctx,
     row: &Arc<ZoneRow>,
-    known: Option<&Parts>,
+    known: Option<&Arc<Parts>>,
     stale: Stale,
 ) -> Result<ZoneFiles, LoadError> {
     let (place, row, known) = (Arc::clone(&row.zonepath), Arc::clone(row), known.cloned());
-    let read = move |root: &Root| read(root, &row, known.as_ref(), stale);
+    let read = move |root: &Root| read(root, &row, known.as_deref(), stale);
     let done = ctx.root.on_files(&place, read).await;
     done.map_err(|error| LoadError::new(Origin::Times, Fault::Read(error)))?
 }

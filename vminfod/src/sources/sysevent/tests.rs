@@ -4,26 +4,19 @@
 
 //! Helpers that fail in every way.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::node::commands::{Input, Output};
+use crate::node::commands::{CommandError, Follow, Run};
 
 /// Hands out prepared children.
 struct Children(std::sync::Mutex<Vec<(DuplexStream, DuplexStream)>>);
 
 impl Commands for Children {
-    fn run<'a>(
-        &'a self,
-        _: Tool,
-        _: Vec<String>,
-        _: Duration,
-    ) -> futures_util::future::BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, _: Tool, _: Vec<String>, _: Duration) -> Run<'_> {
         Box::pin(std::future::pending())
-    }
-
-    fn converse(&self, _: Tool, _: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        unreachable!("sysevent is not spoken to")
     }
 
     fn follow(&self, tool: Tool, _: Vec<String>) -> Result<Follow, CommandError> {

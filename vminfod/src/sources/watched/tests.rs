@@ -79,7 +79,7 @@ const FILES: [&str; 8] = [
 ];
 
 fn file(file: ZoneFile) -> Signal {
-    Signal::File("z".to_owned(), file)
+    Signal::File("z".into(), file)
 }
 
 #[test] // S74

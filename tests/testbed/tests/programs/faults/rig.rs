@@ -60,7 +60,7 @@ impl Rig {
 
     /// A VM in this state.
     pub async fn pick(&self, state: &str) -> String {
-        let vms = self.hub().vms(true).await.unwrap();
+        let vms = self.hub().vms(true).await.unwrap().vms;
         let found = vms.iter().find(|vm| text(vm, "state") == state);
         text(found.unwrap_or_else(|| panic!("no {state} VM")), "uuid").to_owned()
     }
