@@ -59,7 +59,7 @@ impl Mock for Counting {
 }
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
-    let cn = bench.five_thousand().await?;
+    let cn = bench.node(5000).await?;
     let cn_uuid = cn.uuid().to_owned();
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let vms: Vec<Map<String, Value>> = serde_json::from_value(served.json("/vms").await?)?;

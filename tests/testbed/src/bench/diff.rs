@@ -17,7 +17,7 @@ const TIMES: u32 = 2000;
 const LONG: usize = 5000;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
-    let cn = bench.few().await?;
+    let cn = bench.node(12).await?;
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let vms = served.json("/vms").await?;
     served.stop().await?;

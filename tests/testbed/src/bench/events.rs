@@ -36,8 +36,8 @@ const STORM_VMS: usize = 100;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
-    let small = Measured::of(bench.thousand().await?, rounds).await?;
-    let large = Measured::of(bench.five_thousand().await?, rounds).await?;
+    let small = Measured::of(bench.node(1000).await?, rounds).await?;
+    let large = Measured::of(bench.node(5000).await?, rounds).await?;
     let mut rows = Vec::new();
     for (measured, size) in [(&small, "1,000 VMs"), (&large, "5,000 VMs")] {
         let [zone, dataset] = &measured.commands;
@@ -58,9 +58,9 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         let name = format!("CPU: {what}, 5,000 VMs");
         rows.push(Row::new(name, Unit::Time, large).against("with 1,000 VMs", small.median(), 1.3));
     }
-    rows.push(at_a_rate(bench.five_thousand().await?, rounds).await?);
-    rows.push(after_a_start(bench.five_thousand().await?, rounds).await?);
-    rows.extend(storm(bench.thousand().await?, rounds).await?);
+    rows.push(at_a_rate(bench.node(5000).await?, rounds).await?);
+    rows.push(after_a_start(bench.node(5000).await?, rounds).await?);
+    rows.extend(storm(bench.node(1000).await?, rounds).await?);
     Ok(rows)
 }
 

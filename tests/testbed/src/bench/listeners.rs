@@ -22,8 +22,8 @@ const IDLE: usize = 10_000;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let (descriptors, rounds) = (bench.descriptors, bench.rounds);
-    let mut rows = fan_out(bench.thousand().await?, 3 * rounds).await?;
-    rows.push(idle(bench.few().await?, descriptors, rounds).await?);
+    let mut rows = fan_out(bench.node(1000).await?, 3 * rounds).await?;
+    rows.push(idle(bench.node(12).await?, descriptors, rounds).await?);
     Ok(rows)
 }
 

@@ -18,11 +18,11 @@ const SLOW: usize = 16;
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
     let mut rows = vec![
-        at_rest(bench.thousand().await?, "1,000 VMs", rounds).await?,
-        at_rest(bench.five_thousand().await?, "5,000 VMs", rounds).await?,
-        slow_readers(bench.five_thousand().await?, rounds).await?,
+        at_rest(bench.node(1000).await?, "1,000 VMs", rounds).await?,
+        at_rest(bench.node(5000).await?, "5,000 VMs", rounds).await?,
+        slow_readers(bench.node(5000).await?, rounds).await?,
     ];
-    let cn = bench.thousand().await?;
+    let cn = bench.node(1000).await?;
     let served = Served::start(cn, json!({})).await?;
     served.quiet().await?;
     let sweeps = idle::sweeps(&served, cn).await?;

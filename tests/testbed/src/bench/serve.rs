@@ -22,7 +22,7 @@ const SINGLES: usize = 2000;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
-    let cn = bench.five_thousand().await?;
+    let cn = bench.node(5000).await?;
     let name = cn.zones.first().map(|zone| zone.name.clone()).unwrap_or_default();
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let mut client = served.connect()?;

@@ -78,9 +78,6 @@ fn uuid(kind: u32, node: u32, n: u32) -> String {
 
 impl Wire {
     /// Node number `node`: its VMs and the records NAPI holds for it, all of them clean.
-    ///
-    /// # Errors
-    /// When the mock refuses a record.
     pub fn new(centre: &Arc<Centre>, shape: Shape, node: u32) -> anyhow::Result<Self> {
         let cn = uuid(1, node, 0);
         let store = Store::new(Options {
@@ -123,9 +120,6 @@ impl Wire {
     }
 
     /// An agent on this node, made as the program makes it; its files would be in `dir`.
-    ///
-    /// # Errors
-    /// When the configuration is refused.
     pub fn agent(self, node: u32, seed: u64, dir: &Path) -> anyhow::Result<Arc<Agent>> {
         // Any two agents draw from unrelated sequences, and the same seed gives the same fleet.
         let seed = (seed << 20).wrapping_add(u64::from(node)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

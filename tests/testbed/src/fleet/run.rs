@@ -118,9 +118,6 @@ fn on_its_own_clock(run: &Run) -> anyhow::Result<Ran> {
 }
 
 /// The run itself; the caller's clock has to be paused.
-///
-/// # Errors
-/// When a node cannot be made.
 pub async fn simulate(run: &Run) -> anyhow::Result<Counts> {
     let dir = tempfile::tempdir()?;
     let centre = Arc::new(Centre {

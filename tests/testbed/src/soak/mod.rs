@@ -105,9 +105,6 @@ impl Soaked {
 }
 
 /// Makes the world, churns, looks, and writes what was seen; `program` is the testbed.
-///
-/// # Errors
-/// When the world cannot be made, a daemon ends, or nothing at all could be changed.
 pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     std::fs::create_dir_all(&options.out).with_context(|| options.out.display().to_string())?;
     let seed = options.seed.unwrap_or_default();

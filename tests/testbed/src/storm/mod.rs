@@ -111,9 +111,6 @@ pub fn run(args: &[OsString]) -> ExitCode {
 }
 
 /// One storm from beginning to end.
-///
-/// # Errors
-/// The first promises that did not hold, or why it could not be run.
 pub async fn storm(options: &Options) -> anyhow::Result<Passed> {
     let began = Instant::now();
     let seed = options.seed.unwrap_or(1);
@@ -228,9 +225,6 @@ async fn compare_with_fresh_load(hub: &Hub) -> anyhow::Result<usize> {
 }
 
 /// Are these the same VMs, whatever their order?
-///
-/// # Errors
-/// What differs first.
 pub fn same_vms(cached: &[VmObject], fresh: &[VmObject]) -> Result<(), String> {
     if cached.len() != fresh.len() {
         return Err(format!("{} VMs are cached, a fresh load finds {}", cached.len(), fresh.len()));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use mocks::napi::{Era, NewNic, Server};
 use serde_json::json;
 
-use super::{CN, MAC, OTHER_CN, VM, get, send, start, with_nic};
+use super::{CN, MAC, OTHER_CN, VM, delete, get, send, start, with_nic};
 
 /// Six NICs on one node, two on another, one of the server itself.
 async fn crowd(era: Era) -> Server {
@@ -134,8 +134,7 @@ async fn request_ids_are_echoed_or_made() {
 async fn the_oldest_era_lists_everything_and_deletes_whatever_the_tag() {
     let server = crowd(Era::Old2015).await;
     assert_eq!(get(&server, &format!("/nics?cn_uuid={OTHER_CN}")).await.macs().len(), 9);
-    let gone =
-        send(&server, "DELETE", "/nics/90b8d0000001", &[("if-match", "DEADBEEF")], None).await;
+    let gone = delete(&server, "/nics/90b8d0000001", Some("DEADBEEF")).await;
     assert_eq!(gone.status, 204);
 }
 

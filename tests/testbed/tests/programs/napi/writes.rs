@@ -8,14 +8,14 @@ use mocks::faults::{Action, Rule};
 use mocks::napi::{Era, NewNic};
 use serde_json::json;
 
-use super::{CN, MAC, VM, get, minimal, send, start, with_nic};
+use super::{CN, MAC, VM, delete, get, minimal, post, put, send, start, with_nic};
 
 const PATH: &str = "/nics/90b8d0000001";
 
 #[tokio::test] // S1
 async fn create_answers_200_with_etag_and_equal_times() {
     let server = start(Era::Master).await;
-    let made = send(&server, "POST", "/nics", &[], Some(minimal(MAC))).await;
+    let made = post(&server, "/nics", minimal(MAC)).await;
     assert_eq!(made.status, 200);
     assert_eq!(made.etag().len(), 8);
     assert_eq!(made.body["state"], "provisioning");
@@ -25,7 +25,7 @@ async fn create_answers_200_with_etag_and_equal_times() {
 #[tokio::test] // S2
 async fn missing_keys_are_listed_by_field() {
     let server = start(Era::Master).await;
-    let refused = send(&server, "POST", "/nics", &[], Some(json!({}))).await;
+    let refused = post(&server, "/nics", json!({})).await;
     assert_eq!(refused.status, 422);
     assert_eq!(refused.body["message"], "Missing parameters");
     assert_eq!(refused.fields(), ["belongs_to_type", "belongs_to_uuid", "owner_uuid"]);
@@ -35,7 +35,7 @@ async fn missing_keys_are_listed_by_field() {
 async fn a_known_address_is_a_duplicate_in_any_spelling() {
     let server = with_nic(Era::Master).await;
     for mac in [MAC, "90b8d0000001", "90-B8-D0-00-00-01", "90:b8:d0:0:0:1"] {
-        let refused = send(&server, "POST", "/nics", &[], Some(minimal(mac))).await;
+        let refused = post(&server, "/nics", minimal(mac)).await;
         assert_eq!(refused.status, 422, "{mac}");
         assert_eq!(refused.body["errors"][0]["code"], "Duplicate", "{mac}");
     }
@@ -62,7 +62,7 @@ async fn bad_and_unknown_addresses() {
 async fn an_empty_update_makes_a_new_tag_and_a_later_time() {
     let server = with_nic(Era::Master).await;
     let before = get(&server, PATH).await;
-    let after = send(&server, "PUT", PATH, &[], Some(json!({}))).await;
+    let after = put(&server, PATH, json!({})).await;
     assert_eq!(after.status, 200);
     assert_ne!(before.etag(), after.etag());
     assert_eq!(before.body["created_timestamp"], after.body["created_timestamp"]);
@@ -72,13 +72,12 @@ async fn an_empty_update_makes_a_new_tag_and_a_later_time() {
 #[tokio::test] // S7
 async fn update_ignores_strangers_and_refuses_bad_values() {
     let server = with_nic(Era::Master).await;
-    let kept =
-        send(&server, "PUT", PATH, &[], Some(json!({ "bogus": 1, "mac": "000000000001" }))).await;
+    let kept = put(&server, PATH, json!({ "bogus": 1, "mac": "000000000001" })).await;
     assert_eq!((kept.status, &kept.body["mac"]), (200, &json!(MAC)));
     for body in
         [json!({ "cn_uuid": null }), json!({ "state": "up" }), json!({ "primary": "maybe" })]
     {
-        assert_eq!(send(&server, "PUT", PATH, &[], Some(body)).await.status, 422);
+        assert_eq!(put(&server, PATH, body).await.status, 422);
     }
 }
 
@@ -97,7 +96,7 @@ async fn update_honours_if_match() {
 async fn a_writer_in_between_makes_update_a_500_without_code() {
     let server = with_nic(Era::Master).await;
     server.add_fault(Rule::new("PUT", "/nics/*", Action::ChangeRow).times(1));
-    let failed = send(&server, "PUT", PATH, &[], Some(json!({ "state": "stopped" }))).await;
+    let failed = put(&server, PATH, json!({ "state": "stopped" })).await;
     assert_eq!(failed.status, 500);
     assert!(failed.body.get("code").is_none());
     assert!(failed.body["message"].as_str().unwrap().contains("was expected to have etag"));
@@ -107,22 +106,22 @@ async fn a_writer_in_between_makes_update_a_500_without_code() {
 #[tokio::test] // S10
 async fn delete_is_204_once() {
     let server = with_nic(Era::Master).await;
-    let gone = send(&server, "DELETE", PATH, &[], None).await;
+    let gone = delete(&server, PATH, None).await;
     assert_eq!((gone.status, gone.text.as_str()), (204, ""));
-    assert_eq!(send(&server, "DELETE", PATH, &[], None).await.status, 404);
+    assert_eq!(delete(&server, PATH, None).await.status, 404);
 }
 
 #[tokio::test] // S11
 async fn a_delete_honours_if_match() {
     let server = with_nic(Era::Master).await;
     let stale = get(&server, PATH).await.etag();
-    send(&server, "PUT", PATH, &[], Some(json!({}))).await;
-    assert_eq!(send(&server, "DELETE", PATH, &[("if-match", &stale)], None).await.status, 412);
+    put(&server, PATH, json!({})).await;
+    assert_eq!(delete(&server, PATH, Some(&stale)).await.status, 412);
     let tag = get(&server, PATH).await.etag();
     server.add_fault(Rule::new("DELETE", "/nics/*", Action::ChangeRow).times(1));
-    assert_eq!(send(&server, "DELETE", PATH, &[("if-match", &tag)], None).await.status, 412);
+    assert_eq!(delete(&server, PATH, Some(&tag)).await.status, 412);
     assert!(server.store().nic(MAC).is_some());
-    assert_eq!(send(&server, "DELETE", PATH, &[("if-match", "*")], None).await.status, 204);
+    assert_eq!(delete(&server, PATH, Some("*")).await.status, 204);
 }
 
 #[tokio::test] // S12
@@ -151,7 +150,7 @@ async fn primary_moves_and_touches_siblings_tags_only() {
     server.store().add_nic(NewNic::zone(MAC, VM, CN).with("primary", json!(true))).unwrap();
     server.store().add_nic(NewNic::zone("90:b8:d0:00:00:02", VM, CN)).unwrap();
     let before = get(&server, PATH).await;
-    send(&server, "PUT", "/nics/90b8d0000002", &[], Some(json!({ "primary": true }))).await;
+    put(&server, "/nics/90b8d0000002", json!({ "primary": true })).await;
     let after = get(&server, PATH).await;
     assert_eq!(after.body["primary"], false);
     assert_ne!(after.etag(), before.etag());
