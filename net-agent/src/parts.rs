@@ -117,12 +117,12 @@ impl Parts {
     /// Compares the reference view with this one. Returns none if there is no reference view or
     /// this one is not complete.
     pub(crate) fn reference_in(&self, view: &LocalView) -> Option<Reference> {
-        view.complete.then(|| self.brake.compared(|vm| view.has_vm(vm))).flatten()
+        view.is_complete().then(|| self.brake.compared(|vm| view.has_vm(vm))).flatten()
     }
 
     /// Makes this view the reference view, if it is complete.
     pub(crate) fn refer_to(&self, view: &LocalView) {
-        if view.complete {
+        if view.is_complete() {
             self.brake.refer_to(view.vms.keys().cloned().collect());
         }
     }

@@ -5,6 +5,7 @@
 //! The state file task: takes over what the last run left, then saves what changes. Times in the
 //! file are the wall clock's; if that clock goes back, what is remembered becomes younger.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -18,6 +19,7 @@ use crate::parts::Parts;
 use crate::plan::Reason;
 use crate::state_file::{Kept, KeptDeparture, Seen};
 use crate::timing::{HOUR, policy};
+use crate::view::LocalVm;
 
 /// The waits after a write that failed.
 const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(4) };
@@ -49,7 +51,10 @@ pub(crate) async fn restore(parts: &Parts) {
         (vm, clock + gone.map_or(memory, |gone| gone.rest(memory, now)))
     });
     let hidden = hidden.filter(|(_, until)| *until > clock).collect();
-    parts.node.restore(|i| i.restore(hidden, unknown.unwrap_or_default()));
+    let mut vms: BTreeMap<&String, Vec<MacAddr>> = BTreeMap::new();
+    kept.macs.iter().for_each(|(mac, vm)| vms.entry(vm).or_default().push(*mac));
+    let vms = vms.into_iter().map(|(vm, macs)| LocalVm::remembered(vm.clone(), macs));
+    parts.node.restore(|i| i.restore(vms, hidden, unknown.unwrap_or_default()));
     let until = |times: Vec<Seen>| times.into_iter().map(|at| clock + at.rest(HOUR, now)).collect();
     let deletes = Deletes { counted: until(kept.deletes), exempted: until(kept.exempted) };
     parts.brake.restore(kept.reference, deletes);
@@ -69,8 +74,9 @@ fn collect(parts: &Parts) -> Kept {
     let mut kept = Kept::new(&parts.config.policy.cn_uuid);
     kept.macs = parts.departures.strays();
     parts.node.look(|inventory| {
-        for (mac, vm) in inventory.view.macs().filter(|(_, vm)| !vm.hidden) {
-            kept.macs.insert(mac, vm.uuid.clone());
+        let shown = inventory.remembered().chain(inventory.view.vms.values());
+        for vm in shown.filter(|vm| !vm.hidden) {
+            kept.macs.extend(vm.nics.iter().map(|nic| (nic.mac, vm.uuid.clone())));
         }
         for (vm, until) in inventory.hidden() {
             let here = inventory.view.vms.contains_key(vm);

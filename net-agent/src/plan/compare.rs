@@ -112,6 +112,7 @@ fn reaped(nic: &Nic, inputs: &Inputs<'_>) -> Decision {
         nic,
         &Facts {
             local: inputs.local,
+            own: &inputs.identity.macs,
             now: inputs.listing.date,
             verdict: inputs.verdicts.get(&vm),
             hold: inputs.holds.covering(&vm, inputs.wall),
@@ -143,7 +144,9 @@ fn summary(nic: &Nic) -> String {
 /// G10: clears each delete or defers it. Returns why the brake is on, if it is. A 404 of VMAPI is no
 /// confirmation here: an empty VMAPI must not vouch for an empty node.
 fn brake(decisions: &mut [Decision], inputs: &Inputs<'_>) -> Option<Tripped> {
-    let is_confirmed = |d: &Decision| inputs.verdicts.get(&d.vm).is_some_and(Verdict::is_gone);
+    let cn = &inputs.policy.cn_uuid;
+    let is_confirmed =
+        |d: &Decision| inputs.verdicts.get(&d.vm).is_some_and(|verdict| verdict.confirms(cn));
     let candidates = || decisions.iter().filter(|d| d.is_candidate());
     let scale = Scale {
         candidates: candidates().count().max(inputs.scale.candidates),

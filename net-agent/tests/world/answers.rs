@@ -41,6 +41,9 @@ impl World {
             let status = StatusCode::from_u16(status).unwrap();
             return Ok(Response { status, headers: HeaderMap::new(), body: body.into() });
         }
+        if let Some(page) = node.proxy.clone().filter(|_| path.starts_with("/vms/")) {
+            return Ok(plain(404, page));
+        }
         if host == HOME {
             let vms: Vec<Value> = node.vms.values().cloned().collect();
             let named = path.trim_start_matches("/vms/").to_owned();
@@ -53,10 +56,18 @@ impl World {
             "/vms" => (200, Value::Array(node.vms.values().cloned().collect())),
             _ => match node.vms.get(path.trim_start_matches("/vms/")) {
                 Some(vm) => (200, vm.clone()),
-                None => (404, json!({"code": "ResourceNotFound", "message": "no VM"})),
+                None => {
+                    let text = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
+                    return Ok(plain(404, text));
+                }
             },
         };
-        Ok(self.reply(answer.0, &answer.1, None))
+        let unread = node.unread.join(",");
+        let mut reply = self.reply(answer.0, &answer.1, None);
+        if path == "/vms" && !unread.is_empty() {
+            reply.headers.insert("vminfod-incomplete", unread.parse().unwrap());
+        }
+        Ok(reply)
     }
 
     fn vmapi_answer(&self, request: &Request, path: &str) -> Result<Response, Error> {
@@ -292,6 +303,11 @@ impl World {
         let status = StatusCode::from_u16(status).unwrap();
         Response { status, headers, body: Bytes::from(body.to_string()) }
     }
+}
+
+fn plain(status: u16, text: String) -> Response {
+    let status = StatusCode::from_u16(status).unwrap();
+    Response { status, headers: HeaderMap::new(), body: text.into() }
 }
 
 impl Transport for World {
