@@ -8,7 +8,6 @@
 mod gate;
 pub(crate) mod node;
 mod scenario;
-pub(crate) mod stream;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

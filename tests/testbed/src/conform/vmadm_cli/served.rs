@@ -17,7 +17,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
-use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
