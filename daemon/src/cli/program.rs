@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::screen;
-use crate::{Shutdown, exit, log};
+use crate::tasks::Shutdown;
+use crate::{exit, log};
 
 /// Runs the work on a runtime of several threads.
 pub fn run(program: &str, work: impl Future<Output = ExitCode>) -> ExitCode {
