@@ -48,6 +48,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Serve there even if it is no loopback address.
     pub listen_beyond_loopback: bool,
+    /// Host names of this node by which clients may ask, besides `localhost`.
+    pub host_names: Vec<String>,
     /// A unix socket to serve on as well.
     pub socket: Option<Socket>,
     /// Caps and deadlines of connections.
@@ -97,6 +99,7 @@ impl Config {
             root: fields.path("root", "/"),
             listen: fields.parse("listen", "127.0.0.1:9090"),
             listen_beyond_loopback: fields.flag("listen_beyond_loopback", false),
+            host_names: fields.texts("host_names"),
             socket: Socket::read(&mut fields),
             http: http_limits(&mut fields),
             commands: CommandPaths {

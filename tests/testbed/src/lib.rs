@@ -16,6 +16,8 @@ pub mod bench; // speed
 
 pub mod fuzz; // damaged input
 
+pub mod chaos; // anything at once, and then one truth, with processes or in simulated time
+
 pub mod soak; // what grows over time, in real time
 
 pub mod lab; // a small data centre of processes and a story to watch; the base of most end-to-end tests
@@ -30,7 +32,13 @@ pub mod conform; // comparison with recordings of the real services
 
 pub mod client; // a client of vminfod as strict as the deployed ones
 
+pub mod lines; // streams of events
+
+mod plot; // pictures of series
+
 mod arguments; // the arguments of the commands
+
+pub mod held; // what processes hold
 
 pub mod process; // child processes
 

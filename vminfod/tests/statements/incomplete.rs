@@ -38,8 +38,7 @@ fn index(node: &FakeNode, zones: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")] // S112
 async fn zone_that_cannot_be_read_is_named() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     node.add_zone(B, "running", Some(6), "two");
     index(&node, &[A, B]);
     node.write(&format!("/etc/zones/{B}.xml"), "<zone");
@@ -115,8 +114,7 @@ async fn view_of_the_zones_needs_no_zfs_and_no_kstat() {
 
 #[tokio::test(flavor = "multi_thread")] // S115
 async fn failing_zfs_holds_back_no_other_part_of_a_vm() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     index(&node, &[A]);
     let served = node.serve_quiet().await;
     served.idle().await;
@@ -157,8 +155,7 @@ async fn dataset_that_came_after_the_zone_without_an_event_is_found() {
 
 #[tokio::test(start_paused = true)] // S116
 async fn datasets_are_listed_each_minute_while_nothing_announces_them() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     let config = Config { sweep: Config::default().sweep, ..node.quiet() };
     let world = crate::common::world::World::start(&node, config).await;
     let quota = |gib: u64| {
@@ -189,8 +186,7 @@ async fn datasets_are_listed_each_minute_while_nothing_announces_them() {
 
 #[tokio::test(flavor = "multi_thread")] // S117
 async fn vm_whose_snapshots_were_never_listed_is_named() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     index(&node, &[A]);
     // The listing of the node, and that of one VM.
     let hanging = ["name,creation,userrefs,written", "filesystem,snapshot,volume"];
@@ -214,8 +210,7 @@ async fn vm_whose_snapshots_were_never_listed_is_named() {
 
 #[tokio::test(flavor = "multi_thread")] // S118
 async fn unknown_names_are_looked_up_in_one_list() {
-    let node = FakeNode::new();
-    node.add_zone(A, "running", Some(5), "one");
+    let node = FakeNode::one();
     let served = node.serve_quiet().await;
     served.idle().await;
     node.with(|state| {

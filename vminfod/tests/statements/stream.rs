@@ -4,7 +4,7 @@
 
 //! Statements 27–44: the lines of `/events`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vminfod::config::Config;
 
-use crate::common::scene::{A, B, C, attr, change, one_vm};
+use crate::common::scene::{A, B, C, Mirror, attr, change, one_vm};
 use crate::common::{Events, FakeNode};
 
 fn parsed(ready: &Value) -> Value {
@@ -76,35 +76,6 @@ async fn each_connection_has_one_ready_line_with_its_own_uuid() {
     served.stop().await;
 }
 
-/// A mirror as clients keep it, strict about what may follow what.
-struct Mirror(BTreeMap<String, Value>);
-
-impl Mirror {
-    fn of(ready: &Value) -> Self {
-        let vms = parsed(ready);
-        let name = |vm: &Value| vm["zonename"].as_str().unwrap().to_owned();
-        Self(vms.as_array().unwrap().iter().map(|vm| (name(vm), vm.clone())).collect())
-    }
-
-    fn take(&mut self, event: &Value) {
-        let name = event["zonename"].as_str().unwrap().to_owned();
-        match event["type"].as_str().unwrap() {
-            "create" => {
-                let known = self.0.insert(name, event["vm"].clone());
-                assert!(known.is_none(), "create of a known VM: {event}");
-            }
-            "modify" => {
-                let known = self.0.insert(name, event["vm"].clone());
-                assert!(known.is_some(), "modify of an unknown VM: {event}");
-            }
-            "delete" => {
-                assert!(self.0.remove(&name).is_some(), "delete of an unknown VM: {event}");
-            }
-            other => panic!("type {other}"),
-        }
-    }
-}
-
 async fn churn(node: &FakeNode, rounds: i64) {
     for n in 0..rounds {
         node.tags(A, &json!({"n": n}));
@@ -136,7 +107,7 @@ async fn no_connection_loses_or_repeats_an_event() {
                     tokio::task::yield_now().await;
                 }
                 let mut events: Events = served.events().await;
-                let mut mirror = Mirror::of(&events.ready);
+                let mut mirror = Mirror::of(&parsed(&events.ready));
                 while let Some(event) = events.next().await {
                     mirror.take(&event);
                     if event["vm"]["tags"]["end"] == true {
@@ -155,13 +126,7 @@ async fn no_connection_loses_or_repeats_an_event() {
             tokio::time::timeout(Duration::from_secs(30), follower).await.unwrap().unwrap();
         let list = served.json("/vms").await;
         assert_eq!(served.json("/status").await["journal"]["seq"], seq, "nothing after the end");
-        let want: BTreeMap<String, Value> = list
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|vm| (vm["zonename"].as_str().unwrap().to_owned(), vm.clone()))
-            .collect();
-        assert_eq!(mirror.0, want);
+        assert_eq!(mirror, Mirror::of(&list));
     }
 }
 

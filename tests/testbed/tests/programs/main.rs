@@ -9,8 +9,11 @@
 
 mod agent;
 mod bad_input;
+#[cfg(target_os = "linux")] // reads /proc
+mod chaos;
 mod cli;
 mod clients;
+mod common;
 mod deploy;
 mod docs;
 mod faults;
