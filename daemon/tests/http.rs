@@ -264,7 +264,7 @@ async fn a_stalled_peer_is_reset_and_a_half_head_cut() {
     until(&mut deaf, "ready").await;
     let line = Bytes::from(format!("{{\"fill\":\"{}\"}}\n", "x".repeat(1 << 20)));
     // More than any socket buffers, and no more than the ring keeps.
-    for _ in 0..64 {
+    for _ in 0..60 {
         toy.journal.push(line.clone());
     }
     let both = async {

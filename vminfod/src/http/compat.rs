@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
@@ -43,16 +43,27 @@ pub(super) fn vm_not_found(name: &str) -> String {
 /// Lets the routes answer a request as the shipped service would.
 pub(super) async fn shipped(request: Request, next: Next) -> Response {
     let version = request.version();
-    let keeps = version == Version::HTTP_11 && !wants_close(&request);
+    let is_stream = canonical(request.uri().path()) == "/events";
+    let keeps = match version {
+        Version::HTTP_11 => !asks_for(&request, "close"),
+        Version::HTTP_10 => asks_for(&request, "keep-alive") && !is_stream,
+        _ => false,
+    };
     let mut response = match accept(request).await {
         Ok(request) => next.run(request).await,
         Err(refusal) => refusal,
     };
     // hyper adds `keep-alive` to an answer in 1.1 where a client of 1.0 asked for it.
     *response.version_mut() = version;
-    // Chunked, as shipped: a body of unknown length.
+    // Chunked, as shipped: a body of unknown length. In 1.0 only a length keeps the connection open.
     response.headers_mut().remove(CONTENT_LENGTH);
-    let mut response = response.map(|body| Body::from_stream(body.into_data_stream()));
+    let mut response = if keeps && version == Version::HTTP_10 {
+        let (parts, body) = response.into_parts();
+        // Our own bodies do not fail, and /vms is as large as the node has VMs.
+        Response::from_parts(parts, to_bytes(body, usize::MAX).await.unwrap_or_default().into())
+    } else {
+        response.map(|body| Body::from_stream(body.into_data_stream()))
+    };
     let connection = HeaderValue::from_static(if keeps { "keep-alive" } else { "close" });
     response.headers_mut().entry(CONNECTION).or_insert(connection);
     response
@@ -67,12 +78,13 @@ async fn accept(mut request: Request) -> Result<Request, Response> {
         refusal.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return Err(refusal);
     }
+    if request.headers().contains_key(EXPECT) {
+        send_continue(std::mem::take(request.body_mut())).await;
+    }
     if request.method() != Method::GET {
-        if request.headers().contains_key(EXPECT) {
-            send_continue(request.into_body()).await;
-        }
         return Err(reply(StatusCode::BAD_REQUEST, Body::empty()));
     }
+    let uri = request.uri();
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     // Routes decode percent signs, the shipped service does not.
     let path = canonical(uri.path()).replace('%', "%25") + &query;
@@ -82,11 +94,12 @@ async fn accept(mut request: Request) -> Result<Request, Response> {
     Ok(request)
 }
 
-fn wants_close(request: &Request) -> bool {
+/// Returns true if the header `Connection` has this word.
+fn asks_for(request: &Request, wanted: &str) -> bool {
     let mut values = request.headers().get_all(CONNECTION).iter();
     values.any(|value| {
         let mut words = value.as_bytes().split(|byte| *byte == b',');
-        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
+        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes()))
     })
 }
 

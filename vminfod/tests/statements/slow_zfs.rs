@@ -1,0 +1,76 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The node's programs as processes, with a listing of snapshots that takes far too long.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::Shutdown;
+use sdc_clients::Jitter;
+use sdc_clients::vminfod::Vminfod;
+use tokio::time::Instant;
+use vminfod::config::{Config, Watch};
+use vminfod::node::commands::{CommandPaths, RealCommands};
+
+use crate::common::FakeNode;
+use crate::common::scene::A;
+
+/// Lists one dataset; the snapshots of the node take as long as the file `slow` says.
+const ZFS: &str = r#"case "$*" in *name,creation,userrefs,written*) exec sleep "$(cat "${0%/*}/slow")";; esac
+cat "${0%/*}/zfs.list""#;
+
+fn script(node: &FakeNode, name: &str, text: &str) -> std::path::PathBuf {
+    node.write(&format!("/bin/{name}"), &format!("#!/bin/sh\n{text}\n"));
+    let path = node.path(&format!("/bin/{name}"));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread")] // S114, S117
+async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
+    let node = FakeNode::one();
+    node.write("/etc/zones/index", &format!("global:installed:/:\n{A}:running:/zones/{A}:{A}\n"));
+    let rows = node.with(|state| state.zoneadm.join("\n"));
+    let dataset = format!(
+        "lz4\t1500000000\t0\t/zones/{A}\tzones/{A}\t1\t2\t3\t4\t5\tfilesystem\t-\t7\t8\t9\t10\toff\n"
+    );
+    node.write("/bin/zfs.list", &dataset);
+    node.write("/bin/slow", "0");
+    let events = r#"echo '{"date":"d","type":"ready"}'; exec sleep 1000"#;
+    let commands = CommandPaths {
+        zoneadm: script(&node, "zoneadm", &format!("cat <<END\n{rows}\nEND")),
+        zfs: script(&node, "zfs", ZFS),
+        kstat: script(&node, "kstat", "echo '[]'"),
+        sysevent: script(&node, "sysevent", events),
+        fswatcher: script(&node, "fswatcher", events),
+    };
+    for (slow, deadline) in [("40", Duration::from_millis(300)), ("1", Duration::from_secs(60))] {
+        node.write("/bin/slow", slow);
+        let mut config = Config { watch: Watch::Sweep, ..node.quiet() };
+        // The first one is killed as 15 minutes would kill one of 20; the second one is waited for.
+        config.deadlines.zfs_snapshots = deadline;
+        let shutdown = Shutdown::new();
+        let began = Instant::now();
+        let running = vminfod::serve_with(
+            config,
+            Arc::new(RealCommands::new(commands.clone())),
+            Jitter::from_seed(7),
+            shutdown.clone(),
+        );
+        let running = running.await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(30), "{slow}: {:?}", began.elapsed());
+        let client = Vminfod::new(&format!("http://{}", running.address)).unwrap();
+        // A refresh begins the listing once more; nobody waits for it.
+        node.write("/bin/slow", "40");
+        let views = async { (client.vms(true).await.unwrap(), client.zones().await.unwrap()) };
+        let views = tokio::time::timeout(Duration::from_secs(25), views);
+        let (all, zones) = views.await.expect("a view waits for the snapshots");
+        assert_eq!((all.vms.len(), zones.vms.len()), (1, 1));
+        assert!(zones.incomplete.is_nothing());
+        shutdown.trigger();
+        assert!(running.ended().await);
+    }
+}
