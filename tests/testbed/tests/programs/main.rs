@@ -35,3 +35,4 @@ mod soak;
 mod statements;
 mod storm;
 mod waits;
+mod witness;
