@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use daemon::log::clip;
 use serde_json::{Value, json};
 
 use crate::config::Mode;
@@ -72,7 +72,7 @@ fn departed(parts: &Parts) -> Value {
     let now = parts.clock.now();
     let ms = |due: Duration| u64::try_from(due.saturating_sub(now).as_millis());
     let all = parts.departures.all().into_iter().map(|(mac, d)| {
-        json!({"mac": mac.to_string(), "vm": d.vm, "why": d.why.to_string(), "tries": d.tries,
+        json!({"mac": mac.to_string(), "vm": d.vm, "why": clip(&d.why.to_string()), "tries": d.tries,
             "left": d.left, "due_in_ms": ms(d.due).unwrap_or(u64::MAX)})
     });
     all.collect()
@@ -81,7 +81,7 @@ fn departed(parts: &Parts) -> Value {
 /// Returns `/holds`: the holds in force.
 pub(crate) async fn holds(parts: &Parts) -> Value {
     let holds = parts.holds.read_or_hold_all().await;
-    let in_force: Vec<_> = holds.in_force(Timestamp::now()).collect();
+    let in_force: Vec<_> = holds.in_force(parts.gate.time()).collect();
     serde_json::to_value(in_force).unwrap_or_default()
 }
 

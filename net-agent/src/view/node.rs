@@ -161,7 +161,7 @@ impl Node {
     pub async fn read_fresh(&self, vminfod: &Vminfod) -> Result<Fresh, ViewError> {
         for _ in 0..5 {
             let (revision, asked) = (self.known().revision, self.clock.now());
-            let shown = vminfod.vms(true).await?;
+            let shown = vminfod.zones().await?;
             let view = LocalView::of(&shown, asked);
             let known = self.known();
             if known.revision != revision {

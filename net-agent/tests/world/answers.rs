@@ -12,7 +12,7 @@ use sdc_clients::{Error, Phase};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{CN, Fault, HOME, State, World};
+use super::{CN, Fault, HOME, Outage, State, World};
 
 impl World {
     fn answer(&self, request: &Request) -> Result<Response, Error> {
@@ -289,7 +289,11 @@ impl World {
 
     /// NAPI's clock.
     pub fn clock(&self) -> jiff::Timestamp {
-        let base: jiff::Timestamp = "2027-01-15T08:00:00Z".parse().unwrap();
+        self.clock_from(None)
+    }
+
+    fn clock_from(&self, base: Option<jiff::Timestamp>) -> jiff::Timestamp {
+        let base = base.unwrap_or_else(|| "2027-01-15T08:00:00Z".parse().unwrap());
         base.checked_add(jiff::SignedDuration::try_from(self.started.elapsed()).unwrap()).unwrap()
     }
 
@@ -315,7 +319,26 @@ fn plain(status: u16, text: String) -> Response {
 impl Transport for World {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
-            let answer = self.answer(&request);
+            let is_napi = request.url.host_str() == Some("napi.lab");
+            let outage = self.state().outage.filter(|_| is_napi);
+            let mut answer = match outage {
+                Some(Outage::Hangs) => {
+                    tokio::time::sleep(request.timeout).await;
+                    let (method, target) = (&request.method, request.target());
+                    Err(Error::timed_out(Phase::Answer, method, target, request.timeout))
+                }
+                Some(Outage::Status(status)) => {
+                    let message = "an outage ".repeat(10_000);
+                    Ok(self.reply(status, &json!({"message": message}), None))
+                }
+                None => self.answer(&request),
+            };
+            let base = self.state().clock_base;
+            if let (Some(base), Ok(answer), true) = (base, &mut answer, is_napi) {
+                let date = jiff::fmt::rfc2822::DateTimePrinter::new();
+                let date = date.timestamp_to_rfc9110_string(&self.clock_from(Some(base))).unwrap();
+                answer.headers.insert("date", date.parse().unwrap());
+            }
             // Time for the agent to notice what happened before this answer arrived.
             if request.url.path().starts_with("/vms/") {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;

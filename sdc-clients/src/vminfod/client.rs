@@ -55,7 +55,17 @@ impl Vminfod {
     /// Every VM of the node, hidden ones included; with `sync`, as a load
     /// begun after this request finds them.
     pub async fn vms(&self, sync: bool) -> Result<View, Error> {
-        let reply = self.http.execute(synced(Call::get(&["vms"]).body_cap(LIST_CAP), sync)).await?;
+        self.view(synced(Call::get(&["vms"]), sync)).await
+    }
+
+    /// Every VM of the node; what zoneadm, the zone index and the zones' configurations say, such as
+    /// which VMs exist and their NICs, as it is after this request. It does not wait for ZFS.
+    pub async fn zones(&self) -> Result<View, Error> {
+        self.view(Call::get(&["vms"]).query("sync", "zones").timeout(SYNC_TIMEOUT)).await
+    }
+
+    async fn view(&self, call: Call) -> Result<View, Error> {
+        let reply = self.http.execute(call.body_cap(LIST_CAP)).await?;
         let incomplete = Incomplete::of(reply.headers());
         Ok(View { vms: reply.json("an array of VMs")?, incomplete })
     }

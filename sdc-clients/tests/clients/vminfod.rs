@@ -42,6 +42,7 @@ async fn routes_and_their_absence() {
     assert_eq!(keys, ["zonename", "b", "a", "query"], "the order of keys is kept");
     assert_eq!(vms[0]["query"], "");
     assert_eq!(vminfod.vms(true).await.unwrap().vms[0]["query"], "sync=true");
+    assert_eq!(vminfod.zones().await.unwrap().vms[0]["query"], "sync=zones");
     assert_eq!(vminfod.vm("z", false).await.unwrap()["zonename"], "z");
     let missing = vminfod.vm("y", true).await.unwrap_err();
     assert!(missing.is_not_found_resource() && !missing.is_not_found_route());

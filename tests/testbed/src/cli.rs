@@ -24,6 +24,7 @@ usage: testbed COMMAND [ARGS]
   recordings  unpack or repack what conform compares with
   storm     thousands of mutations with listeners coming and going
   sim       the whole system under a seeded world, invariants checked after every step
+  chaos     random operations on a node, then old cache = fresh cache = the node
   fleet     ten thousand agents against one NAPI, on a virtual clock
   soak      churn for minutes, and what grows
   fuzz      run every parser over generated input for a while
@@ -77,6 +78,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "recordings" => conform::packed::run(&rest),
         "storm" => crate::storm::run(&rest),
         "sim" => crate::sim::run(&rest),
+        "chaos" => crate::chaos::run(&rest),
         "fleet" => crate::fleet::run(&rest),
         "soak" => crate::soak::run(&rest),
         "fuzz" => crate::fuzz::run(&rest),

@@ -16,6 +16,8 @@ pub mod bench; // speed
 
 pub mod fuzz; // damaged input
 
+pub mod chaos; // anything at once, and then one truth, with processes or in simulated time
+
 pub mod soak; // what grows over time, in real time
 
 pub mod lab; // a small data centre of processes and a story to watch; the base of most end-to-end tests

@@ -149,3 +149,24 @@ pub fn die_with_parent() {
     #[cfg(target_os = "linux")]
     let _unsupported = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
 }
+
+/// The children of a process that run this tool of the node.
+pub fn children_of(parent: u32, tool: &str) -> Vec<u32> {
+    let tool = format!("/bin/{tool}\0");
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let mut rest = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        let ppid = rest.nth(1).and_then(|text| text.parse().ok());
+        // A process that has ended has no command line.
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        ppid == Some(parent) && String::from_utf8_lossy(&line).contains(&tool)
+    })
+    .collect()
+}
+
+/// Kills a process of the testbed. It may have ended just now.
+pub fn kill(pid: u32) {
+    let _gone = Pid::from_raw(pid as i32).map(|pid| kill_process(pid, Signal::KILL));
+}

@@ -125,7 +125,7 @@ impl Case {
                 .iter()
                 .flat_map(|s| self.nics.iter().map(|n| (n.mac, Duration::from_secs(*s))))
                 .collect::<BTreeMap<_, _>>(),
-            wall: Timestamp::from_second(NOW).unwrap(),
+            time: Timestamp::from_second(NOW).unwrap(),
             scale,
             approved: &self.approved,
             policy: &self.policy,

@@ -6,7 +6,7 @@
 
 use super::bugs::Bug;
 use super::truth::Truth;
-use mocks::napi::Store;
+use mocks::napi::{Era, Options, Store};
 use mocks::vmapi;
 
 /// NAPI, VMAPI, the truth, and how chance falls.
@@ -22,4 +22,12 @@ pub struct Centre {
     pub seed: u64,
     /// A deliberate bug.
     pub bug: Option<Bug>,
+}
+
+impl Centre {
+    /// A data centre without records, whose NAPI is of this age.
+    pub fn new(era: Era, seed: u64, bug: Option<Bug>, truth: &Truth) -> Self {
+        let napi = Store::new(Options { seed, ..Options::era(era) });
+        Self { napi, vmapi: vmapi::Store::default(), truth: truth.clone(), seed, bug }
+    }
 }

@@ -5,12 +5,8 @@
 //! Checks after the faults have ended: everything agrees with the truth (V7, I11), and is then
 //! silent.
 
-use std::sync::Arc;
-
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, load};
 
 use super::centre::Centre;
 use super::judge::{PROVISIONING, age};
@@ -23,12 +19,8 @@ use crate::storm::same_vms;
 /// # Errors
 /// What differs.
 pub async fn cache_is_fresh(cn: &Cn) -> Result<(), String> {
-    let api = cn.wire.api().ok_or("vminfod does not run")?;
-    let snapshot = api.published.snapshot();
-    let cached: Vec<VmObject> = snapshot.vms.values().map(|vm| vm.object()).collect();
-    let ctx = Ctx::new(Root::new(cn.node.root()), Arc::new(cn.honest.clone()));
-    let fresh = load::objects(&ctx).await.map_err(|e| format!("a fresh load fails: {e}"))?;
-    same_vms(&cached, &fresh.vms)
+    let fresh = cn.load().await.map_err(|e| format!("a fresh load fails: {e}"))?;
+    same_vms(&cn.shown(), &fresh)
 }
 
 /// Is NAPI what the nodes are?

@@ -29,13 +29,13 @@ pub mod equivalence; // one life, delivered in several ways
 
 pub mod points; // every point at which an agent can die
 
-mod runs; // worlds on clocks of their own, two at a time
+pub mod runs; // worlds on clocks of their own, two at a time
 
 pub mod settle; // the end of a world
 
 pub mod checks; // everything agrees with the truth
 
-mod world; // what the nodes share, the nodes, and who listens to each
+pub mod world; // what the nodes share, the nodes, and who listens to each
 
 pub mod steps; // random steps
 
@@ -55,7 +55,7 @@ pub mod judge; // whether a write was allowed
 
 pub mod wire; // the vminfod of a node as an agent reaches it
 
-mod centre; // what the nodes share
+pub mod centre; // what the nodes share
 
 pub mod commands; // the commands of a node, slow and failing
 

@@ -13,10 +13,14 @@ use anyhow::Context;
 use daemon::Shutdown;
 use net_agent::agent::{Agent, clients};
 use sdc_clients::Jitter;
+use sdc_clients::vminfod::VmObject;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
+use vminfod::http::Api;
 use vminfod::node::commands::{Commands, Tool};
+use vminfod::node::root::Root;
+use vminfod::node::{Ctx, Deadlines, LoadError, load};
 
 use super::bugs::Bug;
 use super::centre::Centre;
@@ -39,6 +43,8 @@ pub const SECOND_LOOK: Duration = Duration::from_secs(20);
 pub const RELIST: Duration = Duration::from_secs(360);
 /// At most so long between two refreshes of vminfod.
 pub const REFRESH: Duration = Duration::from_secs(150);
+/// The deadline for the listing of the node's snapshots.
+const SNAPSHOTS: Duration = Duration::from_secs(120);
 
 /// A compute node.
 pub struct Cn {
@@ -120,6 +126,8 @@ impl Cn {
         let deaf = self.centre.bug == Some(Bug::CountOnSysevents);
         let often = |span: Duration| if deaf { Duration::from_secs(86_400) } else { span };
         let config = Config {
+            // A listing of snapshots that hangs must not outlast the end of a world.
+            deadlines: Deadlines { zfs_snapshots: SNAPSHOTS, ..Deadlines::default() },
             root: self.node.root(),
             listen: ([127, 0, 0, 1], 0).into(),
             sweep: often(Duration::from_secs(20)),
@@ -134,6 +142,21 @@ impl Cn {
         self.wire.connect(Some(running.api.clone()));
         self.vminfod = Some((running, shutdown));
         Ok(())
+    }
+
+    /// What its vminfod shows; nothing when none runs.
+    pub fn shown(&self) -> Vec<VmObject> {
+        let vms = |api: Api| api.published.snapshot().vms.values().map(|vm| vm.object()).collect();
+        self.wire.api().map(vms).unwrap_or_default()
+    }
+
+    /// What a reading of the node without a daemon finds, with commands that work.
+    ///
+    /// # Errors
+    /// When a source that concerns every VM fails.
+    pub async fn load(&self) -> Result<Vec<VmObject>, LoadError> {
+        let ctx = Ctx::new(Root::new(self.node.root()), Arc::new(self.honest.clone()));
+        Ok(load::objects(&ctx).await?.vms)
     }
 
     /// Ends vminfod where it is.

@@ -20,8 +20,6 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, load};
 
 use super::centre::Centre;
 use super::gate::Point;
@@ -30,8 +28,7 @@ use super::runs::{alone, in_pairs};
 use super::settle;
 use super::truth::{Life, Truth};
 use super::world::{held, place};
-use mocks::napi::{Era, NewNic, Options, Store};
-use mocks::vmapi;
+use mocks::napi::{Era, NewNic};
 use simnode::{payload, sample};
 
 /// Between two steps of the script: longer than any of them takes to be dealt with.
@@ -222,16 +219,9 @@ async fn script(case: Case, truth: &Truth) -> anyhow::Result<Ran> {
 
 impl Stage {
     async fn new(dir: &std::path::Path, truth: &Truth, back: bool) -> anyhow::Result<Self> {
-        let centre = Centre {
-            napi: Store::new(Options { seed: 7, ..Options::era(Era::Rfd58) }),
-            vmapi: vmapi::Store::default(),
-            truth: truth.clone(),
-            seed: 7,
-            bug: None,
-        };
+        let centre = Centre::new(Era::Rfd58, 7, None, truth);
         let cn = Cn::new(&centre, dir, 0, 8)?;
-        let ctx = Ctx::new(Root::new(cn.node.root()), std::sync::Arc::new(cn.honest.clone()));
-        let all = load::objects(&ctx).await.context("the first load")?.vms;
+        let all = cn.load().await.context("the first load")?;
         let fit = |vm: &&sdc_clients::vminfod::VmObject| {
             vm.get("state") == Some(&Value::from("running"))
                 && vm.get("do_not_inventory") != Some(&Value::Bool(true))
@@ -294,9 +284,7 @@ impl Stage {
 
     /// What stale answers will be given from.
     async fn look_back(&self) {
-        let Some(api) = self.cn.wire.api() else { return };
-        let snapshot = api.published.snapshot();
-        let vms: Vec<Value> = snapshot.vms.values().map(|vm| Value::Object(vm.object())).collect();
+        let vms: Vec<Value> = self.cn.shown().into_iter().map(Value::Object).collect();
         self.cn.gate.remember(&self.centre.vmapi, Bytes::from(Value::from(vms).to_string()));
     }
 

@@ -13,7 +13,7 @@ use super::truth::Truth;
 use super::world::{World, held, place};
 
 /// Does the work on each, two at a time; how many did not hold?
-pub(super) fn in_pairs<T: Sync>(each: &[T], holds: &(dyn Fn(&T) -> bool + Sync)) -> u64 {
+pub(crate) fn in_pairs<T: Sync>(each: &[T], holds: &(dyn Fn(&T) -> bool + Sync)) -> u64 {
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -38,7 +38,7 @@ pub fn one(seed: u64, bug: Option<Bug>) -> (anyhow::Result<()>, Vec<String>) {
 }
 
 /// Runs this on a clock of its own.
-pub(super) fn alone<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub(crate) fn alone<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     crate::clock::paused()?.block_on(work)
 }
 

@@ -68,7 +68,11 @@ pub(super) async fn settle(
 const TASKS: usize = 40;
 
 /// Waits until something holds.
-async fn within<F>(limit: Duration, name: &str, mut holds: impl FnMut() -> F) -> anyhow::Result<()>
+pub(crate) async fn within<F>(
+    limit: Duration,
+    name: &str,
+    mut holds: impl FnMut() -> F,
+) -> anyhow::Result<()>
 where
     F: Future<Output = Result<(), String>>,
 {

@@ -39,7 +39,7 @@ pub async fn step(
         52..60 => delete(centre, cn, rng).await,
         60..LIFE => edit_slowly(cn, rng).await?,
         LIFE..74 => weather(cn, rng),
-        74..82 => command_trouble(cn, rng),
+        74..82 => centre.truth.note(command_trouble(cn, rng)),
         82..90 => service_trouble(centre, rng),
         90..92 => {
             centre.truth.note("a follower of events dies");
@@ -201,10 +201,12 @@ fn weather(cn: &Cn, rng: &mut StdRng) {
     });
 }
 
-fn command_trouble(cn: &Cn, rng: &mut StdRng) {
+/// The next few runs of a command fail. Returns which, and how.
+pub(crate) fn command_trouble(cn: &Cn, rng: &mut StdRng) -> String {
     let tool = [Tool::Zoneadm, Tool::Zfs, Tool::Kstat][rng.random_range(0..3)];
     let trouble = TROUBLES[rng.random_range(0..TROUBLES.len())];
     cn.trouble(tool, trouble, rng.random_range(1..5));
+    format!("{} {trouble:?}", tool.name())
 }
 
 fn service_trouble(centre: &Centre, rng: &mut StdRng) {

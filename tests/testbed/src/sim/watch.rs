@@ -19,8 +19,6 @@ use sdc_clients::vminfod::{Lines, VmObject};
 use serde_json::Value;
 use tokio::time::Instant;
 use vminfod::http::Api;
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, load};
 
 use super::bugs::Bug;
 use super::changes::Objects;
@@ -255,9 +253,8 @@ pub async fn barrier(cn: &Cn, name: &str, truth: &Truth, bug: Option<Bug>) {
     if status == 503 || cn.wire.api().is_none() {
         return;
     }
-    let ctx = Ctx::new(Root::new(cn.node.root()), Arc::new(cn.honest.clone()));
-    let Ok(fresh) = load::objects(&ctx).await else { return };
-    let there = fresh.vms.iter().find(|vm| vm.get("zonename").is_some_and(|zone| zone == name));
+    let Ok(fresh) = cn.load().await else { return };
+    let there = fresh.iter().find(|vm| vm.get("zonename").is_some_and(|zone| zone == name));
     let broken = |what: String| truth.fault("V5", what);
     let Some(there) = there else {
         return broken(format!("{name} is answered with {status}, a load finds nothing"));

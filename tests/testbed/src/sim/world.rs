@@ -11,8 +11,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use vminfod::node::root::Root;
-use vminfod::node::{Ctx, load};
 
 use super::bugs::Bug;
 use super::centre::Centre;
@@ -21,11 +19,10 @@ use super::signals::Weather;
 use super::steps;
 use super::truth::Truth;
 use super::watch::{self, Histories, Places, Watching};
-use mocks::napi::{Era, Options, Store};
-use mocks::vmapi;
+use mocks::napi::Era;
 
 /// Where the nodes' files are: in memory where there is such a place.
-pub(super) fn place() -> io::Result<tempfile::TempDir> {
+pub(crate) fn place() -> io::Result<tempfile::TempDir> {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }
@@ -49,13 +46,7 @@ impl World {
     ) -> anyhow::Result<Self> {
         let mut rng = StdRng::seed_from_u64(seed);
         let era = if rng.random_range(0..3_u8) == 0 { Era::Rfd58 } else { Era::Master };
-        let centre = Centre {
-            napi: Store::new(Options { seed, ..Options::era(era) }),
-            vmapi: vmapi::Store::default(),
-            truth: truth.clone(),
-            seed,
-            bug,
-        };
+        let centre = Centre::new(era, seed, bug, truth);
         let (mut nodes, mut readers) = (Vec::new(), Vec::new());
         let count = if rng.random_range(0..4_u8) == 0 { 2 } else { 1 };
         for nth in 0..count {
@@ -63,8 +54,7 @@ impl World {
             std::fs::create_dir_all(&place)?;
             let mut cn = Cn::new(&centre, &place, nth, rng.random_range(3..9))?;
             cn.way.set(weather);
-            let ctx = Ctx::new(Root::new(cn.node.root()), std::sync::Arc::new(cn.honest.clone()));
-            let vms = load::objects(&ctx).await.context("the first load")?.vms;
+            let vms = cn.load().await.context("the first load")?;
             steps::seed(&centre, &mut cn, nth, &vms, &mut rng).map_err(anyhow::Error::msg)?;
             cn.start_vminfod().await?;
             cn.start_agent()?;
@@ -141,7 +131,7 @@ impl Reader {
     }
 }
 
-pub(super) fn held(truth: &Truth) -> anyhow::Result<()> {
+pub(crate) fn held(truth: &Truth) -> anyhow::Result<()> {
     match truth.faults().as_slice() {
         [] => Ok(()),
         [first, rest @ ..] => bail!("{first} (and {} more)", rest.len()),

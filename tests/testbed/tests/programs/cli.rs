@@ -233,7 +233,7 @@ async fn check_names_what_cannot_be_read() {
     }
     // The property that was set to see an event is gone again.
     let node = cli.world.node();
-    let state = read(&node.state_dir().join("zfs.tsv"));
+    let state = read(&node.state_dir().join("zfs.json"));
     assert!(state.contains("zones/"), "{state}");
     assert!(!state.contains("vminfod:check"), "{state}");
 

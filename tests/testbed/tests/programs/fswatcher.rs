@@ -11,8 +11,9 @@ use simnode::edits::ConfigMap;
 use simnode::{Verbs, Wait};
 use testbed::lab::world::until;
 use testbed::lab::{World, WorldOptions};
+use testbed::process::{children_of, kill};
 
-use super::hub::{SOON, children_of, is_synced, kill, pick, program, see, text};
+use super::hub::{SOON, is_synced, pick, program, see, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_watched_by_the_helper_and_by_its_successor() {

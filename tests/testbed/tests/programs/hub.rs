@@ -14,7 +14,7 @@ use simnode::{Verbs, Wait};
 use testbed::lab::seed::{self, nics_of};
 use testbed::lab::world::until;
 use testbed::lab::{World, WorldOptions, vm_agent};
-use testbed::process::{self, Child};
+use testbed::process::{self, Child, children_of, kill};
 
 /// Longer than anything takes that goes well, shorter than production's sweep of 10 s.
 pub(super) const SOON: Duration = Duration::from_secs(8);
@@ -229,25 +229,4 @@ fn processes_naming(dir: &Path) -> Vec<u32> {
             String::from_utf8_lossy(&line).contains(&dir)
         })
         .collect()
-}
-
-/// The children of a process that run this tool of the node.
-pub(super) fn children_of(parent: u32, tool: &str) -> Vec<u32> {
-    let tool = format!("/bin/{tool}\0");
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let mut rest = stat.rsplit(") ").next().unwrap_or_default().split(' ');
-        let ppid = rest.nth(1).and_then(|text| text.parse().ok());
-        // A process that has ended has no command line.
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        ppid == Some(parent) && String::from_utf8_lossy(&line).contains(&tool)
-    })
-    .collect()
-}
-
-pub(super) fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }

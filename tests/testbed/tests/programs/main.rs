@@ -9,6 +9,8 @@
 
 mod agent;
 mod bad_input;
+#[cfg(target_os = "linux")] // reads /proc
+mod chaos;
 mod cli;
 mod clients;
 mod deploy;

@@ -195,7 +195,7 @@ async fn rfd39_create_then_alias_memory_and_quota() {
     session.prints(&["quota changed :: 10 -> 20"]).await;
     // Behind vmadm's back: the event of zfs is enough.
     let dataset = format!("zones/{VM}");
-    session.world.node().zfs(|all| Ok(((), all.set(&dataset, "quota", "10737418240")?))).unwrap();
+    session.world.node().zfs(|all| all.set(&dataset, "quota", "10737418240")).unwrap();
     session.prints(&["quota changed :: 20 -> 10"]).await;
     session.stop().await;
 }

@@ -63,7 +63,7 @@ async fn a_quota_set_outside_does_not_come_back_after_the_verbs_own() {
     let dataset = zone.zonepath.trim_start_matches('/').to_owned();
     for round in 0..20_u64 {
         let outside = (10_u64 << 30).to_string();
-        hub.node.zfs(|all| Ok(((), all.set(&dataset, "quota", &outside)?))).unwrap();
+        hub.node.zfs(|all| all.set(&dataset, "quota", &outside)).unwrap();
         verbs.set_quota(&zone.zonename, 20 + round).await.unwrap();
         let now = client.vm(&zone.zonename, false).await.unwrap();
         assert_eq!(now["quota"], json!(20 + round));
@@ -128,7 +128,7 @@ async fn a_zfs_that_hangs_on_one_vm_slows_no_other() {
     let dataset = format!("zones/{stuck}");
     for round in 0..30_u64 {
         let bytes = ((30 + round) << 30).to_string();
-        hub.node.zfs(|all| Ok(((), all.set(&dataset, "quota", &bytes)?))).unwrap();
+        hub.node.zfs(|all| all.set(&dataset, "quota", &bytes)).unwrap();
     }
     let during = median_latency(&hub, &mut watcher, others, "during").await;
     // Both are a few tens of milliseconds; a queue behind the hanging one would be 30 s.

@@ -114,7 +114,7 @@ impl Rig {
 
     /// Its `sysevent` children that have not ended.
     pub fn children(&self) -> Vec<u32> {
-        super::super::hub::children_of(self.pid(), "sysevent")
+        testbed::process::children_of(self.pid(), "sysevent")
     }
 }
 
