@@ -10,6 +10,7 @@ use sdc_clients::vminfod::{VmObject, WatchEvent, watch};
 use crate::changes::{changed, wake_departures};
 use crate::departures::Left;
 use crate::parts::Parts;
+use crate::schedule::Due;
 use crate::status::{Count, State, Task, history};
 use crate::view::{LocalView, LocalVm};
 
@@ -71,6 +72,11 @@ fn present(parts: &Parts, object: &VmObject) {
     match parts.node.put(object) {
         Some((before, vm)) if before.as_ref() != Some(&vm) => {
             changed(parts, &vm.uuid, before, Left::WithVm);
+        }
+        // R10: any event has the VM's NICs looked at. Those that change nothing here fold.
+        Some((_, vm)) if !vm.hidden => {
+            let at = parts.clock.now() + parts.config.times.settle;
+            parts.schedule.wake(&vm.uuid, Due { at, upkeep: true });
         }
         Some(_) => {}
         None => tracing::warn!("vminfod sent a VM without a name: the view is not complete"),

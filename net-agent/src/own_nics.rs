@@ -2,11 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The own-NICs task: claims the records of the node's own MACs and sets them to `running` (R11),
-//! once after the start. The pass does it again with each list.
+//! The own-NICs task: claims the records of the node's own MACs and sets them and the `server` records
+//! of this node to `running` (R11), once after the start. The pass does it again with each list.
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use sdc_clients::MacAddr;
+use sdc_clients::napi::{BelongsToType, NicList, NicQuery};
 
 use crate::apply;
 use crate::parts::Parts;
@@ -14,12 +15,14 @@ use crate::status::{State, Task};
 
 /// Records at once.
 const AT_ONCE: usize = 4;
+/// More `server` records than any node has.
+const MOST: u32 = 100;
 
 /// Does it until each record is decided.
 pub(crate) async fn keep_own(parts: &Parts) {
     parts.ready(Task::OwnNics).await;
     tokio::time::sleep(parts.random.within(parts.config.times.server_nic_delay)).await;
-    let mut open = macs(parts);
+    let mut open = macs(parts).await;
     let mut retry = parts.retry();
     while !open.is_empty() {
         parts.ready(Task::OwnNics).await;
@@ -31,9 +34,32 @@ pub(crate) async fn keep_own(parts: &Parts) {
     parts.status.is(Task::OwnNics, State::Resting);
 }
 
-/// Returns the node's own MACs.
-pub(crate) fn macs(parts: &Parts) -> Vec<MacAddr> {
-    parts.node.identity().map(|i| i.macs.into_iter().collect()).unwrap_or_default()
+/// Returns the node's own MACs: those of sysinfo, and those of NAPI's `server` records of this node,
+/// which sysinfo lacks if a link is gone or virtual.
+pub(crate) async fn macs(parts: &Parts) -> Vec<MacAddr> {
+    let mut macs = parts.node.identity().unwrap_or_default().macs;
+    let cn_uuid = &parts.config.policy.cn_uuid;
+    let query = NicQuery {
+        belongs_to_type: vec![BelongsToType::Server.as_str().to_owned()],
+        belongs_to_uuid: vec![cn_uuid.clone()],
+        limit: Some(MOST),
+        ..NicQuery::default()
+    };
+    // One page: a node has few. A filter that is ignored costs no more.
+    match parts.clients.napi.nic_pages(NicList::Nics, &query).try_next().await {
+        Ok(page) => {
+            let nics = page.into_iter().flat_map(|page| page.nics);
+            let ours = nics.filter(|nic| {
+                nic.belongs_to_type == BelongsToType::Server && nic.belongs_to_uuid == *cn_uuid
+            });
+            macs.extend(ours.map(|nic| nic.mac));
+        }
+        Err(err) => {
+            let reason = parts.failed(&err);
+            tracing::warn!(%reason, "cannot list the server NICs of this node");
+        }
+    }
+    macs.into_iter().collect()
 }
 
 /// Tries each of these once. Returns those that are not decided.

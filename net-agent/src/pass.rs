@@ -32,6 +32,8 @@ use crate::{own_nics, unlisted};
 
 /// Records at once.
 const AT_ONCE: usize = 4;
+/// Attempts at a backfill that fails, each of them with retries of its own.
+const BACKFILLS: u32 = 3;
 /// A verdict that is older than this at its delete is asked for again.
 const VERDICT_GOOD: Duration = Duration::from_secs(30);
 
@@ -42,6 +44,9 @@ enum Failed {
     List(#[from] ListError),
     #[error(transparent)]
     View(#[from] ViewError),
+    /// R8: nothing is reaped before the backfill.
+    #[error("{0} backfills failed")]
+    Backfill(usize),
 }
 
 /// What a pass has not decided yet.
@@ -153,11 +158,11 @@ async fn pass(parts: &Parts, pass: u64) -> Result<Open, Failed> {
     open.candidates = first.decisions.iter().filter(|d| d.is_candidate()).count();
     status.planned(first.clone());
     status.step(if config.mode == Mode::On { history::REAP } else { history::SKIPPED });
-    let missing = backfill(parts, &first).await;
+    let missing = backfill(parts, &first).await?;
     doubt_an_empty_list(parts, open.listing.listed, missing);
     if !is_first {
         // Once each: a record that NAPI cannot serve must not hold up the reap.
-        own_nics::once(parts, own_nics::macs(parts)).await;
+        own_nics::once(parts, own_nics::macs(parts).await).await;
     }
     open.keep(&first, local.taken);
     parts.brake.note_candidates(&open.first_looks);
@@ -310,35 +315,58 @@ fn doubt_an_empty_list(parts: &Parts, listed: usize, missing: usize) {
     parts.brake.set(BrakeOf::Napi, why);
 }
 
-/// Writes what the plan wants written, and waits for all of it (R8, D2). Returns the number of
-/// MACs that NAPI does not know.
-async fn backfill(parts: &Parts, plan: &Plan) -> usize {
-    let wanted: Vec<Decision> = plan.decisions.iter().filter(|d| !d.is_judged()).cloned().collect();
-    let own = parts.node.identity().unwrap_or_default().macs;
-    let write = |d: Decision| {
-        let is_own = own.contains(&d.mac) || d.vm == parts.config.policy.cn_uuid;
-        async move {
-            let outcome = match d.action {
-                Action::Look | Action::Write(_) | Action::AskVmapi if is_own => {
-                    apply::keep_up_own(parts, d.mac).await
-                }
-                Action::Look | Action::Write(_) | Action::AskVmapi => {
-                    apply::keep_up(parts, d.mac, &d.vm, false).await
-                }
-                Action::Defer => Outcome::Deferred(d.reason),
-                Action::Delete | Action::Keep => return 0,
-            };
-            if outcome.is_open() {
-                let at = parts.clock.now();
-                parts.schedule.wake(&d.vm, Due { at, upkeep: true });
-            }
-            let missing = usize::from(outcome == Outcome::Missing);
-            parts.status.outcome(d.mac, outcome);
-            missing
+/// Writes what the plan wants written, and waits for all of it (R8, D2). What failed is tried again a
+/// few times; then a record that cannot be read stops nobody, and one that cannot be written fails the
+/// pass. Returns the number of MACs that NAPI does not know.
+async fn backfill(parts: &Parts, plan: &Plan) -> Result<usize, Failed> {
+    let mut wanted: Vec<Decision> =
+        plan.decisions.iter().filter(|d| !d.is_judged()).cloned().collect();
+    let (mut missing, mut retry) = (0, parts.retry());
+    for tries in 1.. {
+        let write = |d: Decision| async move { (written(parts, &d).await, d) };
+        let tried = futures_util::stream::iter(wanted.drain(..)).map(write);
+        let tried: Vec<_> = tried.buffer_unordered(AT_ONCE).collect().await;
+        missing += tried.iter().filter(|(outcome, _)| *outcome == Outcome::Missing).count();
+        let failed = |(outcome, _): &(Outcome, Decision)| matches!(outcome, Outcome::Failed(_));
+        let failed: Vec<_> = tried.into_iter().filter(failed).collect();
+        if failed.is_empty() {
+            break;
         }
+        if tries == BACKFILLS {
+            let unwritten = |(outcome, _): &&(Outcome, Decision)| {
+                matches!(outcome, Outcome::Failed(Reason::Changed(_)))
+            };
+            match failed.iter().filter(unwritten).count() {
+                0 => break,
+                count => return Err(Failed::Backfill(count)),
+            }
+        }
+        tokio::time::sleep(retry.next_delay()).await;
+        wanted = failed.into_iter().map(|(_, decision)| decision).collect();
+    }
+    Ok(missing)
+}
+
+/// Writes what a decision that is no delete wants written.
+async fn written(parts: &Parts, d: &Decision) -> Outcome {
+    let of_vm = parts.node.look(|i| i.view.holders(d.mac).next().is_some());
+    let is_own = parts.node.identity().unwrap_or_default().macs.contains(&d.mac) || !of_vm;
+    let outcome = match &d.action {
+        Action::Look | Action::Write(_) | Action::AskVmapi if is_own => {
+            apply::keep_up_own(parts, d.mac).await
+        }
+        Action::Look | Action::Write(_) | Action::AskVmapi => {
+            apply::keep_up(parts, d.mac, &d.vm, false).await
+        }
+        Action::Defer => Outcome::Deferred(d.reason.clone()),
+        Action::Delete | Action::Keep => return Outcome::Left(d.reason.clone()),
     };
-    let written = futures_util::stream::iter(wanted).map(write).buffer_unordered(AT_ONCE);
-    written.fold(0, |sum, missing| async move { sum + missing }).await
+    if outcome.is_open() {
+        let at = parts.clock.now();
+        parts.schedule.wake(&d.vm, Due { at, upkeep: true });
+    }
+    parts.status.outcome(d.mac, outcome.clone());
+    outcome
 }
 
 async fn view(parts: &Parts) -> Result<LocalView, ViewError> {

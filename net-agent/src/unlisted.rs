@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Candidates that no list by `cn_uuid` shows: NICs of VMs that VMAPI lists as destroyed on this
-//! node, and MACs that the last run of this agent left in the state file. One that never had a
+//! Candidates that no list by `cn_uuid` shows: NICs of VMs that VMAPI lists as destroyed or failed
+//! on this node, and MACs that the last run of this agent left in the state file. One that never had a
 //! `cn_uuid` is adopted first and then judged as all others; its age starts again with that write.
 //! A failure here voids nothing.
 
@@ -110,7 +110,7 @@ async fn of_last_run(parts: &Parts, listed: &BTreeSet<MacAddr>) -> Vec<Nic> {
     read.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
 }
 
-/// Returns the records of VMs that VMAPI lists as destroyed on this node.
+/// Returns the records of VMs that VMAPI lists as destroyed or failed on this node.
 async fn of_vmapi(
     parts: &Parts,
     listed: &BTreeSet<MacAddr>,
@@ -118,11 +118,13 @@ async fn of_vmapi(
 ) -> Result<Vec<Nic>, Unread> {
     let Some(vmapi) = &parts.clients.vmapi else { return Ok(Vec::new()) };
     let policy = &parts.config.policy;
-    let server_uuid = Some(policy.cn_uuid.clone());
-    let query = VmQuery { server_uuid, state: Some("destroyed".to_owned()) };
-    let vms = vmapi.list_vms(&query).await?.into_iter();
+    let mut vms = Vec::new();
+    for state in ["destroyed", "failed"] {
+        let (server_uuid, state) = (Some(policy.cn_uuid.clone()), Some(state.to_owned()));
+        vms.extend(vmapi.list_vms(&VmQuery { server_uuid, state }).await?);
+    }
     // The filter is not trusted.
-    let gone = vms.filter(|vm| Verdict::of(vm).is_gone_from(&policy.cn_uuid));
+    let gone = vms.into_iter().filter(|vm| Verdict::of(vm).is_gone_from(&policy.cn_uuid));
     let gone: Vec<String> = gone.map(|vm| vm.uuid).filter(|vm| !view.has_vm(vm)).collect();
     let mut found = Vec::new();
     for some in gone.chunks(AT_A_TIME) {

@@ -177,7 +177,7 @@ fn check(
         return Err(Obstacle::Defer(Reason::Paced));
     }
     let etag = fresh.etag.clone().filter(|etag| !etag.is_empty());
-    let etag = etag.ok_or(Obstacle::Keep(Reason::NoEtag))?;
+    let etag = etag.ok_or(Obstacle::Defer(Reason::NoEtag))?;
     Ok(Checked { judgement, etag, clearance })
 }
 

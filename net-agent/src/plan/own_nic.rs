@@ -2,8 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's own NICs: records of its MACs, and `server` records of this node (R11). A record that
-//! booter made for the admin user is claimed.
+//! NICs that no VM has: the node's own, which are records of its MACs and `server` records of this
+//! node, and `other` records with this node's `cn_uuid` (R11). A record that booter made for the admin
+//! user is claimed.
 
 use sdc_clients::napi::{BelongsToType, Nic, NicState};
 
@@ -23,6 +24,7 @@ pub(crate) fn upkeep(nic: &Nic, identity: &Identity, policy: &Policy) -> Upkeep 
                 wish.claim = Some(policy.cn_uuid.clone());
             }
         }
+        BelongsToType::Other if nic.cn_uuid.as_ref() == Some(&policy.cn_uuid) => {}
         BelongsToType::Other => return Upkeep::Leave(Reason::OtherNotHere),
         _ => return Upkeep::Leave(Reason::belongs_to(nic)),
     }

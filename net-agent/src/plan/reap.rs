@@ -232,7 +232,8 @@ fn etag_known(source: Source<'_>) -> Says {
         Source::Fresh(Some(etag)) if !etag.is_empty() => {
             (Answer::Pass, Reason::Etag(etag.to_owned()))
         }
-        Source::Fresh(_) => (Answer::Never, Reason::NoEtag),
+        // The next copy may have one: NAPI may be on its way up or down.
+        Source::Fresh(_) => (Answer::Later, Reason::NoEtag),
     }
 }
 

@@ -89,7 +89,7 @@ async fn claims_server_and_booter_nics_after_their_delay() {
     assert_eq!(of(4), (json!("server"), json!("provisioning")), "another node's");
     assert_eq!(of(5), (json!("other"), json!("provisioning")), "not an address of ours");
     assert!(world.asked("cn_uuid=").is_empty(), "no list before R1's delay");
-    assert_eq!(world.asked("GET").len(), 3, "one by one");
+    assert_eq!(world.asked("GET").len(), 4, "one by one, and one list of server NICs");
     lawful(&world);
 }
 
@@ -124,7 +124,7 @@ async fn deletes_witnessed_departures_within_seconds() {
     world.nic(2, "v", json!({}));
     world.start(json!({}));
     sleep(MIN).await;
-    assert!(world.asked("").is_empty(), "a snapshot is no event");
+    assert!(world.asked("/nics/").is_empty(), "a snapshot is no event");
     world.vmapi("v", "running", CN);
     world.state().vmapi.get_mut("v").unwrap()["nics"] = json!([{"mac": mac(1)}]);
     world.vm("v", "running", &[1], false);

@@ -7,7 +7,7 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, HOME, World, mac_of};
+use crate::world::{CN, HOME, TARGET, World, mac_of};
 use crate::{HOUR, MIN, SEC, lawful, leak};
 
 #[tokio::test(start_paused = true)] // C6
@@ -255,5 +255,85 @@ async fn unreadable_record_delays_no_other() {
     sleep(10 * HOUR).await;
     let spent = world.asked("").len() - before;
     assert!(spent < 10 * 12 * 2 * 8, "{spent} requests in ten hours");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // R8, R9
+async fn reap_waits_for_backfills_that_failed() {
+    let world = leak();
+    world.nic(1, "live", json!({"cn_uuid": null}));
+    // Each write finds the record changed.
+    world.state().touch_next = u32::MAX;
+    let (agent, _) = world.start(json!({}));
+    sleep(2 * HOUR).await;
+    assert!(!world.asked("PUT").is_empty() && world.asked("DELETE").is_empty());
+    let waiting = agent.parts.status.waiting_for().join(" ");
+    assert!(waiting.contains("1 backfills failed"), "{waiting}");
+    world.state().touch_next = 0;
+    sleep(HOUR).await;
+    assert!(!world.has(2) && world.field(1, "cn_uuid") == json!(CN));
+    let (put, delete) = (world.asked("PUT"), world.asked("DELETE"));
+    assert!(put.last().unwrap().0 < delete[0].0);
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // G9
+async fn a_copy_without_an_etag_is_looked_at_again() {
+    let world = leak();
+    world.vm("left", "running", &[3], false);
+    world.nic(3, "left", json!({}));
+    world.vmapi("left", "destroyed", CN);
+    world.state().etags = false;
+    world.start(json!({}));
+    sleep(HOUR).await;
+    world.delete_vm("left");
+    sleep(HOUR).await;
+    assert!(world.has(2) && world.has(3) && world.asked("DELETE").is_empty());
+    world.state().etags = true;
+    sleep(10 * MIN).await;
+    assert!(!world.has(2) && !world.has(3), "not only when the day is over");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // R11
+async fn moves_unlisted_server_nics_and_other_nics_of_this_node() {
+    let world = leak();
+    let of = |kind: &str, owner: &str, cn| json!({"belongs_to_type": kind, "belongs_to_uuid": owner, "cn_uuid": cn, "state": "provisioning"});
+    // Sysinfo has none of these.
+    world.nic(5, CN, of("server", CN, json!(null)));
+    world.nic(6, "x", of("other", "x", json!(CN)));
+    world.nic(7, "x", of("other", "x", json!(null)));
+    world.nic(8, TARGET, of("server", TARGET, json!(null)));
+    world.start(json!({}));
+    sleep(2 * MIN).await;
+    assert_eq!(world.field(5, "state"), json!("running"), "asked for once after the start");
+    sleep(HOUR).await;
+    assert_eq!(world.field(6, "state"), json!("running"));
+    assert_eq!(
+        (world.field(7, "state"), world.field(8, "state")),
+        (json!("provisioning"), json!("provisioning"))
+    );
+    assert!([5, 6, 7, 8].iter().all(|n| world.has(*n)));
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // R10
+async fn any_event_of_a_vm_has_its_nics_looked_at() {
+    let world = leak();
+    world.start(json!({}));
+    sleep(HOUR).await;
+    world.nic(1, "live", json!({"state": "provisioning"}));
+    let before = world.asked("f20000000001").len();
+    sleep(HOUR).await;
+    assert_eq!(world.asked("f20000000001").len(), before, "no event, no request");
+    // A change of nothing that a NIC record says, such as the alias, and many of them.
+    for _ in 0..300 {
+        world.vm("live", "running", &[1], false);
+        sleep(SEC / 10).await;
+    }
+    assert_eq!(world.field(1, "state"), json!("running"));
+    sleep(MIN).await;
+    let asked = world.asked("f20000000001").len() - before;
+    assert!((2..=9).contains(&asked), "within its budget: {asked}");
     lawful(&world);
 }

@@ -18,6 +18,8 @@ async fn adopts_and_reaps_nics_without_cn_uuid() {
     world.nic(1, "live", json!({}));
     world.nic(2, "gone", json!({"cn_uuid": null}));
     world.nic(3, "moved", json!({"cn_uuid": null}));
+    world.nic(7, "failed", json!({"cn_uuid": null}));
+    world.vmapi("failed", "failed", CN);
     world.nic(4, "moving", json!({"cn_uuid": TARGET}));
     world.nic(5, "unknown", json!({"cn_uuid": null}));
     world.nic(
@@ -33,16 +35,19 @@ async fn adopts_and_reaps_nics_without_cn_uuid() {
     world.start(json!({}));
     sleep(12 * MIN).await;
     let puts = world.asked("PUT");
-    assert_eq!(puts.len(), 1, "{puts:?}");
-    assert!(puts[0].1.contains("f20000000002 Some(\"E1\")"), "{puts:?}");
-    assert!(puts[0].1.ends_with(&format!(r#"{{"cn_uuid":"{CN}"}}"#)), "{puts:?}");
-    assert!(world.has(2), "G6: it was written just now");
+    assert_eq!(puts.len(), 2, "{puts:?}");
+    for n in [2, 7] {
+        let at = format!("f2000000000{n} Some(\"E1\")");
+        let put = puts.iter().find(|(_, line)| line.contains(&at)).unwrap();
+        assert!(put.1.ends_with(&format!(r#"{{"cn_uuid":"{CN}"}}"#)), "{puts:?}");
+        assert!(world.has(n), "G6: it was written just now");
+    }
     sleep(HOUR).await;
-    assert!(!world.has(2));
+    assert!(!world.has(2) && !world.has(7));
     for n in [1, 3, 4, 5, 6] {
         assert!(world.has(n), "{n}");
     }
-    assert_eq!(world.asked("DELETE").len(), 1);
+    assert_eq!(world.asked("DELETE").len(), 2);
     lawful(&world);
 }
 

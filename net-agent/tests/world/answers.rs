@@ -141,12 +141,13 @@ impl World {
             return Ok(self.reply(404, &body, None));
         }
         let (mut strange, mut limit, mut offset) = (Vec::new(), 1000, 0);
-        let (mut cn, mut vms) = (None, None);
+        let (mut cn, mut vms, mut kind) = (None, None, None);
         for (key, value) in request.url.query_pairs() {
             assert!(!value.is_empty(), "an empty filter: {}", request.target());
             match &*key {
                 "limit" => limit = value.parse::<usize>().unwrap(),
                 "offset" => offset = value.parse::<usize>().unwrap(),
+                "belongs_to_type" => kind = Some(value.into_owned()),
                 "belongs_to_uuid" => vms = Some(value.into_owned()),
                 "cn_uuid" if state.filters => cn = Some(value.into_owned()),
                 _ => strange.push(key.into_owned()),
@@ -181,6 +182,7 @@ impl World {
                 let owner = nic["belongs_to_uuid"].as_str().unwrap();
                 vms.as_ref().is_none_or(|vms| vms.split(',').any(|vm| vm == owner))
             })
+            .filter(|nic| kind.as_ref().is_none_or(|kind| nic["belongs_to_type"] == **kind))
             .skip(offset)
             .take(limit)
             .collect();

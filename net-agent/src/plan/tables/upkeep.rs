@@ -92,12 +92,16 @@ fn claims_only_own_nics() {
             "state": "provisioning"});
         word(own_nic::upkeep(&nic(n, over), &identity, &policy()))
     };
+    let away =
+        nic(2, json!({"belongs_to_type": "other", "cn_uuid": null, "state": "provisioning"}));
+    let away = word(own_nic::upkeep(&away, &identity, &policy()));
     let claim = format!("state=running belongs_to=server/{CN}");
     for (row, want, found) in [
         ("R11", "state=running", run(2, "server", CN)),
         ("another CN's", "Leave", run(1, "server", "b")),
         ("booter's", &claim, run(1, "other", "admin")),
-        ("not our address", "Leave", run(2, "other", "admin")),
+        ("R11, our cn_uuid", "state=running", run(2, "other", "admin")),
+        ("not our address", "Leave", away),
         ("a zone's", "Leave", run(1, "zone", "gone")),
     ] {
         assert_eq!(found, want, "{row}");

@@ -70,8 +70,9 @@ impl Check {
 }
 
 impl Start {
+    /// Requests about the node's own NICs: one for each link, and a list of its server NICs.
     fn own(&self) -> f64 {
-        f64::from(self.agents) * f64::from(self.shape.links)
+        f64::from(self.agents) * f64::from(self.shape.links + 1)
     }
 
     /// Requests to list one node: a NAPI without the route costs two more.

@@ -38,3 +38,4 @@ mod soak;
 mod statements;
 mod storm;
 mod waits;
+mod witness;

@@ -1,0 +1,226 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The whole chain with real processes: vminfod, the node's VM agent that tells VMAPI, VMAPI and
+//! net-agent. What one of them gets wrong, or what answers in its place, deletes no NIC.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use mocks::napi::Era;
+use sdc_clients::http::{Call, Http};
+use serde_json::{Value, json};
+use simnode::{Verbs, Wait};
+use testbed::lab::world::{OWN_AGENT, until};
+use testbed::lab::{World, WorldOptions, vm_agent};
+use testbed::process::Child;
+
+/// Longer than anything here takes that goes well on a busy machine.
+const LATE: Duration = Duration::from_secs(120);
+/// What zoneadm prints on a node without zones.
+const ONLY_GLOBAL: &str = "0:global:running:/::liveimg:shared:0";
+
+fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_testbed"))
+}
+
+/// A world that runs, in which all records are right and the VM agent tells VMAPI.
+async fn chain(dir: &Path) -> (World, tokio::task::JoinHandle<()>) {
+    let options = WorldOptions {
+        speed: 600,
+        era: Era::Rfd58,
+        ..WorldOptions::new(dir.join("cn"), program())
+    };
+    let mut world = World::create(options).await.unwrap();
+    world.start_vminfod().await.unwrap();
+    let hub = world.hub().unwrap();
+    let vms = hub.vms(true).await.unwrap().vms;
+    let cn = world.node().cn_uuid().to_owned();
+    world.vmapi.store().seed_from_vms(&vms, &cn);
+    world.napi.store().seed_from_vms(&vms, &cn).unwrap();
+    let vm_agent = tokio::spawn(vm_agent::follow(hub, world.vmapi.store().clone(), cn));
+    world.start_agent().await.unwrap();
+    until("a pass left nothing undecided", LATE, || async {
+        let file = std::fs::read_to_string(world.agent_state_dir().join("memory.json"));
+        let kept: Value = serde_json::from_str(&file.unwrap_or_default()).unwrap_or_default();
+        Ok(kept["reference"].as_array().is_some_and(|vms| !vms.is_empty()))
+    })
+    .await
+    .unwrap();
+    (world, vm_agent)
+}
+
+async fn status(world: &World) -> Value {
+    let http = Http::new(&world.agent_url(), OWN_AGENT).unwrap();
+    http.execute(Call::get(&["status"])).await.unwrap().object().unwrap().clone().into()
+}
+
+/// Waits until the agent has compared the node a few more times.
+async fn rounds(world: &World) {
+    let at = status(world).await["resyncs"].as_u64().unwrap() + 4;
+    until("rounds go by", LATE, || async {
+        Ok(status(world).await["resyncs"].as_u64().unwrap() >= at)
+    })
+    .await
+    .unwrap();
+}
+
+fn deletes(world: &World) -> usize {
+    world.napi.requests().iter().filter(|seen| seen.method == "DELETE").count()
+}
+
+/// Replaces the node's zoneadm by one that prints only `global`, or puts it back.
+fn blind(world: &World, blind: bool) {
+    let zoneadm = world.node().tool("zoneadm");
+    let kept = zoneadm.with_extension("kept");
+    if blind {
+        std::fs::rename(&zoneadm, &kept).unwrap();
+        std::fs::write(&zoneadm, format!("#!/bin/sh\necho '{ONLY_GLOBAL}'\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&zoneadm, mode).unwrap();
+    } else {
+        std::fs::rename(&kept, &zoneadm).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")] // F67, F68
+async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut world, vm_agent) = chain(dir.path()).await;
+    let before = world.nics().await.unwrap().len();
+    // The boot environment is wrong: zoneadm prints only `global`, and the index agrees.
+    world.end_vminfod(true).await.unwrap();
+    blind(&world, true);
+    let index = world.node().path("/etc/zones/index");
+    let zones = std::fs::read_to_string(&index).unwrap();
+    std::fs::write(&index, "global:installed:/\n").unwrap();
+    world.start_vminfod().await.unwrap();
+    assert!(world.hub().unwrap().vms(true).await.unwrap().vms.is_empty());
+    // The VM agent believes it, and tells VMAPI.
+    let told = || {
+        let vms = world.vmapi.store().all();
+        !vms.is_empty() && vms.iter().filter(|vm| vm["state"] != "destroyed").count() <= 3
+    };
+    until("VMAPI has heard", LATE, || async { Ok(told()) }).await.unwrap();
+    rounds(&world).await;
+    assert_eq!(deletes(&world), 0);
+    // The agent starts again too, and lists.
+    for crash in [true, false] {
+        world.end_agent(crash).await.unwrap();
+        world.start_agent().await.unwrap();
+        until("the brake is on", LATE, || async { Ok(status(&world).await["brake"].is_string()) })
+            .await
+            .unwrap();
+        rounds(&world).await;
+    }
+    assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
+    // The right one is back.
+    world.end_vminfod(true).await.unwrap();
+    blind(&world, false);
+    std::fs::write(&index, zones).unwrap();
+    world.start_vminfod().await.unwrap();
+    until("the brake is off", LATE, || async { Ok(status(&world).await["brake"].is_null()) })
+        .await
+        .unwrap();
+    assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")] // F67
+async fn a_zoneadm_that_prints_only_global_loses_no_nic() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut world, vm_agent) = chain(dir.path()).await;
+    let before = world.nics().await.unwrap().len();
+    world.end_vminfod(true).await.unwrap();
+    blind(&world, true);
+    // The index names zones that zoneadm does not: vminfod does not say that nothing is here.
+    let started = tokio::time::timeout(Duration::from_secs(10), world.start_vminfod()).await;
+    if matches!(started, Ok(Ok(()))) {
+        let view = world.hub().unwrap().vms(true).await;
+        assert!(view.is_err() || !view.unwrap().incomplete.is_nothing());
+    }
+    world.end_agent(true).await.unwrap();
+    world.start_agent().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), rounds(&world)).await.ok();
+    assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
+    vm_agent.abort();
+    world.stop().await.unwrap();
+}
+
+/// Something between the agent and vminfod, which answers for single VMs while it is `wrong`.
+#[derive(Clone)]
+struct Proxy {
+    to: String,
+    wrong: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
+}
+
+async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
+    let path = request.uri().path_and_query().unwrap().to_string();
+    if path.starts_with("/vms/") && proxy.wrong.load(Ordering::SeqCst) {
+        proxy.asked.store(true, Ordering::SeqCst);
+        return (StatusCode::NOT_FOUND, "<html><h1>404 Not Found</h1></html>").into_response();
+    }
+    let answer = reqwest::get(format!("{}{path}", proxy.to)).await.unwrap();
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    let mut response = Body::from_stream(answer.bytes_stream()).into_response();
+    *response.status_mut() = status;
+    if let Some(named) = headers.get("vminfod-incomplete") {
+        response.headers_mut().insert("vminfod-incomplete", named.clone());
+    }
+    response
+}
+
+#[tokio::test(flavor = "multi_thread")] // F69
+async fn a_proxys_404_is_no_absence() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut world, vm_agent) = chain(dir.path()).await;
+    world.end_agent(false).await.unwrap();
+    let wrong = Arc::new(AtomicBool::new(true));
+    let proxy = Proxy { to: world.vminfod_url(), wrong: Arc::clone(&wrong), asked: Arc::default() };
+    let asked = Arc::clone(&proxy.asked);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = axum::Router::new().fallback(forward).with_state(proxy);
+    let serving = tokio::spawn(async move { axum::serve(listener, serving).await });
+    let file = world.node().dir().join("net-agent.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    config["vminfod"] = json!({"url": url});
+    let file = dir.path().join("proxied.json");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let args = ["@net-agent", "serve", "--config", file.to_str().unwrap()].map(str::to_owned);
+    let mut agent = Child::spawn("net-agent", &program(), &args).unwrap();
+    let mut lines = agent.take_lines();
+    tokio::spawn(async move { while lines.recv().await.is_some() {} });
+    until("the agent follows vminfod", LATE, || async {
+        let http = Http::new(&world.agent_url(), OWN_AGENT).unwrap();
+        let page = http.execute(Call::get(&["status"])).await;
+        Ok(page.is_ok_and(|page| page.object().is_ok_and(|page| page["resyncs"] != 0)))
+    })
+    .await
+    .unwrap();
+    let vm = world.hub().unwrap().vms(true).await.unwrap().vms.into_iter().find(|vm| {
+        vm.get("state") == Some(&json!("running"))
+            && vm.get("do_not_inventory") != Some(&json!(true))
+            && vm["nics"].as_array().is_some_and(|nics| !nics.is_empty())
+    });
+    let uuid = vm.unwrap()["uuid"].as_str().unwrap().to_owned();
+    Verbs::new(world.node(), Wait::none()).delete_raw(&uuid).await.unwrap();
+    until("the page was shown", LATE, || async { Ok(asked.load(Ordering::SeqCst)) }).await.unwrap();
+    rounds(&world).await;
+    assert_eq!(deletes(&world), 0, "{}", status(&world).await);
+    wrong.store(false, Ordering::SeqCst);
+    until("vminfod's own 404 counts", LATE, || async { Ok(deletes(&world) > 0) }).await.unwrap();
+    drop(agent);
+    vm_agent.abort();
+    serving.abort();
+    world.stop().await.unwrap();
+}
