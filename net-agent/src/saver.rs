@@ -3,8 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The state file task: takes over what the last run left, then saves what changes. Times in the
-//! file are the wall clock's, for people: a clock that is ahead at a restart must not end anything,
-//! so what is remembered begins anew with each start.
+//! file are the wall clock's. A clock that is ahead at a restart must not end the protection of hidden
+//! VMs or the count of deletes, so both begin anew with each start.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) async fn restore(parts: &Parts) {
             Kept::new(cn_uuid)
         }
     };
-    parts.state_file.restore(kept.lost.map(|_| Seen(now)));
+    parts.state_file.restore(kept.lost);
     let (clock, memory) = (parts.clock.now(), parts.config.times.hidden_memory);
     let unknown = parts.state_file.lost().map(|lost| clock + lost.rest(memory, now));
     let hidden = kept.hidden.into_keys().map(|vm| (vm, clock + memory)).collect();
