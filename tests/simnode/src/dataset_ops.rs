@@ -225,41 +225,31 @@ fn check_name(name: &str) -> Result<(), NodeError> {
 
 /// Returns a property's value in the form that zfs stores, or why it is invalid.
 fn checked(row: &Dataset, key: &str, value: &str) -> Result<String, NodeError> {
-    let wrong = || {
-        NodeError::refused(format!(
-            "cannot set property for '{}': '{key}' must be a number: {value:?}",
-            row.name
-        ))
+    let refused = |why: &str| {
+        NodeError::refused(format!("cannot set property for '{}': '{key}' {why}", row.name))
+    };
+    let number = |parsed: Option<u64>| {
+        let wrong = || refused(&format!("must be a number: {value:?}"));
+        parsed.map(|number| number.to_string()).ok_or_else(wrong)
     };
     if value.contains(['\t', '\n']) {
-        return Err(wrong());
+        return Err(refused("must be one line"));
     }
     match key {
-        "quota" | "refquota" | "refreservation" | "volsize" | "recsize" | "reservation" => {
-            match value {
-                "none" => Ok("0".to_string()),
-                text => payload::bytes(text).map(|n| n.to_string()).ok_or_else(wrong),
-            }
-        }
+        "quota" | "refquota" | "refreservation" | "volsize" | "recsize" => match value {
+            "none" => Ok("0".to_string()),
+            text => number(payload::bytes(text)),
+        },
         "filesystem_limit" | "snapshot_limit" => match value {
             "none" => Ok(NO_LIMIT.to_string()),
-            text => text.parse::<u64>().map(|n| n.to_string()).map_err(|_| wrong()),
+            text => number(text.parse().ok()),
         },
-        "zoned" if !matches!(value, "on" | "off") => Err(NodeError::refused(format!(
-            "cannot set property for '{}': '{key}' must be one of 'on | off'",
-            row.name
-        ))),
-        "name" | "type" | "creation" | "written" | "usedbysnapshots" | "userrefs" | "origin" => {
-            Err(NodeError::refused(format!(
-                "cannot set property for '{}': '{key}' is readonly",
-                row.name
-            )))
+        "zoned" if !matches!(value, "on" | "off") => Err(refused("must be one of 'on | off'")),
+        "name" | "type" | "creation" | "written" | "usedbysnapshots" | "userrefs" => {
+            Err(refused("is readonly"))
         }
         k if k.contains(':') || COLUMNS.split(',').any(|known| known == k) => Ok(value.to_string()),
-        _ => Err(NodeError::refused(format!(
-            "cannot set property for '{}': invalid property '{key}'",
-            row.name
-        ))),
+        _ => Err(refused("is no property")),
     }
 }
 

@@ -16,6 +16,10 @@ use crate::xml::{self, Element};
 /// How a halted zone's init ended, as `lastexited` has it.
 pub const CLEAN_EXIT: i64 = -1;
 
+fn refused(zonename: &str, why: &str) -> NodeError {
+    NodeError::refused(format!("zone '{zonename}': {why}"))
+}
+
 impl Node {
     /// Runs one change under the lock.
     pub fn step<T>(
@@ -137,9 +141,7 @@ impl Node {
         let (_lock, zone) = self.hold(name)?;
         let z = zone.zonename.as_str();
         if zone.state != ZoneState::Configured {
-            return Err(NodeError::refused(format!(
-                "zone '{z}': must be configured before install."
-            )));
+            return Err(refused(z, "must be configured before install."));
         }
         self.enter(
             z,
@@ -160,13 +162,10 @@ impl Node {
         let (_lock, zone) = self.hold(name)?;
         match zone.state {
             ZoneState::Installed => self.start(&zone.zonename),
-            ZoneState::Configured | ZoneState::Incomplete => Err(NodeError::refused(format!(
-                "zone '{}': must be installed before boot.",
-                zone.zonename
-            ))),
-            _ => {
-                Err(NodeError::refused(format!("zone '{}': zone is already booted", zone.zonename)))
+            ZoneState::Configured | ZoneState::Incomplete => {
+                Err(refused(&zone.zonename, "must be installed before boot."))
             }
+            _ => Err(refused(&zone.zonename, "zone is already booted")),
         }
     }
 
@@ -227,7 +226,7 @@ impl Node {
         let (_lock, zone) = self.hold(name)?;
         let z = zone.zonename.as_str();
         if !zone.state.is_active() {
-            return Err(NodeError::refused(format!("zone '{z}': zone is not running")));
+            return Err(refused(z, "zone is not running"));
         }
         self.stop(z)?;
         let now = clock::now();
@@ -247,10 +246,7 @@ impl Node {
     pub fn zone_reboot(&self, name: &str) -> Result<(), NodeError> {
         let (_lock, zone) = self.hold(name)?;
         if zone.state != ZoneState::Running {
-            return Err(NodeError::refused(format!(
-                "zone '{}': zone is not running",
-                zone.zonename
-            )));
+            return Err(refused(&zone.zonename, "zone is not running"));
         }
         self.stop(&zone.zonename)?;
         self.linger();
@@ -266,10 +262,7 @@ impl Node {
             let zone = zones.zone_mut(&zone.zonename)?;
             let Some(kstat) = zone.kstat.as_mut().filter(|_| zone.state == ZoneState::Running)
             else {
-                return Err(NodeError::refused(format!(
-                    "zone '{}': zone is not running",
-                    zone.zonename
-                )));
+                return Err(refused(&zone.zonename, "zone is not running"));
             };
             kstat.init_pid = pid;
             kstat.init_restarts += 1;
@@ -284,9 +277,7 @@ impl Node {
         let (_lock, zone) = self.hold(name)?;
         let z = zone.zonename.as_str();
         if !matches!(zone.state, ZoneState::Installed | ZoneState::Incomplete) {
-            return Err(NodeError::refused(format!(
-                "zone '{z}': must be installed before uninstall."
-            )));
+            return Err(refused(z, "must be installed before uninstall."));
         }
         let old = zone.state.as_str();
         self.enter(
