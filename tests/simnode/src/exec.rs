@@ -18,6 +18,9 @@ use crate::node::{Node, TOOLS};
 use crate::sysevent::{self, Follow, Stream};
 use crate::{exec_zfs, fswatcher, zones};
 
+/// The line of the global zone in a list of zones.
+pub(crate) const GLOBAL: &str = "0:global:running:/::liveimg:shared:0\n";
+
 /// Returns the tool and the node's directory if the program was started as `NODE/bin/TOOL`, by its
 /// path or by `PATH`.
 pub fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
@@ -151,16 +154,15 @@ fn list(node: &Node, name: Option<&str>, uuid: Option<&str>, options: &[String])
         text.push_str(shown);
         text.push('\n');
     };
-    let global = "0:global:running:/::liveimg:shared:0";
     if let Some(wanted) = name.or(uuid) {
         let found = match zones.find(wanted) {
             Some(zone) if uuid.is_none_or(|u| u == zone.uuid) => zone.line(),
-            None if wanted == "global" => global.to_string(),
+            None if wanted == "global" => GLOBAL.trim_end().to_string(),
             _ => return Ended::Failed(1, format!("zoneadm: {wanted}: No such zone configured")),
         };
         add(&found);
     } else {
-        add(global);
+        add(GLOBAL.trim_end());
         for zone in zones.listed(all) {
             add(&zone.line());
         }

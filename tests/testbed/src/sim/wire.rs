@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::vminfod::INCOMPLETE;
 use sdc_clients::{Error, Phase};
 use tokio::time::Instant;
 use vminfod::http::Api;
@@ -63,7 +64,10 @@ impl NodeWire {
             .parse()
             .map_err(|_| Error::broken(&method, target.as_str(), "the target is no URI"))?;
         *forwarded.headers_mut() = request.headers;
-        let (parts, body) = api.answer(forwarded).await.into_parts();
+        let (mut parts, body) = api.answer(forwarded).await.into_parts();
+        if self.bug == Some(Bug::IgnoreIncomplete) {
+            parts.headers.remove(INCOMPLETE);
+        }
         let body = body.into_data_stream();
         let body = body.map(move |piece| {
             piece.map_err(|error| Error::broken(&method, target.as_str(), error.to_string()))
@@ -78,7 +82,8 @@ impl Transport for NodeWire {
             let (method, target, after) =
                 (request.method.clone(), request.target(), request.timeout);
             let whole = async {
-                let (view, began) = (request.target() == "/vms?sync=true", Instant::now());
+                let view = request.target().starts_with("/vms?sync=");
+                let began = Instant::now();
                 let remembers = view && self.bug == Some(Bug::RememberViews);
                 let known = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
                 if let (true, Some(answer)) = (remembers, known().clone()) {
