@@ -268,6 +268,19 @@ impl Fields {
         })
     }
 
+    /// Returns a list of texts, empty if the key is absent.
+    pub fn texts(&mut self, key: &str) -> Vec<String> {
+        let found: Option<Vec<String>> = match self.get(key) {
+            None => return Vec::new(),
+            Some(Value::Array(all)) => all.iter().map(|v| v.as_str().map(str::to_owned)).collect(),
+            Some(_) => None,
+        };
+        found.unwrap_or_else(|| {
+            self.fault(key, "expected a list of texts");
+            Vec::new()
+        })
+    }
+
     /// Returns the unknown keys, which the caller logs as a warning, or all faults as one error.
     pub fn finish(self) -> Result<Vec<String>, ConfigError> {
         if !self.faults.is_empty() {

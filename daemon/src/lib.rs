@@ -29,6 +29,8 @@ pub mod exit; // one way to end a program
 
 pub mod log; // bunyan logs
 
+pub mod wall; // the time of day
+
 pub use config::{ConfigError, Fields};
 pub use lock::Lock;
 pub use tasks::{Shutdown, Tasks};

@@ -23,6 +23,9 @@ use tracing_subscriber::{EnvFilter, Layer};
 /// The target of lines that are written at any level: what a program changed elsewhere.
 pub const AUDIT: &str = "audit";
 
+/// Bytes of a text in one field of a line: peers write some of them.
+const LONGEST: usize = 4096;
+
 /// Starts logging to stdout for the whole process; later calls change nothing.
 ///
 /// `level` is a tracing filter (`info`, `debug`, `vminfod::sources=trace,info`); the environment's
@@ -39,6 +42,20 @@ pub fn init(name: &'static str, level: &str) {
 fn filter(wanted: &str) -> EnvFilter {
     let audit = format!("{AUDIT}=info,{wanted}");
     EnvFilter::try_new(audit).unwrap_or_else(|_| EnvFilter::new("info"))
+}
+
+/// Returns at most the first 1,024 bytes of a text, which may be a peer's.
+pub fn clip(text: &str) -> String {
+    clipped(text, 1024)
+}
+
+/// Returns at most `bytes` of a text, cut at a character, with `…` where something is missing.
+fn clipped(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let end = (0..=bytes).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}…", text.get(..end).unwrap_or_default())
 }
 
 /// Returns an error with all its causes, joined by `: `.
@@ -108,7 +125,7 @@ where
         line.insert("level".into(), json!(number(event.metadata().level())));
         line.insert("component".into(), json!(event.metadata().target()));
         line.insert("msg".into(), json!(fields.message));
-        line.insert("time".into(), json!(format!("{:.3}", jiff::Timestamp::now())));
+        line.insert("time".into(), json!(format!("{:.3}", crate::wall::now())));
         line.insert("v".into(), json!(0));
         for (key, value) in fields.others {
             line.entry(key).or_insert(value);
@@ -146,6 +163,10 @@ struct Fields {
 
 impl Fields {
     fn put(&mut self, field: &Field, value: Value) {
+        let value = match value {
+            Value::String(text) => Value::String(clipped(&text, LONGEST)),
+            other => other,
+        };
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
             (name, value) => {
@@ -218,6 +239,20 @@ mod tests {
         assert!(line["hostname"].is_string() && line["pid"].is_u64());
         let time = line["time"].as_str().unwrap();
         assert!(time.ends_with('Z') && time.len() == 24, "{time}");
+    }
+
+    #[test]
+    fn texts_of_peers_are_cut() {
+        let sink = Sink::default();
+        let maker = sink.clone();
+        let layer = Bunyan::new("test", move || maker.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let long = "\u{fc}".repeat(100_000);
+            tracing::warn!(reason = long, shown = %long, "{long}");
+        });
+        assert!(sink.0.lock().unwrap().len() < 16_384);
+        assert_eq!(clip("short"), "short");
+        assert_eq!(clip(&"\u{fc}".repeat(600)).len(), 1024 + "…".len());
     }
 
     #[test]

@@ -36,7 +36,7 @@ fn uptime() -> Duration {
         Some(Ok(uptime)) => uptime,
         // No /proc/uptime: the wall clock gives the base. Saved histories are then off by as much as
         // the clock was stepped since.
-        _ => Duration::try_from(jiff::Timestamp::now().as_duration()).unwrap_or_default(),
+        _ => Duration::try_from(daemon::wall::now().as_duration()).unwrap_or_default(),
     }
 }
 

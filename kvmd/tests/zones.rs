@@ -17,7 +17,7 @@ use common::{Node, said};
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
 use daemon::http::{Limits, Router, Server, reply};
-use daemon::journal::{self, Journal};
+use daemon::journal::Journal;
 use futures_util::stream;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ impl Vminfod {
     async fn start(vms: Value) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let journal = Arc::new(Journal::new(journal::Limits::default()));
+        let journal = Arc::new(Journal::new(1 << 20));
         let shutdown = Shutdown::new();
         let server = Server::new(Limits::default(), shutdown.clone());
         let (told, counts) = (Arc::clone(&journal), server.counts());

@@ -16,6 +16,7 @@ use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Error, Http, Jitter};
 
 use crate::config::{Config, VmapiChoice};
+use crate::health::{Health, Observed};
 use crate::pace::{Pace, Paced};
 use crate::parts::{Clients, Parts};
 use crate::permit::Writer;
@@ -41,10 +42,14 @@ pub fn clients(
     let agent = user_agent("net-agent", env!("CARGO_PKG_VERSION"), Some(cn_uuid));
     let mut jitter = config.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let pace = Arc::new(Pace::new(services.per_second, services.in_flight));
-    let mut paced = || -> Arc<dyn Transport> {
-        Arc::new(Paced::new(Arc::clone(&outside), Arc::clone(&pace), jitter.fork()))
+    let (napi_health, vmapi_health) = (Health::new("NAPI"), Health::new("VMAPI"));
+    let observed = |health: &Arc<Health>| -> Arc<dyn Transport> {
+        Arc::new(Observed::new(Arc::clone(&outside), Arc::clone(health)))
     };
-    let (to_napi, to_vmapi) = (paced(), paced());
+    let mut paced = |health: &Arc<Health>| -> Arc<dyn Transport> {
+        Arc::new(Paced::new(observed(health), Arc::clone(&pace), jitter.fork()))
+    };
+    let (to_napi, to_vmapi) = (paced(&napi_health), paced(&vmapi_health));
     let mut retrying = |http: Http| http.retrying(retry::Policy::napi(), jitter.fork());
     let vmapi = match &services.vmapi {
         VmapiChoice::None => None,
@@ -52,14 +57,16 @@ pub fn clients(
             Some(Vmapi::new(retrying(Http::with_transport(url, &agent, to_vmapi)?)))
         }
     };
-    let writes = Http::with_transport(&services.napi, &agent, outside)?.without_retries();
+    let writes = Http::with_transport(&services.napi, &agent, observed(&napi_health))?;
     let vminfod = Http::with_transport(&services.vminfod, &agent, node)?.without_retries();
     Ok(Clients {
         napi: Napi::new(retrying(Http::with_transport(&services.napi, &agent, to_napi)?)),
-        writer: Writer::new(Napi::new(writes)),
+        writer: Writer::new(Napi::new(writes.without_retries())),
         vmapi,
         vminfod: Vminfod::with_http(vminfod),
         pace,
+        napi_health,
+        vmapi_health,
     })
 }
 

@@ -5,6 +5,8 @@
 //! The comparison task: every 300 s ± 10 % a fresh view of the node against what is known (R13). It
 //! makes no request to NAPI unless they differ.
 
+use tokio::time::Instant;
+
 use crate::changes::missed;
 use crate::parts::Parts;
 use crate::status::Count;
@@ -12,13 +14,18 @@ use crate::view::ViewError;
 
 /// Compares, for ever.
 pub(crate) async fn compare(parts: &Parts) {
+    let mut failed = None;
     loop {
         tokio::time::sleep(parts.random.around(parts.config.times.resync, 0.1)).await;
         if !parts.node.look(|inventory| inventory.synced) {
             continue;
         }
-        if let Err(err) = once(parts).await {
-            parts.failed(&err);
+        match once(parts).await {
+            Ok(()) => parts.status.recovered(failed.take()),
+            Err(err) => {
+                parts.failed(&err);
+                failed = Some(Instant::now());
+            }
         }
     }
 }

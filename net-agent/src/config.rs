@@ -335,7 +335,10 @@ fn verdict_retry(f: &mut Fields) -> Vec<Duration> {
 
 fn http_url(text: &str) -> Result<String, String> {
     let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
-    if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
+    if parsed.scheme() == "https" {
+        return Err(format!("{text:?}: https is not supported (no TLS is built in)"));
+    }
+    if parsed.scheme() != "http" || parsed.host_str().is_none() {
         return Err(format!("{text:?}: expected http://host"));
     }
     Ok(text.trim_end_matches('/').to_owned())
@@ -390,6 +393,21 @@ mod tests {
         for key in ["napi.url:", "cn_uuid:", "settle:", "mode:", "startup_delay:", "status.listen:"]
         {
             assert!(text.contains(key), "{key} missing in {text}");
+        }
+    }
+
+    #[test] // C34
+    fn refuses_https() {
+        for key in ["napi", "vmapi", "vminfod"] {
+            let url = r#"{"url": "https://service.lab"}"#;
+            let text = minimal("").replace(r#"{"url": "http://napi.lab.example"}"#, url);
+            let text = match key {
+                "napi" => text,
+                _ => minimal(&format!(r#", "{key}": {url}"#)),
+            };
+            let faults = Config::from_json(&text).unwrap_err().to_string();
+            assert!(faults.contains(&format!("{key}.url: ")), "{faults}");
+            assert!(faults.contains("no TLS is built in"), "{faults}");
         }
     }
 

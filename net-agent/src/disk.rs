@@ -5,23 +5,52 @@
 //! Small JSON files that are replaced as a whole, and timestamps as they are written in them.
 //! All functions here block: async code calls them through [`blocking`].
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use serde::Serialize;
 
+/// Reads a regular file of at most `most` bytes. Never waits for another process, as the opening of
+/// a FIFO does.
+///
+/// # Errors
+/// Returns the error of the file system, or says that the file is of another kind or too large.
+pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(io::Error::other(format!("it is larger than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
 /// Writes `content` as JSON to a temporary file, flushes it to the disk and renames it to `path`.
 ///
 /// # Errors
-/// Returns the error of the file system; the old file is then unchanged.
-pub(crate) fn write_atomically<T: Serialize>(path: &Path, content: &T) -> io::Result<()> {
+/// Returns the error of the file system, or says that the content has more than `most` bytes; the
+/// old file is then unchanged.
+pub(crate) fn write_atomically<T: Serialize>(
+    path: &Path,
+    content: &T,
+    most: usize,
+) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(content)?;
+    text.push(b'\n');
+    if text.len() > most {
+        return Err(io::Error::other(format!("it would be larger than {most} bytes")));
+    }
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
     let temporary = path.with_extension(format!("new.{}", std::process::id()));
     let mut file = std::fs::File::create(&temporary)?;
-    file.write_all(&serde_json::to_vec_pretty(content)?)?;
-    file.write_all(b"\n")?;
+    file.write_all(&text)?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
     if let Some(dir) = path.parent() {
@@ -70,5 +99,28 @@ pub(crate) mod stamp {
             let text = Option::<String>::deserialize(from)?;
             text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // C33
+    fn reads_only_regular_files_of_a_bounded_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        assert_eq!(read(&path, 3).unwrap_err().kind(), io::ErrorKind::NotFound);
+        std::fs::write(&path, "abc").unwrap();
+        assert_eq!(read(&path, 3).unwrap(), b"abc");
+        let error = |path: &Path| read(path, 2).unwrap_err().to_string();
+        assert_eq!(error(&path), "it is larger than 2 bytes");
+        assert_eq!(error(dir.path()), "it is not a regular file");
+        assert_eq!(error(Path::new("/dev/zero")), "it is not a regular file");
+        let fifo = dir.path().join("fifo");
+        let kind = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+        assert_eq!(error(&fifo), "it is not a regular file");
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use daemon::log::clip;
 use futures_util::StreamExt as _;
 use sdc_clients::MacAddr;
 use sdc_clients::http::Versioned;
@@ -49,14 +50,14 @@ pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
     said["node"] = match view {
         Ok(fresh) => {
             changes::missed(parts, fresh.differing);
-            json!({"vms": vms, "complete": fresh.view.complete})
+            json!({"vms": vms, "complete": fresh.view.is_complete()})
         }
         Err(err) => json!({"vms": vms, "unknown": daemon::log::chain(&err)}),
     };
     let departure = parts.departures.all().into_iter().find(|(left, _)| *left == mac);
     said["departed"] = departure.map_or(
         Value::Null,
-        |(_, d)| json!({"vm": d.vm, "why": d.why.to_string(), "tries": d.tries}),
+        |(_, d)| json!({"vm": d.vm, "why": clip(&d.why.to_string()), "tries": d.tries}),
     );
     let (action, reason) = match apply::read(parts, mac).await {
         Ok(Found::Record(fresh)) => judged(parts, &fresh, is_here, &mut said).await,
@@ -67,7 +68,7 @@ pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
         }
     };
     said["action"] = action.into();
-    said["reason"] = reason.to_string().into();
+    said["reason"] = clip(&reason.to_string()).into();
     said["brake"] = parts.brake.sentence().into();
     said["mute"] = parts.gate.writable().err().map(|refusal| refusal.to_string()).into();
     said

@@ -4,7 +4,9 @@
 
 //! The operator's holds: VMs, or the whole node, whose NICs are left alone. They are kept in a small
 //! file in the state directory, which is read again before each write. A file that cannot be
-//! understood counts as a hold on the whole node.
+//! understood counts as a hold on the whole node. A hold ends by two clocks, the node's and NAPI's
+//! (`Gate::time`), and stays in the file until it is replaced or released: the commands know only
+//! the node's clock, which may be wrong.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{self, stamp};
+
+/// Bytes of a holds file: some thousand holds.
+const LONGEST: usize = 1 << 20;
 
 /// One hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,7 +108,7 @@ impl HoldsFile {
     /// # Errors
     /// If it exists and cannot be read or understood.
     pub fn read(&self) -> Result<Holds, HoldsError> {
-        let bytes = match std::fs::read(&self.path) {
+        let bytes = match disk::read(&self.path, LONGEST) {
             Ok(bytes) => bytes,
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Holds::default()),
             Err(source) => return Err(HoldsError::Io { path: self.path.clone(), source }),
@@ -121,11 +126,11 @@ impl HoldsFile {
             Some(Err(err)) => err.to_string(),
             None => "the holds file cannot be read".to_owned(),
         };
-        let (since, until) = (Timestamp::now(), None);
+        let (since, until) = (daemon::wall::now(), None);
         Holds { holds: vec![Hold { vm: None, reason: why, since, until }] }
     }
 
-    /// Adds a hold, replacing one on the same VM, and drops expired ones. Blocks.
+    /// Adds a hold, replacing one on the same VM. Blocks.
     ///
     /// # Errors
     /// If the file cannot be read or replaced.
@@ -140,21 +145,22 @@ impl HoldsFile {
         let mut all = self.read()?;
         let until = length.and_then(|length| now.checked_add(length).ok());
         let hold = Hold { vm, reason, since: now, until };
-        all.holds.retain(|other| other.in_force(now) && other.vm != hold.vm);
+        all.holds.retain(|other| other.vm != hold.vm);
         all.holds.push(hold.clone());
         self.write(&all)?;
         Ok(hold)
     }
 
-    /// Removes a hold. Returns how many were in force. Blocks.
+    /// Removes a hold. Returns the number of holds removed. Blocks.
     ///
     /// # Errors
     /// As [`HoldsFile::hold`].
-    pub fn release(&self, vm: Option<&str>, now: Timestamp) -> Result<usize, HoldsError> {
+    pub fn release(&self, vm: Option<&str>) -> Result<usize, HoldsError> {
         let _one_at_a_time = self.lock()?;
         let mut all = self.read()?;
-        let released = all.in_force(now).filter(|hold| hold.vm.as_deref() == vm).count();
-        all.holds.retain(|hold| hold.in_force(now) && hold.vm.as_deref() != vm);
+        let before = all.holds.len();
+        all.holds.retain(|hold| hold.vm.as_deref() != vm);
+        let released = before - all.holds.len();
         self.write(&all)?;
         Ok(released)
     }
@@ -175,7 +181,7 @@ impl HoldsFile {
     }
 
     fn write(&self, holds: &Holds) -> Result<(), HoldsError> {
-        disk::write_atomically(&self.path, holds)
+        disk::write_atomically(&self.path, holds, LONGEST)
             .map_err(|source| HoldsError::Io { path: self.path.clone(), source })
     }
 }
@@ -201,8 +207,8 @@ mod tests {
         assert!(again.covering("v1", at(1000 + 7200)).is_none(), "expired");
         file.hold(None, None, "work".into(), at(1002)).unwrap();
         assert!(file.read().unwrap().covering("v2", at(9_000_000)).is_some(), "the node");
-        assert_eq!(file.release(None, at(1003)).unwrap(), 1);
-        assert_eq!(file.release(Some("v1"), at(1003)).unwrap(), 1);
+        assert_eq!(file.release(None).unwrap(), 1);
+        assert_eq!(file.release(Some("v1")).unwrap(), 1);
         assert_eq!(file.read().unwrap(), Holds::default());
     }
 
@@ -221,9 +227,18 @@ mod tests {
     #[tokio::test]
     async fn unreadable_file_holds_everything() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("holds.json"), "{").unwrap();
+        let path = dir.path().join("holds.json");
         let file = HoldsFile::new(dir.path());
+        std::fs::write(&path, "{").unwrap();
         assert!(file.read().is_err());
+        assert!(file.read_or_hold_all().await.covering("any", at(2)).is_some());
+        std::fs::write(&path, vec![b' '; LONGEST + 1]).unwrap();
+        assert!(file.read().unwrap_err().to_string().contains("larger than"));
+        let reason = "x".repeat(LONGEST);
+        std::fs::remove_file(&path).unwrap();
+        assert!(file.hold(None, None, reason, at(1)).is_err(), "what could not be read again");
+        std::fs::create_dir(&path).unwrap();
+        assert!(file.read().unwrap_err().to_string().contains("not a regular file"));
         assert!(file.read_or_hold_all().await.covering("any", at(2)).is_some());
     }
 }

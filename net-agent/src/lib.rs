@@ -77,6 +77,8 @@ mod listing; // NAPI's list of the node's NICs
 
 mod pace; // the budget of requests
 
+mod health; // whether a service answers
+
 mod view; // the node as vminfod shows it
 
 pub mod holds; // the operator's holds

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::brake::{Brake, Reference, Scale};
 use crate::config::Config;
 use crate::departures::Departures;
+use crate::health::Health;
 use crate::holds::HoldsFile;
 use crate::pace::Pace;
 use crate::permit::{Gate, Writer};
@@ -38,6 +39,10 @@ pub struct Clients {
     pub vminfod: Vminfod,
     /// The budget of requests.
     pub pace: Arc<Pace>,
+    /// Whether NAPI answers.
+    pub napi_health: Arc<Health>,
+    /// Whether VMAPI answers.
+    pub vmapi_health: Arc<Health>,
 }
 
 /// The parts.
@@ -77,7 +82,15 @@ impl Parts {
         let node = Arc::new(Node::new(clock, config.times.hidden_memory, Arc::clone(&save)));
         let holds = HoldsFile::new(state_dir);
         let state_file = Arc::new(StateFile::new(state_dir, Arc::clone(&save)));
-        let gate = Gate::new(&config, Arc::clone(&node), holds.clone(), Arc::clone(&state_file));
+        let (napi, vmapi) = (&clients.napi_health, &clients.vmapi_health);
+        let services = vec![Arc::clone(napi), Arc::clone(vmapi)];
+        let gate = Gate::new(
+            &config,
+            Arc::clone(&node),
+            holds.clone(),
+            Arc::clone(&state_file),
+            Arc::clone(napi),
+        );
         Arc::new(Self {
             node,
             gate,
@@ -86,7 +99,7 @@ impl Parts {
             brake: Brake::new(clock, save),
             schedule: Schedule::new(config.times.retry, config.times.resync, random.fork()),
             state_file,
-            status: Status::new(clock),
+            status: Status::new(clock, services),
             clock,
             random,
             clients,
@@ -117,12 +130,12 @@ impl Parts {
     /// Compares the reference view with this one. Returns none if there is no reference view or
     /// this one is not complete.
     pub(crate) fn reference_in(&self, view: &LocalView) -> Option<Reference> {
-        view.complete.then(|| self.brake.compared(|vm| view.has_vm(vm))).flatten()
+        view.is_complete().then(|| self.brake.compared(|vm| view.has_vm(vm))).flatten()
     }
 
     /// Makes this view the reference view, if it is complete.
     pub(crate) fn refer_to(&self, view: &LocalView) {
-        if view.complete {
+        if view.is_complete() {
             self.brake.refer_to(view.vms.keys().cloned().collect());
         }
     }

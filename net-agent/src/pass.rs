@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use sdc_clients::MacAddr;
+use tokio::time::Instant;
 
 use crate::apply;
 use crate::brake::{BrakeOf, Clearance, Tripped};
@@ -90,12 +91,16 @@ pub(crate) async fn run(parts: &Parts) {
     status.is(Task::Pass, State::StartupDelay(delay));
     tokio::time::sleep(delay).await;
     let mut retry = parts.retry();
+    let mut is_failing = false;
     loop {
         parts.ready(Task::Pass).await;
-        match pass(parts, status.passes() + 1).await {
+        let began = Instant::now();
+        let outcome = pass(parts, status.passes() + 1).await;
+        let was_failing = std::mem::replace(&mut is_failing, outcome.is_err());
+        match outcome {
             Ok(open) => {
                 retry.reset();
-                let number = status.passed();
+                let number = status.passed(began);
                 tracing::info!(number, open = open.listing.nics.len(), "finished a pass");
                 rounds(parts, open, number).await;
             }
@@ -113,7 +118,9 @@ pub(crate) async fn run(parts: &Parts) {
             }
             Err(err) => {
                 let why = parts.failed(&err);
-                tracing::warn!(reason = %why, "the pass failed and is repeated");
+                if !was_failing {
+                    tracing::warn!(reason = %why, "the pass failed and is repeated until it succeeds");
+                }
                 status.is(Task::Pass, State::Retrying(why.to_string()));
                 tokio::time::sleep(retry.next_delay()).await;
             }
@@ -378,7 +385,7 @@ async fn compared(
         holds: &holds,
         verdicts,
         first_looks: &open.first_looks,
-        wall: Timestamp::now(),
+        time: parts.gate.time(),
         scale: parts.scale(local, open.candidates),
         approved: &parts.brake.approved_macs(),
         policy: &parts.config.policy,

@@ -20,6 +20,7 @@ use sdc_clients::napi::Napi;
 use sdc_clients::{Error, MacAddr};
 
 use crate::config::{Config, Mode};
+use crate::health::Health;
 use crate::holds::HoldsFile;
 use crate::plan::{Refusal, Wish};
 use crate::state_file::StateFile;
@@ -62,6 +63,7 @@ pub struct Gate {
     node: Arc<Node>,
     holds: HoldsFile,
     state_file: Arc<StateFile>,
+    napi: Arc<Health>,
     cn_uuid: String,
     mode: Mode,
 }
@@ -73,9 +75,10 @@ impl Gate {
         node: Arc<Node>,
         holds: HoldsFile,
         state_file: Arc<StateFile>,
+        napi: Arc<Health>,
     ) -> Self {
         let (cn_uuid, mode) = (config.policy.cn_uuid.clone(), config.mode);
-        Self { node, holds, state_file, cn_uuid, mode }
+        Self { node, holds, state_file, napi, cn_uuid, mode }
     }
 
     /// Checks whether anything may be written now. For pages and for tasks that wait; a request
@@ -110,10 +113,17 @@ impl Gate {
         }
     }
 
+    /// Returns the time by which holds expire: the earlier one of the node's clock and NAPI's, so
+    /// that one clock that is ahead ends none. Before NAPI has answered no hold expires.
+    pub(crate) fn time(&self) -> Timestamp {
+        let napi = self.napi.time().unwrap_or(Timestamp::UNIX_EPOCH);
+        napi.min(daemon::wall::now())
+    }
+
     /// Checks that no hold covers this VM now. Reads the file.
     pub(crate) async fn not_held(&self, vm: &str) -> Result<(), Refusal> {
         let holds = self.holds.read_or_hold_all().await;
-        match holds.covering(vm, Timestamp::now()) {
+        match holds.covering(vm, self.time()) {
             Some(hold) => Err(Refusal::Held(hold.clone())),
             None => Ok(()),
         }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use daemon::log::clip;
 use serde_json::{Value, json};
 
 use crate::config::Mode;
@@ -14,9 +14,19 @@ use crate::metrics::{Gauge, Reading};
 use crate::parts::Parts;
 use crate::status::Count;
 
+/// Zones of one kind that are named as something to wait for.
+const SHOWN: usize = 8;
+
 /// Returns `/status`.
 pub(crate) async fn status(parts: &Parts) -> Value {
     let mut page = parts.status.to_json();
+    let (unread, older) = parts.node.look(|i| (i.view.unread.clone(), i.view.older.clone()));
+    if let Some(waiting) = page["waiting_for"].as_array_mut() {
+        let shown = unread.iter().take(SHOWN);
+        waiting.extend(shown.map(|zone| {
+            format!("vminfod: the NICs of zone {zone} are not known, so nothing is deleted").into()
+        }));
+    }
     let config = &parts.config;
     let strays = parts.departures.strays();
     let mode = match config.mode {
@@ -31,6 +41,8 @@ pub(crate) async fn status(parts: &Parts) -> Value {
         ("mode", mode.into()),
         ("mute", parts.gate.writable().err().map(|refusal| refusal.to_string()).into()),
         ("vms", parts.node.look(|i| i.view.vms.len()).into()),
+        ("unread_zones", unread.into_iter().collect()),
+        ("zones_as_read_earlier", older.into_iter().collect()),
         ("candidates", parts.brake.candidates().into()),
         ("requests", parts.clients.pace.taken().into()),
         ("holds", holds(parts).await),
@@ -60,7 +72,7 @@ fn departed(parts: &Parts) -> Value {
     let now = parts.clock.now();
     let ms = |due: Duration| u64::try_from(due.saturating_sub(now).as_millis());
     let all = parts.departures.all().into_iter().map(|(mac, d)| {
-        json!({"mac": mac.to_string(), "vm": d.vm, "why": d.why.to_string(), "tries": d.tries,
+        json!({"mac": mac.to_string(), "vm": d.vm, "why": clip(&d.why.to_string()), "tries": d.tries,
             "left": d.left, "due_in_ms": ms(d.due).unwrap_or(u64::MAX)})
     });
     all.collect()
@@ -69,7 +81,7 @@ fn departed(parts: &Parts) -> Value {
 /// Returns `/holds`: the holds in force.
 pub(crate) async fn holds(parts: &Parts) -> Value {
     let holds = parts.holds.read_or_hold_all().await;
-    let in_force: Vec<_> = holds.in_force(Timestamp::now()).collect();
+    let in_force: Vec<_> = holds.in_force(parts.gate.time()).collect();
     serde_json::to_value(in_force).unwrap_or_default()
 }
 

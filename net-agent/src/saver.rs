@@ -3,8 +3,10 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The state file task: takes over what the last run left, then saves what changes. Times in the
-//! file are the wall clock's; if that clock goes back, what is remembered becomes younger.
+//! file are the wall clock's, for people: a clock that is ahead at a restart must not end anything,
+//! so what is remembered begins anew with each start.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -18,6 +20,7 @@ use crate::parts::Parts;
 use crate::plan::Reason;
 use crate::state_file::{Kept, KeptDeparture, Seen};
 use crate::timing::{HOUR, policy};
+use crate::view::LocalVm;
 
 /// The waits after a write that failed.
 const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(4) };
@@ -30,7 +33,7 @@ fn time(now: Timestamp, ago: Duration) -> Seen {
 
 /// Takes over what the last run left. Called once, before the tasks start.
 pub(crate) async fn restore(parts: &Parts) {
-    let now = Timestamp::now();
+    let now = daemon::wall::now();
     let cn_uuid = &parts.config.policy.cn_uuid;
     let kept = match parts.state_file.read(cn_uuid).await {
         Ok(None) => return,
@@ -41,16 +44,15 @@ pub(crate) async fn restore(parts: &Parts) {
             Kept::new(cn_uuid)
         }
     };
-    parts.state_file.restore(kept.lost);
+    parts.state_file.restore(kept.lost.map(|_| Seen(now)));
     let (clock, memory) = (parts.clock.now(), parts.config.times.hidden_memory);
     let unknown = parts.state_file.lost().map(|lost| clock + lost.rest(memory, now));
-    let hidden = kept.hidden.into_iter().map(|(vm, gone)| {
-        // A VM that was hidden and here when this was written may have gone a moment ago.
-        (vm, clock + gone.map_or(memory, |gone| gone.rest(memory, now)))
-    });
-    let hidden = hidden.filter(|(_, until)| *until > clock).collect();
-    parts.node.restore(|i| i.restore(hidden, unknown.unwrap_or_default()));
-    let until = |times: Vec<Seen>| times.into_iter().map(|at| clock + at.rest(HOUR, now)).collect();
+    let hidden = kept.hidden.into_keys().map(|vm| (vm, clock + memory)).collect();
+    let mut vms: BTreeMap<&String, Vec<MacAddr>> = BTreeMap::new();
+    kept.macs.iter().for_each(|(mac, vm)| vms.entry(vm).or_default().push(*mac));
+    let vms = vms.into_iter().map(|(vm, macs)| LocalVm::remembered(vm.clone(), macs));
+    parts.node.restore(|i| i.restore(vms, hidden, unknown.unwrap_or_default()));
+    let until = |times: Vec<Seen>| times.into_iter().map(|_| clock + HOUR).collect();
     let deletes = Deletes { counted: until(kept.deletes), exempted: until(kept.exempted) };
     parts.brake.restore(kept.reference, deletes);
     let departures =
@@ -64,13 +66,14 @@ pub(crate) async fn restore(parts: &Parts) {
 
 /// Returns what the file should say now.
 fn collect(parts: &Parts) -> Kept {
-    let (now, clock) = (Timestamp::now(), parts.clock.now());
+    let (now, clock) = (daemon::wall::now(), parts.clock.now());
     let memory = parts.config.times.hidden_memory;
     let mut kept = Kept::new(&parts.config.policy.cn_uuid);
     kept.macs = parts.departures.strays();
     parts.node.look(|inventory| {
-        for (mac, vm) in inventory.view.macs().filter(|(_, vm)| !vm.hidden) {
-            kept.macs.insert(mac, vm.uuid.clone());
+        let shown = inventory.remembered().chain(inventory.view.vms.values());
+        for vm in shown.filter(|vm| !vm.hidden) {
+            kept.macs.extend(vm.nics.iter().map(|nic| (nic.mac, vm.uuid.clone())));
         }
         for (vm, until) in inventory.hidden() {
             let here = inventory.view.vms.contains_key(vm);

@@ -22,6 +22,9 @@ use crate::departures::{Left, Waits};
 use crate::disk::{self, stamp};
 use crate::timing::HOUR;
 
+/// Bytes of the file: some hundred thousand NICs.
+const LONGEST: usize = 32 << 20;
+
 /// The version of the layout.
 const VERSION: u32 = 1;
 
@@ -182,7 +185,7 @@ impl StateFile {
     /// Replaces the file.
     pub(crate) async fn write(&self, kept: Kept) -> Result<(), Unwritten> {
         let path = self.path.clone();
-        match disk::blocking(move || disk::write_atomically(&path, &kept)).await {
+        match disk::blocking(move || disk::write_atomically(&path, &kept, LONGEST)).await {
             Some(written) => Ok(written?),
             None => Err(Unwritten(io::Error::other("the write was aborted"))),
         }
@@ -191,7 +194,12 @@ impl StateFile {
     /// Copies a damaged file, so that it can be examined; the next write replaces it.
     pub(crate) async fn keep_damaged(&self) {
         let path = self.path.clone();
-        disk::blocking(move || std::fs::copy(&path, path.with_extension("damaged"))).await;
+        // One that could not be read, such as a FIFO, is not copied.
+        let copy = move || {
+            let bytes = disk::read(&path, LONGEST)?;
+            std::fs::write(path.with_extension("damaged"), bytes)
+        };
+        disk::blocking(copy).await;
     }
 
     /// Waits until something that belongs in the file has changed. Cancel-safe: a change that
@@ -225,7 +233,7 @@ impl StateFile {
 
     /// Returns true if an earlier file was found damaged within this time.
     pub(crate) fn lost_within(&self, span: Duration) -> bool {
-        self.lost().is_some_and(|lost| !lost.rest(span, Timestamp::now()).is_zero())
+        self.lost().is_some_and(|lost| !lost.rest(span, daemon::wall::now()).is_zero())
     }
 
     /// Stops to report a damaged file after `span`, or an hour, when nothing depends on it.
@@ -261,7 +269,7 @@ impl StateFile {
 pub(crate) struct Unwritten(#[from] io::Error);
 
 fn read(path: PathBuf, cn_uuid: &str) -> Result<Option<Kept>, Damage> {
-    let bytes = match std::fs::read(&path) {
+    let bytes = match disk::read(&path, LONGEST) {
         Ok(bytes) => bytes,
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(Damage::Io { path, source }),

@@ -6,13 +6,17 @@
 //! decides nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use daemon::log::clip;
+use daemon::wall;
 use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
+use crate::health::Health;
 use crate::listing::NicListing;
 use crate::outcome::Outcome;
 use crate::plan::{Decision, Evidence, Plan, Reason, Refusal};
@@ -147,7 +151,17 @@ counts! {
 #[derive(Debug)]
 pub struct Status {
     clock: Clock,
+    services: Vec<Arc<Health>>,
     board: Mutex<Board>,
+}
+
+/// A failure of the agent's work.
+#[derive(Clone, Debug)]
+struct Failure {
+    /// For people.
+    at: Timestamp,
+    seen: Instant,
+    text: String,
 }
 
 #[derive(Debug, Default)]
@@ -157,7 +171,7 @@ struct Board {
     states: BTreeMap<Task, State>,
     passes: u64,
     last_pass: Option<Timestamp>,
-    last_error: Option<String>,
+    last_error: Option<Failure>,
     /// What is wrong with the first records that cannot be read.
     unreadable: Vec<String>,
     last_plan: Option<(Timestamp, Plan)>,
@@ -166,15 +180,27 @@ struct Board {
 }
 
 impl Board {
-    fn waiting_for(&self) -> Vec<String> {
-        self.states.values().filter(|s| s.is_waiting()).map(State::to_string).collect()
+    fn waiting_for(&self, services: &[Arc<Health>]) -> Vec<String> {
+        let tasks = self.states.values().filter(|s| s.is_waiting()).map(|s| clip(&s.to_string()));
+        tasks.chain(services.iter().filter_map(|service| service.sentence())).collect()
+    }
+
+    /// Returns the last failure of a service or of work, unless the service has recovered since.
+    fn last_error(&self, services: &[Arc<Health>]) -> Option<(Timestamp, String)> {
+        let troubles = services.iter().filter_map(|service| service.trouble());
+        let troubles = troubles.map(|t| Failure { at: t.at, seen: t.seen, text: t.text });
+        let work = self.last_error.clone().filter(|failure| {
+            services.iter().all(|service| !service.has_recovered_from(failure.seen))
+        });
+        let last = troubles.chain(work).max_by_key(|failure| failure.seen)?;
+        Some((last.at, clip(&last.text)))
     }
 }
 
 impl Status {
     /// Nothing has happened yet.
-    pub fn new(clock: Clock) -> Self {
-        Self { clock, board: Mutex::default() }
+    pub fn new(clock: Clock, services: Vec<Arc<Health>>) -> Self {
+        Self { clock, services, board: Mutex::default() }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
@@ -220,14 +246,15 @@ impl Status {
 
     /// Returns what the tasks wait for, for people.
     pub fn waiting_for(&self) -> Vec<String> {
-        self.with(|b| b.waiting_for())
+        self.with(|b| b.waiting_for(&self.services))
     }
 
-    /// Counts a pass that ended well. Returns its number.
-    pub fn passed(&self) -> u64 {
+    /// Counts a pass that ended well, and forgets a failure before it began. Returns its number.
+    pub fn passed(&self, began: Instant) -> u64 {
         self.with(|b| {
+            b.last_error = b.last_error.take().filter(|failure| failure.seen >= began);
             b.passes += 1;
-            b.last_pass = Some(Timestamp::now());
+            b.last_pass = Some(wall::now());
             b.passes
         })
     }
@@ -245,13 +272,19 @@ impl Status {
     /// Counts a failure and keeps it as the last one.
     pub fn failed(&self, error: String) {
         self.count(Count::Errors);
-        self.with(|b| b.last_error = Some(error));
+        let failure = Failure { at: wall::now(), seen: Instant::now(), text: clip(&error) };
+        self.with(|b| b.last_error = Some(failure));
+    }
+
+    /// Work that failed at this time succeeds again: forgets the failure if no later one came.
+    pub fn recovered(&self, failed: Option<Instant>) {
+        self.with(|b| b.last_error = b.last_error.take().filter(|f| Some(f.seen) > failed));
     }
 
     /// Keeps the plan for `/plan`.
     pub fn planned(&self, plan: Plan) {
         self.with(|b| {
-            b.last_plan = Some((Timestamp::now(), plan));
+            b.last_plan = Some((wall::now(), plan));
             b.outcomes.clear();
         });
     }
@@ -259,10 +292,10 @@ impl Status {
     /// Keeps a plan of a few records, which replaces what the last one says about them.
     pub fn replanned(&self, plan: &Plan) {
         self.with(|b| match &mut b.last_plan {
-            None => b.last_plan = Some((Timestamp::now(), plan.clone())),
+            None => b.last_plan = Some((wall::now(), plan.clone())),
             Some((made, all)) => {
                 b.outcomes.retain(|mac, _| plan.decisions.iter().all(|new| new.mac != *mac));
-                *made = Timestamp::now();
+                *made = wall::now();
                 all.brake.clone_from(&plan.brake);
                 all.decisions.retain(|old| plan.decisions.iter().all(|new| new.mac != old.mac));
                 all.decisions.extend(plan.decisions.iter().cloned());
@@ -280,15 +313,17 @@ impl Status {
         let micros = |at: Duration| u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         let now = micros(self.clock.now());
         self.with(|b| {
+            let (error_at, error) = b.last_error(&self.services).unzip();
             let step =
                 |(name, at): &(&str, Duration)| json!({"h_name": name, "h_time": micros(*at)});
             let mut all = json!({
                 "now": now,
                 "init_history": b.history.iter().map(step).collect::<Vec<_>>(),
-                "waiting_for": b.waiting_for(),
+                "waiting_for": b.waiting_for(&self.services),
                 "pass": b.passes,
                 "last_pass": b.last_pass.map(|at| at.to_string()),
-                "last_error": b.last_error,
+                "last_error": error,
+                "last_error_at": error_at.map(|at| format!("{at:.3}")),
                 "unreadable_nics": b.unreadable,
             });
             for what in Count::ALL.iter().copied() {
@@ -302,7 +337,7 @@ impl Status {
     pub fn plan_json(&self) -> Value {
         self.with(|b| match &b.last_plan {
             None => json!({"made": null, "brake": null, "decisions": [],
-                "waiting_for": b.waiting_for()}),
+                "waiting_for": b.waiting_for(&self.services)}),
             Some((made, plan)) => json!({
                 "made": format!("{made:.3}"),
                 "brake": plan.brake.as_ref().map(ToString::to_string),
@@ -318,9 +353,9 @@ fn decision_json(decision: &Decision, outcome: Option<&Outcome>) -> Value {
         "mac": decision.mac.to_string(),
         "vm": decision.vm,
         "action": decision.action.name(),
-        "reason": decision.reason.to_string(),
+        "reason": clip(&decision.reason.to_string()),
         "napi": decision.napi,
-        "outcome": outcome.map(ToString::to_string),
+        "outcome": outcome.map(|outcome| clip(&outcome.to_string())),
         "evidence": decision.evidence.iter().map(evidence_json).collect::<Vec<_>>(),
     })
 }
@@ -328,6 +363,7 @@ fn decision_json(decision: &Decision, outcome: Option<&Outcome>) -> Value {
 /// Returns one guard's answer for a page.
 pub(crate) fn evidence_json(evidence: &Evidence) -> Value {
     let Evidence { guard, answer, why } = evidence;
-    let (guard, answer, said) = (guard.to_string(), answer.to_string(), why.to_string());
+    let (guard, answer) = (guard.to_string(), answer.to_string());
+    let said = clip(&why.to_string());
     json!({"guard": guard, "answer": answer, "said": said})
 }

@@ -46,7 +46,7 @@ pub(crate) async fn add(
     view: &LocalView,
     all: bool,
 ) -> bool {
-    if !view.complete {
+    if !view.is_complete() {
         return false;
     }
     let listed: BTreeSet<MacAddr> = listing.nics.iter().map(|nic| nic.mac).collect();

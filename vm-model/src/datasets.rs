@@ -5,7 +5,7 @@
 //! The datasets and snapshots of a node, by name and mountpoint.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -194,6 +194,30 @@ impl Datasets {
         }
     }
 
+    /// Replaces what is known of this name by the rows of its listing. A snapshot keeps its place.
+    pub fn replace(&mut self, name: &str, rows: Vec<Row>) {
+        let is_in_place = name.contains('@') && rows.iter().any(|row| row.name() == name);
+        if !is_in_place {
+            self.remove(name);
+        }
+        self.insert(rows);
+    }
+
+    /// Replaces all filesystems and volumes by those of a listing of the node. Equal rows stay where they
+    /// are, so that a refresh does not scatter memory; datasets that stay keep their snapshots.
+    pub fn replace_rows(&mut self, rows: Vec<Row>) {
+        let listed: HashSet<&str> = rows.iter().map(Row::name).collect();
+        self.snapshots.retain(|name, _| listed.contains(&**name));
+        let gone = self.rows.keys().filter(|name| !listed.contains(&***name));
+        let gone: Vec<Arc<str>> = gone.cloned().collect();
+        gone.iter().for_each(|name| self.remove_row(name));
+        for row in rows {
+            if self.get(row.name()) != Some(&row) {
+                self.insert_row(row);
+            }
+        }
+    }
+
     /// Replaces all snapshots by those of a listing of the node. Datasets that are too deep for the
     /// listing keep theirs as long as they exist.
     pub fn replace_snapshots(&mut self, listed: SnapshotTable) {
@@ -204,15 +228,6 @@ impl Datasets {
             }
         }
         self.snapshots = snapshots;
-    }
-
-    /// Takes the snapshots of all its datasets from `older`.
-    pub fn keep_snapshots(&mut self, older: &Datasets) {
-        for (dataset, list) in &older.snapshots {
-            if self.rows.contains_key(dataset) {
-                self.snapshots.insert(Arc::clone(dataset), Arc::clone(list));
-            }
-        }
     }
 
     /// Takes the snapshots of one dataset from `older`, also if there are none.

@@ -177,14 +177,15 @@ pub async fn serve_with(
         jitter,
         shutdown: shutdown.clone(),
     };
-    let (port, max_jobs, limits, socket) =
-        (config.listen, config.concurrency, config.http, config.socket.clone());
+    let (port, max_jobs, socket) = (config.listen, config.concurrency, config.socket.clone());
+    let server = Server::new(config.http, shutdown.clone())
+        .with_first_line(compat::first_line)
+        .with_names(&config.host_names);
     let mut reconciler = Reconciler::new(config, seams, status.clone());
     if !reconciler.first_load().await {
         tasks.stop().await;
         return Err(ServeError::Stopped);
     }
-    let server = Server::new(limits, shutdown.clone()).with_first_line(compat::first_line);
     let api = Api::new(reconciler.published(), status, asks, server.counts(), max_jobs, shutdown);
     let bound = async {
         let port = listen(port).await?;

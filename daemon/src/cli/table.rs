@@ -263,6 +263,14 @@ mod tests {
     }
 
     #[test]
+    fn a_name_forges_no_row() {
+        let mut table = Table::new(&["name", "age", "state"]);
+        table.row(vec!["a\nb:1:ok\u{202e}".into(), 10.into(), "ok".into()]);
+        let parsable = Layout { parsable: true, ..Layout::default() };
+        assert_eq!(table.print(&parsable, PLAIN).unwrap(), "a\\\\u000ab\\:1\\:ok\\\\u202e:10:ok\n");
+    }
+
+    #[test]
     fn unknown_columns_say_what_there_is() {
         for wrong in [list(Some("nope"), None), list(None, Some("-nope"))] {
             let error = table().print(&wrong, PLAIN).unwrap_err();

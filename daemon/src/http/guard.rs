@@ -6,6 +6,7 @@
 //! point here is refused, and every request that a browser marks as another page's. Pure.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use http::Request;
 use http::header::{HOST, HeaderName, ORIGIN};
@@ -13,15 +14,23 @@ use http::header::{HOST, HeaderName, ORIGIN};
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The rule.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Guard {
     also: Option<IpAddr>,
+    /// Names of this node that the operator has configured.
+    names: Arc<[String]>,
 }
 
 impl Guard {
-    /// Returns the rule for a port at this address: loopback names, and the address itself.
+    /// Returns the rule for a port at this address: `localhost`, loopback, and the address itself.
     pub fn at(address: SocketAddr) -> Self {
-        Self { also: (!address.ip().is_unspecified()).then_some(address.ip()) }
+        let also = (!address.ip().is_unspecified()).then_some(address.ip());
+        Self { also, names: Arc::default() }
+    }
+
+    /// Admits these names as well.
+    pub fn with_names(self, names: Arc<[String]>) -> Self {
+        Self { names, ..self }
     }
 
     /// Returns false for a request that gets a 403.
@@ -49,9 +58,10 @@ impl Guard {
             let loopback = name == "127.0.0.1" || name == "::1";
             return bracketed && (loopback || self.also == Some(ip));
         }
-        // No resolver outside answers for single-label names.
-        !host.starts_with('[')
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+        // Any other name may be one that somebody else's DNS server answers for, also one without a
+        // dot: a search domain is added to it. HTTP/1.0 clients send an empty one.
+        let mut names = ["", "localhost"].into_iter().chain(self.names.iter().map(String::as_str));
+        !host.starts_with('[') && names.any(|known| name.eq_ignore_ascii_case(known))
     }
 }
 
@@ -88,7 +98,7 @@ fn same_origin<B>(request: &Request<B>, host: Option<&str>) -> bool {
 mod tests {
     use super::*;
 
-    fn admits(guard: Guard, headers: &[(&str, &str)]) -> bool {
+    fn admits(guard: &Guard, headers: &[(&str, &str)]) -> bool {
         let mut request = http::Request::get("/vms");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -99,22 +109,17 @@ mod tests {
     #[test]
     fn hosts() {
         let guard = Guard::default();
-        assert!(admits(guard, &[]));
-        for host in [
-            "",
-            "localhost",
-            "LocalHost:9090",
-            "127.0.0.1",
-            "127.0.0.1:1",
-            "[::1]",
-            "[::1]:9090",
-            "headnode",
-            "cn_1-a:9090",
-        ] {
-            assert!(admits(guard, &[("Host", host)]), "{host}");
+        assert!(admits(&guard, &[]));
+        for host in
+            ["", "localhost", "LocalHost:9090", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:9090"]
+        {
+            assert!(admits(&guard, &[("Host", host)]), "{host}");
         }
         for host in [
             "rebound.example",
+            "headnode",
+            "cn_1-a:9090",
+            "localhost_",
             "localhost.",
             "127.0.0.1.nip.io",
             "10.0.0.1",
@@ -129,15 +134,18 @@ mod tests {
             "[127.0.0.1]",
             "\u{fc}",
         ] {
-            assert!(!admits(guard, &[("Host", host)]), "{host}");
+            assert!(!admits(&guard, &[("Host", host)]), "{host}");
         }
-        assert!(!admits(guard, &[("Host", "localhost"), ("Host", "evil.example")]));
+        assert!(!admits(&guard, &[("Host", "localhost"), ("Host", "evil.example")]));
+        let named = Guard::default().with_names(Arc::new(["headnode".to_owned()]));
+        assert!(admits(&named, &[("Host", "HeadNode:9090")]));
+        assert!(!admits(&named, &[("Host", "headnode.example")]));
         let forced = Guard::at("10.0.0.1:9090".parse().unwrap());
         assert!(
-            admits(forced, &[("Host", "10.0.0.1:9090")])
-                && admits(forced, &[("Host", "localhost")])
+            admits(&forced, &[("Host", "10.0.0.1:9090")])
+                && admits(&forced, &[("Host", "localhost")])
         );
-        assert!(!admits(forced, &[("Host", "10.0.0.2:9090")]));
+        assert!(!admits(&forced, &[("Host", "10.0.0.2:9090")]));
     }
 
     #[test]
@@ -153,7 +161,7 @@ mod tests {
     #[test]
     fn origins() {
         let of = |host: &str, origin: &str| {
-            admits(Guard::default(), &[("Host", host), ("Origin", origin)])
+            admits(&Guard::default(), &[("Host", host), ("Origin", origin)])
         };
         assert!(of("localhost:9090", "http://localhost:9090"));
         assert!(of("LOCALHOST", "http://localhost:80"));
@@ -167,12 +175,12 @@ mod tests {
         ] {
             assert!(!of(host, origin), "{host} {origin}");
         }
-        assert!(!admits(Guard::default(), &[("Origin", "http://localhost")]));
+        assert!(!admits(&Guard::default(), &[("Origin", "http://localhost")]));
         for (site, may) in
             [("none", true), ("same-origin", true), ("same-site", false), ("cross-site", false)]
         {
             assert_eq!(
-                admits(Guard::default(), &[("Host", "localhost"), ("Sec-Fetch-Site", site)]),
+                admits(&Guard::default(), &[("Host", "localhost"), ("Sec-Fetch-Site", site)]),
                 may,
                 "{site}"
             );

@@ -41,5 +41,5 @@ pub async fn collect(body: Body, cap: usize, limit: Duration) -> Option<Bytes> {
 
 /// Returns the wall-clock time as event streams show it: ISO 8601, milliseconds, `Z`.
 pub fn now_iso() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
+    format!("{:.3}", crate::wall::now())
 }

@@ -99,6 +99,7 @@ pub struct Server {
     permits: Arc<Semaphore>,
     pace: Arc<Pace>,
     first_line: Option<FirstLine>,
+    names: Arc<[String]>,
     shutdown: Shutdown,
 }
 
@@ -111,6 +112,7 @@ impl Server {
             limits,
             counts: Arc::default(),
             first_line: None,
+            names: Arc::default(),
             shutdown,
         }
     }
@@ -118,6 +120,11 @@ impl Server {
     /// Passes the start of each connection through `first_line` before it is parsed.
     pub fn with_first_line(self, first_line: FirstLine) -> Self {
         Self { first_line: Some(first_line), ..self }
+    }
+
+    /// Answers requests for these host names as well.
+    pub fn with_names(self, names: &[String]) -> Self {
+        Self { names: names.into(), ..self }
     }
 
     /// Returns the counters.
@@ -129,7 +136,7 @@ impl Server {
     /// has not ended after the drain time is reset.
     pub async fn serve(self, acceptor: impl Into<Acceptor>, router: Router) {
         let acceptor = acceptor.into();
-        let guard = acceptor.guard();
+        let guard = acceptor.guard().with_names(Arc::clone(&self.names));
         let connections = TaskTracker::new();
         let cut = CancellationToken::new();
         loop {
@@ -158,6 +165,7 @@ impl Server {
             Counts::add(&self.counts.connections);
             Counts::add(&self.counts.open);
             let (server, router, cut) = (self.clone(), router.clone(), cut.clone());
+            let guard = guard.clone();
             connections.spawn(async move {
                 match peer {
                     Peer::Tcp(stream) => {
@@ -190,7 +198,8 @@ impl Server {
             let (server, progress) = (self.clone(), progress.clone());
             // Boxed: hyper keeps the space of one future for as long as the connection lives.
             service_fn(move |request| {
-                Box::pin(server.clone().answer(request, guard, router.clone(), progress.clone()))
+                let (server, guard) = (server.clone(), guard.clone());
+                Box::pin(server.answer(request, guard, router.clone(), progress.clone()))
             })
         };
         let mut connection = http1::Builder::new()

@@ -189,10 +189,11 @@ pub(crate) fn judge(
     verdict: Option<&Verdict>,
     hold: Option<&crate::holds::Hold>,
 ) -> Judgement {
+    let own = parts.node.identity().unwrap_or_default().macs;
     parts.node.look(|inventory| {
-        let (local, policy) = (&inventory.view, &parts.config.policy);
+        let (local, own, policy) = (&inventory.view, &own, &parts.config.policy);
         let source = Source::Fresh(fresh.etag.as_deref());
-        let facts = Facts { local, now: fresh.date, verdict, hold, basis, source, policy };
+        let facts = Facts { local, own, now: fresh.date, verdict, hold, basis, source, policy };
         reap::judge(&fresh.value, &facts)
     })
 }
@@ -209,7 +210,7 @@ fn cleared(
         return Ok(Clearance::Approved);
     }
     let left = basis == Basis::LeftVm && matches!(verdict, Some(Verdict::Alive { .. }));
-    let confirmed = left || verdict.is_some_and(Verdict::is_gone);
+    let confirmed = left || verdict.is_some_and(|v| v.confirms(&parts.config.policy.cn_uuid));
     if let Some(why) = parts.brake.is_on(BrakeOf::Napi).filter(|_| !confirmed) {
         return Err(why);
     }

@@ -35,14 +35,14 @@ pub(super) fn hold(
     }
     let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
     let file = HoldsFile::new(&load(files)?.places.state_dir);
-    let held = file.hold(vm, length, reason, Timestamp::now())?;
+    let held = file.hold(vm, length, reason, daemon::wall::now())?;
     Ok(describe(&held) + "\n")
 }
 
 pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<String> {
     let file = HoldsFile::new(&load(files)?.places.state_dir);
     let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
-    let released = file.release(vm.as_deref(), Timestamp::now())?;
+    let released = file.release(vm.as_deref())?;
     let what = vm.unwrap_or_else(|| "the node".to_owned());
     if released == 0 {
         return Err(anyhow!("there is no hold on {what}"));
@@ -51,9 +51,9 @@ pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<Strin
 }
 
 pub(super) fn holds(files: &Files, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
-    let now = Timestamp::now();
+    let now = daemon::wall::now();
     let all = HoldsFile::new(&load(files)?.places.state_dir).read()?;
-    let held: Vec<&Hold> = all.in_force(now).collect();
+    let held: Vec<&Hold> = all.holds.iter().collect();
     if layout.json && !layout.asks_for_table() {
         return Ok(format!("{:#}\n", serde_json::to_value(held)?));
     }
@@ -65,7 +65,12 @@ pub(super) fn holds(files: &Files, layout: &Layout, screen: Screen) -> anyhow::R
     for hold in held {
         table.row(vec![
             hold.vm.as_deref().unwrap_or("the whole node").into(),
-            hold.until.map_or_else(|| "released".to_owned(), at).into(),
+            match hold.until {
+                None => "released".to_owned(),
+                Some(until) if until > now => at(until),
+                Some(until) => format!("{} (past)", at(until)),
+            }
+            .into(),
             hold.reason.as_str().into(),
             at(hold.since).into(),
         ]);

@@ -100,7 +100,9 @@ fn status_lines(page: &Value, screen: Screen) -> String {
     let done: Vec<String> = done.map(|name| format!("{name} {}", number(name))).collect();
     lines.push(("so far", if done.is_empty() { "nothing".to_owned() } else { done.join(", ") }));
     if page["last_error"].is_string() {
-        lines.push(("last error", screen.paint(Tone::Bad, &text(page, "last_error"))));
+        let at = page["last_error_at"].as_str().map_or("-".to_owned(), to_the_second);
+        let error = format!("{at} {}", text(page, "last_error"));
+        lines.push(("last error", screen.paint(Tone::Bad, &error)));
     }
     facts(&lines)
 }

@@ -38,8 +38,8 @@ pub(crate) struct Inputs<'a> {
     pub verdicts: &'a BTreeMap<String, Verdict>,
     /// When each candidate was first seen, on the agent's clock.
     pub first_looks: &'a BTreeMap<MacAddr, Duration>,
-    /// Wall clock, for the expiry of holds only.
-    pub wall: Timestamp,
+    /// The time by which holds expire.
+    pub time: Timestamp,
     /// What the brake measures; of the candidates only those that this pass began with and did not
     /// delete.
     pub scale: Scale,
@@ -89,7 +89,7 @@ fn unlisted(inputs: &Inputs<'_>) -> Vec<Decision> {
 }
 
 fn held(vm: &str, inputs: &Inputs<'_>) -> Option<Reason> {
-    let hold = inputs.holds.covering(vm, inputs.wall)?;
+    let hold = inputs.holds.covering(vm, inputs.time)?;
     Some(Reason::Refused(Refusal::Held(hold.clone())))
 }
 
@@ -112,9 +112,10 @@ fn reaped(nic: &Nic, inputs: &Inputs<'_>) -> Decision {
         nic,
         &Facts {
             local: inputs.local,
+            own: &inputs.identity.macs,
             now: inputs.listing.date,
             verdict: inputs.verdicts.get(&vm),
-            hold: inputs.holds.covering(&vm, inputs.wall),
+            hold: inputs.holds.covering(&vm, inputs.time),
             basis: Basis::pass(inputs.first_looks.get(&nic.mac).copied()),
             source: Source::Listed,
             policy: inputs.policy,
@@ -143,7 +144,9 @@ fn summary(nic: &Nic) -> String {
 /// G10: clears each delete or defers it. Returns why the brake is on, if it is. A 404 of VMAPI is no
 /// confirmation here: an empty VMAPI must not vouch for an empty node.
 fn brake(decisions: &mut [Decision], inputs: &Inputs<'_>) -> Option<Tripped> {
-    let is_confirmed = |d: &Decision| inputs.verdicts.get(&d.vm).is_some_and(Verdict::is_gone);
+    let cn = &inputs.policy.cn_uuid;
+    let is_confirmed =
+        |d: &Decision| inputs.verdicts.get(&d.vm).is_some_and(|verdict| verdict.confirms(cn));
     let candidates = || decisions.iter().filter(|d| d.is_candidate());
     let scale = Scale {
         candidates: candidates().count().max(inputs.scale.candidates),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::napi::{Nic, NicState};
 
-use super::candidate;
+use super::candidate::{self, OwnMacs};
 use super::evidence::Evidence;
 use super::guard::{Answer, Guard};
 use super::reason::{Reason, Refusal};
@@ -72,6 +72,8 @@ pub(crate) enum Source<'a> {
 pub(crate) struct Facts<'a> {
     /// The node, hidden VMs included.
     pub local: &'a LocalView,
+    /// The node's own MACs.
+    pub own: &'a OwnMacs,
     pub now: Option<Timestamp>,
     pub verdict: Option<&'a Verdict>,
     /// A hold that covers the VM or the node.
@@ -114,7 +116,8 @@ impl Judgement {
 /// Asks all guards but the brake, which concerns the pass as a whole.
 pub(crate) fn judge(nic: &Nic, facts: &Facts<'_>) -> Judgement {
     let left_vm = facts.basis == Basis::LeftVm;
-    let mut evidence = candidate::evidence(nic, facts.local, left_vm, facts.policy).to_vec();
+    let mut evidence =
+        candidate::evidence(nic, facts.local, facts.own, left_vm, facts.policy).to_vec();
     let mut says = |guard, (answer, why)| evidence.push(Evidence { guard, answer, why });
     says(Guard::SettledState, settled_state(nic, facts));
     says(Guard::OldEnough, old_enough(nic, facts));
@@ -203,6 +206,10 @@ fn vmapi_confirms(nic: &Nic, facts: &Facts<'_>) -> Says {
     let answer = match verdict {
         // The VM is here: what VMAPI says about it is late.
         Verdict::Gone { .. } if stays => Answer::Later,
+        // Another node's late word: the VM may have come here since.
+        Verdict::Gone { server: Some(server), .. } if *server != facts.policy.cn_uuid => {
+            Answer::Never
+        }
         Verdict::Gone { .. } => Answer::Pass,
         Verdict::Unknown if provisioning => Answer::Never,
         Verdict::Unknown => Answer::Pass,

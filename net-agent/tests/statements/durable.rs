@@ -207,7 +207,7 @@ async fn approved_plan_goes_as_it_was_listed() {
     let left: Vec<u8> = (1..=10).filter(|n| world.has(*n)).collect();
     assert_eq!(left, [1, 2, 3, 4, 10], "only what was listed, as it was; every guard still ran");
     sleep(2 * MIN).await;
-    agent.parts.holds.release(Some("gone4"), now).unwrap();
+    agent.parts.holds.release(Some("gone4")).unwrap();
     sleep(HOUR).await;
     assert!(world.has(4) || agent.parts.brake.sentence().is_none(), "the approval ran out");
     lawful(&world);

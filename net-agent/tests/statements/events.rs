@@ -165,7 +165,7 @@ async fn hold_stops_queued_work_until_released() {
     assert!(world.has(1) && world.writes().is_empty());
     let status = agent.status_json().await.to_string();
     assert!(status.contains("held: migration"), "{status}");
-    agent.parts.holds.release(Some("v"), now).unwrap();
+    agent.parts.holds.release(Some("v")).unwrap();
     sleep(10 * MIN).await;
     assert!(!world.has(1));
     lawful(&world);

@@ -21,6 +21,7 @@ mod start;
 mod storm;
 mod trust;
 mod unlisted;
+mod witness;
 
 use std::time::Duration;
 

@@ -9,8 +9,8 @@ use net_agent::status::Count;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{CN, TARGET, mac, mac_of};
-use crate::{HOUR, MIN, lawful, leak};
+use crate::world::{CN, Outage, TARGET, mac, mac_of};
+use crate::{HOUR, MIN, SEC, lawful, leak};
 
 #[tokio::test(start_paused = true)] // F74, S31, S32
 async fn one_odd_record_does_not_void_the_list() {
@@ -72,4 +72,111 @@ async fn ignored_filter_costs_one_page_in_hours() {
     sleep(6 * HOUR).await;
     assert!(!world.has(2));
     lawful(&world);
+}
+
+/// Keeps warnings and news about services.
+#[derive(Clone, Default)]
+struct Lines(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+struct Text(String);
+
+impl tracing::field::Visit for Text {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!("{}={value:?} ", field.name());
+    }
+}
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, at: &tracing::Metadata<'_>) -> bool {
+        *at.level() <= tracing::Level::INFO
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Text(String::new());
+        event.record(&mut line);
+        if line.0.contains("service=") || line.0.contains("the pass failed") {
+            self.0.lock().unwrap().push(line.0);
+        }
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// A NAPI that fails in this way from the first list on, and what is shown `after` its beginning.
+async fn outage(how: Outage, after: std::time::Duration, reason: &str) {
+    let lines = Lines::default();
+    let _here = tracing::subscriber::set_default(lines.clone());
+    let world = leak();
+    world.state().outage = Some(how);
+    let (agent, _) = world.start(json!({"startup_delay": {"min": "60s", "max": "60s"},
+        "server_nic_delay": {"min": "0s", "max": "0s"}, "relist": "0"}));
+    sleep(MIN + after).await;
+    let status = agent.status_json().await;
+    let waits = status["waiting_for"].to_string();
+    assert!(waits.contains("waiting for NAPI") && waits.contains(reason), "{how:?}: {waits}");
+    assert!(status["last_error"].to_string().contains(reason), "{how:?}: {status}");
+    assert!(status["last_error_at"].is_string(), "{status}");
+    assert!(status.to_string().len() < 8192, "{status}"); // C35
+    sleep(5 * MIN).await;
+    world.state().outage = None;
+    sleep(HOUR).await;
+    let status = agent.status_json().await;
+    assert_eq!((&status["last_error"], &status["last_error_at"]), (&json!(null), &json!(null)));
+    assert_eq!(status["waiting_for"], json!([]), "{how:?}");
+    assert!(!world.has(2), "the reap is made up for");
+    let lines = lines.0.lock().unwrap().clone();
+    let fails = lines.iter().filter(|line| line.contains("the service fails")).count();
+    let again = lines.iter().filter(|line| line.contains("answers again")).count();
+    let passes = lines.iter().filter(|line| line.contains("the pass failed")).count();
+    assert!((fails, again) == (1, 1) && passes <= 1, "{how:?}: {lines:#?}");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // F76, C31
+async fn hanging_napi_is_shown_within_seconds() {
+    outage(Outage::Hangs, 6 * SEC, "no answer to GET /search/nics").await;
+}
+
+#[tokio::test(start_paused = true)] // F76, C31
+async fn first_503_or_500_is_shown_at_once() {
+    outage(Outage::Status(503), SEC / 10, "status 503").await;
+    outage(Outage::Status(500), SEC / 10, "status 500").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_record_is_no_outage_in_the_log() {
+    let lines = Lines::default();
+    let _here = tracing::subscriber::set_default(lines.clone());
+    let world = leak();
+    world.nic(3, "live", json!({}));
+    world.vm("live", "running", &[1, 3], false);
+    world.state().broken.push(mac(3).replace(':', ""));
+    world.start(json!({}));
+    sleep(24 * HOUR).await;
+    let lines = lines.0.lock().unwrap().clone();
+    assert!(lines.len() <= 2, "{lines:#?}");
+}
+
+#[tokio::test(start_paused = true)] // F78, C32
+async fn clock_that_is_ahead_ends_no_hold() {
+    let world = leak();
+    let now = jiff::Timestamp::now();
+    let ago = |hours| now - jiff::SignedDuration::from_hours(hours);
+    // The node's clock is three hours ahead: the hold of two hours looks past.
+    world.state().clock_base = Some(ago(3));
+    let holds = world.agent(crate::world::HOME, json!({})).parts.holds.clone();
+    let two_hours = jiff::SignedDuration::from_hours(2);
+    holds.hold(None, Some(two_hours), "migration".into(), ago(3)).unwrap();
+    let (agent, _) = world.start(json!({"relist": "1h"}));
+    assert!(agent.status_json().await["holds"].to_string().contains("migration"));
+    sleep(HOUR).await;
+    assert!(world.has(2) && world.writes().is_empty(), "{:?}", world.writes());
+    assert!(agent.status_json().await["holds"].to_string().contains("migration"));
+    sleep(2 * HOUR).await;
+    assert_eq!(agent.status_json().await["holds"], json!([]), "both clocks are past its end");
+    assert!(!world.has(2));
 }

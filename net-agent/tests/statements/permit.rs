@@ -50,7 +50,7 @@ async fn hold_after_the_last_check_stops_the_delete() {
         sleep(3 * HOUR).await;
         assert!(world.has(2) && world.writes().is_empty(), "{departs}: {:?}", world.writes());
         let holds = HoldsFile::new(&world.dir.path().join(HOME));
-        holds.release(Some("gone"), jiff::Timestamp::now()).unwrap();
+        holds.release(Some("gone")).unwrap();
         sleep(HOUR).await;
         assert!(!world.has(2), "{departs}");
         lawful(&world);

@@ -12,7 +12,7 @@ use sdc_clients::{Error, Phase};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{CN, Fault, HOME, State, World};
+use super::{CN, Fault, HOME, Outage, State, World};
 
 impl World {
     fn answer(&self, request: &Request) -> Result<Response, Error> {
@@ -41,6 +41,9 @@ impl World {
             let status = StatusCode::from_u16(status).unwrap();
             return Ok(Response { status, headers: HeaderMap::new(), body: body.into() });
         }
+        if let Some(page) = node.proxy.clone().filter(|_| path.starts_with("/vms/")) {
+            return Ok(plain(404, page));
+        }
         if host == HOME {
             let vms: Vec<Value> = node.vms.values().cloned().collect();
             let named = path.trim_start_matches("/vms/").to_owned();
@@ -53,10 +56,18 @@ impl World {
             "/vms" => (200, Value::Array(node.vms.values().cloned().collect())),
             _ => match node.vms.get(path.trim_start_matches("/vms/")) {
                 Some(vm) => (200, vm.clone()),
-                None => (404, json!({"code": "ResourceNotFound", "message": "no VM"})),
+                None => {
+                    let text = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
+                    return Ok(plain(404, text));
+                }
             },
         };
-        Ok(self.reply(answer.0, &answer.1, None))
+        let unread = node.unread.join(",");
+        let mut reply = self.reply(answer.0, &answer.1, None);
+        if path == "/vms" && !unread.is_empty() {
+            reply.headers.insert("vminfod-incomplete", unread.parse().unwrap());
+        }
+        Ok(reply)
     }
 
     fn vmapi_answer(&self, request: &Request, path: &str) -> Result<Response, Error> {
@@ -276,7 +287,11 @@ impl World {
 
     /// NAPI's clock.
     pub fn clock(&self) -> jiff::Timestamp {
-        let base: jiff::Timestamp = "2027-01-15T08:00:00Z".parse().unwrap();
+        self.clock_from(None)
+    }
+
+    fn clock_from(&self, base: Option<jiff::Timestamp>) -> jiff::Timestamp {
+        let base = base.unwrap_or_else(|| "2027-01-15T08:00:00Z".parse().unwrap());
         base.checked_add(jiff::SignedDuration::try_from(self.started.elapsed()).unwrap()).unwrap()
     }
 
@@ -294,10 +309,34 @@ impl World {
     }
 }
 
+fn plain(status: u16, text: String) -> Response {
+    let status = StatusCode::from_u16(status).unwrap();
+    Response { status, headers: HeaderMap::new(), body: text.into() }
+}
+
 impl Transport for World {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
-            let answer = self.answer(&request);
+            let is_napi = request.url.host_str() == Some("napi.lab");
+            let outage = self.state().outage.filter(|_| is_napi);
+            let mut answer = match outage {
+                Some(Outage::Hangs) => {
+                    tokio::time::sleep(request.timeout).await;
+                    let (method, target) = (&request.method, request.target());
+                    Err(Error::timed_out(Phase::Answer, method, target, request.timeout))
+                }
+                Some(Outage::Status(status)) => {
+                    let message = "an outage ".repeat(10_000);
+                    Ok(self.reply(status, &json!({"message": message}), None))
+                }
+                None => self.answer(&request),
+            };
+            let base = self.state().clock_base;
+            if let (Some(base), Ok(answer), true) = (base, &mut answer, is_napi) {
+                let date = jiff::fmt::rfc2822::DateTimePrinter::new();
+                let date = date.timestamp_to_rfc9110_string(&self.clock_from(Some(base))).unwrap();
+                answer.headers.insert("date", date.parse().unwrap());
+            }
             // Time for the agent to notice what happened before this answer arrived.
             if request.url.path().starts_with("/vms/") {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;

@@ -39,6 +39,15 @@ pub enum Fault {
     Unavailable,
 }
 
+/// How NAPI fails for as long as that is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// It accepts requests and answers nothing.
+    Hangs,
+    /// It answers everything with this.
+    Status(u16),
+}
+
 /// One compute node as its vminfod shows it.
 #[derive(Default)]
 pub struct Node {
@@ -50,6 +59,10 @@ pub struct Node {
     pub deaf: bool,
     /// `/vms` answers this instead of the truth.
     pub broken: Option<(u16, String)>,
+    /// Zones that vminfod cannot read: `vminfod-incomplete` of `/vms`.
+    pub unread: Vec<String>,
+    /// Something in between answers this page, a 404, for one VM.
+    pub proxy: Option<String>,
     pub log: Vec<String>,
     pub(crate) streams: Vec<mpsc::Sender<Bytes>>,
 }
@@ -78,6 +91,10 @@ pub struct State {
     pub before_write: Option<Happening>,
     /// Before vminfod is next asked for one VM, this happens.
     pub before_check: Option<Happening>,
+    /// NAPI as a whole fails.
+    pub outage: Option<Outage>,
+    /// NAPI's clock at the start of the world.
+    pub clock_base: Option<jiff::Timestamp>,
     /// By number of the request to NAPI.
     pub faults: BTreeMap<usize, Fault>,
     /// Each request to NAPI of a multiple of this number fails with 503.
@@ -162,6 +179,8 @@ impl World {
             touch_next: 0,
             before_write: None,
             before_check: None,
+            outage: None,
+            clock_base: None,
             faults: BTreeMap::new(),
             every: None,
             broken: Vec::new(),

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::http::Call;
 use crate::mac::MacAddr;
+use crate::uuids::uuid_value;
 
 macro_rules! open_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
@@ -154,10 +155,7 @@ fn uuid(map: &mut Map<String, Value>, key: &str) -> Option<String> {
         Value::Array(one) if one.len() == 1 => one.first()?.as_str()?,
         other => other.as_str()?,
     };
-    let value = match uuid::Uuid::try_parse(text) {
-        Ok(parsed) if text.len() == 36 => parsed.hyphenated().to_string(),
-        _ => text.to_owned(),
-    };
+    let value = uuid_value(text);
     if found.as_str() == Some(&value) {
         map.remove(key);
     }

@@ -60,7 +60,7 @@ impl CreateOptions {
 
 fn pool(images: &Site) -> Result<Datasets, NodeError> {
     let mut all = Datasets::default();
-    all.create("zones", &[])?;
+    all.create("zones")?;
     for (name, mountpoint) in [
         ("archive", ""),
         ("config", "legacy"),
@@ -70,19 +70,19 @@ fn pool(images: &Site) -> Result<Datasets, NodeError> {
         ("var", "legacy"),
     ] {
         let name = format!("zones/{name}");
-        all.create(&name, &[])?;
+        all.create(&name)?;
         if !mountpoint.is_empty() {
             all.set(&name, "mountpoint", mountpoint)?;
         }
     }
-    all.create_volume("zones/swap", 16 * GIB, &[])?;
-    all.create_volume("zones/dump", 4 * GIB, &[])?;
+    all.create_volume("zones/swap", 16 * GIB)?;
+    all.create_volume("zones/dump", 4 * GIB)?;
     for image in &images.images {
-        all.create(&format!("zones/{image}"), &[])?;
+        all.create(&format!("zones/{image}"))?;
         all.snapshot(&format!("zones/{image}@final"), false)?;
     }
     for image in &images.disk_images {
-        all.create_volume(&format!("zones/{image}"), 10 * GIB, &[])?;
+        all.create_volume(&format!("zones/{image}"), 10 * GIB)?;
         all.snapshot(&format!("zones/{image}@final"), false)?;
     }
     Ok(all)

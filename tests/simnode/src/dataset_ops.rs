@@ -7,7 +7,9 @@
 
 use indexmap::IndexMap;
 
-use crate::datasets::{COLUMNS, Dataset, Datasets, History, NO_LIMIT, OTHER, owner};
+use vm_model::parse::zfs_list::COLUMNS;
+
+use crate::datasets::{Dataset, Datasets, History, NO_LIMIT, owner};
 use crate::error::NodeError;
 use crate::{files, payload};
 
@@ -55,11 +57,7 @@ impl Datasets {
     }
 
     /// `zfs create`: a file system that inherits from its parent.
-    pub fn create(
-        &mut self,
-        name: &str,
-        props: &[(String, String)],
-    ) -> Result<Vec<History>, NodeError> {
+    pub fn create(&mut self, name: &str) -> Result<Vec<History>, NodeError> {
         let parent = name.rsplit_once('/').and_then(|(p, _)| self.rows.get(p));
         let compression = parent.map_or("lz4", |p| p.get("compression")).to_string();
         let row = self.add(name, "filesystem")?;
@@ -78,16 +76,11 @@ impl Datasets {
             row.put(key, value);
         }
         row.put("mountpoint", format!("/{name}"));
-        self.finish_create(name, "create", String::new(), props)
+        Ok(vec![self.record(name, "create", "")])
     }
 
     /// `zfs create -V`: a volume of so many bytes.
-    pub fn create_volume(
-        &mut self,
-        name: &str,
-        size: u64,
-        props: &[(String, String)],
-    ) -> Result<Vec<History>, NodeError> {
+    pub fn create_volume(&mut self, name: &str, size: u64) -> Result<Vec<History>, NodeError> {
         let row = self.add(name, "volume")?;
         for (key, value) in [
             ("compression", "lz4"),
@@ -100,16 +93,11 @@ impl Datasets {
         }
         row.put("volsize", size.to_string());
         row.put("refreservation", size.saturating_add(size / 64).to_string());
-        self.finish_create(name, "create", String::new(), props)
+        Ok(vec![self.record(name, "create", "")])
     }
 
     /// `zfs clone`: a dataset from an image's snapshot, of the same type.
-    pub fn clone_from(
-        &mut self,
-        origin: &str,
-        name: &str,
-        props: &[(String, String)],
-    ) -> Result<Vec<History>, NodeError> {
+    pub fn clone_from(&mut self, origin: &str, name: &str) -> Result<Vec<History>, NodeError> {
         let Some(snapshot) = self.rows.get(origin) else {
             return Err(NodeError::NoSuchDataset(origin.to_string()));
         };
@@ -117,38 +105,18 @@ impl Datasets {
         let image = self.rows.get(owner(origin));
         let volume = image.filter(|i| i.kind() == "volume").map(|i| i.get("volsize").to_string());
         match volume {
-            Some(size) => self.create_volume(name, size.parse().unwrap_or(0), &[])?,
-            None => self.create(name, &[])?,
+            Some(size) => self.create_volume(name, size.parse().unwrap_or(0))?,
+            None => self.create(name)?,
         };
         self.need(name)?.put("origin", origin);
-        self.finish_create(name, "clone", format!("origin={origin} ({number})"), props)
-    }
-
-    fn finish_create(
-        &mut self,
-        name: &str,
-        action: &'static str,
-        detail: String,
-        props: &[(String, String)],
-    ) -> Result<Vec<History>, NodeError> {
-        let mut history = vec![self.record(name, action, detail)];
-        for (key, value) in props {
-            history.extend(self.set(name, key, value)?);
-        }
-        Ok(history)
+        Ok(vec![self.record(name, "clone", format!("origin={origin} ({number})"))])
     }
 
     /// `zfs set`.
     pub fn set(&mut self, name: &str, key: &str, value: &str) -> Result<Vec<History>, NodeError> {
-        let key = if key == "recordsize" { "recsize" } else { key };
-        let row = self.rows.get(name).ok_or_else(|| NodeError::NoSuchDataset(name.to_string()))?;
+        let row = self.need(name)?;
         let value = checked(row, key, value)?;
-        self.need(name)?.put(key, value.as_str());
-        if key == "mountpoint" && row_is_volume(self.rows.get(name)) {
-            return Err(NodeError::refused(format!(
-                "cannot set property for '{name}': 'mountpoint' does not apply to datasets of this type"
-            )));
-        }
+        row.put(key, value.as_str());
         let shown = match value.as_str() {
             "on" if key != "compression" => "1",
             "off" if key != "compression" => "0",
@@ -157,29 +125,14 @@ impl Datasets {
         Ok(vec![self.record(name, "set", format!("{key}={shown}"))])
     }
 
-    /// `zfs inherit`: back to the parent's value, or the default.
+    /// `zfs inherit` of a property that an operator made up.
     pub fn inherit(&mut self, name: &str, key: &str) -> Result<Vec<History>, NodeError> {
-        let key = if key == "recordsize" { "recsize" } else { key };
-        let parent = name.rsplit_once('/').map(|(p, _)| p.to_string());
-        self.need(name)?;
-        let value = match key {
-            "compression" | "recsize" => parent
-                .as_deref()
-                .and_then(|p| self.get(p))
-                .map_or("off", |p| p.get(key))
-                .to_string(),
-            "mountpoint" => format!("/{name}"),
-            "zoned" => "off".to_string(),
-            k if COLUMNS.contains(&k) => {
-                return Err(NodeError::refused(format!("'{k}' property cannot be inherited")));
-            }
-            _ => "-".to_string(),
-        };
-        match value.as_str() {
-            "-" => drop(self.need(name)?.props.shift_remove(key)),
-            text => self.need(name)?.put(key, text),
+        let row = self.need(name)?;
+        if !key.contains(':') {
+            return Err(NodeError::refused(format!("'{key}' property cannot be inherited")));
         }
-        Ok(vec![self.record(name, "inherit", format!("{key}={value}"))])
+        row.props.shift_remove(key);
+        Ok(vec![self.record(name, "inherit", format!("{key}=-"))])
     }
 
     /// `zfs snapshot`, with `-r` of everything below too.
@@ -226,48 +179,11 @@ impl Datasets {
             )));
         }
         doomed.push(name.to_string());
-        let held = |d: &&Dataset| !matches!(d.get("userrefs"), "-" | "0");
-        if let Some(held) = doomed.iter().filter_map(|n| self.get(n)).find(held) {
-            return Err(NodeError::refused(format!(
-                "cannot destroy '{}': dataset is busy",
-                held.name
-            )));
-        }
         doomed.sort_by_key(|n| std::cmp::Reverse((n.matches(['/', '@']).count(), n.clone())));
         let mut history = Vec::new();
         for name in doomed {
             history.push(self.record(&name, "destroy", ""));
             self.rows.shift_remove(&name);
-        }
-        Ok(history)
-    }
-
-    /// `zfs rename`: descendants move along; the record has the old name.
-    pub fn rename(&mut self, from: &str, to: &str) -> Result<Vec<History>, NodeError> {
-        self.need(from)?;
-        check_name(to)?;
-        if self.rows.contains_key(to) {
-            return Err(NodeError::refused(format!(
-                "cannot rename '{from}': dataset already exists"
-            )));
-        }
-        if from.contains('@') != to.contains('@') || is_below(to, from) {
-            return Err(NodeError::refused(format!("cannot rename '{from}' to '{to}'")));
-        }
-        let history = vec![self.record(from, "rename", format!("-> {to}"))];
-        let rows = std::mem::take(&mut self.rows);
-        for (name, mut row) in rows {
-            let moved = match name.strip_prefix(from) {
-                Some(rest) if rest.is_empty() || rest.starts_with(['/', '@']) => {
-                    format!("{to}{rest}")
-                }
-                _ => name.clone(),
-            };
-            if row.get("mountpoint") == format!("/{name}") {
-                row.put("mountpoint", format!("/{moved}"));
-            }
-            row.name.clone_from(&moved);
-            self.rows.insert(moved, row);
         }
         Ok(history)
     }
@@ -296,29 +212,6 @@ impl Datasets {
         history.push(self.record(&shadow, "clone swap", format!("parent={top}")));
         Ok(history)
     }
-
-    /// `zfs hold` and `zfs release`, by `by` references.
-    pub fn hold(&mut self, tag: &str, snapshot: &str, by: i64) -> Result<Vec<History>, NodeError> {
-        let row = self.need(snapshot)?;
-        if row.kind() != "snapshot" {
-            return Err(NodeError::refused(format!("cannot hold '{snapshot}': not a snapshot")));
-        }
-        let refs = row.get("userrefs").parse::<i64>().unwrap_or(0) + by;
-        if refs < 0 {
-            return Err(NodeError::refused(format!(
-                "cannot release hold from snapshot '{snapshot}': no such tag on this dataset"
-            )));
-        }
-        row.put("userrefs", refs.to_string());
-        Ok(vec![match by > 0 {
-            true => self.record(snapshot, "hold", format!("tag={tag} temp=0 refs={refs}")),
-            false => self.record(snapshot, "release", format!("tag={tag} refs={refs}")),
-        }])
-    }
-}
-
-fn row_is_volume(row: Option<&Dataset>) -> bool {
-    row.is_some_and(|r| r.kind() == "volume")
 }
 
 fn check_name(name: &str) -> Result<(), NodeError> {
@@ -362,7 +255,7 @@ fn checked(row: &Dataset, key: &str, value: &str) -> Result<String, NodeError> {
                 row.name
             )))
         }
-        k if COLUMNS.contains(&k) || OTHER.contains(&k) || k.contains(':') => Ok(value.to_string()),
+        k if k.contains(':') || COLUMNS.split(',').any(|known| known == k) => Ok(value.to_string()),
         _ => Err(NodeError::refused(format!(
             "cannot set property for '{}': invalid property '{key}'",
             row.name

@@ -2,53 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The table of the node's datasets, volumes and snapshots with their properties, and its stored
-//! form. Pure.
+//! The table of the node's datasets, volumes and snapshots with their properties. Pure.
 
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 
-/// The columns of `zfs list -o`, in the order in which they are stored.
-pub const COLUMNS: [&str; 17] = [
-    "compression",
-    "creation",
-    "filesystem_limit",
-    "mountpoint",
-    "name",
-    "quota",
-    "recsize",
-    "refquota",
-    "refreservation",
-    "snapshot_limit",
-    "type",
-    "usedbysnapshots",
-    "userrefs",
-    "volblocksize",
-    "volsize",
-    "written",
-    "zoned",
-];
 /// The text for "no limit".
 pub const NO_LIMIT: &str = "18446744073709551615";
-/// Properties that may be set besides those of [`COLUMNS`].
-pub(crate) const OTHER: [&str; 16] = [
-    "atime",
-    "canmount",
-    "checksum",
-    "copies",
-    "devices",
-    "exec",
-    "logbias",
-    "primarycache",
-    "readonly",
-    "reservation",
-    "secondarycache",
-    "setuid",
-    "snapdir",
-    "sync",
-    "sharenfs",
-    "origin",
-];
-
 /// One internal history record, which becomes one sysevent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
@@ -65,7 +25,7 @@ pub struct History {
 }
 
 /// One dataset, volume or snapshot.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dataset {
     /// `pool/a/b` or `pool/a/b@snap`.
     pub name: String,
@@ -101,7 +61,7 @@ impl Dataset {
 }
 
 /// Every dataset of the node, by name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Datasets {
     pub(crate) rows: IndexMap<String, Dataset>,
     pub(crate) dsid: u64,
@@ -113,52 +73,6 @@ pub(crate) fn owner(name: &str) -> &str {
 }
 
 impl Datasets {
-    /// Reads the stored table.
-    pub fn parse(text: &str) -> Result<Datasets, String> {
-        let mut all = Datasets::default();
-        for (n, line) in text.lines().enumerate() {
-            let fields: Vec<&str> = line.split('\t').collect();
-            let bad =
-                || format!("line {}: expected {} tab-separated fields", n + 1, COLUMNS.len() + 3);
-            let [dsid, txg, middle @ .., other] = fields.as_slice() else { return Err(bad()) };
-            if middle.len() != COLUMNS.len() {
-                return Err(bad());
-            }
-            let (Ok(dsid), Ok(txg)) = (dsid.parse(), txg.parse()) else { return Err(bad()) };
-            let mut props: IndexMap<String, String> = COLUMNS
-                .iter()
-                .zip(middle)
-                .filter(|(_, v)| **v != "-")
-                .map(|(k, v)| (k.to_string(), v.to_string()))
-                .collect();
-            let name = props.shift_remove("name").ok_or_else(bad)?;
-            let other: IndexMap<String, String> =
-                serde_json::from_str(other).map_err(|e| format!("line {}: {e}", n + 1))?;
-            props.extend(other);
-            all.dsid = all.dsid.max(dsid);
-            all.txg = all.txg.max(txg);
-            all.rows.insert(name.clone(), Dataset { name, dsid, txg, props });
-        }
-        Ok(all)
-    }
-
-    /// The table as it is stored.
-    pub fn print(&self) -> String {
-        let mut text = String::new();
-        for row in self.rows.values() {
-            text.push_str(&format!("{}\t{}\t", row.dsid, row.txg));
-            for column in COLUMNS {
-                text.push_str(row.get(column));
-                text.push('\t');
-            }
-            let other: IndexMap<&String, &String> =
-                row.props.iter().filter(|(k, _)| !COLUMNS.contains(&k.as_str())).collect();
-            text.push_str(&serde_json::to_string(&other).unwrap_or_else(|_| "{}".to_string()));
-            text.push('\n');
-        }
-        text
-    }
-
     /// One dataset or snapshot.
     pub fn get(&self, name: &str) -> Option<&Dataset> {
         self.rows.get(name)

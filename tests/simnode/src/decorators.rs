@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
+use vminfod::node::commands::{CommandError, Commands, Output, Run, Tool};
 
 use crate::exec;
 
@@ -37,12 +36,12 @@ pub enum Trouble {
 }
 
 /// Commands whose next runs fail as they are told to.
-pub struct Failing<C: ?Sized = dyn Commands> {
+pub struct Failing<C> {
     due: Mutex<Vec<(Tool, Trouble, u32)>>,
     inner: Arc<C>,
 }
 
-impl<C: Commands + ?Sized> Failing<C> {
+impl<C: Commands> Failing<C> {
     /// Commands that behave until told otherwise.
     pub fn new(inner: Arc<C>) -> Self {
         Self { due: Mutex::default(), inner }
@@ -80,13 +79,8 @@ impl<C: Commands + ?Sized> Failing<C> {
     }
 }
 
-impl<C: Commands + ?Sized> Commands for Failing<C> {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+impl<C: Commands> Commands for Failing<C> {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
         Box::pin(async move {
             let trouble = self.take(tool);
             if trouble == Some(Trouble::Hangs) {
@@ -120,12 +114,8 @@ impl<C: Commands + ?Sized> Commands for Failing<C> {
         })
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.inner.follow(tool, args)
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.inner.converse(tool, args)
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&*self.inner)
     }
 }
 
@@ -148,35 +138,26 @@ impl Hanging {
 }
 
 impl Commands for Hanging {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
         match (self.chosen)(tool, &args) {
             true => Box::pin(std::future::pending()),
             false => self.inner.run(tool, args, deadline),
         }
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.inner.follow(tool, args)
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.inner.converse(tool, args)
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&*self.inner)
     }
 }
 
-/// A run of a command: the tool and its arguments.
-pub type Run = (Tool, Vec<String>);
+/// A tool and its arguments.
+pub type Asked = (Tool, Vec<String>);
 
 /// Commands that run once: later runs with the same arguments get the first output again.
 pub struct Recorded {
     inner: Arc<dyn Commands>,
-    known: Mutex<HashMap<Run, Output>>,
-    runs: Mutex<Vec<Run>>,
+    known: Mutex<HashMap<Asked, Output>>,
+    runs: Mutex<Vec<Asked>>,
 }
 
 impl Recorded {
@@ -186,7 +167,7 @@ impl Recorded {
     }
 
     /// The runs that were asked for, in their order.
-    pub fn runs(&self) -> Vec<Run> {
+    pub fn runs(&self) -> Vec<Asked> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -197,12 +178,7 @@ impl Recorded {
 }
 
 impl Commands for Recorded {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
         Box::pin(async move {
             let key = (tool, args);
             self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
@@ -217,12 +193,8 @@ impl Commands for Recorded {
         })
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.inner.follow(tool, args)
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.inner.converse(tool, args)
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&*self.inner)
     }
 }
 
@@ -234,7 +206,7 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_millis(20);
 
-    fn zoneadm() -> Run {
+    fn zoneadm() -> Asked {
         (Tool::Zoneadm, ["list", "-p", "-c"].map(str::to_owned).to_vec())
     }
 

@@ -298,7 +298,7 @@ impl Verbs {
         let full = self.snapshot_name(&zone.zonepath, snapshot)?;
         let z = zone.zonename.clone();
         self.on_node(move |node| {
-            node.zfs(|all| Ok(((), all.snapshot(&full, false)?)))?;
+            node.zfs(|all| all.snapshot(&full, false))?;
             // vmadm moves last_modified by touching the configuration.
             files::touch(&node.zone_xml(&z), clock::now())
         })
@@ -311,7 +311,7 @@ impl Verbs {
     pub async fn delete_snapshot(&self, name: &str, snapshot: &str) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         let full = self.snapshot_name(&zone.zonepath, snapshot)?;
-        self.on_node(move |node| node.zfs(|all| Ok(((), all.destroy(&full, false)?)))).await?;
+        self.on_node(move |node| node.zfs(|all| all.destroy(&full, false))).await?;
         let seen = |vm: Option<&Payload>| vm.is_some() && !has_snapshot(vm, snapshot);
         self.wait().until(&zone.zonename, "the deleted snapshot", seen).await
     }

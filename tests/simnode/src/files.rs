@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::clock;
@@ -34,6 +35,12 @@ pub fn write_json(path: &Path, value: &Value) -> Result<(), NodeError> {
     let mut text = serde_json::to_vec_pretty(value).map_err(|e| NodeError::malformed(path, e))?;
     text.push(b'\n');
     replace(path, &text)
+}
+
+/// Reads a JSON file.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, NodeError> {
+    let text = std::fs::read(path).map_err(|e| NodeError::io("read", path, e))?;
+    serde_json::from_slice(&text).map_err(|e| NodeError::malformed(path, e))
 }
 
 /// Writes a file in place, as zoneadmd does with `lastexited`.
@@ -75,14 +82,14 @@ pub fn remove_tree(path: &Path) -> Result<(), NodeError> {
     }
 }
 
-/// Copies a directory tree.
+/// Copies the files of a directory tree.
 pub fn copy_tree(from: &Path, to: &Path) -> Result<(), NodeError> {
     make_dir(to)?;
     let entries = std::fs::read_dir(from).map_err(|e| NodeError::io("read", from, e))?;
     for entry in entries {
         let entry = entry.map_err(|e| NodeError::io("read", from, e))?;
-        let kind = entry.file_type().map_err(|e| NodeError::io("stat", &entry.path(), e))?;
         let target = to.join(entry.file_name());
+        let kind = entry.file_type().map_err(|e| NodeError::io("stat", &entry.path(), e))?;
         if kind.is_dir() {
             copy_tree(&entry.path(), &target)?;
         } else if kind.is_file() {

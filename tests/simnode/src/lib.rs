@@ -37,7 +37,11 @@ pub mod exec; // the executables of the node
 
 pub mod exec_zfs; // `zfs`
 
-mod ended; // the end of a command
+pub mod recorded; // commands that print what was recorded
+
+pub mod feeds; // followed sysevent streams without processes
+
+mod getopt; // the arguments of a command, and its end
 
 pub mod fswatcher; // the platform's file watcher
 
@@ -56,8 +60,6 @@ pub mod xml; // zone configurations
 pub mod sysevent; // events to other processes
 
 pub mod datasets; // the table of datasets
-
-pub mod recorded; // recorded output
 
 pub mod node; // a node: its directory, its description, the paths in it
 

@@ -13,20 +13,27 @@ use crate::sysevent::Sysevent;
 
 impl Node {
     /// Changes datasets, keeps the directories they are mounted on, and posts their history.
-    pub fn zfs<T>(
+    pub fn zfs(
         &self,
-        change: impl FnOnce(&mut Datasets) -> Result<(T, Vec<History>), NodeError>,
-    ) -> Result<T, NodeError> {
+        change: impl FnOnce(&mut Datasets) -> Result<Vec<History>, NodeError>,
+    ) -> Result<(), NodeError> {
+        self.change(change, |_| Ok(()))
+    }
+
+    /// The same, with what is left to do to the files before it is posted.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Datasets) -> Result<Vec<History>, NodeError>,
+        then: impl FnOnce(&Datasets) -> Result<(), NodeError>,
+    ) -> Result<(), NodeError> {
         self.step(|guard| {
             let mut all = self.datasets()?;
             let old = all.clone();
-            let (result, history) = change(&mut all)?;
+            let history = change(&mut all)?;
             self.remount(&old, &all, &history)?;
+            then(&all)?;
             guard.save_datasets(&all)?;
-            for record in &history {
-                guard.post(&Sysevent::history(self, record))?;
-            }
-            Ok(result)
+            history.iter().try_for_each(|record| guard.post(&Sysevent::history(self, record)))
         })
     }
 
@@ -34,7 +41,7 @@ impl Node {
         self.state_dir().join("snapshots").join(snapshot.replace('/', "+"))
     }
 
-    /// Creates, moves and removes the directories of file systems and the content of snapshots.
+    /// Creates and removes the directories of file systems and the content of snapshots.
     fn remount(
         &self,
         old: &Datasets,
@@ -68,16 +75,6 @@ impl Node {
                         files::copy_tree(&self.path(&at), &self.content(name))?;
                     }
                 }
-                "rename" if !name.contains('@') => {
-                    let to = record.detail.trim_start_matches("-> ");
-                    if let (Some(from), Some(to)) = (mounted(old, name), mounted(new, to))
-                        && from != to
-                    {
-                        let (from, to) = (self.path(&from), self.path(&to));
-                        std::fs::rename(&from, &to)
-                            .map_err(|e| NodeError::io("rename", &from, e))?;
-                    }
-                }
                 _ => {}
             }
         }
@@ -86,23 +83,18 @@ impl Node {
 
     /// zfs rollback, with the files that the snapshot kept.
     pub fn zfs_rollback(&self, snapshot: &str, recursive: bool) -> Result<(), NodeError> {
-        self.step(|guard| {
-            let mut all = self.datasets()?;
-            let old = all.clone();
-            let history = all.rollback(snapshot, recursive)?;
-            self.remount(&old, &all, &history)?;
-            let top = snapshot.split('@').next().unwrap_or(snapshot);
-            let at = all.get(top).map(|d| d.get("mountpoint").to_string()).unwrap_or_default();
-            let content = self.content(snapshot);
-            if at.starts_with("/zones/") && content.is_dir() {
-                files::remove_tree(&self.path(&at))?;
-                files::copy_tree(&content, &self.path(&at))?;
-            }
-            guard.save_datasets(&all)?;
-            for record in &history {
-                guard.post(&Sysevent::history(self, record))?;
-            }
-            Ok(())
-        })
+        self.change(
+            |all| all.rollback(snapshot, recursive),
+            |all| {
+                let top = snapshot.split('@').next().unwrap_or(snapshot);
+                let at = all.get(top).map_or("", |dataset| dataset.get("mountpoint"));
+                let content = self.content(snapshot);
+                if at.starts_with("/zones/") && content.is_dir() {
+                    files::remove_tree(&self.path(at))?;
+                    files::copy_tree(&content, &self.path(at))?;
+                }
+                Ok(())
+            },
+        )
     }
 }

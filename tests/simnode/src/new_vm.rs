@@ -50,9 +50,9 @@ pub(crate) enum DatasetStep {
 impl DatasetStep {
     pub(crate) fn make(&self, all: &mut Datasets) -> Result<Vec<History>, NodeError> {
         match self {
-            DatasetStep::Create(name) => all.create(name, &[]),
-            DatasetStep::Clone(origin, name) => all.clone_from(origin, name, &[]),
-            DatasetStep::Volume(name, size) => all.create_volume(name, *size, &[]),
+            DatasetStep::Create(name) => all.create(name),
+            DatasetStep::Clone(origin, name) => all.clone_from(origin, name),
+            DatasetStep::Volume(name, size) => all.create_volume(name, *size),
             DatasetStep::Set(name, key, value) => all.set(name, key, value),
         }
     }

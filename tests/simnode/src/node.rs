@@ -62,9 +62,7 @@ impl Node {
                 return Err(NodeError::NotANode { dir, missing: part });
             }
         }
-        let file = dir.join("node.json");
-        let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
-        let info = serde_json::from_slice(&text).map_err(|e| NodeError::malformed(&file, e))?;
+        let info = files::read_json(&dir.join("node.json"))?;
         Ok(Node::new(dir, info))
     }
 

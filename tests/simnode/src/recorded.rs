@@ -2,32 +2,105 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Recorded outputs of commands, for other arguments than those of the recording.
+//! Commands that print what was recorded.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
+
+use crate::feeds::Feeds;
+use crate::fswatcher::Told;
+
+/// The commands of a node of which the whole listings are known: what `zoneadm list`, `zfs list`
+/// with all columns, and `kstat` print. Its sysevents are fed; its file watcher tells nothing.
+#[derive(Clone, Default)]
+pub struct Listings {
+    outputs: Arc<Mutex<HashMap<Tool, Output>>>,
+    /// The followers of sysevents.
+    pub feeds: Feeds,
+}
+
+impl Listings {
+    /// From now on the tool prints this, or the part of it that is asked for.
+    pub fn put(&self, tool: Tool, output: Output) {
+        self.outputs.lock().unwrap_or_else(PoisonError::into_inner).insert(tool, output);
+    }
+
+    /// Runs a command and returns its output.
+    pub fn answer(&self, tool: Tool, args: &[String]) -> Output {
+        let known = self.outputs.lock().unwrap_or_else(PoisonError::into_inner).get(&tool).cloned();
+        let lists = tool == Tool::Kstat || args.iter().any(|arg| arg == "list");
+        let Some(output) = known.filter(|_| lists) else {
+            let what = format!("no answer was recorded for {} {}", tool.name(), args.join(" "));
+            return Output { status: 2, stdout: Vec::new(), stderr: what.into_bytes() };
+        };
+        let (stdout, missing) = match (tool, args) {
+            (Tool::Zfs, _) => {
+                let top = args.iter().skip_while(|arg| *arg != "-d").nth(2);
+                let missing = top.map(|top| format!("cannot open '{top}': dataset does not exist"));
+                (zfs_list(&output.stdout, args), missing)
+            }
+            (Tool::Zoneadm, [flag, name, ..]) if flag == "-z" => {
+                let is_it =
+                    |line: &&[u8]| line.split(|b| *b == b':').nth(1) == Some(name.as_bytes());
+                let line = output.stdout.split_inclusive(|b| *b == b'\n').find(is_it);
+                let missing = format!("zoneadm: zone '{name}': No such zone configured");
+                (line.unwrap_or_default().to_vec(), Some(missing))
+            }
+            _ => (output.stdout, None),
+        };
+        match missing.filter(|_| stdout.is_empty() && output.status == 0) {
+            Some(missing) => Output { status: 1, stdout, stderr: missing.into_bytes() },
+            None => Output { stdout, ..output },
+        }
+    }
+}
+
+impl Commands for Listings {
+    fn run(&self, tool: Tool, args: Vec<String>, _deadline: Duration) -> Run<'_> {
+        Box::pin(async move { Ok(self.answer(tool, &args)) })
+    }
+
+    fn follow(&self, _tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        Ok(self.feeds.follow(&args))
+    }
+
+    fn converse(&self, _tool: Tool, _args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        Ok(Told::default().converse())
+    }
+}
 
 /// What `zfs` prints for these arguments, from a recorded listing of all datasets with all columns
 /// (`vm_model::parse::zfs_list::COLUMNS`). Lines that are no rows are printed as they were.
 pub fn zfs_list(recorded: &[u8], args: &[String]) -> Vec<u8> {
-    let after = |flag: &str| args.iter().skip_while(|arg| *arg != flag).nth(1);
+    let after = |flag: &str, nth| args.iter().skip_while(|arg| *arg != flag).nth(nth);
     let all: Vec<&str> = vm_model::parse::zfs_list::COLUMNS.split(',').collect();
     let place = |column: &str| all.iter().position(|one| *one == column);
-    let wanted: Vec<usize> = match after("-o") {
+    let wanted: Vec<usize> = match after("-o", 1) {
         Some(columns) => columns.split(',').filter_map(place).collect(),
         None => (0..all.len()).collect(),
     };
-    let types: Vec<&[u8]> = match after("-t") {
+    let types: Vec<&[u8]> = match after("-t", 1) {
         Some(types) => types.split(',').map(str::as_bytes).collect(),
         None => vec![b"filesystem"],
     };
-    let kind = place("type").unwrap_or_default();
+    let top = after("-d", 2).map(|top| top.as_bytes());
+    let depth = |name: &[u8]| name.iter().filter(|b| matches!(b, b'/' | b'@')).count();
+    let is_below = |name: &[u8]| {
+        let Some(top) = top else { return true };
+        matches!(name.strip_prefix(top), Some([] | [b'/' | b'@', ..]))
+            && depth(name) <= depth(top) + 1
+    };
+    let (name, kind) = (place("name").unwrap_or_default(), place("type").unwrap_or_default());
     let mut printed = Vec::new();
     for line in recorded.split_inclusive(|byte| *byte == b'\n') {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let columns: Vec<&[u8]> = text.split(|byte| *byte == b'\t').collect();
         if columns.len() != all.len() {
             printed.extend_from_slice(line);
-            continue;
-        }
-        if columns.get(kind).is_some_and(|kind| types.contains(kind)) {
+        } else if types.contains(&columns[kind]) && is_below(columns[name]) {
             let shown = wanted.iter().filter_map(|at| columns.get(*at).copied());
             printed.extend(shown.collect::<Vec<_>>().join(&b'\t'));
             printed.extend_from_slice(line.get(text.len()..).unwrap_or_default());
@@ -55,5 +128,7 @@ mod tests {
         let args = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let listed = zfs_list(all.as_bytes(), &args("list -t snapshot -o type,name"));
         assert_eq!(String::from_utf8_lossy(&listed), "odd\nsnapshot\tz@a\n");
+        let listed = zfs_list(all.as_bytes(), &args("list -o name -d 1 zone"));
+        assert_eq!(String::from_utf8_lossy(&listed), "odd\n");
     }
 }

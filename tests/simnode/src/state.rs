@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::datasets::Datasets;
 use crate::error::NodeError;
@@ -242,30 +243,24 @@ impl Node {
     }
 
     fn datasets_file(&self) -> PathBuf {
-        self.state_dir().join("zfs.tsv")
+        self.state_dir().join("zfs.json")
     }
 
     /// The zones as they are now.
     pub fn zones(&self) -> Result<Zones, NodeError> {
-        let file = self.zones_file();
-        let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
-        serde_json::from_slice(&text).map_err(|e| NodeError::malformed(&file, e))
+        files::read_json(&self.zones_file())
     }
 
     /// The datasets as they are now.
     pub fn datasets(&self) -> Result<Datasets, NodeError> {
-        let file = self.datasets_file();
-        let text = std::fs::read_to_string(&file).map_err(|e| NodeError::io("read", &file, e))?;
-        Datasets::parse(&text).map_err(|reason| NodeError::malformed(&file, reason))
+        files::read_json(&self.datasets_file())
     }
 }
 
 impl Guard<'_> {
     /// Stores the zones, and the index if its text changed.
     pub fn save_zones(&self, zones: &Zones) -> Result<(), NodeError> {
-        let file = self.node.zones_file();
-        let text = serde_json::to_vec(zones).map_err(|e| NodeError::malformed(&file, e))?;
-        files::replace(&file, &text)?;
+        files::replace(&self.node.zones_file(), json!(zones).to_string().as_bytes())?;
         let index = self.node.path("/etc/zones/index");
         let wanted = zones.index();
         if std::fs::read(&index).ok().as_deref() != Some(wanted.as_bytes()) {
@@ -276,7 +271,7 @@ impl Guard<'_> {
 
     /// Stores the datasets.
     pub fn save_datasets(&self, datasets: &Datasets) -> Result<(), NodeError> {
-        files::replace(&self.node.datasets_file(), datasets.print().as_bytes())
+        files::replace(&self.node.datasets_file(), json!(datasets).to_string().as_bytes())
     }
 
     /// Sends an event to every running `sysevent` of this node.

@@ -204,19 +204,10 @@ impl Drop for Bound {
     }
 }
 
-/// What `sysevent` was asked to print.
-#[derive(Clone, Debug)]
-pub struct Follow {
-    /// Which stream.
-    pub stream: Stream,
-    /// Print a line when the subscription stands.
-    pub ready: bool,
-}
-
 /// Prints events until the reader or the parent goes away.
-pub fn follow(node: &Node, wanted: &Follow) -> Result<(), NodeError> {
+pub(crate) fn follow(node: &Node, stream: Stream, ready: bool) -> Result<(), NodeError> {
     let dir = Directory::open(node.run_dir())?;
-    let name = format!("{}{}", wanted.stream.prefix(), std::process::id());
+    let name = format!("{}{}", stream.prefix(), std::process::id());
     let file = dir.path.join(&name);
     files::remove_file(&file)?;
     let socket =
@@ -228,7 +219,7 @@ pub fn follow(node: &Node, wanted: &Follow) -> Result<(), NodeError> {
         .name("receive".to_string())
         .spawn(move || receive(&socket, &sender))
         .map_err(|e| NodeError::io("start a thread for", &file, e))?;
-    print(&queue, wanted.ready).map_err(|e| NodeError::io("print events of", &file, e))
+    print(&queue, ready).map_err(|e| NodeError::io("print events of", &file, e))
 }
 
 fn receive(socket: &UnixDatagram, sender: &mpsc::SyncSender<Vec<u8>>) {

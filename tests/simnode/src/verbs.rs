@@ -94,7 +94,7 @@ impl Verbs {
         let make = |steps: Vec<DatasetStep>| {
             move |node: &Node| {
                 for step in &steps {
-                    node.zfs(|all| Ok(((), step.make(all)?)))?;
+                    node.zfs(|all| step.make(all))?;
                 }
                 Ok(())
             }
@@ -259,10 +259,8 @@ impl Verbs {
             gib.checked_mul(1 << 30).ok_or_else(|| NodeError::invalid("quota", "too large"))?;
         let key = if zone.brand == "bhyve" { "refquota" } else { "quota" };
         let dataset = zone.zonepath.trim_start_matches('/').to_string();
-        self.on_node(move |node| {
-            node.zfs(|all| Ok(((), all.set(&dataset, key, &bytes.to_string())?)))
-        })
-        .await?;
+        self.on_node(move |node| node.zfs(|all| all.set(&dataset, key, &bytes.to_string())))
+            .await?;
         self.wait.key(&zone.zonename, "quota", &json!(gib)).await
     }
 }

@@ -300,7 +300,7 @@ impl Node {
         let names: Vec<String> = self.datasets()?.sorted().iter().map(|d| d.name.clone()).collect();
         let volumes = names.iter().filter(|n| n.starts_with(&disks) && !n.contains('@'));
         for name in volumes.chain(names.iter().filter(|n| **n == cores || **n == top)) {
-            self.zfs(|all| Ok(((), all.destroy(name, true)?)))?;
+            self.zfs(|all| all.destroy(name, true))?;
         }
         files::remove_tree(&self.path(&zone.zonepath))?;
         self.linger();

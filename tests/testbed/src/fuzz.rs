@@ -3,7 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! `testbed fuzz`: feeds damaged input to every parser for a number of seconds, with the stable
-//! compiler. A panic ends the program; the printed parser, seed and round reproduce it.
+//! compiler. A panic ends the program; the printed parser, seed and round reproduce it. The targets of
+//! `tests/fuzz` are the same parsers, for longer and with coverage.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +13,16 @@ use std::time::Duration;
 
 use clap::Parser;
 use daemon::cli::Progress;
-use daemon::exit;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use sdc_clients::vminfod::Lines;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::Instant;
+use vm_model::parse;
+
+use crate::arguments::{command, seed};
 
 /// Longest input, in bytes: parsers' own caps are tested beside them.
 const LONGEST: usize = 1 << 16;
@@ -59,6 +66,9 @@ const READY: &str = r#"{"type":"ready","date":"2026-01-05T10:00:00.123Z","uuid":
 const MODIFY: &str = r#"{"type":"modify","date":"2026-01-05T10:00:02.004Z","zonename":"z","uuid":"z","vm":{"zonename":"z"},"changes":[{"prettyPath":"nics.*","path":["nics",null],"action":"added","newValue":{"mac":"02:b"}}]}"#;
 const NIC: &str = r#"{"mac":"90:b8:d0:00:00:01","belongs_to_type":"zone","belongs_to_uuid":"u","owner_uuid":"o","primary":true,"state":"running","created_timestamp":"2026-01-05T10:00:02.004Z","modified_timestamp":"1970-01-01T00:00:00.000Z","cn_uuid":"c","resolvers":["8.8.8.8"],"routes":{}}"#;
 const KSTAT: &str = r#"[{"class":"zone_misc","module":"zones","name":"z","instance":1,"data":{"zonename":"82fa00d0-680b-4bdc-8c64-fc96c57dd6d2","init_pid":1,"init_restarts":0,"boot_time":1533886690}}]"#;
+const ZONEADM: &str = "0:global:running:/::liveimg:shared:0\n-:z:installed:/zones/z:82fa00d0-680b-4bdc-8c64-fc96c57dd6d2:lx:excl:2\n";
+const SYSINFO: &str = r#"{"UUID":"u","Live Image":"i","Headnode ID":0,"Network Interfaces":{}}"#;
+const FSWATCHER: &str = "{\"type\":\"ready\"}\n{\"type\":\"response\",\"key\":1,\"result\":\"FAIL\",\"pathname\":\"/etc/zones\"}\n{\"type\":\"event\",\"pathname\":\"/etc/zones\",\"final\":true}";
 const JSON: &str =
     r#"{"a":1.50,"2":[true,null,-1e400],"1":"\u00e9\ud83d","a":12345678901234567890}"#;
 
@@ -69,93 +79,84 @@ const QMP_GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor"
 fn ended<T>(_result: T) {}
 
 const TARGETS: &[Target] = &[
-    Target {
-        name: "zone xml",
-        good: &[XML],
-        parse: |b| ended(vm_model::parse::zone_xml::parse(b)),
-    },
-    Target {
-        name: "zoneadm",
-        good: &[
-            "0:global:running:/::liveimg:shared:0\n-:z:installed:/zones/z:82fa00d0-680b-4bdc-8c64-fc96c57dd6d2:lx:excl:2\n",
+    target("zone_xml", &[XML], |b| ended(parse::zone_xml::parse(b))),
+    target("zoneadm", &[ZONEADM], |b| ended((parse::zoneadm::parse(b), parse::zoneadm::names(b)))),
+    target("zone_index", &["z\nz:installed:/zones/z:u\nglobal:installed:/\n"], zone_index),
+    target("zfs_list", &[ZFS], |b| ended(parse::zfs_list::parse(b))),
+    target("kstat", &[KSTAT], |b| ended(parse::kstat::parse(b))),
+    target("lastexited", &["1449000000.123456789 256\n", "1 -1"], |b| {
+        ended(parse::lastexited::parse(b));
+    }),
+    target("sysinfo", &[SYSINFO], |b| ended(parse::sysinfo::parse(b))),
+    target("receiving", &[r#"{"zfs_filesystem":"zones/z"}"#], |b| {
+        ended(parse::receiving::parse(b));
+    }),
+    target("config", &[r#"{"customer_metadata":{"a":"b"},"internal_metadata":{}}"#], |b| {
+        ended(parse::config_json::value(Some(b)).map(parse::config_json::split_metadata));
+    }),
+    target("json", &[JSON], json_round_trip),
+    target(
+        "sysevent",
+        &[ZONE_EVENT, ZFS_EVENT, r#"{"date":"2026-01-05T10:00:00.000Z","type":"ready"}"#],
+        |b| {
+            ended(parse::sysevent::parse(b));
+        },
+    ),
+    target(
+        "zfs_event",
+        &["zones/z@a\nrename\n-> zones/y", "zones/z/%rollback\nclone swap\n"],
+        zfs_event,
+    ),
+    target(
+        "qmp",
+        &[QMP_SHUTDOWN, QMP_GREETING, r#"{"return":{"status":"paused"},"id":1}"#],
+        qmp_line,
+    ),
+    target("event_line", &[READY, MODIFY], event_lines),
+    target("nic", &[NIC], |b| ended(serde_json::from_slice::<sdc_clients::napi::Nic>(b))),
+    target("mac", &["90:b8:d0:00:00:01", "2-8-20-A-b-c", "90b8d0000001"], |b| {
+        if let Ok(mac) = String::from_utf8_lossy(b).parse::<sdc_clients::MacAddr>() {
+            assert_eq!(mac.to_string().parse(), Ok(mac));
+        }
+    }),
+    target("fswatcher", &[FSWATCHER], fswatcher),
+    target("note", &[r#"{"was":{"state":"running"},"paths":["nics.0.ip"]}"#], |b| {
+        let note = vminfod::store::note::Note::parse(b);
+        assert_eq!(vminfod::store::note::Note::parse(&note.to_bytes()), note);
+    }),
+    target(
+        "holds",
+        &[r#"{"holds":[{"vm":"u","reason":"r","since":"2026-01-05T10:00:02.004Z"}]}"#],
+        kept::<net_agent::holds::Holds>,
+    ),
+    target(
+        "agent_memory",
+        &[r#"{"version":1,"cn_uuid":"c","vms":3,"macs":{"90:b8:d0:00:00:01":"u"}}"#],
+        kept::<net_agent::state_file::Kept>,
+    ),
+    target(
+        "vmadm_args",
+        &["list\n-Ho\nuuid\n--sortby=alias\nstate=running\n--\n-x"],
+        vmadm_arguments,
+    ),
+    target(
+        "settings",
+        &[
+            r#"{"listen":"127.0.0.1:9090","sweep":"10s","refresh":{"min":"270s"}}"#,
+            "sweep = \"10s\"",
         ],
-        parse: |b| ended(vm_model::parse::zoneadm::parse(b)),
-    },
-    Target {
-        name: "zfs list",
-        good: &[ZFS],
-        parse: |b| ended(vm_model::parse::zfs_list::parse(b)),
-    },
-    Target { name: "kstat", good: &[KSTAT], parse: |b| ended(vm_model::parse::kstat::parse(b)) },
-    Target {
-        name: "lastexited",
-        good: &["1449000000.123456789 256\n", "1 -1"],
-        parse: |b| ended(vm_model::parse::lastexited::parse(b)),
-    },
-    Target {
-        name: "sysinfo",
-        good: &[r#"{"UUID":"u","Live Image":"i","Headnode ID":0,"Network Interfaces":{}}"#],
-        parse: |b| ended(vm_model::parse::sysinfo::parse(b)),
-    },
-    Target {
-        name: "receiving",
-        good: &[r#"{"zfs_filesystem":"zones/z"}"#],
-        parse: |b| ended(vm_model::parse::receiving::parse(b)),
-    },
-    Target { name: "json", good: &[JSON], parse: json_round_trip },
-    Target {
-        name: "sysevent line",
-        good: &[ZONE_EVENT, ZFS_EVENT, r#"{"date":"2026-01-05T10:00:00.000Z","type":"ready"}"#],
-        parse: |b| ended(vm_model::parse::sysevent::parse(b)),
-    },
-    Target {
-        name: "qmp line",
-        good: &[QMP_SHUTDOWN, QMP_GREETING, r#"{"return":{"status":"paused"},"id":1}"#],
-        parse: qmp_line,
-    },
-    Target {
-        name: "event line",
-        good: &[READY, MODIFY],
-        parse: |b| ended(sdc_clients::vminfod::parse_line(b)),
-    },
-    Target {
-        name: "nic",
-        good: &[NIC],
-        parse: |b| ended(serde_json::from_slice::<sdc_clients::napi::Nic>(b)),
-    },
-    Target {
-        name: "mac",
-        good: &["90:b8:d0:00:00:01", "2-8-20-A-b-c", "90b8d0000001"],
-        parse: |b| ended(String::from_utf8_lossy(b).parse::<sdc_clients::MacAddr>()),
-    },
-    Target {
-        name: "fswatcher lines",
-        good: &[
-            "{\"type\":\"ready\"}\n{\"type\":\"response\",\"key\":1,\"result\":\"FAIL\",\"pathname\":\"/etc/zones\"}\n{\"type\":\"event\",\"pathname\":\"/etc/zones\",\"final\":true}",
-        ],
-        parse: fswatcher,
-    },
-    Target {
-        name: "note",
-        good: &[r#"{"was":{"state":"running"},"paths":["nics.0.ip"]}"#],
-        parse: |b| ended(vminfod::store::note::Note::parse(b)),
-    },
-    Target {
-        name: "holds",
-        good: &[r#"{"holds":[{"vm":"u","reason":"r","since":"2026-01-05T10:00:02.004Z"}]}"#],
-        parse: |b| ended(net_agent::holds::Holds::parse(b)),
-    },
-    Target {
-        name: "vmadm arguments",
-        good: &["list\n-Ho\nuuid\n--sortby=alias\nstate=running\n--\n-x"],
-        parse: vmadm_arguments,
-    },
-    Target {
-        name: "configuration",
-        good: &[r#"{"listen":"127.0.0.1:9090","sweep":"10s","refresh":{"min":"270s"}}"#],
-        parse: |b| ended(daemon::Fields::from_json(&String::from_utf8_lossy(b))),
-    },
+        settings,
+    ),
+    target(
+        "http_request",
+        &["/vms//u/./x?sync=true&full=&sync=no", "/events?epoch=e&since=4"],
+        http_request,
+    ),
 ];
+
+const fn target(name: &'static str, good: &'static [&'static str], parse: fn(&[u8])) -> Target {
+    Target { name, good, parse }
+}
 
 /// A line, and a session that takes it in and ends.
 fn qmp_line(bytes: &[u8]) {
@@ -186,8 +187,94 @@ fn vmadm_arguments(bytes: &[u8]) {
     use vminfod::cli::vmadm::{nopt::parse, options};
     let text = String::from_utf8_lossy(bytes);
     let args: Vec<String> = text.split('\n').map(str::to_owned).collect();
-    ended(parse(&args, options::LIST, options::LIST_SHORTS));
-    ended(parse(&args, options::LOOKUP, options::LOOKUP_SHORTS));
+    for (specs, shorts) in [
+        (options::LIST, options::LIST_SHORTS),
+        (options::LOOKUP, options::LOOKUP_SHORTS),
+        (options::EVENTS, options::EVENTS_SHORTS),
+        (options::PLAIN, options::PLAIN_SHORTS),
+    ] {
+        let parsed = parse(&args, specs, shorts);
+        assert!(parsed.operands.iter().all(|operand| args.iter().any(|arg| arg.contains(operand))));
+    }
+}
+
+/// The name of a zone in the first line, and an index.
+fn zone_index(bytes: &[u8]) {
+    let at = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let (name, index) = bytes.split_at(at);
+    let Ok(name) = std::str::from_utf8(name) else { return };
+    if parse::zone_index::lists(index, name) {
+        assert!(String::from_utf8_lossy(index).contains(name) && !name.contains(':'));
+    }
+}
+
+/// Dataset, action and text of an event, one on each line.
+fn zfs_event(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.splitn(3, '\n').map(Value::from);
+    let names = ["history_dsname", "history_internal_name", "history_internal_str"];
+    let data = names.iter().filter_map(|name| Some(((*name).to_owned(), lines.next()?))).collect();
+    for event in parse::zfs_event::events(&data) {
+        let name = event.name;
+        assert!(!name.starts_with('-') && !name.contains("/%"), "{name}");
+        ended((parse::zfs_event::vm_uuid(&name), parse::zfs_event::depth(&name)));
+    }
+}
+
+/// A stream of lines is the same wherever it is cut.
+fn event_lines(bytes: &[u8]) {
+    const CAP: usize = 1 << 12;
+    let read = |pieces: [&[u8]; 2]| {
+        let (mut lines, mut seen) = (Lines::new(CAP), Vec::new());
+        for piece in pieces {
+            lines.push(piece);
+            while let Ok(Some(line)) = lines.next_line() {
+                ended(sdc_clients::vminfod::parse_line(&line));
+                seen.push(line);
+            }
+        }
+        seen
+    };
+    ended(sdc_clients::vminfod::parse_line(bytes));
+    // A line that is too long ends a stream, and where that shows depends on the cut.
+    if bytes.len() <= CAP {
+        let cut = bytes.first().map_or(0, |byte| usize::from(*byte) % (bytes.len() + 1));
+        let (first, rest) = bytes.split_at(cut);
+        assert_eq!(read([first, rest]), read([bytes, &[]]));
+    }
+}
+
+/// What is kept in a file is read as it was written.
+fn kept<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<T>(bytes) else { return };
+    let written = serde_json::to_vec(&value).unwrap_or_default();
+    let again = serde_json::from_slice::<T>(&written).map(|again| serde_json::to_vec(&again));
+    assert!(matches!(&again, Ok(Ok(again)) if *again == written), "{again:?}");
+}
+
+fn settings(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for fields in [daemon::Fields::from_json(&text), daemon::Fields::from_toml(&text)] {
+        ended(fields.and_then(vminfod::config::Config::read));
+    }
+    ended(daemon::config::parse_span(&text));
+}
+
+/// A request's target.
+fn http_request(bytes: &[u8]) {
+    use vminfod::http::compat;
+    let text = String::from_utf8_lossy(bytes);
+    let (path, query) = text.split_once('?').map_or((&*text, None), |(p, query)| (p, Some(query)));
+    let route = compat::canonical(path);
+    let mut parts = route.strip_prefix('/').unwrap_or_default().split('/');
+    assert!(route == "/" || parts.all(|part| !matches!(part, "" | "." | "..")), "{route}");
+    assert_eq!(compat::canonical(&route), route);
+    for key in ["full", "sync", "epoch", "since"] {
+        if let Some(value) = daemon::http::query::value(query, key) {
+            assert!(query.is_some_and(|query| query.contains(value)), "{value}");
+        }
+        ended(compat::wants(query, key));
+    }
 }
 
 /// What parses must print, and the print must parse to the same value.
@@ -199,22 +286,30 @@ fn json_round_trip(bytes: &[u8]) {
     }
 }
 
+/// Feeds the parser of this name with this input, for `tests/fuzz`.
+///
+/// # Panics
+/// When there is none, and when the parser is at fault.
+pub fn feed(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    (target.unwrap_or_else(|| panic!("no parser {name}")).parse)(bytes);
+}
+
 /// Runs `testbed fuzz`; the arguments start after that word.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let args: Args = match crate::arguments::parse("testbed fuzz", args) {
-        Ok(args) => args,
-        Err(status) => return status,
-    };
-    let seed = args.seed.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond().unsigned_abs());
-    println!("fuzz: seed {seed}");
+    command("testbed fuzz", args, async |args: Args| Ok(feed_all(&args)))
+}
+
+/// Feeds every parser until the time is over or one panics; whether none did.
+fn feed_all(args: &Args) -> bool {
+    let seed = seed(args.seed);
     let (mut failed, mut rounds) = (0, 0);
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let mut numbers: Box<dyn Iterator<Item = u64>> = match args.round {
-        Some(round) => Box::new(std::iter::once(round)),
-        None => Box::new((0..).take_while(move |_| Instant::now() < end)),
-    };
     let shown = Progress::begin("feeding the parsers damaged input");
-    for round in &mut numbers {
+    for round in args.round.unwrap_or(0).. {
+        if failed > 0 || if args.round.is_some() { rounds > 0 } else { Instant::now() >= end } {
+            break;
+        }
         rounds += 1;
         for target in TARGETS {
             let input = damaged(target, seed, round);
@@ -223,14 +318,11 @@ pub fn run(args: &[OsString]) -> ExitCode {
                 println!("{}: panicked; again with --seed {seed} --round {round}", target.name);
             }
         }
-        if failed > 0 {
-            break;
-        }
     }
     drop(shown);
     println!("{rounds} rounds of {} parsers", TARGETS.len());
     println!("{} passed, {failed} failed", TARGETS.len() - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
+    failed == 0
 }
 
 /// Good input with up to eight wounds; the same for the same seed and round.
@@ -268,6 +360,23 @@ fn wound(bytes: &mut Vec<u8>, rng: &mut StdRng) {
                 ["\u{0}", "\"", "<", "&", "]]>", "99999999999999999999", "-", "é😀", "\\u", "{["];
             let word = NASTY.get(rng.random_range(0..NASTY.len())).copied().unwrap_or_default();
             bytes.splice(at..at, word.bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_parser_is_a_target_of_cargo_fuzz_and_takes_its_good_input() {
+        let manifest = include_str!("../../fuzz/Cargo.toml");
+        let bins =
+            manifest.split("[[bin]]\nname = \"").skip(1).filter_map(|rest| rest.split_once('"'));
+        let bins: Vec<&str> = bins.map(|(name, _)| name).collect();
+        assert_eq!(bins, TARGETS.iter().map(|target| target.name).collect::<Vec<_>>());
+        for target in TARGETS {
+            target.good.iter().for_each(|good| feed(target.name, good.as_bytes()));
         }
     }
 }

@@ -32,7 +32,13 @@ pub mod conform; // comparison with recordings of the real services
 
 pub mod client; // a client of vminfod as strict as the deployed ones
 
+pub mod lines; // streams of events
+
+mod plot; // pictures of series
+
 mod arguments; // the arguments of the commands
+
+pub mod held; // what processes hold
 
 pub mod process; // child processes
 

@@ -12,6 +12,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child as Inner, Command};
 use tokio::sync::mpsc;
@@ -97,6 +98,24 @@ impl Child {
         self.lines.recv().await
     }
 
+    /// The next line of its log with this message; an error with its last words when it ends.
+    pub async fn said(&mut self, msg: &str) -> io::Result<Value> {
+        let mut last = String::from("nothing");
+        while let Some(line) = self.line().await {
+            match serde_json::from_str::<Value>(&line) {
+                Ok(entry) if entry["msg"] == msg => return Ok(entry),
+                _ => last = line,
+            }
+        }
+        Err(io::Error::other(format!("{} ended, not saying {msg:?} but {last}", self.name)))
+    }
+
+    /// Lets it print what it likes from now on: nobody reads it.
+    pub fn ignore(&mut self) {
+        let mut lines = self.take_lines();
+        tokio::spawn(async move { while lines.recv().await.is_some() {} });
+    }
+
     /// Takes the lines away, for a task that reads them for as long as the child lives.
     pub fn take_lines(&mut self) -> mpsc::Receiver<String> {
         let (_closed, empty) = mpsc::channel(1);
@@ -148,22 +167,6 @@ async fn forward(stream: impl AsyncRead + Unpin, sender: mpsc::Sender<String>) {
 pub fn die_with_parent() {
     #[cfg(target_os = "linux")]
     let _unsupported = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
-}
-
-/// The children of a process that run this tool of the node.
-pub fn children_of(parent: u32, tool: &str) -> Vec<u32> {
-    let tool = format!("/bin/{tool}\0");
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let mut rest = stat.rsplit(") ").next().unwrap_or_default().split(' ');
-        let ppid = rest.nth(1).and_then(|text| text.parse().ok());
-        // A process that has ended has no command line.
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        ppid == Some(parent) && String::from_utf8_lossy(&line).contains(&tool)
-    })
-    .collect()
 }
 
 /// Kills a process of the testbed. It may have ended just now.

@@ -182,9 +182,8 @@ fn snapshots(dataset: &str, datasets: &VmDatasets) -> Result<Value, ComposeError
             found.push((time, name, mib(one.written().unwrap_or(f64::NAN))));
         }
     }
-    // Snapshots of one second are sorted by name: their order in zfs is not known once a snapshot
-    // was listed alone.
-    found.sort_by(|(a, name, _), (b, other, _)| b.cmp(a).then_with(|| name.cmp(other)));
+    // Those of one second keep the order of the listing.
+    found.sort_by(|(a, ..), (b, ..)| b.cmp(a));
     let entry = |(created, name, size): (String, &str, Value)| {
         let mut entry = VmObject::new();
         set(&mut entry, "name", name);

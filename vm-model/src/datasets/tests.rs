@@ -100,9 +100,26 @@ fn a_listing_replaces_rows_and_keeps_their_order() {
     datasets.remove("z@1");
     datasets.remove("z@nothing");
     assert_eq!(names(&datasets, "z"), ["0", "2", "3", "4", "7"]);
-    let mut fresh: Datasets = [row("filesystem", "z", "/z")].into_iter().collect();
-    fresh.keep_snapshots(&datasets);
-    assert_eq!((names(&fresh, "z"), fresh.len()), (names(&datasets, "z"), 6));
+    datasets.replace("z@2", vec![row("snapshot", "z@2", "-")]);
+    assert_eq!(names(&datasets, "z"), ["0", "2", "3", "4", "7"], "a snapshot keeps its place");
+    datasets.replace("z@2", Vec::new());
+    datasets.replace("z", ["z@8", "z@0"].map(|name| row("snapshot", name, "-")).to_vec());
+    assert_eq!(names(&datasets, "z"), ["8", "0"]);
+}
+
+#[test]
+fn a_listing_of_the_node_keeps_equal_rows_and_snapshots() {
+    let rows = ["z", "z/a", "z/b"].map(|name| row("filesystem", name, "/m"));
+    let mut datasets: Datasets = rows.into_iter().collect();
+    datasets.insert(["z@1", "z/b@2", "gone@3"].map(|name| row("snapshot", name, "-")));
+    let before = datasets.get("z").unwrap().line().as_ptr();
+    datasets.replace_rows(["z", "z/a", "z/c"].map(|name| row("filesystem", name, "/m")).to_vec());
+    assert_eq!(datasets.get("z").unwrap().line().as_ptr(), before, "the old row");
+    assert_eq!(name_at(&datasets, "/m").as_deref(), Some("z/c"));
+    assert_eq!((names(&datasets, "z"), datasets.len()), (vec!["1".to_owned()], 4));
+    datasets.replace_rows(vec![row("filesystem", "z/a", "/m")]);
+    let listed: Datasets = [row("filesystem", "z/a", "/m")].into_iter().collect();
+    assert_eq!(datasets, listed);
 }
 
 #[test]

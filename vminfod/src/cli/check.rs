@@ -5,10 +5,10 @@
 //! `vminfod check`: reads every source of this node and waits for its events; one line each. It does
 //! not use the daemon. It sets a user property of one pool and removes it again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::cli::{Cell, Progress, Screen, Table, Tone};
+use daemon::log::chain;
 use sdc_clients::vminfod::Lines;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
@@ -17,7 +17,7 @@ use super::args::{CheckArgs, ReachArgs};
 use super::problem::Problem;
 use super::settings::Settings;
 use crate::node::Ctx;
-use crate::node::commands::{Commands, Follow, Tool};
+use crate::node::commands::{Follow, Tool};
 use crate::node::read::{datasets, kstat, sysinfo, zoneadm};
 use crate::sources::sysevent::{Channel, signals};
 
@@ -30,10 +30,15 @@ const SET_LIMIT: Duration = Duration::from_secs(30);
 /// Largest zone index that is read.
 const INDEX_CAP: u64 = 64 << 20;
 
+type Reason = Box<dyn std::error::Error + Send + Sync>;
+
+/// What was found, or why the source cannot be used.
+type Outcome = Result<String, Reason>;
+
 /// The result for one source.
 struct Finding {
     name: &'static str,
-    outcome: Result<String, String>,
+    outcome: Outcome,
 }
 
 /// Runs all checks. Returns the table, and whether all passed.
@@ -50,7 +55,7 @@ pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Pro
     for Finding { name, outcome } in findings {
         let (state, detail) = match outcome {
             Ok(detail) => (Cell::toned("ok", Tone::Good), detail),
-            Err(reason) => (Cell::toned("failed", Tone::Bad), reason),
+            Err(reason) => (Cell::toned("failed", Tone::Bad), chain(&*reason)),
         };
         table.row(vec![name.into(), state, detail.into()]);
     }
@@ -67,86 +72,66 @@ async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
         zone_events(ctx, args.timeout),
         zfs_events(ctx, args),
     );
-    [
+    let (zfs_events, zfs_history) = zfs_events;
+    let findings = [
         ("zoneadm", zones),
         ("zfs", datasets),
         ("kstat", kstats),
         ("sysinfo", sysinfo),
         ("zone index", index),
         ("zone events", zone_events),
-    ]
-    .into_iter()
-    .map(|(name, outcome)| Finding { name, outcome })
-    .chain(zfs_events)
-    .collect()
+        ("zfs events", zfs_events),
+        ("zfs history", zfs_history),
+    ];
+    findings.map(|(name, outcome)| Finding { name, outcome }).into()
 }
 
-async fn zones(ctx: &Ctx) -> Result<String, String> {
-    let rows = zoneadm::list(ctx).await.map_err(|error| chain(&error))?;
-    Ok(format!("{} zones", rows.rows.len()))
+async fn zones(ctx: &Ctx) -> Outcome {
+    Ok(format!("{} zones", zoneadm::list(ctx).await?.rows.len()))
 }
 
-async fn datasets(ctx: &Ctx) -> Result<String, String> {
+async fn datasets(ctx: &Ctx) -> Outcome {
     // Loading fails if there is no dataset at all.
-    datasets::node(ctx).await.map_err(|error| chain(&error))?;
+    datasets::node(ctx).await?;
     Ok("listed".to_owned())
 }
 
-async fn kstats(ctx: &Ctx) -> Result<String, String> {
-    let kstats = kstat::node(ctx).await.map_err(|error| chain(&error))?;
-    Ok(format!("{} zones", kstats.len()))
+async fn kstats(ctx: &Ctx) -> Outcome {
+    Ok(format!("{} zones", kstat::node(ctx).await?.len()))
 }
 
-async fn sysinfo(ctx: &Ctx) -> Result<String, String> {
-    let sysinfo = sysinfo::load(ctx).await.map_err(|error| chain(&error))?;
+async fn sysinfo(ctx: &Ctx) -> Outcome {
+    let sysinfo = sysinfo::load(ctx).await?;
     let uuid = sysinfo.get("UUID").and_then(serde_json::Value::as_str);
-    uuid.map(|uuid| format!("node {uuid}")).ok_or_else(|| "it has no UUID".to_owned())
+    Ok(format!("node {}", uuid.ok_or("it has no UUID")?))
 }
 
-async fn index(ctx: &Ctx) -> Result<String, String> {
+async fn index(ctx: &Ctx) -> Outcome {
     let path = ctx.root.zone_index();
     let place = path.display().to_string();
     let read = ctx.root.on_files(&place, move |root| root.read_file(&path, INDEX_CAP)).await;
     match read.flatten().map(|content| content.bytes) {
         Ok(bytes) => Ok(format!("{place}, {} lines", bytes.split(|b| *b == b'\n').count() - 1)),
-        Err(error) => Err(format!("{place}: {}", chain(&error))),
+        Err(error) => Err(format!("{place}: {}", chain(&error)).into()),
     }
 }
 
-async fn zone_events(ctx: &Ctx, limit: Duration) -> Result<String, String> {
-    let mut stream = Stream::begin(&ctx.commands, Channel::Zones)?;
-    stream.ready(Instant::now() + limit).await?;
+async fn zone_events(ctx: &Ctx, limit: Duration) -> Outcome {
+    Stream::ready(ctx, Channel::Zones, limit).await?;
     Ok("the event stream starts".to_owned())
 }
 
 /// Checks that the stream of ZFS events starts and that events arrive.
-async fn zfs_events(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
-    let begun = async {
-        let mut stream = Stream::begin(&ctx.commands, Channel::Datasets)?;
-        stream.ready(Instant::now() + args.timeout).await?;
-        Ok::<_, String>(stream)
-    };
-    let (starts, arrive) = ("zfs events", "zfs history");
-    match begun.await {
+async fn zfs_events(ctx: &Ctx, args: &CheckArgs) -> (Outcome, Outcome) {
+    match Stream::ready(ctx, Channel::Datasets, args.timeout).await {
         Ok(mut stream) => {
-            let arrived = arrival(ctx, args, &mut stream).await;
-            let started = Ok("the event stream starts".to_owned());
-            vec![
-                Finding { name: starts, outcome: started },
-                Finding { name: arrive, outcome: arrived },
-            ]
+            (Ok("the event stream starts".to_owned()), arrival(ctx, args, &mut stream).await)
         }
-        Err(reason) => {
-            let without = Err("not tried: the event stream does not start".to_owned());
-            vec![
-                Finding { name: starts, outcome: Err(reason) },
-                Finding { name: arrive, outcome: without },
-            ]
-        }
+        Err(why) => (Err(why), Err("not tried: the event stream does not start".into())),
     }
 }
 
-async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Result<String, String> {
+async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Outcome {
     let began = Instant::now();
     let limit = args.timeout;
     if args.passive {
@@ -169,22 +154,21 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Result<Str
 }
 
 /// The first pool.
-async fn pool(ctx: &Ctx) -> Result<String, String> {
+async fn pool(ctx: &Ctx) -> Outcome {
     let list = ["list", "-H", "-d", "0", "-o", "name", "-t", "filesystem"];
     let printed = zfs(ctx, &list).await?;
     let pool = printed.lines().find(|name| !name.is_empty() && !name.contains('/'));
-    pool.map(str::to_owned).ok_or_else(|| "there is no pool".to_owned())
+    Ok(pool.ok_or("there is no pool")?.to_owned())
 }
 
-async fn zfs(ctx: &Ctx, args: &[&str]) -> Result<String, String> {
+async fn zfs(ctx: &Ctx, args: &[&str]) -> Outcome {
     let owned: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let output = ctx.commands.run(Tool::Zfs, owned, SET_LIMIT).await;
-    let output = output.map_err(|error| chain(&error))?;
+    let output = ctx.commands.run(Tool::Zfs, owned, SET_LIMIT).await?;
     if output.status == 0 {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let (what, why) = (args.join(" "), output.complaint());
-    Err(format!("zfs {what}: exit status {}: {why}", output.status))
+    Err(format!("zfs {what}: exit status {}: {why}", output.status).into())
 }
 
 /// A running `sysevent`.
@@ -194,24 +178,17 @@ struct Stream {
 }
 
 impl Stream {
-    fn begin(commands: &Arc<dyn Commands>, channel: Channel) -> Result<Stream, String> {
-        let child = commands.follow(Tool::Sysevent, channel.args());
-        let child = child.map_err(|error| chain(&error))?;
-        Ok(Stream { child, lines: Lines::new(LINE_CAP) })
-    }
-
-    /// Waits for the ready line.
-    async fn ready(&mut self, until: Instant) -> Result<(), String> {
-        loop {
-            let line = self.line(until).await?;
-            if signals(&line).map_err(|error| error.to_string())?.is_none() {
-                return Ok(());
-            }
-        }
+    /// Starts the helper and waits for its ready line.
+    async fn ready(ctx: &Ctx, channel: Channel, limit: Duration) -> Result<Stream, Reason> {
+        let child = ctx.commands.follow(Tool::Sysevent, channel.args())?;
+        let mut stream = Stream { child, lines: Lines::new(LINE_CAP) };
+        let until = Instant::now() + limit;
+        while signals(&stream.line(until).await?)?.is_some() {}
+        Ok(stream)
     }
 
     /// Waits for an event, of `dataset` if given.
-    async fn event(&mut self, until: Instant, dataset: Option<&str>) -> Result<(), String> {
+    async fn event(&mut self, until: Instant, dataset: Option<&str>) -> Result<(), Reason> {
         loop {
             let line = self.line(until).await?;
             let Ok(event) = vm_model::js::parse(&line) else { continue };
@@ -223,17 +200,16 @@ impl Stream {
         }
     }
 
-    async fn line(&mut self, until: Instant) -> Result<bytes::Bytes, String> {
+    async fn line(&mut self, until: Instant) -> Result<bytes::Bytes, Reason> {
         let mut piece = vec![0; 64 << 10];
         loop {
-            if let Some(line) = self.lines.next_line().map_err(|error| error.to_string())? {
+            if let Some(line) = self.lines.next_line()? {
                 return Ok(line);
             }
             let read = timeout_at(until, self.child.stdout.read(&mut piece)).await;
-            match read.map_err(|_| "nothing arrived in time".to_owned())? {
-                Ok(0) => return Err(self.ended().await),
-                Ok(count) => self.lines.push(piece.get(..count).unwrap_or_default()),
-                Err(error) => return Err(error.to_string()),
+            match read.map_err(|_| "nothing arrived in time")?? {
+                0 => return Err(self.ended().await.into()),
+                count => self.lines.push(piece.get(..count).unwrap_or_default()),
             }
         }
     }
@@ -251,8 +227,4 @@ impl Stream {
             Err(_) => "sysevent closed its output".to_owned(),
         }
     }
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    daemon::log::chain(error)
 }

@@ -8,12 +8,11 @@
 use std::time::Duration;
 
 use daemon::cli::Progress;
-use futures_util::future::BoxFuture;
-use sdc_clients::vminfod::VmObject;
 use tokio::time::Instant;
 
+use super::settings::Settings;
 use super::smf::{Service, Smf};
-use super::supply::{FromDaemon, FromNode, Supplier, SupplyError};
+use super::supply::{FromDaemon, FromNode, Supplied, Supplier, SupplyError};
 use crate::node::Ctx;
 
 /// How long to wait for a daemon that is starting.
@@ -43,6 +42,17 @@ enum Source {
 }
 
 impl Either {
+    /// The daemon and the node of these settings; `program` is the user agent.
+    pub fn of(settings: &Settings, program: &str) -> Result<Either, SupplyError> {
+        Ok(Either {
+            daemon: FromDaemon::new(&settings.url, program)?,
+            ctx: settings.ctx(),
+            smf: Smf::default(),
+            direct: false,
+            wait: None,
+        })
+    }
+
     /// Chooses the source when the daemon refuses connections.
     async fn refused(&self) -> Result<Source, SupplyError> {
         let limit = match (self.smf.service().await, self.wait) {
@@ -63,11 +73,6 @@ impl Either {
             }
         }
     }
-
-    fn node(&self) -> (FromNode, Progress) {
-        let progress = Progress::begin("vminfod is off: reading the node");
-        (FromNode::new(self.ctx.clone()), progress)
-    }
 }
 
 /// Adds to the error that the daemon is not running either.
@@ -78,36 +83,21 @@ fn neither(error: SupplyError) -> SupplyError {
 }
 
 impl Supplier for Either {
-    fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>> {
+    fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a> {
         Box::pin(async move {
             if !self.direct {
                 let _shown = Progress::begin("asking vminfod");
-                match self.daemon.vms().await {
+                match self.daemon.objects(only).await {
                     Err(SupplyError::Refused) => {}
                     answered => return answered,
                 }
                 if let Source::Daemon = self.refused().await? {
-                    return self.daemon.vms().await;
+                    return self.daemon.objects(only).await;
                 }
             }
-            let (node, _shown) = self.node();
-            node.vms().await.map_err(|error| if self.direct { error } else { neither(error) })
-        })
-    }
-
-    fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>> {
-        Box::pin(async move {
-            if !self.direct {
-                match self.daemon.vm(name).await {
-                    Err(SupplyError::Refused) => {}
-                    answered => return answered,
-                }
-                if let Source::Daemon = self.refused().await? {
-                    return self.daemon.vm(name).await;
-                }
-            }
-            let (node, _shown) = self.node();
-            node.vm(name).await.map_err(|error| if self.direct { error } else { neither(error) })
+            let _shown = Progress::begin("vminfod is off: reading the node");
+            let read = FromNode::new(self.ctx.clone()).objects(only).await;
+            read.map_err(|error| if self.direct { error } else { neither(error) })
         })
     }
 }
@@ -147,7 +137,8 @@ mod tests {
             (Service::Off, None),
             (Service::Unmanaged, None),
         ] {
-            let error = either(&address, service, wait).vms().await.unwrap_err().to_string();
+            let error =
+                either(&address, service, wait).objects(None).await.unwrap_err().to_string();
             assert!(
                 error.contains("vminfod is not running, and the node cannot be read"),
                 "{error}"
@@ -161,7 +152,7 @@ mod tests {
         let address = nobody().await;
         let wait = Some(Duration::from_millis(300));
         for service in [Service::Starting, Service::Unmanaged] {
-            let error = either(&address, service, wait).vms().await.unwrap_err();
+            let error = either(&address, service, wait).objects(None).await.unwrap_err();
             assert!(matches!(error, SupplyError::NotUp(_)), "{error}");
         }
         let late = either(&address, Service::Starting, Some(Duration::from_secs(30)));
@@ -176,7 +167,7 @@ mod tests {
                 peer.write_all(answer.as_bytes()).await.unwrap();
             }
         };
-        let (vms, ()) = tokio::join!(late.vms(), server);
+        let (vms, ()) = tokio::join!(late.objects(None), server);
         assert_eq!(vms.unwrap()[0]["uuid"], "a");
     }
 }

@@ -5,10 +5,9 @@
 //! `vminfod events`: prints every change as one line. It reconnects when the daemon is restarted and
 //! reports on stderr whether events were missed.
 
-use std::io;
 use std::time::Duration;
 
-use daemon::cli::screen::{self, Screen, harmless};
+use daemon::cli::screen::{self, Screen};
 use sdc_clients::Jitter;
 use serde_json::Value;
 
@@ -65,7 +64,7 @@ pub async fn run(args: &EventsArgs, screen: Screen) -> Result<(), Problem> {
                 connected = true;
                 print(&printer, line, &mut place, screen)
             };
-            stream::follow(&daemon, call, &mut print, &mut write).await
+            stream::follow(&daemon, call, &mut print, &mut screen::write).await
         };
         began |= connected;
         match &end {
@@ -101,17 +100,12 @@ fn print(
     if resumed && is_resume(line) {
         return Ok(String::new());
     }
-    let text = printer.line(line)?;
-    Ok(if screen.is_terminal { harmless(&text) } else { text })
+    Ok(screen.harmless(&printer.line(line)?))
 }
 
 /// Returns true for the first line of a resumed stream, which reports no change.
 fn is_resume(line: &[u8]) -> bool {
     line.starts_with(b"{\"type\":\"resume\"")
-}
-
-fn write(text: &str) -> io::Result<()> {
-    screen::write(text)
 }
 
 #[cfg(test)]

@@ -8,13 +8,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::cli::screen::{Screen, harmless};
+use daemon::cli::Screen;
 
 use super::args::ReachArgs;
 use super::either::Either;
 use super::settings::Settings;
-use super::smf::Smf;
-use super::supply::FromDaemon;
 use super::vmadm::{self, Failure, Plan, Printed, list, usage};
 
 /// Flags that vmadm does not have.
@@ -80,8 +78,7 @@ pub async fn run(args: &[String], program: &str, screen: Screen) -> Printed {
         Ok(plan) => objects(plan, &own, &settings, program).await,
         Err(failure) => Err(failure),
     };
-    match result {
-        Ok(stdout) if screen.is_terminal => Printed::of(Ok(harmless(&stdout)), program),
+    match result.map(|stdout| screen.harmless(&stdout)) {
         Err(Failure::Usage(message)) => wrong_usage(program, command, message),
         other => Printed::of(other, program),
     }
@@ -93,17 +90,11 @@ async fn objects(
     settings: &Settings,
     program: &str,
 ) -> Result<String, Failure> {
-    let supplier = Either {
-        daemon: FromDaemon::new(&settings.url, program)?,
-        ctx: settings.ctx(),
-        smf: Smf::default(),
-        direct: own.direct,
-        wait: own.wait,
-    };
+    let supplier = Either { direct: own.direct, wait: own.wait, ..Either::of(settings, program)? };
     match plan {
         Plan::List(listing) if own.json => {
             use super::supply::Supplier;
-            let vms = supplier.vms().await?;
+            let vms = supplier.objects(None).await?;
             vmadm::within(vmadm::LIMIT, move || Ok(list::json(&listing.objects(vms)?))).await
         }
         plan => vmadm::run(plan, &supplier).await,

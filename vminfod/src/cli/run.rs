@@ -12,13 +12,14 @@ use daemon::cli::{self, Screen, screen};
 use daemon::exit;
 
 use super::args::{Cli, Command, NAME, ReachArgs};
+use super::either::Either;
 use super::problem::Problem;
 use super::serve::{self, Companion};
 use super::settings::Settings;
 use super::stream::{self, StreamEnd};
 use super::supply::FromDaemon;
 use super::vmadm::{self, Plan, Printed};
-use super::{check, either, follow, reads, show, smf, vminfo, why};
+use super::{check, follow, reads, show, vminfo, why};
 
 /// Runs the program; `args` begin with the name it was started under.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -44,21 +45,15 @@ async fn dispatch(args: Vec<String>, page: Option<Companion>) -> ExitCode {
         _ => {}
     }
     let wants_help = rest.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--help");
-    if let Some("list" | "lookup" | "get") = rest.first().map(String::as_str)
-        && !wants_help
-    {
-        return print(&reads::run(rest, NAME, screen).await);
-    }
-    let help_only = std::iter::once(NAME.to_owned()).chain(rest.iter().take(1).cloned());
-    let parsed = match rest.first().map(String::as_str) {
-        Some("list" | "lookup" | "get") => {
-            cli::parse(help_only.chain(["--help".to_owned()]).map(OsString::from))
+    // clap does not know vmadm's options: it only shows their help.
+    let grammar = match rest.first().map(String::as_str) {
+        Some("list" | "lookup" | "get") if !wants_help => {
+            return print(&reads::run(rest, NAME, screen).await);
         }
-        _ => cli::parse(
-            std::iter::once(NAME.to_owned()).chain(rest.iter().cloned()).map(OsString::from),
-        ),
+        Some(command @ ("list" | "lookup" | "get")) => vec![NAME, command, "--help"],
+        _ => std::iter::once(NAME).chain(rest.iter().map(String::as_str)).collect(),
     };
-    match parsed {
+    match cli::parse(grammar.into_iter().map(OsString::from)) {
         Ok(cli) => command(cli, screen, page).await,
         Err(code) => code,
     }
@@ -101,7 +96,7 @@ async fn as_vminfo(args: &[String], screen: Screen) -> ExitCode {
         Err(misuse) => return print(&misuse.printed()),
     };
     let daemon = match reach("vminfo") {
-        Ok((_, daemon)) => daemon,
+        Ok(supplier) => supplier.daemon,
         Err(code) => return code,
     };
     match vminfo::printer(&plan) {
@@ -121,30 +116,20 @@ async fn as_vmadm(program: &str, args: &[String], screen: Screen) -> ExitCode {
         Ok(plan) => plan,
         Err(failure) => return print(&Printed::of(Err(failure), &full)),
     };
-    let (settings, daemon) = match reach("vmadm") {
-        Ok(found) => found,
+    let supplier = match reach("vmadm") {
+        Ok(supplier) => supplier,
         Err(code) => return code,
     };
     if let Plan::Events(events) = &plan {
-        return shipped_events(&daemon, &vmadm::printer(events), screen).await;
+        return shipped_events(&supplier.daemon, &vmadm::printer(events), screen).await;
     }
-    let supplier = either::Either {
-        daemon,
-        ctx: settings.ctx(),
-        smf: smf::Smf::default(),
-        direct: false,
-        wait: None,
-    };
     let result = vmadm::run(plan, &supplier).await.map(|text| screen.harmless(&text));
     print(&Printed::of(result, &full))
 }
 
-fn reach(program: &str) -> Result<(Settings, FromDaemon), ExitCode> {
-    let found = Settings::of(&ReachArgs::default(), None).map_err(Problem::from);
-    let found = found.and_then(|settings| {
-        let daemon = FromDaemon::new(&settings.url, program)?;
-        Ok((settings, daemon))
-    });
+fn reach(program: &str) -> Result<Either, ExitCode> {
+    let settings = Settings::of(&ReachArgs::default(), None).map_err(Problem::from);
+    let found = settings.and_then(|settings| Ok(Either::of(&settings, program)?));
     found.map_err(|problem| problem.report(program))
 }
 

@@ -7,7 +7,8 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,20 +126,12 @@ fn check_commands(paths: &CommandPaths) -> Result<(), StartError> {
         ("sysevent", &paths.sysevent),
     ];
     for (name, path) in all {
-        check_command(path).map_err(|reason| StartError::Command {
-            name,
-            path: path.clone(),
-            reason,
-        })?;
-    }
-    Ok(())
-}
-
-fn check_command(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt;
-    let stat = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if !stat.is_file() || stat.permissions().mode() & 0o111 == 0 {
-        return Err("is not an executable file".to_owned());
+        let reason = match std::fs::metadata(path) {
+            Ok(stat) if stat.is_file() && stat.permissions().mode() & 0o111 != 0 => continue,
+            Ok(_) => "is not an executable file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        return Err(StartError::Command { name, path: path.clone(), reason });
     }
     Ok(())
 }

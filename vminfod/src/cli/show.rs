@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use daemon::cli::screen::{harmless, visible};
+use daemon::cli::screen::visible;
 use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone, facts};
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
@@ -18,7 +18,7 @@ use super::settings::Settings;
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Failure;
 use super::vmadm::list::{self, Listing};
-use super::vmadm::value::{compact, member, pretty, text_form};
+use super::vmadm::value::{at, compact, items, pretty, text_form};
 
 /// Deadline of a synchronous read, which waits for the node's commands.
 const SYNC: Duration = Duration::from_secs(150);
@@ -125,20 +125,17 @@ fn object(value: Value) -> Option<VmObject> {
 }
 
 fn json(value: &Value, screen: Screen) -> String {
-    let text = pretty(value) + "\n";
-    if screen.is_terminal { harmless(&text) } else { text }
+    screen.harmless(&(pretty(value) + "\n"))
 }
 
 /// `/status` as lines of text, faults in colour.
 fn status_lines(status: &Value, screen: Screen) -> String {
-    let at = |path: &str| path.split('.').try_fold(status, member);
+    let at = |path: &str| at(status, path);
     let shown =
         |path: &str| visible(&at(path).and_then(text_form).unwrap_or_else(|| "-".to_owned()));
-    let count = |path: &str| match at(path) {
-        Some(Value::Array(items)) => items.len(),
-        Some(Value::Object(map)) => map.len(),
-        _ => 0,
-    };
+    let count = |path: &str| items(at(path)).len();
+    let text =
+        |value: &Value, key: &str| visible(value.get(key).and_then(Value::as_str).unwrap_or("-"));
     let tone = if shown("state") == "running" { Tone::Good } else { Tone::Odd };
     let rss = at("memory.rss").and_then(Value::as_f64).unwrap_or(0.0) / 1_048_576.0;
     let mut lines = vec![
@@ -164,30 +161,26 @@ fn status_lines(status: &Value, screen: Screen) -> String {
         lines
             .push(("source", format!("{} {}", visible(name), screen.paint(tone, &visible(state)))));
     }
-    for error in at("refreshErrors").and_then(Value::as_array).into_iter().flatten() {
-        let text = |key: &str| visible(error.get(key).and_then(Value::as_str).unwrap_or("-"));
-        let error = format!("{} ({} ago)", text("err"), short(&text("ago")));
+    for error in items(at("refreshErrors")) {
+        let error = format!("{} ({} ago)", text(error, "err"), short(&text(error, "ago")));
         lines.push(("refresh error", screen.paint(Tone::Bad, &error)));
     }
     for (zone, trouble) in at("errors").and_then(Value::as_object).into_iter().flatten() {
-        let text = |key: &str| visible(trouble.get(key).and_then(Value::as_str).unwrap_or("-"));
-        let line = format!("{} {}: {}", visible(zone), text("source"), text("message"));
+        let (source, message) = (text(trouble, "source"), text(trouble, "message"));
+        let line = format!("{} {source}: {message}", visible(zone));
         lines.push(("unreadable", screen.paint(Tone::Bad, &line)));
     }
-    for listener in at("eventsListeners").and_then(Value::as_object).into_iter().flatten() {
-        let text = |key: &str| visible(listener.1.get(key).and_then(Value::as_str).unwrap_or("-"));
-        lines.push((
-            "listener",
-            format!("{} for {}", text("userAgent"), short(&text("createdAgo"))),
-        ));
+    for listener in items(at("eventsListeners")) {
+        let (agent, since) = (text(listener, "userAgent"), text(listener, "createdAgo"));
+        lines.push(("listener", format!("{agent} for {}", short(&since))));
     }
     if at("fswatcher").is_some() {
         let (on, off) = (count("fswatcher.watching"), count("fswatcher.not_yet_watching"));
         lines.push(("files", format!("{on} watched, {off} not there yet")));
-        for entry in at("refreshLog").and_then(Value::as_array).into_iter().flatten() {
-            let changed = entry.get("vmChanges").and_then(Value::as_array).map_or(0, Vec::len);
-            let when = visible(entry.get("endedAgo").and_then(Value::as_str).unwrap_or("-"));
-            lines.push(("refresh", format!("found {changed} changed VMs {} ago", short(&when))));
+        for entry in items(at("refreshLog")) {
+            let changed = items(entry.get("vmChanges")).len();
+            let when = short(&text(entry, "endedAgo"));
+            lines.push(("refresh", format!("found {changed} changed VMs {when} ago")));
         }
     }
     facts(&lines)

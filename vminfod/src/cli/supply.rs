@@ -64,13 +64,13 @@ fn is_refused(error: &Error) -> bool {
     false
 }
 
+/// VM objects, or why there are none.
+pub type Supplied<'a> = BoxFuture<'a, Result<Vec<VmObject>, SupplyError>>;
+
 /// Supplies VM objects.
 pub trait Supplier: Send + Sync {
-    /// All VMs of the node, in the daemon's order.
-    fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>>;
-
-    /// The VM with this zone name.
-    fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>>;
+    /// All VMs of the node in the daemon's order, or the one whose zone has this name, if it exists.
+    fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a>;
 }
 
 /// The daemon.
@@ -103,16 +103,12 @@ impl FromDaemon {
 }
 
 impl Supplier for FromDaemon {
-    fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>> {
-        Box::pin(async move { objects(self.get(Call::get(&["vms"])).await?) })
-    }
-
-    fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>> {
+    fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a> {
         Box::pin(async move {
+            let Some(name) = only else { return objects(self.get(Call::get(&["vms"])).await?) };
             match self.get(Call::get(&["vms", name])).await {
-                Ok(Value::Object(vm)) => Ok(Some(vm)),
-                Ok(_) => Err(no_objects()),
-                Err(SupplyError::Status(404)) => Ok(None),
+                Ok(vm) => objects(Value::Array(vec![vm])),
+                Err(SupplyError::Status(404)) => Ok(Vec::new()),
                 Err(error) => Err(error),
             }
         })
@@ -133,21 +129,16 @@ impl FromNode {
 }
 
 impl Supplier for FromNode {
-    fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>> {
-        Box::pin(async move { objects(as_answered(&load::objects(&self.ctx).await?.vms)?) })
-    }
-
-    fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>> {
+    fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a> {
         Box::pin(async move {
-            let Some(vm) = load::object(&self.ctx, name).await? else { return Ok(None) };
-            Ok(objects(as_answered(&[vm])?)?.pop())
+            let vms = match only {
+                Some(name) => load::object(&self.ctx, name).await?.into_iter().collect(),
+                None => load::objects(&self.ctx).await?.vms,
+            };
+            // Keys and numbers are exactly those of an HTTP answer.
+            objects(json::parse(json::to_ascii(&vms).as_bytes()).map_err(|_| no_objects())?)
         })
     }
-}
-
-/// Writes and parses the objects, so that keys and numbers are exactly those of an HTTP answer.
-fn as_answered(vms: &[VmObject]) -> Result<Value, SupplyError> {
-    json::parse(json::to_ascii(vms).as_bytes()).map_err(|_| no_objects())
 }
 
 fn objects(value: Value) -> Result<Vec<VmObject>, SupplyError> {

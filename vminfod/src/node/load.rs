@@ -13,6 +13,7 @@ use vm_model::datasets::{Datasets, VmDatasets};
 use vm_model::origin::Origin;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::sysinfo::Sysinfo;
+use vm_model::parse::zfs_list::Row;
 use vm_model::parse::zone_index::lines as parse_index;
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
@@ -58,7 +59,7 @@ pub struct Node {
     /// The kstats of all zones, by uuid.
     pub kstats: HashMap<String, ZoneKstat>,
     /// The filesystems and volumes of the node.
-    pub datasets: Datasets,
+    pub datasets: Vec<Row>,
     /// The node itself.
     pub sysinfo: Arc<Sysinfo>,
 }
@@ -70,7 +71,12 @@ pub type Known = HashMap<Arc<str>, Arc<Parts>>;
 /// Errors: a source that concerns every VM fails.
 pub async fn node(ctx: &Ctx, known: Known, at_once: usize) -> Result<Node, LoadError> {
     let zones = async {
-        let zones = zones(ctx).await?;
+        let mut zones = zones(ctx).await?;
+        for row in &mut zones.rows {
+            // An equal row stays where it is, so that a refresh does not scatter memory.
+            let old = known.get(&row.zonename).map(|parts| &parts.zone);
+            *row = Arc::clone(old.filter(|old| *old == row).unwrap_or(row));
+        }
         let files = zone_files(&ctx.root, &zones.rows, known, at_once).await;
         Ok::<_, LoadError>((zones, files))
     };
@@ -200,7 +206,7 @@ pub struct Objects {
 pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
     let (mut node, snapshots) =
         tokio::try_join!(node(ctx, Known::new(), threads()), datasets::snapshots(ctx))?;
-    let mut datasets = std::mem::take(&mut node.datasets);
+    let mut datasets: Datasets = std::mem::take(&mut node.datasets).into_iter().collect();
     datasets.replace_snapshots(snapshots);
     let (mut vms, mut receiving, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for (row, parts) in node.parts(&datasets) {
@@ -222,7 +228,7 @@ pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
 /// The datasets are those of the whole node: one of any pool may be mounted where the VM is.
 /// Errors: a source that concerns every VM fails, or one of the VM's own.
 pub async fn object(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadError> {
-    let (rows, mut datasets, snapshots, sysinfo) = tokio::try_join!(
+    let (rows, datasets, snapshots, sysinfo) = tokio::try_join!(
         zoneadm::list(ctx),
         datasets::node(ctx),
         datasets::snapshots(ctx),
@@ -234,6 +240,7 @@ pub async fn object(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadE
     if datasets.is_empty() {
         return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
     }
+    let mut datasets: Datasets = datasets.into_iter().collect();
     datasets.replace_snapshots(snapshots);
     let (files, kstat) =
         tokio::try_join!(zone_files::load(ctx, &row, None, Stale::ALL), kstat::one(ctx, &row))?;

@@ -103,7 +103,7 @@ impl Reconciler {
         let Sources { row, kstat, files, datasets } = sources;
         for (dataset, rows) in datasets {
             match rows {
-                Ok(rows) => self.datasets.replace(&dataset, rows),
+                Ok(rows) => self.datasets.tables.replace(&dataset, rows),
                 Err(error) => {
                     let reading = self.vms.get_mut(name).and_then(|vm| vm.reading.as_mut());
                     let waiters = reading.map(|it| std::mem::take(&mut it.waiters));
@@ -156,7 +156,6 @@ impl Reconciler {
     ) -> Result<Outcome, ReadFault> {
         let before = self.vms.parts(name).cloned();
         if away.is_none() && before.as_deref() == Some(&parts) {
-            self.vms.adopt(name, parts);
             return Ok(Outcome::Unchanged);
         }
         let object = self.composed(&parts)?;

@@ -7,7 +7,7 @@
 //! An event leads to a listing of the dataset that it names. The snapshots of the node are a listing of
 //! their own, which may take minutes and delays nothing else.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::status::UNANNOUNCED;
@@ -23,8 +23,6 @@ const AT_ONCE: usize = 4;
 const BURST_GAPS: u32 = 20;
 /// Refreshes in a row with unannounced changes after which the event source counts as silent.
 const MISSES: u32 = 2;
-/// More snapshots of one dataset than this are listed with it instead of one by one.
-const SNAPSHOTS_EACH: usize = 4;
 
 /// The tables and the listings.
 #[derive(Debug)]
@@ -129,9 +127,13 @@ impl NodeDatasets {
         for (running, (again, _)) in &mut self.running {
             *again |= running == name || running == parent;
         }
+        let is_in_parent = name.contains('@') && self.running.contains_key(parent);
         if event.action == Action::Expire {
             self.tables.remove(name);
             self.wanted.shift_remove(name);
+            return;
+        }
+        if is_in_parent {
             return;
         }
         self.want(name, now);
@@ -142,26 +144,26 @@ impl NodeDatasets {
         }
     }
 
-    /// Makes a listing of this name due. Several snapshots of one dataset are listed with it.
+    /// Makes a listing of this name due. A second snapshot of a dataset is listed with the dataset: its
+    /// listing alone has the order in which snapshots of one second were made.
     pub fn want(&mut self, name: &str, now: Instant) {
-        let Some((parent, _)) = name.split_once('@') else {
-            self.wanted.insert(name.to_owned(), Wanted { at: now, failures: 0 });
-            return;
-        };
-        let covers = |wanted: &Wanted| wanted.at <= now;
-        if self.bursts.contains_key(parent) || self.wanted.get(parent).is_some_and(covers) {
-            return;
+        let mut one = name;
+        if let Some((parent, _)) = name.split_once('@') {
+            let is_sibling = |other: &String| {
+                other != name && other.split_once('@').is_some_and(|(of, _)| of == parent)
+            };
+            let is_second =
+                self.wanted.keys().any(is_sibling) || self.running.keys().any(is_sibling);
+            if is_second || self.wanted.contains_key(parent) {
+                self.wanted.retain(|other, _| other != name && !is_sibling(other));
+                one = parent;
+            }
         }
-        let is_sibling = |other: &String| {
-            other.strip_prefix(parent).is_some_and(|rest| rest.starts_with('@')) && other != name
-        };
-        let one = if self.wanted.keys().filter(|other| is_sibling(other)).count() < SNAPSHOTS_EACH {
-            name
-        } else {
-            self.wanted.retain(|other, _| other != name && !is_sibling(other));
-            parent
-        };
-        self.wanted.insert(one.to_owned(), Wanted { at: now, failures: 0 });
+        // In a burst it stays put off.
+        let is_put_off = one != name && self.bursts.contains_key(one);
+        if !is_put_off || !self.wanted.contains_key(one) {
+            self.wanted.insert(one.to_owned(), Wanted { at: now, failures: 0 });
+        }
     }
 
     /// Delays a listing until no event came for a gap, but at most [`BURST_GAPS`].
@@ -206,13 +208,7 @@ impl NodeDatasets {
             self.want(name, now);
         }
         self.listed.insert(name.to_owned(), now);
-        self.replace(name, rows);
-    }
-
-    /// Replaces the rows of this name.
-    pub fn replace(&mut self, name: &str, rows: Vec<Row>) {
-        self.tables.remove(name);
-        self.tables.insert(rows);
+        self.tables.replace(name, rows);
     }
 
     /// How often the listing of this name, which is under way, has failed in a row.
@@ -244,13 +240,12 @@ impl NodeDatasets {
 
     /// That listing has ended: replaces the filesystems and volumes, keeps the snapshots. What was
     /// touched meanwhile becomes due, and so do snapshots that no listing of the node shows.
-    pub fn refreshed(&mut self, mut listed: Datasets, began: Instant, now: Instant) {
+    pub fn refreshed(&mut self, listed: Vec<Row>, began: Instant, now: Instant) {
         self.node_at = Some(began);
         self.listed.retain(|_, at| *at > began);
-        listed.keep_snapshots(&self.tables);
+        self.tables.replace_rows(listed);
         let touched = self.since_refresh.take().unwrap_or_default();
-        let deep: HashSet<String> = listed.deep_snapshots().map(str::to_owned).collect();
-        self.tables = listed;
+        let deep: Vec<String> = self.tables.deep_snapshots().map(str::to_owned).collect();
         for name in touched.into_iter().chain(deep) {
             self.want(&name, now);
         }
@@ -345,9 +340,20 @@ mod tests {
     }
 
     #[test]
-    fn lists_many_snapshots_of_one_dataset_at_once() {
+    fn lists_several_snapshots_of_one_dataset_with_it() {
         let now = Instant::now();
         let mut datasets = NodeDatasets::new(GAP, now);
+        for n in 0..3 {
+            datasets.event(&event(&format!("z/b@{n}"), Action::Fetch), false, now);
+            let first = (n == 0).then_some("z/b@0");
+            assert!(n == 2 || datasets.next(now).as_deref() == first.or(Some("z/b")));
+        }
+        // The third came during the listing of the dataset: one more.
+        assert_eq!(datasets.next(now), None);
+        datasets.listed("z/b", Vec::new(), now);
+        assert_eq!(datasets.next(now).as_deref(), Some("z/b"));
+        datasets.listed("z/b@0", Vec::new(), now);
+        datasets.listed("z/b", Vec::new(), now);
         for n in 0..10 {
             datasets.event(&event(&format!("z/a@{n}"), Action::Fetch), false, now);
         }
@@ -361,13 +367,13 @@ mod tests {
         let mut datasets = NodeDatasets::new(GAP, now);
         assert!(datasets.begin_snapshots(now) && !datasets.begin_snapshots(now));
         datasets.begin_refresh();
-        datasets.replace("z/a@new", vec![snapshot("z/a@new")]);
+        datasets.tables.replace("z/a@new", vec![snapshot("z/a@new")]);
         datasets.event(&event("z/a@new", Action::Fetch), false, now);
         datasets.snapshots_listed(SnapshotTable::default(), now);
         assert_eq!(datasets.tables.snapshots("z/a").count(), 1, "the listing may be older");
         assert!(datasets.is_wanted("z/a"));
-        datasets.refreshed(Datasets::default(), now, now);
-        assert!(datasets.is_wanted("z/a@new"));
+        datasets.refreshed(Vec::new(), now, now);
+        assert!(datasets.is_wanted("z/a"));
         assert_eq!(datasets.read_at("z/a"), Some(now));
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
-use vm_model::datasets::{Datasets, SnapshotTable};
+use vm_model::datasets::SnapshotTable;
 use vm_model::origin::Origin;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
@@ -101,7 +101,7 @@ impl Reconciler {
     }
 
     /// Takes over a listing of the filesystems and volumes of the node.
-    pub(super) fn take_datasets(&mut self, listed: Datasets, began: Instant) {
+    pub(super) fn take_datasets(&mut self, listed: Vec<Row>, began: Instant) {
         self.datasets.refreshed(listed, began, Instant::now());
         self.status.edit(|view| view.datasets_listed = Some(began));
     }
@@ -112,7 +112,7 @@ impl Reconciler {
     }
 
     /// The listing of the node's filesystems and volumes between two refreshes has ended.
-    pub(super) fn datasets_read(&mut self, began: Instant, result: Result<Datasets, LoadError>) {
+    pub(super) fn datasets_read(&mut self, began: Instant, result: Result<Vec<Row>, LoadError>) {
         let now = Instant::now();
         if self.datasets.between() != Some(began) {
             // A refresh has begun meanwhile and lists them itself.
@@ -269,16 +269,15 @@ impl Reconciler {
             return;
         }
         self.status.edit(|view| view.is_blind = seen.zones.is_blind);
-        let (mut names, mut open) = (Vec::new(), Vec::new());
-        for (name, stale) in seen.differing(&self.vms) {
-            if let Some(vm) = self.vms.mark(&name, stale, Reasons::ASKED, now) {
+        let (zones, mut open) = (seen.differing(&self.vms), Vec::new());
+        for (name, stale) in &zones {
+            if let Some(vm) = self.vms.mark(name, *stale, Reasons::ASKED, now) {
                 let (done, read) = waiter();
                 vm.waiters.push(done);
                 open.push(read);
             }
-            names.push(name);
         }
-        let differing = Box::new(Differing { names, seen, waiters });
+        let differing = Box::new(Differing { zones, seen, waiters });
         if open.is_empty() {
             return differing.answer(&self.vms);
         }

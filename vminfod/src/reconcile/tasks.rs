@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
-use vm_model::datasets::{Datasets, SnapshotTable};
+use vm_model::datasets::SnapshotTable;
 use vm_model::origin::{Origin, ParseError};
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
@@ -27,7 +27,7 @@ pub enum Done {
     /// The listing of one dataset; no rows if it does not exist.
     Dataset(String, Result<Vec<Row>, LoadError>),
     /// The filesystems and volumes of the node, and when their listing began.
-    Datasets(Instant, Result<Datasets, LoadError>),
+    Datasets(Instant, Result<Vec<Row>, LoadError>),
     /// The listing of the node's snapshots.
     Snapshots(Result<SnapshotTable, LoadError>),
     Sysinfo(Result<Sysinfo, LoadError>),

@@ -108,10 +108,9 @@ impl Vm {
         self.backoff.is_some()
     }
 
-    /// Returns true if zoneadm's row and the XML were read since then.
-    pub fn is_zone_read_since(&self, at: Instant) -> bool {
-        let [row, xml, ..] = self.reads.each();
-        self.parts.is_some() && row.min(xml) >= Some(at)
+    /// Returns true if those of these parts that have a source of their own were read since then.
+    pub fn is_read_since(&self, parts: Stale, at: Instant) -> bool {
+        self.parts.is_some() && self.reads.oldest(parts) >= Some(at)
     }
 
     /// Returns true if these parts are to be read, or are being read.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use daemon::http::now_iso;
-use daemon::journal::{Entry, Limits};
+use daemon::journal::Entry;
 use serde_json::Value;
 use vm_model::VmObject;
 use vm_model::diff::{Change, diff};
@@ -42,9 +42,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// Returns an empty store with an epoch of its own.
-    pub fn new(limits: Limits) -> Self {
-        Self { published: Arc::new(Published::new(limits)) }
+    /// Returns an empty store with an epoch of its own, and a ring of this size.
+    pub fn new(ring_bytes: usize) -> Self {
+        Self { published: Arc::new(Published::new(ring_bytes)) }
     }
 
     /// The read side.
@@ -159,7 +159,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use daemon::journal::Read;
+    use daemon::journal::{BYTES, Read};
 
     fn put(store: &Store, name: &str, object: VmObject) -> Outcome {
         let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn commits_object_number_and_event_together() {
-        let store = Store::new(Limits::default());
+        let store = Store::new(BYTES);
         let first = stored(&vm(json!({"zonename": "z0", "uuid": "u0"})));
         store.seed([(Arc::from("z0"), first)]);
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn each_event_is_one_ascii_line() {
-        let store = Store::new(Limits::default());
+        let store = Store::new(BYTES);
         put(&store, "z\n\u{1f600}", vm(json!({"alias": "caf\u{e9}\r\n\u{1f600}"})));
         let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else {
             panic!("no line")
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn modify_keeps_the_place_and_create_appends() {
-        let store = Store::new(Limits::default());
+        let store = Store::new(BYTES);
         for name in ["a", "b", "c"] {
             put(&store, name, vm(json!({"uuid": name})));
         }

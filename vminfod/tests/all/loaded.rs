@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use serde_json::{Value, json};
+use serde_json::Value;
 use vm_model::VmObject;
 use vminfod::node::commands::{Commands, Output, Run, Tool};
 use vminfod::node::root::Root;
@@ -68,25 +68,4 @@ async fn one_vm_equals_its_object_in_the_whole_node() {
         assert_eq!(vm_model::js::to_ascii(&alone), vm_model::js::to_ascii(vm));
     }
     assert!(load::object(&ctx(), "no-such-zone").await.unwrap().is_none());
-}
-
-#[tokio::test]
-async fn reads_config_below_the_zonepath_in_any_pool() {
-    let dir = tempfile::tempdir().unwrap();
-    let uuid = "f8428503-41e2-426e-b0f9-a5d849b545f6";
-    let row = format!("-:{uuid}:installed:/tank/{uuid}:{uuid}:joyent:excl:7\n");
-    let mut rows = vm_model::parse::zoneadm::parse(row.as_bytes());
-    let row = Arc::new(rows.remove(0));
-    std::fs::create_dir_all(dir.path().join("etc/zones")).unwrap();
-    let xml = "<zone name='z' brand='joyent'></zone>";
-    std::fs::write(dir.path().join(format!("etc/zones/{uuid}.xml")), xml).unwrap();
-    for (pool, text) in [("zones", r#"{"of":"another"}"#), ("tank", r#"{"of":"it"}"#)] {
-        let config = dir.path().join(pool).join(uuid).join("config");
-        std::fs::create_dir_all(&config).unwrap();
-        std::fs::write(config.join("tags.json"), text).unwrap();
-    }
-    let ctx = Ctx::new(Root::new(dir.path()), Arc::new(Kept(kept().join("cmd"))));
-    let stale = vm_model::stale::Stale::ALL;
-    let files = vminfod::node::read::zone_files::load(&ctx, &row, None, stale).await.unwrap();
-    assert_eq!(files.config.values().tags, Some(json!({"of": "it"})));
 }

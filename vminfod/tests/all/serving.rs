@@ -71,7 +71,6 @@ async fn answers_only_clients_of_this_node() {
         "",
         "Host: localhost:9091\r\n",
         "Host: [::1]:9090\r\n",
-        "Host: headnode:9090\r\n",
         "Host: localhost:9090\r\nOrigin: http://localhost:9090\r\n",
         "Host: localhost:9090\r\nSec-Fetch-Site: same-origin\r\n",
     ] {
@@ -80,6 +79,7 @@ async fn answers_only_clients_of_this_node() {
     for headers in [
         "Host: 10.1.2.3:9090\r\n",
         "Host: node.example.com\r\n",
+        "Host: headnode:9090\r\n",
         "Host: localhost:9090\r\nOrigin: http://localhost:8080\r\n",
         "Host: localhost:9090\r\nOrigin: null\r\n",
         "Host: localhost:9090\r\nSec-Fetch-Site: cross-site\r\n",

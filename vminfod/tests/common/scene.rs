@@ -4,6 +4,7 @@
 
 //! Shared steps of the tests: a VM of some kind, a stream read up to an event, no other event.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -69,6 +70,15 @@ pub async fn marked() -> (FakeNode, Served, Events) {
     served.idle().await;
     let events = served.events().await;
     (node, served, events)
+}
+
+/// Begins a refresh that waits for `zfs list`, until [`FakeNode::release`]; returns its status then.
+pub async fn refreshing(node: &FakeNode, served: &Served) -> tokio::task::JoinHandle<u16> {
+    node.with(|state| state.held.push("zfs"));
+    let url = format!("{}/vms?sync=true", served.url);
+    let asked = tokio::spawn(async move { reqwest::get(url).await.unwrap().status().as_u16() });
+    served.status_until(|status| status["state"] == "paused").await;
+    asked
 }
 
 impl FakeNode {
@@ -168,6 +178,33 @@ pub fn told(event: &Value) -> Vec<String> {
 /// The one change of an event at this path.
 pub fn change<'a>(event: &'a Value, path: &str) -> Option<&'a Value> {
     event["changes"].as_array()?.iter().find(|change| change["prettyPath"] == path)
+}
+
+/// The VMs by zone name as clients keep them, strict about what may follow what.
+#[derive(Debug, PartialEq)]
+pub struct Mirror(BTreeMap<String, Value>);
+
+impl Mirror {
+    /// The mirror of a list.
+    pub fn of(vms: &Value) -> Self {
+        let name = |vm: &Value| vm["zonename"].as_str().unwrap().to_owned();
+        Self(vms.as_array().unwrap().iter().map(|vm| (name(vm), vm.clone())).collect())
+    }
+
+    /// Does what an event says.
+    pub fn take(&mut self, event: &Value) {
+        let name = event["zonename"].as_str().unwrap().to_owned();
+        let (kind, list) = (event["type"].as_str().unwrap(), event["changes"].as_array());
+        let known = match kind {
+            "create" | "modify" => self.0.insert(name, event["vm"].clone()),
+            "delete" => self.0.remove(&name),
+            other => panic!("type {other}"),
+        };
+        assert_eq!(known.is_none(), kind == "create", "{event}");
+        assert_eq!(list.is_some_and(|list| !list.is_empty()), kind == "modify", "{event}");
+        let states = list.into_iter().flatten().filter(|one| one["path"] == json!(["state"]));
+        assert!(states.count() <= 1, "{event}");
+    }
 }
 
 impl Events {

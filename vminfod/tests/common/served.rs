@@ -63,14 +63,19 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next line; `None` at its orderly end.
+    /// The next event; `None` at the orderly end.
     pub async fn next(&mut self) -> Option<Value> {
+        let event: Value = serde_json::from_str(&self.line().await?).unwrap();
+        self.seq = event["seq"].as_u64().unwrap_or_default();
+        Some(event)
+    }
+
+    /// The next line; `None` at the orderly end.
+    pub async fn line(&mut self) -> Option<String> {
         loop {
             if let Some(line) = self.lines.next_line().unwrap() {
                 assert!(!line.is_empty(), "a blank line");
-                let line: Value = serde_json::from_slice(&line).unwrap();
-                self.seq = line["seq"].as_u64().unwrap_or_default();
-                return Some(line);
+                return Some(String::from_utf8(line.to_vec()).unwrap());
             }
             match self.response.chunk().await.unwrap() {
                 Some(chunk) => self.lines.push(&chunk),
@@ -82,7 +87,7 @@ impl Events {
         }
     }
 
-    /// The next line, or a panic when it takes too long.
+    /// The next event, or a panic when it takes too long.
     pub async fn soon(&mut self) -> Value {
         self.within(Duration::from_secs(10)).await.expect("no event came")
     }

@@ -6,25 +6,12 @@
 
 use serde_json::{Value, json};
 
+use super::changes::edited;
 use crate::common::FakeNode;
 use crate::common::scene::{A, MARK, attr, nic, told};
 
 const M1: &str = "02:08:20:00:00:01";
 const M2: &str = "02:08:20:00:00:02";
-
-/// A configuration becomes another one; gives the records, without the time of the file.
-async fn edited(brand: &str, before: &str, after: &str) -> Vec<Value> {
-    let node = FakeNode::new();
-    node.add_vm(A, brand, before);
-    let served = node.serve_quiet().await;
-    let mut events = served.events().await;
-    node.configure(A, brand, after);
-    let event = events.soon().await;
-    served.stop().await;
-    let mut list = event["changes"].as_array().unwrap().clone();
-    list.retain(|record| record["prettyPath"] != "last_modified");
-    list
-}
 
 #[tokio::test(flavor = "multi_thread")] // S50
 async fn nic_edit_names_the_property_and_the_mac() {

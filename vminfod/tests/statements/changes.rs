@@ -14,64 +14,55 @@ pub async fn tags_edited(before: &Value, after: &Value) -> (Value, String) {
     let node = FakeNode::one();
     node.tags(A, before);
     let served = node.serve_quiet().await;
-    let mut response = reqwest::get(format!("{}/events", served.url)).await.unwrap();
-    let mut text = Vec::new();
-    let mut written = false;
-    let line = loop {
-        text.extend_from_slice(&response.chunk().await.unwrap().unwrap());
-        let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-        if !written && lines[0].ends_with(b"\n") {
-            node.tags(A, after);
-            written = true;
-        }
-        if lines.len() == 2 && lines[1].ends_with(b"\n") {
-            break String::from_utf8(lines[1].to_vec()).unwrap();
-        }
-    };
+    let mut events = served.events().await;
+    node.tags(A, after);
+    let line = events.line().await.unwrap();
     served.stop().await;
     (serde_json::from_str(&line).unwrap(), line)
 }
 
 /// The records of tags that became others, without the time of the file.
 async fn records(before: Value, after: Value) -> Vec<Value> {
-    let (event, _) = tags_edited(&before, &after).await;
+    without_time(&tags_edited(&before, &after).await.0)
+}
+
+fn without_time(event: &Value) -> Vec<Value> {
     let mut list = event["changes"].as_array().unwrap().clone();
     list.retain(|record| record["prettyPath"] != "last_modified");
     list
 }
 
-#[tokio::test(flavor = "multi_thread")] // S45
-async fn scalar_edit_is_one_changed_record() {
+/// A configuration becomes another one; gives the records, without the time of the file.
+pub async fn edited(brand: &str, before: &str, after: &str) -> Vec<Value> {
     let node = FakeNode::new();
-    node.add_vm(A, "joyent", &attr("hostname", "old"));
+    node.add_vm(A, brand, before);
     let served = node.serve_quiet().await;
     let mut events = served.events().await;
-    node.configure(A, "joyent", &attr("hostname", "new"));
+    node.configure(A, brand, after);
     let event = events.soon().await;
-    assert_eq!(
-        *change(&event, "hostname").unwrap(),
-        json!({"prettyPath": "hostname", "path": ["hostname"], "action": "changed", "oldValue": "old", "newValue": "new"})
-    );
     served.stop().await;
+    without_time(&event)
+}
+
+#[tokio::test(flavor = "multi_thread")] // S45
+async fn scalar_edit_is_one_changed_record() {
+    assert_eq!(
+        edited("joyent", &attr("hostname", "old"), &attr("hostname", "new")).await,
+        [
+            json!({"prettyPath": "hostname", "path": ["hostname"], "action": "changed", "oldValue": "old", "newValue": "new"})
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")] // S46
 async fn added_and_removed_lack_the_other_side() {
-    let node = FakeNode::new();
-    node.add_vm(A, "joyent", &attr("hostname", "there"));
-    let served = node.serve_quiet().await;
-    let mut events = served.events().await;
-    node.configure(A, "joyent", &attr("dns-domain", "here"));
-    let event = events.soon().await;
     assert_eq!(
-        *change(&event, "hostname").unwrap(),
-        json!({"prettyPath": "hostname", "path": ["hostname"], "action": "removed", "oldValue": "there"})
+        edited("joyent", &attr("hostname", "there"), &attr("dns-domain", "here")).await,
+        [
+            json!({"prettyPath": "hostname", "path": ["hostname"], "action": "removed", "oldValue": "there"}),
+            json!({"prettyPath": "dns_domain", "path": ["dns_domain"], "action": "added", "newValue": "here"}),
+        ]
     );
-    assert_eq!(
-        *change(&event, "dns_domain").unwrap(),
-        json!({"prettyPath": "dns_domain", "path": ["dns_domain"], "action": "added", "newValue": "here"})
-    );
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S47

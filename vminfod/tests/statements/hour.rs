@@ -5,7 +5,6 @@
 //! Statement 108: a mirror of the stream stays equal to the list over an hour of random changes,
 //! a part of them unannounced. The clock is paused: the hour takes seconds.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sdc_clients::Jitter;
@@ -15,30 +14,13 @@ use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
 use crate::common::FakeNode;
+use crate::common::scene::Mirror;
 use crate::common::world::World;
 
-/// VMs by zone name.
-type Vms = BTreeMap<String, Value>;
-
-/// What a client makes of the events, refusing what the metadata agent asserts on.
-fn follow(mirror: &mut Vms, events: Vec<Value>) {
-    for event in events {
-        let name = event["zonename"].as_str().unwrap().to_owned();
-        let known = match event["type"].as_str().unwrap() {
-            "delete" => mirror.remove(&name),
-            _ => mirror.insert(name, event["vm"].clone()),
-        };
-        assert_eq!(known.is_none(), event["type"] == "create", "{event}");
-        let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
-        assert_eq!(event["type"] == "modify", !list.is_empty(), "{event}");
-        assert!(list.iter().filter(|one| one["path"] == json!(["state"])).count() <= 1, "{event}");
-    }
-}
-
-fn listed(world: &World) -> Vms {
+fn listed(world: &World) -> Mirror {
     let snapshot = world.published.snapshot();
-    let vms = snapshot.vms.iter();
-    vms.map(|(name, vm)| (name.to_string(), serde_json::from_slice(&vm.json()).unwrap())).collect()
+    let vm = |vm: &[u8]| serde_json::from_slice::<Value>(vm).unwrap();
+    Mirror::of(&snapshot.vms.iter().map(|(_, object)| vm(&object.json())).collect())
 }
 
 struct Churn {
@@ -117,20 +99,16 @@ async fn mirror_equals_the_list_over_an_hour_of_changes() {
         churn.change(&world);
         let pause = Duration::from_millis(1 + churn.below(6000));
         world.later(pause).await;
-        follow(&mut mirror, world.events());
+        world.events().iter().for_each(|event| mirror.take(event));
         assert_eq!(mirror, listed(&world), "turn {}", churn.turn);
     }
     assert!(churn.turn > 1000 && world.seq() > 800, "{} {}", churn.turn, world.seq());
     // When it is quiet, the cache is what a reading of the node gives.
     world.later(Duration::from_secs(400)).await;
-    follow(&mut mirror, world.events());
+    world.events().iter().for_each(|event| mirror.take(event));
     let config = node.config();
     let ctx = Ctx::new(Root::new(config.root), std::sync::Arc::new(node.clone()));
     let fresh = load::objects(&ctx).await.unwrap();
-    let fresh: Vms = fresh
-        .vms
-        .into_iter()
-        .map(|vm| (vm["zonename"].as_str().unwrap().to_owned(), Value::Object(vm)))
-        .collect();
-    assert_eq!(mirror, fresh);
+    let fresh = fresh.vms.into_iter().map(Value::Object).collect();
+    assert_eq!(mirror, Mirror::of(&fresh));
 }

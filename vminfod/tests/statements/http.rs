@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vminfod::config::Config;
 
-use crate::common::scene::{A, B, C, attr, eventually};
+use crate::common::scene::{A, B, C, attr, eventually, refreshing};
 use crate::common::{FakeNode, Served, xml};
 
 async fn two_vms() -> (FakeNode, Served) {
@@ -293,15 +293,6 @@ async fn idle_stream_outlives_every_connection_limit() {
     node.tags(A, &json!({"after": "a long silence"}));
     assert_eq!(events.soon().await["vm"]["tags"]["after"], "a long silence");
     served.stop().await;
-}
-
-/// A refresh that waits for `zfs list`, and what it is compared with.
-async fn refreshing(node: &FakeNode, served: &Served) -> tokio::task::JoinHandle<u16> {
-    node.with(|state| state.held.push("zfs"));
-    let url = format!("{}/vms?sync=true", served.url);
-    let asked = tokio::spawn(async move { reqwest::get(url).await.unwrap().status().as_u16() });
-    served.status_until(|status| status["state"] == "paused").await;
-    asked
 }
 
 #[tokio::test(flavor = "multi_thread")] // S16

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use crate::common::scene::{A, B, one_vm};
+use crate::common::scene::{A, B, one_vm, refreshing};
 
 /// Digits, a dot, nine digits.
 fn is_hrtime(text: &str) -> bool {
@@ -84,10 +84,8 @@ async fn refresh_shows_as_a_pause_with_all_its_keys() {
     assert_eq!(queue["paused"], false);
     assert!(PAUSED.iter().all(|key| queue.get(key).is_none()), "{queue}");
 
-    node.with(|state| state.held.push("zfs"));
-    let url = format!("{}/vms?sync=true", served.url);
-    let asked = tokio::spawn(async move { reqwest::get(url).await.unwrap().status().as_u16() });
-    let status = served.status_until(|status| status["state"] == "paused").await;
+    let asked = refreshing(&node, &served).await;
+    let status = served.json("/status").await;
     let queue = &status["queue"];
     assert_eq!(queue["paused"], true);
     assert!(PAUSED.iter().all(|key| queue.get(key).is_some()), "{queue}");

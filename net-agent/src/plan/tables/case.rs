@@ -105,7 +105,7 @@ impl Case {
         let macs = [mac(200)].into();
         let listing =
             NicListing::new(self.nics.clone(), Some(Timestamp::from_second(NOW).unwrap()));
-        let reference = self.reference.filter(|_| self.local.complete);
+        let reference = self.reference.filter(|_| self.local.is_complete());
         let scale = Scale {
             recent: Some(Recent { counted: self.recent, exempted: 0 }),
             listed: listing.listed,
@@ -125,7 +125,7 @@ impl Case {
                 .iter()
                 .flat_map(|s| self.nics.iter().map(|n| (n.mac, Duration::from_secs(*s))))
                 .collect::<BTreeMap<_, _>>(),
-            wall: Timestamp::from_second(NOW).unwrap(),
+            time: Timestamp::from_second(NOW).unwrap(),
             scale,
             approved: &self.approved,
             policy: &self.policy,
@@ -134,7 +134,8 @@ impl Case {
 
     pub(super) fn says(&self) -> String {
         let plan = self.plan();
-        plan.decisions.iter().find(|d| d.mac == mac(1)).unwrap().action.name().to_owned()
+        let mac = self.nics.first().map_or(mac(1), |nic| nic.mac);
+        plan.decisions.iter().find(|d| d.mac == mac).unwrap().action.name().to_owned()
     }
 }
 
@@ -147,13 +148,18 @@ fn vmapi(state: &str, server: Option<&str>) -> Verdict {
 /// VMAPI says that the VM lives there.
 pub(super) fn alive(state: &str, server: Option<&str>) -> Verdict {
     let verdict = vmapi(state, server);
-    assert!(!verdict.is_gone());
+    assert!(!verdict.confirms(CN));
     verdict
 }
 
 /// VMAPI says that the VM is destroyed or failed.
 pub(super) fn gone(state: &str) -> Verdict {
     let verdict = vmapi(state, Some(CN));
-    assert!(verdict.is_gone());
+    assert!(verdict.confirms(CN));
     verdict
+}
+
+/// VMAPI says that the VM is destroyed or failed there.
+pub(super) fn gone_from(state: &str, server: Option<&str>) -> Verdict {
+    vmapi(state, server)
 }

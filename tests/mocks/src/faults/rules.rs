@@ -34,6 +34,11 @@ pub enum Action {
         /// Milliseconds.
         ms: u64,
     },
+    /// Handles the request after this time, even if the client is gone by then.
+    Hang {
+        /// Milliseconds.
+        ms: u64,
+    },
     /// Closes the connection without looking at the request.
     Cut,
     /// Handles the request, then closes the connection instead of answering.

@@ -68,6 +68,15 @@ async fn with_faults(
         match action {
             Action::Delay { ms } => tokio::time::sleep(Duration::from_millis(*ms)).await,
             Action::Cut => return Reply::Cut,
+            Action::Hang { ms } => {
+                let (service, request) = (service.clone(), request.clone());
+                let (ms, actions) = (Duration::from_millis(*ms), actions.to_vec());
+                let later = tokio::spawn(async move {
+                    tokio::time::sleep(ms).await;
+                    service.route(&request, &actions).await
+                });
+                return later.await.ok().flatten().map_or(Reply::Cut, Reply::Full);
+            }
             Action::Status { status, body, retry_after } => {
                 let mut response = service.canned(request, *status, body.as_ref());
                 if let Some(seconds) = retry_after {

@@ -12,7 +12,7 @@ use super::errors::{ApiError, element, missing};
 use super::networks::{only, page, text};
 use super::params::{self, Params};
 use super::render::ip_json;
-use super::rows::{IpRow, NetworkRow};
+use super::rows::IpRow;
 use super::store::World;
 
 impl World {
@@ -95,12 +95,6 @@ impl World {
         let (Some(ip), true) = (ip, errors.is_empty()) else {
             return Err(ApiError::Invalid(errors));
         };
-        let networks: Vec<&NetworkRow> =
-            self.networks.values().filter(|n| n.subnet.contains(ip)).collect();
-        if networks.is_empty() {
-            let message = "No networks found matching search criteria".to_owned();
-            return Err(ApiError::Plain(404, "ResourceNotFound", message));
-        }
         let free = IpRow::default();
         let fits = |record: &IpRow| {
             let same = |name: &str, has: &Option<String>| {
@@ -110,9 +104,15 @@ impl World {
                 && same("belongs_to_uuid", &record.belongs_to_uuid)
                 && same("owner_uuid", &record.owner_uuid)
         };
-        let hits =
-            networks.iter().map(|n| (n, n.ips.get(&ip).unwrap_or(&free))).filter(|(_, r)| fits(r));
-        Ok(hits.map(|(n, record)| ip_json(&n.uuid, ip, record)).collect())
+        let networks = self.networks.values().filter(|n| n.subnet.contains(ip));
+        let records = networks.map(|n| (n, n.ips.get(&ip).unwrap_or(&free)));
+        let hits = records.filter(|(_, record)| fits(record));
+        let hits: Vec<Value> = hits.map(|(n, record)| ip_json(&n.uuid, ip, record)).collect();
+        if hits.is_empty() {
+            let message = "No networks found matching search criteria".to_owned();
+            return Err(ApiError::Plain(404, "ResourceNotFound", message));
+        }
+        Ok(Value::Array(hits))
     }
 
     /// Whether the address has a record of its own.

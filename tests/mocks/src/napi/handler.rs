@@ -18,7 +18,7 @@ use super::eras::Era;
 use super::errors::ApiError;
 use super::etag::{self, Verdict};
 use super::params::{self, Params};
-use super::routes::{self, Route};
+use super::routes::{self, Form, Route};
 use super::store::Store;
 use crate::faults::{Action, Faults, Recorder, Service};
 
@@ -89,7 +89,8 @@ impl Store {
             let message = format!("{range} is not supported by {method} {path}");
             return Ok(plain(method, 400, "InvalidVersion", &message));
         }
-        let done = if !routes::acceptable(header("accept").unwrap_or_default()) {
+        let form = routes::form(header("accept").unwrap_or_default());
+        let done = if form == Form::Refused {
             let served =
                 "application/json,text/plain,application/octet-stream,application/javascript";
             Err(ApiError::Plain(406, "NotAcceptableError", format!("Server accepts: {served}")))
@@ -97,7 +98,13 @@ impl Store {
             self.operate(request, &route, actions).await
         };
         match done {
-            Ok(Done::Json(body, etag)) => Ok(self.answer(request, 200, Some(&body), etag)),
+            Ok(Done::Json(body, etag)) => {
+                let mut response = self.answer(request, 200, Some(&body), etag);
+                if form == Form::Octets {
+                    octets(&mut response);
+                }
+                Ok(response)
+            }
             Ok(Done::NotModified) => Ok(self.answer(request, 304, None, None)),
             Ok(Done::NoContent) => Ok(self.answer(request, 204, None, None)),
             Err(ApiError::Died) => Err(()),
@@ -280,16 +287,22 @@ impl Store {
                 world.delete_network(uuid)?;
                 return Ok(Done::NoContent);
             }
+            (Route::Network(uuid), "PUT") => (world.update_network(uuid, given)?, true),
             (Route::Network(uuid), _) => (world.get_network(uuid, given)?, true),
             (Route::Ips(uuid), _) => (world.list_ips(uuid, given)?, false),
             (Route::Ip(uuid, ip), "PUT") => (world.update_ip(uuid, ip, given)?, true),
             (Route::Ip(uuid, ip), _) => (world.get_ip(uuid, ip)?, true),
             (Route::Pools, "POST") => (world.create_pool(given)?, true),
+            (Route::Pools, _) => (world.list_pools(given)?, false),
+            (Route::Pool(uuid), _) => (world.get_pool(uuid)?, true),
             (Route::Tags, "POST") => (world.create_tag(given)?, false),
             (Route::Tags, _) => (world.list_tags(given)?, false),
             (Route::Tag(name), "DELETE") => {
                 world.delete_tag(name)?;
                 return Ok(Done::NoContent);
+            }
+            (Route::Tag(name), "PUT") if name == "admin" => {
+                return Err(ApiError::invalid("name", "the admin nic tag cannot be changed"));
             }
             (Route::Tag(name), _) => (world.get_tag(name)?, false),
             (Route::SearchIps, _) => (world.search_ips(given)?, false),
@@ -341,6 +354,16 @@ impl Store {
         }
         response
     }
+}
+
+/// The real server prints the object as a text of this kind does.
+fn octets(response: &mut Response<Bytes>) {
+    let text = Bytes::from_static(b"[object Object]");
+    let headers = response.headers_mut();
+    let kind = http::HeaderValue::from_static("application/octet-stream");
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CONTENT_LENGTH, text.len().into());
+    *response.body_mut() = text;
 }
 
 fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {

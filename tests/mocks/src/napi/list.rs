@@ -27,10 +27,10 @@ struct Filter {
     offset: usize,
 }
 
-/// `!x` inside a list of several excludes x; alone it is literal.
+/// `!x` inside a list of several excludes x; alone it is literal. `*` stands for any text.
 fn selects(wanted: &[String], has: &dyn Fn(&str) -> bool) -> bool {
     if let [only] = wanted {
-        return has(only);
+        return only == "*" || has(only);
     }
     let (not, yes): (Vec<_>, Vec<_>) = wanted.iter().partition(|w| w.starts_with('!'));
     not.iter().all(|w| !has(w.trim_start_matches('!')))
@@ -141,7 +141,15 @@ fn strict(given: &Params, era: Era) -> Result<Filter, ApiError> {
     }
     let lists =
         [&filter.owner_uuid, &filter.belongs_to_uuid, &filter.network_uuid, &filter.cn_uuid];
-    if lists.iter().any(|list| list.as_ref().is_some_and(Vec::is_empty)) {
+    // The storage's filter language shows through.
+    let is_broken =
+        [&filter.belongs_to_type, &filter.state, &filter.nic_tag, &filter.nic_tags_provided]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|text| text.contains(['(', ')']));
+    let is_empty = lists.iter().any(|list| list.as_ref().is_some_and(Vec::is_empty));
+    if is_broken || is_empty {
         return Err(ApiError::Storage("(&(|)) is an invalid filter".to_owned()));
     }
     Ok(filter)

@@ -7,6 +7,8 @@
 
 mod server; // on a socket
 
+mod outages; // the outages of the storage, as fault rules
+
 mod handler; // the way of a request: faults, routing, checks, the operation, headers
 
 mod admin; // the routes under /_mock/
@@ -55,6 +57,7 @@ mod eras; // the ages of NAPI, and their differences
 
 pub use eras::Era;
 pub use options::Options;
+pub use outages::{database_gone, storage_hangs};
 pub use seed::{NewNic, SeedFile};
 pub use server::Server;
 pub use store::Store;

@@ -16,6 +16,7 @@ use super::render::network_json;
 use super::rows::{IpRow, NetworkRow};
 use super::store::World;
 use super::subnet::{Subnet, to_number};
+use crate::faults::glob;
 
 pub(super) fn text(given: &Params, name: &str) -> Option<String> {
     given.get(name).and_then(Value::as_str).map(str::to_owned)
@@ -175,6 +176,10 @@ impl World {
                 "owner_uuid",
             ],
         )?;
+        let families = given.get("family").and_then(params::elements).unwrap_or_default();
+        if families.iter().any(|family| !matches!(family.as_str(), "ipv4" | "ipv6")) {
+            return Err(ApiError::invalid("family", "must be one of: \"ipv4\", \"ipv6\""));
+        }
         let mut rows: Vec<&NetworkRow> =
             self.networks.values().filter(|n| network_matches(n, given)).collect();
         rows.sort_by(|a, b| (&a.name, &a.uuid).cmp(&(&b.name, &b.uuid)));
@@ -192,6 +197,23 @@ impl World {
             return Err(ApiError::NotAuthorized("owner cannot provision on network"));
         }
         Ok(network_json(row, self.era))
+    }
+
+    /// Changes what an operator changes on a network that is in use.
+    pub(super) fn update_network(&mut self, name: &str, given: &Params) -> Result<Value, ApiError> {
+        let uuid = self.find_network_by_name(name)?.uuid.clone();
+        let era = self.era;
+        let Some(row) = self.networks.get_mut(&uuid) else {
+            return Err(ApiError::NotFound("network"));
+        };
+        if given.contains_key("resolvers") {
+            row.resolvers = texts(given, "resolvers");
+        }
+        if given.contains_key("owner_uuids") {
+            row.owner_uuids = texts(given, "owner_uuids");
+        }
+        row.description = text(given, "description").or(row.description.take());
+        Ok(network_json(row, era))
     }
 
     pub(super) fn delete_network(&mut self, name: &str) -> Result<(), ApiError> {
@@ -215,11 +237,20 @@ impl World {
         };
         let uuid = text(given, "uuid").unwrap_or_else(new_uuid);
         let networks = texts(given, "networks");
-        self.pools.insert(uuid.clone(), (name.clone(), networks.clone()));
+        self.pools.insert(uuid.clone(), (name, networks));
+        self.get_pool(&uuid)
+    }
+
+    pub(super) fn get_pool(&self, uuid: &str) -> Result<Value, ApiError> {
+        let (name, networks) = self.pools.get(uuid).ok_or(ApiError::NotFound("network pool"))?;
         let tag = networks.first().and_then(|n| self.networks.get(n)).map(|n| n.nic_tag.clone());
         Ok(
             json!({ "family": "ipv4", "uuid": uuid, "name": name, "networks": networks, "nic_tag": tag }),
         )
+    }
+
+    pub(super) fn list_pools(&self, given: &Params) -> Result<Value, ApiError> {
+        page(given, self.pools.keys().filter_map(|uuid| self.get_pool(uuid).ok()).collect())
     }
 
     pub(super) fn create_tag(&mut self, given: &Params) -> Result<Value, ApiError> {
@@ -231,6 +262,12 @@ impl World {
                 "name",
                 "must only contain numbers, letters and underscores",
             ));
+        }
+        if name.len() > 31 {
+            return Err(ApiError::invalid("name", "must not be longer than 31 characters"));
+        }
+        if given.get("mtu").and_then(Value::as_u64).is_some_and(|mtu| mtu > 9000) {
+            return Err(ApiError::invalid("mtu", "must be a number between 1500 and 9000"));
         }
         if self.tags.contains_key(&name) {
             return Err(ApiError::Invalid(vec![element("name", "Duplicate", "Already exists")]));
@@ -256,7 +293,9 @@ impl World {
     }
 
     pub(super) fn delete_tag(&mut self, name: &str) -> Result<(), ApiError> {
-        self.get_tag(name)?;
+        if !self.tags.contains_key(name) {
+            return Err(ApiError::Storage(format!("napi_nic_tags::{name} does not exist")));
+        }
         let users: Vec<Value> = self
             .networks
             .values()
@@ -295,9 +334,11 @@ fn network_matches(network: &NetworkRow, given: &Params) -> bool {
             .and_then(params::elements)
             .is_none_or(|wanted| wanted.iter().any(|w| w == has))
     };
+    let is_uuid = |wanted: &String| glob(wanted, &network.uuid);
+    let uuids = given.get("uuid").and_then(params::elements);
     any("name", &network.name)
         && any("nic_tag", &network.nic_tag)
-        && any("uuid", &network.uuid)
+        && uuids.is_none_or(|wanted| wanted.iter().any(is_uuid))
         && any("vlan_id", &network.vlan_id.to_string())
         && any("fabric", if network.vnet.is_some() { "true" } else { "false" })
         && any("family", if network.subnet.is_v6() { "ipv6" } else { "ipv4" })

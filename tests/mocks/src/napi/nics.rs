@@ -28,6 +28,7 @@ pub(super) struct Input {
     pub(super) primary: Option<bool>,
     pub(super) state: Option<String>,
     pub(super) cn_uuid: Option<String>,
+    pub(super) cn_in_array: bool,
     pub(super) model: Option<String>,
     pub(super) nic_tag: Option<String>,
     pub(super) nic_tags_provided: Option<Vec<String>>,
@@ -37,6 +38,13 @@ pub(super) struct Input {
     pub(super) reserved: Option<bool>,
     pub(super) check_owner: bool,
     pub(super) flags: [Option<bool>; 6],
+}
+
+impl Input {
+    /// The tag that is stored: what follows a slash is an overlay's number.
+    pub(super) fn own_tag(&self) -> Option<String> {
+        self.nic_tag.as_deref().and_then(|tag| tag.split('/').next()).map(str::to_owned)
+    }
 }
 
 impl World {
@@ -53,6 +61,10 @@ impl World {
             Some((name, vnet)) => (name, Some(vnet)),
             None => (tag.as_str(), None),
         };
+        if vnet.is_some_and(|v| v.contains('/')) {
+            let message = "only one slash is allowed after the tag name";
+            return Err(element(field, "InvalidParameter", message));
+        }
         if vnet.is_some_and(|v| v.parse::<u32>().map_or(true, |v| v > 0xFF_FFFF)) {
             return Err(element(
                 field,
@@ -133,7 +145,11 @@ impl World {
         take!(input.owner_uuid, "owner_uuid", params::uuid);
         take!(input.primary, "primary", params::boolean);
         take!(input.state, "state", |f, v| params::one_of(f, v, &states, state_message));
-        take!(input.cn_uuid, "cn_uuid", params::uuid);
+        take!(input.cn_uuid, "cn_uuid", |f, v: &Value| match v.as_array().map(Vec::as_slice) {
+            Some([one]) => params::uuid(f, one),
+            _ => params::uuid(f, v),
+        });
+        input.cn_in_array = given.get("cn_uuid").is_some_and(Value::is_array);
         take!(input.model, "model", params::string);
         take!(input.nic_tag, "nic_tag", |f, v| self.check_tag(f, v));
         take!(input.nic_tags_provided, "nic_tags_provided", |f, v| self.check_tags(f, v));
@@ -219,7 +235,7 @@ impl World {
             // Old code derives the tag from the network when it answers and stores none.
             Some(_) if self.era == Era::Old2015 => None,
             Some((network, _)) => self.networks.get(network).map(|n| n.nic_tag.clone()),
-            None => input.nic_tag,
+            None => input.own_tag(),
         };
         Ok(self.put_nic(NicRow {
             mac,
@@ -231,6 +247,7 @@ impl World {
             created: now,
             modified: now,
             cn_uuid: input.cn_uuid,
+            cn_in_array: input.cn_in_array,
             model: input.model,
             nic_tag,
             nic_tags_provided: input.nic_tags_provided.unwrap_or_default(),
@@ -246,6 +263,9 @@ impl World {
         input: &Input,
         current: Option<&str>,
     ) -> Result<Option<String>, ApiError> {
+        if let Some(uuid) = &input.network {
+            self.check_network_fits(uuid, input)?;
+        }
         let Some(ip) = input.ip else { return Ok(input.network.clone()) };
         if let Some(uuid) = input.network.as_deref().or(current.filter(|_| input.nic_tag.is_none()))
         {
@@ -281,6 +301,22 @@ impl World {
         }
     }
 
+    /// Fails if a tag or VLAN is named that is not the network's, or an address of a pool.
+    fn check_network_fits(&self, uuid: &str, input: &Input) -> Result<(), ApiError> {
+        if self.pools.contains_key(uuid) && input.ip.is_some() {
+            return Err(ApiError::invalid("ip", "IP cannot be specified with a network pool"));
+        }
+        let Some(network) = self.networks.get(uuid) else { return Ok(()) };
+        let tag = input.nic_tag.as_deref().and_then(|tag| tag.split('/').next());
+        if tag.is_some_and(|tag| tag != network.nic_tag) {
+            return Err(ApiError::invalid("network_uuid", "nic_tag is not that of the network"));
+        }
+        if input.vlan.is_some_and(|vlan| vlan != network.vlan_id) {
+            return Err(ApiError::invalid("network_uuid", "vlan_id is not that of the network"));
+        }
+        Ok(())
+    }
+
     /// Whether the owner may use the network, and a fabric network is given a node.
     pub(super) fn check_use(
         &self,
@@ -311,11 +347,15 @@ impl World {
             Some((_, members)) => members.clone(),
             None => vec![network.to_owned()],
         };
+        let is_pool = self.pools.contains_key(network);
         let mut last = ApiError::SubnetFull(network.to_owned());
         for member in members {
             match self.take_ip(&member, ip, holder) {
                 Ok(ip) => return Ok((member, ip)),
-                Err(error @ ApiError::SubnetFull(_)) => last = error,
+                Err(ApiError::SubnetFull(_)) if is_pool => {
+                    let full = format!("All networks in pool {network} are full");
+                    last = ApiError::invalid("network_uuid", &full);
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -12,14 +12,26 @@ use super::errors::{ApiError, element, with_invalid};
 /// Parameters by name, in the order they came.
 pub(super) type Params = Map<String, Value>;
 
-/// Decodes a query or form text; a repeated name becomes an array.
+/// Decodes a query or form text; a repeated name becomes an array, as do `name[]` and `name[0]`, and
+/// `name[key]` an object. A value without a name is ignored.
 pub(super) fn from_query(query: &str) -> Params {
     let mut params = Params::new();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        let value = json!(value);
-        match params.get_mut(name.as_ref()) {
+        let key = name.strip_suffix(']').and_then(|name| name.split_once('['));
+        let (name, value) = match key {
+            Some((name, at)) if at.bytes().all(|b| b.is_ascii_digit()) => (name, json!([value])),
+            Some((name, key)) => (name, json!({ key: value })),
+            None => (name.as_ref(), json!(value)),
+        };
+        if name.is_empty() {
+            continue;
+        }
+        match params.get_mut(name) {
             None => {
-                params.insert(name.into_owned(), value);
+                params.insert(name.to_owned(), value);
+            }
+            Some(Value::Array(values)) if value.is_array() => {
+                values.extend(value.as_array().cloned().unwrap_or_default());
             }
             Some(Value::Array(values)) => values.push(value),
             Some(first) => *first = json!([first.take(), value]),
@@ -143,7 +155,11 @@ pub(super) fn one_of(
 
 /// Elements of a list given as CSV text or as an array of CSV texts.
 pub(super) fn elements(value: &Value) -> Option<Vec<String>> {
-    let split = |text: &str| text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>();
+    split(value, str::trim)
+}
+
+fn split(value: &Value, clean: fn(&str) -> &str) -> Option<Vec<String>> {
+    let split = |text: &str| text.split(',').map(|part| clean(part).to_owned()).collect::<Vec<_>>();
     match value {
         Value::String(text) => Some(split(text)),
         Value::Array(items) => {
@@ -159,7 +175,11 @@ pub(super) fn elements(value: &Value) -> Option<Vec<String>> {
 
 /// A list of UUIDs, without repetitions; an empty text is an empty list.
 pub(super) fn uuids(field: &str, value: &Value) -> Checked<Vec<String>> {
-    let Some(mut all) = elements(value) else { return bad(field, "must be an array") };
+    if value.is_object() {
+        return bad(field, "must be an array of strings");
+    }
+    // A blank is part of the value.
+    let Some(mut all) = split(value, |part| part) else { return bad(field, "must be an array") };
     if value.as_str() == Some("") {
         return Ok(Vec::new());
     }
@@ -180,8 +200,13 @@ pub(super) fn strings(field: &str, value: &Value) -> Checked<Vec<String>> {
 fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),
-        Value::String(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-            text.parse().ok()
+        Value::String(text) => {
+            // `1e2` is a number, too.
+            let (digits, zeros) = text.split_once('e').unwrap_or((text, "0"));
+            let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            let zeros = plain(zeros).then(|| zeros.parse::<u32>().ok())??;
+            let digits = plain(digits).then(|| digits.parse::<i64>().ok())??;
+            digits.checked_mul(10i64.checked_pow(zeros)?)
         }
         _ => None,
     }

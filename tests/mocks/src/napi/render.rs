@@ -71,7 +71,7 @@ impl World {
             put("network_uuid", json!(network.uuid));
         }
         if let Some(cn) = &nic.cn_uuid {
-            put("cn_uuid", json!(cn));
+            put("cn_uuid", if nic.cn_in_array { json!([cn]) } else { json!(cn) });
         }
         if let Some(model) = &nic.model {
             put("model", json!(model));

@@ -19,6 +19,7 @@ pub(super) enum Route {
     Ips(String),
     Ip(String, String),
     Pools,
+    Pool(String),
     Tags,
     Tag(String),
     SearchIps,
@@ -72,6 +73,7 @@ pub(super) fn find(path: &str, era: Era) -> Option<Route> {
         ["networks", uuid, "ips"] => Some(Route::Ips(decode(uuid))),
         ["networks", uuid, "ips", ip] => Some(Route::Ip(decode(uuid), decode(ip))),
         ["network_pools"] => Some(Route::Pools),
+        ["network_pools", uuid] => Some(Route::Pool(decode(uuid))),
         ["nic_tags"] => Some(Route::Tags),
         ["nic_tags", name] => Some(Route::Tag(decode(name))),
         ["aggregations"] => Some(Route::Aggregations),
@@ -87,7 +89,9 @@ impl Route {
     /// The methods of the route, in the order the router lists them.
     pub(super) fn methods(&self) -> &'static [&'static str] {
         match self {
-            Route::Ping | Route::SearchIps | Route::Aggregations => &["GET", "HEAD"],
+            Route::Ping | Route::SearchIps | Route::Aggregations | Route::Pool(_) => {
+                &["GET", "HEAD"]
+            }
             Route::SearchNics => &["GET"],
             Route::Nics | Route::Networks | Route::Pools | Route::Tags | Route::FabricVlans(_) => {
                 &["GET", "HEAD", "POST"]
@@ -119,18 +123,22 @@ pub(super) fn version_fits(range: &str) -> bool {
         && patch.is_none_or(|p| if loose || tilde { p <= 3 || minor != Some(4) } else { p == 3 })
 }
 
-/// Whether an `Accept` header allows what the server has.
-pub(super) fn acceptable(accept: &str) -> bool {
-    let served = [
-        ("application", "json"),
-        ("text", "plain"),
-        ("application", "octet-stream"),
-        ("application", "javascript"),
-    ];
-    accept.trim().is_empty()
-        || accept.split(',').any(|range| {
-            let range = range.split(';').next().unwrap_or_default().trim();
-            let (kind, sub) = range.split_once('/').unwrap_or((range, "*"));
-            served.iter().any(|(k, s)| (kind == "*" || kind == *k) && (sub == "*" || sub == *s))
-        })
+/// What an `Accept` header is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    /// A text in which the object is lost.
+    Octets,
+    Refused,
+}
+
+/// Returns the form of the answer: the server compares whole media types, parameters included.
+pub(super) fn form(accept: &str) -> Form {
+    let served = ["", "*/*", "application/*", "application/json"];
+    let mut wanted = accept.split(',').map(str::trim);
+    match wanted.clone().any(|kind| served.contains(&kind)) {
+        true => Form::Json,
+        false if wanted.any(|kind| kind == "application/octet-stream") => Form::Octets,
+        false => Form::Refused,
+    }
 }

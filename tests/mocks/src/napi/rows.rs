@@ -33,6 +33,8 @@ pub(super) struct NicRow {
     pub(super) created: i64,
     pub(super) modified: i64,
     pub(super) cn_uuid: Option<String>,
+    /// It was given, and is shown, as an array of one.
+    pub(super) cn_in_array: bool,
     pub(super) model: Option<String>,
     pub(super) nic_tag: Option<String>,
     pub(super) nic_tags_provided: Vec<String>,

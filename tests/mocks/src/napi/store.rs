@@ -64,10 +64,11 @@ impl World {
         row.etag = String::new();
         row.etag = etag::of(&format!("{row:?}"));
         if row.primary {
+            let etag = etag::bulk(self.rng.random());
             for mac in self.nics.belonging_to(&row.belongs_to_uuid) {
                 let sibling = self.nics.get(&mac).filter(|sibling| sibling.mac != row.mac);
                 if let Some(sibling) = sibling.cloned() {
-                    let etag = etag::bulk(self.rng.random());
+                    let etag = etag.clone();
                     self.nics.insert(NicRow { primary: false, etag, ..sibling });
                 }
             }

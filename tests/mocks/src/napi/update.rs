@@ -33,7 +33,10 @@ impl World {
             )*};
         }
         set!(belongs_to_type, belongs_to_uuid, owner_uuid, primary, state, nic_tags_provided);
-        row.cn_uuid = input.cn_uuid.clone().or(row.cn_uuid);
+        if input.cn_uuid.is_some() {
+            row.cn_uuid.clone_from(&input.cn_uuid);
+            row.cn_in_array = input.cn_in_array;
+        }
         row.model = input.model.clone().or(row.model);
         for (slot, flag) in row.flags.iter_mut().zip(input.flags) {
             *slot = flag.unwrap_or(*slot);
@@ -61,6 +64,9 @@ impl World {
                 self.release_ip(network, *ip, &old.belongs_to_uuid);
             }
             (target, Some(_)) => {
+                if let Some(target) = &target {
+                    self.check_use(target, &input, &row.owner_uuid, row.cn_uuid.is_some())?;
+                }
                 // The address stays; only the tag of the named network is taken over.
                 if let Some(tag) =
                     target.and_then(|t| self.networks.get(&t)).map(|n| n.nic_tag.clone())
@@ -69,7 +75,7 @@ impl World {
                 }
                 self.rewrite_ip(&row, &old, input.reserved);
             }
-            (None, None) => row.nic_tag = input.nic_tag.clone().or(row.nic_tag),
+            (None, None) => row.nic_tag = input.own_tag().or(row.nic_tag),
         }
         if row.address != old.address && self.era != Era::Old2015 {
             row.nic_tag = row

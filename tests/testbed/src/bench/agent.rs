@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::served::Served;
 use super::setting::Bench;
-use super::table::{Row, Samples, Unit};
+use super::table::{Row, Unit};
 use crate::process::Child;
 use mocks::faults::{self, Mock, Reply};
 use mocks::napi::{Era, Options, Store};
@@ -59,10 +59,10 @@ impl Mock for Counting {
 }
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
-    let cn = bench.five_thousand().await?;
+    let cn = bench.node(5000).await?;
     let cn_uuid = cn.uuid().to_owned();
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    let vms: Vec<Map<String, Value>> = serde_json::from_value(served.json("/vms")?)?;
+    let vms: Vec<Map<String, Value>> = serde_json::from_value(served.json("/vms").await?)?;
 
     // A NAPI with RFD 58's route: one without it costs two requests more, to learn that.
     let store = Store::new(Options { era: Era::Rfd58, ..Options::default() });
@@ -117,7 +117,6 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let writes = requests.iter().filter(|seen| !matches!(seen.method.as_str(), "GET" | "HEAD"));
     let writes = writes.count() as f64;
     let bytes = napi.bytes.load(Ordering::Relaxed) as f64;
-    let one = |value: f64| Samples::of([value]);
     let asked: Vec<String> = requests
         .iter()
         .map(|seen| format!("{} {}?{}", seen.method, seen.path, seen.query))
@@ -126,18 +125,14 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     // A list ends with the first page that is not full.
     let least = nics / PAGE + 1 + SERVER_NICS;
     Ok(vec![
-        Row::new(format!("reconcile {nics} clean NICs: requests"), Unit::Count, &one(seen as f64))
+        Row::one(format!("reconcile {nics} clean NICs: requests"), Unit::Count, seen as f64)
             .against("full pages, a last one, the node's own", least as f64, 1.0)
             .note(format!(
                 "the first: {first}; the last: {}; {}",
                 asked[asked.len() - 1],
                 kinds(&asked)
             )),
-        Row::new("… writes, and one", Unit::Count, &one(writes + 1.0)).against("none", 1.0, 1.0),
-        Row::new("… bytes", Unit::Bytes, &one(bytes)).against(
-            "the NICs' JSON",
-            json_bytes as f64,
-            1.05,
-        ),
+        Row::one("… writes, and one", Unit::Count, writes + 1.0).against("none", 1.0, 1.0),
+        Row::one("… bytes", Unit::Bytes, bytes).against("the NICs' JSON", json_bytes as f64, 1.05),
     ])
 }

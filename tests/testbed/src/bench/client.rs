@@ -8,8 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use serde_json::Value;
+use anyhow::bail;
 
 const PIECE: usize = 256 << 10;
 
@@ -73,39 +72,5 @@ impl Client {
     pub(super) fn get(&mut self, path: &str) -> anyhow::Result<usize> {
         self.send(path)?;
         self.read_to_end()
-    }
-
-    /// A whole exchange; the body parsed.
-    pub(super) fn json(&mut self, path: &str) -> anyhow::Result<Value> {
-        let mut body = Vec::new();
-        self.get_into(path, &mut body)?;
-        Ok(serde_json::from_slice(&body)?)
-    }
-
-    /// A whole exchange; the body without its chunks.
-    fn get_into(&mut self, path: &str, body: &mut Vec<u8>) -> anyhow::Result<()> {
-        self.send(path)?;
-        let mut raw = Vec::new();
-        while !raw.ends_with(b"0\r\n\r\n") {
-            let count = read(&mut self.stream, &mut self.piece)?;
-            raw.extend_from_slice(self.piece.get(..count).unwrap_or_default());
-            if count == 0 {
-                bail!("{path}: the connection ended");
-            }
-        }
-        let find = |raw: &[u8], what: &[u8]| raw.windows(what.len()).position(|w| w == what);
-        let head = find(&raw, b"\r\n\r\n").context("no head")? + 4;
-        let mut rest = raw.get(head..).unwrap_or_default();
-        loop {
-            let line = find(rest, b"\r\n").context("no chunk")?;
-            let size = std::str::from_utf8(rest.get(..line).unwrap_or_default())?;
-            let size = usize::from_str_radix(size.trim(), 16)?;
-            if size == 0 {
-                return Ok(());
-            }
-            let from = line + 2;
-            body.extend_from_slice(rest.get(from..from + size).context("a chunk is cut")?);
-            rest = rest.get(from + size + 2..).unwrap_or_default();
-        }
     }
 }

@@ -17,9 +17,9 @@ const TIMES: u32 = 2000;
 const LONG: usize = 5000;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
-    let cn = bench.few().await?;
+    let cn = bench.node(12).await?;
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    let vms = served.json("/vms")?;
+    let vms = served.json("/vms").await?;
     served.stop().await?;
     // The largest of them, so that nothing is left out.
     let vms = vms.as_array().context("no list")?;

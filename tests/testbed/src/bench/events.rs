@@ -36,8 +36,8 @@ const STORM_VMS: usize = 100;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
-    let small = Measured::of(bench.thousand().await?, rounds).await?;
-    let large = Measured::of(bench.five_thousand().await?, rounds).await?;
+    let small = Measured::of(bench.node(1000).await?, rounds).await?;
+    let large = Measured::of(bench.node(5000).await?, rounds).await?;
     let mut rows = Vec::new();
     for (measured, size) in [(&small, "1,000 VMs"), (&large, "5,000 VMs")] {
         let [zone, dataset] = &measured.commands;
@@ -58,9 +58,9 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         let name = format!("CPU: {what}, 5,000 VMs");
         rows.push(Row::new(name, Unit::Time, large).against("with 1,000 VMs", small.median(), 1.3));
     }
-    rows.push(at_a_rate(bench.five_thousand().await?, rounds).await?);
-    rows.push(after_a_start(bench.five_thousand().await?, rounds).await?);
-    rows.extend(storm(bench.thousand().await?, rounds).await?);
+    rows.push(at_a_rate(bench.node(5000).await?, rounds).await?);
+    rows.push(after_a_start(bench.node(5000).await?, rounds).await?);
+    rows.extend(storm(bench.node(1000).await?, rounds).await?);
     Ok(rows)
 }
 
@@ -153,7 +153,7 @@ impl Measured {
 /// Zone events at a steady rate: from the first one to the last line.
 async fn at_a_rate(cn: &mut Cn, rounds: usize) -> anyhow::Result<Row> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    let listener = Listeners::open(served.address, 1).await?;
+    let mut listener = Listeners::open(served.address, 1).await?;
     let events = RATE * RATE_SECONDS;
     let zones = cn.busy(events as usize);
     let (mut took, mut sent) = (Samples::default(), Samples::default());
@@ -220,7 +220,7 @@ async fn storm(cn: &mut Cn, rounds: usize) -> anyhow::Result<[Row; 2]> {
         served.quiet().await?;
         cn.ran()?;
         let before = served.cpu()?;
-        let listener = Listeners::open(served.address, 1).await?;
+        let mut listener = Listeners::open(served.address, 1).await?;
         cn.post(Stream::Datasets, lines.as_bytes()).await?;
         listener.lines(zones.len()).await?;
         served.quiet().await?;

@@ -5,8 +5,6 @@
 //! Very many listeners: the time until the last one has an event, the cost of a stalled one to the
 //! others, and the cost of an idle one.
 
-use std::time::Duration;
-
 use anyhow::bail;
 use serde_json::json;
 use tokio::time::Instant;
@@ -17,25 +15,22 @@ use super::served::Served;
 use super::setting::Bench;
 use super::streams::{Listeners, latest, listen, since, skip_ready};
 use super::table::{Row, Samples, Unit};
-use crate::process::Child;
 
 const MANY: usize = 1000;
 const EVENTS: usize = 30;
 const IDLE: usize = 10_000;
-/// Connections that one process holds.
-const HELD: usize = 2500;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let (descriptors, rounds) = (bench.descriptors, bench.rounds);
-    let mut rows = fan_out(bench.thousand().await?, 3 * rounds).await?;
-    rows.push(idle(bench.few().await?, descriptors, rounds).await?);
+    let mut rows = fan_out(bench.node(1000).await?, 3 * rounds).await?;
+    rows.push(idle(bench.node(12).await?, descriptors, rounds).await?);
     Ok(rows)
 }
 
 /// One event at a time; when it reached each listener, and how long the last one took.
 async fn events(
     cn: &Cn,
-    listeners: &Listeners,
+    listeners: &mut Listeners,
     names: &mut impl Iterator<Item = u64>,
     each: &mut Samples,
 ) -> anyhow::Result<Samples> {
@@ -54,10 +49,10 @@ async fn fan_out(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let (mut names, mut unused) = (1_u64.., Samples::default());
     let one = {
-        let listener = Listeners::open(served.address, 1).await?;
-        events(cn, &listener, &mut names, &mut unused).await?.median()
+        let mut listener = Listeners::open(served.address, 1).await?;
+        events(cn, &mut listener, &mut names, &mut unused).await?.median()
     };
-    let listeners = Listeners::open(served.address, MANY).await?;
+    let mut listeners = Listeners::open(served.address, MANY).await?;
     let line = vec![b'x'; 4096];
     let (mut last, mut writes) = (Vec::new(), Vec::new());
     let (mut free, mut beside) = (Vec::new(), Vec::new());
@@ -70,7 +65,7 @@ async fn fan_out(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
             // One that takes nothing after its ready line, and never will.
             let stalled = if is_beside { Some(listen(served.address).await?) } else { None };
             let mut each = Samples::default();
-            let took = events(cn, &listeners, &mut names, &mut each).await?;
+            let took = events(cn, &mut listeners, &mut names, &mut each).await?;
             if stalled.is_some() {
                 beside.push(each.quantile(0.99));
             } else {
@@ -79,9 +74,8 @@ async fn fan_out(cn: &mut Cn, rounds: usize) -> anyhow::Result<Vec<Row>> {
             }
         }
     }
-    let extra = listeners.pending();
-    if extra > 0 {
-        bail!("{extra} lines that nobody expected");
+    if listeners.have_more() {
+        bail!("lines that nobody expected");
     }
     drop(listeners);
     served.stop().await?;
@@ -109,37 +103,17 @@ async fn idle(cn: &mut Cn, descriptors: u64, rounds: usize) -> anyhow::Result<Ro
 /// What each of very many listeners that wait adds to a daemon that just started.
 async fn memory_each(cn: &mut Cn) -> anyhow::Result<f64> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    served.json("/vms")?;
-    let before = served.rss()?;
-    let program = std::env::current_exe()?;
-    let mut children = Vec::new();
-    for n in 0..IDLE / HELD {
-        let args =
-            ["bench", "@hold", &served.address.to_string(), &HELD.to_string()].map(str::to_owned);
-        let mut child = Child::spawn(&format!("listeners {n}"), &program, &args)?;
-        match child.line().await.as_deref() {
-            Some("held") => children.push(child),
-            other => bail!("a holder of listeners said {other:?}"),
-        }
-    }
-    served.quiet().await?;
-    let each = (served.rss()? - before) / IDLE as f64;
-    for child in children {
-        child.stop(Duration::from_secs(5)).await?;
-    }
-    served.stop().await?;
-    Ok(each)
-}
-
-/// What a child of the bench does: opens streams, reads their ready lines, and holds them.
-pub(super) async fn hold(address: std::net::SocketAddr, count: usize) -> anyhow::Result<()> {
-    let mut streams = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut stream = listen(address).await?;
+    served.json("/vms").await?;
+    let before = served.memory("VmRSS")?;
+    let mut streams = Vec::with_capacity(IDLE);
+    for _ in 0..IDLE {
+        let mut stream = listen(served.address).await?;
         skip_ready(&mut stream).await?;
         streams.push(stream);
     }
-    println!("held");
-    std::future::pending::<()>().await;
-    Ok(())
+    served.quiet().await?;
+    let each = (served.memory("VmRSS")? - before) / IDLE as f64;
+    drop(streams);
+    served.stop().await?;
+    Ok(each)
 }

@@ -18,11 +18,11 @@ const SLOW: usize = 16;
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
     let mut rows = vec![
-        at_rest(bench.thousand().await?, "1,000 VMs", rounds).await?,
-        at_rest(bench.five_thousand().await?, "5,000 VMs", rounds).await?,
-        slow_readers(bench.five_thousand().await?, rounds).await?,
+        at_rest(bench.node(1000).await?, "1,000 VMs", rounds).await?,
+        at_rest(bench.node(5000).await?, "5,000 VMs", rounds).await?,
+        slow_readers(bench.node(5000).await?, rounds).await?,
     ];
-    let cn = bench.thousand().await?;
+    let cn = bench.node(1000).await?;
     let served = Served::start(cn, json!({})).await?;
     served.quiet().await?;
     let sweeps = idle::sweeps(&served, cn).await?;
@@ -49,11 +49,11 @@ async fn at_rest(cn: &mut Cn, size: &str, rounds: usize) -> anyhow::Result<Row> 
         json_bytes = client.get("/vms")? as f64;
         client.get("/vms")?;
         served.until(|status| status["counters"]["sweeps"].as_u64() >= Some(2)).await?;
-        let started = served.rss()?;
+        let started = served.memory("VmRSS")?;
         client.get("/vms?sync=true")?;
         served.quiet().await?;
-        values.push_value(served.rss()?.max(started));
-        program.push_value(served.program()?);
+        values.push_value(served.memory("VmRSS")?.max(started));
+        program.push_value(served.memory("RssFile")?);
         served.stop().await?;
     }
     let note = format!(
@@ -70,9 +70,9 @@ async fn at_rest(cn: &mut Cn, size: &str, rounds: usize) -> anyhow::Result<Row> 
 /// Readers that begin the whole list and stop.
 async fn slow_readers(cn: &mut Cn, rounds: usize) -> anyhow::Result<Row> {
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    served.json("/vms")?;
+    served.json("/vms").await?;
     served.quiet().await?;
-    let (before, mut grown) = (served.rss()?, Samples::default());
+    let (before, mut grown) = (served.memory("VmRSS")?, Samples::default());
     for _ in 0..rounds {
         let mut readers = Vec::new();
         for _ in 0..SLOW {
@@ -82,7 +82,7 @@ async fn slow_readers(cn: &mut Cn, rounds: usize) -> anyhow::Result<Row> {
             readers.push(client);
         }
         served.quiet().await?;
-        grown.push_value(served.rss()? - before);
+        grown.push_value(served.memory("VmRSS")? - before);
     }
     served.stop().await?;
     Ok(Row::new("16 slow readers of /vms, 5,000 VMs", Unit::Bytes, &grown).against(

@@ -4,15 +4,14 @@
 
 //! The mock NAPI's own speed: the cost of a request must not grow with the NICs of other nodes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
-
-use anyhow::{Context, bail};
+use http::{Method, StatusCode};
+use sdc_clients::http::{Call, Http};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
+use crate::lab::world::OWN_AGENT;
 use mocks::napi::{NewNic, Options, Server};
 
 const AGENTS: usize = 10_000;
@@ -49,54 +48,40 @@ type Named = (&'static str, Samples);
 async fn measure(agents: usize, rounds: usize) -> anyhow::Result<Vec<Named>> {
     let server = Server::start("127.0.0.1:0".parse()?, Options::default()).await?;
     for n in 0..agents * NICS_EACH {
-        let agent = n / NICS_EACH;
-        server
-            .store()
-            .add_nic(NewNic::zone(&mac(n), &vm(n), &cn(agent)))
-            .map_err(anyhow::Error::msg)?;
+        let nic = NewNic::zone(&mac(n), &vm(n), &cn(n / NICS_EACH));
+        server.store().add_nic(nic).map_err(anyhow::Error::msg)?;
     }
-    let address = server.addr();
-    let ask = move || -> anyhow::Result<Vec<Named>> {
-        let mut peer = Peer::connect(address)?;
-        let mut kinds = [
-            ("GET /nics?cn_uuid=", Samples::default()),
-            ("GET /nics?belongs_to_uuid=", Samples::default()),
-            ("GET /nics/:mac", Samples::default()),
-            ("PUT /nics/:mac", Samples::default()),
-        ];
-        for round in 0..rounds {
-            for (kind, (_, samples)) in kinds.iter_mut().enumerate() {
-                let start = Instant::now();
-                for n in 0..REQUESTS {
-                    // Spread over all agents, the same ones in no two rounds.
-                    let nic = (n * 7919 + round * 31) % (agents * NICS_EACH);
-                    match kind {
-                        0 => peer.get(&format!(
-                            "/nics?cn_uuid={}&limit=1000&offset=0",
-                            cn(nic / NICS_EACH)
-                        ))?,
-                        1 => peer.get(&format!("/nics?belongs_to_uuid={}", vm(nic)))?,
-                        2 => peer.get(&format!("/nics/{}", mac(nic)))?,
-                        _ => peer.put(&format!("/nics/{}", mac(nic)), r#"{"state":"running"}"#)?,
-                    }
-                }
-                samples.push_value(start.elapsed().as_secs_f64() / REQUESTS as f64);
+    let http = Http::new(&server.url(), OWN_AGENT)?.without_retries();
+    let list = || Call::get(&["nics"]);
+    let kinds: [(_, &dyn Fn(usize) -> Call); 4] = [
+        ("GET /nics?cn_uuid=", &|nic| {
+            list().query("cn_uuid", cn(nic / NICS_EACH)).query("limit", 1000).query("offset", 0)
+        }),
+        ("GET /nics?belongs_to_uuid=", &|nic| list().query("belongs_to_uuid", vm(nic))),
+        ("GET /nics/:mac", &|nic| Call::get(&["nics", &mac(nic)])),
+        ("PUT /nics/:mac", &|nic| {
+            Call::new(Method::PUT, &["nics", &mac(nic)]).json(&json!({"state": "running"}))
+        }),
+    ];
+    let mut measured = kinds.map(|(what, _)| (what, Samples::default()));
+    for round in 0..rounds {
+        for ((_, call), (_, samples)) in kinds.iter().zip(&mut measured) {
+            let start = Instant::now();
+            for n in 0..REQUESTS {
+                // Spread over all agents, the same ones in no two rounds.
+                let nic = (n * 7919 + round * 31) % (agents * NICS_EACH);
+                http.execute(call(nic)).await?.require(StatusCode::OK)?;
             }
+            samples.push_value(start.elapsed().as_secs_f64() / REQUESTS as f64);
         }
-        Ok(kinds.into())
-    };
-    let measured = tokio::task::spawn_blocking(ask).await??;
+    }
     server.stop().await;
-    Ok(measured)
+    Ok(measured.into())
 }
 
 fn mac(n: usize) -> String {
-    format!("9{:011x}", n)
-        .as_bytes()
-        .chunks(2)
-        .map(String::from_utf8_lossy)
-        .collect::<Vec<_>>()
-        .join(":")
+    let [.., a, b, c] = n.to_be_bytes();
+    format!("90:b8:d0:{a:02x}:{b:02x}:{c:02x}")
 }
 
 fn vm(n: usize) -> String {
@@ -105,46 +90,4 @@ fn vm(n: usize) -> String {
 
 fn cn(agent: usize) -> String {
     format!("{agent:08x}-0000-4000-8000-00000000000c")
-}
-
-/// A connection that knows answers with a length.
-struct Peer(BufReader<TcpStream>);
-
-impl Peer {
-    fn connect(address: SocketAddr) -> anyhow::Result<Peer> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        Ok(Peer(BufReader::new(stream)))
-    }
-
-    fn get(&mut self, path: &str) -> anyhow::Result<()> {
-        self.exchange(format!("GET {path} HTTP/1.1\r\nHost: napi\r\n\r\n"))
-    }
-
-    fn put(&mut self, path: &str, body: &str) -> anyhow::Result<()> {
-        let length = body.len();
-        self.exchange(format!(
-            "PUT {path} HTTP/1.1\r\nHost: napi\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        ))
-    }
-
-    fn exchange(&mut self, request: String) -> anyhow::Result<()> {
-        self.0.get_mut().write_all(request.as_bytes())?;
-        let (mut line, mut length) = (String::new(), None);
-        self.0.read_line(&mut line)?;
-        if !line.starts_with("HTTP/1.1 200") {
-            bail!("{request}: {line}");
-        }
-        loop {
-            line.clear();
-            self.0.read_line(&mut line)?;
-            let Some((name, value)) = line.trim_end().split_once(':') else { break };
-            if name.eq_ignore_ascii_case("content-length") {
-                length = Some(value.trim().parse::<usize>()?);
-            }
-        }
-        let mut body = vec![0; length.context("an answer without a length")?];
-        Ok(self.0.read_exact(&mut body)?)
-    }
 }

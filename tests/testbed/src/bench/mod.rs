@@ -44,20 +44,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use daemon::exit;
+use clap::builder::PossibleValuesParser;
 use futures_util::future::LocalBoxFuture;
 use tokio::time::Instant;
 
 use self::setting::Bench;
 use self::table::{Row, Verdict};
+use crate::arguments::command;
 
 /// Measures.
 #[derive(Debug, Parser)]
 #[command(name = "testbed bench")]
 struct Args {
-    /// Groups to measure, all if none is named: start load serve files events listeners memory
-    /// refresh diff agent mocks kvmd
-    #[arg(value_name = "NAME")]
+    /// Groups to measure, all if none is named
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(GROUPS.map(|(name, _)| name)))]
     names: Vec<String>,
     /// For machines
     #[arg(long)]
@@ -101,45 +101,10 @@ const GROUPS: [(&str, Group); 12] = [
 
 /// Runs `testbed bench`; the arguments start after that word.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(err) => return failed(&err.into()),
-    };
-    if let [word, address, count] = args
-        && word == "@hold"
-    {
-        crate::process::die_with_parent();
-        let held = async {
-            let (address, count) = (address.to_string_lossy(), count.to_string_lossy());
-            listeners::hold(address.parse()?, count.parse()?).await
-        };
-        return runtime.block_on(held).map_or_else(|err| failed(&err), |()| ExitCode::SUCCESS);
-    }
-    let args: Args = match crate::arguments::parse("testbed bench", args) {
-        Ok(args) => args,
-        Err(status) => return status,
-    };
-    if let Some(name) = args.names.iter().find(|name| GROUPS.iter().all(|(n, _)| n != name)) {
-        eprintln!("testbed bench: no group {name:?}; see --help");
-        return ExitCode::from(exit::USAGE);
-    }
-    let met = runtime.block_on(async {
-        if args.quick {
-            Ok(quick::report(&quick::run().await?, args.json))
-        } else {
-            all(args).await
-        }
-    });
-    match met {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(exit::FAILED),
-        Err(err) => failed(&err),
-    }
-}
-
-fn failed(err: &anyhow::Error) -> ExitCode {
-    eprintln!("testbed bench: {err:#}");
-    ExitCode::from(exit::FAILED)
+    command("testbed bench", args, async |args: Args| match args.quick {
+        true => Ok(quick::report(&quick::run().await?, args.json)),
+        false => all(args).await,
+    })
 }
 
 /// Measures what was asked for and prints it; whether every row is at its target.

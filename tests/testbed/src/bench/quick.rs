@@ -21,6 +21,7 @@ use super::client::Client;
 use super::cn::{Change, Cn, Stream, zfs_event};
 use super::served::Served;
 use super::streams::Listeners;
+use crate::client::tools::fetch;
 
 const VMS: u32 = 100;
 /// A node whose VMs take much more than what every daemon takes.
@@ -115,27 +116,24 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     let mut counts = Vec::new();
     let mut count = |what, got, most| counts.push(Count::new(what, got, most));
     let before = written();
-    let bytes = tokio::task::spawn_blocking(move || -> anyhow::Result<(usize, usize)> {
+    let body = daemon.json("/vms").await?.to_string().len();
+    let all = tokio::task::spawn_blocking(move || {
         let mut client = Client::connect(address)?;
-        let body = client.json("/vms")?.to_string().len();
-        let mut all = 0;
-        for _ in 0..20 {
-            all = client.get("/vms")?;
-        }
-        Ok((all, body))
+        (1..20).try_for_each(|_| client.get("/vms").map(drop))?;
+        client.get("/vms")
     });
-    let (all, body) = bytes.await??;
+    let all = all.await??;
     count("21 GET /vms: serialisations", written() - before, 0);
     // A chunk for each VM would cost 8.
     count("GET /vms: bytes beyond the list, for each VM", (all - body) / VMS as usize, 3);
 
-    let listeners = Listeners::open(address, 50).await?;
+    let mut listeners = Listeners::open(address, 50).await?;
     let before = written();
     cn.set_tags(&zones[0].name, 1)?;
     listeners.lines(1).await?;
     count("a change told to 50 listeners: serialisations", written() - before, 5);
     drop(listeners);
-    let listener = Listeners::open(address, 1).await?;
+    let mut listener = Listeners::open(address, 1).await?;
     for (change, names, most) in [
         (Change::Tags, ["a config edit: VMs read", "a config edit: child processes"], [1, 0]),
         (Change::Xml, ["an XML edit: VMs read", "an XML edit: child processes"], [1, 0]),
@@ -162,10 +160,10 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     count("1,000 zfs events on 10 VMs: zfs processes", zfs_of(&cn.ran()?), 2 * zones.len());
 
     // The first refresh reads what was too young to be known by its stamp.
-    daemon.refresh().await?;
+    daemon.json("/vms?sync=true").await?;
     cn.ran()?;
     let before = written();
-    daemon.refresh().await?;
+    daemon.json("/vms?sync=true").await?;
     tokio::time::sleep(SETTLED).await;
     // Datasets and snapshots.
     count("a refresh, nothing changed: zfs processes", zfs_of(&cn.ran()?), 2);
@@ -196,18 +194,13 @@ impl Daemon {
         self.running.ended().await;
     }
 
-    async fn refresh(&self) -> anyhow::Result<()> {
-        let address = self.running.address;
-        let ask = move || Client::connect(address)?.get("/vms?sync=true");
-        tokio::task::spawn_blocking(ask).await??;
-        Ok(())
+    async fn json(&self, path: &str) -> anyhow::Result<Value> {
+        Ok(fetch(&format!("http://{}", self.running.address), path).await?)
     }
 
     /// One of the counters of `/status`.
     async fn counter(&self, name: &str) -> anyhow::Result<usize> {
-        let address = self.running.address;
-        let ask = move || Client::connect(address)?.json("/status");
-        let status = tokio::task::spawn_blocking(ask).await??;
+        let status = self.json("/status").await?;
         Ok(status["counters"][name].as_u64().unwrap_or_default() as usize)
     }
 
@@ -231,18 +224,18 @@ impl Daemon {
 /// a tree of values for each VM would show in.
 async fn memory(few: &mut Cn) -> anyhow::Result<[Count; 2]> {
     let served = Served::start(few, json!({ "sweep": "1h" })).await?;
-    served.json("/vms")?;
+    served.json("/vms").await?;
     served.quiet().await?;
-    let (small, idle) = (served.peak()?, served.rss()?);
+    let (small, idle) = (served.memory("VmHWM")?, served.memory("VmRSS")?);
     let listeners = Listeners::open(served.address, LISTENERS).await?;
-    let each = (served.rss()? - idle).max(0.0) as usize / LISTENERS;
+    let each = (served.memory("VmRSS")? - idle).max(0.0) as usize / LISTENERS;
     drop(listeners);
     served.stop().await?;
     let mut many = Cn::make(MANY).await?;
     let served = Served::start(&mut many, json!({ "sweep": "1h" })).await?;
-    served.json("/vms")?;
+    served.json("/vms").await?;
     served.quiet().await?;
-    let more = (served.peak()? - small).max(0.0) as usize / (MANY - VMS) as usize;
+    let more = (served.memory("VmHWM")? - small).max(0.0) as usize / (MANY - VMS) as usize;
     served.stop().await?;
     Ok([
         Count::new("memory: the most at once, bytes for each VM", more, MOST_EACH_VM),

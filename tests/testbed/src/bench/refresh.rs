@@ -19,7 +19,7 @@ use crate::process;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
-    let cn = bench.five_thousand().await?;
+    let cn = bench.node(5000).await?;
     let (root, rows) = (Root::new(cn.root()), cn.rows());
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     // Files that are younger than two seconds when they are read are read again.

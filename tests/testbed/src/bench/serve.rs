@@ -22,12 +22,12 @@ const SINGLES: usize = 2000;
 
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
-    let cn = bench.five_thousand().await?;
+    let cn = bench.node(5000).await?;
     let name = cn.zones.first().map(|zone| zone.name.clone()).unwrap_or_default();
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
     let mut client = served.connect()?;
 
-    let all = serde_json::to_vec(&served.json("/vms")?)?;
+    let all = serde_json::to_vec(&served.json("/vms").await?)?;
     let raw = limits::Plain::answering(&all)?;
     // In turns, so that whatever else the machine does concerns both.
     let (mut lists, mut copies) = (Vec::new(), Vec::new());
@@ -41,7 +41,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         .note(format!("{} bytes", all.len()));
 
     let one = format!("/vms/{name}");
-    let body = serde_json::to_vec(&served.json(&one)?)?;
+    let body = serde_json::to_vec(&served.json(&one).await?)?;
     let echo = limits::Plain::answering(&body)?;
     let (mut singles, mut echoes, mut idle) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {

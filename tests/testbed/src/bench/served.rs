@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::cn::Cn;
+use crate::client::tools::fetch;
+use crate::held::memory;
 use crate::process::Child;
 
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -37,14 +39,12 @@ impl Served {
         let args = ["@vminfod", "serve", "--config", &config.to_string_lossy()].map(str::to_owned);
         let began = Instant::now();
         let mut child = Child::spawn("vminfod", &program, &args)?;
-        let address = tokio::time::timeout(START_LIMIT, listening(&mut child))
-            .await
-            .context("vminfod did not get ready")??;
+        let ready = tokio::time::timeout(START_LIMIT, child.said("listening"));
+        let ready = ready.await.context("vminfod did not get ready")??;
         let ready_after = began.elapsed();
+        let address = ready["address"].as_str().context("no address")?.parse()?;
         let pid = child.id().context("vminfod has ended")?;
-        // Its log must go on flowing.
-        let mut lines = child.take_lines();
-        tokio::spawn(async move { while lines.recv().await.is_some() {} });
+        child.ignore();
         Ok(Served { child, address, ready_after, pid })
     }
 
@@ -54,26 +54,10 @@ impl Served {
         Ok(())
     }
 
-    /// Bytes of memory it has now.
-    pub(super) fn rss(&self) -> anyhow::Result<f64> {
-        self.memory("VmRSS:")
-    }
-
-    /// Bytes of that which are pages of files: the program and its libraries.
-    pub(super) fn program(&self) -> anyhow::Result<f64> {
-        self.memory("RssFile:")
-    }
-
-    /// The most it ever had.
-    pub(super) fn peak(&self) -> anyhow::Result<f64> {
-        self.memory("VmHWM:")
-    }
-
-    fn memory(&self, name: &str) -> anyhow::Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no memory")?;
-        Ok(kib.trim().parse::<f64>()? * 1024.0)
+    /// Bytes of memory that it has now (`VmRSS`), that are pages of files (`RssFile`), or that it
+    /// had at most (`VmHWM`).
+    pub(super) fn memory(&self, name: &str) -> anyhow::Result<f64> {
+        Ok(memory(self.pid, name)? as f64)
     }
 
     /// CPU time that it has used, threads that have ended included.
@@ -88,16 +72,16 @@ impl Served {
     }
 
     /// One answer, parsed.
-    pub(super) fn json(&self, path: &str) -> anyhow::Result<Value> {
-        self.connect()?.json(path)
+    pub(super) async fn json(&self, path: &str) -> anyhow::Result<Value> {
+        Ok(fetch(&format!("http://{}", self.address), path).await?)
     }
 
     /// Waits until it says of itself what is wanted.
     pub(super) async fn until(&self, wanted: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
         let end = Instant::now() + Duration::from_secs(60);
-        while !wanted(&self.json("/status")?) {
+        while !wanted(&self.json("/status").await?) {
             if Instant::now() > end {
-                bail!("what was waited for did not come: {}", self.json("/status")?);
+                bail!("what was waited for did not come: {}", self.json("/status").await?);
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -119,17 +103,4 @@ impl Served {
         }
         Ok(())
     }
-}
-
-async fn listening(child: &mut Child) -> anyhow::Result<SocketAddr> {
-    let mut said = Vec::new();
-    while let Some(line) = child.line().await {
-        let entry: Value = serde_json::from_str(&line).unwrap_or_default();
-        if entry["msg"] == "listening" {
-            let address = entry["address"].as_str().unwrap_or_default();
-            return address.parse().with_context(|| line.clone());
-        }
-        said.push(line);
-    }
-    bail!("vminfod ended: {}", said.join("\n"))
 }

@@ -29,6 +29,7 @@ impl Bench {
         Self { rounds, vms, recorded, descriptors, nodes: Vec::new() }
     }
 
+    /// The node with so many VMs.
     pub(super) async fn node(&mut self, vms: u32) -> anyhow::Result<&mut Cn> {
         let at = match self.nodes.iter().position(|(count, _)| *count == vms) {
             Some(at) => at,
@@ -38,17 +39,5 @@ impl Bench {
             }
         };
         Ok(&mut self.nodes[at].1)
-    }
-
-    pub(super) async fn few(&mut self) -> anyhow::Result<&mut Cn> {
-        self.node(12).await
-    }
-
-    pub(super) async fn thousand(&mut self) -> anyhow::Result<&mut Cn> {
-        self.node(1000).await
-    }
-
-    pub(super) async fn five_thousand(&mut self) -> anyhow::Result<&mut Cn> {
-        self.node(5000).await
     }
 }

@@ -16,8 +16,8 @@ use super::table::{Row, Samples, Unit};
 pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     // A start of few zones is shorter than many a slow moment of the machine.
     let rounds = bench.rounds;
-    let mut rows = measure(bench.thousand().await?, "1,000 VMs", 3 * rounds).await?.to_vec();
-    rows.extend(measure(bench.five_thousand().await?, "5,000 VMs", rounds).await?);
+    let mut rows = measure(bench.node(1000).await?, "1,000 VMs", 3 * rounds).await?.to_vec();
+    rows.extend(measure(bench.node(5000).await?, "5,000 VMs", rounds).await?);
     Ok(rows)
 }
 

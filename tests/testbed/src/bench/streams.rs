@@ -5,14 +5,13 @@
 //! Many listeners of one daemon, and the time at which each line reached each of them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::table::Samples;
@@ -22,79 +21,40 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Listeners that all read as fast as they can.
 pub(super) struct Listeners {
-    seen: Arc<Seen>,
+    /// When a piece came to one of them and how many lines it ended; closed by whoever ends.
+    came: mpsc::Receiver<(Instant, usize)>,
+    tasks: JoinSet<anyhow::Result<()>>,
     count: usize,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Seen {
-    /// Lines that came since the last look, over all listeners.
-    lines: AtomicUsize,
-    ready: AtomicUsize,
-    wanted: AtomicUsize,
-    all: Notify,
-    times: std::sync::Mutex<Vec<Instant>>,
-    ended: AtomicBool,
-}
-
-impl Seen {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Instant>> {
-        self.times.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
 }
 
 impl Listeners {
     /// Opens so many streams and waits until each has its `ready` line.
     pub(super) async fn open(address: SocketAddr, count: usize) -> anyhow::Result<Listeners> {
-        let seen = Arc::new(Seen::default());
-        let mut tasks = Vec::with_capacity(count);
+        let (tell, came) = mpsc::channel(4096);
+        let mut listeners = Listeners { came, tasks: JoinSet::new(), count };
         for _ in 0..count {
-            let stream = listen(address).await?;
-            let seen = Arc::clone(&seen);
-            tasks.push(tokio::spawn(async move {
-                if follow(stream, &seen).await.is_err() {
-                    seen.ended.store(true, Ordering::Relaxed);
-                    seen.all.notify_one();
-                }
-            }));
+            listeners.tasks.spawn(follow(listen(address).await?, tell.clone()));
         }
-        let all = async {
-            while seen.ready.load(Ordering::Acquire) < count {
-                seen.all.notified().await;
-            }
-        };
-        tokio::time::timeout(LIMIT, all).await.context("not every listener got its ready line")?;
-        Ok(Listeners { seen, count, tasks })
+        listeners.lines(1).await.context("the ready lines")?;
+        Ok(listeners)
     }
 
     /// Waits until every listener has so many more lines; when each line came to each.
-    pub(super) async fn lines(&self, lines: usize) -> anyhow::Result<Vec<Instant>> {
-        let wanted = lines * self.count;
-        self.seen.wanted.store(wanted, Ordering::Release);
-        let all = async {
-            while self.seen.lines.load(Ordering::Acquire) < wanted {
-                if self.seen.ended.load(Ordering::Relaxed) {
-                    bail!("a stream has ended");
-                }
-                self.seen.all.notified().await;
+    pub(super) async fn lines(&mut self, lines: usize) -> anyhow::Result<Vec<Instant>> {
+        let (end, mut times) = (Instant::now() + LIMIT, Vec::with_capacity(lines * self.count));
+        while times.len() < lines * self.count {
+            tokio::select! {
+                Some((at, ended)) = self.came.recv() => times.extend(std::iter::repeat_n(at, ended)),
+                Some(ended) = self.tasks.join_next() => return ended?.map(|()| times),
+                () = tokio::time::sleep_until(end) => bail!("an event did not reach everybody"),
             }
-            Ok(())
-        };
-        tokio::time::timeout(LIMIT, all).await.context("an event did not reach everybody")??;
-        self.seen.lines.fetch_sub(wanted, Ordering::AcqRel);
-        Ok(std::mem::take(&mut *self.seen.lock()))
+        }
+        Ok(times)
     }
 
-    /// How many lines came that nobody has waited for.
-    pub(super) fn pending(&self) -> usize {
-        self.seen.lines.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Listeners {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    /// Did lines come that nobody has waited for?
+    pub(super) fn have_more(&mut self) -> bool {
+        self.came.try_recv().is_ok()
     }
 }
 
@@ -139,26 +99,18 @@ impl Lines {
     }
 }
 
-async fn follow(mut stream: TcpStream, seen: &Seen) -> anyhow::Result<()> {
-    skip_ready(&mut stream).await?;
-    seen.ready.fetch_add(1, Ordering::AcqRel);
-    seen.all.notify_one();
+async fn follow(mut stream: TcpStream, tell: mpsc::Sender<(Instant, usize)>) -> anyhow::Result<()> {
     let mut piece = vec![0; 16 << 10];
     let mut lines = Lines::default();
     loop {
         let count = stream.read(&mut piece).await?;
         let now = Instant::now();
         if count == 0 {
-            bail!("the stream ended");
+            bail!("a stream has ended");
         }
         let ended = lines.count(piece.get(..count).unwrap_or_default());
-        if ended == 0 {
-            continue;
-        }
-        seen.lock().extend(std::iter::repeat_n(now, ended));
-        let so_far = seen.lines.fetch_add(ended, Ordering::AcqRel) + ended;
-        if so_far >= seen.wanted.load(Ordering::Acquire) {
-            seen.all.notify_one();
+        if ended > 0 {
+            tell.send((now, ended)).await?;
         }
     }
 }

@@ -84,9 +84,14 @@ impl Row {
         }
     }
 
+    /// A single value, against a limit measured in the same run.
+    pub(super) fn one(metric: impl Into<String>, unit: Unit, value: f64) -> Self {
+        Row::new(metric, unit, &Samples::of([value]))
+    }
+
     /// A row that could not be measured here.
     pub(super) fn skipped(metric: impl Into<String>, why: impl Into<String>) -> Self {
-        let mut row = Row::new(metric, Unit::Count, &Samples::of([0.0]));
+        let mut row = Row::one(metric, Unit::Count, 0.0);
         row.verdict = Verdict::Skipped(why.into());
         row
     }

@@ -21,8 +21,9 @@ use vminfod::node::{Ctx, load};
 
 use super::agree;
 use super::steps::{CHANGES, change};
+use crate::held::children_of;
 use crate::lab::{World, WorldOptions};
-use crate::process::{children_of, kill};
+use crate::process::kill;
 use crate::storm::same_vms;
 
 /// After the last change the old daemon knows all this soon: some refreshes, on a busy machine.

@@ -9,7 +9,7 @@
 pub enum Thrown {
     /// No connection, or one that broke.
     #[error("request failed: {0}")]
-    Request(#[from] std::io::Error),
+    Request(#[from] reqwest::Error),
     /// An answer other than 200.
     #[error("bad statusCode: {0}")]
     Status(u16),

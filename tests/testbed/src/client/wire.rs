@@ -5,11 +5,6 @@
 //! The HTTP of the deployed client: one GET, chunked bodies, lines cut as its splitter cuts them.
 //! Bytes become text chunk by chunk, so a character cut by a chunk is damaged.
 
-use std::collections::VecDeque;
-
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-
 use super::thrown::Thrown;
 
 /// An answer under way.
@@ -17,68 +12,32 @@ use super::thrown::Thrown;
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// The head, as it came.
-    pub head: String,
-    stream: TcpStream,
-    raw: VecDeque<u8>,
-    /// Bytes left of the chunk that is being read.
-    chunk: usize,
-    ended: bool,
+    response: reqwest::Response,
 }
 
 /// Sends a GET to `http://HOST:PORT` and reads the head of the answer; no user agent if `agent` is
 /// empty.
 pub async fn get(base: &str, path: &str, agent: &str) -> Result<Answer, Thrown> {
-    let address = base.trim_start_matches("http://").trim_end_matches('/');
-    let mut stream = TcpStream::connect(address).await?;
-    let agent = if agent.is_empty() { String::new() } else { format!("User-Agent: {agent}\r\n") };
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\n{agent}Accept: application/json\r\nConnection: keep-alive\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).await?;
-    let mut raw = Vec::new();
-    let end = loop {
-        if let Some(at) = raw.windows(4).position(|four| four == b"\r\n\r\n") {
-            break at;
-        }
-        if stream.read_buf(&mut raw).await? == 0 {
-            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
-        }
-    };
-    let head = String::from_utf8_lossy(raw.get(..end).unwrap_or_default()).into_owned();
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
-    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-        return Err(Thrown::Assertion(format!("every body is chunked, not this one: {head}")));
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let mut request = client.get(format!("{}{path}", base.trim_end_matches('/')));
+    request = request.header("Accept", "application/json").header("Connection", "keep-alive");
+    if !agent.is_empty() {
+        request = request.header("User-Agent", agent);
     }
-    let raw = raw.split_off(end + 4).into();
-    Ok(Answer { status, head, stream, raw, chunk: 0, ended: false })
+    let response = request.send().await?;
+    if response.headers().get("transfer-encoding").is_none_or(|value| value != "chunked") {
+        return Err(Thrown::Assertion(format!(
+            "every body is chunked, not this one: {response:?}"
+        )));
+    }
+    Ok(Answer { status: response.status().as_u16(), response })
 }
 
 impl Answer {
     /// The next piece of the body; `None` at its orderly end. An end inside a chunk is an error.
-    /// Cancel-safe: what was read stays in the answer.
+    /// Cancel-safe.
     pub async fn piece(&mut self) -> Result<Option<Vec<u8>>, Thrown> {
-        loop {
-            if self.ended {
-                return Ok(None);
-            }
-            if self.chunk == 0 {
-                if let Some(size) = self.size()? {
-                    self.chunk = size;
-                    self.ended = size == 0;
-                    continue;
-                }
-            } else if !self.raw.is_empty() {
-                let count = self.chunk.min(self.raw.len());
-                self.chunk -= count;
-                return Ok(Some(self.raw.drain(..count).collect()));
-            }
-            let mut more = Vec::with_capacity(64 << 10);
-            if self.stream.read_buf(&mut more).await? == 0 {
-                return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
-            }
-            self.raw.extend(more);
-        }
+        Ok(self.response.chunk().await?.map(Vec::from))
     }
 
     /// The whole body as text.
@@ -88,22 +47,6 @@ impl Answer {
             body.extend(piece);
         }
         Ok(String::from_utf8_lossy(&body).into_owned())
-    }
-
-    /// Takes the line with a chunk's size, behind the end of the chunk before it.
-    fn size(&mut self) -> Result<Option<usize>, Thrown> {
-        let bytes = self.raw.make_contiguous();
-        let skip = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
-        let rest = bytes.get(skip..).unwrap_or_default();
-        let Some(end) = rest.windows(2).position(|two| two == b"\r\n") else { return Ok(None) };
-        if end == 0 {
-            return Ok(None);
-        }
-        let text = String::from_utf8_lossy(rest.get(..end).unwrap_or_default()).into_owned();
-        let size = usize::from_str_radix(&text, 16)
-            .map_err(|_| Thrown::Assertion(format!("{text:?} is no size of a chunk")))?;
-        self.raw.drain(..skip + end + 2);
-        Ok(Some(size))
     }
 }
 

@@ -2,20 +2,18 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Where our vminfod answers otherwise than the deployed one on purpose: one list with reasons,
-//! and the count of what passed.
+//! Where our vminfod answers otherwise than the deployed one on purpose: one list with reasons.
 //!
 //! A deviation is known by what was done, not by the name a recording gives it. A case that it
 //! covers and that does not deviate is a failure, as is a case that deviates further than it says.
 
-use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use daemon::cli::progress::during;
 use serde_json::Value;
 
 use super::asked::Asked;
 use super::step::{Rule, Step};
+use super::tally::Tally;
 
 /// At most this many cases of one recording may deviate.
 const MOST: usize = 6;
@@ -74,7 +72,7 @@ pub(crate) enum Judged {
     Differs(String),
 }
 
-/// The results so far; printed as they are entered, in any order.
+/// The results so far, entered in any order.
 #[derive(Default)]
 pub(crate) struct Ledger {
     entries: Mutex<Vec<(String, Judged)>>,
@@ -97,58 +95,29 @@ impl Ledger {
         entries.push((name.to_owned(), judged));
     }
 
-    /// The lines to print, and the number of failures; the last line is the count.
-    pub(crate) fn report(&self) -> (Vec<String>, usize) {
+    /// What it comes to.
+    pub(crate) fn tally(&self) -> Tally {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone();
         entries.sort_by(|a, b| a.0.cmp(&b.0));
-        let (mut lines, mut passed, mut failed, mut on_purpose) = (Vec::new(), 0, 0, 0);
+        let mut tally = Tally::default();
         for (name, judged) in &entries {
             match judged {
-                Judged::Equal => passed += 1,
+                Judged::Equal => tally.case(name, &[]),
                 Judged::OnPurpose(reason) => {
-                    on_purpose += 1;
-                    lines.push(format!("deviates on purpose: {name}: {reason}"));
+                    tally.notes.push(format!("deviates on purpose: {name}: {reason}"));
                 }
-                Judged::Differs(what) => {
-                    failed += 1;
-                    lines.push(format!("FAIL {name}: {what}"));
-                }
+                Judged::Differs(what) => tally.case(name, std::slice::from_ref(what)),
             }
         }
+        let on_purpose = tally.notes.len();
         if on_purpose > MOST {
-            failed += 1;
-            lines.push(format!("FAIL {on_purpose} cases deviate on purpose, at most {MOST} may"));
+            let what = format!("FAIL {on_purpose} cases deviate on purpose, at most {MOST} may");
+            tally.failures.push(what);
         }
         if entries.is_empty() {
-            failed += 1;
-            lines.push("FAIL the recording has no cases".to_owned());
+            tally.failures.push("FAIL the recording has no cases".to_owned());
         }
-        lines.push(format!("{passed} passed, {failed} failed"));
-        (lines, failed)
-    }
-}
-
-/// Runs a check and prints its ledger: exit 0 when nothing failed, 1 when something did, 2 when the
-/// recording cannot be used.
-pub(crate) fn print(
-    kind: &str,
-    flags: &[String],
-    check: impl FnOnce() -> anyhow::Result<Ledger>,
-) -> ExitCode {
-    if let Some(flag) = flags.first() {
-        eprintln!("conform {kind}: unknown flag {flag}");
-        return ExitCode::from(daemon::exit::USAGE);
-    }
-    match during(&format!("replaying {kind}"), check) {
-        Ok(ledger) => {
-            let (lines, failed) = ledger.report();
-            lines.iter().for_each(|line| println!("{line}"));
-            ExitCode::from(u8::from(failed > 0))
-        }
-        Err(error) => {
-            eprintln!("conform {kind}: {error:#}");
-            ExitCode::from(2)
-        }
+        tally
     }
 }
 
@@ -257,11 +226,11 @@ mod tests {
         let step = Step { ops: &[], recorded: &recorded[..1], got: &[], rule: Rule::Lines };
         ledger.enter("one", ledger.judge_step(&step, &[]));
         ledger.enter("two", Judged::Equal);
-        let (lines, failed) = ledger.report();
-        assert_eq!((failed, lines.last().map(String::as_str)), (1, Some("1 passed, 1 failed")));
+        let tally = ledger.tally();
+        assert_eq!((tally.passed, tally.failures.len()), (1, 1));
         for n in 0..7 {
             ledger.enter(&format!("more {n}"), Judged::OnPurpose("why"));
         }
-        assert_eq!(ledger.report().1, 2, "too many on purpose");
+        assert_eq!(ledger.tally().failures.len(), 2, "too many on purpose");
     }
 }

@@ -7,9 +7,9 @@
 //! Every kind prints one line per failing case (where, expected, got), then `N passed, M failed`.
 //! Exit 0: all passed; 1: some failed; 2: the path cannot be read.
 
-pub mod vminfod_http; // what vminfod answers to bytes on its socket
+mod vminfod_http; // what vminfod answers to bytes on its socket
 
-pub mod vminfod_events; // what vminfod tells its listeners
+pub(crate) mod vminfod_events; // what vminfod tells its listeners
 
 mod deviations; // where vminfod differs on purpose
 
@@ -17,19 +17,25 @@ mod step; // what one step sent, against what was recorded
 
 mod asked; // a request to vminfod and what came for it
 
-pub mod vmadm_cli; // what vmadm and vminfo print
+mod vmadm_cli; // what vmadm and vminfo print
 
-pub mod vmload; // VM objects of recorded nodes
+pub(crate) mod vmload; // VM objects of recorded nodes
 
 pub mod napi; // NAPI exchanges against the mock
 
-pub mod qmp; // what QEMU says when a VM ends
+mod qmp; // what QEMU says when a VM ends
+
+pub mod tally; // what a comparison comes to
 
 pub mod packed; // the recordings that are built in
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+
+use daemon::cli::progress::during;
+
+use tally::Tally;
 
 const USAGE: &str = "\
 usage: testbed conform KIND [PATH] [FLAGS]
@@ -62,13 +68,13 @@ pub fn run(args: &[OsString]) -> ExitCode {
         eprint!("{USAGE}");
         return ExitCode::from(daemon::exit::USAGE);
     };
-    let Some(replay) = runner(kind) else {
+    let Some(kind) = KINDS.iter().find(|known| known.name == kind) else {
         eprintln!("testbed conform: no kind {kind:?}");
         eprint!("{USAGE}");
         return ExitCode::from(daemon::exit::USAGE);
     };
     if let Some(path) = path {
-        return replay(Path::new(path), &flags);
+        return report(kind, Path::new(path), &flags);
     }
     let unpacked = match recordings::unpacked() {
         Ok(unpacked) => unpacked,
@@ -77,24 +83,72 @@ pub fn run(args: &[OsString]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let codes =
-        packed::defaults(kind, unpacked.path()).into_iter().map(|path| replay(&path, &flags));
+    let codes = kind.files.iter().map(|file| report(kind, &unpacked.path().join(file), &flags));
     codes
         .fold(ExitCode::SUCCESS, |worst, code| if code == ExitCode::SUCCESS { worst } else { code })
 }
 
-type Runner = fn(&Path, &[String]) -> ExitCode;
+struct Kind {
+    name: &'static str,
+    /// What is told while it runs.
+    doing: &'static str,
+    /// The built-in recordings.
+    files: &'static [&'static str],
+    check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
+}
 
-fn runner(kind: &str) -> Option<Runner> {
-    Some(match kind {
-        "vmload" => vmload::run,
-        "napi" => napi::run,
-        "vminfod-events" => vminfod_events::run,
-        "vminfod-http" => vminfod_http::run,
-        "vmadm-cli" => vmadm_cli::run,
-        "qmp" => qmp::run,
-        _ => return None,
-    })
+const KINDS: [Kind; 6] = [
+    Kind {
+        name: "vmload",
+        doing: "composing what was recorded",
+        files: &["."],
+        check: vmload::check,
+    },
+    Kind {
+        name: "napi",
+        doing: "replaying NAPI",
+        files: &["napi-transcripts.jsonl", "napi-transcripts-eras.jsonl"],
+        check: napi::check,
+    },
+    Kind {
+        name: "vminfod-events",
+        doing: "replaying vminfod-events",
+        files: &[vminfod_events::FILE],
+        check: vminfod_events::check,
+    },
+    Kind {
+        name: "vminfod-http",
+        doing: "replaying vminfod-http",
+        files: &[vminfod_http::FILE],
+        check: vminfod_http::check,
+    },
+    Kind {
+        name: "vmadm-cli",
+        doing: "replaying vmadm",
+        files: &[vmadm_cli::FILE],
+        check: vmadm_cli::check,
+    },
+    Kind {
+        name: "qmp",
+        doing: "replaying QEMU",
+        files: &["qmp-transcripts.jsonl"],
+        check: qmp::check,
+    },
+];
+
+/// Compares, and prints what came out.
+fn report(kind: &Kind, path: &Path, flags: &[String]) -> ExitCode {
+    match during(kind.doing, || (kind.check)(path, flags)) {
+        Ok(tally) => {
+            tally.notes.iter().chain(&tally.failures).for_each(|line| println!("{line}"));
+            println!("{} passed, {} failed", tally.passed, tally.failures.len());
+            ExitCode::from(u8::from(!tally.failures.is_empty()))
+        }
+        Err(error) => {
+            eprintln!("testbed conform {}: {error:#}", kind.name);
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// Splits the arguments into the kind, the path if one is given, and the flags, which may stand on

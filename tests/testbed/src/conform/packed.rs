@@ -2,31 +2,16 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The packed recordings: where `conform KIND` without a path finds them, and
-//! `testbed recordings`, which unpacks and repacks them.
+//! `testbed recordings`, which unpacks and repacks the packed recordings.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: testbed recordings unpack DIR      write the packed recordings into DIR
        testbed recordings pack DIR [TO]   pack DIR into TO (default: tests/recordings)
 ";
-
-/// Returns the paths that `conform KIND` reads when it is given none, below the unpacked `dir`.
-pub(super) fn defaults(kind: &str, dir: &Path) -> Vec<PathBuf> {
-    let names: &[&str] = match kind {
-        "napi" => &["napi-transcripts.jsonl", "napi-transcripts-eras.jsonl"],
-        "vmload" => &["."],
-        "vminfod-events" => &["vminfod-events.jsonl"],
-        "vminfod-http" => &["vminfod-http.jsonl"],
-        "vmadm-cli" => &["vmadm-cli.jsonl"],
-        "qmp" => &["qmp-transcripts.jsonl"],
-        _ => &[],
-    };
-    names.iter().map(|name| dir.join(name)).collect()
-}
 
 /// Runs `testbed recordings`; the arguments start after that word.
 pub fn run(args: &[OsString]) -> ExitCode {

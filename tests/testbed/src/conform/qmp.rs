@@ -9,19 +9,18 @@
 //! Of each scenario one client's received lines are fed, in order and at their recorded times,
 //! then the end of the stream; nothing else of the scenario is known to the judge.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use daemon::cli::progress::during;
 use indexmap::IndexMap;
 use kvmd::judge::ADMIN_WINDOW;
 use kvmd::qmp::Line;
 use kvmd::session::Session;
 use kvmd::verdict::{Kind, word};
 use serde::Deserialize;
+
+use super::tally::{Tally, no_flags};
 
 /// One line of the recording.
 #[derive(Debug, Deserialize)]
@@ -50,48 +49,25 @@ const OBSERVER: &str = "obs";
 const NO_VERDICT: &str = "not-a-verdict-scenario";
 
 /// Compares with the recording at `path`.
-pub fn run(path: &Path, flags: &[String]) -> ExitCode {
-    if let Some(flag) = flags.first() {
-        eprintln!("conform qmp: unknown flag {flag}");
-        return ExitCode::from(daemon::exit::USAGE);
-    }
-    match during("replaying QEMU", || compare(path)) {
-        Ok(failures) => {
-            let failed = failures.values().filter(|reasons| !reasons.is_empty()).count();
-            for (scenario, reasons) in &failures {
-                for reason in reasons {
-                    println!("{scenario}: {reason}");
-                }
-            }
-            println!("{} passed, {failed} failed", failures.len() - failed);
-            ExitCode::from(if failed == 0 { 0 } else { daemon::exit::FAILED })
-        }
-        Err(error) => {
-            eprintln!("testbed conform: {error:#}");
-            ExitCode::from(daemon::exit::USAGE)
-        }
-    }
-}
-
-/// Every scenario with what is wrong about it.
-fn compare(path: &Path) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+pub(super) fn check(path: &Path, flags: &[String]) -> anyhow::Result<Tally> {
+    no_flags(flags)?;
     let (beside, is_its_own) = expected_path(path)?;
     let text = std::fs::read_to_string(&beside).with_context(|| beside.display().to_string())?;
     let expected: IndexMap<String, Expected> =
         serde_json::from_str(&text).with_context(|| beside.display().to_string())?;
     let recorded = read(path)?;
-    let mut failures = BTreeMap::new();
+    let mut tally = Tally::default();
     for (scenario, rows) in &recorded {
         let wrong = expected.get(scenario).map_or_else(
             || vec!["recorded, but nothing is expected of it".to_owned()],
             |expected| examine(rows, expected),
         );
-        failures.insert(scenario.clone(), wrong);
+        tally.case(scenario, &wrong);
     }
     for scenario in expected.keys().filter(|name| is_its_own && !recorded.contains_key(*name)) {
-        failures.insert(scenario.clone(), vec!["nothing is recorded of it".to_owned()]);
+        tally.case(scenario, &["nothing is recorded of it".to_owned()]);
     }
-    Ok(failures)
+    Ok(tally)
 }
 
 /// The recording's own expectations, else those of all recordings beside it.

@@ -14,22 +14,21 @@ mod served;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use daemon::cli::progress::during;
 use vminfod::cli::stream::{self, StreamEnd};
 use vminfod::cli::supply::{FromDaemon, Supplier, SupplyError};
 use vminfod::cli::vmadm::events::Printer;
 use vminfod::cli::vmadm::{self, Failure, Plan, Printed};
 use vminfod::cli::vminfo;
 
+use super::tally::{Tally, no_flags};
 use recording::{Case, Vms};
 use served::{Direct, Node, Served};
 
 /// The name of the recording in a directory of fixtures.
-const FILE: &str = "vmadm-cli.jsonl";
+pub(super) const FILE: &str = "vmadm-cli.jsonl";
 /// As which the recorded runs were started.
 const PROGRAM: &str = "/usr/sbin/vmadm";
 /// A run has printed everything by then.
@@ -38,40 +37,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 const MORE: Duration = Duration::from_millis(150);
 
 /// Compares with the recording at `path`, a file or a directory that has one.
-pub fn run(path: &Path, flags: &[String]) -> ExitCode {
-    if let Some(flag) = flags.first() {
-        eprintln!("testbed conform vmadm-cli: unknown flag {flag}");
-        return ExitCode::from(daemon::exit::USAGE);
-    }
-    match during("replaying vmadm", || check(path)) {
-        Ok(tally) => {
-            tally.failures.iter().for_each(|line| println!("{line}"));
-            println!("{} passed, {} failed", tally.passed, tally.failures.len());
-            ExitCode::from(u8::from(!tally.failures.is_empty()))
-        }
-        Err(error) => {
-            eprintln!("testbed conform vmadm-cli: {error:#}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Tally {
-    passed: usize,
-    failures: Vec<String>,
-}
-
-impl Tally {
-    fn case(&mut self, place: &str, fault: Option<String>) {
-        match fault {
-            None => self.passed += 1,
-            Some(fault) => self.failures.push(format!("FAIL {place}: {fault}")),
-        }
-    }
-}
-
-fn check(path: &Path) -> anyhow::Result<Tally> {
+pub(super) fn check(path: &Path, flags: &[String]) -> anyhow::Result<Tally> {
+    no_flags(flags)?;
     let file = if path.is_dir() { path.join(FILE) } else { path.to_path_buf() };
     let cases = recording::read(&file)?;
     let fixtures = file.parent().unwrap_or(Path::new(".")).to_path_buf();
@@ -84,9 +51,9 @@ fn check(path: &Path) -> anyhow::Result<Tally> {
             match nodes.served(case).await {
                 Ok(served) => {
                     let printed = printed(case, Some(&served.url()), None).await;
-                    tally.case(&place, case.fault(printed));
+                    tally.case(&place, case.fault(printed).as_slice());
                 }
-                Err(error) => tally.case(&place, Some(format!("{error:#}"))),
+                Err(error) => tally.case(&place, &[format!("{error:#}")]),
             }
             if !case.can_do_without_a_daemon() {
                 continue;
@@ -100,7 +67,7 @@ fn check(path: &Path) -> anyhow::Result<Tally> {
                     }
                     Err(error) => Some(format!("{error:#}")),
                 };
-                tally.case(&place, fault);
+                tally.case(&place, fault.as_slice());
             }
         }
     });
@@ -200,7 +167,7 @@ mod tests {
     #[test]
     fn the_recorded_runs() {
         let dir = recordings::unpacked().unwrap();
-        let tally = check(dir.path()).unwrap();
+        let tally = check(dir.path(), &[]).unwrap();
         assert_eq!(tally.failures, Vec::<String>::new());
         assert!(tally.passed >= 47 + 26, "{}", tally.passed);
     }

@@ -14,60 +14,25 @@ pub(crate) mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use daemon::cli::progress::during;
 use serde_json::{Map, Value};
 use vminfod::node::LoadError;
 use vminfod::node::load::{self, Objects as Loaded};
 
+use super::tally::Tally;
 use recorded::{Recorded, json};
 
-/// Runs the cases found at the path; flags follow it.
-///
-/// The path is one node or a folder of nodes named `cn-…`. `--keys` compares the order of keys too.
-pub fn run(path: &Path, flags: &[String]) -> ExitCode {
-    if let Some(flag) = flags.iter().find(|flag| *flag != "--keys") {
-        eprintln!("conform vmload: unknown flag {flag}");
-        return ExitCode::from(2);
-    }
-    match during("composing what was recorded", || check(path, !flags.is_empty())) {
-        Ok(tally) => {
-            for line in &tally.failures {
-                println!("{line}");
-            }
-            println!("{} passed, {} failed", tally.passed, tally.failures.len());
-            ExitCode::from(u8::from(!tally.failures.is_empty()))
-        }
-        Err(e) => {
-            eprintln!("conform vmload: {e:#}");
-            ExitCode::from(2)
-        }
+/// Compares the nodes at the path: one node, or a folder of nodes named `cn-…`. `--keys` compares
+/// the order of keys too.
+pub(super) fn check(path: &Path, flags: &[String]) -> anyhow::Result<Tally> {
+    match flags.iter().find(|flag| *flag != "--keys") {
+        Some(flag) => bail!("unknown flag {flag}"),
+        None => compare_nodes(path, !flags.is_empty()),
     }
 }
 
-/// What came out: a line for each case that failed.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
-    passed: usize,
-    failures: Vec<String>,
-}
-
-impl Tally {
-    /// Counts one case; `faults` holds what is wrong with it, the first of them is shown.
-    fn case(&mut self, place: &str, faults: &[String]) {
-        match faults {
-            [] => self.passed += 1,
-            [one] => self.failures.push(format!("FAIL {place}: {one}")),
-            [first, rest @ ..] => {
-                self.failures.push(format!("FAIL {place}: {first} (and {} more)", rest.len()));
-            }
-        }
-    }
-}
-
-fn check(path: &Path, keys: bool) -> anyhow::Result<Tally> {
+fn compare_nodes(path: &Path, keys: bool) -> anyhow::Result<Tally> {
     let nodes = nodes(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut tally = Tally::default();

@@ -8,7 +8,6 @@
 
 mod bounds;
 mod node;
-mod plot;
 mod queue;
 mod run;
 mod series;
@@ -24,10 +23,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Parser;
-use daemon::exit;
 
 use self::series::STEP;
+use crate::arguments::command;
+use crate::plot;
 use mocks::napi::Era;
 
 /// Starts many agents at once against a NAPI of several capacities and compares with the promises.
@@ -66,21 +67,10 @@ struct Args {
 
 /// Runs the command with these arguments on runtimes whose clock is virtual.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let args: Args = match crate::arguments::parse("testbed fleet", args) {
-        Ok(args) => args,
-        Err(status) => return status,
-    };
-    match all(&args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(exit::FAILED),
-        Err(why) => {
-            eprintln!("testbed fleet: {why}");
-            ExitCode::from(exit::FAILED)
-        }
-    }
+    command("testbed fleet", args, async |args: Args| all(&args))
 }
 
-fn all(args: &Args) -> Result<bool, String> {
+fn all(args: &Args) -> anyhow::Result<bool> {
     let shape = Shape { vms: args.vms, links: args.links };
     let start = Start { agents: args.agents, shape, era: args.era };
     println!(
@@ -94,15 +84,15 @@ fn all(args: &Args) -> Result<bool, String> {
     );
     let runs = planned(args, start);
     let mut good = true;
-    let mut rows = Vec::new();
+    let mut panels = Vec::new();
     for done in run::in_pairs(&runs) {
         let ran = done?;
         good &= report(&ran);
-        rows.push(ran.row());
+        panels.extend(ran.panels());
     }
     let title = format!("{} agents, era {:?}, seed {}", args.agents, args.era, args.seed);
-    std::fs::write(&args.svg, plot::svg(&title, &rows))
-        .map_err(|err| format!("{}: {err}", args.svg.display()))?;
+    let svg = plot::svg(&title, &panels);
+    std::fs::write(&args.svg, svg).with_context(|| args.svg.display().to_string())?;
     println!("picture: {}", args.svg.display());
     if args.era != Era::Rfd58 {
         println!("the promises are about era rfd58: figures only");

@@ -78,10 +78,7 @@ fn uuid(kind: u32, node: u32, n: u32) -> String {
 
 impl Wire {
     /// Node number `node`: its VMs and the records NAPI holds for it, all of them clean.
-    ///
-    /// # Errors
-    /// When the mock refuses a record.
-    pub fn new(centre: &Arc<Centre>, shape: Shape, node: u32) -> Result<Self, String> {
+    pub fn new(centre: &Arc<Centre>, shape: Shape, node: u32) -> anyhow::Result<Self> {
         let cn = uuid(1, node, 0);
         let store = Store::new(Options {
             seed: u64::from(node),
@@ -93,14 +90,16 @@ impl Wire {
             let (vm, mac) = (uuid(2, node, n), mac(0x90, node, n));
             let old = Duration::from_secs(86_400);
             let nic = NewNic::zone(&mac, &vm, &cn).with("owner_uuid", json!(OWNER));
-            store.add_nic(nic.with("primary", json!(true)).aged(old))?;
+            store
+                .add_nic(nic.with("primary", json!(true)).aged(old))
+                .map_err(anyhow::Error::msg)?;
             vms.push(json!({"uuid": vm, "zonename": vm, "state": "running", "owner_uuid": OWNER,
                 "brand": "joyent", "nics": [{"mac": mac, "primary": true}]}));
         }
         let mut links = serde_json::Map::new();
         for n in 0..shape.links {
             let mac = mac(0x0c, node, n);
-            store.add_admin_nic(&mac, &cn, true)?;
+            store.add_admin_nic(&mac, &cn, true).map_err(anyhow::Error::msg)?;
             links.insert(format!("ixgbe{n}"), json!({"MAC Address": mac, "Link Status": "up"}));
             open.insert(Some(format!("/nics/{}", mac.replace(':', ""))));
         }
@@ -121,10 +120,7 @@ impl Wire {
     }
 
     /// An agent on this node, made as the program makes it; its files would be in `dir`.
-    ///
-    /// # Errors
-    /// When the configuration is refused.
-    pub fn agent(self, node: u32, seed: u64, dir: &Path) -> Result<Arc<Agent>, String> {
+    pub fn agent(self, node: u32, seed: u64, dir: &Path) -> anyhow::Result<Arc<Agent>> {
         // Any two agents draw from unrelated sequences, and the same seed gives the same fleet.
         let seed = (seed << 20).wrapping_add(u64::from(node)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let config = json!({
@@ -134,9 +130,9 @@ impl Wire {
             "cn_uuid": uuid(1, node, 0), "admin_uuid": ADMIN, "no_rabbit": true,
             "seed": seed, "log_level": "off", "state_dir": dir.join(node.to_string()),
         });
-        let config = Config::from_json(&config.to_string()).map_err(|err| err.to_string())?;
+        let config = Config::from_json(&config.to_string())?;
         let wire: Arc<dyn Transport> = Arc::new(self);
-        let made = clients(&config, Arc::clone(&wire), wire).map_err(|err| err.to_string())?;
+        let made = clients(&config, Arc::clone(&wire), wire)?;
         Ok(Agent::with_clients(config, made))
     }
 

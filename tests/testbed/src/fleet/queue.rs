@@ -52,9 +52,6 @@ impl Queue {
     }
 
     /// Waits for the request's turn and its service. Dropping the future is the client's giving up.
-    ///
-    /// # Errors
-    /// When the backlog is full: the connection will never be taken.
     pub async fn serve(&self) -> Result<(), Full> {
         let arrived = Instant::now();
         if self.overload == Overload::Wastes {

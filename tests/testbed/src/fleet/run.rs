@@ -5,17 +5,19 @@
 //! One run: the fleet starts at one moment and goes on for some hours after it is done. Two runs go
 //! at once, each on its own thread and clock.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context;
 use daemon::Shutdown;
 use tokio::time::{Instant, sleep};
 
 use super::bounds::{START, Start};
 use super::node::{Centre, Wire};
-use super::plot::Row;
 use super::queue::{Overload, Queue};
-use super::series::{Counts, Series};
+use super::series::{Counts, STEP, Series};
+use crate::plot::Panel;
 
 /// A fleet that is not done by then never will be.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
@@ -64,22 +66,31 @@ impl Run {
 }
 
 impl Ran {
-    /// For the picture.
-    pub fn row(&self) -> Row {
-        Row {
-            title: self.run.title(),
-            arrived: self.counts.steps(),
-            answered: self.counts.answered.clone(),
-            start: self.run.start.split(&self.counts).0.len(),
-            capacity: self.run.capacity,
-        }
+    /// Its pictures: the start, and what came after it.
+    pub(super) fn panels(&self) -> [Panel<'static>; 2] {
+        let (arrived, answered) = (self.counts.steps(), &self.counts.answered);
+        let start = self.run.start.split(&self.counts).0.len();
+        [("start", 0..start), ("after it", start..arrived.len())].map(|(which, steps)| {
+            let per_second = |all: &[u64]| {
+                let all = all.get(steps.start..steps.end.min(all.len())).unwrap_or_default();
+                all.iter().map(|count| *count as f64 / STEP as f64).collect()
+            };
+            let clock = |step: usize| format!("{:.1} h", (step as u64 * STEP) as f64 / 3600.0);
+            Panel {
+                title: format!("{}, {which}", self.run.title()),
+                lines: vec![("arrived", per_second(&arrived)), ("answered", per_second(answered))],
+                level: Some(self.run.capacity),
+                most: |_, most| format!("{most:.1}/s"),
+                times: (clock(steps.start), clock(steps.end)),
+            }
+        })
     }
 }
 
 /// Runs all, two at a time, results in order.
-pub fn in_pairs(runs: &[Run]) -> Vec<Result<Ran, String>> {
-    let results: Mutex<Vec<Option<Result<Ran, String>>>> = Mutex::new(vec![None; runs.len()]);
+pub fn in_pairs(runs: &[Run]) -> Vec<anyhow::Result<Ran>> {
     let next = std::sync::atomic::AtomicUsize::new(0);
+    let results: Mutex<BTreeMap<usize, anyhow::Result<Ran>>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -88,21 +99,16 @@ pub fn in_pairs(runs: &[Run]) -> Vec<Result<Ran, String>> {
                     let Some(run) = runs.get(at) else { return };
                     eprintln!("running: {}", run.title());
                     let ran = on_its_own_clock(run);
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Some(slot) = results.get_mut(at) {
-                        *slot = Some(ran);
-                    }
+                    results.lock().unwrap_or_else(PoisonError::into_inner).insert(at, ran);
                 }
             });
         }
     });
-    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let none = || Err("the run's thread panicked".to_owned());
-    results.into_iter().map(|result| result.unwrap_or_else(none)).collect()
+    results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
-fn on_its_own_clock(run: &Run) -> Result<Ran, String> {
-    let runtime = crate::clock::paused().map_err(|err| format!("making a runtime: {err}"))?;
+fn on_its_own_clock(run: &Run) -> anyhow::Result<Ran> {
+    let runtime = crate::clock::paused().context("making a runtime")?;
     #[allow(clippy::disallowed_methods)] // Real time on purpose: how long the run took.
     let began = std::time::Instant::now();
     let counts = runtime.block_on(simulate(run))?;
@@ -112,11 +118,8 @@ fn on_its_own_clock(run: &Run) -> Result<Ran, String> {
 }
 
 /// The run itself; the caller's clock has to be paused.
-///
-/// # Errors
-/// When a node cannot be made.
-pub async fn simulate(run: &Run) -> Result<Counts, String> {
-    let dir = tempfile::tempdir().map_err(|err| err.to_string())?;
+pub async fn simulate(run: &Run) -> anyhow::Result<Counts> {
+    let dir = tempfile::tempdir()?;
     let centre = Arc::new(Centre {
         era: run.start.era,
         queue: Queue::new(run.capacity, run.overload),

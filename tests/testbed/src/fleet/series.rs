@@ -101,7 +101,7 @@ pub struct Series {
 
 impl Series {
     /// Nothing yet; time starts now.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { started: Instant::now(), counts: Mutex::default() }
     }
 
@@ -151,12 +151,6 @@ impl Series {
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Default for Series {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

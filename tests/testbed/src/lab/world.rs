@@ -146,11 +146,7 @@ impl World {
     /// Starts vminfod and waits until it listens.
     pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
         let config = self.configs().vminfod();
-        let file = self.write_config("vminfod.json", &config).await?;
-        let args = ["@vminfod", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
-        let mut child = Child::spawn("vminfod", &self.options.program, &args)
-            .map_err(LabError::io("starting vminfod"))?;
-        let log = self.log("vminfod.log").await?;
+        let (mut child, log) = self.spawn("vminfod", "serve", &config).await?;
         let line = said(&mut child, "listening", log).await?;
         if let Some(port) =
             line["address"].as_str().and_then(|a| a.rsplit(':').next()?.parse().ok())
@@ -173,39 +169,23 @@ impl World {
 
     /// Starts net-agent.
     pub async fn start_agent(&mut self) -> Result<(), LabError> {
-        let config = self.configs().agent();
-        let file = self.write_config("net-agent.json", &config).await?;
-        let args = ["@net-agent", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
-        let mut child = Child::spawn("net-agent", &self.options.program, &args)
-            .map_err(LabError::io("starting net-agent"))?;
-        let log = self.log("net-agent.log").await?;
-        tokio::spawn(keep(child.take_lines(), log));
-        self.agent = Some(child);
-        answers("net-agent", &self.agent_url()).await
+        let (config, url) = (self.configs().agent(), self.agent_url());
+        self.agent = Some(self.start("net-agent", "serve", &config).await?);
+        answers("net-agent", &url).await
     }
 
     /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells.
     pub async fn start_kvmd(&mut self) -> Result<(), LabError> {
-        let config = self.configs().kvmd();
-        let file = self.write_config("kvmd.json", &config).await?;
-        let args = ["@kvmd", "start", "--config", &file.to_string_lossy()].map(str::to_owned);
-        let mut child = Child::spawn("kvmd", &self.options.program, &args)
-            .map_err(LabError::io("starting kvmd"))?;
-        tokio::spawn(keep(child.take_lines(), self.log("kvmd.log").await?));
-        self.kvmd = Some(child);
-        answers("kvmd", &self.kvmd_url()).await
+        let (config, url) = (self.configs().kvmd(), self.kvmd_url());
+        self.kvmd = Some(self.start("kvmd", "start", &config).await?);
+        answers("kvmd", &url).await
     }
 
     /// Starts the web page.
     pub async fn start_console(&mut self) -> Result<(), LabError> {
-        let config = self.configs().console();
-        let file = self.write_config("console.json", &config).await?;
-        let args = ["@console", "serve", "--config", &file.to_string_lossy()].map(str::to_owned);
-        let mut child = Child::spawn("console", &self.options.program, &args)
-            .map_err(LabError::io("starting console"))?;
-        tokio::spawn(keep(child.take_lines(), self.log("console.log").await?));
-        self.console = Some(child);
-        answers("console", &self.console_url()).await
+        let (config, url) = (self.configs().console(), self.console_url());
+        self.console = Some(self.start("console", "serve", &config).await?);
+        answers("console", &url).await
     }
 
     /// Kills vminfod as a crash would, or stops it as SMF does.
@@ -253,21 +233,35 @@ impl World {
         }
     }
 
-    async fn write_config(&self, name: &str, config: &Value) -> Result<PathBuf, LabError> {
-        let file = self.options.dir.join(name);
-        let text = format!("{config:#}\n");
-        tokio::fs::write(&file, text).await.map_err(LabError::io(format!("writing {name}")))?;
+    /// Starts a daemon whose lines go to its log.
+    async fn start(&self, name: &str, verb: &str, config: &Value) -> Result<Child, LabError> {
+        let (mut child, log) = self.spawn(name, verb, config).await?;
+        tokio::spawn(keep(child.take_lines(), log));
+        Ok(child)
+    }
+
+    /// Writes the configuration of a daemon, starts it, and opens its log.
+    async fn spawn(
+        &self,
+        name: &str,
+        verb: &str,
+        config: &Value,
+    ) -> Result<(Child, tokio::fs::File), LabError> {
+        let dir = &self.options.dir;
+        let file = dir.join(format!("{name}.json"));
+        let written = tokio::fs::write(&file, format!("{config:#}\n")).await;
+        written.map_err(LabError::io(format!("writing {}", file.display())))?;
         tokio::fs::create_dir_all(self.agent_state_dir())
             .await
             .map_err(LabError::io("making net-agent's directory"))?;
-        Ok(file)
-    }
-
-    async fn log(&self, name: &str) -> Result<tokio::fs::File, LabError> {
+        let log = dir.join(format!("{name}.log"));
         let mut options = tokio::fs::OpenOptions::new();
-        options.create(true).append(true);
-        let file = options.open(self.options.dir.join(name)).await;
-        file.map_err(LabError::io(format!("opening {name}")))
+        let log = options.create(true).append(true).open(&log).await;
+        let log = log.map_err(LabError::io(format!("opening the log of {name}")))?;
+        let args = [&format!("@{name}"), verb, "--config", &file.to_string_lossy()];
+        let child = Child::spawn(name, &self.options.program, &args)
+            .map_err(LabError::io(format!("starting {name}")))?;
+        Ok((child, log))
     }
 }
 

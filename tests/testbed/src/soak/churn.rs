@@ -18,7 +18,6 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::storm::mutate::Mutation;
 use mocks::napi;
-use simnode::state::ZoneState;
 use simnode::{NodeError, Verbs, sample};
 
 /// Changes under way at once: each of them waits until vminfod shows it.
@@ -89,14 +88,14 @@ impl Churn {
         let word: u16 = rng.random();
         match rng.random_range(0..100_u32) {
             0..30 => self.rotate(name, &format!("hourly-{}", word % 2)).await,
-            30..55 => self.power(name, word.is_multiple_of(2)).await,
+            30..55 => Mutation::Power.perform(&self.verbs, name).await,
             55..70 => Mutation::Quota(u64::from(word % 90) + 10).perform(&self.verbs, name).await,
             70..85 => {
                 let value = (!word.is_multiple_of(3)).then(|| word.to_string());
                 Mutation::Tag(format!("t{}", word % 3), value).perform(&self.verbs, name).await
             }
             85..92 => Mutation::Alias(format!("soak-{word}")).perform(&self.verbs, name).await,
-            92..96 => self.verbs.restart_init(name).await,
+            92..96 => Mutation::RestartInit.perform(&self.verbs, name).await,
             _ if names.len() + SLACK <= self.level => self.create(rng).await,
             _ if names.len() >= self.level + SLACK || word.is_multiple_of(2) => {
                 self.verbs.delete(name).await
@@ -110,14 +109,6 @@ impl Churn {
         match self.verbs.snapshot(vm, name).await {
             Ok(()) => Ok(()),
             Err(_) => self.verbs.delete_snapshot(vm, name).await,
-        }
-    }
-
-    async fn power(&self, vm: &str, restart: bool) -> Result<(), NodeError> {
-        match self.verbs.resolve(vm)?.state {
-            ZoneState::Running if restart => self.verbs.reboot(vm).await,
-            ZoneState::Running => self.verbs.halt(vm, 0).await,
-            _ => self.verbs.boot(vm).await,
         }
     }
 

@@ -10,16 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use daemon::Shutdown;
-use futures_util::StreamExt;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sdc_clients::Http;
 use sdc_clients::http::Call;
-use sdc_clients::vminfod::Lines;
-use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
-const LINE_CAP: usize = 64 << 20;
+use crate::lines::LineStream;
 
 /// What the listeners did.
 #[derive(Debug, Default)]
@@ -63,7 +60,7 @@ async fn visit(http: &Http, at: &mut Place, rng: &mut StdRng, stay: Duration, he
     if let (true, Some(epoch)) = (resumes, &at.epoch) {
         call = call.query("epoch", epoch).query("since", at.seq);
     }
-    let Ok(mut answer) = http.open(call).await else {
+    let Ok(mut stream) = LineStream::open(http, call).await else {
         heard.refused.fetch_add(1, Ordering::Relaxed);
         *at = Place::default();
         return;
@@ -74,16 +71,12 @@ async fn visit(http: &Http, at: &mut Place, rng: &mut StdRng, stay: Duration, he
         // Takes nothing, then leaves.
         return sleep(stay).await;
     }
-    let (end, mut lines) = (Instant::now() + stay, Lines::new(LINE_CAP));
-    while let Ok(Some(Ok(piece))) = timeout_at(end, answer.body.next()).await {
-        lines.push(&piece);
-        while let Ok(Some(line)) = lines.next_line() {
-            heard.lines.fetch_add(1, Ordering::Relaxed);
-            let Ok(line) = serde_json::from_slice::<Value>(&line) else { continue };
-            at.seq = line["seq"].as_u64().unwrap_or(at.seq);
-            if let Some(epoch) = line["epoch"].as_str() {
-                at.epoch = Some(epoch.to_owned());
-            }
+    let end = Instant::now() + stay;
+    while let Ok(Some(line)) = stream.within(end.saturating_duration_since(Instant::now())).await {
+        heard.lines.fetch_add(1, Ordering::Relaxed);
+        at.seq = line["seq"].as_u64().unwrap_or(at.seq);
+        if let Some(epoch) = line["epoch"].as_str() {
+            at.epoch = Some(epoch.to_owned());
         }
     }
 }

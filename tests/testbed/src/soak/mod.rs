@@ -7,10 +7,8 @@
 //! VMs level, and vminfod's ring of events is small enough to be full early.
 
 pub mod churn;
-pub mod held;
 pub mod judge;
 pub mod listen;
-pub mod plot;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -29,11 +27,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use self::churn::{Churn, Done};
-use self::held::Held;
 use self::judge::{Allowance, MIB, Series, shown};
 use self::listen::Heard;
+use crate::arguments::{command, seed};
+use crate::held::{Held, held};
 use crate::lab::world::{OWN_AGENT, this_program};
 use crate::lab::{World, WorldOptions, vm_agent};
+use crate::plot::{Panel, svg};
 use simnode::{Verbs, Wait};
 
 /// What a busy node of 40 VMs does in production: each VM gets and loses a snapshot an hour, and
@@ -83,38 +83,17 @@ pub struct Soaked {
 
 /// Runs the command with these arguments. Exit 1: something grew, or a daemon ended.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let mut options: Options = match crate::arguments::parse("testbed soak", args) {
-        Ok(options) => options,
-        Err(status) => return status,
-    };
-    let seed = *options.seed.get_or_insert_with(|| uuid::Uuid::new_v4().as_u64_pair().0);
-    println!("seed {seed}");
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("soak: starting the runtime: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    // On a worker: children end with the thread that started them.
-    let soaked = runtime.block_on(async {
+    command("testbed soak", args, async |mut options: Options| {
+        options.seed = Some(seed(options.seed));
+        // On a worker: children end with the thread that started them.
         let soak = tokio::spawn(async move { soak(&this_program()?, &options).await });
-        soak.await.context("the soak")?
-    });
-    match soaked {
-        Ok(soaked) if soaked.grew() == 0 => {
-            println!("nothing grew");
-            ExitCode::SUCCESS
+        let grew = soak.await.context("the soak")??.grew();
+        match grew {
+            0 => println!("nothing grew"),
+            grew => eprintln!("soak: {grew} series grew beyond what is allowed"),
         }
-        Ok(soaked) => {
-            eprintln!("soak: {} series grew beyond what is allowed", soaked.grew());
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("soak: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+        Ok(grew == 0)
+    })
 }
 
 impl Soaked {
@@ -126,9 +105,6 @@ impl Soaked {
 }
 
 /// Makes the world, churns, looks, and writes what was seen; `program` is the testbed.
-///
-/// # Errors
-/// When the world cannot be made, a daemon ends, or nothing at all could be changed.
 pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     std::fs::create_dir_all(&options.out).with_context(|| options.out.display().to_string())?;
     let seed = options.seed.unwrap_or_default();
@@ -137,10 +113,7 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
         vms: options.vms,
         seed,
         speed: options.rate,
-        vminfod: json!({"ring_bytes": RING, "ring_events": 16})
-            .as_object()
-            .cloned()
-            .unwrap_or_default(),
+        vminfod: json!({"ring_bytes": RING}).as_object().cloned().unwrap_or_default(),
         ..WorldOptions::new(dir.path().join("cn"), program)
     })
     .await?;
@@ -224,7 +197,7 @@ async fn look(world: &World, options: &Options, done: &Done) -> anyhow::Result<V
         let mut holds = Vec::new();
         for (who, pid) in daemons {
             let pid = pid.with_context(|| format!("{who} has ended"))?;
-            holds.push((who, held::held(pid).with_context(|| format!("looking at {who}"))?));
+            holds.push((who, held(pid).with_context(|| format!("looking at {who}"))?));
         }
         for one in &mut series {
             let value = match (one.what, holds.iter().find(|(who, _)| *who == one.who)) {
@@ -307,8 +280,23 @@ fn write(soaked: &Soaked, options: &Options, seed: u64) -> std::io::Result<()> {
     }
     std::fs::write(options.out.join("soak.csv"), csv(&soaked.series, seconds))?;
     let title = format!("soak, seed {seed}: {} VMs, {rate:.0} × production's rate", options.vms);
-    let picture = plot::svg(&title, &soaked.series, seconds);
-    std::fs::write(options.out.join("soak.svg"), picture)
+    std::fs::write(options.out.join("soak.svg"), picture(&title, &soaked.series, seconds))
+}
+
+/// A panel for each kind of series, with a line for each process.
+fn picture(title: &str, series: &[Series], seconds: f64) -> String {
+    let mut panels: Vec<Panel<'_>> = Vec::new();
+    for one in series {
+        let line = (one.who, one.values.clone());
+        if let Some(panel) = panels.iter_mut().find(|panel| panel.title == one.what) {
+            panel.lines.push(line);
+            continue;
+        }
+        let times = (String::new(), format!("{seconds:.0} s"));
+        let title = one.what.to_owned();
+        panels.push(Panel { title, lines: vec![line], level: None, most: shown, times });
+    }
+    svg(title, &panels)
 }
 
 /// A line for each look: seconds since the start, then every series.

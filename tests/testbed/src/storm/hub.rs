@@ -54,17 +54,11 @@ pub struct Hub {
 
 impl Hub {
     /// Makes a node and serves it.
-    ///
-    /// # Errors
-    /// When either cannot be done.
     pub async fn start(options: HubOptions) -> anyhow::Result<Self> {
         Self::start_with(options, |commands| Arc::new(commands)).await
     }
 
     /// The same with other commands than the node's own.
-    ///
-    /// # Errors
-    /// When the node cannot be made or served.
     pub async fn start_with(
         options: HubOptions,
         wrap: impl FnOnce(InProcess) -> Arc<dyn Commands>,
@@ -94,17 +88,11 @@ impl Hub {
     }
 
     /// vmadm's verbs, which wait for their effects in the daemon.
-    ///
-    /// # Errors
-    /// Never, as long as the daemon's address is one.
     pub fn verbs(&self) -> anyhow::Result<Verbs> {
         Ok(Verbs::new(&self.node, Wait::at(&self.url)?))
     }
 
     /// The names of the node's zones.
-    ///
-    /// # Errors
-    /// When the node's state cannot be read.
     pub fn zones(&self) -> anyhow::Result<Vec<String>> {
         Ok(self.node.zones()?.iter().map(|zone| zone.zonename.clone()).collect())
     }
@@ -115,9 +103,6 @@ impl Hub {
     }
 
     /// Ends the daemon.
-    ///
-    /// # Errors
-    /// When some task of it did not end.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.shutdown.trigger();
         let ended = self.running.ended().await;
@@ -128,9 +113,6 @@ impl Hub {
 }
 
 /// A node whose events this process hears.
-///
-/// # Errors
-/// When it cannot be made.
 pub fn tapped_node(dir: &Path, vms: u32, seed: u64) -> anyhow::Result<(Node, Tap)> {
     let tap = Tap::default();
     let program = std::env::current_exe().ok();

@@ -7,17 +7,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use daemon::Shutdown;
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use sdc_clients::http::{Call, StreamResponse};
-use sdc_clients::vminfod::Lines;
+use sdc_clients::http::Call;
 use sdc_clients::{Error, Http};
 
 use super::history::{History, Listener, State};
+use crate::lines::LineStream;
 
 const LINE_CAP: usize = 256 << 20;
 /// A line that is due comes within this.
@@ -67,23 +64,18 @@ impl Room {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn open(&self, listener: &mut Listener, resume: bool) -> Result<Stream, Error> {
+    async fn open(&self, listener: &mut Listener, resume: bool) -> Result<LineStream, Error> {
         let mut call = Call::get(&["events"]);
         if resume {
             call = call.query("epoch", &listener.epoch).query("since", listener.seq);
         }
-        let answer = self.http.open(call).await;
-        match answer {
-            Ok(StreamResponse { body, .. }) => {
-                listener.connect(resume);
-                self.count(|counts| match resume {
-                    true => counts.resumes += 1,
-                    false => counts.snapshots += 1,
-                });
-                Ok(Stream { body, lines: Lines::new(LINE_CAP) })
-            }
-            Err(error) => Err(error),
-        }
+        let stream = LineStream::open(&self.http, call).await?;
+        listener.connect(resume);
+        self.count(|counts| match resume {
+            true => counts.resumes += 1,
+            false => counts.snapshots += 1,
+        });
+        Ok(stream)
     }
 
     /// Takes lines until `enough` says so; says whether the stream can be left.
@@ -91,14 +83,14 @@ impl Room {
         &self,
         who: &str,
         listener: &mut Listener,
-        stream: &mut Stream,
+        stream: &mut LineStream,
         mut enough: impl FnMut(u64) -> bool,
     ) -> bool {
         loop {
             let mut last = self.last.clone();
             // All arms are cancel-safe: what was read of a line stays in the stream's buffer.
             let line = tokio::select! {
-                line = stream.next() => line,
+                line = stream.line() => line,
                 _ = last.wait_for(|last| last.is_some_and(|last| listener.seq >= last)) => return true,
                 () = self.shutdown.wait() => return true,
                 () = tokio::time::sleep(LIMIT) => {
@@ -114,7 +106,7 @@ impl Room {
             let line = match line {
                 Ok(line) => line,
                 Err(what) => {
-                    self.fault(who, what);
+                    self.fault(who, format!("{what:#}"));
                     return false;
                 }
             };
@@ -133,26 +125,6 @@ impl Room {
 
     fn is_over(&self) -> bool {
         self.shutdown.is_triggered() || self.last.borrow().is_some()
-    }
-}
-
-struct Stream {
-    body: BoxStream<'static, Result<Bytes, Error>>,
-    lines: Lines,
-}
-
-impl Stream {
-    async fn next(&mut self) -> Result<Bytes, String> {
-        loop {
-            if let Some(line) = self.lines.next_line().map_err(|e| e.to_string())? {
-                return Ok(line);
-            }
-            match self.body.next().await {
-                Some(Ok(piece)) => self.lines.push(&piece),
-                Some(Err(error)) => return Err(format!("the stream broke: {error}")),
-                None => return Err("the stream ended".to_owned()),
-            }
-        }
     }
 }
 
@@ -229,7 +201,7 @@ async fn read_once(room: &Room) -> Result<(), String> {
     // A new listener's snapshot is not older than the answer.
     let mut listener = Listener::default();
     let mut stream = room.open(&mut listener, false).await.map_err(|e| e.to_string())?;
-    let line = stream.next().await?;
+    let line = stream.line().await.map_err(|e| format!("{e:#}"))?;
     let now = listener.take(&line)?;
     let mut history = room.history();
     history.told(listener.seq, now)?;

@@ -14,12 +14,12 @@ pub mod pairs;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
-use daemon::cli::progress::during;
+use daemon::cli::Progress;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sdc_clients::Http;
@@ -35,6 +35,8 @@ use self::history::History;
 use self::hub::{Hub, HubOptions};
 use self::listen::{Counts, Room};
 use self::mutate::Mutation;
+use crate::arguments::{command, seed};
+use crate::lines::LineStream;
 use simnode::{Node, Verbs, Wait};
 
 /// Changes made at once.
@@ -82,51 +84,33 @@ pub struct Passed {
 
 /// Runs the command with these arguments.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let mut options: Options = match crate::arguments::parse("testbed storm", args) {
-        Ok(options) => options,
-        Err(status) => return status,
-    };
-    let seed = *options.seed.get_or_insert_with(rand_seed);
-    println!("seed {seed}");
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("storm: starting the runtime: {error}");
-            return ExitCode::from(2);
+    command("testbed storm", args, async |mut options: Options| {
+        let seed = seed(options.seed);
+        options.seed = Some(seed);
+        let shown = Progress::begin("changing VMs, listening and comparing");
+        let ended = storm(&options).await;
+        drop(shown);
+        match &ended {
+            Ok(passed) => {
+                let Counts { snapshots, resumes, gone, lines } = passed.counts;
+                println!(
+                    "{} mutations, {} events, {lines} lines read, {snapshots} snapshots, {resumes} resumes \
+                     ({gone} too old), {} readings of /vms, {} VMs at the end, {:.1} s",
+                    passed.mutations,
+                    passed.events,
+                    passed.reads,
+                    passed.vms,
+                    passed.took.as_secs_f64()
+                );
+            }
+            Err(error) => println!("FAIL storm --seed {seed}: {error:#}"),
         }
-    };
-    match during("changing VMs, listening and comparing", || runtime.block_on(storm(&options))) {
-        Ok(passed) => {
-            let Counts { snapshots, resumes, gone, lines } = passed.counts;
-            println!(
-                "{} mutations, {} events, {} lines read, {snapshots} snapshots, {resumes} resumes ({gone} too old), \
-                 {} readings of /vms, {} VMs at the end, {:.1} s",
-                passed.mutations,
-                passed.events,
-                lines,
-                passed.reads,
-                passed.vms,
-                passed.took.as_secs_f64()
-            );
-            println!("1 passed, 0 failed");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            println!("FAIL storm --seed {seed}: {error:#}");
-            println!("0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn rand_seed() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().0
+        println!("{} passed, {} failed", u8::from(ended.is_ok()), u8::from(ended.is_err()));
+        Ok(ended.is_ok())
+    })
 }
 
 /// One storm from beginning to end.
-///
-/// # Errors
-/// The first promises that did not hold, or why it could not be run.
 pub async fn storm(options: &Options) -> anyhow::Result<Passed> {
     let began = Instant::now();
     let seed = options.seed.unwrap_or(1);
@@ -176,52 +160,34 @@ fn judged(history: &History) -> anyhow::Result<(usize, usize)> {
 /// Makes so many changes with several hands; those that a VM's state forbids do not count.
 async fn mutate_all(node: &Node, wanted: usize, seed: u64) -> anyhow::Result<usize> {
     let done = Arc::new(AtomicUsize::new(0));
-    let gone = Arc::new(Mutex::new(None));
     let mut hands = JoinSet::new();
     for hand in 0..HANDS {
-        let (verbs, done, gone) =
-            (Verbs::new(node, Wait::none()), Arc::clone(&done), Arc::clone(&gone));
+        let (verbs, done) = (Verbs::new(node, Wait::none()), Arc::clone(&done));
         hands.spawn(async move {
             let mut rng = StdRng::seed_from_u64(seed.wrapping_add(hand as u64));
             let mut refused = 0;
             while done.load(Ordering::Relaxed) < wanted {
-                let names: Vec<String> = match verbs.node().zones() {
-                    Ok(zones) => zones.iter().map(|zone| zone.zonename.clone()).collect(),
-                    Err(error) => {
-                        *gone.lock().unwrap_or_else(PoisonError::into_inner) =
-                            Some(error.to_string());
-                        return;
-                    }
+                let zones = verbs.node().zones()?;
+                let names: Vec<&str> = zones.iter().map(|zone| zone.zonename.as_str()).collect();
+                let (mutation, name) = match names.len() {
+                    0 => (Mutation::Create("joyent-minimal", rng.random()), ""),
+                    count => (Mutation::draw(&mut rng), names[rng.random_range(0..count)]),
                 };
-                let mutation = match names.len() {
-                    0 => Mutation::Create("joyent-minimal", rng.random()),
-                    _ => Mutation::draw(&mut rng),
-                };
-                let name = match names.len() {
-                    0 => String::new(),
-                    count => names[rng.random_range(0..count)].clone(),
-                };
-                match mutation.perform(&verbs, &name).await {
+                match mutation.perform(&verbs, name).await {
                     Ok(()) => {
                         refused = 0;
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                     // Stopped VMs do not stop, and other hands are at work.
                     Err(_) if refused < 1000 => refused += 1,
-                    Err(error) => {
-                        *gone.lock().unwrap_or_else(PoisonError::into_inner) =
-                            Some(error.to_string());
-                        return;
-                    }
+                    Err(error) => return Err(error),
                 }
             }
+            Ok(())
         });
     }
     while let Some(ended) = hands.join_next().await {
-        ended.context("a hand of the storm")?;
-    }
-    if let Some(why) = gone.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        bail!("the node cannot be changed: {why}");
+        ended.context("a hand of the storm")?.context("the node cannot be changed")?;
     }
     Ok(done.load(Ordering::Relaxed))
 }
@@ -242,7 +208,7 @@ async fn settle(http: &Http) -> anyhow::Result<u64> {
 
 /// The newest event there is: a new listener's snapshot contains it.
 pub async fn newest(http: &Http) -> anyhow::Result<u64> {
-    let mut stream = crate::conform::vminfod_events::stream::Stream::open(http).await?;
+    let mut stream = LineStream::events(http).await?;
     let ready = stream.next(SETTLE).await?;
     ready["seq"].as_u64().context("ready has no seq")
 }
@@ -259,9 +225,6 @@ async fn compare_with_fresh_load(hub: &Hub) -> anyhow::Result<usize> {
 }
 
 /// Are these the same VMs, whatever their order?
-///
-/// # Errors
-/// What differs first.
 pub fn same_vms(cached: &[VmObject], fresh: &[VmObject]) -> Result<(), String> {
     if cached.len() != fresh.len() {
         return Err(format!("{} VMs are cached, a fresh load finds {}", cached.len(), fresh.len()));

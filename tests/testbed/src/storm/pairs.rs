@@ -13,9 +13,6 @@ use simnode::sample;
 
 /// Creates, updates and deletes so many VMs through vmadm's verbs; after each the daemon is asked
 /// as any client asks, without `sync`.
-///
-/// # Errors
-/// The first stale answer.
 pub async fn pairs(hub: &Hub, wanted: usize) -> anyhow::Result<()> {
     let (verbs, client) = (hub.verbs()?, hub.client());
     for nth in 0..wanted {

@@ -19,8 +19,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Map, json};
 use simnode::edits::ConfigMap;
 use simnode::{Verbs, Wait};
+use testbed::held::{Held, held};
 use testbed::lab::{World, WorldOptions};
-use testbed::soak::held::{Held, held};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
@@ -205,7 +205,7 @@ async fn smuggling(target: &Target) {
     assert!(answers.matches("HTTP/1.").count() <= 1, "{}: bare LF: {answers}", target.name);
 }
 
-/// A request and then no HTTP at all: it is answered, the rest is refused.
+/// A request and then no HTTP at all: it is answered, the rest is refused; and odd paths.
 async fn junk(target: &Target) {
     let noise: Vec<u8> =
         (0..65_536_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -219,6 +219,11 @@ async fn junk(target: &Target) {
     {
         let answers = say(target.at, bytes).await;
         assert!(!answers.contains("pong"), "{}: {answers}", target.name);
+    }
+    for path in ["/vms/\0", "/vms/../../etc/passwd", "/vms/%2e%2e/%2e%2e/etc/passwd"] {
+        let answers = get_one(target.at, path).await;
+        println!("{}: {path:?}: {}", target.name, status_of(&answers));
+        assert!(!answers.contains("root:") && !answers.contains(" 200 "), "{path:?}: {answers}");
     }
 }
 

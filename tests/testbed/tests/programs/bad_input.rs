@@ -5,21 +5,15 @@
 //! Bad input gives one clear line on stderr and a non-zero exit, never a panic.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use simnode::{CreateOptions, Node};
-use testbed::process::{Finished, run};
+use testbed::process::Finished;
 
-const DEADLINE: Duration = Duration::from_secs(30);
-
-fn program() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_testbed"))
-}
+use super::common::{node, run};
 
 async fn fails<S: AsRef<str>>(args: &[S], says: &[&str]) -> Finished {
     let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
-    let done = run(&program(), &args, DEADLINE).await.unwrap();
+    let done = run(&args).await;
     assert!(done.code.is_some_and(|code| code != 0), "{args:?} ended with {:?}", done.code);
     assert!(!done.stderr.contains("panicked"), "{args:?}: {}", done.stderr);
     for word in says {
@@ -33,11 +27,6 @@ async fn fails_in_one_line<S: AsRef<str>>(args: &[S], says: &[&str]) {
     assert_eq!(done.stderr.trim_end().lines().count(), 1, "one line: {}", done.stderr);
 }
 
-fn node(dir: &Path) -> Node {
-    let options = CreateOptions::new(dir.join("cn"));
-    Node::create(&CreateOptions { program: Some(program()), vms: 1, ..options }).unwrap()
-}
-
 fn config(dir: &Path, name: &str, value: &serde_json::Value) -> String {
     let file = dir.join(name);
     std::fs::write(&file, value.to_string()).unwrap();
@@ -45,30 +34,19 @@ fn config(dir: &Path, name: &str, value: &serde_json::Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vminfod_names_the_command_that_is_missing() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut value = node(dir.path()).vminfod_config_json("127.0.0.1:0");
-    value["commands"]["zfs"] = "/nowhere/zfs".into();
-    let file = config(dir.path(), "v.json", &value);
-    fails_in_one_line(&["@vminfod", "serve", "--config", &file], &["/nowhere/zfs"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn vminfod_names_the_root_it_cannot_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut value = node(dir.path()).vminfod_config_json("127.0.0.1:0");
-    value["root"] = "/nowhere/root".into();
-    let file = config(dir.path(), "v.json", &value);
-    fails_in_one_line(&["@vminfod", "serve", "--config", &file], &["/nowhere/root"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn vminfod_names_the_port_that_is_taken() {
+async fn vminfod_names_the_command_the_root_and_the_port_that_it_cannot_have() {
     let dir = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let file = config(dir.path(), "v.json", &node(dir.path()).vminfod_config_json(&address));
-    fails_in_one_line(&["@vminfod", "serve", "--config", &file], &[&address]).await;
+    let good = node(dir.path(), 1).vminfod_config_json("127.0.0.1:0");
+    for (place, value) in
+        [("/commands/zfs", "/nowhere/zfs"), ("/root", "/nowhere/root"), ("/listen", &address)]
+    {
+        let mut wrong = good.clone();
+        *wrong.pointer_mut(place).unwrap() = value.into();
+        let file = config(dir.path(), "v.json", &wrong);
+        fails_in_one_line(&["@vminfod", "serve", "--config", &file], &[value]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@
 
 use testbed::chaos::{Options, run_seeds};
 
-use super::hub::program;
+use super::common::program;
 
 #[test]
 fn after_chaos_an_old_and_a_fresh_daemon_show_what_the_node_says() {

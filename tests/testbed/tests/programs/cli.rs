@@ -5,112 +5,71 @@
 //! The command line as programs, on a simulated node: the reads of vmadm with the daemon on and
 //! off, byte for byte the same; events, why and check; help, completions and manual pages.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
-use simnode::{Verbs, Wait};
 use testbed::client::tools::fetch;
-use testbed::lab::{World, WorldOptions};
 use testbed::process::{self, Child, Finished};
 use vm_model::compose::origin;
 
-const LIMIT: Duration = Duration::from_secs(60);
+use super::common::{self, LATE, Lab, line_with, program, text};
 
-fn program() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_testbed"))
-}
-
-/// A world whose daemon runs, and the command line on it.
-struct Cli {
-    world: World,
-    config: PathBuf,
-    _dir: tempfile::TempDir,
-}
-
-impl Cli {
-    async fn new(vms: u32) -> Cli {
-        let dir = tempfile::tempdir().unwrap();
-        let cn = dir.path().join("cn");
-        let options = WorldOptions { vms, ..WorldOptions::new(&cn, program()) };
-        let mut world = World::create(options).await.unwrap();
-        world.start_vminfod().await.unwrap();
-        Cli { world, config: cn.join("vminfod.json"), _dir: dir }
-    }
-
-    /// Our flags that say where this node and its daemon are.
-    fn here(&self) -> Vec<String> {
-        let url = self.world.vminfod_url();
-        ["--config", &self.config.to_string_lossy(), "--url", &url].map(str::to_owned).to_vec()
-    }
-
+impl Lab {
+    /// Runs vminfod's command line for this node and its daemon.
     async fn run(&self, args: &[&str]) -> Finished {
-        let mut all = vec!["@vminfod".to_owned()];
-        all.extend(args.iter().map(|arg| (*arg).to_owned()));
-        if !args.contains(&"check") {
-            all.extend(self.here());
-        } else {
-            all.extend(["--config".to_owned(), self.config.to_string_lossy().into_owned()]);
-        }
-        process::run(&program(), &all, LIMIT).await.unwrap()
+        let (config, url) = (self.config(), self.vminfod_url());
+        let here = ["--config", &config, "--url", &url];
+        let here = if args.contains(&"check") { &here[..2] } else { &here[..] };
+        common::run(&[&["@vminfod"], args, here].concat()).await
     }
-
-    async fn vms(&self) -> Vec<VmObject> {
-        self.world.hub().unwrap().vms(true).await.unwrap().vms
-    }
-}
-
-fn text<'a>(vm: &'a VmObject, key: &str) -> &'a str {
-    vm.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Command lines of every kind for a node with this VM.
-fn lines(vm: &VmObject) -> Vec<Vec<String>> {
+fn lines(vm: &VmObject) -> Vec<String> {
     let (uuid, alias) = (text(vm, "uuid"), text(vm, "alias"));
     let nic = vm["nics"][0]["mac"].as_str().unwrap_or("none");
-    let lines = [
-        "list".to_owned(),
-        "list -p".to_owned(),
-        "list -H -o uuid,brand,quota,zoneid,nics.0.ip,tags.role -s -quota,uuid".to_owned(),
-        "list -o alias,type,ram,create_timestamp,autoboot -s alias".to_owned(),
-        "list -ph -o uuid,disks.0.size,free_space,image_uuid".to_owned(),
-        "list state=running type=OS".to_owned(),
-        "list alias=~^[a-m] -s -ram,alias".to_owned(),
-        "list -o docker".to_owned(),
-        format!("list nics.*.mac={nic}"),
-        "list state=nothing".to_owned(),
-        "list -o bogus".to_owned(),
-        "list -s -bogus".to_owned(),
-        "list bogus=1".to_owned(),
-        "list 1".to_owned(),
-        "list alias=~(".to_owned(),
-        "list zoneid=~.".to_owned(),
-        "list -j -o uuid,quota,snapshots -s uuid".to_owned(),
-        "lookup".to_owned(),
-        "lookup state=stopped".to_owned(),
-        format!("lookup -1 alias={alias}"),
-        "lookup -1 brand=~.".to_owned(),
-        "lookup -j brand=kvm".to_owned(),
-        "lookup -j -o uuid,ram,quota,last_modified,customer_metadata".to_owned(),
-        "lookup -o uuid".to_owned(),
-        format!("get {uuid}"),
-        "get 00000000-0000-4000-8000-000000000000".to_owned(),
-        "get nobody".to_owned(),
-    ];
-    let split = |line: &String| line.split(' ').map(str::to_owned).collect();
-    lines.iter().map(split).collect()
+    let all = format!(
+        "list
+        list -p
+        list -H -o uuid,brand,quota,zoneid,nics.0.ip,tags.role -s -quota,uuid
+        list -o alias,type,ram,create_timestamp,autoboot -s alias
+        list -ph -o uuid,disks.0.size,free_space,image_uuid
+        list state=running type=OS
+        list alias=~^[a-m] -s -ram,alias
+        list -o docker
+        list nics.*.mac={nic}
+        list state=nothing
+        list -o bogus
+        list -s -bogus
+        list bogus=1
+        list 1
+        list alias=~(
+        list zoneid=~.
+        list -j -o uuid,quota,snapshots -s uuid
+        lookup
+        lookup state=stopped
+        lookup -1 alias={alias}
+        lookup -1 brand=~.
+        lookup -j brand=kvm
+        lookup -j -o uuid,ram,quota,last_modified,customer_metadata
+        lookup -o uuid
+        get {uuid}
+        get 00000000-0000-4000-8000-000000000000
+        get nobody"
+    );
+    all.lines().map(|line| line.trim().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_bytes_with_the_daemon_on_and_off() {
-    let mut cli = Cli::new(24).await;
+    let mut cli = Lab::of(24).await;
     let vms = cli.vms().await;
     let vm = vms.iter().find(|vm| vm["nics"][0].is_object()).unwrap().clone();
     let lines = lines(&vm);
     let mut on = Vec::new();
     for line in &lines {
-        let args: Vec<&str> = line.iter().map(String::as_str).collect();
+        let args: Vec<&str> = line.split(' ').collect();
         let served = cli.run(&args).await;
         let mut forced = args.clone();
         forced.insert(1, "--direct");
@@ -118,9 +77,9 @@ async fn the_same_bytes_with_the_daemon_on_and_off() {
         assert_eq!(shown(&served), shown(&direct), "{line:?} with --direct");
         on.push(served);
     }
-    cli.world.end_vminfod(false).await.unwrap();
+    cli.end_vminfod(false).await.unwrap();
     for (line, served) in lines.iter().zip(&on) {
-        let args: Vec<&str> = line.iter().map(String::as_str).collect();
+        let args: Vec<&str> = line.split(' ').collect();
         assert_eq!(shown(&cli.run(&args).await), shown(served), "{line:?} with the daemon off");
     }
     // They are not all the same empty answer.
@@ -140,8 +99,8 @@ fn shown(done: &Finished) -> (Option<i32>, &str, &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_meant_to_come_is_waited_for() {
-    let mut cli = Cli::new(2).await;
-    cli.world.end_vminfod(false).await.unwrap();
+    let mut cli = Lab::of(2).await;
+    cli.end_vminfod(false).await.unwrap();
     let done = cli.run(&["list", "--wait", "300ms"]).await;
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert_eq!(done.stderr, "vminfod did not come up within 300ms\n");
@@ -156,7 +115,7 @@ async fn a_daemon_that_is_meant_to_come_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clients_print_what_the_daemon_says() {
-    let cli = Cli::new(6).await;
+    let cli = Lab::of(6).await;
     let vm = cli.vms().await.remove(0);
     let json = |done: &Finished| -> Value {
         assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
@@ -192,7 +151,7 @@ async fn the_clients_print_what_the_daemon_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn why_knows_every_field() {
-    let mut cli = Cli::new(12).await;
+    let mut cli = Lab::of(12).await;
     let vms = cli.vms().await;
     for vm in &vms {
         for field in vm.keys() {
@@ -207,7 +166,7 @@ async fn why_knows_every_field() {
     let one: Value = serde_json::from_str(&one.stdout).unwrap();
     assert_eq!((&one[0]["source"], &one[0]["stale"]), (&"zfs".into(), &"no".into()));
     assert!(one[0]["read"].as_str().unwrap().ends_with(" ago"), "{one}");
-    cli.world.end_vminfod(false).await.unwrap();
+    cli.end_vminfod(false).await.unwrap();
     let off = cli.run(&["why", &uuid, "quota", "-H"]).await;
     assert_eq!((off.code, off.stdout.as_str()), (Some(0), "quota  zfs  -  -  -\n"));
     assert_eq!(cli.run(&["why", &uuid, "bogus"]).await.code, Some(1));
@@ -215,7 +174,7 @@ async fn why_knows_every_field() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_names_what_cannot_be_read() {
-    let cli = Cli::new(3).await;
+    let cli = Lab::of(3).await;
     let good = cli.run(&["check"]).await;
     assert_eq!((good.code, good.stderr.as_str()), (Some(0), ""), "{}", good.stdout);
     for name in [
@@ -232,8 +191,8 @@ async fn check_names_what_cannot_be_read() {
         assert!(line.is_some_and(|line| line.contains(" ok ")), "{name} in {}", good.stdout);
     }
     // The property that was set to see an event is gone again.
-    let node = cli.world.node();
-    let state = read(&node.state_dir().join("zfs.tsv"));
+    let node = cli.node();
+    let state = read(&node.state_dir().join("zfs.json"));
     assert!(state.contains("zones/"), "{state}");
     assert!(!state.contains("vminfod:check"), "{state}");
 
@@ -251,33 +210,32 @@ async fn check_names_what_cannot_be_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_rfd_39s_lines_and_go_on_over_a_restart() {
-    let mut cli = Cli::new(3).await;
+    let mut cli = Lab::of(3).await;
     let vm = cli.vms().await.remove(0);
     let (uuid, zone) = (text(&vm, "uuid").to_owned(), text(&vm, "zonename").to_owned());
-    let mut args = ["@vminfod", "events", "-r"].map(str::to_owned).to_vec();
-    args.extend(cli.here());
+    let args = ["@vminfod", "events", "-r", "--url", &cli.vminfod_url()];
     let mut child = Child::spawn("events", &program(), &args).unwrap();
-    assert!(next(&mut child).await.ends_with("] ready"));
+    assert!(line_with(&mut child, "").await.ends_with("] ready"));
 
     let dataset = text(&vm, "zfs_filesystem").to_owned();
-    let zfs = cli.world.node().tool("zfs");
+    let zfs = cli.node().tool("zfs");
     let set = |quota: &'static str| {
         let (tool, dataset) = (zfs.clone(), dataset.clone());
-        async move { process::run(&tool, &["set", quota, &dataset], LIMIT).await.unwrap() }
+        async move { process::run(&tool, &["set", quota, &dataset], LATE).await.unwrap() }
     };
     assert_eq!(set("quota=77g").await.code, Some(0));
     let old = vm["quota"].clone();
-    let line = until(&mut child, " quota ").await;
+    let line = line_with(&mut child, " quota ").await;
     assert!(line.ends_with(&format!("] {zone} modify: quota changed :: {old} -> 77")), "{line}");
     assert!(line.starts_with("[20") && line.contains("Z] "), "{line}");
 
-    cli.world.end_vminfod(true).await.unwrap();
+    cli.end_vminfod(true).await.unwrap();
     assert_eq!(set("quota=78g").await.code, Some(0));
-    cli.world.start_vminfod().await.unwrap();
-    until(&mut child, "some events were missed").await;
-    until(&mut child, "] ready").await;
-    Verbs::new(cli.world.node(), Wait::none()).delete_raw(&uuid).await.unwrap();
-    let line = until(&mut child, " delete").await;
+    cli.start_vminfod().await.unwrap();
+    line_with(&mut child, "some events were missed").await;
+    line_with(&mut child, "] ready").await;
+    cli.verbs().delete_raw(&uuid).await.unwrap();
+    let line = line_with(&mut child, " delete").await;
     assert!(line.ends_with(&format!("] {zone} delete")), "{line}");
 
     let missing = cli.run(&["events", "00000000-0000-4000-8000-000000000000"]).await;
@@ -285,27 +243,14 @@ async fn events_are_rfd_39s_lines_and_go_on_over_a_restart() {
     assert!(missing.stderr.contains("not found"), "{}", missing.stderr);
 }
 
-async fn next(child: &mut Child) -> String {
-    tokio::time::timeout(LIMIT, child.line()).await.expect("a line in time").expect("it runs")
-}
-
-async fn until(child: &mut Child, part: &str) -> String {
-    loop {
-        let line = next(child).await;
-        if line.contains(part) {
-            return line;
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn help_teaches_and_pages_are_generated() {
     let run = async |args: &[&str]| {
-        let done = process::run(&program(), args, LIMIT).await.unwrap();
+        let done = common::run(args).await;
         assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{args:?}");
         done.stdout
     };
-    let (dir, testbed) = (tempfile::tempdir().unwrap(), program());
+    let dir = tempfile::tempdir().unwrap();
     let of_vminfod = "serve ping status vms vm events list lookup get why check completions man";
     let of_agent = "serve ping status plan reap hold release holds approve nic completions man";
     let of_kvmd = "start serve ping status verdicts watch clear completions man";
@@ -333,7 +278,7 @@ async fn help_teaches_and_pages_are_generated() {
             let script = run(&[&this, "completions", shell]).await;
             assert!(script.contains("status") && script.contains("completions"), "{shell}");
         }
-        let wrong = process::run(&testbed, &[&this, "--nonsense"], LIMIT).await.unwrap();
+        let wrong = common::run(&[&this, "--nonsense"]).await;
         assert_eq!((wrong.code, wrong.stderr.lines().count()), (Some(2), 1), "{}", wrong.stderr);
     }
 }
@@ -345,7 +290,7 @@ fn read(path: &Path) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_command_serves_the_hub_and_its_page() {
     // The testbed's own vminfod has no page.
-    let cli = Cli::new(1).await;
+    let cli = Lab::of(1).await;
     let refused = cli.run(&["serve", "--console"]).await;
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
     let vminfod = program().with_file_name("vminfod");
@@ -353,13 +298,13 @@ async fn one_command_serves_the_hub_and_its_page() {
         eprintln!("skipped: vminfod is not built here (cargo test --workspace builds it)");
         return;
     }
-    let config = cli.config.to_string_lossy().into_owned();
+    let config = cli.config();
     let args = ["serve", "--config", &config, "--listen=127.0.0.1:0", "--console=127.0.0.1:0"];
     let mut child = Child::spawn("vminfod", &vminfod, &args.map(str::to_owned)).unwrap();
-    let line = until(&mut child, "console is listening").await;
+    let line = line_with(&mut child, "console is listening").await;
     let line: Value = serde_json::from_str(&line).unwrap();
     let page = format!("http://{}", line["address"].as_str().unwrap());
     let vms = fetch(&page, "/ui/agents/vminfod/vms").await.unwrap();
     assert_eq!(vms.as_array().map(Vec::len), Some(1), "{vms}");
-    child.stop(LIMIT).await.unwrap();
+    child.stop(LATE).await.unwrap();
 }

@@ -35,7 +35,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A client that waits no longer than needed for this action.
 fn http_under(url: &str, action: &Action) -> Http {
-    let never = matches!(action, Action::Delay { .. } | Action::DelayCommit { .. });
+    let never =
+        matches!(action, Action::Delay { .. } | Action::Hang { .. } | Action::DelayCommit { .. });
     http(url, if never { SHORT } else { LONG })
 }
 
@@ -124,6 +125,7 @@ fn actions() -> Vec<Action> {
         status(429, None),
         status(500, None),
         Action::Delay { ms: LONG_MS },
+        Action::Hang { ms: LONG_MS },
         Action::DelayCommit { ms: LONG_MS },
         Action::Cut,
         Action::DropResponse,
@@ -153,7 +155,9 @@ fn expected(action: &Action, verb: Verb) -> (Option<Class>, u32, Option<bool>) {
         Action::Status { retry_after: Some(_), .. } => (Some(Class::Unavailable), 1, Some(false)),
         Action::Status { status: 500, .. } => again(Class::Server, Class::Server, Some(false)),
         Action::Status { .. } => again(Class::Unavailable, Class::Unavailable, Some(false)),
-        Action::Delay { .. } => again(Class::Timeout(Phase::Answer), unknown, None),
+        Action::Delay { .. } | Action::Hang { .. } => {
+            again(Class::Timeout(Phase::Answer), unknown, None)
+        }
         Action::DelayCommit { .. } if reads || verb == Verb::Create => fine,
         Action::DelayCommit { .. } => (Some(unknown), 1, None),
         Action::Cut => again(Class::Interrupted, unknown, Some(false)),
@@ -318,7 +322,9 @@ async fn vmapi_client_against_every_rule_it_shares() {
             let class = match &action {
                 Action::Status { status: 500, .. } => Some(Class::Server),
                 Action::Status { .. } => Some(Class::Unavailable),
-                Action::Delay { .. } | Action::DelayCommit { .. } if reads => {
+                Action::Delay { .. } | Action::Hang { .. } | Action::DelayCommit { .. }
+                    if reads =>
+                {
                     Some(Class::Timeout(Phase::Answer))
                 }
                 // Its answer is empty: nothing to cut off.
@@ -327,6 +333,7 @@ async fn vmapi_client_against_every_rule_it_shares() {
                     Some(Class::Interrupted)
                 }
                 Action::Delay { .. }
+                | Action::Hang { .. }
                 | Action::DelayCommit { .. }
                 | Action::Cut
                 | Action::DropResponse

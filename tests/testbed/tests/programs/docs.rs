@@ -4,33 +4,20 @@
 
 //! The commands that the documents show, run as they stand there.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use testbed::lab::seed::{self, Wrongs};
-use testbed::lab::world::until;
-use testbed::lab::{World, WorldOptions, vm_agent};
+use testbed::lab::seed::Wrongs;
 use testbed::process::{self, Child};
 
-const LATE: Duration = Duration::from_secs(90);
-const SCRIPT: Duration = Duration::from_secs(60);
+use super::common::{LATE, Lab, line_with, text, until};
 
 /// A lab with everything running, as `testbed lab` makes it.
-async fn lab(dir: &Path) -> (World, Wrongs, tokio::task::JoinHandle<()>) {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_testbed"));
-    let options = WorldOptions { speed: 600, ..WorldOptions::new(dir.join("cn"), program) };
-    let mut world = World::create(options).await.unwrap();
-    world.start_vminfod().await.unwrap();
-    let hub = world.hub().unwrap();
-    let vms = hub.vms(true).await.unwrap().vms;
-    let wrongs = seed::fill(&world, &vms).unwrap();
-    let vm_agent = tokio::spawn(vm_agent::follow(
-        hub,
-        world.vmapi.store().clone(),
-        world.node().cn_uuid().to_owned(),
-    ));
-    world.start_agent().await.unwrap();
-    (world, wrongs, vm_agent)
+async fn lab() -> (Lab, Wrongs) {
+    let mut lab = Lab::start(|options| options.speed = 600).await;
+    let wrongs = lab.fill().await;
+    lab.tell_vmapi();
+    lab.start_agent().await.unwrap();
+    (lab, wrongs)
 }
 
 fn document(name: &str) -> String {
@@ -81,36 +68,33 @@ fn examples(document: &str, uuid: &str, mac: &str) -> Vec<String> {
 }
 
 /// Lines as somebody would type them whose `PATH` has the lab's tools; the first failure ends them.
-fn typed(world: &World, lines: &str) -> String {
-    let bin = world.node().dir().join("bin");
+fn typed(lab: &Lab, lines: &str) -> String {
+    let bin = lab.node().dir().join("bin");
     format!("set -euo pipefail\nexport PATH={}:$PATH\n{lines}\n", bin.display())
 }
 
 /// Runs lines in one shell, to their end; what they printed.
-async fn type_in(world: &World, lines: &str) -> String {
-    let script = typed(world, lines);
-    let done = process::run(Path::new("/bin/bash"), &["-c", &script], SCRIPT).await.unwrap();
+async fn type_in(lab: &Lab, lines: &str) -> String {
+    let script = typed(lab, lines);
+    let done = process::run(Path::new("/bin/bash"), &["-c", &script], LATE).await.unwrap();
     assert_eq!(done.code, Some(0), "{lines}\n{}\n{}", done.stdout, done.stderr);
     done.stdout
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn looking_at_a_node_works_as_written() {
-    let dir = tempfile::tempdir().unwrap();
-    let (world, _, vm_agent) = lab(dir.path()).await;
+    let (lab, _) = lab().await;
     let guide = document("docs/operator.md");
-    let printed = type_in(&world, &commands(&guide, "Look at a node")).await;
+    let printed = type_in(&lab, &commands(&guide, "Look at a node")).await;
     assert!(printed.contains("\"numVms\""), "{printed}");
-    type_in(&world, &commands(&guide, "Read the brake")).await;
-    vm_agent.abort();
-    world.stop().await.unwrap();
+    type_in(&lab, &commands(&guide, "Read the brake")).await;
+    lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_readmes_changes_by_hand_are_seen_as_they_are_made() {
-    let dir = tempfile::tempdir().unwrap();
-    let (mut world, _, vm_agent) = lab(dir.path()).await;
-    world.start_kvmd().await.unwrap();
+    let (mut lab, _) = lab().await;
+    lab.start_kvmd().await.unwrap();
     let readme = section(&document("README.md"), "Try a change by hand");
     // The first block of indented lines starts a lab; this one is there already.
     let [start, block] = &blocks(&readme, &["cargo run", "export PATH="])[..] else {
@@ -119,9 +103,9 @@ async fn the_readmes_changes_by_hand_are_seen_as_they_are_made() {
     let (_, place) = start.split_once("--dir ").unwrap();
     let place = place.split(' ').next().unwrap();
     assert!(block.contains(&format!("{place}/bin")) && block.contains(&format!("{place}/root")));
-    let block = block.replace(place, &world.node().dir().to_string_lossy());
+    let block = block.replace(place, &lab.node().dir().to_string_lossy());
     // The followed stream has no end of its own: it is listened to until everything has come.
-    let script = typed(&world, &format!("{block}\necho every command ended well\nwait"));
+    let script = typed(&lab, &format!("{block}\necho every command ended well\nwait"));
     let mut shell = Child::spawn("shell", Path::new("/bin/bash"), &["-c", &script]).unwrap();
     let mut awaited = vec![
         "zone_state changed",
@@ -134,14 +118,13 @@ async fn the_readmes_changes_by_hand_are_seen_as_they_are_made() {
     ];
     let mut printed = Vec::new();
     while !awaited.is_empty() {
-        let line = tokio::time::timeout(SCRIPT, shell.line()).await;
+        let line = tokio::time::timeout(LATE, shell.line()).await;
         let Ok(Some(line)) = line else { panic!("never came: {awaited:?} in {printed:#?}") };
         awaited.retain(|part| !line.contains(part));
         printed.push(line);
     }
     drop(shell);
-    vm_agent.abort();
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,32 +138,23 @@ async fn the_example_agent_runs_as_its_page_says() {
         eprintln!("skipped: {} is not built (cargo test --workspace builds it)", program.display());
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    let (world, _, vm_agent) = lab(dir.path()).await;
+    let (lab, _) = lab().await;
     assert_eq!(url, "http://127.0.0.1:9090", "the port that the page gives the lab");
-    let mut agent = Child::spawn("boot-times", &program, &[world.vminfod_url()]).unwrap();
-    let mut said = async |part: &str| loop {
-        let line = tokio::time::timeout(SCRIPT, agent.line()).await.expect(part);
-        if line.expect("it runs").contains(part) {
-            return;
-        }
-    };
-    said("in step with the node").await;
+    let mut agent = Child::spawn("boot-times", &program, &[lab.vminfod_url()]).unwrap();
+    line_with(&mut agent, "in step with the node").await;
     type_in(
-        &world,
+        &lab,
         "VM=$(vmadm list -H -o uuid state=running | head -n 1)\nvmadm stop $VM\nvmadm start $VM",
     )
     .await;
-    said("\"msg\":\"down\"").await;
-    said("\"msg\":\"running\"").await;
-    vm_agent.abort();
-    world.stop().await.unwrap();
+    line_with(&mut agent, "\"msg\":\"down\"").await;
+    line_with(&mut agent, "\"msg\":\"running\"").await;
+    lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_change_is_followed_through_the_log_as_written() {
-    let dir = tempfile::tempdir().unwrap();
-    let (world, _, vm_agent) = lab(dir.path()).await;
+    let (lab, _) = lab().await;
     let guide = section(&document("docs/operator.md"), "Follow one change");
     let typed = blocks(&guide, &["VM="]).concat();
     // The guide's lines: TIME LEVEL vminfod: MESSAGE (FIELDS).
@@ -193,60 +167,52 @@ async fn one_change_is_followed_through_the_log_as_written() {
         .collect();
     assert!(shown.len() >= 4, "{guide}");
     // What SmartOS has and this machine has not: where the log is, and the log's own reader.
-    let log = world.node().dir().join("vminfod.log");
+    let log = lab.node().dir().join("vminfod.log");
     let tools = format!("svcs() {{ echo '{}'; }}\nbunyan() {{ cat; }}", log.display());
-    type_in(&world, &format!("{tools}\n{typed}")).await;
+    type_in(&lab, &format!("{tools}\n{typed}")).await;
     let (set_up, look) = typed.rsplit_once('\n').unwrap();
     let again = set_up.lines().next().unwrap();
-    until("the log tells the change", LATE, || async {
-        let printed = type_in(&world, &format!("{tools}\n{again}\n{look}")).await;
+    until("the log tells the change", async || {
+        let printed = type_in(&lab, &format!("{tools}\n{again}\n{look}")).await;
         let lines = printed.lines().map(|line| serde_json::from_str(line).unwrap());
         let told: Vec<serde_json::Value> = lines.collect();
         let told: Vec<&str> = told.iter().filter_map(|line| line["msg"].as_str()).collect();
-        Ok(told == shown)
+        told == shown
     })
-    .await
-    .unwrap();
-    vm_agent.abort();
-    world.stop().await.unwrap();
+    .await;
+    lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_story_of_a_migration_by_hand_keeps_the_nics_word_by_word() {
-    let dir = tempfile::tempdir().unwrap();
-    let (mut world, wrongs, vm_agent) = lab(dir.path()).await;
-    let passes = |status: &serde_json::Value| status["pass"].as_u64().unwrap_or_default();
-    until("the first pass is over", LATE, || async { Ok(passes(&status(&world).await) > 0) })
-        .await
-        .unwrap();
+    let (mut lab, wrongs) = lab().await;
+    let passed = |status: &serde_json::Value| status["pass"].as_u64() > Some(0);
+    until("the first pass is over", async || passed(&lab.agent_status().await)).await;
 
     let guide = document("docs/operator.md");
     let story = commands(&guide, "Migrate a VM by hand without losing its NICs");
-    let printed = type_in(&world, &format!("{story}\necho \"moved $MAC\"")).await;
+    let printed = type_in(&lab, &format!("{story}\necho \"moved $MAC\"")).await;
     let mac = printed.lines().last().unwrap().strip_prefix("moved ").unwrap().parse().unwrap();
     assert!(wrongs.live.contains(&mac), "{mac} was a NIC of a live VM");
     assert!(printed.contains("moving to another node"), "the hold was listed:\n{printed}");
 
     // The agent has every occasion to do wrong now: a start of its own with a fresh list of NAPI's,
     // and fresh views of the node.
-    world.end_agent(false).await.unwrap();
-    world.start_agent().await.unwrap();
-    until("a new agent has compared everything", LATE, || async {
-        let now = status(&world).await;
-        Ok(passes(&now) > 0 && now["resyncs"].as_u64() >= Some(2))
+    lab.end_agent(false).await.unwrap();
+    lab.start_agent().await.unwrap();
+    until("a new agent has compared everything", async || {
+        let now = lab.agent_status().await;
+        passed(&now) && now["resyncs"].as_u64() >= Some(2)
     })
-    .await
-    .unwrap();
-    let nics = world.nics().await.unwrap();
+    .await;
+    let nics = lab.nics().await.unwrap();
     assert!(nics.iter().any(|nic| nic.mac == mac), "{mac} is gone");
-    vm_agent.abort();
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_event_stream_answers_as_written() {
-    let dir = tempfile::tempdir().unwrap();
-    let (world, _, vm_agent) = lab(dir.path()).await;
+    let (lab, _) = lab().await;
     let page = document("docs/events.md");
     let blocks = blocks(&page, &["M=", "E=", "curl "]);
     assert!(blocks.len() >= 5, "{blocks:#?}");
@@ -254,9 +220,9 @@ async fn the_event_stream_answers_as_written() {
     // curl calls it a failure that it was made to end: any other failure counts.
     let curl = "curl() { command curl --max-time 2 \"$@\" || [ $? = 28 ] || return 1; }";
     let lines = blocks.join("\necho \"== $M\"\n");
-    let here = lines.replacen("http://127.0.0.1:9090", &world.vminfod_url(), 1);
+    let here = lines.replacen("http://127.0.0.1:9090", &lab.vminfod_url(), 1);
     assert_ne!(here, lines);
-    let printed = type_in(&world, &format!("{curl}\n{here}")).await;
+    let printed = type_in(&lab, &format!("{curl}\n{here}")).await;
     let told: Vec<&str> = printed.split("== http").collect();
     let first = |at: usize, part: &str| {
         let text = told[at].lines().find(|line| line.starts_with(['{', '[']));
@@ -269,18 +235,16 @@ async fn the_event_stream_answers_as_written() {
     first(3, r#""type":"ready""#);
     assert!(told[3].lines().any(|line| line.starts_with('[')), "{}", told[3]);
     first(4, r#""type":"ack""#);
-    vm_agent.abort();
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_does_what_its_page_says() {
-    let dir = tempfile::tempdir().unwrap();
-    let (mut world, wrongs, vm_agent) = lab(dir.path()).await;
-    world.start_kvmd().await.unwrap();
-    world.start_console().await.unwrap();
-    let vms = world.hub().unwrap().vms(true).await.unwrap().vms;
-    let uuid = vms[0]["uuid"].as_str().unwrap();
+    let (mut lab, wrongs) = lab().await;
+    lab.start_kvmd().await.unwrap();
+    lab.start_console().await.unwrap();
+    let vms = lab.vms().await;
+    let uuid = text(&vms[0], "uuid");
     let mac = wrongs.live.iter().next().unwrap().to_string();
     let examples = examples(&document("docs/cli.md"), uuid, &mac);
     assert!(examples.len() >= 28, "{examples:#?}");
@@ -288,16 +252,9 @@ async fn the_command_line_does_what_its_page_says() {
         // What follows the node has no end of its own.
         let line = match example.contains(" events") || example.contains(" watch") {
             true => format!("timeout --preserve-status -s INT 3 {example} || [ $? = 130 ]"),
-            false => example.replace("/tmp/man8", &dir.path().join("man8").to_string_lossy()),
+            false => example.replace("/tmp/man8", &lab.dir().join("man8").to_string_lossy()),
         };
-        type_in(&world, &line).await;
+        type_in(&lab, &line).await;
     }
-    vm_agent.abort();
-    world.stop().await.unwrap();
-}
-
-async fn status(world: &World) -> serde_json::Value {
-    let http = sdc_clients::Http::new(&world.agent_url(), "testbed").unwrap();
-    let call = sdc_clients::http::Call::new(http::Method::GET, &["status"]);
-    http.execute(call).await.unwrap().json("the status").unwrap()
+    lab.stop().await;
 }

@@ -4,38 +4,34 @@
 
 //! kvmd on a simulated SmartOS node: the real vminfod tells, and kvmd says who turned zones off.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use daemon::{Fields, Shutdown};
 use kvmd::config::Config;
 use kvmd::service::{Running, serve};
 use serde_json::{Value, json};
-use simnode::{Verbs, Wait, sample};
-use testbed::lab::world::until;
-use testbed::lab::{World, WorldOptions};
+use simnode::sample;
 
-const LATE: Duration = Duration::from_secs(90);
+use super::common::{Lab, until};
+
 /// Wait statuses of a zone's init: ended with 0, and by KILL.
 const ENDED: i64 = 0;
 const KILLED: i64 = 9;
 
-async fn start(world: &World, dir: &std::path::Path) -> Running {
+async fn start(lab: &Lab) -> Running {
     let settings = json!({
         "enabled": true,
         "listen": "127.0.0.1:0",
-        "run_dir": dir.join("kvmd"),
+        "run_dir": lab.dir().join("kvmd"),
         "control": {"enabled": false},
-        "vminfod": {"enabled": true, "url": world.vminfod_url(), "settle": "300ms"},
+        "vminfod": {"enabled": true, "url": lab.vminfod_url(), "settle": "300ms"},
     });
     let config = Config::read(Fields::from_json(&settings.to_string()).unwrap()).unwrap().0;
-    serve(config, world.node().root(), Shutdown::new()).await.unwrap()
+    serve(config, lab.node().root(), Shutdown::new()).await.unwrap()
 }
 
 /// Waits for the `count`th verdict of all; gives the latest on `name`.
 async fn verdict(kvmd: &Running, name: &str, count: u64) -> Value {
     let all = || kvmd.ledger.snapshot();
-    until("a verdict", LATE, async || Ok(all().counts.verdicts >= count)).await.unwrap();
+    until("a verdict", async || all().counts.verdicts >= count).await;
     assert_eq!(all().counts.verdicts, count);
     all().verdicts().into_iter().find(|it| it["name"] == name).unwrap()
 }
@@ -46,43 +42,39 @@ fn said(verdict: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ends_of_zones_on_a_node_are_told_apart() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_testbed"));
-    let options = WorldOptions::new(dir.path().join("cn"), program);
-    let mut world = World::create(options).await.unwrap();
-    world.start_vminfod().await.unwrap();
-    let kvmd = start(&world, dir.path()).await;
-    let verbs = Verbs::new(world.node(), Wait::none());
+    let lab = Lab::start(|_| ()).await;
+    let kvmd = start(&lab).await;
+    let verbs = lab.verbs();
     let mut count = 0;
     for brand in ["kvm", "bhyve"] {
         let mut payload = sample::fresh(brand, Some(7)).unwrap();
         payload.insert("uuid".into(), json!(uuid::Uuid::new_v4().to_string()));
         payload.insert("autoboot".into(), json!(true));
         let name = verbs.create(&payload).await.unwrap();
-        let hub = world.hub().unwrap();
+        let hub = lab.client();
         let runs = async || {
             let vm = hub.vm(&name, true).await.unwrap();
-            Ok(vm["zone_state"] == "running" && vm.get("autoboot") != Some(&json!(false)))
+            vm["zone_state"] == "running" && vm.get("autoboot") != Some(&json!(false))
         };
         let halt = |status| {
-            let (node, name) = (world.node().clone(), name.clone());
+            let (node, name) = (lab.node().clone(), name.clone());
             tokio::task::spawn_blocking(move || node.zone_halt(&name, status).unwrap())
         };
         // Its user: the hypervisor ends well, and nobody asked for it.
-        until("it runs", LATE, runs).await.unwrap();
+        until("it runs", runs).await;
         halt(ENDED).await.unwrap();
         count += 1;
         let by_user = verdict(&kvmd, &name, count).await;
         assert_eq!((said(&by_user).as_str(), &by_user["user"]), ("guest/poweroff", &json!(true)));
         // The operator.
         verbs.boot(&name).await.unwrap();
-        until("it runs", LATE, runs).await.unwrap();
+        until("it runs", runs).await;
         verbs.halt(&name, ENDED).await.unwrap();
         count += 1;
         assert_eq!(said(&verdict(&kvmd, &name, count).await), "host/powerdown", "{brand}");
         // Nobody knows.
         verbs.boot(&name).await.unwrap();
-        until("it runs", LATE, runs).await.unwrap();
+        until("it runs", runs).await;
         halt(KILLED).await.unwrap();
         count += 1;
         let killed = verdict(&kvmd, &name, count).await;
@@ -90,17 +82,15 @@ async fn ends_of_zones_on_a_node_are_told_apart() {
         assert!(killed["evidence"].to_string().contains("signal 9"), "{killed}");
         // Deleted as it runs.
         verbs.boot(&name).await.unwrap();
-        until("it runs", LATE, runs).await.unwrap();
+        until("it runs", runs).await;
         verbs.delete(&name).await.unwrap();
         count += 1;
-        until("the deletion is told", LATE, async || {
+        until("the deletion is told", async || {
             let told = kvmd.ledger.snapshot();
-            Ok(told.counts.verdicts == count
-                && told.verdicts().iter().all(|it| it["name"] != *name))
+            told.counts.verdicts == count && told.verdicts().iter().all(|it| it["name"] != *name)
         })
-        .await
-        .unwrap();
+        .await;
         assert_eq!(kvmd.ledger.snapshot().counts.users, if brand == "kvm" { 1 } else { 2 });
     }
-    world.stop().await.unwrap();
+    lab.stop().await;
 }

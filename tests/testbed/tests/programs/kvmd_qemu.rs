@@ -8,6 +8,7 @@
 mod guest;
 mod scenarios;
 
+use std::future::ready;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Nothing here takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
+use super::common::{LATE, until};
+
 /// QEMUs at once.
 const AT_ONCE: usize = 3;
 
@@ -94,7 +95,7 @@ impl Kvmd {
     async fn watching(&self, name: &str) {
         until(&format!("{name} is watched"), || {
             let snapshot = self.running.ledger.snapshot();
-            snapshot.instances.get(name).is_some_and(|it| it.state == State::Watching)
+            ready(snapshot.instances.get(name).is_some_and(|it| it.state == State::Watching))
         })
         .await;
     }
@@ -104,20 +105,11 @@ impl Kvmd {
         until(&format!("a verdict on {name}"), || {
             let verdicts = self.running.ledger.snapshot().verdicts();
             found = verdicts.into_iter().find(|it| it["name"] == name).unwrap_or_default();
-            !found.is_null()
+            ready(!found.is_null())
         })
         .await;
         found
     }
-}
-
-async fn until(what: &str, mut fits: impl FnMut() -> bool) {
-    let wait = async {
-        while !fits() {
-            tokio::time::sleep(Duration::from_millis(5)).await; // A poll: nothing tells.
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "never: {what}");
 }
 
 /// The monitor on which commands are given.
@@ -136,7 +128,7 @@ impl Monitor {
                 tokio::time::sleep(Duration::from_millis(5)).await; // Until it listens.
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "no monitor");
+        assert!(tokio::time::timeout(LATE, wait).await.is_ok(), "no monitor");
         let (read, write) = stream.unwrap().into_split();
         let mut monitor = Self { lines: BufReader::new(read).lines(), write, events: Vec::new() };
         monitor.execute(&[json!({"execute": "qmp_capabilities"})]).await;
@@ -156,7 +148,7 @@ impl Monitor {
     }
 
     async fn line(&mut self) -> Option<Value> {
-        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("silence");
+        let line = tokio::time::timeout(LATE, self.lines.next_line()).await.expect("silence");
         let line: Value = serde_json::from_str(&line.ok()??).unwrap();
         if let Some(event) = line["event"].as_str() {
             let status = line["data"]["status"].as_str().map(|status| format!(" {status}"));
@@ -184,7 +176,7 @@ impl Monitor {
                 tokio::time::sleep(Duration::from_millis(20)).await; // A poll: nothing tells.
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "the button was never armed");
+        assert!(tokio::time::timeout(LATE, wait).await.is_ok(), "the button was never armed");
     }
 
     /// Gives a command and waits for its answer.
@@ -199,28 +191,17 @@ impl Monitor {
     }
 
     async fn command(&mut self, word: &str) {
-        let commands = match word.split_once(':') {
-            Some(("hmp", line)) => {
-                vec![
-                    json!({"execute": "human-monitor-command", "arguments": {"command-line": line}}),
-                ]
+        let with = |command, arguments| json!({"execute": command, "arguments": arguments});
+        let commands = match (word, word.strip_prefix("hmp:")) {
+            (_, Some(line)) => vec![with("human-monitor-command", json!({"command-line": line}))],
+            ("events:migrate", _) => {
+                let on = json!({"capabilities": [{"capability": "events", "state": true}]});
+                vec![with("migrate-set-capabilities", on)]
             }
-            Some(("events", _)) => {
-                let on = json!([{"capability": "events", "state": true}]);
-                vec![
-                    json!({"execute": "migrate-set-capabilities", "arguments": {"capabilities": on}}),
-                ]
-            }
-            _ => match word {
-                "migrate" => {
-                    vec![json!({"execute": "migrate", "arguments": {"uri": "exec:cat>/dev/null"}})]
-                }
-                "set-action" => {
-                    vec![json!({"execute": "set-action", "arguments": {"shutdown": "pause"}})]
-                }
-                "both" => ["system_powerdown", "quit"].map(|word| json!({"execute": word})).into(),
-                word => vec![json!({"execute": word})],
-            },
+            ("migrate", _) => vec![with("migrate", json!({"uri": "exec:cat>/dev/null"}))],
+            ("set-action", _) => vec![with("set-action", json!({"shutdown": "pause"}))],
+            ("both", _) => ["system_powerdown", "quit"].map(|word| json!({"execute": word})).into(),
+            (word, _) => vec![json!({"execute": word})],
         };
         self.execute(&commands).await;
     }
@@ -256,7 +237,7 @@ async fn play(program: &Path, top: &Path, scenario: &Scenario, daemons: &[Kvmd; 
     for daemon in daemons {
         daemon.watching(name).await;
     }
-    for step in scenario.steps {
+    for step in &scenario.steps {
         match step {
             Step::Command(word) => monitor.command(word).await,
             Step::Event(event) => monitor.event(event).await,
@@ -269,7 +250,7 @@ async fn play(program: &Path, top: &Path, scenario: &Scenario, daemons: &[Kvmd; 
     let verdict = ours.verdict(name).await;
     let said = |key: &str| verdict[key].as_str().unwrap_or("-").to_owned();
     let got = format!("{}/{}", said("initiator"), said("kind"));
-    if !scenario.ours.split('|').any(|wanted| wanted == got) {
+    if !scenario.ours.split(" or ").any(|wanted| wanted == got) {
         wrong.push(format!("{name}: {got}, not {}: {}", scenario.ours, verdict["evidence"]));
     }
     let wish = matches!(got.as_str(), "guest/poweroff" | "guest/hibernate");
@@ -328,8 +309,8 @@ async fn a_real_qemu_is_known_again_after_a_restart_of_the_daemon() {
     let scenario = Scenario {
         name: "vm1",
         guest: guest::after(60, &guest::acpi(5)),
-        args: &[],
-        steps: &[],
+        args: Vec::new(),
+        steps: Vec::new(),
         ours: "",
         shipped: false,
     };
@@ -339,7 +320,7 @@ async fn a_real_qemu_is_known_again_after_a_restart_of_the_daemon() {
     kvmd.watching("vm1").await;
     monitor.command("system_powerdown").await;
     let kept = top.path().join("reason.run/histories/vm1.json");
-    until("the request was written down", || {
+    until("the request was written down", async || {
         std::fs::read_to_string(&kept).is_ok_and(|text| text.contains("POWERDOWN"))
     })
     .await;

@@ -5,49 +5,19 @@
 //! The log of the real daemon: one change can be followed from its cause to its commit, every line
 //! is bunyan's, and nothing that a customer keeps secret is in it.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use simnode::edits::ConfigMap;
-use simnode::{Verbs, Wait};
-use testbed::lab::world::until;
-use testbed::lab::{World, WorldOptions};
 
-const LIMIT: Duration = Duration::from_secs(60);
+use super::common::{Lab, status, text, until};
+
 const SECRET: &str = "hunter2-correct-horse";
 
-struct Lab {
-    world: World,
-    verbs: Verbs,
-    dir: tempfile::TempDir,
-}
-
 impl Lab {
-    async fn new() -> Lab {
-        let dir = tempfile::tempdir().unwrap();
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_testbed"));
-        let options = WorldOptions { vms: 4, ..WorldOptions::new(dir.path().join("cn"), program) };
-        let mut world = World::create(options).await.unwrap();
-        world.start_vminfod().await.unwrap();
-        let verbs = Verbs::new(world.node(), Wait::none());
-        Lab { world, verbs, dir }
-    }
-
-    async fn vm(&self) -> String {
-        let vms = self.world.hub().unwrap().vms(true).await.unwrap().vms;
-        vms[0]["uuid"].as_str().unwrap().to_owned()
-    }
-
-    fn text(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("cn/vminfod.log")).unwrap()
-    }
-
     /// The log so far; the last line may still be on its way.
     fn lines(&self) -> Vec<Value> {
-        let text = self.text();
+        let text = self.log();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
     }
@@ -59,15 +29,7 @@ impl Lab {
             let mut rest = lines.into_iter().skip(from);
             steps.iter().filter(|step| rest.by_ref().any(|line| step(&line))).count()
         };
-        let waited = until("the log", LIMIT, || async { Ok(told() == steps.len()) }).await;
-        let lines = self.lines();
-        assert!(waited.is_ok(), "{} of {} steps: {lines:#?}", told(), steps.len());
-    }
-
-    async fn get(&self, path: &str) -> String {
-        let http = sdc_clients::Http::new(&self.world.vminfod_url(), "testbed").unwrap();
-        let call = sdc_clients::http::Call::get(&[path]).query("full", "true");
-        String::from_utf8_lossy(http.execute(call).await.unwrap().body()).into_owned()
+        until("the log tells it", async || told() == steps.len()).await;
     }
 }
 
@@ -77,10 +39,10 @@ fn says(line: &Value, msg: &str, key: &str, part: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_change_can_be_followed_from_its_cause_to_its_commit() {
-    let lab = Lab::new().await;
-    let vm = lab.vm().await;
+    let lab = Lab::of(4).await;
+    let vm = text(&lab.vms().await[0], "uuid").to_owned();
     let from = lab.lines().len();
-    lab.verbs.set_quota(&vm, 7).await.unwrap();
+    lab.verbs().set_quota(&vm, 7).await.unwrap();
     let dataset = format!("zones/{vm}");
     lab.tells(
         from,
@@ -102,7 +64,7 @@ async fn one_change_can_be_followed_from_its_cause_to_its_commit() {
 
     let from = lab.lines().len();
     let set = Map::from_iter([("motd".to_owned(), json!("hello"))]);
-    lab.verbs.set_map(&vm, ConfigMap::CustomerMetadata, set, Vec::new()).await.unwrap();
+    lab.verbs().set_map(&vm, ConfigMap::CustomerMetadata, set, Vec::new()).await.unwrap();
     lab.tells(
         from,
         &[
@@ -118,17 +80,17 @@ async fn one_change_can_be_followed_from_its_cause_to_its_commit() {
         assert!(line["level"].is_u64() && line["pid"].is_u64() && line["msg"].is_string());
         assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
     }
-    lab.world.stop().await.unwrap();
+    lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_secret_is_in_the_log_or_in_the_status() {
-    let lab = Lab::new().await;
-    let vm = lab.vm().await;
+    let lab = Lab::of(4).await;
+    let vm = text(&lab.vms().await[0], "uuid").to_owned();
     let from = lab.lines().len();
     for map in [ConfigMap::CustomerMetadata, ConfigMap::InternalMetadata, ConfigMap::Tags] {
         let set = Map::from_iter([("password".to_owned(), json!(SECRET))]);
-        lab.verbs.set_map(&vm, map, set, Vec::new()).await.unwrap();
+        lab.verbs().set_map(&vm, map, set, Vec::new()).await.unwrap();
     }
     let changed = |part: &'static str| move |line: &Value| says(line, "differs", "changes", part);
     lab.tells(from, &[&changed("customer_metadata.password added")]).await;
@@ -137,9 +99,9 @@ async fn nothing_secret_is_in_the_log_or_in_the_status() {
 
     // Files that cannot be read, broken in the middle of what is secret.
     let encoded = STANDARD.encode(SECRET);
-    let xml = lab.world.node().zone_xml(&vm);
+    let xml = lab.node().zone_xml(&vm);
     let whole = std::fs::read_to_string(&xml).unwrap();
-    let metadata = lab.world.node().path(&format!("/zones/{vm}/config/metadata.json"));
+    let metadata = lab.node().path(&format!("/zones/{vm}/config/metadata.json"));
     let good = std::fs::read_to_string(&metadata).unwrap();
     let failed = |source: &'static str| {
         move |line: &Value| line["source"] == source && line["level"].as_u64() >= Some(40)
@@ -179,14 +141,14 @@ async fn nothing_secret_is_in_the_log_or_in_the_status() {
         let from = lab.lines().len();
         std::fs::write(&xml, whole.replacen("</zone>", &format!("{broken}</zone>"), 1)).unwrap();
         lab.tells(from, &[&failed("zone_xml")]).await;
-        let status = lab.get("status").await;
+        let status = status(&lab.vminfod_url()).await.to_string();
         assert!(status.contains("zone_xml"), "{at}: {status}");
         assert!(!status.contains(SECRET) && !status.contains(&encoded), "{at}: {status}");
         std::fs::write(&xml, &whole).unwrap();
         lab.tells(from, &[&|line| line["msg"] == "reading succeeded again"]).await;
     }
-    let text = lab.text();
+    let text = lab.log();
     let leak = text.lines().find(|line| line.contains(SECRET) || line.contains(&encoded));
     assert_eq!(leak, None);
-    lab.world.stop().await.unwrap();
+    lab.stop().await;
 }

@@ -13,6 +13,7 @@ mod bad_input;
 mod chaos;
 mod cli;
 mod clients;
+mod common;
 mod deploy;
 mod docs;
 mod faults;

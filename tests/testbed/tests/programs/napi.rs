@@ -96,6 +96,20 @@ pub(crate) async fn get(server: &Server, path: &str) -> Answer {
     send(server, "GET", path, &[], None).await
 }
 
+pub(crate) async fn put(server: &Server, path: &str, body: Value) -> Answer {
+    send(server, "PUT", path, &[], Some(body)).await
+}
+
+pub(crate) async fn post(server: &Server, path: &str, body: Value) -> Answer {
+    send(server, "POST", path, &[], Some(body)).await
+}
+
+/// Deletes, on a condition if there is one.
+pub(crate) async fn delete(server: &Server, path: &str, if_match: Option<&str>) -> Answer {
+    let condition = if_match.map(|tag| ("if-match", tag));
+    send(server, "DELETE", path, condition.as_slice(), None).await
+}
+
 pub(crate) fn minimal(mac: &str) -> Value {
     json!({ "mac": mac, "belongs_to_type": "zone", "belongs_to_uuid": VM, "owner_uuid": OWNER })
 }

@@ -9,18 +9,19 @@
 //! 2016: the shipped loader has empty metadata from the first object on, so nothing adds them, and
 //! it has fields that came later; those are named in [`LATER`] and may stand between the lines.
 
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use sdc_clients::Http;
+use sdc_clients::http::Call;
 use serde_json::{Map, Value, json};
 use simnode::{Node, Verbs, Wait};
-use tempfile::TempDir;
-use testbed::client::{EventStream, Options, wire};
-use testbed::lab::{World, WorldOptions};
+use testbed::client::{EventStream, Options, tools::fetch};
+use testbed::lines::LineStream;
 use testbed::process::Child;
 
+use super::common::{LATE, Lab, program, until};
+
 const VM: &str = "6af640c5-9042-6985-bc94-ed532f779664";
-const LATE: Duration = Duration::from_secs(60);
 /// Fields that the shipped loader has and that of the RFD had not.
 const LATER: [&str; 8] = [
     "zfs_root_compression",
@@ -34,35 +35,27 @@ const LATER: [&str; 8] = [
 ];
 
 struct Session {
-    _dir: TempDir,
-    world: World,
+    lab: Lab,
     events: Child,
     rfd: EventStream,
     verbs: Verbs,
 }
 
 async fn session() -> Session {
-    let dir = tempfile::tempdir().unwrap();
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_testbed"));
-    let options =
-        WorldOptions { speed: 1, vms: 2, ..WorldOptions::new(dir.path().join("cn"), &program) };
-    let mut world = World::create(options).await.unwrap();
-    world.start_vminfod().await.unwrap();
-    let url = world.vminfod_url();
-    let args = ["@vminfod", "events", "--url", &url].map(str::to_owned);
-    let events = Child::spawn("events", &program, &args).unwrap();
+    let lab = Lab::start(|options| (options.speed, options.vms) = (1, 2)).await;
+    let url = lab.vminfod_url();
+    let events = Child::spawn("events", &program(), &["@vminfod", "events", "--url", &url]);
     let rfd = EventStream::open(&url, Options::named("sessions")).await.unwrap();
-    testbed::lab::world::until("both listen", LATE, || async {
-        let status = testbed::client::tools::fetch(&url, "/status").await.unwrap();
-        Ok(status["eventsListeners"].as_object().unwrap().len() == 2)
+    until("both listen", async || {
+        let status = fetch(&url, "/status").await.unwrap();
+        status["eventsListeners"].as_object().unwrap().len() == 2
     })
-    .await
-    .unwrap();
+    .await;
     // Each state lasts a moment, as it does on a real node.
-    let mut node = Node::open(world.node().dir()).unwrap();
+    let mut node = Node::open(lab.node().dir()).unwrap();
     node.set_info(|info| info.pace_ms = 1000).unwrap();
     let verbs = Verbs::new(&node, Wait::at(&url).unwrap());
-    Session { _dir: dir, world, events, rfd, verbs }
+    Session { lab, events: events.unwrap(), rfd, verbs }
 }
 
 /// `path action :: old -> new` of a printed line, times and made-up numbers masked; `None` for
@@ -117,15 +110,25 @@ impl Session {
         all
     }
 
+    /// The next line about a field.
+    async fn next_of(&mut self, field: &str) -> String {
+        loop {
+            let line = tokio::time::timeout(LATE, self.events.line()).await.unwrap().unwrap();
+            if let Some(line) = masked(&line).filter(|line| line.starts_with(field)) {
+                return line;
+            }
+        }
+    }
+
     async fn stop(self) {
         drop(self.events);
-        self.world.stop().await.unwrap();
+        self.lab.stop().await;
     }
 
     /// vmadm writes the configuration anew with every update.
     fn touch(&self) {
-        let file =
-            std::fs::File::options().write(true).open(self.world.node().zone_xml(VM)).unwrap();
+        let file = self.lab.node().zone_xml(VM);
+        let file = std::fs::File::options().write(true).open(file).unwrap();
         file.set_modified(SystemTime::now() + Duration::from_secs(2)).unwrap();
     }
 
@@ -164,8 +167,7 @@ impl Session {
     }
 
     async fn update(&mut self, changes: Value) {
-        let Value::Object(changes) = changes else { panic!() };
-        self.verbs.update(VM, &changes).await.unwrap();
+        self.verbs.update(VM, changes.as_object().unwrap()).await.unwrap();
         self.touch();
     }
 }
@@ -195,7 +197,7 @@ async fn rfd39_create_then_alias_memory_and_quota() {
     session.prints(&["quota changed :: 10 -> 20"]).await;
     // Behind vmadm's back: the event of zfs is enough.
     let dataset = format!("zones/{VM}");
-    session.world.node().zfs(|all| Ok(((), all.set(&dataset, "quota", "10737418240")?))).unwrap();
+    session.lab.node().zfs(|all| all.set(&dataset, "quota", "10737418240")).unwrap();
     session.prints(&["quota changed :: 20 -> 10"]).await;
     session.stop().await;
 }
@@ -204,8 +206,9 @@ async fn rfd39_create_then_alias_memory_and_quota() {
 async fn rfd39_a_nic_is_added_and_a_snapshot_taken() {
     let mut session = session().await;
     session.create().await;
-    let url = session.world.vminfod_url();
-    let mut indexed = wire::get(&url, "/events?format=rfd39", "sessions").await.unwrap();
+    let http = Http::new(&session.lab.vminfod_url(), "sessions").unwrap();
+    let call = Call::get(&["events"]).query("format", "rfd39");
+    let mut indexed = LineStream::open(&http, call).await.unwrap();
     let nic = json!({"interface": "net0", "nic_tag": "external", "mac": "b2:1e:ba:a5:6e:71",
         "ip": "10.2.121.71", "ips": ["10.2.121.71/16"], "netmask": "255.255.0.0",
         "gateway": "10.2.121.1", "gateways": ["10.2.121.1"]});
@@ -213,7 +216,13 @@ async fn rfd39_a_nic_is_added_and_a_snapshot_taken() {
     session.verbs.add_nic(VM, &nic).await.unwrap();
     let line = session.next_of("nics").await;
     // The shipped stream names no index (`*`); the RFD's own form does.
-    let change = nic_of_rfd39(&mut indexed).await;
+    let change = loop {
+        let event = indexed.next(LATE).await.unwrap();
+        let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if let Some(change) = list.iter().find(|change| change["path"] == "nics.0") {
+            break change.clone();
+        }
+    };
     assert_eq!((&change["action"], &change["from"]), (&json!("added"), &Value::Null), "{change}");
     assert_eq!(change["to"], Value::Object(nic.clone()));
     let value = line.strip_prefix("nics.* added :: null -> ").unwrap_or_else(|| panic!("{line}"));
@@ -230,31 +239,4 @@ async fn rfd39_a_nic_is_added_and_a_snapshot_taken() {
         {"path": ["snapshots", null], "action": "added", "newValue": {"name": "before"}}]);
     session.rfd.watch_for_changes(&pattern, &wanted, LATE).await.unwrap();
     session.stop().await;
-}
-
-/// The first change of `nics.0` on a stream in the RFD's form.
-async fn nic_of_rfd39(answer: &mut wire::Answer) -> Value {
-    let mut lines = wire::Splitter::default();
-    loop {
-        let piece = tokio::time::timeout(LATE, answer.piece()).await.unwrap().unwrap().unwrap();
-        for line in lines.push(&piece) {
-            let event: Value = serde_json::from_str(&line).unwrap();
-            let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
-            if let Some(change) = list.iter().find(|change| change["path"] == "nics.0") {
-                return change.clone();
-            }
-        }
-    }
-}
-
-impl Session {
-    /// The next line about a field.
-    async fn next_of(&mut self, field: &str) -> String {
-        loop {
-            let line = tokio::time::timeout(LATE, self.events.line()).await.unwrap().unwrap();
-            if let Some(line) = masked(&line).filter(|line| line.starts_with(field)) {
-                return line;
-            }
-        }
-    }
 }

@@ -7,55 +7,36 @@
 
 mod smf;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use simnode::{Verbs, Wait};
-use tempfile::TempDir;
 use testbed::client::tools::{fetch, vmadm_get, vminfo_status};
 use testbed::client::{EventStream, Mirror, Options, Thrown, ZoneEvents};
-use testbed::lab::{World, WorldOptions};
 use tokio::time::Instant;
 use vminfod::cli::supply::{FromDaemon, FromNode, Supplier};
 use vminfod::cli::vmadm;
-use vminfod::node::Ctx;
-use vminfod::node::commands::{CommandPaths, RealCommands};
-use vminfod::node::root::Root;
+
+use super::common::{Lab, ctx};
 
 /// What VM.js waits with.
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn program() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_testbed"))
+async fn lab() -> Lab {
+    Lab::start(|options| options.speed = 1).await
 }
 
-async fn world() -> (TempDir, World) {
-    let dir = tempfile::tempdir().unwrap();
-    let options =
-        WorldOptions { speed: 1, vms: 12, ..WorldOptions::new(dir.path().join("cn"), program()) };
-    let mut world = World::create(options).await.unwrap();
-    world.start_vminfod().await.unwrap();
-    (dir, world)
+async fn follow(lab: &Lab) -> EventStream {
+    EventStream::open(&lab.vminfod_url(), Options::named("vmadm")).await.unwrap()
 }
 
-async fn follow(world: &World) -> EventStream {
-    EventStream::open(&world.vminfod_url(), Options::named("vmadm")).await.unwrap()
-}
-
-/// Verbs that wait for nobody, as the strict client does the waiting.
-fn verbs(world: &World) -> Verbs {
-    Verbs::new(world.node(), Wait::none())
-}
-
-async fn vms(world: &World) -> Vec<Value> {
-    let list = fetch(&world.vminfod_url(), "/vms").await.unwrap();
+async fn vms(lab: &Lab) -> Vec<Value> {
+    let list = fetch(&lab.vminfod_url(), "/vms").await.unwrap();
     list.as_array().unwrap().clone()
 }
 
-async fn one_in(world: &World, state: &str) -> Value {
+async fn one_in(lab: &Lab, state: &str) -> Value {
     let with_nic = |vm: &Value| vm["nics"].as_array().is_some_and(|nics| !nics.is_empty());
-    let all = vms(world).await;
+    let all = vms(lab).await;
     all.into_iter().find(|vm| vm["state"] == state && with_nic(vm)).unwrap()
 }
 
@@ -70,16 +51,16 @@ fn map(value: Value) -> Map<String, Value> {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s026_the_status_tool_prints_with_and_without_listeners() {
-    let (_dir, world) = world().await;
-    let url = world.vminfod_url();
+#[tokio::test(flavor = "multi_thread")] // S26
+async fn the_status_tool_prints_with_and_without_listeners() {
+    let lab = lab().await;
+    let url = lab.vminfod_url();
     for path in ["/status", "/status?full=true"] {
         let text = vminfo_status(&fetch(&url, path).await.unwrap()).unwrap();
         assert!(text.starts_with("state: running (working)\npid: "), "{text}");
         assert!(text.contains("eventsListeners: (0 listeners)"), "{text}");
     }
-    let _named = follow(&world).await;
+    let _named = follow(&lab).await;
     // One that does not say who it is makes the tool throw on the deployed daemon.
     let _silent = EventStream::open(&url, Options::named("")).await.unwrap();
     for path in ["/status", "/status?full=true"] {
@@ -87,18 +68,18 @@ async fn s026_the_status_tool_prints_with_and_without_listeners() {
         assert!(text.contains("eventsListeners: (2 listeners)\n  - vmadm - cn/"), "{text}");
         assert_eq!(text.contains("fswatcher\n  running: true\n"), path.len() > 8, "{text}");
     }
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s098_s099_s007_a_create_meets_every_wait_of_vmadm() {
-    let (_dir, world) = world().await;
+#[tokio::test(flavor = "multi_thread")] // S98, S99, S7
+async fn a_create_meets_every_wait_of_vmadm() {
+    let lab = lab().await;
     let uuid = "9a3c1c5e-57a5-4b1c-8f0e-2b6c5d4e3f21";
     let payload = map(json!({"uuid": uuid, "brand": "joyent-minimal", "alias": "new", "quota": 5,
         "tags": {"a": 1}, "customer_metadata": {"k": "v"}}));
-    assert!(matches!(vmadm_get(&world.vminfod_url(), uuid).await, Err(Thrown::Message(_))));
-    let mut stream = follow(&world).await;
-    let verbs = Verbs::new(world.node(), Wait::at(&world.vminfod_url()).unwrap());
+    assert!(matches!(vmadm_get(&lab.vminfod_url(), uuid).await, Err(Thrown::Message(_))));
+    let mut stream = follow(&lab).await;
+    let verbs = lab.waiting_verbs();
     let creating = tokio::spawn(async move { verbs.create(&payload).await });
     let create = json!({"type": "create", "uuid": uuid});
     let event = stream.watch_for_event(&create, MINUTE).await.unwrap();
@@ -114,76 +95,61 @@ async fn s098_s099_s007_a_create_meets_every_wait_of_vmadm() {
     stream.watch_for_changes(&of_vm, &running, MINUTE).await.unwrap();
     stream.watch_for_changes(&of_vm, &marker, MINUTE).await.unwrap();
     creating.await.unwrap().unwrap();
-    assert_eq!(vmadm_get(&world.vminfod_url(), uuid).await.unwrap()["alias"], "new");
-    world.stop().await.unwrap();
+    assert_eq!(vmadm_get(&lab.vminfod_url(), uuid).await.unwrap()["alias"], "new");
+    lab.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s100_alternatives_are_met_by_whichever_comes() {
-    let (_dir, world) = world().await;
-    let vm = one_in(&world, "stopped").await;
+#[tokio::test(flavor = "multi_thread")] // S100
+async fn alternatives_are_met_by_whichever_comes() {
+    let lab = lab().await;
+    let vm = one_in(&lab, "stopped").await;
     let wanted = json!([[{"path": ["state"], "newValue": "running"}, {"path": ["state"], "newValue": "stopped"}]]);
     let pattern = json!({"uuid": uuid_of(&vm)});
-    let mut stream = follow(&world).await;
-    verbs(&world).boot(uuid_of(&vm)).await.unwrap();
+    let mut stream = follow(&lab).await;
+    lab.verbs().boot(uuid_of(&vm)).await.unwrap();
     stream.watch_for_changes(&pattern, &wanted, MINUTE).await.unwrap();
     // The same VM is stopped as `vmadm stop` sees it: state and both exits as single records.
-    let mut stream = follow(&world).await;
-    verbs(&world).halt(uuid_of(&vm), 256).await.unwrap();
+    let mut stream = follow(&lab).await;
+    lab.verbs().halt(uuid_of(&vm), 256).await.unwrap();
     let stopped = json!([{"path": ["state"], "newValue": "stopped"},
         {"path": ["exit_status"], "action": "added"}, {"path": ["exit_timestamp"], "action": "added"}]);
     stream.watch_for_changes(&pattern, &stopped, MINUTE).await.unwrap();
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s101_an_edited_nic_is_found_by_its_mac() {
-    let (_dir, world) = world().await;
-    let vm = one_in(&world, "running").await;
+#[tokio::test(flavor = "multi_thread")] // S101
+async fn an_edited_nic_is_found_by_its_mac() {
+    let lab = lab().await;
+    let vm = one_in(&lab, "running").await;
     let mac = vm["nics"][0]["mac"].as_str().unwrap();
-    let mut stream = follow(&world).await;
+    let mut stream = follow(&lab).await;
     let change = map(json!({"mac": mac, "ip": "192.0.2.77"}));
-    verbs(&world).update_nic(uuid_of(&vm), &change).await.unwrap();
+    lab.verbs().update_nic(uuid_of(&vm), &change).await.unwrap();
     let wanted = json!([{"path": ["nics", null, "ip"], "ident": mac, "newValue": "192.0.2.77"}]);
     stream.watch_for_changes(&json!({"uuid": uuid_of(&vm)}), &wanted, MINUTE).await.unwrap();
     // A whole-array record would leave vmadm waiting for ever: the client knows the difference.
-    let mut stream = follow(&world).await;
-    let added =
-        verbs(&world).add_nic(uuid_of(&vm), &map(json!({"ip": "192.0.2.78"}))).await.unwrap();
+    let mut stream = follow(&lab).await;
+    let added = lab.verbs().add_nic(uuid_of(&vm), &map(json!({"ip": "192.0.2.78"}))).await.unwrap();
     let wanted = json!([{"path": ["nics", null], "action": "added", "newValue": {"mac": added}}]);
     stream.watch_for_changes(&json!({"uuid": uuid_of(&vm)}), &wanted, MINUTE).await.unwrap();
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s102_a_snapshot_comes_and_goes_as_one_element() {
-    let (_dir, world) = world().await;
-    let vm = one_in(&world, "running").await;
+#[tokio::test(flavor = "multi_thread")] // S102
+async fn a_snapshot_comes_and_goes_as_one_element() {
+    let lab = lab().await;
+    let vm = one_in(&lab, "running").await;
     let pattern = json!({"uuid": uuid_of(&vm)});
-    let mut stream = follow(&world).await;
-    verbs(&world).snapshot(uuid_of(&vm), "before").await.unwrap();
+    let mut stream = follow(&lab).await;
+    lab.verbs().snapshot(uuid_of(&vm), "before").await.unwrap();
     let wanted =
         json!([{"path": ["snapshots", null], "action": "added", "newValue": {"name": "before"}}]);
     stream.watch_for_changes(&pattern, &wanted, MINUTE).await.unwrap();
-    verbs(&world).delete_snapshot(uuid_of(&vm), "before").await.unwrap();
+    lab.verbs().delete_snapshot(uuid_of(&vm), "before").await.unwrap();
     let wanted =
         json!([{"path": ["snapshots", null], "action": "removed", "oldValue": {"name": "before"}}]);
     stream.watch_for_changes(&pattern, &wanted, MINUTE).await.unwrap();
-    world.stop().await.unwrap();
-}
-
-/// The node read without any daemon, as before the switch to vminfod.
-fn directly(world: &World) -> FromNode {
-    let tool = |name: &str| world.node().tool(name);
-    let commands = CommandPaths {
-        zoneadm: tool("zoneadm"),
-        zfs: tool("zfs"),
-        kstat: tool("kstat"),
-        sysevent: tool("sysevent"),
-        fswatcher: tool("fswatcher"),
-    };
-    let commands = std::sync::Arc::new(RealCommands::new(commands));
-    FromNode::new(Ctx::new(Root::new(world.node().root()), commands))
+    lab.stop().await;
 }
 
 async fn printed(words: &str, supplier: &dyn Supplier) -> String {
@@ -196,19 +162,20 @@ async fn printed(words: &str, supplier: &dyn Supplier) -> String {
     format!("{}\n{}\n{}", printed.code, printed.stdout, printed.stderr)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s103_s104_vmadm_prints_the_same_with_vminfod_as_before_it() {
-    let (_dir, world) = world().await;
-    let daemon = FromDaemon::new(&world.vminfod_url(), "vmadm").unwrap();
-    let node = directly(&world);
+#[tokio::test(flavor = "multi_thread")] // S103, S104
+async fn vmadm_prints_the_same_with_vminfod_as_before_it() {
+    let lab = lab().await;
+    let daemon = FromDaemon::new(&lab.vminfod_url(), "vmadm").unwrap();
+    // The node read without any daemon, as before the switch to vminfod.
+    let node = FromNode::new(ctx(lab.node()));
     let unknown = "9a3c1c5e-57a5-4b1c-8f0e-2b6c5d4e3f21";
     let missing = printed(&format!("get {unknown}"), &daemon).await;
     assert_eq!(missing, format!("1\n\nzoneadm: {unknown}: No such zone configured\n"));
-    let thrown = vmadm_get(&world.vminfod_url(), unknown).await.unwrap_err();
+    let thrown = vmadm_get(&lab.vminfod_url(), unknown).await.unwrap_err();
     assert!(missing.contains(&thrown.to_string()), "{thrown}");
     // After some changes the cache still prints what a fresh reading prints.
-    let vm = one_in(&world, "running").await;
-    let waiting = Verbs::new(world.node(), Wait::at(&world.vminfod_url()).unwrap());
+    let vm = one_in(&lab, "running").await;
+    let waiting = lab.waiting_verbs();
     waiting.set_quota(uuid_of(&vm), 33).await.unwrap();
     waiting.snapshot(uuid_of(&vm), "s104").await.unwrap();
     let one = format!("get {}", uuid_of(&vm));
@@ -225,44 +192,44 @@ async fn s103_s104_vmadm_prints_the_same_with_vminfod_as_before_it() {
     ] {
         assert_eq!(printed(words, &daemon).await, printed(words, &node).await, "vmadm {words}");
     }
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s105_vmadm_events_prints_a_ready_object_by_zonename() {
-    let (_dir, world) = world().await;
+#[tokio::test(flavor = "multi_thread")] // S105
+async fn vmadm_events_prints_a_ready_object_by_zonename() {
+    let lab = lab().await;
     let options = Options { parse_ready: true, ..Options::named("vmadm events") };
-    let stream = EventStream::open(&world.vminfod_url(), options).await.unwrap();
+    let stream = EventStream::open(&lab.vminfod_url(), options).await.unwrap();
     let by_name = map(stream.ready["vms"].clone());
-    let all = vms(&world).await;
+    let all = vms(&lab).await;
     assert_eq!(by_name.len(), all.len());
     assert!(all.iter().all(|vm| by_name[vm["zonename"].as_str().unwrap()] == *vm));
     // Ours prints the same line.
-    let raw = follow(&world).await.ready;
+    let raw = follow(&lab).await.ready;
     let plan = vmadm::plan(&["events".to_owned(), "-rj".to_owned()]);
     let Ok(vmadm::Plan::Events(plan)) = plan else { panic!("no plan for events") };
     let line = vmadm::printer(&plan).line(raw.to_string().as_bytes()).unwrap();
     let ready: Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&ready["type"], &ready["vms"]), (&json!("ready"), &Value::Object(by_name)));
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s106_scar_clients_see_the_daemon_die_and_agents_are_back_in_seconds() {
-    let (_dir, mut world) = world().await;
+#[tokio::test(flavor = "multi_thread")] // S106
+async fn clients_see_the_daemon_die_and_agents_are_back_in_seconds() {
+    let mut lab = lab().await;
     let options = Options { parse_ready: true, ..Options::named("vm-agent") };
-    let mut stream = EventStream::open(&world.vminfod_url(), options.clone()).await.unwrap();
+    let mut stream = EventStream::open(&lab.vminfod_url(), options.clone()).await.unwrap();
     let before = Mirror::of(&stream.ready).unwrap();
-    let (boots, goes) = (one_in(&world, "stopped").await, one_in(&world, "running").await);
-    world.end_vminfod(true).await.unwrap();
+    let (boots, goes) = (one_in(&lab, "stopped").await, one_in(&lab, "running").await);
+    lab.end_vminfod(true).await.unwrap();
     let end = tokio::time::timeout(MINUTE, stream.event()).await.unwrap();
     assert!(matches!(end, Err(Thrown::Ended)), "{end:?}");
 
-    verbs(&world).boot(uuid_of(&boots)).await.unwrap();
-    verbs(&world).delete_raw(uuid_of(&goes)).await.unwrap();
-    world.start_vminfod().await.unwrap();
+    lab.verbs().boot(uuid_of(&boots)).await.unwrap();
+    lab.verbs().delete_raw(uuid_of(&goes)).await.unwrap();
+    lab.start_vminfod().await.unwrap();
     let began = Instant::now();
-    let stream = EventStream::again(&world.vminfod_url(), &options, MINUTE).await.unwrap();
+    let stream = EventStream::again(&lab.vminfod_url(), &options, MINUTE).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let (created, changed, deleted) = before.against(&Mirror::of(&stream.ready).unwrap());
     assert_eq!(created, [""; 0]);
@@ -271,21 +238,21 @@ async fn s106_scar_clients_see_the_daemon_die_and_agents_are_back_in_seconds() {
 
     // An orderly end looks the same to them.
     let mut stream = stream;
-    world.end_vminfod(false).await.unwrap();
+    lab.end_vminfod(false).await.unwrap();
     let end = tokio::time::timeout(MINUTE, stream.event()).await.unwrap();
     assert!(matches!(end, Err(Thrown::Ended)), "{end:?}");
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s107_sixty_listeners_follow_a_lifetime_without_a_warning() {
-    let (dir, world) = world().await;
-    let vm = one_in(&world, "running").await;
+#[tokio::test(flavor = "multi_thread")] // S107
+async fn sixty_listeners_follow_a_lifetime_without_a_warning() {
+    let lab = lab().await;
+    let vm = one_in(&lab, "running").await;
     let uuid = uuid_of(&vm).to_owned();
     let mut followers = Vec::new();
     for n in 0..60 {
         let options = Options { parse_ready: true, ..Options::named(&format!("listener-{n}")) };
-        let mut stream = EventStream::open(&world.vminfod_url(), options).await.unwrap();
+        let mut stream = EventStream::open(&lab.vminfod_url(), options).await.unwrap();
         let uuid = uuid.clone();
         followers.push(tokio::spawn(async move {
             let mut mirror = Mirror::of(&stream.ready)?;
@@ -300,7 +267,7 @@ async fn s107_sixty_listeners_follow_a_lifetime_without_a_warning() {
             }
         }));
     }
-    let verbs = Verbs::new(world.node(), Wait::at(&world.vminfod_url()).unwrap());
+    let verbs = lab.waiting_verbs();
     verbs.reboot(&uuid).await.unwrap();
     verbs.delete(&uuid).await.unwrap();
     let mut seen = Vec::new();
@@ -314,12 +281,12 @@ async fn s107_sixty_listeners_follow_a_lifetime_without_a_warning() {
     assert!(states.iter().any(|one| one.newstate.is_empty()), "the delete, as vmadmd sees it");
     assert!(seen.iter().all(|(other, others)| *other == mirror && *others == states));
     // What the deployed daemon warned of were its listeners.
-    let log = std::fs::read_to_string(dir.path().join("cn/vminfod.log")).unwrap();
+    let log = lab.log();
     let about_listeners = |line: &&str| {
         let Ok(line) = serde_json::from_str::<Value>(line) else { return true };
         let component = line["component"].as_str().unwrap_or_default();
         line["level"].as_u64() >= Some(40) && !component.starts_with("vminfod::reconcile")
     };
     assert_eq!(log.lines().find(about_listeners), None);
-    world.stop().await.unwrap();
+    lab.stop().await;
 }

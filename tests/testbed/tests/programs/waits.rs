@@ -5,7 +5,6 @@
 //! Waiting for an effect: read-after-write, lost events, commands that hang, and a daemon that is
 //! killed under its listeners.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,28 +15,16 @@ use serde_json::{Value, json};
 use simnode::decorators::Hanging;
 use simnode::state::ZoneState;
 use simnode::{Verbs, Wait};
-use testbed::lab::{World, WorldOptions};
 use testbed::storm::hub::{Hub, HubOptions};
 use testbed::storm::{pairs::pairs, same_vms};
 use tokio::time::Instant;
 use vminfod::config::{Config, Watch};
 use vminfod::node::commands::Tool;
 
+use super::common::{LATE, Lab, see, synced};
+
 /// Pairs of each kind; `testbed storm --pairs 1000` runs the thousand.
 const PAIRS: usize = 25;
-/// Longer than anything takes that goes well.
-const LIMIT: Duration = Duration::from_secs(60);
-
-async fn see<T>(watcher: &mut Watcher, mut wanted: impl FnMut(&WatchEvent) -> Option<T>) -> T {
-    let seen = async {
-        loop {
-            if let Some(found) = wanted(&watcher.next().await) {
-                return found;
-            }
-        }
-    };
-    tokio::time::timeout(LIMIT, seen).await.expect("the event came in time")
-}
 
 fn field(event: &WatchEvent, vm: &str, key: &str) -> Option<Value> {
     match event {
@@ -63,7 +50,7 @@ async fn a_quota_set_outside_does_not_come_back_after_the_verbs_own() {
     let dataset = zone.zonepath.trim_start_matches('/').to_owned();
     for round in 0..20_u64 {
         let outside = (10_u64 << 30).to_string();
-        hub.node.zfs(|all| Ok(((), all.set(&dataset, "quota", &outside)?))).unwrap();
+        hub.node.zfs(|all| all.set(&dataset, "quota", &outside)).unwrap();
         verbs.set_quota(&zone.zonename, 20 + round).await.unwrap();
         let now = client.vm(&zone.zonename, false).await.unwrap();
         assert_eq!(now["quota"], json!(20 + round));
@@ -77,15 +64,14 @@ async fn a_lost_event_is_found_within_one_sweep_and_counted() {
     let config = Config { sweep, watch: Watch::Sweep, ..Config::default() };
     let options = HubOptions { config, ..HubOptions::new(5, 13) };
     let hub = Hub::start(options).await.unwrap();
-    let client = hub.client();
-    let mut watcher = watch(&client, Jitter::from_seed(1));
-    see(&mut watcher, |event| matches!(event, WatchEvent::Synced(_)).then_some(())).await;
+    let mut watcher = synced(&hub.client()).await;
     let zones = hub.node.zones().unwrap();
     let zone = zones.iter().find(|zone| zone.state == ZoneState::Running).unwrap().zonename.clone();
     let before = unannounced(&hub).await;
     hub.node.losing_events().zone_halt(&zone, 0).unwrap();
     let lost_at = Instant::now();
-    see(&mut watcher, |event| field(event, &zone, "zone_state").filter(|s| s == "installed")).await;
+    see(&mut watcher, LATE, |event| field(event, &zone, "zone_state").filter(|s| s == "installed"))
+        .await;
     let took = lost_at.elapsed();
     assert!(took < sweep * 2, "found after {took:?}");
     assert!(unannounced(&hub).await > before, "the loss is not counted");
@@ -118,8 +104,7 @@ async fn a_zfs_that_hangs_on_one_vm_slows_no_other() {
     })
     .await
     .unwrap();
-    let mut watcher = watch(&hub.client(), Jitter::from_seed(1));
-    see(&mut watcher, |event| matches!(event, WatchEvent::Synced(_)).then_some(())).await;
+    let mut watcher = synced(&hub.client()).await;
     let names = hub.zones().unwrap();
     let (stuck, others) = names.split_first().unwrap();
     let before = median_latency(&hub, &mut watcher, others, "before").await;
@@ -128,7 +113,7 @@ async fn a_zfs_that_hangs_on_one_vm_slows_no_other() {
     let dataset = format!("zones/{stuck}");
     for round in 0..30_u64 {
         let bytes = ((30 + round) << 30).to_string();
-        hub.node.zfs(|all| Ok(((), all.set(&dataset, "quota", &bytes)?))).unwrap();
+        hub.node.zfs(|all| all.set(&dataset, "quota", &bytes)).unwrap();
     }
     let during = median_latency(&hub, &mut watcher, others, "during").await;
     // Both are a few tens of milliseconds; a queue behind the hanging one would be 30 s.
@@ -144,13 +129,13 @@ async fn median_latency(hub: &Hub, watcher: &mut Watcher, vms: &[String], word: 
         let alias = json!(format!("{word}-{nth}"));
         let begun = Instant::now();
         verbs.set_field(vm, "alias", alias.clone()).await.unwrap();
-        see(watcher, |event| field(event, vm, "alias").filter(|now| *now == alias)).await;
+        see(watcher, LATE, |event| field(event, vm, "alias").filter(|now| *now == alias)).await;
         took.push(begun.elapsed());
         let name = format!("{word}-{nth}");
         let begun = Instant::now();
         verbs.snapshot(vm, &name).await.unwrap();
         let has = |list: Value| list.to_string().contains(&name).then_some(());
-        see(watcher, |event| field(event, vm, "snapshots").and_then(has)).await;
+        see(watcher, LATE, |event| field(event, vm, "snapshots").and_then(has)).await;
         took.push(begun.elapsed());
     }
     took.sort();
@@ -159,16 +144,11 @@ async fn median_latency(hub: &Hub, watcher: &mut Watcher, vms: &[String], word: 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn listeners_of_a_killed_daemon_resume_or_are_told() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_testbed"));
-    let options = WorldOptions { vms: 8, ..WorldOptions::new(dir.path().join("cn"), program) };
-    let mut world = World::create(options).await.unwrap();
-    world.start_vminfod().await.unwrap();
-    let client = world.hub().unwrap();
-    let verbs = Verbs::new(world.node(), Wait::none());
+    let mut lab = Lab::of(8).await;
+    let (client, verbs) = (lab.client(), lab.verbs());
     let mut watcher = watch(&client, Jitter::from_seed(1));
     let mut mirror = Vec::new();
-    see(&mut watcher, |event| synced(event, &mut mirror)).await;
+    see(&mut watcher, LATE, |event| listed(event, &mut mirror)).await;
     let names: Vec<String> = mirror.iter().filter_map(|vm| Some(key_of(vm)?.to_owned())).collect();
     for round in 0..5_u64 {
         // The kill comes at another point of the daemon's work each time.
@@ -176,15 +156,15 @@ async fn listeners_of_a_killed_daemon_resume_or_are_told() {
             verbs.set_field(name, "alias", json!(format!("r{round}-{nth}"))).await.unwrap();
             if nth as u64 == round {
                 tokio::time::sleep(Duration::from_millis(round * 7)).await; // the point in time is the test's subject
-                world.end_vminfod(true).await.unwrap();
+                lab.end_vminfod(true).await.unwrap();
             }
         }
         let position = (watcher.position().0.map(str::to_owned), watcher.position().1);
-        world.start_vminfod().await.unwrap();
+        lab.start_vminfod().await.unwrap();
         let mut lost = false;
-        see(&mut watcher, |event| {
+        see(&mut watcher, LATE, |event| {
             lost |= matches!(event, WatchEvent::Lost(_));
-            synced(event, &mut mirror).filter(|()| lost)
+            listed(event, &mut mirror).filter(|()| lost)
         })
         .await;
         // A start of its own: what was counted by another cannot be carried on.
@@ -198,13 +178,13 @@ async fn listeners_of_a_killed_daemon_resume_or_are_told() {
                 follow(&watcher.next().await, &mut mirror);
             }
         };
-        let caught_up = tokio::time::timeout(LIMIT, catch_up).await;
+        let caught_up = tokio::time::timeout(LATE, catch_up).await;
         assert!(caught_up.is_ok(), "{:?}", same_vms(&mirror, &shown));
     }
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
-fn synced(event: &WatchEvent, mirror: &mut Vec<VmObject>) -> Option<()> {
+fn listed(event: &WatchEvent, mirror: &mut Vec<VmObject>) -> Option<()> {
     follow(event, mirror);
     matches!(event, WatchEvent::Synced(_)).then_some(())
 }

@@ -149,17 +149,17 @@ impl Printer {
     }
 
     fn changes(&self, event: &Map<String, Value>, date: &str) -> String {
-        let (kind, zone) = (text(event, "type"), text(event, "zonename"));
+        let (kind, zone) = (text(event, "type"), visible(text(event, "zonename")));
         let short_zone = zone.split('-').next().unwrap_or_default();
         let (head, missing) = match self.style {
             Style::Shipped { full } => {
-                let alias = alias(event);
-                let (when, zone) = if full { (date, zone) } else { (time(date), short_zone) };
+                let alias = visible(&alias(event));
+                let (when, zone) = if full { (date, &*zone) } else { (time(date), short_zone) };
                 (format!("[{when}] {zone} {alias} {kind}"), "undefined")
             }
             Style::Plain { short } => {
-                let (when, zone) = if short { (time(date), short_zone) } else { (date, zone) };
-                (format!("[{when}] {} {kind}", visible(zone)), "null")
+                let (when, zone) = if short { (time(date), short_zone) } else { (date, &*zone) };
+                (format!("[{when}] {zone} {kind}"), "null")
             }
         };
         let Some(Value::Array(changes)) = event.get("changes") else { return head + "\n" };
@@ -170,15 +170,13 @@ impl Printer {
             .iter()
             .map(|change| {
                 let text = |key: &str| change.get(key).and_then(Value::as_str).unwrap_or_default();
-                let (path, action) = (text("prettyPath"), text("action"));
-                let (old, new) = (side(change, "oldValue"), side(change, "newValue"));
+                // A tenant's key must not forge a line, nor its value drive a terminal.
+                let (path, action) = (visible(text("prettyPath")), text("action"));
+                let (mut old, mut new) = (side(change, "oldValue"), side(change, "newValue"));
                 if plain {
-                    // Tenants' text must not contain control sequences of a terminal.
-                    let (path, old, new) = (visible(path), visible(&old), visible(&new));
-                    format!("{head}: {path} {action} :: {old} -> {new}\n")
-                } else {
-                    format!("{head}: {path} {action} :: {old} -> {new}\n")
+                    (old, new) = (visible(&old), visible(&new));
                 }
+                format!("{head}: {path} {action} :: {old} -> {new}\n")
             })
             .collect()
     }
@@ -259,6 +257,14 @@ mod tests {
         ] {
             assert_eq!(printer(style).line(MODIFY.as_bytes()).unwrap(), lines);
         }
+    }
+
+    #[test]
+    fn a_key_or_an_alias_forges_no_line() {
+        let line = MODIFY.replace("\"web\"", r#""web\n[x""#).replace("tags[a.b]", r"tags.a\nb");
+        let text = printer(Style::Shipped { full: true }).line(line.as_bytes()).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains(r"web\u000a[x") && text.contains(r"tags.a\u000ab"), "{text}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::regexp::Regexp;
-use super::value::member;
+use super::value::at;
 use super::vm::Vm;
 
 /// Name, header, least width.
@@ -105,12 +105,10 @@ impl Column {
 
     /// Its value in one VM.
     pub fn of<'a>(&self, vm: &'a Vm) -> Option<&'a Value> {
-        let mut parts = self.name.split('.');
-        let mut value = vm.object.get(parts.next()?)?;
-        for part in parts {
-            value = member(value, part)?;
+        match self.name.split_once('.') {
+            Some((first, rest)) => at(vm.object.get(first)?, rest),
+            None => vm.object.get(&self.name),
         }
-        Some(value)
     }
 }
 

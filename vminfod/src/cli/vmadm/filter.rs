@@ -30,16 +30,9 @@ pub enum FilterError {
     },
 }
 
-/// The value that a filter requires.
-#[derive(Debug)]
-enum Wanted {
-    Text(String),
-    Pattern(String),
-}
-
 /// Filters as given, before validation.
 #[derive(Debug, Default)]
-pub struct Filters(IndexMap<String, Wanted>);
+pub struct Filters(IndexMap<String, Result<Test, FilterError>>);
 
 impl Filters {
     /// Parses the operands. If a key is repeated, the last one counts.
@@ -53,11 +46,7 @@ impl Filters {
                 }
                 None => (operand.as_str(), ""),
             };
-            let wanted = match value.strip_prefix('~') {
-                Some(pattern) => Wanted::Pattern(pattern.to_owned()),
-                None => Wanted::Text(value.to_owned()),
-            };
-            filters.insert(key.to_owned(), wanted);
+            filters.insert(key.to_owned(), Test::of(key, value));
         }
         Ok(Filters(filters))
     }
@@ -70,37 +59,19 @@ impl Filters {
         bad.first().copied()
     }
 
-    /// Compiles the filters.
+    /// Returns the filters if all patterns are valid.
     pub fn ready(self) -> Result<Picker, FilterError> {
-        let mut tests = Vec::new();
-        for (key, wanted) in self.0 {
-            let parts: Vec<String> = key.split('.').map(str::to_owned).collect();
-            let test = match wanted {
-                Wanted::Text(text) => Test::Text(match parts.as_slice() {
-                    [nics, _, mac] if nics == "nics" && mac == "mac" => normal_mac(&text),
-                    _ => text,
-                }),
-                Wanted::Pattern(pattern) => match Regexp::new(&pattern, true) {
-                    Ok(regexp) => Test::Pattern(regexp),
-                    Err(fault) => {
-                        return Err(FilterError::Pattern {
-                            key,
-                            pattern,
-                            reason: fault.to_string(),
-                        });
-                    }
-                },
-            };
-            tests.push((parts, test));
-        }
-        Ok(Picker(tests))
+        let parts = |key: &str| key.split('.').map(str::to_owned).collect();
+        let tests = self.0.into_iter().map(|(key, test)| Ok((parts(&key), test?)));
+        Ok(Picker(tests.collect::<Result<_, _>>()?))
     }
 }
 
-/// Compiled filters.
+/// Valid filters.
 #[derive(Debug)]
 pub struct Picker(Vec<(Vec<String>, Test)>);
 
+/// What a filter requires of a property.
 #[derive(Debug)]
 enum Test {
     Text(String),
@@ -115,6 +86,21 @@ impl Picker {
 }
 
 impl Test {
+    fn of(key: &str, value: &str) -> Result<Test, FilterError> {
+        if let Some(pattern) = value.strip_prefix('~') {
+            let regexp = Regexp::new(pattern, true).map_err(|fault| FilterError::Pattern {
+                key: key.to_owned(),
+                pattern: pattern.to_owned(),
+                reason: fault.to_string(),
+            });
+            return regexp.map(Test::Pattern);
+        }
+        Ok(Test::Text(match key.split('.').collect::<Vec<_>>().as_slice() {
+            ["nics", _, "mac"] => normal_mac(value),
+            _ => value.to_owned(),
+        }))
+    }
+
     fn holds(&self, text: &str) -> bool {
         match self {
             Test::Text(wanted) => wanted == text,

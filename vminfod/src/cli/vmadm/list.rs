@@ -4,6 +4,7 @@
 
 //! `list`: VMs as lines. Pure.
 
+use daemon::cli::screen::visible;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
@@ -138,6 +139,8 @@ impl Shape<'_> {
             if n > 0 {
                 line.push_str(if self.parsable { ":" } else { "  " });
             }
+            // A name with a line's end in it would forge a row.
+            let cell = visible(&cell);
             line.push_str(&cell);
             if !self.parsable {
                 line.extend(std::iter::repeat_n(' ', column.width.saturating_sub(units(&cell))));
@@ -155,5 +158,22 @@ fn shown(value: Option<&Value>, parsable: bool) -> String {
         Some(number @ Value::Number(_)) => text_form(number).unwrap_or_default(),
         Some(value) if truthy(Some(value)) => text_form(value).unwrap_or_default(),
         _ => none.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_forges_no_row() {
+        let vm = serde_json::json!({"uuid": "u", "brand": "lx", "alias": "a\nu2:OS\u{202e}"});
+        for (parsable, text) in [
+            (true, "u:a\\u000au2:OS\\u202e\n"),
+            (false, "u                                     a\\u000au2:OS\\u202e\n"),
+        ] {
+            let listing = Listing::all(Some("uuid,alias"), None, parsable, false);
+            assert_eq!(listing.print(vec![vm.as_object().unwrap().clone()]).unwrap(), text);
+        }
     }
 }

@@ -71,7 +71,7 @@ pub fn plan(args: &[String]) -> Result<Plan, Failure> {
             Ok(Plan::Events(EventsPlan::new(&parsed)))
         }
         "help" | "-h" | "-?" => Err(Failure::Usage(None)),
-        other if usage::COMMANDS.contains(&other) => Err(Failure::Failed(format!(
+        other if usage::is_not_here(other) => Err(Failure::Failed(format!(
             "{other} changes the node or leaves it, and this program only reads: use the platform's vmadm"
         ))),
         other => Err(Failure::Usage(Some(format!("Invalid command: \"{other}\".")))),
@@ -92,14 +92,14 @@ pub fn printer(plan: &EventsPlan) -> Printer {
 pub async fn run(plan: Plan, supplier: &dyn Supplier) -> Result<String, Failure> {
     match plan {
         Plan::List(listing) => {
-            let vms = supplier.vms().await?;
+            let vms = supplier.objects(None).await?;
             within(LIMIT, move || listing.print(vms)).await
         }
         Plan::Lookup(lookup) => {
-            let vms = supplier.vms().await?;
+            let vms = supplier.objects(None).await?;
             within(LIMIT, move || lookup.print(vms)).await
         }
-        Plan::Get(uuid) => match supplier.vm(&uuid).await? {
+        Plan::Get(uuid) => match supplier.objects(Some(&uuid)).await?.pop() {
             Some(vm) => Ok(lookup::one(vm)),
             None => Err(Failure::failed(format!("zoneadm: {uuid}: No such zone configured"))),
         },

@@ -81,6 +81,20 @@ pub fn member<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     }
 }
 
+/// The value at a dotted path.
+pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, member)
+}
+
+/// The values of an array or an object; none of anything else.
+pub fn items(value: Option<&Value>) -> Vec<&Value> {
+    match value {
+        Some(Value::Array(items)) => items.iter().collect(),
+        Some(Value::Object(map)) => map.values().collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Parses an array index: `0`, `12`, not `01`.
 pub fn array_index(key: &str) -> Option<usize> {
     let plain = key.bytes().all(|b| b.is_ascii_digit()) && (key == "0" || !key.starts_with('0'));

@@ -8,12 +8,13 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::cli::vmadm::value::{member, text_form};
+use crate::cli::vmadm::value::{at, compact, items, text_form};
 
 /// The whole text.
 pub(super) fn lines(status: &Value) -> String {
     let at = |path: &str| at(status, path);
     let shown = |path: &str| shown(at(path));
+    let count = |path: &str| items(at(path)).len();
     let mut text = String::new();
     let mut line = |what: std::fmt::Arguments<'_>| {
         // Writing to memory cannot fail.
@@ -31,17 +32,19 @@ pub(super) fn lines(status: &Value) -> String {
     line(format_args!("  nqueued: {}", shown("queue.vasync_queue.nqueued")));
     line(format_args!("fullRefresh"));
     line(format_args!("  lastRefresh: {}", shown("lastRefresh")));
-    if !is_empty(at("refreshErrors")) {
+    let (errors, log) = (items(at("refreshErrors")), items(at("refreshLog")));
+    if !errors.is_empty() {
         // The shipped tool prints its format, and the number on a line of its own.
-        line(format_args!("  refreshErrors: (%d items)\n{}", count(at("refreshErrors"))));
-        for error in items(at("refreshErrors")) {
+        line(format_args!("  refreshErrors: (%d items)\n{}", errors.len()));
+        for error in errors {
             line(format_args!("    - {} ({})", field(error, "err"), field(error, "ago")));
         }
     }
-    if !is_empty(at("refreshLog")) {
-        line(format_args!("  refreshLog: ({} items)", count(at("refreshLog"))));
-        for entry in items(at("refreshLog")) {
-            let (cache, vms) = (count(entry.get("cacheChanges")), count(entry.get("vmChanges")));
+    if !log.is_empty() {
+        line(format_args!("  refreshLog: ({} items)", log.len()));
+        for entry in log {
+            let changes = |key| items(entry.get(key)).len();
+            let (cache, vms) = (changes("cacheChanges"), changes("vmChanges"));
             let ago = field(entry, "endedAgo");
             line(format_args!("    - {cache} cacheChanges / {vms} vmChanges - {ago} ago"));
         }
@@ -50,20 +53,16 @@ pub(super) fn lines(status: &Value) -> String {
         line(format_args!("fswatcher"));
         line(format_args!("  running: {}", shown("fswatcher.running")));
         line(format_args!("  pid: {}", shown("fswatcher.watcher_pid")));
-        line(format_args!("  watching: {}", count(at("fswatcher.watching"))));
-        line(format_args!("  tryingToWatch: {}", count(at("fswatcher.not_yet_watching"))));
-        line(format_args!("  pendingActions: {}", count(at("fswatcher.pending_actions"))));
+        line(format_args!("  watching: {}", count("fswatcher.watching")));
+        line(format_args!("  tryingToWatch: {}", count("fswatcher.not_yet_watching")));
+        line(format_args!("  pendingActions: {}", count("fswatcher.pending_actions")));
     }
-    line(format_args!("eventsListeners: ({} listeners)", count(at("eventsListeners"))));
+    line(format_args!("eventsListeners: ({} listeners)", count("eventsListeners")));
     for (uuid, listener) in at("eventsListeners").and_then(Value::as_object).into_iter().flatten() {
         line(format_args!("  - {}", user_agent(listener)));
         line(format_args!("    {uuid} created {} ago\n", field(listener, "createdAgo")));
     }
     text
-}
-
-fn at<'a>(status: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(status, member)
 }
 
 fn shown(value: Option<&Value>) -> String {
@@ -75,18 +74,6 @@ fn shown(value: Option<&Value>) -> String {
 
 fn field(value: &Value, key: &str) -> String {
     shown(value.get(key))
-}
-
-fn items(value: Option<&Value>) -> impl Iterator<Item = &Value> {
-    value.and_then(Value::as_array).into_iter().flatten()
-}
-
-fn count(value: Option<&Value>) -> usize {
-    match value {
-        Some(Value::Array(items)) => items.len(),
-        Some(Value::Object(map)) => map.len(),
-        _ => 0,
-    }
 }
 
 /// Bytes as MiB with two decimals, halves rounded up.
@@ -105,18 +92,9 @@ fn user_agent(listener: &Value) -> String {
     let Some(agent) = listener.get("userAgent").and_then(Value::as_str) else {
         return "-".to_owned();
     };
-    let quoted = crate::cli::vmadm::value::compact(agent);
+    let quoted = compact(agent);
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.unwrap_or(&quoted).replace("\\\"", "\"")
-}
-
-/// Returns true unless the value is an array or object with members.
-fn is_empty(value: Option<&Value>) -> bool {
-    match value {
-        Some(Value::Array(items)) => items.is_empty(),
-        Some(Value::Object(map)) => map.is_empty(),
-        _ => true,
-    }
 }
 
 #[cfg(test)]

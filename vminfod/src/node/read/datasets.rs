@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use vm_model::datasets::{Datasets, SnapshotTable};
+use vm_model::datasets::SnapshotTable;
 use vm_model::origin::Origin;
 use vm_model::parse::zfs_list::{COLUMNS, Listing, Row, SNAPSHOT_COLUMNS, SnapshotListing};
 
@@ -17,12 +17,12 @@ use crate::node::error::{Fault, LoadError};
 
 /// Lists the filesystems and volumes of the node, as deep as the deployed daemon does.
 /// Errors: zfs fails or prints a partial listing.
-pub async fn node(ctx: &Ctx) -> Result<Datasets, LoadError> {
+pub async fn node(ctx: &Ctx) -> Result<Vec<Row>, LoadError> {
     let mut listing = Listing::default();
     let args = arguments("filesystem,volume", COLUMNS, &["2"]);
     let output = list(ctx, args, ctx.deadlines.zfs_node, &mut |line| listing.line(line)).await?;
     check_whole(&output)?;
-    Ok(listing.finish()?.into_iter().collect())
+    Ok(listing.finish()?)
 }
 
 /// Lists the snapshots of the node, with the columns that are shown.

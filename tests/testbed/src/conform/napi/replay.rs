@@ -10,37 +10,23 @@ use std::time::Duration;
 use super::compare::Memory;
 use super::transcript::{Asked, Exchange, Group, Transcript};
 use super::wire::{Got, exchange};
+use crate::conform::tally::Tally;
 use mocks::napi::{Options, Server};
 
-/// Groups that are not replayed, with the reason; at most two, and none about NICs.
-pub const LEFT_OUT: [(&str, &str); 0] = [];
-
-/// What a replay came to.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// Exchanges with the recorded answer.
-    pub passed: usize,
-    /// One line for each that differs.
-    pub failures: Vec<String>,
-}
-
 /// Replays the recording, or one group of it.
-pub async fn replay(transcript: &Transcript, only: Option<&str>) -> Outcome {
-    let mut outcome = Outcome::default();
-    let left_out = |name: &str| LEFT_OUT.iter().any(|(left, _)| *left == name);
-    let wanted =
-        |group: &&Group| only.is_none_or(|only| only == group.name) && !left_out(&group.name);
+pub async fn replay(transcript: &Transcript, only: Option<&str>) -> Tally {
+    let mut tally = Tally::default();
+    let wanted = |group: &&Group| only.is_none_or(|only| only == group.name);
     for group in transcript.groups.iter().filter(wanted) {
-        if let Err(error) = replay_group(group, &mut outcome).await {
-            outcome
-                .failures
-                .push(format!("{}: expected a mock that answers, got {error}", group.name));
+        if let Err(error) = replay_group(group, &mut tally).await {
+            let what = format!("{}: expected a mock that answers, got {error}", group.name);
+            tally.failures.push(what);
         }
     }
-    outcome
+    tally
 }
 
-async fn replay_group(group: &Group, outcome: &mut Outcome) -> std::io::Result<()> {
+async fn replay_group(group: &Group, tally: &mut Tally) -> std::io::Result<()> {
     // Races only happen if there is time between a check and its commit.
     let races = group.exchanges.iter().any(|exchange| exchange.concurrent.is_some());
     let commit_delay = if races { Duration::from_millis(20) } else { Duration::ZERO };
@@ -51,7 +37,7 @@ async fn replay_group(group: &Group, outcome: &mut Outcome) -> std::io::Result<(
         let got = exchange(addr, asked).await?;
         if got.status != asked.expect_status {
             let body = String::from_utf8_lossy(&got.body);
-            outcome.failures.push(format!(
+            tally.failures.push(format!(
                 "{} preparation {at} {} {}: expected {:?}, got {:?} {body}",
                 group.name, asked.method, asked.path, asked.expect_status, got.status
             ));
@@ -84,8 +70,8 @@ async fn replay_group(group: &Group, outcome: &mut Outcome) -> std::io::Result<(
         };
         for (one, result) in batch.iter().zip(compared) {
             match result {
-                Ok(()) => outcome.passed += 1,
-                Err(error) => outcome.failures.push(format!(
+                Ok(()) => tally.passed += 1,
+                Err(error) => tally.failures.push(format!(
                     "{} {} {} {}{}{}: {error}",
                     group.name,
                     one.id,

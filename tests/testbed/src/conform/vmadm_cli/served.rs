@@ -6,7 +6,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,17 +17,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
-use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json as value};
 use tokio::net::TcpListener;
 use vm_model::js as json;
-use vminfod::cli::supply::{FromDaemon, FromNode, Supplier, SupplyError};
+use vminfod::cli::supply::{FromDaemon, FromNode, Supplied, Supplier, SupplyError};
 use vminfod::config::Config;
-use vminfod::node::Ctx;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
 
 use super::recording::{Case, Vms};
 use crate::conform::vmload::recorded::Recorded;
@@ -57,7 +53,7 @@ impl Served {
 
     /// The whole daemon on a recorded node.
     pub async fn daemon(node: Node) -> anyhow::Result<Served> {
-        let ctx = quiet(&node);
+        let ctx = node.recorded.ctx();
         let config = Config {
             root: ctx.root.dir().to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -76,7 +72,7 @@ impl Served {
     async fn in_order(mut self) -> anyhow::Result<Served> {
         let order = self.node.as_ref().map(|node| node.order.clone()).unwrap_or_default();
         let direct = FromDaemon::new(&self.url(), "testbed")?;
-        let vms = direct.vms().await?;
+        let vms = direct.objects(None).await?;
         if vms.iter().filter_map(|vm| vm.get("zonename")).eq(&order) {
             return Ok(self);
         }
@@ -120,7 +116,7 @@ fn spawn(listener: TcpListener, app: Router, told: Shutdown) {
 }
 
 async fn sorted(daemon: &FromDaemon, order: &[String]) -> Response {
-    match daemon.vms().await {
+    match daemon.objects(None).await {
         Ok(vms) => json::to_ascii(&by_name(vms, order)).into_response(),
         Err(error) => refused(&error),
     }
@@ -159,17 +155,13 @@ pub struct Direct {
 impl Direct {
     /// What reads this node.
     pub fn new(node: &Node) -> Direct {
-        Direct { supplier: FromNode::new(quiet(node)), order: node.order.clone() }
+        Direct { supplier: FromNode::new(node.recorded.ctx()), order: node.order.clone() }
     }
 }
 
 impl Supplier for Direct {
-    fn vms(&self) -> BoxFuture<'_, Result<Vec<VmObject>, SupplyError>> {
-        Box::pin(async move { Ok(by_name(self.supplier.vms().await?, &self.order)) })
-    }
-
-    fn vm<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<VmObject>, SupplyError>> {
-        self.supplier.vm(name)
+    fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a> {
+        Box::pin(async move { Ok(by_name(self.supplier.objects(only).await?, &self.order)) })
     }
 }
 
@@ -215,15 +207,7 @@ fn paced(lines: Vec<String>) -> Body {
     Body::from_stream(lines.chain(stream::pending()))
 }
 
-/// What reads a recorded node on which nothing happens, its zones in the order in which the runs
-/// were given them.
-fn quiet(node: &Node) -> Ctx {
-    let ctx = node.recorded.ctx();
-    let commands = Quiet { inner: ctx.commands, order: node.order.clone() };
-    Ctx { commands: Arc::new(commands), ..ctx }
-}
-
-/// A recorded node and the names of its zones in the order of its objects.
+/// A recorded node on which nothing happens, its zones in the order of its objects.
 pub struct Node {
     recorded: Recorded,
     order: Vec<String>,
@@ -234,8 +218,8 @@ impl Node {
     pub fn copy(dir: &Path) -> anyhow::Result<Node> {
         let vms = expected(dir)?;
         let names = vms.as_array().into_iter().flatten().filter_map(|vm| vm["zonename"].as_str());
-        let order = names.map(str::to_owned).collect();
-        Ok(Node { recorded: Recorded::copy(dir)?, order })
+        let order: Vec<String> = names.map(str::to_owned).collect();
+        Ok(Node { recorded: Recorded::copy(dir)?.in_order(&order), order })
     }
 }
 
@@ -243,55 +227,4 @@ fn expected(dir: &Path) -> anyhow::Result<Value> {
     let file = dir.join("expected/vms.json");
     let text = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(json::parse(&text)?)
-}
-
-struct Quiet {
-    inner: Arc<dyn Commands>,
-    order: Vec<String>,
-}
-
-impl Quiet {
-    /// The lines of `zoneadm list`, those of known zones in their order.
-    fn ordered(&self, lines: &[u8]) -> Vec<u8> {
-        let place = |line: &&[u8]| {
-            let name = line.split(|b| *b == b':').nth(1).unwrap_or_default();
-            self.order.iter().position(|known| known.as_bytes() == name)
-        };
-        let mut lines: Vec<&[u8]> = lines.split_inclusive(|b| *b == b'\n').collect();
-        lines.sort_by_key(place);
-        lines.concat()
-    }
-}
-
-impl Commands for Quiet {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
-        Box::pin(async move {
-            let mut output = self.inner.run(tool, args, deadline).await?;
-            if tool == Tool::Zoneadm {
-                output.stdout = self.ordered(&output.stdout);
-            }
-            Ok(output)
-        })
-    }
-
-    fn follow(&self, _tool: Tool, _args: Vec<String>) -> Result<Follow, CommandError> {
-        let (silent, complaints) = (tokio::io::duplex(1), tokio::io::duplex(1));
-        let ready = b"{\"date\":\"-\",\"type\":\"ready\"}\n";
-        let stdout = tokio::io::AsyncReadExt::chain(&ready[..], silent.0);
-        let end = async move {
-            // The far ends stay open for as long as the stream is followed.
-            let _open = (silent.1, complaints.1);
-            std::future::pending().await
-        };
-        Ok(Follow::new(Box::new(stdout), Box::new(complaints.0), Box::pin(end)))
-    }
-
-    fn converse(&self, _: Tool, _: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        Ok(simnode::fswatcher::Told::default().converse())
-    }
 }

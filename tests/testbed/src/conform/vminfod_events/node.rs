@@ -5,21 +5,21 @@
 //! The node of a recording: its files below a directory of its own, its commands answered from the
 //! recorded rows. It knows nothing of what is expected of the daemon that reads it.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail, ensure};
 use daemon::Shutdown;
-use futures_util::future::BoxFuture;
 use sdc_clients::http::Call;
 use sdc_clients::{Http, Jitter};
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use simnode::recorded::Listings;
+use simnode::tap::Stream;
+use vm_model::parse::zfs_list::COLUMNS;
 use vminfod::config::Config;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
+use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
 
 use super::gate::Gate;
 
@@ -29,8 +29,6 @@ struct Rows {
     zoneadm: Vec<String>,
     zfs: Vec<Map<String, Value>>,
     zoneinfo: Vec<Value>,
-    /// The far ends of the sysevent streams: `zones`, `zfs`.
-    streams: HashMap<&'static str, DuplexStream>,
 }
 
 /// A node as a recording describes it.
@@ -38,6 +36,7 @@ struct Rows {
 pub(crate) struct RecordedNode {
     dir: Arc<tempfile::TempDir>,
     rows: Arc<Mutex<Rows>>,
+    commands: Listings,
     gate: Gate,
 }
 
@@ -45,7 +44,8 @@ impl RecordedNode {
     /// Builds the node of a `base` record.
     pub(crate) fn new(base: &Value) -> anyhow::Result<Self> {
         let dir = Arc::new(tempfile::tempdir()?);
-        let node = Self { dir, rows: Arc::default(), gate: Gate::default() };
+        let (rows, commands, gate) = Default::default();
+        let node = Self { dir, rows, commands, gate };
         for dir in ["etc/zones", "tmp", "zones"] {
             fs::create_dir_all(node.dir.path().join(dir))?;
         }
@@ -58,6 +58,7 @@ impl RecordedNode {
         rows.zoneadm = texts(&base["zoneadm"]);
         rows.zoneinfo = base["zoneinfo"].as_array().cloned().unwrap_or_default();
         rows.zfs = objects(&base["zfs"]);
+        node.show(&rows);
         drop(rows);
         Ok(node)
     }
@@ -67,6 +68,8 @@ impl RecordedNode {
         let config = Config {
             root: self.dir.path().to_owned(),
             listen: ([127, 0, 0, 1], 0).into(),
+            // Recorded requests ask for this host.
+            host_names: vec!["x".to_owned()],
             ..Config::default()
         };
         let shutdown = Shutdown::new();
@@ -116,7 +119,7 @@ impl RecordedNode {
     }
 
     /// Does one recorded operation; events are left for the end of the moment.
-    fn operate(&self, op: &Value, events: &mut Vec<(&'static str, String)>) -> anyhow::Result<()> {
+    fn operate(&self, op: &Value, events: &mut Vec<(Stream, String)>) -> anyhow::Result<()> {
         let path = || op["path"].as_str().with_context(|| format!("no path in {op}"));
         match op["op"].as_str().unwrap_or_default() {
             "write" => self.write(
@@ -129,16 +132,10 @@ impl RecordedNode {
             "unlink" => Ok(fs::remove_file(self.path(path()?))?),
             "rmtree" => Ok(fs::remove_dir_all(self.path(path()?))?),
             "mkdir" => Ok(fs::create_dir_all(self.path(path()?))?),
-            "zoneadm" => {
-                self.set_zoneadm(op);
-                Ok(())
-            }
-            "zoneinfo" => {
-                self.set_zoneinfo(op);
-                Ok(())
-            }
-            "zfs" => {
-                self.set_zfs(op);
+            "zoneadm" | "zoneinfo" | "zfs" => {
+                let mut rows = self.rows();
+                rows.change(op);
+                self.show(&rows);
                 Ok(())
             }
             "sysevent" => {
@@ -180,139 +177,81 @@ impl RecordedNode {
         Ok(())
     }
 
-    fn set_zoneadm(&self, op: &Value) {
-        let name = |line: &str| line.split(':').nth(1).unwrap_or_default().to_owned();
-        let mut rows = self.rows();
-        for line in texts(&op["set"]) {
-            match rows.zoneadm.iter_mut().find(|old| name(old) == name(&line)) {
-                Some(old) => *old = line,
-                None => rows.zoneadm.push(line),
-            }
-        }
-        let gone = texts(&op["del"]);
-        rows.zoneadm.retain(|line| !gone.contains(&name(line)));
-    }
-
-    fn set_zoneinfo(&self, op: &Value) {
-        let name = |kstat: &Value| kstat["data"]["zonename"].clone();
-        let mut rows = self.rows();
-        for kstat in op["set"].as_array().into_iter().flatten() {
-            match rows.zoneinfo.iter_mut().find(|old| name(old) == name(kstat)) {
-                Some(old) => *old = kstat.clone(),
-                None => rows.zoneinfo.push(kstat.clone()),
-            }
-        }
-        let gone = op["del"].as_array().cloned().unwrap_or_default();
-        rows.zoneinfo.retain(|kstat| !gone.contains(&name(kstat)));
-    }
-
-    fn set_zfs(&self, op: &Value) {
-        let mut rows = self.rows();
-        for row in objects(&op["set"]) {
-            match rows.zfs.iter_mut().find(|old| old.get("name") == row.get("name")) {
-                Some(old) => old.extend(row),
-                None => rows.zfs.push(row),
-            }
-        }
-        for gone in texts(&op["del"]) {
-            rows.zfs.retain(|row| {
-                let rest = dataset(row).strip_prefix(gone.as_str());
-                !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
-            });
+    /// Prints the rows from now on.
+    fn show(&self, rows: &Rows) {
+        for (tool, stdout) in [
+            (Tool::Zoneadm, rows.zoneadm.join("\n") + "\n"),
+            (Tool::Zfs, rows.zfs.iter().map(row_line).collect()),
+            (Tool::Kstat, Value::Array(rows.zoneinfo.clone()).to_string()),
+        ] {
+            let stdout = stdout.into_bytes();
+            self.commands.put(tool, Output { status: 0, stdout, stderr: Vec::new() });
         }
     }
 
     /// In one piece: they came faster than they can be told apart.
-    async fn post(&self, stream: &'static str, lines: &str) -> anyhow::Result<()> {
-        let taken = self.rows().streams.remove(stream);
-        let mut pipe = taken.ok_or_else(|| anyhow!("nobody follows the {stream} events"))?;
-        pipe.write_all(lines.as_bytes()).await?;
-        self.rows().streams.entry(stream).or_insert(pipe);
+    async fn post(&self, stream: Stream, lines: &str) -> anyhow::Result<()> {
+        ensure!(self.commands.feeds.feed(stream, lines).await, "nobody follows {stream:?} events");
         Ok(())
     }
+}
 
-    fn answer(&self, tool: Tool, args: &[String]) -> Output {
-        match tool {
-            Tool::Zoneadm => self.zoneadm(args),
-            Tool::Zfs => self.zfs(args),
-            Tool::Kstat => {
-                output(0, Value::Array(self.rows().zoneinfo.clone()).to_string(), String::new())
+impl Rows {
+    /// Sets and deletes rows of one command.
+    fn change(&mut self, op: &Value) {
+        let gone = texts(&op["del"]);
+        if op["op"] == "zoneadm" {
+            let name = |line: &String| line.split(':').nth(1).unwrap_or_default().to_owned();
+            texts(&op["set"]).into_iter().for_each(|line| set(&mut self.zoneadm, line, name));
+            self.zoneadm.retain(|line| !gone.contains(&name(line)));
+        } else if op["op"] == "zoneinfo" {
+            let name =
+                |kstat: &Value| kstat["data"]["zonename"].as_str().unwrap_or_default().to_owned();
+            let kstats = op["set"].as_array().cloned().unwrap_or_default();
+            kstats.into_iter().for_each(|kstat| set(&mut self.zoneinfo, kstat, name));
+            self.zoneinfo.retain(|kstat| !gone.contains(&name(kstat)));
+        } else {
+            for row in objects(&op["set"]) {
+                match self.zfs.iter_mut().find(|old| dataset(old) == dataset(&row)) {
+                    Some(old) => old.extend(row),
+                    None => self.zfs.push(row),
+                }
             }
-            Tool::Sysevent | Tool::Fswatcher => {
-                output(2, String::new(), "this one is followed".to_owned())
-            }
-        }
-    }
-
-    fn zoneadm(&self, args: &[String]) -> Output {
-        let rows = self.rows();
-        let [flag, name, ..] = args else {
-            return output(0, rows.zoneadm.join("\n") + "\n", String::new());
-        };
-        if flag != "-z" {
-            return output(0, rows.zoneadm.join("\n") + "\n", String::new());
-        }
-        match rows.zoneadm.iter().find(|line| line.split(':').nth(1) == Some(name)) {
-            Some(line) => output(0, format!("{line}\n"), String::new()),
-            None => {
-                let complaint = format!("zoneadm: zone '{name}': No such zone configured");
-                output(1, String::new(), complaint)
-            }
-        }
-    }
-
-    fn zfs(&self, args: &[String]) -> Output {
-        let after = |flag: &str, nth| args.iter().skip_while(|arg| *arg != flag).nth(nth);
-        let (columns, operand) = (after("-o", 1).map_or("name", String::as_str), after("-d", 2));
-        let types = after("-t", 1).map_or("filesystem", String::as_str);
-        let depth = |name: &str| name.matches(['/', '@']).count();
-        let wanted = |row: &&Map<String, Value>| {
-            let name = dataset(row);
-            if !types.split(',').any(|kind| row.get("type").is_some_and(|own| own == kind)) {
-                return false;
-            }
-            let Some(top) = operand else { return depth(name) <= 2 };
-            let rest = name.strip_prefix(top.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
-                && depth(name) <= depth(top) + 1
-        };
-        let text: String =
-            self.rows().zfs.iter().filter(wanted).map(|row| row_line(row, columns)).collect();
-        match operand {
-            Some(top) if text.is_empty() => {
-                output(1, text, format!("cannot open '{top}': dataset does not exist"))
-            }
-            _ => output(0, text, String::new()),
+            self.zfs.retain(|row| {
+                let is_in = |top: &String| {
+                    let rest = dataset(row).strip_prefix(top.as_str());
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+                };
+                !gone.iter().any(is_in)
+            });
         }
     }
 }
 
+/// Replaces the row of the same name, or adds it.
+fn set<T>(rows: &mut Vec<T>, row: T, name: impl Fn(&T) -> String) {
+    match rows.iter_mut().find(|old| name(old) == name(&row)) {
+        Some(old) => *old = row,
+        None => rows.push(row),
+    }
+}
+
 impl Commands for RecordedNode {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        _deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
         Box::pin(async move {
             self.gate.pass(tool, &args).await;
-            Ok(self.answer(tool, &args))
+            self.commands.run(tool, args, deadline).await
         })
-    }
-
-    fn follow(&self, _tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        let (near, far) = duplex(1 << 20);
-        let (errors, _) = duplex(1);
-        let stream = if args.iter().any(|arg| arg == "-c") { "zones" } else { "zfs" };
-        self.rows().streams.insert(stream, far);
-        let ready = AsyncReadExt::chain(&b"{\"date\":\"d\",\"type\":\"ready\"}\n"[..], near);
-        Ok(Follow::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending())))
     }
 
     fn converse(&self, tool: Tool, _args: Vec<String>) -> Result<(Follow, Input), CommandError> {
         let helper = simnode::fswatcher::in_thread();
         let helper = helper.map_err(|error| CommandError::Io { tool, error: error.into() })?;
         Ok(self.gate.guard(helper))
+    }
+
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&self.commands)
     }
 }
 
@@ -338,8 +277,8 @@ impl Served {
 }
 
 /// The stream of a recorded event and its line there.
-fn sysevent(op: &Value) -> (&'static str, String) {
-    let stream = if op["stream"] == "zones" { "zones" } else { "zfs" };
+fn sysevent(op: &Value) -> (Stream, String) {
+    let stream = if op["stream"] == "zones" { Stream::Zones } else { Stream::Zfs };
     let mut line = json!({"date": "2026-01-05T10:00:00.000Z", "type": "event"});
     for (key, value) in op["event"].as_object().into_iter().flatten() {
         line[key] = value.clone();
@@ -365,14 +304,8 @@ fn dataset(row: &Map<String, Value>) -> &str {
     row.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The columns that were asked for.
-fn row_line(row: &Map<String, Value>, columns: &str) -> String {
-    let cells = columns.split(',').map(|key| row.get(key).and_then(Value::as_str).unwrap_or("-"));
-    cells.collect::<Vec<_>>().join("	")
-        + "
-"
-}
-
-fn output(status: i32, stdout: String, stderr: String) -> Output {
-    Output { status, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() }
+/// A row of `zfs list` with all columns.
+fn row_line(row: &Map<String, Value>) -> String {
+    let cells = COLUMNS.split(',').map(|key| row.get(key).and_then(Value::as_str).unwrap_or("-"));
+    cells.collect::<Vec<_>>().join("\t") + "\n"
 }

@@ -13,9 +13,9 @@ use sdc_clients::{Http, http};
 use serde_json::{Value, json};
 
 use super::node::RecordedNode;
-use super::stream::Stream;
 use crate::conform::deviations::{Judged, Ledger};
 use crate::conform::step::{Rule, Step};
+use crate::lines::LineStream;
 
 /// As many lines as were recorded come within this, or what came is judged as it is.
 const RECORDED_LIMIT: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ async fn run(base: &Value, scenario: &Value, name: &str, ledger: &Ledger) -> any
     let served = node.serve().await?;
     let transport = std::sync::Arc::new(http::HttpTransport::new()?);
     let client = Http::with_transport(&served.url(), "conform", transport)?.without_retries();
-    let mut stream = Stream::open(&client).await?;
+    let mut stream = LineStream::events(&client).await?;
     let ready = stream.next(LIMIT).await?;
     let mut seen = ready["seq"].as_u64().context("ready has no seq")?;
     if let Some(recorded) = scenario.get("ready") {
@@ -75,7 +75,7 @@ async fn run(base: &Value, scenario: &Value, name: &str, ledger: &Ledger) -> any
 /// has been read afresh.
 async fn collect(
     client: &Http,
-    stream: &mut Stream,
+    stream: &mut LineStream,
     expected: usize,
     seen: &mut u64,
 ) -> anyhow::Result<Vec<Value>> {
@@ -99,7 +99,7 @@ async fn collect(
 
 /// The newest event there is: a new listener's snapshot contains it.
 async fn newest(client: &Http) -> anyhow::Result<u64> {
-    let ready = Stream::open(client).await?.next(LIMIT).await?;
+    let ready = LineStream::events(client).await?.next(LIMIT).await?;
     ready["seq"].as_u64().context("ready has no seq")
 }
 

@@ -11,30 +11,18 @@ fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vminfod/tests/fixtures/cn-basic")
 }
 
-fn tree(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            tree(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 fn copy() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let node = dir.path().join("cn-copy");
-    tree(&kept(), &node);
+    simnode::files::copy_tree(&kept(), &node).unwrap();
     (dir, node)
 }
 
 #[test]
 fn a_node_alone_and_a_folder_of_nodes_pass() {
-    let alone = check(&kept(), true).unwrap();
-    assert_eq!(alone, Tally { passed: 12, failures: Vec::new() });
-    assert_eq!(check(kept().parent().unwrap(), true).unwrap(), alone);
+    let alone = compare_nodes(&kept(), true).unwrap();
+    assert_eq!(alone, Tally { passed: 12, ..Tally::default() });
+    assert_eq!(compare_nodes(kept().parent().unwrap(), true).unwrap(), alone);
 }
 
 #[test]
@@ -42,7 +30,7 @@ fn a_broken_zone_fails_its_own_case_only() {
     let (_dir, node) = copy();
     let zone = node.join("root/etc/zones/0adc6bed-1fee-488e-a965-77c628213e20.xml");
     std::fs::write(zone, "<zone").unwrap();
-    let tally = check(&node, true).unwrap();
+    let tally = compare_nodes(&node, true).unwrap();
     assert_eq!((tally.passed, tally.failures.len()), (11, 1));
     assert!(tally.failures[0].contains("cn-copy 0adc6bed"), "{:?}", tally.failures);
 }
@@ -57,10 +45,10 @@ fn an_error_node_wants_the_others_and_the_name_of_the_bad_one() {
     std::fs::write(node.join("expected/vms-without-broken.json"), others.to_string()).unwrap();
     std::fs::write(node.join("expected/error.json"), format!(r#"{{"broken":["{uuid}"]}}"#))
         .unwrap();
-    assert_eq!(check(&node, true).unwrap().failures.len(), 1, "the zone is still good");
+    assert_eq!(compare_nodes(&node, true).unwrap().failures.len(), 1, "the zone is still good");
     std::fs::remove_file(node.join(format!("root/etc/zones/{uuid}.xml"))).unwrap();
     std::fs::write(node.join("mtimes.json"), "{}").unwrap();
-    let tally = check(&node, false).unwrap();
+    let tally = compare_nodes(&node, false).unwrap();
     assert!(
         tally.failures.iter().all(|f| f.contains("last_modified")),
         "times were not set: {:?}",
@@ -73,17 +61,17 @@ fn a_node_that_fails_as_a_whole_wants_an_error() {
     let (_dir, node) = copy();
     std::fs::remove_file(node.join("expected/vms.json")).unwrap();
     std::fs::write(node.join("expected/error.json"), r#"{"why":"zfs fails"}"#).unwrap();
-    assert_eq!(check(&node, true).unwrap().failures.len(), 1);
+    assert_eq!(compare_nodes(&node, true).unwrap().failures.len(), 1);
     std::fs::write(node.join("cmd/zfs-list.exit"), "1\n").unwrap();
-    assert_eq!(check(&node, true).unwrap(), Tally { passed: 1, failures: Vec::new() });
+    assert_eq!(compare_nodes(&node, true).unwrap(), Tally { passed: 1, ..Tally::default() });
 }
 
 #[test]
 fn what_cannot_be_read_is_neither_pass_nor_fail() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(check(dir.path(), false).is_err());
-    assert!(check(&dir.path().join("none"), false).is_err());
+    assert!(compare_nodes(dir.path(), false).is_err());
+    assert!(compare_nodes(&dir.path().join("none"), false).is_err());
     let (_dir, node) = copy();
     std::fs::remove_dir_all(node.join("expected")).unwrap();
-    assert!(check(&node, false).unwrap().failures[0].contains("neither"));
+    assert!(compare_nodes(&node, false).unwrap().failures[0].contains("neither"));
 }

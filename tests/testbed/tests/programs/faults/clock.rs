@@ -7,19 +7,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
-use sdc_clients::http::Call;
-use sdc_clients::vminfod::{Lines, WatchEvent, watch};
-use sdc_clients::{Error, Http, Jitter};
+use sdc_clients::Http;
+use sdc_clients::vminfod::WatchEvent;
 use serde_json::{Value, json};
 use simnode::{Verbs, Wait};
-use testbed::lab::world::until;
+use testbed::lines::LineStream;
 use testbed::process;
 use tokio::time::Instant;
 
-use super::rig::{LATE, Rig};
+use super::super::common::{LATE, status, synced, until};
+use super::rig::Rig;
 
 /// The wall clock, so many seconds off as the file says at that moment.
 const SHIFTED: &str = r#"
@@ -56,53 +53,14 @@ async fn library(dir: &Path) -> Option<PathBuf> {
     (cfg!(target_os = "linux") && built.is_ok_and(|done| done.code == Some(0))).then_some(library)
 }
 
-/// A listener that keeps the lines as they came, dates and all.
-struct Listener {
-    body: BoxStream<'static, Result<Bytes, Error>>,
-    lines: Lines,
-}
-
-impl Listener {
-    async fn open(rig: &Rig) -> Self {
-        let http = Http::new(&format!("http://127.0.0.1:{}", rig.port), "t").unwrap();
-        let opened = http.open(Call::get(&["events"]).timeout(LATE)).await.unwrap();
-        Self { body: opened.body, lines: Lines::new(64 << 20) }
-    }
-
-    async fn next(&mut self) -> Value {
-        loop {
-            if let Some(line) = self.lines.next_line().unwrap() {
-                return serde_json::from_slice(&line).unwrap();
-            }
-            let piece = tokio::time::timeout(LATE, self.body.next()).await;
-            self.lines.push(&piece.expect("an event comes").expect("the stream goes on").unwrap());
-        }
-    }
-}
-
-async fn status(rig: &Rig) -> Value {
-    let http = Http::new(&format!("http://127.0.0.1:{}", rig.port), "t").unwrap();
-    let call = Call::get(&["status"]).query("full", "true");
-    Value::Object(http.execute(call).await.unwrap().object().unwrap())
-}
-
 /// A number of the status page, wherever it is.
 fn number(page: &Value, key: &str) -> u64 {
-    match page {
-        Value::Object(fields) => match fields.get(key).and_then(Value::as_u64) {
-            Some(number) => number,
-            None => fields.values().map(|inner| number_or(inner, key)).max().unwrap_or(0),
-        },
-        _ => 0,
-    }
+    let inside = || page.as_object().into_iter().flatten().map(|(_, inner)| number(inner, key));
+    page.get(key).and_then(Value::as_u64).unwrap_or_else(|| inside().max().unwrap_or(0))
 }
 
-fn number_or(page: &Value, key: &str) -> u64 {
-    if page.is_object() { number(page, key) } else { 0 }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn row_31_a_wall_clock_that_jumps_moves_dates_and_nothing_else() {
+#[tokio::test(flavor = "multi_thread")] // F31
+async fn a_wall_clock_that_jumps_moves_dates_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let Some(library) = library(dir.path()).await else {
         eprintln!("SKIPPED: nothing here builds a library to load before the daemon");
@@ -118,20 +76,18 @@ async fn row_31_a_wall_clock_that_jumps_moves_dates_and_nothing_else() {
     let before = format!("export LD_PRELOAD={} CLOCK_FILE={};", library.display(), file.display());
     let rig = Rig::start(6, &before, "").await;
     let began = Instant::now();
-    let mut watcher = watch(&rig.hub(), Jitter::from_seed(1));
-    let first = tokio::time::timeout(LATE, watcher.next()).await.unwrap();
-    assert!(matches!(first, WatchEvent::Synced(_)));
-    let mut stream = Listener::open(&rig).await;
-    assert_eq!(stream.next().await["type"], "ready");
+    let mut watcher = synced(&rig.hub()).await;
+    let mut stream = LineStream::events(&Http::new(&rig.url(), "t").unwrap()).await.unwrap();
+    assert_eq!(stream.next(LATE).await.unwrap()["type"], "ready");
     let (verbs, uuid) = (Verbs::new(&rig.node, Wait::none()), rig.pick("running").await);
-    let refreshed = number(&status(&rig).await, "refreshes");
+    let refreshed = number(&status(&rig.url()).await, "refreshes");
     let day = 86_400;
     for (nth, offset) in [day, -day, 0, 1, 0, -40 * day, 40 * day].into_iter().enumerate() {
         jump(offset);
         let alias = format!("at-{nth}");
         verbs.set_field(&uuid, "alias", json!(alias)).await.unwrap();
         let told = loop {
-            let event = stream.next().await;
+            let event = stream.next(LATE).await.unwrap();
             if event["vm"]["alias"] == alias {
                 break event;
             }
@@ -139,18 +95,12 @@ async fn row_31_a_wall_clock_that_jumps_moves_dates_and_nothing_else() {
         let date: jiff::Timestamp = told["date"].as_str().unwrap().parse().unwrap();
         let off = date.as_second() - jiff::Timestamp::now().as_second();
         assert!((off - offset).abs() < 60, "the date is {off} s off instead of {offset}");
-        until("it is shown", LATE, || async {
-            Ok(rig.hub().vm(&uuid, false).await.is_ok_and(|vm| vm["alias"] == alias.as_str()))
-        })
-        .await
-        .unwrap();
+        rig.shows(&uuid, "alias", &alias).await;
     }
     // Nothing was due because the clock said so: no refresh before 270 s (one may have been under
     // way), no sweep each second more than once.
-    until("a sweep comes", LATE, || async { Ok(number(&status(&rig).await, "sweeps") > 0) })
-        .await
-        .unwrap();
-    let (page, ran) = (status(&rig).await, began.elapsed());
+    until("a sweep comes", async || number(&status(&rig.url()).await, "sweeps") > 0).await;
+    let (page, ran) = (status(&rig.url()).await, began.elapsed());
     assert!(number(&page, "sweeps") <= ran.as_secs() * 2 + 10, "{ran:?}: {page}");
     assert!(number(&page, "refreshes") <= refreshed + 1 + ran.as_secs() / 270, "{ran:?}: {page}");
     while let Ok(event) = tokio::time::timeout(Duration::from_millis(10), watcher.next()).await {

@@ -5,19 +5,14 @@
 //! A vminfod process on a simulated node, started through a shell that limits it first, and the
 //! cost of the process.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use sdc_clients::vminfod::Vminfod;
 use serde_json::{Value, json};
-use simnode::{CreateOptions, Node};
-use testbed::lab::world::until;
+use simnode::Node;
+use testbed::held::{Held, children_of, held};
 use testbed::process::Child;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Longer than anything here takes that goes well on a busy machine.
-pub const LATE: Duration = Duration::from_secs(120);
+use super::super::common::{node, program, text, until};
 
 /// The daemon and its node.
 pub struct Rig {
@@ -31,28 +26,16 @@ impl Rig {
     /// Starts vminfod by `sh -c 'BEFORE; exec vminfod AFTER'` and waits until it answers.
     pub async fn start(vms: u32, before: &str, after: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_testbed"));
-        let options = CreateOptions {
-            vms,
-            program: Some(program.clone()),
-            ..CreateOptions::new(dir.path().join("cn"))
-        };
-        let node = Node::create(&options).unwrap();
+        let node = node(dir.path(), vms);
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         let mut config = node.vminfod_config_json(&format!("127.0.0.1:{port}"));
-        let map = config.as_object_mut().unwrap();
-        map.insert("sweep".to_owned(), json!("1s"));
-        map.insert("log_level".to_owned(), json!("info"));
-        let file = dir.path().join("vminfod.json");
+        (config["sweep"], config["log_level"]) = (json!("1s"), json!("info"));
+        let (file, program) = (dir.path().join("vminfod.json"), program());
         std::fs::write(&file, config.to_string()).unwrap();
-        let script = format!(
-            "{before} exec {} @vminfod serve --config {} {after}",
-            program.display(),
-            file.display()
-        );
+        let (program, file) = (program.display(), file.display());
+        let script = format!("{before} exec {program} @vminfod serve --config {file} {after}");
         let mut child = Child::spawn("vminfod", "/bin/sh".as_ref(), &["-c", &script]).unwrap();
-        let mut lines = child.take_lines();
-        tokio::spawn(async move { while lines.recv().await.is_some() {} });
+        child.ignore();
         let rig = Self { node, child, port, _dir: dir };
         rig.answers().await;
         rig
@@ -60,66 +43,44 @@ impl Rig {
 
     /// Waits until it answers.
     pub async fn answers(&self) {
-        until("vminfod answers", LATE, || async { Ok(self.hub().ping().await.is_ok()) })
-            .await
-            .unwrap();
+        until("vminfod answers", async || self.hub().ping().await.is_ok()).await;
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     pub fn hub(&self) -> Vminfod {
-        Vminfod::new(&format!("http://127.0.0.1:{}", self.port)).unwrap()
+        Vminfod::new(&self.url()).unwrap()
     }
 
     pub async fn connect(&self) -> TcpStream {
         TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
     }
 
-    /// Sends bytes, and reads what comes back until the daemon closes.
-    pub async fn send(&self, bytes: &[u8]) -> String {
-        let mut stream = self.connect().await;
-        // It may well close before it has read everything.
-        let _cut = stream.write_all(bytes).await;
-        let mut answer = Vec::new();
-        let reading = stream.read_to_end(&mut answer);
-        let _cut = tokio::time::timeout(LATE, reading).await.expect("it closes");
-        String::from_utf8_lossy(&answer).into_owned()
-    }
-
-    /// Its VMs by state.
+    /// A VM in this state.
     pub async fn pick(&self, state: &str) -> String {
         let vms = self.hub().vms(true).await.unwrap().vms;
-        let found = vms.iter().find(|vm| vm.get("state").and_then(Value::as_str) == Some(state));
-        found.unwrap_or_else(|| panic!("no {state} VM"))["uuid"].as_str().unwrap().to_owned()
+        let found = vms.iter().find(|vm| text(vm, "state") == state);
+        text(found.unwrap_or_else(|| panic!("no {state} VM")), "uuid").to_owned()
     }
 
-    pub async fn state(&self, uuid: &str) -> String {
-        let vm = self.hub().vm(uuid, false).await.unwrap();
-        vm["state"].as_str().unwrap().to_owned()
+    /// Waits until a VM's field is shown so.
+    pub async fn shows(&self, uuid: &str, field: &str, value: &str) {
+        let value = Value::from(value);
+        until(&format!("{field} is {value}"), async || {
+            self.hub().vm(uuid, false).await.is_ok_and(|vm| vm.get(field) == Some(&value))
+        })
+        .await;
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id().expect("it runs")
-    }
-
-    /// Resident memory in MiB.
-    pub fn rss(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
-    }
-
-    /// Open file descriptors.
-    pub fn fds(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    /// What it holds.
+    pub fn held(&self) -> Held {
+        held(self.child.id().expect("it runs")).unwrap()
     }
 
     /// Its `sysevent` children that have not ended.
     pub fn children(&self) -> Vec<u32> {
-        testbed::process::children_of(self.pid(), "sysevent")
+        children_of(self.child.id().expect("it runs"), "sysevent")
     }
-}
-
-/// Sends a signal to a process that the rig's daemon started.
-pub fn signal(pid: u32, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(pid, signal).unwrap();
 }

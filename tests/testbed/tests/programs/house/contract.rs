@@ -126,7 +126,7 @@ fn named(path: &str, text: &str) -> Vec<(usize, String, bool)> {
         let here = match part.kind {
             Kind::InnerDoc | Kind::Comment => numbers(&part.text),
             Kind::Text => opening(part.text.trim_start_matches('r').trim_matches(['#', '"'])),
-            Kind::Code => function(&part.text),
+            Kind::Code => continue,
         };
         let counts = is_test && part.kind != Kind::InnerDoc;
         found.extend(here.into_iter().map(|number| (part.line, number, counts)));
@@ -139,28 +139,6 @@ fn opening(text: &str) -> Vec<String> {
     let first = text.split([' ', ',', ':']).next().unwrap_or_default();
     let is_number = numbers(first).first().is_some_and(|number| number == first);
     if is_number || text.starts_with("race") { numbers(text) } else { Vec::new() }
-}
-
-/// The numbers that the name of a function begins with: `s067_`, `s049_b05_`, `rows_33_and_36_`.
-fn function(code: &str) -> Vec<String> {
-    let Some((_, name)) = code.split_once("fn ") else { return Vec::new() };
-    let mut words = name.split(['_', '(', '<']).peekable();
-    let row = words.next_if(|word| matches!(*word, "row" | "rows")).map(|_| "F");
-    let mut found = Vec::new();
-    for word in words {
-        let (letter, digits) = match row {
-            Some(letter) => (letter, word),
-            None => word.split_at(word.len().min(1)),
-        };
-        match digits.parse::<u32>() {
-            Ok(number) if row.is_some() || digits.len() > 1 => {
-                found.push(format!("{}{number}", letter.to_uppercase()));
-            }
-            _ if row.is_some() && word == "and" => {}
-            _ => break,
-        }
-    }
-    found
 }
 
 /// All numbers in a text: `S67`, `C1–C5`, `race 18`, `races 1 2`, `race 1–33`.
@@ -207,9 +185,6 @@ fn numbers_are_found_in_every_form() {
     ] {
         assert_eq!(numbers(text).join(" "), want, "{text}");
     }
-    assert_eq!(function("async fn s049_b05_a_thing_2()"), ["S49", "B5"]);
-    assert_eq!(function("fn rows_33_35_and_36_of_x()"), ["F33", "F35", "F36"]);
-    assert_eq!(function("fn k_means()"), Vec::<String>::new());
     assert_eq!(opening("G6 young"), ["G6"]);
     assert_eq!(opening("see G6"), Vec::<String>::new());
 }

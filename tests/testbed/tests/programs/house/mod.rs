@@ -8,5 +8,5 @@
 mod contract;
 mod layers;
 mod paths;
-mod source;
+pub mod source;
 mod tasks;

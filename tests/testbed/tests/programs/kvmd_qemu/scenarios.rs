@@ -8,6 +8,64 @@ use rustix::process::Signal;
 
 use super::guest;
 
+/// Name (the instance's too), guest, more arguments for QEMU, what is done to it, our verdict, and
+/// whether the shipped rule leaves a marker.
+///
+/// A machine is started paused and let go with `cont` when it is watched, so that no guest is faster
+/// than its observer. Of what is done, `?X` waits for the event X, `armed` until the guest has armed
+/// its power button (one pressed before goes unnoticed), capitals are signals, and the rest are
+/// commands on the second monitor.
+const TABLE: &str = "\
+poweroff-pc               | off                |                                             | cont                                                      | guest/poweroff              | marked
+poweroff-q35              | off                | -machine q35 -m 64                          | cont                                                      | guest/poweroff              | marked
+s4                        | s4                 |                                             | cont                                                      | guest/hibernate             | marked
+s3                        | s3                 |                                             | cont, ?SUSPEND, KILL                                      | unknown/abrupt              | -
+reboot                    | reset-kbd          |                                             | cont, ?RESET, KILL                                        | unknown/abrupt              | -
+kbd-no-reboot             | reset-kbd          | -no-reboot                                  | cont                                                      | guest/reset                 | marked
+cf9-no-reboot             | reset-cf9          | -no-reboot                                  | cont                                                      | guest/reset                 | marked
+triple-no-reboot          | reset-triple       | -no-reboot                                  | cont                                                      | guest/reset                 | marked
+reboot-then-off           | reset-kbd, off     |                                             | cont                                                      | guest/poweroff              | marked
+powerdown                 | button             |                                             | cont, armed, system_powerdown                             | host/powerdown              | -
+powerdown-hmp             | button             |                                             | cont, armed, hmp:system_powerdown                         | host/powerdown              | -
+powerdown-then-quit       | idle               |                                             | cont, system_powerdown, quit                              | host/quit                   | -
+powerdown-then-term       | idle               |                                             | cont, system_powerdown, TERM                              | host/signal                 | -
+powerdown-then-kill       | idle               |                                             | cont, system_powerdown, KILL                              | host/kill-after-powerdown   | -
+powerdown-late-off        | late               |                                             | cont, system_powerdown                                    | host/powerdown              | -
+powerdown-reboot-then-off | button-reset, late |                                             | cont, armed, system_powerdown                             | guest/poweroff              | -
+quit                      | idle               |                                             | cont, quit                                                | host/quit                   | marked
+quit-hmp                  | idle               |                                             | cont, hmp:quit                                            | host/quit                   | marked
+term                      | idle               |                                             | cont, TERM                                                | host/signal                 | marked
+int                       | idle               |                                             | cont, INT                                                 | host/signal                 | marked
+hup                       | idle               |                                             | cont, HUP                                                 | host/signal                 | marked
+term-twice                | idle               |                                             | cont, TERM, TERM                                          | host/signal                 | marked
+kill                      | idle               |                                             | cont, KILL                                                | unknown/abrupt              | -
+segv                      | idle               |                                             | cont, SEGV                                                | unknown/abrupt              | -
+abrt                      | idle               |                                             | cont, ABORT                                               | unknown/abrupt              | -
+sigquit                   | idle               |                                             | cont, QUIT                                                | unknown/abrupt              | -
+debug-exit                | debug-exit         | -device isa-debug-exit,iobase=0xf4,iosize=4 | cont                                                      | unknown/abrupt              | -
+system-reset              | idle               |                                             | cont, system_reset, ?RESET, KILL                          | unknown/abrupt              | -
+system-reset-no-reboot    | idle               | -no-reboot                                  | cont, system_reset                                        | host/reset                  | marked
+stop-then-quit            | idle               |                                             | cont, stop, quit                                          | host/quit                   | -
+stop-then-term            | idle               |                                             | cont, stop, TERM                                          | host/signal                 | -
+stop-cont-later-off       | late               |                                             | cont, stop, cont                                          | guest/poweroff              | -
+stop-powerdown-cont       | button             |                                             | cont, armed, stop, system_powerdown, cont                 | host/powerdown              | -
+migrated-then-quit        | idle               |                                             | cont, events:migrate, migrate, ?MIGRATION completed, quit | host/migrated               | -
+migrated-then-term        | idle               |                                             | cont, events:migrate, migrate, ?MIGRATION completed, TERM | host/migrated               | -
+migrated-silently         | idle               |                                             | cont, migrate, ?STOP, quit                                | host/quit                   | -
+panic                     | panic              | -device pvpanic                             | cont                                                      | guest/panic                 | marked
+panic-exit-failure        | panic              | -device pvpanic -action panic=exit-failure  | cont                                                      | guest/panic                 | marked
+panic-pause               | panic              | -device pvpanic -action panic=pause         | cont, ?STOP, KILL                                         | guest/panic                 | -
+crash-loaded              | crash-kernel       | -device pvpanic                             | cont, ?GUEST_CRASHLOADED, KILL                            | unknown/abrupt              | -
+watchdog-shutdown         | watchdog-button    | -device ib700 -action watchdog=shutdown     | cont                                                      | watchdog/watchdog           | -
+watchdog-poweroff         | watchdog           | -device ib700 -action watchdog=poweroff     | cont                                                      | watchdog/watchdog           | -
+watchdog-pause            | watchdog           | -device ib700 -action watchdog=pause        | cont, ?STOP, KILL                                         | watchdog/watchdog           | -
+watchdog-reset            | watchdog           | -device ib700 -action watchdog=reset        | cont, ?RESET, KILL                                        | unknown/abrupt              | -
+no-shutdown-off           | off                | -no-shutdown                                | cont, ?STOP, quit                                         | guest/poweroff              | -
+no-shutdown-term          | idle               | -no-shutdown                                | cont, TERM                                                | host/signal                 | marked
+set-action-pause          | late               |                                             | set-action, cont, ?STOP, KILL                             | guest/poweroff              | -
+powerdown-and-quit        | button             |                                             | cont, armed, both                                         | host/powerdown or host/quit | -
+never-started             | idle               |                                             | quit                                                      | host/quit                   | marked";
+
 /// What the test does to a QEMU, in order.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
@@ -17,307 +75,79 @@ pub enum Step {
     Event(&'static str),
     /// A signal to the process.
     Send(Signal),
-    /// Waits until the guest has armed its power button: one pressed before goes unnoticed.
+    /// Waits until the guest has armed its power button.
     Armed,
 }
 
-use Step::{Armed, Command, Event, Send};
-
 /// A row.
 pub struct Scenario {
-    /// Its name, the instance's too.
     pub name: &'static str,
     /// The boot sector.
     pub guest: Vec<u8>,
-    /// More arguments for QEMU.
-    pub args: &'static [&'static str],
-    /// What is done to it once it runs.
-    pub steps: &'static [Step],
-    /// Our verdict.
+    pub args: Vec<&'static str>,
+    pub steps: Vec<Step>,
     pub ours: &'static str,
-    /// The shipped rule's.
     pub shipped: bool,
 }
 
-const CONT: Step = Command("cont");
-const DOWN: Step = Command("system_powerdown");
-const QUIT: Step = Command("quit");
-const TERM: Step = Send(Signal::TERM);
-const KILL: Step = Send(Signal::KILL);
-const WATCHDOG: &str = "ib700";
-
-/// Every row. A machine is started paused and let go with `cont` when it is watched, so that no
-/// guest is faster than its observer.
-#[allow(clippy::too_many_lines)] // A table.
+/// Every row.
 pub fn all() -> Vec<Scenario> {
-    let row = |name, guest, args, steps, ours, shipped| Scenario {
-        name,
-        guest,
-        args,
-        steps,
-        ours,
-        shipped,
+    let row = |line: &'static str| {
+        let cells: Vec<&'static str> = line.split('|').map(str::trim).collect();
+        let [name, guest, args, steps, ours, shipped] = cells[..] else { panic!("{line}") };
+        Scenario {
+            name,
+            guest: guest_of(guest),
+            args: args.split_whitespace().collect(),
+            steps: steps.split(", ").map(step).collect(),
+            ours,
+            shipped: shipped == "marked",
+        }
     };
+    TABLE.lines().map(row).collect()
+}
+
+fn step(word: &'static str) -> Step {
+    const SIGNALS: [(&str, Signal); 7] = [
+        ("TERM", Signal::TERM),
+        ("KILL", Signal::KILL),
+        ("INT", Signal::INT),
+        ("HUP", Signal::HUP),
+        ("SEGV", Signal::SEGV),
+        ("ABORT", Signal::ABORT),
+        ("QUIT", Signal::QUIT),
+    ];
+    let signal = SIGNALS.iter().find(|(name, _)| *name == word);
+    match (word.strip_prefix('?'), signal) {
+        (Some(event), _) => Step::Event(event),
+        (_, Some((_, signal))) => Step::Send(*signal),
+        _ if word == "armed" => Step::Armed,
+        _ => Step::Command(word),
+    }
+}
+
+/// The guest of this name; `A, B` does A in its first life and B after a reset.
+fn guest_of(name: &str) -> Vec<u8> {
     let off = guest::acpi(5);
-    let late = guest::after(30, &off);
-    let button = guest::on_button(&off);
-    vec![
-        row("poweroff-pc", off.clone(), &[], &[CONT], "guest/poweroff", true),
-        row(
-            "poweroff-q35",
-            off.clone(),
-            &["-machine", "q35", "-m", "64"],
-            &[CONT],
-            "guest/poweroff",
-            true,
-        ),
-        row("s4", guest::acpi(4), &[], &[CONT], "guest/hibernate", true),
-        row("s3", guest::acpi(3), &[], &[CONT, Event("SUSPEND"), KILL], "unknown/abrupt", false),
-        row(
-            "reboot",
-            guest::reset_kbd(),
-            &[],
-            &[CONT, Event("RESET"), KILL],
-            "unknown/abrupt",
-            false,
-        ),
-        row("kbd-no-reboot", guest::reset_kbd(), &["-no-reboot"], &[CONT], "guest/reset", true),
-        row("cf9-no-reboot", guest::reset_cf9(), &["-no-reboot"], &[CONT], "guest/reset", true),
-        row(
-            "triple-no-reboot",
-            guest::reset_triple(),
-            &["-no-reboot"],
-            &[CONT],
-            "guest/reset",
-            true,
-        ),
-        row(
-            "reboot-then-off",
-            guest::twice(&guest::reset_kbd(), &off),
-            &[],
-            &[CONT],
-            "guest/poweroff",
-            true,
-        ),
-        row("powerdown", button.clone(), &[], &[CONT, Armed, DOWN], "host/powerdown", false),
-        row(
-            "powerdown-hmp",
-            button.clone(),
-            &[],
-            &[CONT, Armed, Command("hmp:system_powerdown")],
-            "host/powerdown",
-            false,
-        ),
-        row("powerdown-then-quit", guest::idle(), &[], &[CONT, DOWN, QUIT], "host/quit", false),
-        row("powerdown-then-term", guest::idle(), &[], &[CONT, DOWN, TERM], "host/signal", false),
-        row(
-            "powerdown-then-kill",
-            guest::idle(),
-            &[],
-            &[CONT, DOWN, KILL],
-            "host/kill-after-powerdown",
-            false,
-        ),
-        row("powerdown-late-off", late.clone(), &[], &[CONT, DOWN], "host/powerdown", false),
-        row(
-            "powerdown-reboot-then-off",
-            guest::twice(&guest::on_button(&guest::reset_kbd()), &late),
-            &[],
-            &[CONT, Armed, DOWN],
-            "guest/poweroff",
-            false,
-        ),
-        row("quit", guest::idle(), &[], &[CONT, QUIT], "host/quit", true),
-        row("quit-hmp", guest::idle(), &[], &[CONT, Command("hmp:quit")], "host/quit", true),
-        row("term", guest::idle(), &[], &[CONT, TERM], "host/signal", true),
-        row("int", guest::idle(), &[], &[CONT, Send(Signal::INT)], "host/signal", true),
-        row("hup", guest::idle(), &[], &[CONT, Send(Signal::HUP)], "host/signal", true),
-        row("term-twice", guest::idle(), &[], &[CONT, TERM, TERM], "host/signal", true),
-        row("kill", guest::idle(), &[], &[CONT, KILL], "unknown/abrupt", false),
-        row("segv", guest::idle(), &[], &[CONT, Send(Signal::SEGV)], "unknown/abrupt", false),
-        row("abrt", guest::idle(), &[], &[CONT, Send(Signal::ABORT)], "unknown/abrupt", false),
-        row("sigquit", guest::idle(), &[], &[CONT, Send(Signal::QUIT)], "unknown/abrupt", false),
-        row(
-            "debug-exit",
-            guest::debug_exit(),
-            &["-device", "isa-debug-exit,iobase=0xf4,iosize=4"],
-            &[CONT],
-            "unknown/abrupt",
-            false,
-        ),
-        row(
-            "system-reset",
-            guest::idle(),
-            &[],
-            &[CONT, Command("system_reset"), Event("RESET"), KILL],
-            "unknown/abrupt",
-            false,
-        ),
-        row(
-            "system-reset-no-reboot",
-            guest::idle(),
-            &["-no-reboot"],
-            &[CONT, Command("system_reset")],
-            "host/reset",
-            true,
-        ),
-        row(
-            "stop-then-quit",
-            guest::idle(),
-            &[],
-            &[CONT, Command("stop"), QUIT],
-            "host/quit",
-            false,
-        ),
-        row(
-            "stop-then-term",
-            guest::idle(),
-            &[],
-            &[CONT, Command("stop"), TERM],
-            "host/signal",
-            false,
-        ),
-        row(
-            "stop-cont-later-off",
-            late.clone(),
-            &[],
-            &[CONT, Command("stop"), CONT],
-            "guest/poweroff",
-            false,
-        ),
-        row(
-            "stop-powerdown-cont",
-            button.clone(),
-            &[],
-            &[CONT, Armed, Command("stop"), DOWN, CONT],
-            "host/powerdown",
-            false,
-        ),
-        row(
-            "migrated-then-quit",
-            guest::idle(),
-            &[],
-            &[
-                CONT,
-                Command("events:migrate"),
-                Command("migrate"),
-                Event("MIGRATION completed"),
-                QUIT,
-            ],
-            "host/migrated",
-            false,
-        ),
-        row(
-            "migrated-then-term",
-            guest::idle(),
-            &[],
-            &[
-                CONT,
-                Command("events:migrate"),
-                Command("migrate"),
-                Event("MIGRATION completed"),
-                TERM,
-            ],
-            "host/migrated",
-            false,
-        ),
-        row(
-            "migrated-silently",
-            guest::idle(),
-            &[],
-            &[CONT, Command("migrate"), Event("STOP"), QUIT],
-            "host/quit",
-            false,
-        ),
-        row("panic", guest::panic(1), &["-device", "pvpanic"], &[CONT], "guest/panic", true),
-        row(
-            "panic-exit-failure",
-            guest::panic(1),
-            &["-device", "pvpanic", "-action", "panic=exit-failure"],
-            &[CONT],
-            "guest/panic",
-            true,
-        ),
-        row(
-            "panic-pause",
-            guest::panic(1),
-            &["-device", "pvpanic", "-action", "panic=pause"],
-            &[CONT, Event("STOP"), KILL],
-            "guest/panic",
-            false,
-        ),
-        row(
-            "crash-loaded",
-            guest::panic(2),
-            &["-device", "pvpanic"],
-            &[CONT, Event("GUEST_CRASHLOADED"), KILL],
-            "unknown/abrupt",
-            false,
-        ),
-        row(
-            "watchdog-shutdown",
-            guest::watchdog(&button),
-            &["-device", WATCHDOG, "-action", "watchdog=shutdown"],
-            &[CONT],
-            "watchdog/watchdog",
-            false,
-        ),
-        row(
-            "watchdog-poweroff",
-            guest::watchdog(&guest::idle()),
-            &["-device", WATCHDOG, "-action", "watchdog=poweroff"],
-            &[CONT],
-            "watchdog/watchdog",
-            false,
-        ),
-        row(
-            "watchdog-pause",
-            guest::watchdog(&guest::idle()),
-            &["-device", WATCHDOG, "-action", "watchdog=pause"],
-            &[CONT, Event("STOP"), KILL],
-            "watchdog/watchdog",
-            false,
-        ),
-        row(
-            "watchdog-reset",
-            guest::watchdog(&guest::idle()),
-            &["-device", WATCHDOG, "-action", "watchdog=reset"],
-            &[CONT, Event("RESET"), KILL],
-            "unknown/abrupt",
-            false,
-        ),
-        row(
-            "no-shutdown-off",
-            off.clone(),
-            &["-no-shutdown"],
-            &[CONT, Event("STOP"), QUIT],
-            "guest/poweroff",
-            false,
-        ),
-        row(
-            "no-shutdown-term",
-            guest::idle(),
-            &["-no-shutdown"],
-            &[CONT, TERM],
-            "host/signal",
-            true,
-        ),
-        row(
-            "set-action-pause",
-            late,
-            &[],
-            &[Command("set-action"), CONT, Event("STOP"), KILL],
-            "guest/poweroff",
-            false,
-        ),
-        row(
-            "powerdown-and-quit",
-            button,
-            &[],
-            &[CONT, Armed, Command("both")],
-            "host/powerdown|host/quit",
-            false,
-        ),
-        row("never-started", guest::idle(), &[], &[QUIT], "host/quit", true),
-    ]
+    if let Some((first, later)) = name.split_once(", ") {
+        return guest::twice(&guest_of(first), &guest_of(later));
+    }
+    match name {
+        "off" => off,
+        "s4" => guest::acpi(4),
+        "s3" => guest::acpi(3),
+        "late" => guest::after(30, &off),
+        "button" => guest::on_button(&off),
+        "button-reset" => guest::on_button(&guest::reset_kbd()),
+        "reset-kbd" => guest::reset_kbd(),
+        "reset-cf9" => guest::reset_cf9(),
+        "reset-triple" => guest::reset_triple(),
+        "idle" => guest::idle(),
+        "debug-exit" => guest::debug_exit(),
+        "panic" => guest::panic(1),
+        "crash-kernel" => guest::panic(2),
+        "watchdog" => guest::watchdog(&guest::idle()),
+        "watchdog-button" => guest::watchdog(&guest::on_button(&off)),
+        other => panic!("no guest {other}"),
+    }
 }

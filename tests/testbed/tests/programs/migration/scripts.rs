@@ -243,7 +243,7 @@ impl Script {
         tokio::time::sleep(Duration::from_secs(130)).await;
         for node in self.held {
             let holds = HoldsFile::new(&world.state_dir(*node));
-            holds.release(Some(VM), jiff::Timestamp::now()).unwrap();
+            holds.release(Some(VM)).unwrap();
         }
         for node in [0, 1] {
             if world.runs(node) {

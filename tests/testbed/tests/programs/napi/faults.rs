@@ -13,7 +13,7 @@ use mocks::transport::InProcess;
 use mocks::vmapi;
 use serde_json::json;
 
-use super::{CN, MAC, VM, get, local, send, try_send, with_nic};
+use super::{CN, MAC, VM, get, local, post, put, try_send, with_nic};
 
 #[tokio::test]
 async fn a_lost_response_leaves_the_write_done() {
@@ -55,20 +55,17 @@ async fn foreign_records_and_small_pages() {
 async fn the_side_door_takes_rules_seeds_and_eras() {
     let server = with_nic(Era::Master).await;
     let rule = json!({ "path": "/ping", "times": 1, "action": { "do": "status", "status": 503, "retry_after": 2 } });
-    assert_eq!(send(&server, "POST", "/_mock/faults", &[], Some(rule)).await.status, 200);
+    assert_eq!(post(&server, "/_mock/faults", rule).await.status, 200);
     let busy = get(&server, "/ping").await;
     assert_eq!((busy.status, busy.headers["retry-after"].as_bytes()), (503, b"2".as_slice()));
     assert_eq!(get(&server, "/ping").await.status, 200);
     let seed = json!({ "nics": [{ "mac": "000000000001", "belongs_to_type": "zone", "belongs_to_uuid": VM,
         "owner_uuid": VM, "age_s": 3600 }] });
-    assert_eq!(send(&server, "POST", "/_mock/seed", &[], Some(seed)).await.body["nics"], 2);
-    send(&server, "PUT", "/_mock/era", &[], Some(json!({ "era": "mid2017" }))).await;
+    assert_eq!(post(&server, "/_mock/seed", seed).await.body["nics"], 2);
+    put(&server, "/_mock/era", json!({ "era": "mid2017" })).await;
     assert_eq!(get(&server, &format!("/nics?cn_uuid={CN}")).await.status, 422);
     assert_eq!(get(&server, "/_mock/requests").await.body.as_array().unwrap().len(), 3);
-    assert_eq!(
-        send(&server, "POST", "/_mock/faults", &[], Some(json!({ "action": 1 }))).await.status,
-        400
-    );
+    assert_eq!(post(&server, "/_mock/faults", json!({ "action": 1 })).await.status, 400);
 }
 
 #[tokio::test]

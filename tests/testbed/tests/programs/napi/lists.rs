@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use mocks::napi::{Era, NewNic, Server};
 use serde_json::json;
 
-use super::{CN, MAC, OTHER_CN, VM, get, send, start, with_nic};
+use super::{CN, MAC, OTHER_CN, VM, delete, get, send, start, with_nic};
 
 /// Six NICs on one node, two on another, one of the server itself.
 async fn crowd(era: Era) -> Server {
@@ -22,8 +22,8 @@ async fn crowd(era: Era) -> Server {
     server
 }
 
-#[tokio::test]
-async fn s15_unknown_parameters_are_named_together() {
+#[tokio::test] // S15
+async fn unknown_parameters_are_named_together() {
     let server = crowd(Era::Master).await;
     let refused = get(&server, "/nics?bogus=1&mac=x").await;
     assert_eq!(refused.status, 422);
@@ -31,8 +31,8 @@ async fn s15_unknown_parameters_are_named_together() {
     assert_eq!(refused.body["errors"][0]["code"], "UnknownParameters");
 }
 
-#[tokio::test]
-async fn s16_cn_uuid_takes_lists_and_lower_case_only() {
+#[tokio::test] // S16
+async fn cn_uuid_takes_lists_and_lower_case_only() {
     let server = crowd(Era::Master).await;
     assert_eq!(get(&server, &format!("/nics?cn_uuid={CN},{OTHER_CN}")).await.macs().len(), 8);
     assert_eq!(
@@ -44,8 +44,8 @@ async fn s16_cn_uuid_takes_lists_and_lower_case_only() {
     assert_eq!(refused.body["errors"][0]["invalid"], json!([upper]));
 }
 
-#[tokio::test]
-async fn s17_limits() {
+#[tokio::test] // S17
+async fn a_page_has_limits() {
     let server = crowd(Era::Master).await;
     for bad in ["0", "1001", "", "1.5"] {
         assert_eq!(
@@ -63,8 +63,8 @@ async fn s17_limits() {
     assert_eq!(seen.len(), 9);
 }
 
-#[tokio::test]
-async fn s18_server_nics_are_found_by_owner_not_by_node() {
+#[tokio::test] // S18
+async fn server_nics_are_found_by_owner_not_by_node() {
     let server = crowd(Era::Master).await;
     assert!(
         !get(&server, &format!("/nics?cn_uuid={CN}"))
@@ -76,8 +76,8 @@ async fn s18_server_nics_are_found_by_owner_not_by_node() {
     assert_eq!(own.macs(), ["00:50:56:00:00:aa"]);
 }
 
-#[tokio::test]
-async fn s19_pages_come_in_any_order() {
+#[tokio::test] // S19
+async fn pages_come_in_any_order() {
     let server = crowd(Era::Master).await;
     let mut orders = BTreeSet::new();
     for _ in 0..8 {
@@ -86,8 +86,8 @@ async fn s19_pages_come_in_any_order() {
     assert!(orders.len() > 1, "eight answers in the same order");
 }
 
-#[tokio::test]
-async fn s20_search_nics_exists_by_era() {
+#[tokio::test] // S20
+async fn search_nics_exists_by_era() {
     let server = crowd(Era::Master).await;
     let path = format!("/search/nics?cn_uuid={CN}");
     let missing = get(&server, &path).await;
@@ -102,15 +102,15 @@ async fn s20_search_nics_exists_by_era() {
     }
 }
 
-#[tokio::test]
-async fn s21_search_ips_needs_an_address_and_a_match() {
+#[tokio::test] // S21
+async fn search_ips_needs_an_address_and_a_match() {
     let server = start(Era::Master).await;
     assert_eq!(get(&server, "/search/ips").await.status, 422);
     assert_eq!(get(&server, "/search/ips?ip=1.2.3.4").await.status, 404);
 }
 
-#[tokio::test]
-async fn s22_while_starting_only_ping_answers() {
+#[tokio::test] // S22
+async fn while_starting_only_ping_answers() {
     let server = with_nic(Era::Master).await;
     server.store().set_initializing(true);
     let busy = get(&server, "/nics").await;
@@ -121,8 +121,8 @@ async fn s22_while_starting_only_ping_answers() {
     assert_eq!(get(&server, "/nics").await.status, 200);
 }
 
-#[tokio::test]
-async fn s23_request_ids() {
+#[tokio::test] // S23
+async fn request_ids_are_echoed_or_made() {
     let server = with_nic(Era::Master).await;
     let echoed = send(&server, "GET", "/ping", &[("x-request-id", "abc")], None).await;
     assert_eq!(echoed.headers["x-request-id"], "abc");
@@ -130,17 +130,16 @@ async fn s23_request_ids() {
     assert!(!get(&server, "/bogus").await.headers.contains_key("x-request-id"));
 }
 
-#[tokio::test]
-async fn s24_the_oldest_era_lists_everything_and_deletes_whatever_the_tag() {
+#[tokio::test] // S24
+async fn the_oldest_era_lists_everything_and_deletes_whatever_the_tag() {
     let server = crowd(Era::Old2015).await;
     assert_eq!(get(&server, &format!("/nics?cn_uuid={OTHER_CN}")).await.macs().len(), 9);
-    let gone =
-        send(&server, "DELETE", "/nics/90b8d0000001", &[("if-match", "DEADBEEF")], None).await;
+    let gone = delete(&server, "/nics/90b8d0000001", Some("DEADBEEF")).await;
     assert_eq!(gone.status, 204);
 }
 
-#[tokio::test]
-async fn s25_false_flags_and_unset_values_are_left_out() {
+#[tokio::test] // S25
+async fn false_flags_and_unset_values_are_left_out() {
     let server = with_nic(Era::Master).await;
     let nic = get(&server, &format!("/nics/{MAC}")).await.body;
     for absent in ["ip", "model", "underlay", "allow_ip_spoofing", "nic_tags_provided"] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mocks::napi::{Era, NewNic};
 use serde_json::{Map, Value, json};
 
-use super::{CN, MAC, OWNER, VM, get, send, start};
+use super::{CN, MAC, OWNER, VM, delete, get, post, put, start};
 
 fn vm(state: &str) -> Map<String, Value> {
     let nics = json!([{ "mac": MAC, "primary": true, "ip": "10.1.0.5", "netmask": "255.255.255.0",
@@ -50,8 +50,8 @@ async fn a_reserved_address_stays_reserved_when_its_nic_goes() {
     server.store().seed_from_vms(&[vm("running")], CN).unwrap();
     let network = server.store().nic(MAC).unwrap()["network_uuid"].as_str().unwrap().to_owned();
     let path = format!("/networks/{network}/ips/10.1.0.5");
-    send(&server, "PUT", &path, &[], Some(json!({ "reserved": true }))).await;
-    send(&server, "DELETE", "/nics/90b8d0000001", &[], None).await;
+    put(&server, &path, json!({ "reserved": true })).await;
+    delete(&server, "/nics/90b8d0000001", None).await;
     let ip = get(&server, &path).await.body;
     assert_eq!(
         (&ip["reserved"], &ip["free"], &ip["owner_uuid"]),
@@ -64,14 +64,13 @@ async fn a_reserved_address_stays_reserved_when_its_nic_goes() {
 async fn a_full_network_is_507() {
     let server = start(Era::Master).await;
     server.store().add_nic(NewNic::zone(MAC, VM, CN)).unwrap();
-    send(&server, "POST", "/nic_tags", &[], Some(json!({ "name": "blue" }))).await;
+    post(&server, "/nic_tags", json!({ "name": "blue" })).await;
     let network = json!({ "name": "n", "nic_tag": "blue", "subnet": "10.2.0.0/24",
         "provision_start_ip": "10.2.0.5", "provision_end_ip": "10.2.0.5" });
-    let made = send(&server, "POST", "/networks", &[], Some(network)).await;
+    let made = post(&server, "/networks", network).await;
     let path = format!("/networks/{}/nics", made.body["uuid"].as_str().unwrap());
-    let body =
-        || Some(json!({ "belongs_to_type": "zone", "belongs_to_uuid": VM, "owner_uuid": OWNER }));
-    assert_eq!(send(&server, "POST", &path, &[], body()).await.body["ip"], "10.2.0.5");
-    let full = send(&server, "POST", &path, &[], body()).await;
+    let body = || json!({ "belongs_to_type": "zone", "belongs_to_uuid": VM, "owner_uuid": OWNER });
+    assert_eq!(post(&server, &path, body()).await.body["ip"], "10.2.0.5");
+    let full = post(&server, &path, body()).await;
     assert_eq!((full.status, &full.body["code"]), (507, &json!("SubnetFull")));
 }

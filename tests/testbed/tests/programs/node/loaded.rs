@@ -5,26 +5,12 @@
 //! vminfod's loader on a simulated node: every VM composes, and each verb changes what it should.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use simnode::{Node, Verbs, Wait};
-use vminfod::node::Ctx;
-use vminfod::node::commands::{CommandPaths, RealCommands};
-use vminfod::node::root::Root;
 
+use super::super::common::ctx;
 use super::new_node;
-
-fn ctx(node: &Node) -> Ctx {
-    let paths = CommandPaths {
-        zoneadm: node.tool("zoneadm"),
-        zfs: node.tool("zfs"),
-        kstat: node.tool("kstat"),
-        sysevent: node.tool("sysevent"),
-        fswatcher: node.tool("fswatcher"),
-    };
-    Ctx::new(Root::new(node.root()), Arc::new(RealCommands::new(paths)))
-}
 
 async fn load(node: &Node) -> HashMap<String, Value> {
     let loaded = vminfod::node::load::objects(&ctx(node)).await.unwrap();

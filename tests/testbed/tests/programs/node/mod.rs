@@ -13,20 +13,17 @@ mod tools;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use simnode::Node;
 use simnode::state::ZoneState;
-use simnode::{CreateOptions, Node};
 use tempfile::TempDir;
+
+use super::common::node;
 
 const TESTBED: &str = env!("CARGO_BIN_EXE_testbed");
 
 fn new_node(vms: u32) -> (TempDir, Node) {
     let dir = TempDir::new().unwrap();
-    let options = CreateOptions {
-        vms,
-        program: Some(TESTBED.into()),
-        ..CreateOptions::new(dir.path().join("cn"))
-    };
-    let node = Node::create(&options).unwrap();
+    let node = node(dir.path(), vms);
     (dir, node)
 }
 

@@ -13,16 +13,17 @@ use testbed::client::tools::fetch;
 use testbed::process::{self, Child};
 use tokio::time::Instant;
 
-use super::{MINUTE, program, vms, world};
+use super::super::common::{LATE, program};
+use super::{lab, vms};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s109_the_start_method_succeeds_only_when_vminfod_answers() {
-    let (dir, mut world) = world().await;
-    world.end_vminfod(false).await.unwrap();
+#[tokio::test(flavor = "multi_thread")] // S109
+async fn the_start_method_succeeds_only_when_vminfod_answers() {
+    let mut lab = lab().await;
+    lab.end_vminfod(false).await.unwrap();
     // The method as it is deployed, with its places moved into a directory of the test.
     let deploy =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/smf/method/system-vminfod");
-    let place = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let place = |name: &str| lab.dir().join(name).to_string_lossy().into_owned();
     let method = std::fs::read_to_string(deploy)
         .unwrap()
         .replace("/lib/svc/share/smf_include.sh", &place("smf_include.sh"))
@@ -30,7 +31,7 @@ async fn s109_the_start_method_succeeds_only_when_vminfod_answers() {
         .replace("/etc/vminfod.json", &place("vminfod.json"));
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{free}");
-    let config = world.node().vminfod_config_json(&free.to_string());
+    let config = lab.node().vminfod_config_json(&free.to_string());
     std::fs::write(place("vminfod.json"), config.to_string()).unwrap();
     std::fs::write(place("smf_include.sh"), "SMF_EXIT_OK=0\nSMF_EXIT_ERR_FATAL=95\n").unwrap();
     std::fs::write(place("method"), method).unwrap();
@@ -48,7 +49,7 @@ async fn s109_the_start_method_succeeds_only_when_vminfod_answers() {
         place("pid")
     ));
     let sh = Path::new("/bin/sh");
-    let started = process::run(sh, &[place("method"), "start".to_owned()], MINUTE).await.unwrap();
+    let started = process::run(sh, &[place("method"), "start".to_owned()], LATE).await.unwrap();
     assert_eq!(started.code, Some(0), "{}{}", started.stdout, started.stderr);
     assert_eq!(fetch(&url, "/ping").await.unwrap(), json!({"ping": "pong"}));
     let pid: i32 = std::fs::read_to_string(place("pid")).unwrap().trim().parse().unwrap();
@@ -57,9 +58,9 @@ async fn s109_the_start_method_succeeds_only_when_vminfod_answers() {
 
     // One that cannot start is no success, and the method does not wait for ever.
     vminfod("[ \"$1\" = ping ] && exit 1\necho broken >&2\nexit 3");
-    let failed = process::run(sh, &[place("method"), "start".to_owned()], MINUTE).await.unwrap();
+    let failed = process::run(sh, &[place("method"), "start".to_owned()], LATE).await.unwrap();
     assert_eq!(failed.code, Some(3), "{}{}", failed.stdout, failed.stderr);
-    world.stop().await.unwrap();
+    lab.stop().await;
 }
 
 /// Every path below a directory, but logs.
@@ -77,13 +78,13 @@ fn paths(dir: &Path) -> Vec<PathBuf> {
     all
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s110_vminfod_ends_at_once_and_can_be_started_at_any_time() {
-    let (dir, mut world) = world().await;
-    let all = vms(&world).await;
-    world.end_vminfod(false).await.unwrap();
-    let before = paths(dir.path());
-    let config = dir.path().join("cn/vminfod.json").to_string_lossy().into_owned();
+#[tokio::test(flavor = "multi_thread")] // S110
+async fn vminfod_ends_at_once_and_can_be_started_at_any_time() {
+    let mut lab = lab().await;
+    let all = vms(&lab).await;
+    lab.end_vminfod(false).await.unwrap();
+    let before = paths(lab.dir());
+    let config = lab.config();
     let args = ["@vminfod", "serve", "--config", &config].map(str::to_owned);
     // Killed or told to stop, as soon as it says anything and later.
     for (said, signal) in [
@@ -96,21 +97,21 @@ async fn s110_vminfod_ends_at_once_and_can_be_started_at_any_time() {
         while child.line().await.is_some_and(|line| !line.contains(said)) {}
         let began = Instant::now();
         child.signal(signal);
-        let status = tokio::time::timeout(MINUTE, child.wait()).await.unwrap().unwrap();
+        let status = tokio::time::timeout(LATE, child.wait()).await.unwrap().unwrap();
         assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
         if signal == rustix::process::Signal::TERM {
             assert_eq!(status.code(), Some(0), "an orderly end");
         }
     }
-    world.start_vminfod().await.unwrap();
-    assert_eq!(vms(&world).await, all, "nothing was kept, and nothing is missed");
-    world.end_vminfod(false).await.unwrap();
-    let sockets = dir.path().join("cn/run");
+    lab.start_vminfod().await.unwrap();
+    assert_eq!(vms(&lab).await, all, "nothing was kept, and nothing is missed");
+    lab.end_vminfod(false).await.unwrap();
+    let sockets = lab.dir().join("cn/run");
     let own = |path: &&PathBuf| !path.starts_with(&sockets);
-    let after = paths(dir.path());
+    let after = paths(lab.dir());
     assert_eq!(
         after.iter().filter(own).collect::<Vec<_>>(),
         before.iter().filter(own).collect::<Vec<_>>()
     );
-    world.stop().await.unwrap();
+    lab.stop().await;
 }

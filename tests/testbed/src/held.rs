@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The resources of a process: memory, descriptors, threads, file watches and children, from /proc.
-//! On other systems than Linux each reading is an error.
+//! The processes of this system and what each holds: memory, descriptors, threads, file watches and
+//! children, from /proc. On other systems than Linux each reading is an error.
 
 use std::fs;
 use std::io;
@@ -32,24 +32,29 @@ pub struct Held {
 /// When it has ended, or this system has no `/proc` as Linux has it.
 pub fn held(pid: u32) -> io::Result<Held> {
     let dir = PathBuf::from(format!("/proc/{pid}"));
-    let status = fs::read_to_string(dir.join("status"))?;
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
-    let kib = field("VmRSS:").ok_or_else(|| io::Error::other("the process has no memory left"))?;
-    let (children, zombies) = children(pid);
-    let own = children.iter().map(|child| PathBuf::from(format!("/proc/{child}")));
+    let children: Vec<Process> = processes().filter(|one| one.parent == pid).collect();
+    let own = children.iter().map(|child| PathBuf::from(format!("/proc/{}", child.pid)));
     // A child may end between the two looks.
     let watches = watches(&dir)? + own.filter_map(|child| watches(&child).ok()).sum::<u64>();
     Ok(Held {
-        rss: kib * 1024,
+        rss: memory(pid, "VmRSS")?,
         fds: fs::read_dir(dir.join("fd"))?.count() as u64,
-        threads: field("Threads:").unwrap_or(0),
+        threads: fs::read_dir(dir.join("task"))?.count() as u64,
         watches,
         children: children.len() as u64,
-        zombies,
+        zombies: children.iter().filter(|child| child.is_dead).count() as u64,
     })
+}
+
+/// Bytes of memory of a process, by a name of its `/proc/PID/status`: `VmRSS`, `VmHWM`, `RssFile`.
+///
+/// # Errors
+/// As [`held`].
+pub fn memory(pid: u32, name: &str) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(kib.ok_or_else(|| io::Error::other("the process has no memory left"))? * 1024)
 }
 
 fn watches(dir: &std::path::Path) -> io::Result<u64> {
@@ -62,25 +67,31 @@ fn watches(dir: &std::path::Path) -> io::Result<u64> {
     Ok(count as u64)
 }
 
-/// How many children a process has, and how many of them wait to be reaped.
-fn children(pid: u32) -> (Vec<u32>, u64) {
-    let (mut all, mut dead) = (Vec::new(), 0);
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let is_pid = entry.file_name().to_str().is_some_and(|n| n.parse::<u32>().is_ok());
-        if !is_pid {
-            continue;
-        }
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+/// A process of this system.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// That of the one that started it.
+    pub parent: u32,
+    /// It has ended and was not reaped.
+    pub is_dead: bool,
+    /// Its command line, words divided by NUL; empty once it has ended.
+    pub command: String,
+}
+
+/// All processes of this system; none where there is no `/proc` as Linux has it.
+pub fn processes() -> impl Iterator<Item = Process> {
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
         // The name stands in brackets and may hold anything; the state and the parent follow it.
-        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-        let mut words = rest.split(' ');
-        let state = words.next();
-        if words.next().and_then(|parent| parent.parse().ok()) == Some(pid) {
-            all.extend(entry.file_name().to_str().and_then(|pid| pid.parse::<u32>().ok()));
-            dead += u64::from(state == Some("Z"));
-        }
-    }
-    (all, dead)
+        let mut words = stat.rsplit_once(") ")?.1.split(' ');
+        let (state, parent) = (words.next()?, words.next()?.parse().ok()?);
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).into_owned();
+        Some(Process { pid, parent, is_dead: state == "Z", command })
+    })
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -101,4 +112,11 @@ mod tests {
         assert!(after.rss > 0 && after.threads > 0 && after.fds > 0, "{after:?}");
         assert!(held(u32::MAX >> 1).is_err());
     }
+}
+
+/// The children of a process that run this tool of the node.
+pub fn children_of(parent: u32, tool: &str) -> Vec<u32> {
+    let tool = format!("/bin/{tool}\0");
+    let runs = |one: &Process| one.parent == parent && one.command.contains(&tool);
+    processes().filter(runs).map(|one| one.pid).collect()
 }

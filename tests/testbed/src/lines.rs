@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A reader of `/events` that keeps every line as it came, key order included.
+//! A stream of events, read line by line as it came, key order included.
 
 use std::time::Duration;
 
@@ -16,23 +16,28 @@ use sdc_clients::{Error, Http};
 use serde_json::Value;
 
 /// The longest line that is believed.
-const LINE_CAP: usize = 64 << 20;
+const LINE_CAP: usize = 256 << 20;
 
 /// An open stream.
-pub(crate) struct Stream {
+pub struct LineStream {
     body: BoxStream<'static, Result<Bytes, Error>>,
     lines: Lines,
 }
 
-impl Stream {
+impl LineStream {
     /// Opens `/events`; nothing is read yet.
-    pub(crate) async fn open(http: &Http) -> anyhow::Result<Self> {
-        let response = http.open(Call::get(&["events"])).await?;
+    pub async fn events(http: &Http) -> Result<Self, Error> {
+        Self::open(http, Call::get(&["events"])).await
+    }
+
+    /// Opens what the call asks for; nothing is read yet.
+    pub async fn open(http: &Http, call: Call) -> Result<Self, Error> {
+        let response = http.open(call).await?;
         Ok(Self { body: response.body, lines: Lines::new(LINE_CAP) })
     }
 
     /// The next line; an error when the stream ends, breaks or sends nothing for `limit`.
-    pub(crate) async fn next(&mut self, limit: Duration) -> anyhow::Result<Value> {
+    pub async fn next(&mut self, limit: Duration) -> anyhow::Result<Value> {
         match self.within(limit).await? {
             Some(line) => Ok(line),
             None => bail!("no event came within {limit:?}"),
@@ -40,23 +45,21 @@ impl Stream {
     }
 
     /// The next line; `None` when nothing comes for `limit`.
-    pub(crate) async fn within(&mut self, limit: Duration) -> anyhow::Result<Option<Value>> {
-        match tokio::time::timeout(limit, self.read()).await {
-            Ok(line) => line.map(Some),
-            Err(_) => Ok(None),
-        }
+    pub async fn within(&mut self, limit: Duration) -> anyhow::Result<Option<Value>> {
+        let Ok(line) = tokio::time::timeout(limit, self.line()).await else { return Ok(None) };
+        let line = line?;
+        let no_json = || format!("a line that is no JSON: {:?}", String::from_utf8_lossy(&line));
+        serde_json::from_slice(&line).with_context(no_json).map(Some)
     }
 
-    /// Cancel-safe: what was read of a line stays in the buffer.
-    async fn read(&mut self) -> anyhow::Result<Value> {
+    /// The bytes of the next line. Cancel-safe: what was read of a line stays in the buffer.
+    pub async fn line(&mut self) -> anyhow::Result<Bytes> {
         loop {
             if let Some(line) = self.lines.next_line()? {
-                let text = String::from_utf8_lossy(&line).into_owned();
-                return serde_json::from_slice(&line)
-                    .with_context(|| format!("a line that is no JSON: {text:?}"));
+                return Ok(line);
             }
             match self.body.next().await {
-                Some(piece) => self.lines.push(&piece?),
+                Some(piece) => self.lines.push(&piece.context("the stream broke")?),
                 None => bail!("the stream ended"),
             }
         }
