@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use vminfod::node::commands::{CommandError, Commands, Output, Run, Tool};
 
+use crate::exec;
+
 /// One way to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -27,6 +29,10 @@ pub enum Trouble {
     Hangs,
     /// Cannot be started.
     NoFork,
+    /// Exit 0, and each line has a column more, as on a platform that appends one.
+    NinthColumn,
+    /// Exit 0 and nothing but the line of the global zone.
+    OnlyGlobal,
 }
 
 /// Commands whose next runs fail as they are told to.
@@ -89,6 +95,11 @@ impl<C: Commands> Commands for Failing<C> {
                     return Err(CommandError::Spawn { path: tool.name().into(), error });
                 }
                 Some(Trouble::Fails | Trouble::SaysNothing) => output.stdout.clear(),
+                Some(Trouble::NinthColumn) => {
+                    let lines = String::from_utf8_lossy(&output.stdout).replace('\n', ":new\n");
+                    output.stdout = lines.into_bytes();
+                }
+                Some(Trouble::OnlyGlobal) => output.stdout = exec::GLOBAL.as_bytes().to_vec(),
                 Some(Trouble::FailsHalfway | Trouble::EndsHalfway) => {
                     // Whole lines: nothing shows that there should be more.
                     let half = output.stdout.get(..output.stdout.len() / 2).unwrap_or_default();
@@ -215,6 +226,8 @@ mod tests {
             (Trouble::FailsHalfway, 1, 1..13),
             (Trouble::EndsHalfway, 0, 1..13),
             (Trouble::SaysNothing, 0, 0..1),
+            (Trouble::NinthColumn, 0, 13..14),
+            (Trouble::OnlyGlobal, 0, 1..2),
         ] {
             failing.trouble(Tool::Zoneadm, trouble, 1);
             failing.trouble(Tool::Zfs, trouble, 1);

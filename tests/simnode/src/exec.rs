@@ -19,6 +19,9 @@ use crate::state::Zone;
 use crate::tap::Stream;
 use crate::{exec_zfs, fswatcher, sysevent, zones};
 
+/// The line of the global zone in a list of zones.
+pub(crate) const GLOBAL: &str = "0:global:running:/::liveimg:shared:0\n";
+
 /// Returns the tool and the node's directory if the program was started as `NODE/bin/TOOL`, by its
 /// path or by `PATH`.
 pub fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
@@ -119,7 +122,7 @@ fn list(node: &Node, name: Option<&str>, uuid: Option<&str>, options: &[String])
         return Err(Failed(2, format!("zoneadm: list: illegal option '{operand}'")));
     }
     let zones = node.zones().map_err(|error| Failed(1, format!("zoneadm: {error}")))?;
-    let global = "0:global:running:/::liveimg:shared:0".to_string();
+    let global = GLOBAL.trim_end().to_owned();
     let lines = if let Some(wanted) = name.or(uuid) {
         vec![match zones.find(wanted) {
             Some(zone) if uuid.is_none_or(|u| u == zone.uuid) => zone.line(),

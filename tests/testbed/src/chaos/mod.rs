@@ -59,8 +59,8 @@ pub fn run(args: &[OsString]) -> ExitCode {
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// Runs the seeds, two at a time; `program` is the testbed, which is vminfod and its helpers too; prints a line, and what was done, for each that fails and returns
-/// their number.
+/// Runs the seeds, two at a time; prints a line, and what was done, for each that fails and returns
+/// their number. `program` is the testbed, which is vminfod and its helpers too.
 pub fn run_seeds(options: Options, program: &Path) -> u64 {
     let Options { seeds, from, lost_events, simulated } = options;
     let seeds: Vec<u64> = (from..from.saturating_add(seeds)).collect();

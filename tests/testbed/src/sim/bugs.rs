@@ -51,10 +51,20 @@ pub enum Bug {
     MeddleWithVms,
     /// A VM that stops is none of NAPI's business.
     ForgetStopped,
+    /// At a start any list of zones is believed, whatever the index has.
+    BelieveAnyList,
+    /// The brake takes what it saw last for all that the node ever had.
+    ForgetTheReference,
+    /// A uuid in capitals is another uuid.
+    TakeCapitalsForAnother,
+    /// Nobody looks at what a view lacks.
+    IgnoreIncomplete,
+    /// It does not matter which node VMAPI's word is about.
+    TrustAnyServer,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 21] = [
+pub const BUGS: [(&str, Bug); 26] = [
     ("drop-if-match", Bug::DropIfMatch),
     ("ask-no-vmapi", Bug::AskNoVmapi),
     ("skip-second-look", Bug::SkipSecondLook),
@@ -76,9 +86,26 @@ pub const BUGS: [(&str, Bug); 21] = [
     ("trust-a-404", Bug::TrustA404),
     ("meddle-with-vms", Bug::MeddleWithVms),
     ("forget-stopped", Bug::ForgetStopped),
+    ("believe-any-list", Bug::BelieveAnyList),
+    ("forget-the-reference", Bug::ForgetTheReference),
+    ("take-capitals-for-another", Bug::TakeCapitalsForAnother),
+    ("ignore-incomplete", Bug::IgnoreIncomplete),
+    ("trust-any-server", Bug::TrustAnyServer),
 ];
 
 impl Bug {
+    /// Does it show only where nodes show less than they have?
+    pub fn needs_lies(self) -> bool {
+        matches!(
+            self,
+            Self::BelieveAnyList
+                | Self::ForgetTheReference
+                | Self::TakeCapitalsForAnother
+                | Self::IgnoreIncomplete
+                | Self::TrustAnyServer
+        )
+    }
+
     /// The name it is asked for by.
     pub fn name(self) -> &'static str {
         BUGS.iter().find(|(_, bug)| *bug == self).map_or("?", |(name, _)| name)

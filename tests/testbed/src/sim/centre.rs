@@ -22,12 +22,14 @@ pub struct Centre {
     pub seed: u64,
     /// A deliberate bug.
     pub bug: Option<Bug>,
+    /// Do nodes show less than they have, and do uuids come in capitals?
+    pub lies: bool,
 }
 
 impl Centre {
     /// A data centre without records, whose NAPI is of this age.
     pub fn new(era: Era, seed: u64, bug: Option<Bug>, truth: &Truth) -> Self {
         let napi = Store::new(Options { seed, ..Options::era(era) });
-        Self { napi, vmapi: vmapi::Store::default(), truth: truth.clone(), seed, bug }
+        Self { napi, vmapi: vmapi::Store::default(), truth: truth.clone(), seed, bug, lies: false }
     }
 }

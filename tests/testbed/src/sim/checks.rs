@@ -9,7 +9,7 @@ use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
 
 use super::centre::Centre;
-use super::judge::{PROVISIONING, age};
+use super::judge::{PROVISIONING, age, owner};
 use super::node::Cn;
 use super::truth::Life;
 use crate::storm::same_vms;
@@ -30,7 +30,8 @@ pub async fn cache_is_fresh(cn: &Cn) -> Result<(), String> {
 pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
     for nic in centre.napi.nics() {
         let text = |key: &str| nic[key].as_str().unwrap_or_default();
-        let (mac, vm, state) = (text("mac"), text("belongs_to_uuid"), text("state"));
+        let (mac, vm, state) = (text("mac"), owner(&nic), text("state"));
+        let vm = vm.as_str();
         if text("belongs_to_type") != "zone" {
             continue;
         }
@@ -55,6 +56,9 @@ pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
             }
             // One that is being provisioned may go when it is old; no seed lets one become old
             // by waiting alone.
+            // An address that is in use is never deleted, whosever it is said to be.
+            Some(Life::Gone(..)) | None
+                if nodes.iter().any(|cn| cn.outside.judge().is_in_use(mac)) => {}
             Some(Life::Gone(..)) | None
                 if claimed.is_some_and(|cn| !centre.truth.is_braked(&cn.uuid))
                     && (state != "provisioning" || age(&centre.napi, &nic) >= PROVISIONING) =>

@@ -68,7 +68,7 @@ pub fn one(seed: u64) -> anyhow::Result<()> {
 
 async fn live(seed: u64, weather: Weather) -> anyhow::Result<Option<End>> {
     let (dir, truth) = (place()?, Truth::default());
-    let mut world = World::new(seed, None, &truth, dir.path(), weather).await?;
+    let mut world = World::new(seed, (None, false), &truth, dir.path(), weather).await?;
     if world.nodes.iter().any(|cn| truth.is_braked(&cn.uuid)) {
         world.end().await;
         return Ok(None);

@@ -16,6 +16,7 @@ use super::truth::{Life, Truth};
 use super::wire::NodeWire;
 use mocks::napi::Store;
 use simnode::Node;
+use simnode::xml::Element;
 
 /// A record that is still being provisioned may go after this, when VMAPI gave its VM up.
 pub const PROVISIONING: Duration = Duration::from_secs(7200);
@@ -69,6 +70,11 @@ impl Judge {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The agent's node.
+    pub(super) fn cn(&self) -> &str {
+        &self.cn
+    }
+
     /// Writes that took effect so far.
     pub fn writes(&self) -> u64 {
         self.told().writes
@@ -92,7 +98,8 @@ impl Judge {
     /// A delete took effect.
     pub(super) fn delete(&self, mac: &str, nic: &Value, guarded: bool) {
         self.told().writes += 1;
-        let vm = nic["belongs_to_uuid"].as_str().unwrap_or_default();
+        let vm = owner(nic);
+        let vm = vm.as_str();
         let life = self.truth.life(vm);
         self.truth.note(format!("DELETE {mac} of {vm}"));
         let broken =
@@ -107,6 +114,9 @@ impl Judge {
             Some(Life::On(_)) => broken("I12", "DELETE for a VM of another node"),
             Some(Life::Planned) => broken("I12", "DELETE for a VM that is being provisioned"),
             Some(Life::Gone(..)) | None => {}
+        }
+        if self.is_in_use(mac) && !matches!(life, Some(Life::On(_))) {
+            broken("I1", "DELETE of an address that a VM of this node has");
         }
         if nic["belongs_to_type"] != "zone" || nic["cn_uuid"].as_str() != Some(self.cn.as_str()) {
             broken("I2", "DELETE of a NIC that is not this node's");
@@ -179,15 +189,20 @@ impl Judge {
 
     /// Does the VM's configuration have this NIC?
     fn uses(&self, vm: &str, mac: &str) -> bool {
-        let bare = |mac: &str| mac.replace(':', "").to_lowercase();
-        let Ok(xml) = self.node.zone_config(vm) else { return true };
-        xml.all("network").filter_map(|nic| nic.get("mac-addr")).any(|one| bare(one) == bare(mac))
+        self.node.zone_config(vm).map_or(true, |xml| has_mac(&xml, mac))
+    }
+
+    /// Does any VM of the node have this NIC?
+    pub(super) fn is_in_use(&self, mac: &str) -> bool {
+        let has = |vm: &str| self.node.zone_config(vm).is_ok_and(|xml| has_mac(&xml, mac));
+        self.truth.is_hidden_use(mac) || self.truth.on(&self.cn).iter().any(|vm| has(vm))
     }
 
     /// An update took effect.
     pub(super) fn update(&self, mac: &str, before: &Value, after: &Value) {
         self.told().writes += 1;
-        let vm = before["belongs_to_uuid"].as_str().unwrap_or_default();
+        let vm = owner(before);
+        let vm = vm.as_str();
         let life = self.truth.life(vm);
         let plain = |nic: &Value| {
             let mut nic = nic.clone();
@@ -222,6 +237,16 @@ impl Judge {
             }
         }
     }
+}
+
+/// The VM of a record: a uuid is a value, whatever its letters.
+pub(super) fn owner(nic: &Value) -> String {
+    nic["belongs_to_uuid"].as_str().unwrap_or_default().to_lowercase()
+}
+
+fn has_mac(xml: &Element, mac: &str) -> bool {
+    let bare = |mac: &str| mac.replace(':', "").to_lowercase();
+    xml.all("network").filter_map(|nic| nic.get("mac-addr")).any(|one| bare(one) == bare(mac))
 }
 
 /// How long ago a record was written, by NAPI's clock.

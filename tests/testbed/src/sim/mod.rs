@@ -16,6 +16,7 @@
 //! | V1 V2 V3 V4 V6 V8 V11 | [`watch`], at each line and each read |
 //! | V5 V12 | [`watch`], after each step (V5: where no command is about to lie) |
 //! | V7 I11 V13 | [`settle`] and [`node`], at the end; V10 as the number of tasks alive |
+//! | V15 | [`node`], at each start of vminfod |
 //!
 //! Held elsewhere: V10 in bytes, since worlds share one heap
 //! (`stalled_listener_uses_bounded_memory_and_delays_nobody`, vminfod/tests/all/http.rs, and
@@ -38,6 +39,8 @@ pub mod checks; // everything agrees with the truth
 pub mod world; // what the nodes share, the nodes, and who listens to each
 
 pub mod steps; // random steps
+
+mod lies; // a node that shows less than it has
 
 pub mod watch; // listeners and readers, who hold the stream to its promises
 
@@ -101,6 +104,9 @@ struct Args {
     /// Put a deliberate bug in; every seed that notices it counts as failed
     #[arg(long)]
     bug: Option<Bug>,
+    /// Nodes also show less than they have: platforms and disks that lie, uuids in capitals
+    #[arg(long, conflicts_with_all = ["crash_points", "equivalence"])]
+    lies: bool,
     /// Put every deliberate bug in, one after the other, and tell which seed notices it first
     #[arg(long, conflicts_with_all = ["bug", "seed", "crash_points", "equivalence"])]
     bugs: bool,
@@ -144,7 +150,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
             }
         }),
         false => {
-            let ran = run_seeds(&seeds, args.bug, args.seed.is_some());
+            let ran = run_seeds(&seeds, args.bug, args.lies, args.seed.is_some());
             println!("what happened: {:016x}", ran.digest);
             ran.failed
         }
@@ -163,10 +169,10 @@ pub struct Ran {
 }
 
 /// Runs these seeds, two at a time; prints a line for each that fails.
-pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> Ran {
+pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, lies: bool, tell: bool) -> Ran {
     let digest = Mutex::new(0);
     let failed = in_pairs(seeds, &|seed| {
-        let (result, trace) = one(*seed, bug);
+        let (result, trace) = one(*seed, bug, lies);
         let mut hasher = DefaultHasher::new();
         (seed, &trace).hash(&mut hasher);
         let mut digest = digest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +182,8 @@ pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> Ran {
         }
         let Err(error) = result else { return true };
         let bug = bug.map(|bug| format!(" --bug {}", bug.name())).unwrap_or_default();
-        println!("FAIL testbed sim --seed {seed}{bug}: {error:#}");
+        let lies = if lies { " --lies" } else { "" };
+        println!("FAIL testbed sim --seed {seed}{bug}{lies}: {error:#}");
         false
     });
     Ran { failed, digest: digest.into_inner().unwrap_or_else(PoisonError::into_inner) }

@@ -5,6 +5,7 @@
 //! One simulated node: its files and zones, the real vminfod and net-agent on it, and the crashes
 //! of both.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use anyhow::Context;
 use daemon::Shutdown;
 use net_agent::agent::{Agent, clients};
 use sdc_clients::Jitter;
-use sdc_clients::vminfod::VmObject;
-use serde_json::json;
+use sdc_clients::vminfod::{Incomplete, VmObject};
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
 use vminfod::http::Api;
@@ -74,6 +75,8 @@ pub struct Cn {
     crashes: u64,
     starts: u64,
     vminfod: Option<(vminfod::Running, Shutdown)>,
+    /// The VMs that its vminfod showed last, by zone name.
+    last: HashSet<String>,
     agent: Option<(Shutdown, JoinHandle<()>)>,
     carrier: JoinHandle<()>,
     most: usize,
@@ -111,6 +114,7 @@ impl Cn {
             most: 0,
             left: 0,
             vminfod: None,
+            last: HashSet::new(),
             agent: None,
             uuid,
             node,
@@ -140,8 +144,28 @@ impl Cn {
         let running = vminfod::serve_with(config, commands, jitter, shutdown.clone()).await?;
         self.watch.look(&self.node.root(), &self.way);
         self.wire.connect(Some(running.api.clone()));
+        let api = running.api.clone();
         self.vminfod = Some((running, shutdown));
+        self.judge_start(api).await;
         Ok(())
+    }
+
+    /// V15: a fresh daemon shows what an old one shows, or says that it is incomplete.
+    async fn judge_start(&self, api: Api) {
+        let mut request = http::Request::new(String::new());
+        *request.uri_mut() = http::Uri::from_static("/vms");
+        let (answer, _) = api.answer(request).await.into_parts();
+        let (incomplete, shown) = (Incomplete::of(&answer.headers), self.names());
+        for vm in self.last.difference(&shown).filter(|vm| !incomplete.has(vm)) {
+            if self.centre.truth.life(vm) == Some(Life::On(self.uuid.clone())) {
+                self.centre.truth.fault("V15", format!("a fresh vminfod does not show {vm}"));
+            }
+        }
+    }
+
+    fn names(&self) -> HashSet<String> {
+        let name = |vm: VmObject| vm.get("zonename")?.as_str().map(str::to_owned);
+        self.shown().into_iter().filter_map(name).collect()
     }
 
     /// What its vminfod shows; nothing when none runs.
@@ -161,6 +185,7 @@ impl Cn {
 
     /// Ends vminfod where it is.
     pub async fn end_vminfod(&mut self) {
+        self.last = self.names();
         self.wire.connect(None);
         if let Some((running, shutdown)) = self.vminfod.take() {
             shutdown.trigger();
@@ -215,6 +240,15 @@ impl Cn {
         }
         self.end_agent().await;
         Ok(())
+    }
+
+    /// Edits what the dead agent remembers.
+    pub(super) fn edit_memory(&self, edit: impl FnOnce(&mut Value)) -> anyhow::Result<()> {
+        let file = self.state_dir.join("memory.json");
+        let Ok(text) = std::fs::read(&file) else { return Ok(()) };
+        let mut memory = serde_json::from_slice(&text)?;
+        edit(&mut memory);
+        Ok(std::fs::write(&file, memory.to_string())?)
     }
 
     /// Ends net-agent in good order, wherever it is: its requests are cut off.

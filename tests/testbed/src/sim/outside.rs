@@ -31,6 +31,7 @@ pub struct Outside {
     vmapi: InProcess,
     truth: Truth,
     bug: Option<Bug>,
+    lies: bool,
     judge: Judge,
     pace: Mutex<Pace>,
 }
@@ -45,6 +46,29 @@ struct Pace {
 /// In any window of this length an agent sends at most so many requests.
 const WINDOW: (Duration, usize) = (Duration::from_secs(10), 5 * 10 + 25);
 
+/// A compute node that is none of this world.
+pub const ELSEWHERE: &str = "7f2a2b6e-7a6c-4b3e-8d7a-0f5f1f1f1f1f";
+/// A VM that was destroyed here, for an agent that takes capitals for another VM.
+pub const ANOTHER: &str = "00000000-0000-4000-8000-00000000dead";
+
+/// The records with some owners in capitals, or replaced by another one.
+fn capitals(text: &str, is_another: bool) -> String {
+    let mut parts = text.split("\"belongs_to_uuid\":\"");
+    let mut changed = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        changed.push_str("\"belongs_to_uuid\":\"");
+        match part.split_at_checked(36) {
+            Some((owner, rest)) if owner.starts_with(['0', '4', '8', 'c', 'e']) => {
+                let capitals = owner.to_uppercase();
+                changed.push_str(if is_another { ANOTHER } else { &capitals });
+                changed.push_str(rest);
+            }
+            _ => changed.push_str(part),
+        }
+    }
+    changed
+}
+
 impl Outside {
     /// The wire of the agent on this node, whose writes are judged.
     pub fn new(centre: &Centre, judge: Judge, seed: u64) -> Self {
@@ -54,6 +78,7 @@ impl Outside {
             vmapi: InProcess::new(centre.vmapi.clone()),
             truth: centre.truth.clone(),
             bug: centre.bug,
+            lies: centre.lies,
             judge,
             pace: Mutex::new(Pace { dice: Dice::new(seed), sent: VecDeque::new() }),
         }
@@ -136,10 +161,22 @@ impl Transport for Outside {
             let (method, target, after) =
                 (request.method.clone(), request.target(), request.timeout);
             let whole = async {
-                match request.url.host_str() {
-                    Some("vmapi.sim") => self.vmapi.send(request).await,
-                    _ => self.to_napi(request).await,
+                let mut answer = match request.url.host_str() {
+                    Some("vmapi.sim") => self.vmapi.send(request).await?,
+                    _ => self.to_napi(request).await?,
+                };
+                let text = String::from_utf8_lossy(&answer.body);
+                match self.bug {
+                    Some(Bug::TrustAnyServer) => {
+                        answer.body = text.replace(ELSEWHERE, self.judge.cn()).into()
+                    }
+                    bug if self.lies => {
+                        let is_another = bug == Some(Bug::TakeCapitalsForAnother);
+                        answer.body = capitals(&text, is_another).into();
+                    }
+                    _ => {}
                 }
+                Ok(answer)
             };
             tokio::time::timeout(after, whole).await.unwrap_or_else(|_| {
                 Err(Error::timed_out(Phase::Answer, &method, target.as_str(), after))

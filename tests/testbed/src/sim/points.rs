@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use super::centre::Centre;
 use super::gate::Point;
 use super::node::Cn;
+use super::outside::ELSEWHERE;
 use super::runs::{alone, in_pairs};
 use super::settle;
 use super::truth::{Life, Truth};
@@ -92,9 +93,9 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
     })?;
     // Looking back changes how much there is to ask: a point must lie within that script, too.
     let back = alone(script(Case { point: None, back: true }, &Truth::default()))?;
-    // Who the node is does not change, the stream has no past, and what `sync=true` answers is
+    // Who the node is does not change, the stream has no past, and what `sync` answers is
     // never stale (V5).
-    let timeless = ["/sysinfo", "/events", "sync=true"];
+    let timeless = ["/sysinfo", "/events", "sync="];
     let has_past = |request: &String| {
         request.starts_with("GET") && !timeless.iter().any(|part| request.contains(part))
     };
@@ -257,14 +258,13 @@ impl Stage {
         let stray = |n: u8, vm: &str, cn: &str| {
             NewNic::zone(&format!("90:b8:d0:ff:00:{n:02x}"), vm, cn).aged(DAY)
         };
-        let elsewhere = "7f2a2b6e-7a6c-4b3e-8d7a-0f5f1f1f1f1f";
         let vm = |n: u8| format!("00000000-0000-4000-8000-0000000000{n:02x}");
         for (n, state, server) in
-            [(1, "destroyed", cn.as_str()), (2, "destroyed", cn), (3, "running", elsewhere)]
+            [(1, "destroyed", cn.as_str()), (2, "destroyed", cn), (3, "running", ELSEWHERE)]
         {
             self.centre.vmapi.set(&vm(n), state, Some(server));
         }
-        self.centre.truth.set(&vm(3), Life::On(elsewhere.to_owned()));
+        self.centre.truth.set(&vm(3), Life::On(ELSEWHERE.to_owned()));
         napi.add_nic(stray(1, &vm(1), cn))?;
         // No list by node shows it: it has to be adopted first. Its VM was here once.
         let gone = Life::Gone(Instant::now() + DAY, cn.clone());

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::centre::Centre;
 use super::checks;
+use super::lies;
 use super::node::{Cn, REFRESH, RELIST, SECOND_LOOK};
 use super::world::{Reader, held};
 
@@ -39,6 +40,7 @@ pub(super) async fn settle(
     for cn in nodes {
         within(CACHE, "V7", || checks::cache_is_fresh(cn)).await?;
     }
+    nodes.iter().filter(|_| centre.lies).for_each(|cn| lies::vm_agent(centre, cn));
     let agreed = Instant::now();
     centre.truth.quiet();
     let right = || async { checks::napi_is_right(centre, nodes) };

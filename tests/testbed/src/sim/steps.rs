@@ -14,7 +14,9 @@ use vminfod::node::commands::Tool;
 
 use super::centre::Centre;
 use super::commands::TROUBLES;
+use super::lies;
 use super::node::Cn;
+use super::outside::{ANOTHER, ELSEWHERE};
 use super::signals::Weather;
 use super::truth::Life;
 use crate::storm::mutate::Mutation;
@@ -24,6 +26,7 @@ use simnode::{files, payload, sample};
 
 /// Below this a step is life, from here on a fault.
 const LIFE: u32 = 66;
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// One random step on one of the nodes, or one in which nothing but life happens. Steps that its
 /// state does not allow do nothing.
@@ -33,7 +36,13 @@ pub async fn step(
     rng: &mut StdRng,
     only_life: bool,
 ) -> anyhow::Result<()> {
-    match rng.random_range(0..if only_life { LIFE } else { 100_u32 }) {
+    match rng.random_range(
+        0..match (only_life, centre.lies) {
+            (true, _) => LIFE,
+            (false, false) => 100_u32,
+            (false, true) => 110,
+        },
+    ) {
         0..44 => mutate(centre, cn, rng).await,
         44..52 => create(centre, cn, rng).await?,
         52..60 => delete(centre, cn, rng).await,
@@ -63,11 +72,21 @@ pub async fn step(
             tokio::time::sleep(Duration::from_millis(rng.random_range(0..30_000))).await;
             cn.start_agent()?;
         }
-        _ => {
+        98..100 => {
             let by = Duration::from_secs(rng.random_range(10_800..86_400));
             centre.truth.note(format!("NAPI's clock jumps by {by:?}"));
             centre.napi.advance_clock(by);
         }
+        100..104 => lies::restart(centre, cn, rng).await?,
+        104..108 => {
+            if let Some(vm) = pick(centre, cn, rng) {
+                lies::unreadable(centre, cn, &vm, rng).await?;
+            }
+        }
+        _ => lies::smaller(centre, cn, rng).await?,
+    }
+    if centre.lies {
+        lies::vm_agent(centre, cn);
     }
     cn.watch.look(&cn.node.root(), &cn.way);
     Ok(())
@@ -248,6 +267,7 @@ pub fn seed(
     rng: &mut StdRng,
 ) -> Result<(), String> {
     centre.vmapi.seed_from_vms(vms, &cn.uuid);
+    centre.vmapi.set(ANOTHER, "destroyed", Some(&cn.uuid));
     let macs = centre.napi.seed_from_vms(vms, &cn.uuid)?;
     for mac in macs {
         match rng.random_range(0..6_u8) {
@@ -274,14 +294,13 @@ pub fn seed(
 
 /// Records of VMs that the node does not have: some leaked, some not.
 fn strays(centre: &Centre, cn: &mut Cn, nth: u64, rng: &mut StdRng) -> Result<(), String> {
-    let day = Duration::from_secs(86_400);
     if rng.random_range(0..8_u8) == 0 {
         // Far more than the brake lets pass, of VMs that VMAPI never heard of.
         centre.truth.brake(&cn.uuid);
         for n in 0..rng.random_range(8..14_u8) {
             let vm = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
             let mac = format!("90:b8:d0:fe:{nth:02x}:{n:02x}");
-            centre.napi.add_nic(NewNic::zone(&mac, &vm, &cn.uuid).aged(day))?;
+            centre.napi.add_nic(NewNic::zone(&mac, &vm, &cn.uuid).aged(DAY))?;
         }
     }
     for n in 0..rng.random_range(1..4_u8) {
@@ -290,12 +309,13 @@ fn strays(centre: &Centre, cn: &mut Cn, nth: u64, rng: &mut StdRng) -> Result<()
         }
         let vm = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
         let nic = NewNic::zone(&format!("90:b8:d0:ff:{nth:02x}:{n:02x}"), &vm, &cn.uuid);
-        let nic = match rng.random_range(0..4_u8) {
-            // It runs elsewhere, though the record says here.
-            0 => {
+        let nic = match rng.random_range(0..if centre.lies { 5_u8 } else { 4 }) {
+            // It runs elsewhere, though the record says here; another node's word that it is
+            // destroyed is no reason to delete here.
+            how @ (0 | 4) => {
                 centre.truth.set(&vm, Life::On("another node".to_owned()));
-                let elsewhere = "7f2a2b6e-7a6c-4b3e-8d7a-0f5f1f1f1f1f";
-                centre.vmapi.set(&vm, "running", Some(elsewhere));
+                let state = if how == 0 { "running" } else { "destroyed" };
+                centre.vmapi.set(&vm, state, Some(ELSEWHERE));
                 nic
             }
             // It is to come.
@@ -310,7 +330,7 @@ fn strays(centre: &Centre, cn: &mut Cn, nth: u64, rng: &mut StdRng) -> Result<()
                 nic
             }
         };
-        centre.napi.add_nic(nic.aged(day))?;
+        centre.napi.add_nic(nic.aged(DAY))?;
     }
     Ok(())
 }

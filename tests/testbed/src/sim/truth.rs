@@ -27,6 +27,10 @@ struct Known {
     /// Nodes whose brake is on, until an operator comes.
     braked: HashSet<String>,
     vms: HashMap<String, Life>,
+    /// Addresses in use that no configuration shows now.
+    hidden: HashSet<String>,
+    /// VMs that their node does not have at the moment, and will have again.
+    vanished: HashSet<String>,
     faults: Vec<String>,
     trace: Vec<String>,
 }
@@ -77,6 +81,26 @@ impl Truth {
     /// Is it so?
     pub fn is_braked(&self, cn: &str) -> bool {
         self.known().braked.contains(cn)
+    }
+
+    /// These addresses are in use by a VM whose configuration cannot be read.
+    pub(super) fn hide_use(&self, macs: &[String]) {
+        self.known().hidden = macs.iter().map(|mac| mac.replace(':', "")).collect();
+    }
+
+    /// Is it one of these?
+    pub(super) fn is_hidden_use(&self, mac: &str) -> bool {
+        self.known().hidden.contains(&mac.replace(':', ""))
+    }
+
+    /// Nothing on their node shows these VMs any more, though they live.
+    pub(super) fn vanish(&self, vms: HashSet<String>) {
+        self.known().vanished = vms;
+    }
+
+    /// Is it one of these?
+    pub(super) fn has_vanished(&self, vm: &str) -> bool {
+        self.known().vanished.contains(vm)
     }
 
     /// Nothing goes wrong or changes from now on, and every node's vminfod knows its node.

@@ -222,7 +222,7 @@ impl Watching {
 
     /// Only a VM that went may be told as deleted.
     fn judge_delete(&self, name: &str) {
-        if matches!(self.truth.life(name), Some(Life::On(_))) {
+        if matches!(self.truth.life(name), Some(Life::On(_))) && !self.truth.has_vanished(name) {
             self.truth.fault("V8", format!("a delete of {name}, which is there"));
         }
     }

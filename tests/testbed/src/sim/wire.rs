@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::vminfod::INCOMPLETE;
 use sdc_clients::{Error, Phase};
 use tokio::time::Instant;
 use vminfod::http::Api;
@@ -63,7 +64,10 @@ impl NodeWire {
             .parse()
             .map_err(|_| Error::broken(&method, target.as_str(), "the target is no URI"))?;
         *forwarded.headers_mut() = request.headers;
-        let (parts, body) = api.answer(forwarded).await.into_parts();
+        let (mut parts, body) = api.answer(forwarded).await.into_parts();
+        if self.bug == Some(Bug::IgnoreIncomplete) {
+            parts.headers.remove(INCOMPLETE);
+        }
         let body = body.into_data_stream();
         let body = body.map(move |piece| {
             piece.map_err(|error| Error::broken(&method, target.as_str(), error.to_string()))

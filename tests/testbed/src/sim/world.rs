@@ -39,14 +39,14 @@ impl World {
     /// The world of a seed, with everything running.
     pub(super) async fn new(
         seed: u64,
-        bug: Option<Bug>,
+        (bug, lies): (Option<Bug>, bool),
         truth: &Truth,
         dir: &Path,
         weather: Weather,
     ) -> anyhow::Result<Self> {
         let mut rng = StdRng::seed_from_u64(seed);
         let era = if rng.random_range(0..3_u8) == 0 { Era::Rfd58 } else { Era::Master };
-        let centre = Centre::new(era, seed, bug, truth);
+        let centre = Centre { lies, ..Centre::new(era, seed, bug, truth) };
         let (mut nodes, mut readers) = (Vec::new(), Vec::new());
         let count = if rng.random_range(0..4_u8) == 0 { 2 } else { 1 };
         for nth in 0..count {

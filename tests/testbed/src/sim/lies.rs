@@ -1,0 +1,160 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node that shows less than it has: platforms and disks that lie, and a VM agent that tells VMAPI
+//! what it is shown, so that VMAPI is no witness of its own.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use anyhow::Context;
+use mocks::napi::NewNic;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use simnode::decorators::Trouble;
+use simnode::files;
+use vminfod::node::commands::Tool;
+
+use super::bugs::Bug;
+use super::centre::Centre;
+use super::node::Cn;
+
+/// More runs than a fault can last for.
+const ALWAYS: u32 = u32::MAX;
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn some_time(rng: &mut StdRng) -> Duration {
+    Duration::from_millis(rng.random_range(0..150_000))
+}
+
+/// The VM agent tells VMAPI what its vminfod shows, and that the rest is destroyed.
+pub(super) fn vm_agent(centre: &Centre, cn: &Cn) {
+    let shown = cn.shown().into_iter();
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let shown: HashMap<String, String> =
+        shown.filter_map(|vm| Some((text(vm.get("uuid"))?, text(vm.get("state"))?))).collect();
+    if cn.wire.api().is_none() {
+        return;
+    }
+    for vm in centre.vmapi.all() {
+        let (Some(uuid), Some(state)) = (text(vm.get("uuid")), text(vm.get("state"))) else {
+            continue;
+        };
+        if vm.get("server_uuid") != Some(&json!(cn.uuid)) {
+            continue;
+        }
+        match (shown.get(&uuid), state.as_str()) {
+            (None, "running" | "stopped") => centre.vmapi.set(&uuid, "destroyed", Some(&cn.uuid)),
+            (Some(now), "destroyed") => centre.vmapi.set(&uuid, now, Some(&cn.uuid)),
+            _ => {}
+        }
+    }
+}
+
+/// vminfod restarts while zoneadm prints a column more, or nothing but the global zone.
+pub(super) async fn restart(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
+    let trouble = [Trouble::NinthColumn, Trouble::OnlyGlobal][rng.random_range(0..2)];
+    centre.truth.note(format!("vminfod restarts, zoneadm {trouble:?}"));
+    cn.end_vminfod().await;
+    cn.commands.calm();
+    let all = cn.node.zones()?;
+    let believes = trouble == Trouble::OnlyGlobal && centre.bug == Some(Bug::BelieveAnyList);
+    if believes {
+        // A list that nothing contradicts is one that nobody compares with the index.
+        show_only(cn, &[])?;
+    } else {
+        cn.trouble(Tool::Zoneadm, trouble, ALWAYS);
+    }
+    let (commands, lasts) = (cn.commands.clone(), some_time(rng));
+    let over = async {
+        tokio::time::sleep(lasts).await;
+        commands.calm();
+    };
+    let (started, ()) = tokio::join!(cn.start_vminfod(), over);
+    started?;
+    vm_agent(centre, cn);
+    tokio::time::sleep(some_time(rng)).await;
+    if believes {
+        cn.node.step(|guard| guard.save_zones(&all))?;
+    }
+    Ok(())
+}
+
+/// A zone's configuration cannot be read for a while; one of its addresses is recorded for a VM that
+/// is gone.
+pub(super) async fn unreadable(
+    centre: &Centre,
+    cn: &mut Cn,
+    vm: &str,
+    rng: &mut StdRng,
+) -> anyhow::Result<()> {
+    let macs = cn.macs(vm)?;
+    let file = cn.node.zone_xml(vm);
+    let text = std::fs::read(&file)?;
+    centre.truth.note(format!("the configuration of {vm} cannot be read"));
+    centre.truth.hide_use(&macs);
+    files::write_in_place(&file, b"<zone")?;
+    cn.watch.look(&cn.node.root(), &cn.way);
+    if let (Some(mac), true) = (macs.first(), cn.may_leave(1)) {
+        let earlier = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
+        centre.vmapi.set(&earlier, "destroyed", Some(&cn.uuid));
+        centre.napi.remove(mac);
+        let nic = NewNic::zone(mac, &earlier, &cn.uuid).aged(DAY);
+        centre.napi.add_nic(nic).map_err(anyhow::Error::msg)?;
+    }
+    if rng.random() {
+        cn.end_vminfod().await;
+        cn.commands.calm();
+        cn.start_vminfod().await?;
+    }
+    for _ in 0..4 {
+        vm_agent(centre, cn);
+        tokio::time::sleep(some_time(rng)).await;
+    }
+    files::write_in_place(&file, &text)?;
+    centre.truth.hide_use(&[]);
+    Ok(())
+}
+
+/// All but one of many VMs are gone from zoneadm and from the index, as from the disk of another day,
+/// and come back; the agent may restart meanwhile.
+pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
+    let all = cn.node.zones()?;
+    let names: Vec<String> = all.iter().map(|zone| zone.zonename.clone()).collect();
+    let Some(kept) = names.first().filter(|_| names.len() > 4) else { return Ok(()) };
+    centre.truth.note(format!("nothing but {kept} is shown"));
+    centre.truth.vanish(names.iter().cloned().collect());
+    show_only(cn, std::slice::from_ref(kept))?;
+    cn.watch.look(&cn.node.root(), &cn.way);
+    tokio::time::sleep(some_time(rng)).await;
+    vm_agent(centre, cn);
+    if rng.random() {
+        cn.kill_agent(false).await?;
+        if centre.bug == Some(Bug::ForgetTheReference) {
+            cn.edit_memory(|memory| memory["reference"] = json!([kept]))?;
+        }
+        cn.start_agent()?;
+    }
+    for _ in 0..6 {
+        vm_agent(centre, cn);
+        tokio::time::sleep(some_time(rng)).await;
+    }
+    cn.node.step(|guard| guard.save_zones(&all))?;
+    // vminfod finds them again; until then a delete of them is late, not wrong.
+    tokio::time::sleep(super::settle::CACHE).await;
+    vm_agent(centre, cn);
+    centre.truth.vanish(HashSet::new());
+    Ok(())
+}
+
+/// zoneadm and the index have only these zones.
+fn show_only(cn: &Cn, names: &[String]) -> anyhow::Result<()> {
+    let mut few = cn.node.zones()?;
+    let all: Vec<String> = few.iter().map(|zone| zone.zonename.clone()).collect();
+    for name in all.iter().filter(|name| !names.contains(name)) {
+        few.remove(name);
+    }
+    cn.node.step(|guard| guard.save_zones(&few)).context("fewer zones")
+}
