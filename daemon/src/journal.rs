@@ -11,20 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::watch;
 
-/// How much the ring keeps.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Events beyond this many bytes leave the ring, oldest first …
-    pub bytes: usize,
-    /// … but this many are kept at least.
-    pub min_events: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { bytes: 64 << 20, min_events: 1024 }
-    }
-}
+/// The bytes that a ring usually keeps.
+pub const BYTES: usize = 64 << 20;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +62,8 @@ pub enum Read {
 /// The ring itself.
 #[derive(Debug)]
 pub struct Journal {
-    limits: Limits,
+    /// Events beyond this many bytes leave the ring, oldest first. The newest one stays, however large.
+    limit: usize,
     ring: Mutex<Ring>,
     newest: watch::Sender<u64>,
 }
@@ -95,9 +84,9 @@ impl Ring {
 
 impl Journal {
     /// Makes an empty ring; the first event will be number 1.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limit: usize) -> Self {
         let ring = Ring { first: 1, ..Ring::default() };
-        Self { limits, ring: Mutex::new(ring), newest: watch::Sender::new(0) }
+        Self { limit, ring: Mutex::new(ring), newest: watch::Sender::new(0) }
     }
 
     /// Appends the next event and wakes the listeners. There is one writer.
@@ -106,7 +95,7 @@ impl Journal {
         let mut ring = self.lock();
         ring.bytes += event.bytes();
         ring.lines.push_back(event);
-        while ring.bytes > self.limits.bytes && ring.lines.len() > self.limits.min_events.max(1) {
+        while ring.bytes > self.limit && ring.lines.len() > 1 {
             if let Some(old) = ring.lines.pop_front() {
                 ring.bytes -= old.bytes();
                 ring.first += 1;
@@ -170,7 +159,7 @@ mod tests {
 
     #[test]
     fn cursors_read_at_their_own_pace() {
-        let journal = Journal::new(Limits::default());
+        let journal = Journal::new(BYTES);
         assert_eq!(journal.read(0, 1), Read::Empty);
         for n in 1..=5 {
             assert_eq!(journal.push(line(n)), n);
@@ -184,11 +173,11 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_a_late_cursor_is_gone() {
-        let journal = Journal::new(Limits { bytes: 100, min_events: 2 });
+        let journal = Journal::new(100);
         for n in 1..=1000 {
             journal.push(line(n));
         }
-        assert!(journal.bytes() <= 100 + 12);
+        assert!(journal.bytes() <= 100);
         let (oldest, newest) = journal.span();
         assert_eq!(newest, 1000);
         assert_eq!(journal.read(oldest - 2, 10), Read::Gone);
@@ -198,11 +187,16 @@ mod tests {
     }
 
     #[test]
-    fn keeps_min_events_of_any_size() {
-        let journal = Journal::new(Limits { bytes: 1, min_events: 3 });
+    fn event_larger_than_the_ring_is_the_only_one_in_it() {
+        let journal = Journal::new(20);
         for n in 1..=10 {
             journal.push(line(n));
         }
-        assert_eq!(journal.span(), (8, 10));
+        journal.push(Bytes::from_static(&[b'x'; 100]));
+        assert_eq!((journal.span(), journal.bytes()), ((11, 11), 100));
+        assert!(matches!(journal.read(10, 1), Read::Lines { cursor: 11, .. }));
+        assert_eq!(journal.read(9, 1), Read::Gone);
+        journal.push(line(12));
+        assert_eq!((journal.span(), journal.bytes()), ((12, 12), 9));
     }
 }

@@ -91,7 +91,7 @@ async fn events(State(routes): State<Routes>, RawQuery(query): RawQuery) -> Resu
 }
 
 impl Toy {
-    async fn serve(limits: Limits, ring: journal::Limits) -> Self {
+    async fn serve(limits: Limits, ring: usize) -> Self {
         let shutdown = Shutdown::new();
         let tasks = Tasks::new(shutdown.clone());
         let server = Server::new(limits, shutdown.clone());
@@ -162,7 +162,7 @@ async fn until<S: AsyncRead + Unpin>(stream: &mut S, text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn serves_a_port_and_a_socket() {
-    let toy = Toy::serve(Limits::default(), journal::Limits::default()).await;
+    let toy = Toy::serve(Limits::default(), journal::BYTES).await;
     let path = toy.dir.path().join("sock");
     for answer in [tcp(toy.at, &get("/ping")).await, unix(&path, &get("/ping")).await] {
         assert!(
@@ -192,8 +192,8 @@ async fn serves_a_port_and_a_socket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_resumes_or_is_gone() {
-    let ring = journal::Limits { bytes: 1, min_events: 3 };
-    let toy = Toy::serve(Limits::default(), ring).await;
+    // Three events of eight bytes.
+    let toy = Toy::serve(Limits::default(), 24).await;
     let mut live = TcpStream::connect(toy.at).await.unwrap();
     live.write_all(get("/events").as_bytes()).await.unwrap();
     until(&mut live, "ready").await;
@@ -230,8 +230,7 @@ async fn a_stream_resumes_or_is_gone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_is_cut_at_a_line_boundary() {
-    let ring = journal::Limits { bytes: 1 << 20, min_events: 1 };
-    let toy = Toy::serve(Limits::default(), ring).await;
+    let toy = Toy::serve(Limits::default(), 1 << 20).await;
     let mut slow = TcpStream::connect(toy.at).await.unwrap();
     slow.write_all(get("/events").as_bytes()).await.unwrap();
     until(&mut slow, "ready").await;
@@ -256,7 +255,7 @@ async fn a_stalled_peer_is_reset_and_a_half_head_cut() {
         write: Duration::from_millis(200),
         ..Limits::default()
     };
-    let toy = Toy::serve(limits, journal::Limits::default()).await;
+    let toy = Toy::serve(limits, journal::BYTES).await;
     let begun = tcp(toy.at, "GET /ping HTTP/1.1\r\nHo").await;
     assert!(!begun.contains("pong"), "{begun}");
     let mut deaf = TcpStream::connect(toy.at).await.unwrap();
@@ -290,7 +289,7 @@ async fn a_stalled_peer_is_reset_and_a_half_head_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_cannot_end_at_the_shutdown_is_reset() {
     let limits = Limits { drain: Duration::from_millis(100), ..Limits::default() };
-    let toy = Toy::serve(limits, journal::Limits::default()).await;
+    let toy = Toy::serve(limits, journal::BYTES).await;
     let mut deaf = TcpStream::connect(toy.at).await.unwrap();
     deaf.write_all(get("/events").as_bytes()).await.unwrap();
     until(&mut deaf, "ready").await;
@@ -305,7 +304,7 @@ async fn a_stream_that_cannot_end_at_the_shutdown_is_reset() {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_peer_is_probed_within_a_minute() {
-    let toy = Toy::serve(Limits::default(), journal::Limits::default()).await;
+    let toy = Toy::serve(Limits::default(), journal::BYTES).await;
     let mut idle = TcpStream::connect(toy.at).await.unwrap();
     idle.write_all(get("/events").as_bytes()).await.unwrap();
     until(&mut idle, "ready").await;
@@ -336,7 +335,7 @@ async fn a_silent_peer_is_probed_within_a_minute() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_and_rates_are_capped() {
     let limits = Limits { connections: 2, requests_per_second: 3, ..Limits::default() };
-    let toy = Toy::serve(limits, journal::Limits::default()).await;
+    let toy = Toy::serve(limits, journal::BYTES).await;
     let mut both = Vec::new();
     for _ in 0..2 {
         let mut stream = TcpStream::connect(toy.at).await.unwrap();

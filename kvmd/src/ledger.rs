@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use daemon::http::now_iso;
-use daemon::journal::{Journal, Limits};
+use daemon::journal::Journal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::verdict::{Rule, Verdict};
 /// Verdicts kept for `/status`; the oldest goes first.
 const VERDICTS: usize = 4096;
 /// The ring's bounds: a verdict has a few hundred bytes.
-const RING: Limits = Limits { bytes: 8 << 20, min_events: 1024 };
+const RING: usize = 8 << 20;
 
 /// The state of watching an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -104,6 +104,7 @@ impl Agent {
                     // Dropping the work at any await is safe: a request may be cut off, and its
                     // outcome is read at the next start.
                     tokio::select! {
+                        biased;
                         () = stop.wait() => {}
                         () = $work => {}
                     }

@@ -27,24 +27,7 @@ pub(crate) async fn compare(parts: &Parts) {
 async fn once(parts: &Parts) -> Result<(), ViewError> {
     let fresh = parts.node.read_fresh(&parts.clients.vminfod).await?;
     parts.status.count(Count::Resyncs);
-    settle_size(parts);
     parts.state_file.forget_damage(parts.config.times.hidden_memory);
     missed(parts, fresh.differing);
     Ok(())
-}
-
-/// Accepts a smaller size of the node, against which the brake measures, once a list was read and
-/// nothing that the missing VMs may have left is undecided.
-fn settle_size(parts: &Parts) {
-    let now = parts.clock.now();
-    let undecided = parts.brake.candidates() + parts.departures.count();
-    if undecided == 0 && parts.status.passes() > 0 {
-        let has_fallen = parts.node.look(|inventory| {
-            let most = inventory.most_vms(now).unwrap_or_default();
-            inventory.view.complete && inventory.view.vms.len() * 2 < most
-        });
-        if has_fallen {
-            parts.node.accept_size();
-        }
-    }
 }

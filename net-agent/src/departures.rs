@@ -226,7 +226,7 @@ impl Departures {
 
     /// Removes the strays that are on a VM of this view or wait as departures.
     pub fn match_strays(&self, view: &LocalView) {
-        if view.complete {
+        if view.is_complete() {
             let Queue { left, strays, .. } = &mut *self.queue();
             strays.retain(|mac, _| !left.contains_key(mac) && view.holders(*mac).next().is_none());
         }

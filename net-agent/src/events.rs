@@ -48,7 +48,7 @@ pub(crate) async fn follow(parts: &Parts) {
 }
 
 fn synced(parts: &Parts, view: LocalView, is_first: bool) {
-    let (complete, vms) = (view.complete, view.vms.len());
+    let (complete, vms) = (view.is_complete(), view.vms.len());
     let differing = parts.node.synced(view);
     parts.status.is(Task::Events, State::Working);
     parts.status.step(history::STARTED);

@@ -49,7 +49,7 @@ pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
     said["node"] = match view {
         Ok(fresh) => {
             changes::missed(parts, fresh.differing);
-            json!({"vms": vms, "complete": fresh.view.complete})
+            json!({"vms": vms, "complete": fresh.view.is_complete()})
         }
         Err(err) => json!({"vms": vms, "unknown": daemon::log::chain(&err)}),
     };

@@ -47,6 +47,7 @@ macro_rules! gauges {
 // The name and the help of each gauge.
 gauges! {
     Listed, "nics_listed", "Zone NICs in NAPI's last list for this node";
+    Unreadable, "nics_unreadable", "Records of NAPI's last list that cannot be read and were left out";
     Vms, "vms", "VMs that vminfod shows, hidden ones included";
     Brake, "brake_on", "1 while the brake blocks deletes";
     Writing, "writing", "1 while the agent may write to NAPI";

@@ -12,7 +12,7 @@ use sdc_clients::vmapi::Vmapi;
 use sdc_clients::vminfod::Vminfod;
 use tokio::sync::Notify;
 
-use crate::brake::{Brake, Scale};
+use crate::brake::{Brake, Reference, Scale};
 use crate::config::Config;
 use crate::departures::Departures;
 use crate::holds::HoldsFile;
@@ -21,9 +21,9 @@ use crate::permit::{Gate, Writer};
 use crate::plan::Reason;
 use crate::schedule::Schedule;
 use crate::state_file::StateFile;
-use crate::status::{Count, State, Status, Task};
+use crate::status::{State, Status, Task};
 use crate::timing::{Clock, HOUR, Random, Retry};
-use crate::view::Node;
+use crate::view::{LocalView, Node};
 
 /// The clients of one agent.
 #[derive(Clone)]
@@ -99,22 +99,31 @@ impl Parts {
         Retry::new(self.config.times.retry, self.config.times.resync, self.random.fork())
     }
 
-    /// Returns the number of deletes in the last hour, or none if it is unknown because the state
-    /// file was damaged.
-    pub(crate) fn recent_deletes(&self) -> Option<usize> {
-        (!self.state_file.lost_within(HOUR)).then(|| self.brake.recent().len())
+    /// Returns what the brake measures in this view, for so many candidates.
+    pub(crate) fn scale(&self, view: &LocalView, candidates: usize) -> Scale {
+        let (listed, listed_vms) = self.brake.listed();
+        Scale {
+            candidates,
+            confirmed: 0,
+            // A damaged state file does not say.
+            recent: (!self.state_file.lost_within(HOUR)).then(|| self.brake.recent()),
+            listed,
+            listed_vms,
+            local_vms: view.vms.len(),
+            reference: self.reference_in(view),
+        }
     }
 
-    /// Returns what the brake measures for departures, all together.
-    pub(crate) fn scale_of_departures(&self) -> Scale {
-        let now = self.clock.now();
-        let (local_vms, most_vms) = self.node.look(|i| (i.view.vms.len(), i.most_vms(now)));
-        Scale {
-            candidates: self.departures.count().max(1),
-            recent: self.recent_deletes(),
-            listed: usize::try_from(self.status.get(Count::Listed)).unwrap_or(usize::MAX),
-            local_vms,
-            most_vms,
+    /// Compares the reference view with this one. Returns none if there is no reference view or
+    /// this one is not complete.
+    pub(crate) fn reference_in(&self, view: &LocalView) -> Option<Reference> {
+        view.is_complete().then(|| self.brake.compared(|vm| view.has_vm(vm))).flatten()
+    }
+
+    /// Makes this view the reference view, if it is complete.
+    pub(crate) fn refer_to(&self, view: &LocalView) {
+        if view.is_complete() {
+            self.brake.refer_to(view.vms.keys().cloned().collect());
         }
     }
 

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use sdc_clients::MacAddr;
 
 use crate::apply;
-use crate::brake::{BrakeOf, Tripped};
+use crate::brake::{BrakeOf, Clearance, Tripped};
 use crate::changes::{missed, wake_departures};
 use crate::config::Mode;
 use crate::listing::{self, ListError, NicListing};
@@ -25,6 +25,7 @@ use crate::plan::reap::Basis;
 use crate::plan::{Action, Decision, Inputs, Plan, Reason, Verdict, compare};
 use crate::schedule::Due;
 use crate::status::{Count, State, Task, history};
+use crate::timing::HOUR;
 use crate::view::{LocalView, ViewError};
 use crate::{own_nics, unlisted};
 
@@ -129,7 +130,12 @@ async fn pass(parts: &Parts, pass: u64) -> Result<Open, Failed> {
     let read = parts.clock.now();
     let (napi, fallback) = (&parts.clients.napi, config.services.fallback);
     let listing = listing::list(napi, &config.policy.cn_uuid, fallback).await?;
-    status.set(Count::Listed, listing.listed);
+    status.listed(&listing);
+    parts.brake.note_list(listing.listed, listing.listed_vms);
+    if let Some(first) = listing.unreadable.first.first() {
+        let count = listing.unreadable.count;
+        tracing::warn!(count, first, "left out records of NAPI's list that cannot be read");
+    }
     let mut open = Open { listing, read, ..Open::default() };
     let mut local = view(parts).await?;
     if config.mode == Mode::On && unlisted::add(parts, &mut open.listing, &local, is_first).await {
@@ -154,8 +160,18 @@ async fn pass(parts: &Parts, pass: u64) -> Result<Open, Failed> {
         tokio::time::sleep(pause).await;
         parts.ready(Task::Pass).await;
         round(parts, &mut open, pass).await?;
+    } else {
+        refer_to(parts, &open, &local);
     }
     Ok(open)
+}
+
+/// Makes the view the reference view of the brake if nothing that it may lack is left undecided.
+fn refer_to(parts: &Parts, open: &Open, local: &LocalView) {
+    let decided = open.listing.nics.is_empty() && parts.departures.count() == 0;
+    if decided && parts.brake.is_on(BrakeOf::Napi).is_none() {
+        parts.refer_to(local);
+    }
 }
 
 /// Looks at what is open once per comparison interval, until the next list.
@@ -165,8 +181,13 @@ async fn rounds(parts: &Parts, mut open: Open, pass: u64) {
     let has_lost = parts.brake.is_on(BrakeOf::Napi).is_some();
     let longest = if has_lost { times.unsupported_backoff } else { Duration::MAX };
     let pause = times.relist.min(longest);
-    let relist = (!pause.is_zero()).then(|| parts.clock.now() + random.around(pause, 0.25));
+    let mut relist = (!pause.is_zero()).then(|| parts.clock.now() + random.around(pause, 0.25));
     loop {
+        if open.listing.nics.is_empty() && has_shrunk(parts) {
+            // The next pass takes the node as it is, and VMAPI's word counts again.
+            let soon = parts.clock.now() + random.around(HOUR, 0.25);
+            relist = relist.map(|at| at.min(soon));
+        }
         let left = relist.map_or(Duration::MAX, |at| at.saturating_sub(parts.clock.now()));
         let count = open.listing.nics.len();
         let state = match open.first.clone().filter(|_| count > 0) {
@@ -174,7 +195,7 @@ async fn rounds(parts: &Parts, mut open: Open, pass: u64) {
             None => State::Resting,
         };
         parts.status.is(Task::Pass, state);
-        let round_due = if count > 0 { random.around(times.resync, 0.1) } else { Duration::MAX };
+        let round_due = random.around(times.resync, 0.1);
         // Both arms are cancel-safe: an approval that nobody waited for is kept.
         tokio::select! {
             () = tokio::time::sleep(left.min(round_due)) => {}
@@ -183,11 +204,21 @@ async fn rounds(parts: &Parts, mut open: Open, pass: u64) {
         if relist.is_some_and(|at| at <= parts.clock.now()) {
             return;
         }
+        if open.listing.nics.is_empty() {
+            continue;
+        }
         parts.ready(Task::Pass).await;
         if let Err(err) = round(parts, &mut open, pass).await {
             parts.failed(&err);
         }
     }
+}
+
+/// Returns true if so many VMs of the reference view are gone that VMAPI's word does not count, and
+/// all that left is settled.
+fn has_shrunk(parts: &Parts) -> bool {
+    let settled = parts.departures.count() == 0;
+    settled && parts.node.look(|i| parts.reference_in(&i.view)).is_some_and(|of| !of.is_most())
 }
 
 /// Looks once at what is open: a fresh view, verdicts, the brake, the deletes.
@@ -207,9 +238,8 @@ async fn round(parts: &Parts, open: &mut Open, pass: u64) -> Result<(), ViewErro
     }
     parts.brake.set(BrakeOf::Pass, decided.brake.clone());
     parts.status.replanned(&decided);
-    let on_approval = decided.brake.is_some();
     let deletes: Vec<Decision> = decided.of(Action::Delete).filter(mine).cloned().collect();
-    let outcomes = delete_all(parts, &deletes, open, &verdicts, on_approval).await;
+    let outcomes = delete_all(parts, &deletes, open, &verdicts).await;
     open.keep(&decided, local.taken);
     let mut blocked = decided.braked();
     for (mac, outcome) in outcomes {
@@ -222,14 +252,14 @@ async fn round(parts: &Parts, open: &mut Open, pass: u64) -> Result<(), ViewErro
             blocked.remove(&mac);
         }
     }
-    if on_approval {
-        // An approved record that was not deleted after all is blocked again.
-        let approved = deletes.into_iter().filter(|d| open.first_looks.contains_key(&d.mac));
-        blocked.extend(approved.map(|d| (d.mac, d.vm)));
-    }
+    // An approved record that was not deleted after all is blocked again.
+    let approved = deletes.into_iter().filter(|d| d.clearance == Clearance::Approved);
+    let approved = approved.filter(|d| open.first_looks.contains_key(&d.mac));
+    blocked.extend(approved.map(|d| (d.mac, d.vm)));
     parts.brake.set(BrakeOf::Pass, decided.brake.clone().filter(|_| !blocked.is_empty()));
     parts.brake.block(blocked);
     parts.brake.note_candidates(&open.first_looks);
+    refer_to(parts, open, &local);
     let deferred: Vec<&Decision> = decided.of(Action::Defer).collect();
     let request = || Reason::Request("a failed request".to_owned());
     open.first = Some(deferred.first().map_or_else(request, |d| d.reason.clone()));
@@ -245,16 +275,15 @@ async fn delete_all(
     deletes: &[Decision],
     open: &Open,
     verdicts: &BTreeMap<String, Verdict>,
-    on_approval: bool,
 ) -> Vec<(MacAddr, Outcome)> {
     let asked = parts.clock.now();
     let delete = |d: &Decision| {
-        let (mac, vm) = (d.mac, d.vm.clone());
+        let (mac, vm, clearance) = (d.mac, d.vm.clone(), d.clearance);
         let first_look = open.first_looks.get(&mac).copied();
         async move {
             let young = parts.clock.now().saturating_sub(asked) < VERDICT_GOOD;
             let verdict = verdicts.get(&vm).filter(|_| young).cloned();
-            let basis = Basis::Pass { first_look, on_approval };
+            let basis = Basis::Pass { first_look, clearance };
             (mac, apply::delete(parts, mac, &vm, basis, verdict).await)
         }
     };
@@ -314,6 +343,7 @@ async fn view(parts: &Parts) -> Result<LocalView, ViewError> {
 /// Looks at a list once, with VMAPI's verdict on every candidate.
 pub(crate) async fn look_once(parts: &Parts, listing: NicListing, view: &LocalView) -> Plan {
     let read = parts.clock.now();
+    parts.brake.note_list(listing.listed, listing.listed_vms);
     let open = Open { listing, read, ..Open::default() };
     let first = compared(parts, &open, view, &BTreeMap::new()).await;
     let vms = first.decisions.iter().filter(|d| d.is_candidate()).map(|d| d.vm.clone());
@@ -349,9 +379,7 @@ async fn compared(
         verdicts,
         first_looks: &open.first_looks,
         wall: Timestamp::now(),
-        candidates: open.candidates,
-        recent_deletes: parts.recent_deletes(),
-        most_vms: parts.node.look(|inventory| inventory.most_vms(now)),
+        scale: parts.scale(local, open.candidates),
         approved: &parts.brake.approved_macs(),
         policy: &parts.config.policy,
     })

@@ -14,9 +14,19 @@ use crate::metrics::{Gauge, Reading};
 use crate::parts::Parts;
 use crate::status::Count;
 
+/// Zones of one kind that are named as something to wait for.
+const SHOWN: usize = 8;
+
 /// Returns `/status`.
 pub(crate) async fn status(parts: &Parts) -> Value {
     let mut page = parts.status.to_json();
+    let (unread, older) = parts.node.look(|i| (i.view.unread.clone(), i.view.older.clone()));
+    if let Some(waiting) = page["waiting_for"].as_array_mut() {
+        let shown = unread.iter().take(SHOWN);
+        waiting.extend(shown.map(|zone| {
+            format!("vminfod: the NICs of zone {zone} are not known, so nothing is deleted").into()
+        }));
+    }
     let config = &parts.config;
     let strays = parts.departures.strays();
     let mode = match config.mode {
@@ -31,6 +41,8 @@ pub(crate) async fn status(parts: &Parts) -> Value {
         ("mode", mode.into()),
         ("mute", parts.gate.writable().err().map(|refusal| refusal.to_string()).into()),
         ("vms", parts.node.look(|i| i.view.vms.len()).into()),
+        ("unread_zones", unread.into_iter().collect()),
+        ("zones_as_read_earlier", older.into_iter().collect()),
         ("candidates", parts.brake.candidates().into()),
         ("requests", parts.clients.pace.taken().into()),
         ("holds", holds(parts).await),
@@ -83,6 +95,7 @@ pub(crate) async fn metrics(parts: &Parts) -> Reading {
     let last_pass = Duration::from_secs(u64::try_from(last_pass).unwrap_or(0));
     let gauge = |gauge| match gauge {
         Gauge::Listed => size(usize::try_from(status.get(Count::Listed)).unwrap_or(0)),
+        Gauge::Unreadable => size(usize::try_from(status.get(Count::Unreadable)).unwrap_or(0)),
         Gauge::Vms => size(parts.node.look(|i| i.view.vms.len())),
         Gauge::Brake => flag(parts.brake.sentence().is_some()),
         Gauge::Writing => flag(parts.gate.writable().is_ok()),

@@ -5,18 +5,21 @@
 //! The state file task: takes over what the last run left, then saves what changes. Times in the
 //! file are the wall clock's; if that clock goes back, what is remembered becomes younger.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::MacAddr;
 use sdc_clients::retry::Backoff;
 
+use crate::brake::Deletes;
 use crate::config::Window;
 use crate::departures::{Departure, Left};
 use crate::parts::Parts;
 use crate::plan::Reason;
 use crate::state_file::{Kept, KeptDeparture, Seen};
 use crate::timing::{HOUR, policy};
+use crate::view::LocalVm;
 
 /// The waits after a write that failed.
 const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(4) };
@@ -48,8 +51,13 @@ pub(crate) async fn restore(parts: &Parts) {
         (vm, clock + gone.map_or(memory, |gone| gone.rest(memory, now)))
     });
     let hidden = hidden.filter(|(_, until)| *until > clock).collect();
-    parts.node.restore(|i| i.restore(kept.vms, hidden, unknown.unwrap_or_default()));
-    parts.brake.restore(kept.deletes.into_iter().map(|at| clock + at.rest(HOUR, now)));
+    let mut vms: BTreeMap<&String, Vec<MacAddr>> = BTreeMap::new();
+    kept.macs.iter().for_each(|(mac, vm)| vms.entry(vm).or_default().push(*mac));
+    let vms = vms.into_iter().map(|(vm, macs)| LocalVm::remembered(vm.clone(), macs));
+    parts.node.restore(|i| i.restore(vms, hidden, unknown.unwrap_or_default()));
+    let until = |times: Vec<Seen>| times.into_iter().map(|at| clock + at.rest(HOUR, now)).collect();
+    let deletes = Deletes { counted: until(kept.deletes), exempted: until(kept.exempted) };
+    parts.brake.restore(kept.reference, deletes);
     let departures =
         kept.departed.into_iter().map(|KeptDeparture { mac, vm, left, waits, why }| {
             let left = if left == Left::Alone { Left::Alone } else { Left::Before };
@@ -66,9 +74,9 @@ fn collect(parts: &Parts) -> Kept {
     let mut kept = Kept::new(&parts.config.policy.cn_uuid);
     kept.macs = parts.departures.strays();
     parts.node.look(|inventory| {
-        kept.vms = inventory.most_vms(clock);
-        for (mac, vm) in inventory.view.macs().filter(|(_, vm)| !vm.hidden) {
-            kept.macs.insert(mac, vm.uuid.clone());
+        let shown = inventory.remembered().chain(inventory.view.vms.values());
+        for vm in shown.filter(|vm| !vm.hidden) {
+            kept.macs.extend(vm.nics.iter().map(|nic| (nic.mac, vm.uuid.clone())));
         }
         for (vm, until) in inventory.hidden() {
             let here = inventory.view.vms.contains_key(vm);
@@ -81,8 +89,11 @@ fn collect(parts: &Parts) -> Kept {
         KeptDeparture { mac, vm, left, waits, why: why.to_string() }
     };
     kept.departed = parts.departures.all().into_iter().map(keep).collect();
-    let ago = |until: Duration| (clock + HOUR).saturating_sub(until);
-    kept.deletes = parts.brake.recent().into_iter().map(|until| time(now, ago(until))).collect();
+    let when = |until: Duration| time(now, (clock + HOUR).saturating_sub(until));
+    let Deletes { counted, exempted } = parts.brake.deletes();
+    kept.deletes = counted.into_iter().map(when).collect();
+    kept.exempted = exempted.into_iter().map(when).collect();
+    kept.reference = parts.brake.reference();
     let span = HOUR.max(memory);
     kept.lost = parts.state_file.lost().filter(|lost| !lost.rest(span, now).is_zero());
     kept
@@ -132,12 +143,14 @@ fn same(one: &Kept, two: &Kept) -> bool {
         (Some(a), Some(b)) => close(*a, *b),
         (a, b) => a.is_none() && b.is_none(),
     };
-    one.vms == two.vms
+    let all =
+        |a: &[Seen], b: &[Seen]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| close(*a, *b));
+    one.reference == two.reference
         && one.macs == two.macs
         && one.hidden.len() == two.hidden.len()
         && one.hidden.iter().zip(&two.hidden).all(|((v, a), (w, b))| v == w && both(a, b))
         && one.departed == two.departed
-        && one.deletes.len() == two.deletes.len()
-        && one.deletes.iter().zip(&two.deletes).all(|(a, b)| close(*a, *b))
+        && all(&one.deletes, &two.deletes)
+        && all(&one.exempted, &two.exempted)
         && both(&one.lost, &two.lost)
 }

@@ -169,6 +169,8 @@ impl Agent {
     /// If no valid offer has this id.
     pub fn approve(&self, id: &str) -> Result<usize, Refused> {
         let nics = self.parts.brake.approve(id)?;
+        // Who approves has looked at the node as it is.
+        self.parts.node.look(|inventory| self.parts.refer_to(&inventory.view));
         self.parts.departures.unbrake();
         changes::wake_departures(&self.parts);
         Ok(nics)

@@ -7,7 +7,7 @@
 //! hidden, and the number of recent deletes is unknown. So a restart or a crash may delay a delete
 //! but never causes a wrong one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,9 +31,9 @@ pub struct Kept {
     version: u32,
     /// The node that wrote it.
     pub cn_uuid: String,
-    /// The size of the node, for the brake.
+    /// The VMs of the brake's reference view.
     #[serde(default)]
-    pub vms: Option<usize>,
+    pub reference: Option<BTreeSet<String>>,
     /// MACs of shown VMs, with their VMs.
     #[serde(default)]
     pub macs: BTreeMap<MacAddr, String>,
@@ -47,6 +47,9 @@ pub struct Kept {
     /// The deletes of the last hour.
     #[serde(default)]
     pub deletes: Vec<Seen>,
+    /// Those besides that VMAPI's word exempted from the brake.
+    #[serde(default)]
+    pub exempted: Vec<Seen>,
     /// When an earlier file was found damaged.
     #[serde(default)]
     pub lost: Option<Seen>,
@@ -87,11 +90,12 @@ impl Kept {
         Self {
             version: VERSION,
             cn_uuid: cn_uuid.to_owned(),
-            vms: None,
+            reference: None,
             macs: BTreeMap::new(),
             hidden: BTreeMap::new(),
             departed: Vec::new(),
             deletes: Vec::new(),
+            exempted: Vec::new(),
             lost: None,
         }
     }
@@ -283,7 +287,7 @@ mod tests {
         let at = Seen(Timestamp::from_second(1_800_000_000).unwrap());
         let mac: MacAddr = "f2:00:00:00:00:01".parse().unwrap();
         Kept {
-            vms: Some(3),
+            reference: Some(["v".to_owned(), "w".to_owned()].into()),
             macs: [(mac, "v".to_owned())].into(),
             hidden: [("h".to_owned(), Some(at)), ("here".to_owned(), None)].into(),
             departed: vec![KeptDeparture {
@@ -294,6 +298,7 @@ mod tests {
                 why: "VMAPI says running".into(),
             }],
             deletes: vec![at],
+            exempted: vec![at, at],
             lost: Some(at),
             ..Kept::new("cn")
         }

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 
+use crate::listing::NicListing;
 use crate::outcome::Outcome;
 use crate::plan::{Decision, Evidence, Plan, Reason, Refusal};
 use crate::timing::Clock;
@@ -121,6 +122,7 @@ macro_rules! counts {
 // The name in `/status`, the name in `/metrics`, and the help of each counter.
 counts! {
     Listed, "listed", "", "Zone records of the last list";
+    Unreadable, "unreadable", "", "Records of the last list that cannot be read";
     Backfilled, "backfilled", "nics_backfilled", "Records whose cn_uuid was written";
     StateFixed, "state_fixed", "nic_states_written", "Records whose state was written";
     Claimed, "claimed", "nics_claimed", "Own NICs claimed as server NICs";
@@ -156,6 +158,8 @@ struct Board {
     passes: u64,
     last_pass: Option<Timestamp>,
     last_error: Option<String>,
+    /// What is wrong with the first records that cannot be read.
+    unreadable: Vec<String>,
     last_plan: Option<(Timestamp, Plan)>,
     /// What came of the plan's lines so far.
     outcomes: BTreeMap<MacAddr, Outcome>,
@@ -195,6 +199,13 @@ impl Status {
     /// Sets a counter.
     pub fn set(&self, what: Count, value: usize) {
         self.with(|b| b.counts.insert(what, value as u64));
+    }
+
+    /// Stores what a list holds.
+    pub(crate) fn listed(&self, listing: &NicListing) {
+        self.set(Count::Listed, listing.listed);
+        self.set(Count::Unreadable, listing.unreadable.count as usize);
+        self.with(|b| b.unreadable.clone_from(&listing.unreadable.first));
     }
 
     /// Returns a counter.
@@ -278,6 +289,7 @@ impl Status {
                 "pass": b.passes,
                 "last_pass": b.last_pass.map(|at| at.to_string()),
                 "last_error": b.last_error,
+                "unreadable_nics": b.unreadable,
             });
             for what in Count::ALL.iter().copied() {
                 all[what.name()] = b.counts.get(&what).copied().unwrap_or_default().into();

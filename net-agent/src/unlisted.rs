@@ -7,9 +7,9 @@
 //! `cn_uuid` is adopted first and then judged as all others; its age starts again with that write.
 //! A failure here voids nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use sdc_clients::napi::{Nic, NicList, NicQuery};
 use sdc_clients::vmapi::VmQuery;
 use sdc_clients::{Error, MacAddr};
@@ -36,8 +36,6 @@ enum Unread {
     Request(#[from] Error),
     #[error("NAPI did not honour belongs_to_uuid")]
     Unfiltered,
-    #[error("NAPI returned the same page again")]
-    SamePage,
 }
 
 /// Adds to the list what it cannot show; with `all`, asks VMAPI too. Returns true if it added
@@ -48,7 +46,7 @@ pub(crate) async fn add(
     view: &LocalView,
     all: bool,
 ) -> bool {
-    if !view.complete {
+    if !view.is_complete() {
         return false;
     }
     let listed: BTreeSet<MacAddr> = listing.nics.iter().map(|nic| nic.mac).collect();
@@ -138,27 +136,15 @@ async fn of_vmapi(
 
 /// Returns all records of these VMs.
 async fn records_of(parts: &Parts, vms: &[String]) -> Result<Vec<Nic>, Unread> {
-    let mut found: BTreeMap<MacAddr, Nic> = BTreeMap::new();
-    let mut offset = 0;
-    loop {
-        let query = NicQuery {
-            belongs_to_uuid: vms.to_vec(),
-            limit: Some(PAGE),
-            offset: Some(offset),
-            ..NicQuery::default()
-        };
-        let page = parts.clients.napi.list_nics(NicList::Nics, &query).await?;
-        if page.iter().any(|nic| !vms.contains(&nic.belongs_to_uuid)) {
+    let query =
+        NicQuery { belongs_to_uuid: vms.to_vec(), limit: Some(PAGE), ..NicQuery::default() };
+    let mut pages = parts.clients.napi.nic_pages(NicList::Nics, &query);
+    let mut found = Vec::new();
+    while let Some(page) = pages.try_next().await? {
+        if page.nics.iter().any(|nic| !vms.contains(&nic.belongs_to_uuid)) {
             return Err(Unread::Unfiltered);
         }
-        let (before, count) = (found.len(), page.len());
-        found.extend(page.into_iter().map(|nic| (nic.mac, nic)));
-        if u32::try_from(count).is_ok_and(|count| count < PAGE) {
-            return Ok(found.into_values().collect());
-        }
-        if found.len() == before {
-            return Err(Unread::SamePage);
-        }
-        offset += PAGE;
+        found.extend(page.nics);
     }
+    Ok(found)
 }

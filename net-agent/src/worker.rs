@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::apply;
 use crate::brake::BrakeOf;
+use crate::changes::missed;
 use crate::departures::{Left, Waits};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
@@ -19,6 +20,7 @@ use crate::plan::Reason;
 use crate::plan::reap::Basis;
 use crate::plan::upkeep::unwritable;
 use crate::schedule::Due;
+use crate::view::ViewError;
 
 /// Releases the VM even if its job panics.
 struct Busy<'a>(&'a Parts, &'a str);
@@ -48,15 +50,17 @@ pub(crate) async fn work(parts: &Arc<Parts>) {
         };
         let nap = until.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
         // All arms are cancel-safe: a wake is kept, a finished job stays in the set.
+        // One order, so that a simulated run can be repeated.
         tokio::select! {
-            () = parts.schedule.woken() => {}
-            () = tokio::time::sleep(nap) => {}
+            biased;
             Some(ended) = jobs.join_next() => {
                 if let Err(err) = ended && err.is_panic() {
                     tracing::error!("the job of a VM panicked");
                     parts.status.failed("the job of a VM panicked".to_owned());
                 }
             }
+            () = parts.schedule.woken() => {}
+            () = tokio::time::sleep(nap) => {}
         }
     }
 }
@@ -68,8 +72,14 @@ async fn job(parts: &Parts, vm: &str, due: Due) {
         keep_up(parts, vm).await;
     }
     for (mac, departure) in parts.departures.of(vm) {
-        if departure.due <= parts.clock.now() {
-            settle(parts, vm, mac).await;
+        if departure.due > parts.clock.now() {
+            continue;
+        }
+        // No event says that a zone with this address cannot be read.
+        match full_view(parts, departure.due).await {
+            Ok(()) if parts.departures.how(mac, vm).is_none() => {}
+            Ok(()) => settle(parts, vm, mac).await,
+            Err(err) => parts.departures.put_off(mac, vm, Waits::Try, parts.failed(&err)),
         }
     }
     if parts.departures.braked().is_empty() {
@@ -78,6 +88,18 @@ async fn job(parts: &Parts, vm: &str, due: Due) {
     if let Some(at) = parts.departures.of(vm).iter().map(|(_, departure)| departure.due).min() {
         parts.schedule.wake(vm, Due { at, upkeep: false });
     }
+}
+
+/// Reads a full view of the node, unless the last one was asked for at this time or later. What left
+/// together shares one view.
+async fn full_view(parts: &Parts, since: Duration) -> Result<(), ViewError> {
+    let is_read = || parts.node.look(|inventory| inventory.full()).is_some_and(|at| at >= since);
+    let _one_at_a_time = parts.node.reading().await;
+    if !is_read() {
+        let fresh = parts.node.read_fresh(&parts.clients.vminfod).await?;
+        missed(parts, fresh.differing);
+    }
+    Ok(())
 }
 
 async fn keep_up(parts: &Parts, vm: &str) {

@@ -18,8 +18,10 @@ use serde_json::Value;
 pub use class::{Class, Phase};
 use class::{classify, is_read};
 
-/// How many bytes of an unexpected body an error keeps.
+/// How many bytes of a peer's text an error keeps.
 const BODY_PREFIX: usize = 512;
+/// A longer body is no service's answer: only its beginning is kept.
+const LONGEST_ANSWER: usize = 64 << 10;
 
 /// A failed request.
 #[derive(Clone)]
@@ -122,7 +124,8 @@ impl Error {
         body: &[u8],
     ) -> Error {
         let (mut code, mut message, mut errors) = (None, None, Vec::new());
-        if let Ok(Value::Object(mut map)) = serde_json::from_slice::<Value>(body) {
+        let parsed = (body.len() <= LONGEST_ANSWER).then(|| serde_json::from_slice::<Value>(body));
+        if let Some(Ok(Value::Object(mut map))) = parsed {
             code = map.get("code").and_then(Value::as_str).map(str::to_owned);
             message = map.get("message").and_then(Value::as_str).map(str::to_owned);
             if let Some(Value::Array(list)) = map.remove("errors") {
@@ -131,11 +134,11 @@ impl Error {
         }
         let message = message.unwrap_or_else(|| prefix(body));
         let class = classify(status, code.as_deref(), &message);
-        let mut error = Error::new(class, method, path, message);
+        let mut error = Error::new(class, method, path, clipped(message));
         error.0.status = Some(status.as_u16());
-        error.0.code = code;
+        error.0.code = code.map(clipped);
         error.0.errors = errors;
-        error.0.request_id = text_header(headers, "x-request-id");
+        error.0.request_id = text_header(headers, "x-request-id").map(clipped);
         error.0.retry_after = text_header(headers, "retry-after")
             .and_then(|s| s.trim().parse().ok())
             .map(Duration::from_secs);
@@ -283,6 +286,11 @@ impl Error {
 
 fn text_header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned)
+}
+
+/// Returns the beginning of a peer's text.
+fn clipped(text: String) -> String {
+    if text.len() <= BODY_PREFIX { text } else { prefix(text.as_bytes()) }
 }
 
 fn prefix(body: &[u8]) -> String {

@@ -26,9 +26,12 @@ mod jitter; // seedable chance
 
 mod mac; // MAC addresses
 
+mod uuids; // uuids as values
+
 mod error; // one error type: what went wrong, and whether to try again
 
 pub use error::{Class, Error, Phase};
 pub use http::{Http, Precondition, Versioned};
 pub use jitter::Jitter;
 pub use mac::{MacAddr, ParseMacError};
+pub use uuids::uuid_value;

@@ -15,7 +15,7 @@ use daemon::{ConfigError, Fields};
 use crate::node::Deadlines;
 use crate::node::commands::CommandPaths;
 use crate::node::root::DEADLINE;
-use daemon::journal::Limits;
+use daemon::journal::BYTES;
 
 /// How changes of files are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ pub struct Config {
     pub fold: Duration,
     /// VMs read at once.
     pub concurrency: usize,
-    /// The ring of events.
-    pub journal: Limits,
+    /// The size of the ring of events.
+    pub ring_bytes: usize,
     /// What is logged.
     pub log_level: String,
 }
@@ -93,7 +93,6 @@ impl Config {
         let seconds = Duration::from_secs;
         let paths = CommandPaths::default();
         let deadlines = Deadlines::default();
-        let journal = Limits::default();
         let config = Self {
             root: fields.path("root", "/"),
             listen: fields.parse("listen", "127.0.0.1:9090"),
@@ -131,16 +130,8 @@ impl Config {
             ),
             fold: fields.span("fold", Duration::from_millis(10), MS..=seconds(10)),
             concurrency: usize::try_from(fields.number("concurrency", 8, 1..=1024)).unwrap_or(8),
-            journal: Limits {
-                bytes: usize::try_from(fields.number(
-                    "ring_bytes",
-                    journal.bytes as u64,
-                    1..=1 << 40,
-                ))
+            ring_bytes: usize::try_from(fields.number("ring_bytes", BYTES as u64, 1..=1 << 40))
                 .unwrap_or(usize::MAX),
-                min_events: usize::try_from(fields.number("ring_events", 1024, 1..=1 << 32))
-                    .unwrap_or(usize::MAX),
-            },
             log_level: fields.text("log_level", "info"),
         };
         for (key, (min, max)) in [("refresh", config.refresh), ("retry", config.retry)] {

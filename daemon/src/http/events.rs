@@ -152,6 +152,7 @@ async fn next<K: Send>(mut stage: Stage<K>) -> Option<(Bytes, Stage<K>)> {
                 stage.lines = VecDeque::new();
                 // Both arms are cancel-safe: they only observe.
                 tokio::select! {
+                    biased;
                     changed = stage.newest.changed() => if changed.is_err() { return None },
                     () = follow.shutdown.wait() => return None,
                 }

@@ -17,8 +17,10 @@ use crate::plan::{Reason, Wish, candidate};
 #[tracing::instrument(skip_all, fields(nic = %mac, vm))]
 pub(crate) async fn adopt(parts: &Parts, mac: MacAddr, vm: &str) -> Outcome {
     let policy = &parts.config.policy;
-    let obstacle =
-        || parts.node.look(|inventory| candidate::not_adoptable(mac, vm, &inventory.view));
+    let obstacle = || {
+        let own = parts.node.identity().unwrap_or_default().macs;
+        parts.node.look(|inventory| candidate::not_adoptable(mac, vm, &inventory.view, &own))
+    };
     let mut attempts = Attempts::new(parts);
     while attempts.next(parts).await {
         if let Err(held) = parts.gate.not_held(vm).await {

@@ -10,7 +10,7 @@ use sdc_clients::napi::Nic;
 use sdc_clients::{Error, MacAddr};
 
 use super::record::{Attempts, Audit, Found, ask_vmapi, conflict, deferred, left, read, refused};
-use crate::brake::{BrakeOf, Tripped};
+use crate::brake::{BrakeOf, Clearance, Tripped};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
 use crate::permit::{Delete, Permit};
@@ -73,21 +73,24 @@ async fn attempt(
         return Some(outcome);
     }
     let decide = |permit: Permit<'_, Delete>| {
-        let (last, etag) = check(parts, &fresh, basis, verdict.as_ref())?;
+        let last = check(parts, &fresh, basis, verdict.as_ref())?;
         let departed = !matches!(basis, Basis::Pass { .. });
         if departed && parts.departures.how(mac, vm).is_none() {
             return Err(Obstacle::Keep(Reason::CameBack));
         }
-        let request = parts.clients.writer.delete(permit, etag.clone());
-        Ok(async move { (request.await, last, etag) })
+        if last.clearance == Clearance::Exempted && !parts.brake.take_exemption() {
+            return Err(Obstacle::Defer(Reason::Paced));
+        }
+        let request = parts.clients.writer.delete(permit, last.etag.clone());
+        Ok(async move { (request.await, last) })
     };
-    let (answer, last, etag) = match parts.gate.write((mac, vm), decide).await {
+    let (answer, last) = match parts.gate.write((mac, vm), decide).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(obstacle)) => return Some(obstacle.outcome(parts)),
         Err(refusal) => return Some(refused(parts, refusal, &"delete")),
     };
     drop(turn);
-    let audit = Audit { mac, vm, rule: basis.rule(), etag: Some(&etag), request: "DELETE" };
+    let audit = Audit { mac, vm, rule: basis.rule(), etag: Some(&last.etag), request: "DELETE" };
     answered(parts, &audit, &answer, &last)
 }
 
@@ -96,13 +99,13 @@ fn answered(
     parts: &Parts,
     audit: &Audit<'_>,
     answer: &Result<(), Error>,
-    last: &Judgement,
+    last: &Checked,
 ) -> Option<Outcome> {
     match answer {
         Ok(()) => {
-            parts.brake.deleted();
+            parts.brake.deleted(last.clearance);
             parts.status.count(Count::Reaped);
-            audit.write("deleted", &sentences(last));
+            audit.write("deleted", &sentences(&last.judgement));
             Some(Outcome::Done)
         }
         Err(err) if err.is_not_found_resource() => {
@@ -144,14 +147,21 @@ impl Obstacle {
     }
 }
 
-/// Asks all guards about this copy and the node as it is known now. Returns the evidence and the
-/// etag to delete it by.
+/// What is known when every guard agrees.
+struct Checked {
+    judgement: Judgement,
+    /// The etag to delete it by.
+    etag: String,
+    clearance: Clearance,
+}
+
+/// Asks all guards about this copy and the node as it is known now.
 fn check(
     parts: &Parts,
     fresh: &Versioned<Nic>,
     basis: Basis,
     verdict: Option<&Verdict>,
-) -> Result<(Judgement, String), Obstacle> {
+) -> Result<Checked, Obstacle> {
     let judgement = judge(parts, fresh, basis, verdict, None);
     let undecided = judgement.obstacle().is_some_and(|e| e.guard == Guard::VmapiConfirms)
         && matches!(verdict, Some(Verdict::Alive { .. } | Verdict::Gone { .. }));
@@ -162,11 +172,13 @@ fn check(
         Ruling::Defer if undecided => return Err(Obstacle::Undecided(judgement.reason())),
         Ruling::Defer => return Err(Obstacle::Defer(judgement.reason())),
     }
-    if let Some(why) = braked(parts, fresh, basis, verdict) {
-        return Err(Obstacle::Braked(why));
+    let clearance = cleared(parts, fresh, basis, verdict).map_err(Obstacle::Braked)?;
+    if clearance == Clearance::Exempted && !parts.brake.has_exemption() {
+        return Err(Obstacle::Defer(Reason::Paced));
     }
     let etag = fresh.etag.clone().filter(|etag| !etag.is_empty());
-    Ok((judgement, etag.ok_or(Obstacle::Keep(Reason::NoEtag))?))
+    let etag = etag.ok_or(Obstacle::Keep(Reason::NoEtag))?;
+    Ok(Checked { judgement, etag, clearance })
 }
 
 /// Asks the guards about this copy and the node as it is known now.
@@ -177,38 +189,45 @@ pub(crate) fn judge(
     verdict: Option<&Verdict>,
     hold: Option<&crate::holds::Hold>,
 ) -> Judgement {
+    let own = parts.node.identity().unwrap_or_default().macs;
     parts.node.look(|inventory| {
-        let (local, policy) = (&inventory.view, &parts.config.policy);
+        let (local, own, policy) = (&inventory.view, &own, &parts.config.policy);
         let source = Source::Fresh(fresh.etag.as_deref());
-        let facts = Facts { local, now: fresh.date, verdict, hold, basis, source, policy };
+        let facts = Facts { local, own, now: fresh.date, verdict, hold, basis, source, policy };
         reap::judge(&fresh.value, &facts)
     })
 }
 
 /// G10 at this moment. A pass has asked it about all its records; what happened since counts here:
 /// an approved record that changed, a node that shrank. Departures are measured all together.
-fn braked(
+fn cleared(
     parts: &Parts,
     fresh: &Versioned<Nic>,
     basis: Basis,
     verdict: Option<&Verdict>,
-) -> Option<Tripped> {
+) -> Result<Clearance, Tripped> {
+    if parts.brake.is_approved(fresh.value.mac, fresh.etag.as_deref()) {
+        return Ok(Clearance::Approved);
+    }
     let left = basis == Basis::LeftVm && matches!(verdict, Some(Verdict::Alive { .. }));
-    let confirmed = left || verdict.is_some_and(Verdict::is_gone);
-    if confirmed || parts.brake.is_approved(fresh.value.mac, fresh.etag.as_deref()) {
-        return None;
+    let confirmed = left || verdict.is_some_and(|v| v.confirms(&parts.config.policy.cn_uuid));
+    if let Some(why) = parts.brake.is_on(BrakeOf::Napi).filter(|_| !confirmed) {
+        return Err(why);
     }
-    if let Some(why) = parts.brake.is_on(BrakeOf::Napi) {
-        return Some(why);
-    }
-    let scale = parts.scale_of_departures();
+    let departures = parts.departures.count().max(1);
+    let scale = parts.node.look(|inventory| parts.scale(&inventory.view, departures));
     match basis {
-        Basis::Pass { on_approval: true, .. } => Some(Tripped::NotApproved),
-        Basis::Pass { .. } => scale.shrunk(),
+        Basis::Pass { clearance: Clearance::Approved, .. } => Err(Tripped::NotApproved),
+        Basis::Pass { clearance: Clearance::Exempted, .. } if !scale.exempts() => {
+            Err(scale.no_second_witness(Tripped::Fell))
+        }
+        Basis::Pass { clearance, .. } => scale.too_little(confirmed).map_or(Ok(clearance), Err),
         Basis::Witnessed | Basis::LeftVm | Basis::Remembered => {
-            let why = scale.tripped()?;
-            parts.brake.set(BrakeOf::Departures, Some(why.clone()));
-            Some(why)
+            let cleared = scale.clear(confirmed);
+            if let Err(why) = &cleared {
+                parts.brake.set(BrakeOf::Departures, Some(why.clone()));
+            }
+            cleared
         }
     }
 }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What the brake remembers: the deletes of the last hour, the candidates of the pass, what it
-//! blocks, and the operator's approvals.
+//! What the brake remembers: the reference view, the deletes of the last hour, the candidates of
+//! the pass, what it blocks, and the operator's approvals.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,13 @@ use sdc_clients::MacAddr;
 use tokio::sync::Notify;
 
 use super::approval::{Approvals, Offer, Refused, VALID};
-use super::scale::Tripped;
+use super::scale::{Clearance, Recent, Reference, Tripped};
 use crate::timing::{Clock, HOUR};
+
+/// Of the deletes that VMAPI's word exempts at most this many go ...
+const EXEMPTED: usize = 10;
+/// ... in this time.
+const SPAN: Duration = Duration::from_secs(600);
 
 /// What the brake is on for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,13 +44,32 @@ pub struct Brake {
 #[derive(Debug, Default)]
 struct Ledger {
     on: BTreeMap<BrakeOf, Tripped>,
-    /// When each delete of the last hour stops to count.
-    deletes: VecDeque<Duration>,
+    /// The VMs of the reference view: a complete view at the end of a pass that left nothing
+    /// undecided, or one that the operator accepted.
+    reference: Option<BTreeSet<String>>,
+    /// The records and the VMs of NAPI's last list.
+    listed: (usize, usize),
+    deletes: Deletes,
     /// The undecided candidates of the last pass, and when each was first seen.
     candidates: BTreeMap<MacAddr, Duration>,
     /// Candidates of the pass that only the brake blocks, with their VMs.
     blocked: BTreeMap<MacAddr, String>,
     approvals: Approvals,
+}
+
+/// When each delete of the last hour stops to count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deletes {
+    pub counted: VecDeque<Duration>,
+    /// Those that VMAPI's word exempted.
+    pub exempted: VecDeque<Duration>,
+}
+
+impl Deletes {
+    fn forget(&mut self, now: Duration) {
+        self.counted.retain(|until| now < *until);
+        self.exempted.retain(|until| now < *until);
+    }
 }
 
 impl Brake {
@@ -77,24 +101,77 @@ impl Brake {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Takes over the deletes of the last run, by when each stops to count.
-    pub fn restore(&self, until: impl IntoIterator<Item = Duration>) {
-        let now = self.clock.now();
-        self.ledger().deletes.extend(until.into_iter().filter(|until| *until > now));
+    /// Takes over what the last run left.
+    pub fn restore(&self, reference: Option<BTreeSet<String>>, deletes: Deletes) {
+        let mut ledger = self.ledger();
+        (ledger.reference, ledger.deletes) = (reference, deletes);
+        ledger.deletes.forget(self.clock.now());
     }
 
-    /// Counts a delete.
-    pub fn deleted(&self) {
-        self.ledger().deletes.push_back(self.clock.now() + HOUR);
+    /// Replaces the reference view by this one.
+    pub fn refer_to(&self, vms: BTreeSet<String>) {
+        self.ledger().reference = Some(vms);
         self.save.notify_one();
     }
 
+    /// Returns the VMs of the reference view, if there is one.
+    pub fn reference(&self) -> Option<BTreeSet<String>> {
+        self.ledger().reference.clone()
+    }
+
+    /// Compares the reference view with what is here. Returns none if there is no reference view.
+    pub fn compared(&self, is_here: impl Fn(&str) -> bool) -> Option<Reference> {
+        let ledger = self.ledger();
+        let vms = ledger.reference.as_ref()?;
+        Some(Reference { vms: vms.len(), here: vms.iter().filter(|vm| is_here(vm)).count() })
+    }
+
+    /// Stores how many zone records NAPI's list holds, and of how many VMs.
+    pub fn note_list(&self, records: usize, vms: usize) {
+        self.ledger().listed = (records, vms);
+    }
+
+    /// Returns how many zone records NAPI's last list held, and of how many VMs.
+    pub fn listed(&self) -> (usize, usize) {
+        self.ledger().listed
+    }
+
+    /// Counts a delete. One that VMAPI's word exempts is counted by [`Self::take_exemption`].
+    pub fn deleted(&self, clearance: Clearance) {
+        if clearance != Clearance::Exempted {
+            self.ledger().deletes.counted.push_back(self.clock.now() + HOUR);
+            self.save.notify_one();
+        }
+    }
+
+    /// Returns true if one more exempted delete may go now.
+    pub fn has_exemption(&self) -> bool {
+        // Each stops to count an hour after it went.
+        let since = self.clock.now() + HOUR.saturating_sub(SPAN);
+        self.ledger().deletes.exempted.iter().filter(|until| **until > since).count() < EXEMPTED
+    }
+
+    /// Counts an exempted delete that is about to be sent. Returns false if none may go now.
+    pub fn take_exemption(&self) -> bool {
+        let may = self.has_exemption();
+        if may {
+            self.ledger().deletes.exempted.push_back(self.clock.now() + HOUR);
+            self.save.notify_one();
+        }
+        may
+    }
+
     /// Returns for each delete of the last hour when it stops to count.
-    pub fn recent(&self) -> Vec<Duration> {
-        let now = self.clock.now();
+    pub fn deletes(&self) -> Deletes {
         let mut ledger = self.ledger();
-        ledger.deletes.retain(|until| now < *until);
-        ledger.deletes.iter().copied().collect()
+        ledger.deletes.forget(self.clock.now());
+        ledger.deletes.clone()
+    }
+
+    /// Returns the numbers of deletes of the last hour.
+    pub fn recent(&self) -> Recent {
+        let Deletes { counted, exempted } = self.deletes();
+        Recent { counted: counted.len(), exempted: exempted.len() }
     }
 
     /// Stores the undecided candidates of a pass and when each was first seen.

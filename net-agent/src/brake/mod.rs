@@ -14,5 +14,7 @@ mod approval;
 mod scale;
 
 pub use approval::Refused;
-pub use ledger::{Brake, BrakeOf};
-pub use scale::{Scale, Tripped};
+pub use ledger::{Brake, BrakeOf, Deletes};
+#[cfg(test)]
+pub use scale::Recent;
+pub use scale::{Clearance, Reference, Scale, Tripped};

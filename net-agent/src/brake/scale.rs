@@ -2,22 +2,63 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! When the brake is on: too many deletes, or a node that shows suspiciously little. Then nothing
-//! is deleted until VMAPI has confirmed each record or the operator approved it. Waiting alone
-//! never takes it off. Pure.
+//! When the brake is on: too many deletes, or a node that shows suspiciously little. VMAPI's word
+//! exempts a record only while nearly all VMs of the reference view are here: VMAPI hears
+//! "destroyed" from this node, so it is no second witness of a node that shows less. Waiting alone
+//! never takes the brake off. Pure.
 
 /// What the brake measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scale {
     /// Records that look leaked as far as the node can tell (G1–G4).
     pub candidates: usize,
-    /// Deletes of the last hour; none if unknown, after the state file was damaged.
-    pub recent: Option<usize>,
+    /// How many of these VMAPI has confirmed.
+    pub confirmed: usize,
+    /// The deletes of the last hour; none if unknown, after the state file was damaged.
+    pub recent: Option<Recent>,
     /// Zone records with this `cn_uuid` in NAPI's list.
     pub listed: usize,
+    /// The VMs that these belong to.
+    pub listed_vms: usize,
     pub local_vms: usize,
-    /// Size of the largest complete view of the last hour, or the size it has fallen from.
-    pub most_vms: Option<usize>,
+    /// The reference view, if there is one, and if the view that is measured is complete.
+    pub reference: Option<Reference>,
+}
+
+/// Deletes of the last hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recent {
+    /// Those that were not exempted.
+    pub counted: usize,
+    /// Those that went because VMAPI had confirmed them.
+    pub exempted: usize,
+}
+
+/// The reference view against what is here now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reference {
+    pub vms: usize,
+    /// How many of these VMs are here.
+    pub here: usize,
+}
+
+impl Reference {
+    /// Returns true if at least 90 % of its VMs are here.
+    pub fn is_most(self) -> bool {
+        self.here * 10 >= self.vms * 9
+    }
+}
+
+/// Why a delete passes the brake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clearance {
+    /// All of them together are few enough.
+    #[default]
+    Few,
+    /// VMAPI has confirmed it: it goes, at a pace.
+    Exempted,
+    /// The operator approved it.
+    Approved,
 }
 
 /// Why the brake is on.
@@ -32,6 +73,14 @@ pub enum Tripped {
     RecentUnknown,
     #[error("{candidates} candidates and {recent} deletes in the last hour are above {allowance}")]
     TooMany { candidates: usize, recent: usize, allowance: usize },
+    /// VMAPI confirmed the record, and that is not enough.
+    #[error("{why}; {} so VMAPI's word is not enough", .reference.map_or_else(
+        || "what the node had before is not known,".to_owned(),
+        |Reference { vms, here }| format!("{here} of the {vms} VMs that the node had are here,")
+    ))]
+    NoSecondWitness { why: Box<Tripped>, reference: Option<Reference> },
+    #[error("the node shows less than when the pass was measured")]
+    Fell,
     /// NAPI seems to have lost its records.
     #[error("NAPI has no record of {missing} of the {here} NICs here")]
     EmptyList {
@@ -43,45 +92,72 @@ pub enum Tripped {
     #[error("the record is not what was approved, or the approval ran out")]
     NotApproved,
     /// One of the above for a whole pass.
-    #[error("{why}; VMAPI has not confirmed {open}")]
-    Unconfirmed {
+    #[error("{why}; it blocks {blocked}")]
+    Blocks {
         why: Box<Tripped>,
-        /// How many records VMAPI has not confirmed.
-        open: usize,
+        /// How many records it blocks.
+        blocked: usize,
     },
 }
 
 impl Scale {
-    /// Returns how many unconfirmed deletes are allowed in an hour.
+    /// Returns how many deletes are allowed in an hour that VMAPI's word does not exempt.
     pub fn allowance(&self) -> usize {
         (self.listed / 10).max(5)
     }
 
-    /// Returns why the brake is on, if it is.
-    pub fn tripped(&self) -> Option<Tripped> {
-        if self.candidates == 0 {
-            return None;
-        }
-        if let Some(why) = self.shrunk() {
-            return Some(why);
-        }
-        let (candidates, allowance) = (self.candidates, self.allowance());
-        let Some(recent) = self.recent else { return Some(Tripped::RecentUnknown) };
-        (candidates.saturating_add(recent) > allowance).then_some(Tripped::TooMany {
-            candidates,
-            recent,
-            allowance,
-        })
+    /// Returns true if VMAPI's word counts: most VMs of the reference view are here.
+    pub fn exempts(&self) -> bool {
+        self.reference.is_some_and(Reference::is_most)
+            && (self.local_vms > 0 || self.listed_vms <= 3)
+    }
+
+    /// Decides whether a delete passes; `confirmed` if VMAPI has confirmed it.
+    ///
+    /// # Errors
+    /// Why the brake is on for it.
+    pub fn clear(&self, confirmed: bool) -> Result<Clearance, Tripped> {
+        let exempts = self.exempts();
+        let why = match self.measured(confirmed, exempts && !confirmed) {
+            Ok(()) => return Ok(Clearance::Few),
+            Err(_) if confirmed && exempts => return Ok(Clearance::Exempted),
+            Err(why) => why,
+        };
+        Err(if confirmed { self.no_second_witness(why) } else { why })
     }
 
     /// Returns why the view alone is a reason to stop, if it is.
-    pub fn shrunk(&self) -> Option<Tripped> {
-        let here = self.local_vms;
-        if here == 0 {
+    pub fn too_little(&self, confirmed: bool) -> Option<Tripped> {
+        let (here, few_listed) = (self.local_vms, self.listed_vms <= 3);
+        if here == 0 && !(confirmed && few_listed) {
             return Some(Tripped::NoVms { nics: self.listed.max(self.candidates) });
         }
-        let most = self.most_vms.filter(|most| here * 2 < *most)?;
+        let most = self.reference.map(|of| of.vms).filter(|most| !confirmed && here * 2 < *most)?;
         Some(Tripped::Shrunk { here, most })
+    }
+
+    /// Says that VMAPI's word does not help against this.
+    pub fn no_second_witness(&self, why: Tripped) -> Tripped {
+        Tripped::NoSecondWitness { why: Box::new(why), reference: self.reference }
+    }
+
+    fn measured(&self, confirmed: bool, others_are_exempt: bool) -> Result<(), Tripped> {
+        if let Some(why) = self.too_little(confirmed) {
+            return Err(why);
+        }
+        let Some(Recent { counted, exempted }) = self.recent else {
+            return Err(Tripped::RecentUnknown);
+        };
+        let (candidates, recent) = if others_are_exempt {
+            (self.candidates.saturating_sub(self.confirmed), counted)
+        } else {
+            (self.candidates, counted + exempted)
+        };
+        let allowance = self.allowance();
+        if candidates.saturating_add(recent) > allowance {
+            return Err(Tripped::TooMany { candidates, recent, allowance });
+        }
+        Ok(())
     }
 }
 
@@ -89,25 +165,77 @@ impl Scale {
 mod tests {
     use super::*;
 
+    fn calm() -> Scale {
+        Scale {
+            candidates: 1,
+            recent: Some(Recent::default()),
+            listed: 30,
+            listed_vms: 10,
+            local_vms: 10,
+            reference: Some(Reference { vms: 10, here: 10 }),
+            ..Scale::default()
+        }
+    }
+
+    fn recent(counted: usize, exempted: usize) -> Option<Recent> {
+        Some(Recent { counted, exempted })
+    }
+
     #[test] // G10
-    fn trips_at_the_documented_limits() {
-        let calm =
-            Scale { candidates: 1, recent: Some(0), listed: 30, local_vms: 10, most_vms: Some(10) };
+    fn unconfirmed_deletes_trip_at_the_documented_limits() {
+        let calm = calm();
+        let ten = |here| Some(Reference { vms: 10, here });
         for (on, scale) in [
             (false, calm),
             (false, Scale { candidates: 5, ..calm }),
             (true, Scale { candidates: 6, ..calm }),
-            (true, Scale { candidates: 3, recent: Some(3), ..calm }),
+            (false, Scale { candidates: 60, confirmed: 55, ..calm }),
+            (true, Scale { candidates: 60, confirmed: 54, ..calm }),
+            (true, Scale { candidates: 60, confirmed: 55, reference: None, ..calm }),
+            (true, Scale { candidates: 3, recent: recent(3, 0), ..calm }),
+            (false, Scale { candidates: 3, recent: recent(2, 40), ..calm }),
+            (true, Scale { candidates: 3, recent: recent(0, 3), reference: ten(8), ..calm }),
             (false, Scale { candidates: 10, listed: 100, ..calm }),
             (true, Scale { candidates: 11, listed: 100, ..calm }),
             (true, Scale { recent: None, ..calm }),
-            (false, Scale { local_vms: 5, ..calm }),
-            (true, Scale { local_vms: 4, ..calm }),
-            (true, Scale { local_vms: 0, most_vms: None, ..calm }),
-            (true, Scale { local_vms: 0, listed: 0, most_vms: None, ..calm }),
-            (false, Scale { candidates: 0, local_vms: 0, ..calm }),
+            (false, Scale { local_vms: 5, reference: ten(5), ..calm }),
+            (true, Scale { local_vms: 4, reference: ten(4), ..calm }),
+            (true, Scale { local_vms: 0, reference: None, ..calm }),
+            (true, Scale { local_vms: 0, listed: 0, listed_vms: 0, reference: None, ..calm }),
         ] {
-            assert_eq!(scale.tripped().is_some(), on, "{scale:?}");
+            assert_eq!(scale.clear(false).is_err(), on, "{scale:?}");
+        }
+    }
+
+    #[test] // G10, F68
+    fn vmapis_word_exempts_only_while_the_reference_view_is_here() {
+        let calm = Scale { candidates: 60, confirmed: 60, ..calm() };
+        let of = |vms, here| Some(Reference { vms, here });
+        for (cleared, scale) in [
+            (Some(Clearance::Exempted), calm),
+            (Some(Clearance::Exempted), Scale { reference: of(10, 9), ..calm }),
+            (Some(Clearance::Exempted), Scale { recent: None, ..calm }),
+            (None, Scale { reference: of(10, 8), ..calm }),
+            (None, Scale { reference: of(11, 9), ..calm }),
+            (None, Scale { reference: None, ..calm }),
+            // Few are few, whatever the node shows.
+            (Some(Clearance::Few), Scale { candidates: 5, reference: of(10, 1), ..calm }),
+            (None, Scale { candidates: 5, recent: recent(0, 1), reference: of(10, 8), ..calm }),
+            // Nothing is here.
+            (
+                Some(Clearance::Few),
+                Scale { candidates: 3, local_vms: 0, listed_vms: 3, reference: of(3, 0), ..calm },
+            ),
+            (
+                None,
+                Scale { candidates: 3, local_vms: 0, listed_vms: 4, reference: of(3, 0), ..calm },
+            ),
+            (
+                None,
+                Scale { candidates: 3, local_vms: 0, listed_vms: 4, reference: of(0, 0), ..calm },
+            ),
+        ] {
+            assert_eq!(scale.clear(true).ok(), cleared, "{scale:?}");
         }
     }
 }

@@ -84,6 +84,11 @@ fn status_lines(page: &Value, screen: Screen) -> String {
     }
     lines.push(("VMs", number("vms").to_string()));
     lines.push(("NICs", format!("{} in NAPI's last list", number("listed"))));
+    if number("unreadable") > 0 {
+        let first = items("unreadable_nics").first().and_then(Value::as_str).unwrap_or("-");
+        let text = format!("{}, the first: {}", number("unreadable"), visible(first));
+        lines.push(("unreadable", screen.paint(Tone::Odd, &text)));
+    }
     let last = page["last_pass"].as_str().map_or("none yet".to_owned(), to_the_second);
     lines.push(("passes", format!("{}, the last {last}", number("pass"))));
     lines.push((
@@ -91,7 +96,7 @@ fn status_lines(page: &Value, screen: Screen) -> String {
         format!("{} look leaked, {} left the node", number("candidates"), items("departed").len()),
     ));
     let names = Count::ALL.iter().map(|count| count.name());
-    let done = names.filter(|name| *name != "listed" && number(name) > 0);
+    let done = names.filter(|name| !matches!(*name, "listed" | "unreadable") && number(name) > 0);
     let done: Vec<String> = done.map(|name| format!("{name} {}", number(name))).collect();
     lines.push(("so far", if done.is_empty() { "nothing".to_owned() } else { done.join(", ") }));
     if page["last_error"].is_string() {

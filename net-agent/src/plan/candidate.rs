@@ -5,6 +5,8 @@
 //! The candidate rule (G1–G4): whether a record looks leaked as far as the node can tell. Plan,
 //! last check before a delete, and adoption all ask these functions.
 
+use std::collections::BTreeSet;
+
 use sdc_clients::MacAddr;
 use sdc_clients::napi::{BelongsToType, Nic};
 
@@ -17,18 +19,22 @@ use crate::view::LocalView;
 /// The guards of this rule.
 const GUARDS: [Guard; 4] = [Guard::ZoneNic, Guard::CnHere, Guard::VmAbsent, Guard::MacAbsent];
 
+/// The MACs of the node itself, from sysinfo.
+pub(crate) type OwnMacs = BTreeSet<MacAddr>;
+
 /// Returns the answers of G1–G4. If `left_vm`, the NIC left a VM that may still be here.
 pub(crate) fn evidence(
     nic: &Nic,
     local: &LocalView,
+    own: &OwnMacs,
     left_vm: bool,
     policy: &Policy,
 ) -> [Evidence; 4] {
     [
-        zone_nic(nic),
+        zone_nic(nic, policy),
         cn_here(nic, policy),
         vm_absent(&nic.belongs_to_uuid, local, left_vm),
-        mac_absent(nic.mac, local),
+        mac_absent(nic.mac, local, own),
     ]
 }
 
@@ -38,13 +44,15 @@ pub(crate) fn is_candidate(evidence: &[Evidence]) -> bool {
     GUARDS.into_iter().all(passed)
 }
 
-fn zone_nic(nic: &Nic) -> Evidence {
-    let zone = nic.belongs_to_type == BelongsToType::Zone;
-    Evidence {
-        guard: Guard::ZoneNic,
-        answer: if zone { Answer::Pass } else { Answer::Never },
-        why: Reason::Kind(nic.belongs_to_type.as_str().to_owned()),
-    }
+fn zone_nic(nic: &Nic, policy: &Policy) -> Evidence {
+    let (answer, why) = match &nic.belongs_to_type {
+        BelongsToType::Zone if nic.belongs_to_uuid == policy.cn_uuid => {
+            (Answer::Never, Reason::NodeItself)
+        }
+        BelongsToType::Zone => (Answer::Pass, Reason::Kind("zone".to_owned())),
+        other => (Answer::Never, Reason::Kind(other.as_str().to_owned())),
+    };
+    Evidence { guard: Guard::ZoneNic, answer, why }
 }
 
 fn cn_here(nic: &Nic, policy: &Policy) -> Evidence {
@@ -66,16 +74,28 @@ pub(crate) fn vm_absent(vm: &str, local: &LocalView, left_vm: bool) -> Evidence 
         None if local.has_vm(vm) => (Answer::Never, Reason::VmHere(named())),
         None if local.lately_hidden.contains(vm) => (Answer::Later, Reason::LatelyHidden(named())),
         None if local.hidden_unknown => (Answer::Later, Reason::HiddenUnknown),
-        None if !local.complete => (Answer::Later, Reason::ViewIncomplete),
+        None if !local.is_complete() => (Answer::Later, incomplete(local)),
         None => (Answer::Pass, Reason::VmAbsent { vm: named(), vms: local.vms.len() }),
     };
     Evidence { guard: Guard::VmAbsent, answer, why }
 }
 
+/// Says what a view lacks. Any NIC may be in a zone that was never read.
+fn incomplete(local: &LocalView) -> Reason {
+    match local.unread.first() {
+        Some(name) if local.listed => {
+            Reason::Unread { name: name.clone(), more: local.unread.len() - 1 }
+        }
+        _ => Reason::ViewIncomplete,
+    }
+}
+
 /// G4 for this MAC.
-pub(crate) fn mac_absent(mac: MacAddr, local: &LocalView) -> Evidence {
+pub(crate) fn mac_absent(mac: MacAddr, local: &LocalView, own: &OwnMacs) -> Evidence {
     let (answer, why) = match local.holders(mac).next() {
+        None if own.contains(&mac) => (Answer::Never, Reason::MacOfNode),
         Some(vm) => (Answer::Never, Reason::MacHere(vm.uuid.clone())),
+        None if !local.is_complete() => (Answer::Later, incomplete(local)),
         None => (Answer::Pass, Reason::MacAbsent),
     };
     Evidence { guard: Guard::MacAbsent, answer, why }
@@ -83,8 +103,13 @@ pub(crate) fn mac_absent(mac: MacAddr, local: &LocalView) -> Evidence {
 
 /// Returns the guard that forbids to give a record of this VM, which has no `cn_uuid`, to this
 /// node, if there is one: the VM must be absent (G3) and the MAC unused (G4).
-pub(crate) fn not_adoptable(mac: MacAddr, vm: &str, local: &LocalView) -> Option<Evidence> {
-    let both = [vm_absent(vm, local, false), mac_absent(mac, local)];
+pub(crate) fn not_adoptable(
+    mac: MacAddr,
+    vm: &str,
+    local: &LocalView,
+    own: &OwnMacs,
+) -> Option<Evidence> {
+    let both = [vm_absent(vm, local, false), mac_absent(mac, local, own)];
     both.into_iter().find(|e| e.answer != Answer::Pass)
 }
 
@@ -93,5 +118,6 @@ pub(crate) fn concerns(nic: &Nic, vm: &str, policy: &Policy) -> bool {
     let cn = nic.cn_uuid.as_deref().unwrap_or_default();
     nic.belongs_to_type == BelongsToType::Zone
         && nic.belongs_to_uuid == vm
+        && vm != policy.cn_uuid
         && (cn.is_empty() || cn == policy.cn_uuid)
 }

@@ -19,7 +19,7 @@ use super::reap::{self, Basis, Facts, Ruling, Source};
 use super::reason::{Reason, Refusal};
 use super::upkeep::{self, Upkeep};
 use super::verdict::Verdict;
-use crate::brake::{Scale, Tripped};
+use crate::brake::{Clearance, Scale, Tripped};
 use crate::config::Policy;
 use crate::holds::Holds;
 use crate::listing::NicListing;
@@ -40,12 +40,9 @@ pub(crate) struct Inputs<'a> {
     pub first_looks: &'a BTreeMap<MacAddr, Duration>,
     /// Wall clock, for the expiry of holds only.
     pub wall: Timestamp,
-    /// Candidates that this pass began with and did not delete, for the brake.
-    pub candidates: usize,
-    /// Deletes of the last hour; none if unknown.
-    pub recent_deletes: Option<usize>,
-    /// Size of the largest complete view of the last hour, or the size it has fallen from.
-    pub most_vms: Option<usize>,
+    /// What the brake measures; of the candidates only those that this pass began with and did not
+    /// delete.
+    pub scale: Scale,
     /// MACs that the operator approved, whatever their etags are now.
     pub approved: &'a BTreeSet<MacAddr>,
     pub policy: &'a Policy,
@@ -66,16 +63,7 @@ pub(crate) fn compare(inputs: &Inputs<'_>) -> Plan {
             reaped(nic, inputs)
         });
     }
-    let brake = brake(&decisions, inputs);
-    if let Some(why) = &brake {
-        let deletes = decisions.iter_mut().filter(|d| d.action == Action::Delete);
-        for decision in deletes.filter(|d| !inputs.approved.contains(&d.mac)) {
-            let (guard, answer, why) = (Guard::Brake, Answer::Later, Reason::Brake(why.clone()));
-            let evidence = Evidence { guard, answer, why };
-            (decision.action, decision.reason) = (Action::Defer, evidence.reason());
-            decision.evidence.push(evidence);
-        }
-    }
+    let brake = brake(&mut decisions, inputs);
     decisions.sort_by_key(|d| (matches!(d.action, Action::Delete | Action::Defer), d.mac));
     Plan { decisions, brake }
 }
@@ -94,7 +82,8 @@ fn unlisted(inputs: &Inputs<'_>) -> Vec<Decision> {
             None => (Action::Look, Reason::Unlisted),
         };
         let (vm, napi, evidence) = (vm.uuid.clone(), String::new(), Vec::new());
-        looks.insert(mac, Decision { mac, vm, action, reason, napi, evidence });
+        let clearance = Clearance::Few;
+        looks.insert(mac, Decision { mac, vm, action, reason, napi, evidence, clearance });
     }
     looks.into_values().collect()
 }
@@ -113,7 +102,8 @@ fn kept_up(nic: &Nic, upkeep: Upkeep, inputs: &Inputs<'_>) -> Decision {
         (Upkeep::AskVmapi, None) => (Action::AskVmapi, Reason::ForeignCnAsk),
         (Upkeep::Write(wish), None) => (Action::Write(wish.clone()), Reason::Wish(wish)),
     };
-    Decision { mac: nic.mac, vm, action, reason, napi: summary(nic), evidence: Vec::new() }
+    let (evidence, clearance) = (Vec::new(), Clearance::Few);
+    Decision { mac: nic.mac, vm, action, reason, napi: summary(nic), evidence, clearance }
 }
 
 fn reaped(nic: &Nic, inputs: &Inputs<'_>) -> Decision {
@@ -122,6 +112,7 @@ fn reaped(nic: &Nic, inputs: &Inputs<'_>) -> Decision {
         nic,
         &Facts {
             local: inputs.local,
+            own: &inputs.identity.macs,
             now: inputs.listing.date,
             verdict: inputs.verdicts.get(&vm),
             hold: inputs.holds.covering(&vm, inputs.wall),
@@ -137,7 +128,8 @@ fn reaped(nic: &Nic, inputs: &Inputs<'_>) -> Decision {
         Ruling::Keep => Action::Keep,
     };
     let (reason, evidence) = (judgement.reason(), judgement.evidence);
-    Decision { mac: nic.mac, vm, action, reason, napi: summary(nic), evidence }
+    let clearance = Clearance::Few;
+    Decision { mac: nic.mac, vm, action, reason, napi: summary(nic), evidence, clearance }
 }
 
 /// Returns what NAPI says about a record.
@@ -149,20 +141,38 @@ fn summary(nic: &Nic) -> String {
     format!("{kind} {owner}, {state}, written {written}")
 }
 
-/// G10: returns why the brake is on, if it is. It stays on until VMAPI has confirmed each record
-/// that nothing else blocks. A 404 of VMAPI is no confirmation here: an empty VMAPI must not vouch
-/// for an empty node.
-fn brake(decisions: &[Decision], inputs: &Inputs<'_>) -> Option<Tripped> {
+/// G10: clears each delete or defers it. Returns why the brake is on, if it is. A 404 of VMAPI is no
+/// confirmation here: an empty VMAPI must not vouch for an empty node.
+fn brake(decisions: &mut [Decision], inputs: &Inputs<'_>) -> Option<Tripped> {
+    let cn = &inputs.policy.cn_uuid;
+    let is_confirmed =
+        |d: &Decision| inputs.verdicts.get(&d.vm).is_some_and(|verdict| verdict.confirms(cn));
+    let candidates = || decisions.iter().filter(|d| d.is_candidate());
     let scale = Scale {
-        candidates: decisions.iter().filter(|d| d.is_candidate()).count().max(inputs.candidates),
-        recent: inputs.recent_deletes,
-        listed: inputs.listing.listed,
-        local_vms: inputs.local.vms.len(),
-        most_vms: inputs.most_vms,
+        candidates: candidates().count().max(inputs.scale.candidates),
+        confirmed: candidates().filter(|d| is_confirmed(d)).count(),
+        ..inputs.scale
     };
-    let why = Box::new(scale.tripped()?);
-    let gone = |d: &&Decision| inputs.verdicts.get(&d.vm).is_some_and(Verdict::is_gone);
-    // Approved ones count too: their etags are compared at the delete, while the brake is on.
-    let open = decisions.iter().filter(|d| d.is_due()).filter(|d| !gone(d)).count();
-    (open > 0).then_some(Tripped::Unconfirmed { why, open })
+    let (mut first, mut blocked) = (None, 0);
+    for decision in decisions.iter_mut().filter(|d| d.action == Action::Delete) {
+        let why = match scale.clear(is_confirmed(decision)) {
+            Ok(clearance) => {
+                decision.clearance = clearance;
+                continue;
+            }
+            Err(why) => why,
+        };
+        first.get_or_insert_with(|| Box::new(why.clone()));
+        // The etag that was approved is compared at the delete.
+        if inputs.approved.contains(&decision.mac) {
+            decision.clearance = Clearance::Approved;
+            continue;
+        }
+        blocked += 1;
+        let (guard, answer, why) = (Guard::Brake, Answer::Later, Reason::Brake(why));
+        let evidence = Evidence { guard, answer, why };
+        (decision.action, decision.reason) = (Action::Defer, evidence.reason());
+        decision.evidence.push(evidence);
+    }
+    first.map(|why| Tripped::Blocks { why, blocked })
 }

@@ -13,7 +13,7 @@ use super::evidence::Evidence;
 use super::guard::{Answer, Guard};
 use super::reason::Reason;
 use super::wish::Wish;
-use crate::brake::Tripped;
+use crate::brake::{Clearance, Tripped};
 
 /// What to do about one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub struct Decision {
     pub napi: String,
     /// The guards' answers, if it was judged for a delete.
     pub evidence: Vec<Evidence>,
+    /// Why the brake lets it go, if it is to be deleted.
+    pub clearance: Clearance,
 }
 
 impl Decision {
@@ -68,12 +70,10 @@ impl Decision {
         !self.evidence.is_empty()
     }
 
-    /// Returns true if only VMAPI's answer or the brake blocks its delete.
-    pub fn is_due(&self) -> bool {
-        let others = |e: &&Evidence| !matches!(e.guard, Guard::VmapiConfirms | Guard::Brake);
-        matches!(self.action, Action::Delete | Action::Defer | Action::AskVmapi)
-            && self.is_judged()
-            && self.evidence.iter().filter(others).all(|e| e.answer == Answer::Pass)
+    /// Returns true if the brake, and nothing else, blocks its delete.
+    pub fn is_braked(&self) -> bool {
+        let blocks = |e: &Evidence| e.guard == Guard::Brake && e.answer == Answer::Later;
+        self.evidence.iter().any(blocks)
     }
 }
 
@@ -82,7 +82,7 @@ impl Decision {
 pub struct Plan {
     /// One per record, writes first: nothing is deleted before the backfill (R8, D2).
     pub decisions: Vec<Decision>,
-    /// G10: why nothing is deleted but what the operator approved.
+    /// G10: why some records are deleted only if the operator approves them.
     pub brake: Option<Tripped>,
 }
 
@@ -94,7 +94,7 @@ impl Plan {
 
     /// Returns the records that only the brake blocks, with their VMs.
     pub fn braked(&self) -> BTreeMap<MacAddr, String> {
-        let blocked = self.of(Action::Defer).filter(|d| self.brake.is_some() && d.is_due());
+        let blocked = self.decisions.iter().filter(|d| d.is_braked());
         blocked.map(|d| (d.mac, d.vm.clone())).collect()
     }
 }

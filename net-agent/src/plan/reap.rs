@@ -12,11 +12,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::napi::{Nic, NicState};
 
-use super::candidate;
+use super::candidate::{self, OwnMacs};
 use super::evidence::Evidence;
 use super::guard::{Answer, Guard};
 use super::reason::{Reason, Refusal};
 use super::verdict::Verdict;
+use crate::brake::Clearance;
 use crate::config::Policy;
 use crate::holds::Hold;
 use crate::view::LocalView;
@@ -27,8 +28,8 @@ pub(crate) enum Basis {
     Pass {
         /// When the record was first a candidate, on the agent's clock.
         first_look: Option<Duration>,
-        /// The brake is on: only the operator's approval of this record lets it go.
-        on_approval: bool,
+        /// Why the brake let it go when the pass was measured.
+        clearance: Clearance,
     },
     /// An event said that the VM was deleted: the settle delay and a fresh check of its absence
     /// replace age and second look.
@@ -44,7 +45,7 @@ pub(crate) enum Basis {
 impl Basis {
     /// A listed record, first seen then.
     pub(crate) fn pass(first_look: Option<Duration>) -> Self {
-        Self::Pass { first_look, on_approval: false }
+        Self::Pass { first_look, clearance: Clearance::Few }
     }
 
     /// The rule's name in the audit log.
@@ -71,6 +72,8 @@ pub(crate) enum Source<'a> {
 pub(crate) struct Facts<'a> {
     /// The node, hidden VMs included.
     pub local: &'a LocalView,
+    /// The node's own MACs.
+    pub own: &'a OwnMacs,
     pub now: Option<Timestamp>,
     pub verdict: Option<&'a Verdict>,
     /// A hold that covers the VM or the node.
@@ -113,7 +116,8 @@ impl Judgement {
 /// Asks all guards but the brake, which concerns the pass as a whole.
 pub(crate) fn judge(nic: &Nic, facts: &Facts<'_>) -> Judgement {
     let left_vm = facts.basis == Basis::LeftVm;
-    let mut evidence = candidate::evidence(nic, facts.local, left_vm, facts.policy).to_vec();
+    let mut evidence =
+        candidate::evidence(nic, facts.local, facts.own, left_vm, facts.policy).to_vec();
     let mut says = |guard, (answer, why)| evidence.push(Evidence { guard, answer, why });
     says(Guard::SettledState, settled_state(nic, facts));
     says(Guard::OldEnough, old_enough(nic, facts));
@@ -202,6 +206,10 @@ fn vmapi_confirms(nic: &Nic, facts: &Facts<'_>) -> Says {
     let answer = match verdict {
         // The VM is here: what VMAPI says about it is late.
         Verdict::Gone { .. } if stays => Answer::Later,
+        // Another node's late word: the VM may have come here since.
+        Verdict::Gone { server: Some(server), .. } if *server != facts.policy.cn_uuid => {
+            Answer::Never
+        }
         Verdict::Gone { .. } => Answer::Pass,
         Verdict::Unknown if provisioning => Answer::Never,
         Verdict::Unknown => Answer::Pass,

@@ -44,6 +44,8 @@ pub enum Reason {
     // What the guards find.
     #[error("belongs_to_type is {0}")]
     Kind(String),
+    #[error("it belongs to this node, not to a VM")]
+    NodeItself,
     #[error("cn_uuid is this node")]
     CnHere,
     #[error("cn_uuid is {0}")]
@@ -62,10 +64,14 @@ pub enum Reason {
     HiddenUnknown,
     #[error("the view of the node is not complete")]
     ViewIncomplete,
+    #[error("the NICs of zone {name} {}are not known", more_zones(*.more))]
+    Unread { name: String, more: usize },
     #[error("VM {vm} is not among the {vms} here")]
     VmAbsent { vm: String, vms: usize },
     #[error("VM {0} here has this address")]
     MacHere(String),
+    #[error("this node itself has this address")]
+    MacOfNode,
     #[error("no VM here has this address")]
     MacAbsent,
     #[error("state is {0}")]
@@ -116,6 +122,8 @@ pub enum Reason {
     NoHold,
     #[error("{0}")]
     Brake(Tripped),
+    #[error("enough deletes that only VMAPI vouches for in the last ten minutes")]
+    Paced,
 
     // Why a record is kept or written.
     #[error("leaked")]
@@ -174,6 +182,10 @@ pub enum Reason {
     Settling,
     #[error("{0}")]
     LastRun(String),
+}
+
+fn more_zones(more: usize) -> String {
+    if more == 0 { String::new() } else { format!("and {more} more ") }
 }
 
 impl Reason {

@@ -43,9 +43,10 @@ impl Verdict {
         Self::Alive { state, server, macs }
     }
 
-    /// Returns true if VMAPI says destroyed or failed.
-    pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Gone { .. })
+    /// Returns true if VMAPI says destroyed or failed, here or on no node.
+    pub fn confirms(&self, cn_uuid: &str) -> bool {
+        let here = |server: &Option<String>| server.as_ref().is_none_or(|server| server == cn_uuid);
+        matches!(self, Self::Gone { server, .. } if here(server))
     }
 
     /// Returns true if VMAPI says destroyed or failed, and that the VM was on this node.
@@ -62,7 +63,10 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone { state, .. } => write!(f, "VMAPI says {state}"),
+            Self::Gone { state, server: None } => write!(f, "VMAPI says {state}"),
+            Self::Gone { state, server: Some(server) } => {
+                write!(f, "VMAPI says {state} on {server}")
+            }
             Self::Unknown => f.write_str("VMAPI does not know the VM"),
             Self::Alive { state, server: Some(server), .. } => {
                 write!(f, "VMAPI says {state} on {server}")

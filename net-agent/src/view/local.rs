@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sdc_clients::MacAddr;
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::vminfod::{Incomplete, View, VmObject};
+use sdc_clients::{MacAddr, uuid_value};
 use serde_json::Value;
 
 /// One NIC of a local VM.
@@ -62,15 +62,15 @@ pub struct LocalVm {
 }
 
 impl LocalVm {
-    /// Reads a VM object. The second value is false if a part of it could not be read.
+    /// Reads a VM object. The second value is false if its NICs are not known: an object without
+    /// `nics` does not say that there are none.
     pub fn read(object: &VmObject) -> Option<(Self, bool)> {
-        let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+        let text = |key: &str| object.get(key).and_then(Value::as_str).map(uuid_value);
         let zonename = text("zonename");
         let uuid = text("uuid").or_else(|| zonename.clone())?;
         let mut whole = true;
         let mut nics = Vec::new();
         match object.get("nics") {
-            None | Some(Value::Null) => {}
             Some(Value::Array(list)) => {
                 for nic in list {
                     match nic.get("mac").and_then(Value::as_str).map(str::parse) {
@@ -81,7 +81,7 @@ impl LocalVm {
                     }
                 }
             }
-            Some(_) => whole = false,
+            _ => whole = false,
         }
         let vm = Self {
             zonename: zonename.filter(|name| *name != uuid),
@@ -92,6 +92,18 @@ impl LocalVm {
             uuid,
         };
         Some((vm, whole))
+    }
+
+    /// A VM of which only the MACs are remembered, and nothing may be written.
+    pub fn remembered(uuid: String, macs: impl IntoIterator<Item = MacAddr>) -> Self {
+        let nics = macs.into_iter().map(|mac| LocalNic { mac, primary: false }).collect();
+        let (state, hidden) = (VmState::Other("remembered".to_owned()), false);
+        Self { uuid, zonename: None, state, hidden, owner_uuid: None, nics }
+    }
+
+    /// Returns true if this is the VM of that uuid or zone name.
+    pub fn is(&self, name: &str) -> bool {
+        self.uuid == name || self.zonename.as_deref() == Some(name)
     }
 
     /// Returns true if the VM has this MAC.
@@ -114,8 +126,12 @@ pub struct LocalView {
     pub vms: BTreeMap<String, LocalVm>,
     /// When it was taken, on the agent's clock.
     pub taken: Duration,
-    /// True if everything could be read.
-    pub complete: bool,
+    /// True if each zone of the node is a VM here or named in `unread`.
+    pub listed: bool,
+    /// Zones whose NICs nobody knows: never read, or shown without readable NICs. By name.
+    pub unread: BTreeSet<String>,
+    /// Zones that are shown as they were read earlier. By name.
+    pub older: BTreeSet<String>,
     /// VMs that are gone and were hidden a short while ago.
     pub lately_hidden: BTreeSet<String>,
     /// True while it is unknown what was hidden (the state file was damaged a short while ago).
@@ -125,23 +141,48 @@ pub struct LocalView {
 impl LocalView {
     /// Reads a full listing of vminfod.
     pub fn read<'a>(objects: impl IntoIterator<Item = &'a VmObject>, taken: Duration) -> Self {
-        let mut view = Self { taken, complete: true, ..Self::default() };
+        let mut view = Self { taken, listed: true, ..Self::default() };
         for object in objects {
             match LocalVm::read(object) {
                 Some((vm, whole)) => {
-                    view.complete &= whole;
+                    if !whole {
+                        view.unread.insert(vm.uuid.clone());
+                    }
                     view.vms.insert(vm.uuid.clone(), vm);
                 }
-                None => view.complete = false,
+                None => view.listed = false,
             }
         }
         view
     }
 
+    /// Reads a full listing and what it says that it lacks. A zone that is named and shown is as it
+    /// was last read.
+    pub fn of(shown: &View, taken: Duration) -> Self {
+        let mut view = Self::read(&shown.vms, taken);
+        match &shown.incomplete {
+            Incomplete::Nothing => {}
+            Incomplete::Zones(names) => {
+                let names = names.iter().map(|name| uuid_value(name));
+                let (shown, absent): (BTreeSet<_>, BTreeSet<_>) =
+                    names.partition(|name| view.has_vm(name));
+                view.unread.extend(absent);
+                view.older.extend(shown);
+            }
+            Incomplete::Everything => view.listed = false,
+        }
+        view
+    }
+
+    /// Returns true if each zone of the node is here, and its NICs are known.
+    pub fn is_complete(&self) -> bool {
+        self.listed && self.unread.is_empty()
+    }
+
     /// Returns true if a VM has this uuid or a zone this name.
     pub fn has_vm(&self, uuid: &str) -> bool {
-        self.vms.contains_key(uuid)
-            || self.vms.values().any(|vm| vm.zonename.as_deref() == Some(uuid))
+        let uuid = uuid_value(uuid);
+        self.vms.contains_key(&uuid) || self.vms.values().any(|vm| vm.is(&uuid))
     }
 
     /// Returns the VMs that have this MAC (more than one during some migrations).
@@ -172,8 +213,29 @@ mod tests {
         assert!(whole && vm.nics[0].primary && vm.zonename.as_deref() == Some("z"));
         let odd = object(json!({"uuid": "v", "nics": [{"mac": "nonsense"}]}));
         let view = LocalView::read([&good, &odd], Duration::ZERO);
-        assert!(!view.complete);
+        assert!(view.listed && !view.is_complete());
         assert!(view.has_vm("u") && view.has_vm("z") && view.has_vm("v") && !view.has_vm("w"));
-        assert!(!LocalView::read([&VmObject::new()], Duration::ZERO).complete);
+        assert!(!LocalView::read([&VmObject::new()], Duration::ZERO).listed);
+        // No list of NICs is not an empty one.
+        for nics in [json!(null), json!("none"), json!({})] {
+            let bare = object(json!({"uuid": "v", "nics": nics}));
+            assert_eq!(LocalView::read([&bare], Duration::ZERO).unread, ["v".to_owned()].into());
+        }
+        let bare = object(json!({"uuid": "v"}));
+        assert!(!LocalView::read([&bare], Duration::ZERO).is_complete());
+    }
+
+    #[test] // F70
+    fn named_zones_are_unread_only_if_they_are_not_shown() {
+        let good = object(json!({"zonename": "z", "uuid": "u", "nics": []}));
+        let of = |incomplete| {
+            LocalView::of(&View { vms: vec![good.clone()], incomplete }, Duration::ZERO)
+        };
+        let zones =
+            |names: &[&str]| Incomplete::Zones(names.iter().map(|n| n.to_string()).collect());
+        assert!(of(Incomplete::Nothing).is_complete());
+        assert!(of(zones(&["z", "u"])).is_complete(), "shown as last read");
+        assert_eq!(of(zones(&["z", "y"])).unread, ["y".to_owned()].into());
+        assert!(!of(Incomplete::Everything).listed);
     }
 }

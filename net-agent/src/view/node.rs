@@ -40,6 +40,8 @@ pub struct Node {
     known: Mutex<Known>,
     clock: Clock,
     hidden_memory: Duration,
+    /// Held while a view is read that several tasks need.
+    reading: tokio::sync::Mutex<()>,
     /// Wakes tasks that wait until they may write.
     news: Notify,
     /// Wakes the task that saves the state file.
@@ -57,7 +59,9 @@ struct Known {
 impl Node {
     /// Nothing is known yet.
     pub fn new(clock: Clock, hidden_memory: Duration, save: Arc<Notify>) -> Self {
-        Self { known: Mutex::default(), clock, hidden_memory, news: Notify::new(), save }
+        let (known, reading, news) =
+            (Mutex::default(), tokio::sync::Mutex::default(), Notify::new());
+        Self { known, clock, hidden_memory, reading, news, save }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -113,7 +117,7 @@ impl Node {
     pub fn synced(&self, view: LocalView) -> Vec<Differing> {
         self.change(|inventory| {
             inventory.synced = true;
-            inventory.replace(view, self.hidden_memory)
+            inventory.snapshot(view, self.hidden_memory)
         })
     }
 
@@ -124,11 +128,7 @@ impl Node {
 
     /// Stores a VM object. Returns the VM before and after, or none if it has no name.
     pub fn put(&self, object: &VmObject) -> Option<(Option<LocalVm>, LocalVm)> {
-        self.change(|inventory| {
-            let found = inventory.put(object, self.clock.now(), self.hidden_memory);
-            inventory.view.complete &= found.is_some();
-            found
-        })
+        self.change(|inventory| inventory.put(object, self.clock.now(), self.hidden_memory))
     }
 
     /// Removes a VM. Returns it as it was, and whether the stream was in sync.
@@ -137,11 +137,6 @@ impl Node {
             let before = inventory.remove(uuid, self.clock.now(), self.hidden_memory);
             (before, inventory.synced)
         })
-    }
-
-    /// Accepts the size of the view as it is.
-    pub fn accept_size(&self) {
-        self.change(|inventory| inventory.accept_size(self.clock.now()));
     }
 
     /// Remembers which of these VMs are hidden, even if the answer that showed them is not used.
@@ -153,6 +148,11 @@ impl Node {
         }
     }
 
+    /// Waits until no other task of those that share a view reads one.
+    pub async fn reading(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.reading.lock().await
+    }
+
     /// Reads a full view of the node now and stores it. A view that an event overtook is read
     /// again.
     ///
@@ -161,22 +161,20 @@ impl Node {
     pub async fn read_fresh(&self, vminfod: &Vminfod) -> Result<Fresh, ViewError> {
         for _ in 0..5 {
             let (revision, asked) = (self.known().revision, self.clock.now());
-            let shown = vminfod.vms(true).await?;
-            let mut view = LocalView::read(&shown.vms, asked);
-            view.complete &= shown.incomplete.is_nothing();
+            let shown = vminfod.zones().await?;
+            let view = LocalView::of(&shown, asked);
             let known = self.known();
             if known.revision != revision {
                 drop(known);
                 self.shown(view.vms.values());
                 continue;
             }
-            let differing = self.change_known(known, |inventory| {
+            return Ok(self.change_known(known, |inventory| {
                 inventory.forget(asked);
-                let differing = inventory.replace(view.clone(), self.hidden_memory);
-                inventory.mark(&mut view, asked);
-                differing
-            });
-            return Ok(Fresh { view, differing });
+                let differing = inventory.replace(view, self.hidden_memory);
+                inventory.refresh(asked);
+                Fresh { view: inventory.view.clone(), differing }
+            }));
         }
         Err(ViewError::Unstable)
     }

@@ -14,12 +14,14 @@ mod durable;
 mod events;
 mod faults;
 mod moves;
+mod peers;
 mod permit;
 mod reap;
 mod start;
 mod storm;
 mod trust;
 mod unlisted;
+mod witness;
 
 use std::time::Duration;
 

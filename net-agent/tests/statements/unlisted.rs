@@ -97,6 +97,6 @@ async fn judges_unlisted_records_by_a_younger_view() {
     }
     sleep(10 * crate::SEC).await;
     let asked = world.state().node(HOME).log.clone();
-    let views = asked.iter().filter(|line| line.ends_with("/vms?sync=true")).count();
+    let views = asked.iter().filter(|line| line.ends_with("/vms?sync=zones")).count();
     assert_eq!(views, 3, "before the list, after it, and after what it lacks: {asked:?}");
 }

@@ -41,6 +41,9 @@ impl World {
             let status = StatusCode::from_u16(status).unwrap();
             return Ok(Response { status, headers: HeaderMap::new(), body: body.into() });
         }
+        if let Some(page) = node.proxy.clone().filter(|_| path.starts_with("/vms/")) {
+            return Ok(plain(404, page));
+        }
         if host == HOME {
             let vms: Vec<Value> = node.vms.values().cloned().collect();
             let named = path.trim_start_matches("/vms/").to_owned();
@@ -53,10 +56,18 @@ impl World {
             "/vms" => (200, Value::Array(node.vms.values().cloned().collect())),
             _ => match node.vms.get(path.trim_start_matches("/vms/")) {
                 Some(vm) => (200, vm.clone()),
-                None => (404, json!({"code": "ResourceNotFound", "message": "no VM"})),
+                None => {
+                    let text = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
+                    return Ok(plain(404, text));
+                }
             },
         };
-        Ok(self.reply(answer.0, &answer.1, None))
+        let unread = node.unread.join(",");
+        let mut reply = self.reply(answer.0, &answer.1, None);
+        if path == "/vms" && !unread.is_empty() {
+            reply.headers.insert("vminfod-incomplete", unread.parse().unwrap());
+        }
+        Ok(reply)
     }
 
     fn vmapi_answer(&self, request: &Request, path: &str) -> Result<Response, Error> {
@@ -155,7 +166,17 @@ impl World {
             .nics
             .values()
             .map(|(nic, _)| nic.clone())
-            .filter(|nic| cn.as_ref().is_none_or(|cn| nic["cn_uuid"] == **cn))
+            .filter(|nic| {
+                // NAPI stores an array as it came, and finds it by its elements.
+                let is = |value: &Value, cn: &str| {
+                    value.as_str().is_some_and(|text| text.eq_ignore_ascii_case(cn))
+                };
+                let has = |cn: &String| match &nic["cn_uuid"] {
+                    Value::Array(all) => all.iter().any(|one| is(one, cn)),
+                    one => is(one, cn),
+                };
+                cn.as_ref().is_none_or(has)
+            })
             .filter(|nic| {
                 let owner = nic["belongs_to_uuid"].as_str().unwrap();
                 vms.as_ref().is_none_or(|vms| vms.split(',').any(|vm| vm == owner))
@@ -163,6 +184,12 @@ impl World {
             .skip(offset)
             .take(limit)
             .collect();
+        let broken =
+            |nic: &Value| state.broken.contains(&super::bare(nic["mac"].as_str().unwrap()));
+        if found.iter().any(broken) {
+            let body = json!({"message": "first of 1 errors: Internal error"});
+            return Ok(self.reply(500, &body, None));
+        }
         // Pages are in no order.
         found.reverse();
         Ok(self.reply(200, &Value::Array(found), None))
@@ -276,6 +303,11 @@ impl World {
         let status = StatusCode::from_u16(status).unwrap();
         Response { status, headers, body: Bytes::from(body.to_string()) }
     }
+}
+
+fn plain(status: u16, text: String) -> Response {
+    let status = StatusCode::from_u16(status).unwrap();
+    Response { status, headers: HeaderMap::new(), body: text.into() }
 }
 
 impl Transport for World {

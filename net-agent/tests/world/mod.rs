@@ -50,6 +50,10 @@ pub struct Node {
     pub deaf: bool,
     /// `/vms` answers this instead of the truth.
     pub broken: Option<(u16, String)>,
+    /// Zones that vminfod cannot read: `vminfod-incomplete` of `/vms`.
+    pub unread: Vec<String>,
+    /// Something in between answers this page, a 404, for one VM.
+    pub proxy: Option<String>,
     pub log: Vec<String>,
     pub(crate) streams: Vec<mpsc::Sender<Bytes>>,
 }

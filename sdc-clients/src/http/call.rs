@@ -35,7 +35,8 @@ pub struct Call {
     precondition: Precondition,
     timeout: Duration,
     body_cap: usize,
-    pub(super) timeouts_final: bool,
+    /// Which errors go to the caller at once.
+    pub(super) is_final: fn(&Error) -> bool,
 }
 
 impl Call {
@@ -49,7 +50,7 @@ impl Call {
             precondition: Precondition::None,
             timeout: TOTAL_TIMEOUT,
             body_cap: BODY_CAP,
-            timeouts_final: false,
+            is_final: |_| false,
         }
     }
 
@@ -105,9 +106,9 @@ impl Call {
         self
     }
 
-    /// A timeout after sending goes to the caller at once, who will ask for less.
-    pub fn timeouts_final(mut self) -> Call {
-        self.timeouts_final = true;
+    /// These errors are not retried but go to the caller at once, who will ask for less.
+    pub fn final_if(mut self, is_final: fn(&Error) -> bool) -> Call {
+        self.is_final = is_final;
         self
     }
 

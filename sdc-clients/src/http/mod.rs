@@ -123,7 +123,7 @@ impl Http {
     /// Sends the call, again where that is safe, and returns the answer if it is a success.
     pub async fn execute(&self, call: Call) -> Result<Reply, Error> {
         let id = uuid::Uuid::new_v4().to_string();
-        let timeouts_final = call.timeouts_final;
+        let is_final = call.is_final;
         let request = self.build(call, &id)?;
         let mut jitter = self.fork_jitter();
         let mut attempts = 0u32;
@@ -134,13 +134,7 @@ impl Http {
             async move {
                 match self.logged(request, id, nth).await {
                     // Kept from the retry loop: the caller means to ask for less.
-                    Err(e)
-                        if timeouts_final
-                            && e.class() != Class::Timeout(Phase::Connect)
-                            && e.is_timeout() =>
-                    {
-                        Ok(Err(e))
-                    }
+                    Err(e) if is_final(&e) => Ok(Err(e)),
                     Err(e) => Err(e),
                     Ok(response) => Ok(Ok(response)),
                 }

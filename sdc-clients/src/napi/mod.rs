@@ -47,7 +47,7 @@ use crate::error::{Class, Error};
 use crate::http::{Call, Http, LIST_TIMEOUT, Precondition, Reply, Versioned};
 use crate::mac::MacAddr;
 
-pub use pages::{NicList, NicPage, NicPages};
+pub use pages::{NicList, NicPage, NicPages, Unreadable};
 pub use probe::FilterSupport;
 pub use types::{BelongsToType, Nic, NicQuery, NicState, NicUpdate, PingResponse};
 
@@ -68,16 +68,21 @@ impl Napi {
         self.http.execute(Call::get(&["ping"])).await?.json("a ping answer")
     }
 
-    /// One page of a listing, in no particular order.
+    /// One page of a listing, in no particular order; an error if one record cannot be read.
     pub async fn list_nics(&self, list: NicList, query: &NicQuery) -> Result<Vec<Nic>, Error> {
         let call = Call::get(list.segments()).timeout(LIST_TIMEOUT);
-        pages::read_page(&self.http.execute(query.apply(call)).await?)
+        let reply = self.http.execute(query.apply(call)).await?;
+        reply.require(StatusCode::OK)?;
+        reply.json("an array of NICs")
     }
 
     /// Returns every NIC that matches, or an error.
     ///
-    /// Pages of 1000 are asked for until a short one comes, halved down to 100 when a page
-    /// times out; records seen twice are kept once. `limit` and `offset` of the query are ignored.
+    /// Pages of `limit`, or 1000, are asked for until a short one comes, halved down to 100 when a
+    /// page times out. Where the server fails with 500 but serves other pages, smaller ones are
+    /// asked for down to the one record that it cannot serve, which is left out and counted, as is
+    /// a record that cannot be read. Records seen twice are kept once. `offset` of the query is
+    /// ignored.
     pub async fn all_nics(&self, list: NicList, query: &NicQuery) -> Result<NicPages, Error> {
         pages::all(&self.http, list, query).await
     }

@@ -3,7 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The pager: every NIC that matches, or an error. A part of a listing must not pass for the whole of
-//! it: NICs that are missing from it look deleted.
+//! it: NICs that are missing from it look deleted. Only single records that cannot be read or served
+//! are left out, counted.
 
 use std::collections::HashSet;
 
@@ -11,17 +12,26 @@ use ::http::StatusCode;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 
 use super::types::{Nic, NicQuery};
-use crate::error::Error;
+use crate::error::{Class, Error, Phase};
 use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
 use crate::mac::MacAddr;
 
 /// The server's own maximum.
 const LARGEST_PAGE: u32 = 1000;
+/// A smaller page is not asked for because of a timeout.
 const SMALLEST_PAGE: u32 = 100;
 /// More than any data centre has: a server whose pages do not end is broken.
 const MOST_NICS: u32 = 1_000_000;
+/// With more records that the server cannot serve it is the server that is broken.
+const MOST_BROKEN: u32 = 64;
+/// The longest record in bytes.
+const LONGEST_RECORD: usize = 64 << 10;
+/// Texts kept about records that are left out, and characters of each.
+const TEXTS: usize = 10;
+const TEXT: usize = 200;
 
 /// Which route a listing goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,11 +51,39 @@ impl NicList {
     }
 }
 
+/// The records that were left out of a listing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unreadable {
+    /// How many.
+    pub count: u32,
+    /// What is wrong with the first of them.
+    pub first: Vec<String>,
+}
+
+impl Unreadable {
+    /// Counts a record, and keeps the beginning of `why` if it is one of the first.
+    pub fn add(&mut self, why: &str) {
+        self.count = self.count.saturating_add(1);
+        if self.first.len() < TEXTS {
+            self.first.push(why.chars().take(TEXT).collect());
+        }
+    }
+
+    /// Adds those of another page.
+    pub fn extend(&mut self, more: Unreadable) {
+        self.count = self.count.saturating_add(more.count);
+        let room = TEXTS.saturating_sub(self.first.len());
+        self.first.extend(more.first.into_iter().take(room));
+    }
+}
+
 /// A complete listing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NicPages {
     /// The records, each MAC once, in the order they came.
     pub nics: Vec<Nic>,
+    /// The records that were left out.
+    pub unreadable: Unreadable,
     /// The server's clock at the first page: nothing here is older.
     pub date: Option<Timestamp>,
     /// How many requests it took.
@@ -57,6 +95,8 @@ pub struct NicPages {
 pub struct NicPage {
     /// The records that no earlier page had.
     pub nics: Vec<Nic>,
+    /// The records that were left out.
+    pub unreadable: Unreadable,
     /// The server's clock when it answered.
     pub date: Option<Timestamp>,
     /// How many requests this page took.
@@ -71,20 +111,36 @@ struct Pager {
     list: NicList,
     query: NicQuery,
     seen: HashSet<MacAddr>,
+    /// The largest page that does not time out.
+    largest: u32,
     limit: u32,
     offset: u32,
+    /// A record before this offset makes a page fail.
+    broken_before: Option<u32>,
+    broken: u32,
     done: bool,
+}
+
+/// What came of asking for a page.
+enum Asked {
+    Page(Box<Reply>),
+    /// The one record at the offset cannot be served.
+    Broken(Error),
 }
 
 impl Pager {
     fn new(http: &Http, list: NicList, query: &NicQuery) -> Pager {
+        let largest = query.limit.unwrap_or(LARGEST_PAGE).clamp(1, LARGEST_PAGE);
         Pager {
             http: http.clone(),
             list,
             query: query.clone(),
             seen: HashSet::new(),
-            limit: LARGEST_PAGE,
+            largest,
+            limit: largest,
             offset: 0,
+            broken_before: None,
+            broken: 0,
             done: false,
         }
     }
@@ -93,51 +149,102 @@ impl Pager {
         if self.done {
             return Ok(None);
         }
-        let (reply, requests) = self.ask().await?;
-        let mut nics = read_page(&reply)?;
-        let count = u32::try_from(nics.len()).unwrap_or(u32::MAX);
+        let mut requests = 0;
+        let reply = match self.ask(&mut requests).await? {
+            Asked::Page(reply) => reply,
+            Asked::Broken(error) => {
+                let mut unreadable = Unreadable::default();
+                unreadable.add(&format!("record {} of the list: {error}", self.offset));
+                self.advance(1);
+                let page =
+                    NicPage { nics: Vec::new(), unreadable, date: None, requests, last: false };
+                return Ok(Some(page));
+            }
+        };
+        let (mut nics, unreadable) = read_page(&reply)?;
+        let count = u32::try_from(nics.len()).unwrap_or(u32::MAX).saturating_add(unreadable.count);
         if count > self.limit {
             return Err(reply.unexpected(&format!("at most {} NICs", self.limit)));
         }
+        let listed = !nics.is_empty();
         nics.retain(|nic| self.seen.insert(nic.mac));
         self.done = count < self.limit;
         if !self.done {
-            if nics.is_empty() {
+            // A small page repeats when a record before it was just created.
+            if listed && nics.is_empty() && self.limit >= SMALLEST_PAGE.min(self.largest) {
                 return Err(reply.unexpected("another page than the ones before"));
             }
-            self.offset = self.offset.saturating_add(count);
+            self.advance(count);
             if self.offset >= MOST_NICS {
                 return Err(reply.unexpected(&format!("fewer than {MOST_NICS} NICs")));
             }
         }
-        Ok(Some(NicPage { nics, date: reply.date(), requests, last: self.done }))
+        Ok(Some(NicPage { nics, unreadable, date: reply.date(), requests, last: self.done }))
     }
 
-    /// Asks for the page at the offset, for less and less of it when that takes too long.
-    async fn ask(&mut self) -> Result<(Reply, u32), Error> {
-        let mut requests = 0u32;
+    /// Moves on by this many records, and chooses the size of the next page: half of a range with
+    /// a broken record, the largest page after it.
+    fn advance(&mut self, count: u32) {
+        self.offset = self.offset.saturating_add(count);
+        self.broken_before = self.broken_before.filter(|end| *end > self.offset);
+        self.limit = match self.broken_before {
+            Some(end) => ((end - self.offset) / 2).max(1),
+            None => self.largest,
+        };
+    }
+
+    /// Asks for the page at the offset: for less of it when that takes too long, and for ever less
+    /// of it when the server fails although it serves others.
+    async fn ask(&mut self, requests: &mut u32) -> Result<Asked, Error> {
         loop {
-            let (limit, offset) = (Some(self.limit), Some(self.offset));
-            let page = NicQuery { limit, offset, ..self.query.clone() };
-            let mut call = page.apply(Call::get(self.list.segments()).timeout(LIST_TIMEOUT));
-            if self.limit > SMALLEST_PAGE {
-                call = call.timeouts_final();
-            }
-            match self.http.execute(call).await {
-                Ok(reply) => {
-                    requests = requests.saturating_add(reply.attempts());
-                    return Ok((reply, requests));
-                }
+            match self.request(self.offset, self.limit, requests).await {
+                Ok(reply) => return Ok(Asked::Page(Box::new(reply))),
                 Err(e) if e.is_timeout() && self.limit > SMALLEST_PAGE => {
-                    requests = requests.saturating_add(e.attempts());
-                    self.limit = (self.limit / 2).max(SMALLEST_PAGE);
+                    self.largest = (self.limit / 2).max(SMALLEST_PAGE);
+                    self.limit = self.largest;
                     let (limit, offset) = (self.limit, self.offset);
                     tracing::info!(limit, offset, error = %e, "page timed out, asking for less");
+                }
+                Err(e) if e.class() == Class::Server => {
+                    let (limit, offset) = (self.limit, self.offset);
+                    if self.broken_before.is_none() || limit == 1 {
+                        // A page without records needs the storage and loads none: if that fails,
+                        // it is not a record that is broken.
+                        self.request(MOST_NICS, 1, requests).await?;
+                    }
+                    if limit == 1 {
+                        self.broken += 1;
+                        if self.broken > MOST_BROKEN {
+                            return Err(e);
+                        }
+                        return Ok(Asked::Broken(e));
+                    }
+                    tracing::debug!(limit, offset, error = %e, "page failed, asking for less");
+                    self.broken_before = Some(offset.saturating_add(limit));
+                    self.limit = limit / 2;
                 }
                 Err(e) => return Err(e),
             }
         }
     }
+
+    async fn request(&self, offset: u32, limit: u32, requests: &mut u32) -> Result<Reply, Error> {
+        let page = NicQuery { limit: Some(limit), offset: Some(offset), ..self.query.clone() };
+        let call = page.apply(Call::get(self.list.segments()).timeout(LIST_TIMEOUT));
+        let call = call.final_if(match limit > SMALLEST_PAGE {
+            true => |e| e.class() == Class::Server || is_late(e),
+            false => |e| e.class() == Class::Server,
+        });
+        let outcome = self.http.execute(call).await;
+        let attempts = outcome.as_ref().map_or_else(Error::attempts, Reply::attempts);
+        *requests = requests.saturating_add(attempts);
+        outcome
+    }
+}
+
+/// Returns true for a timeout after the request was sent.
+fn is_late(error: &Error) -> bool {
+    error.is_timeout() && error.class() != Class::Timeout(Phase::Connect)
 }
 
 /// The pages one by one; the stream ends after a last page or an error.
@@ -155,18 +262,41 @@ pub(super) fn stream(
 
 pub(super) async fn all(http: &Http, list: NicList, query: &NicQuery) -> Result<NicPages, Error> {
     let mut pager = Pager::new(http, list, query);
-    let mut found = NicPages { nics: Vec::new(), date: None, requests: 0 };
+    let (nics, unreadable) = (Vec::new(), Unreadable::default());
+    let mut found = NicPages { nics, unreadable, date: None, requests: 0 };
     while let Some(page) = pager.next().await? {
-        if found.requests == 0 {
-            found.date = page.date;
-        }
-        found.requests = found.requests.saturating_add(page.requests);
-        found.nics.extend(page.nics);
+        found.add(page);
     }
     Ok(found)
 }
 
-pub(super) fn read_page(reply: &Reply) -> Result<Vec<Nic>, Error> {
+impl NicPages {
+    fn add(&mut self, page: NicPage) {
+        self.date = self.date.or(page.date);
+        self.requests = self.requests.saturating_add(page.requests);
+        self.nics.extend(page.nics);
+        self.unreadable.extend(page.unreadable);
+    }
+}
+
+/// Returns the records of a page, and those that cannot be read.
+fn read_page(reply: &Reply) -> Result<(Vec<Nic>, Unreadable), Error> {
     reply.require(StatusCode::OK)?;
-    reply.json("an array of NICs")
+    let records: Vec<Box<RawValue>> = reply.json("an array of NICs")?;
+    let (mut nics, mut unreadable) = (Vec::with_capacity(records.len()), Unreadable::default());
+    for record in &records {
+        let text = record.get();
+        if !text.starts_with('{') {
+            return Err(reply.unexpected("an array of NICs"));
+        }
+        if text.len() > LONGEST_RECORD {
+            unreadable.add(&format!("a record of {} bytes: {text}", text.len()));
+            continue;
+        }
+        match serde_json::from_str(text) {
+            Ok(nic) => nics.push(nic),
+            Err(e) => unreadable.add(&format!("{e}: {text}")),
+        }
+    }
+    Ok((nics, unreadable))
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::http::Call;
 use crate::mac::MacAddr;
+use crate::uuids::uuid_value;
 
 macro_rules! open_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
@@ -88,7 +89,8 @@ open_enum! {
     }
 }
 
-/// One NIC record.
+/// One NIC record. Its uuids are values: a uuid in capitals, or alone in an array, is read as that
+/// uuid in lower case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nic {
     /// The address, the record's key.
@@ -103,7 +105,7 @@ pub struct Nic {
     pub primary: bool,
     /// Its state.
     pub state: NicState,
-    /// The compute node it is on; often absent.
+    /// The compute node it is on; often absent. A value that is no text is its JSON here.
     pub cn_uuid: Option<String>,
     /// When it was created; the epoch for records older than the feature.
     pub created_timestamp: Option<Timestamp>,
@@ -124,6 +126,7 @@ fn iso(timestamp: Timestamp) -> String {
     format!("{timestamp:.3}")
 }
 
+/// Takes a required string field.
 fn required<E: de::Error>(map: &mut Map<String, Value>, key: &'static str) -> Result<String, E> {
     match map.remove(key) {
         Some(Value::String(text)) => Ok(text),
@@ -142,6 +145,21 @@ fn optional(map: &mut Map<String, Value>, key: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Takes a uuid as a value: NAPI stores an array of one as it came, and capitals too. What we would
+/// print differently stays in the map as well.
+fn uuid(map: &mut Map<String, Value>, key: &str) -> Option<String> {
+    let found = map.get(key)?;
+    let text = match found {
+        Value::Array(one) if one.len() == 1 => one.first()?.as_str()?,
+        other => other.as_str()?,
+    };
+    let value = uuid_value(text);
+    if found.as_str() == Some(&value) {
+        map.remove(key);
+    }
+    Some(value)
 }
 
 /// Takes a timestamp; text that we would print differently stays in the map as well.
@@ -168,11 +186,16 @@ impl<'de> Deserialize<'de> for Nic {
         Ok(Nic {
             mac: required::<D::Error>(&mut map, "mac")?.parse().map_err(de::Error::custom)?,
             belongs_to_type: required::<D::Error>(&mut map, "belongs_to_type")?.as_str().into(),
-            belongs_to_uuid: required(&mut map, "belongs_to_uuid")?,
-            owner_uuid: optional(&mut map, "owner_uuid"),
+            belongs_to_uuid: match uuid(&mut map, "belongs_to_uuid") {
+                Some(holder) => holder,
+                None => required(&mut map, "belongs_to_uuid")?,
+            },
+            owner_uuid: uuid(&mut map, "owner_uuid"),
             primary,
             state: required::<D::Error>(&mut map, "state")?.as_str().into(),
-            cn_uuid: optional(&mut map, "cn_uuid"),
+            // Something odd is not nothing: it is shown as it came, and is no node's uuid.
+            cn_uuid: uuid(&mut map, "cn_uuid")
+                .or_else(|| map.get("cn_uuid").filter(|v| !v.is_null()).map(Value::to_string)),
             created_timestamp: timestamp(&mut map, "created_timestamp"),
             modified_timestamp: timestamp(&mut map, "modified_timestamp"),
             ip: optional(&mut map, "ip"),

@@ -8,16 +8,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::http::Call;
+use crate::uuids;
 
 /// One VM record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Vm {
     /// The VM.
+    #[serde(deserialize_with = "uuids::field")]
     pub uuid: String,
     /// Its state, an open set of words.
     pub state: String,
     /// The compute node it is on; absent before one is chosen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "uuids::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub server_uuid: Option<String>,
     /// Its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]

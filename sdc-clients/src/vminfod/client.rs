@@ -6,12 +6,14 @@
 
 use std::time::Duration;
 
+use ::http::StatusCode;
 use serde_json::Value;
 
 use super::types::VmObject;
 use super::view::{Incomplete, View};
 use crate::error::Error;
 use crate::http::{Call, Http, Reply};
+use crate::uuids::uuid_value;
 
 /// A synchronous read awaits the node's own commands.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(150);
@@ -53,14 +55,37 @@ impl Vminfod {
     /// Every VM of the node, hidden ones included; with `sync`, as a load
     /// begun after this request finds them.
     pub async fn vms(&self, sync: bool) -> Result<View, Error> {
-        let reply = self.http.execute(synced(Call::get(&["vms"]).body_cap(LIST_CAP), sync)).await?;
+        self.view(synced(Call::get(&["vms"]), sync)).await
+    }
+
+    /// Every VM of the node; what zoneadm, the zone index and the zones' configurations say, such as
+    /// which VMs exist and their NICs, as it is after this request. It does not wait for ZFS.
+    pub async fn zones(&self) -> Result<View, Error> {
+        self.view(Call::get(&["vms"]).query("sync", "zones").timeout(SYNC_TIMEOUT)).await
+    }
+
+    async fn view(&self, call: Call) -> Result<View, Error> {
+        let reply = self.http.execute(call.body_cap(LIST_CAP)).await?;
         let incomplete = Incomplete::of(reply.headers());
         Ok(View { vms: reply.json("an array of VMs")?, incomplete })
     }
 
-    /// One VM by zone name; with `sync`, as a load begun after this request finds it.
+    /// One VM by zone name or uuid; with `sync`, as a load begun after this request finds it. "Not found"
+    /// is what vminfod says itself: the 404 of anything in between is an error of another class.
     pub async fn vm(&self, name: &str, sync: bool) -> Result<VmObject, Error> {
-        self.http.execute(synced(Call::get(&["vms", name]), sync)).await?.object()
+        let name = uuid_value(name);
+        let answer = self.http.execute(synced(Call::get(&["vms", &name]), sync)).await;
+        match answer {
+            Err(err)
+                if err.is_not_found_resource()
+                    && err.message() != format!("VM Not Found: {name}") =>
+            {
+                let (method, path, text) = (err.method(), err.path(), err.message().as_bytes());
+                let status = Some(StatusCode::NOT_FOUND);
+                Err(Error::protocol(method, path, status, "vminfod's own 404", text))
+            }
+            answer => answer?.object(),
+        }
     }
 
     /// The node's sysinfo.

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used)] // a test's helpers are tests, which the lint cannot see
 
+mod broken;
 mod http;
 mod napi;
 mod phases;

@@ -29,6 +29,8 @@ async fn routes_and_their_absence() {
             }),
         )
         .route("/vms/z", get(|| async { r#"{"zonename":"z"}"# }))
+        .route("/vms/y", get(|| async { (StatusCode::NOT_FOUND, "VM Not Found: y") }))
+        .route("/vms/page", get(|| async { (StatusCode::NOT_FOUND, "<html>Not Found</html>") }))
         .route("/vms/{other}", get(|| async { (StatusCode::NOT_FOUND, "VM Not Found: y") }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "Unsupported URL Path") });
     let vminfod = Vminfod::new(&serve(router).await).unwrap();
@@ -40,10 +42,22 @@ async fn routes_and_their_absence() {
     assert_eq!(keys, ["zonename", "b", "a", "query"], "the order of keys is kept");
     assert_eq!(vms[0]["query"], "");
     assert_eq!(vminfod.vms(true).await.unwrap().vms[0]["query"], "sync=true");
+    assert_eq!(vminfod.zones().await.unwrap().vms[0]["query"], "sync=zones");
     assert_eq!(vminfod.vm("z", false).await.unwrap()["zonename"], "z");
     let missing = vminfod.vm("y", true).await.unwrap_err();
     assert!(missing.is_not_found_resource() && !missing.is_not_found_route());
     assert!(vminfod.sysinfo().await.unwrap_err().is_not_found_route());
+    // The 404 of something in between, and one about another VM, say nothing about this one.
+    for other in ["page", "x"] {
+        let foreign = vminfod.vm(other, true).await.unwrap_err();
+        assert_eq!((foreign.class(), foreign.status()), (Class::Protocol, Some(404)), "{foreign}");
+    }
+    // F69: a uuid is sent in lower case, a name as it is.
+    let uuid = "A829C448-085B-4138-ADBC-583AC96881C3";
+    for (asked, sent) in [(uuid, uuid.to_lowercase().as_str()), ("Zone-A", "Zone-A")] {
+        let path = vminfod.vm(asked, true).await.unwrap_err().path().to_owned();
+        assert_eq!(path, format!("/vms/{sent}?sync=true"));
+    }
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -224,12 +224,7 @@ fn place(
         written.push(file);
     }
     for file in written {
-        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(born.unsigned_abs() + 9);
-        std::fs::File::options()
-            .write(true)
-            .open(&file)
-            .and_then(|f| f.set_modified(at))
-            .map_err(|e| NodeError::io("set the time of", &file, e))?;
+        files::touch(&file, Timestamp::from_second(born + 9).unwrap_or_default())?;
     }
     zones.insert(zone);
     Ok(())

@@ -5,8 +5,6 @@
 //! The smaller verbs of vmadm: changes of an existing VM. Like `verbs.rs`, each writes the files
 //! and runs the steps of vmadm, and then waits for vminfod.
 
-use std::time::SystemTime;
-
 use sdc_clients::MacAddr;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +12,7 @@ use crate::error::NodeError;
 use crate::payload::{self, Payload};
 use crate::verbs::Verbs;
 use crate::xml::Element;
-use crate::{files, zones};
+use crate::{clock, files, zones};
 
 /// The maps of a VM that live in its config directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,11 +300,7 @@ impl Verbs {
         self.on_node(move |node| {
             node.zfs(|all| Ok(((), all.snapshot(&full, false)?)))?;
             // vmadm moves last_modified by touching the configuration.
-            let file = node.zone_xml(&z);
-            let touched = std::fs::File::options().write(true).open(&file);
-            touched
-                .and_then(|f| f.set_modified(SystemTime::now()))
-                .map_err(|e| NodeError::io("touch", &file, e))
+            files::touch(&node.zone_xml(&z), clock::now())
         })
         .await?;
         let seen = |vm: Option<&Payload>| has_snapshot(vm, snapshot);

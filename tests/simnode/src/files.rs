@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
+use crate::clock;
 use crate::error::NodeError;
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
@@ -21,6 +22,7 @@ pub fn replace(path: &Path, text: &[u8]) -> Result<(), NodeError> {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let temporary = path.with_file_name(format!(".{name}.{}.{serial}", std::process::id()));
     std::fs::write(&temporary, text).map_err(|e| NodeError::io("write", &temporary, e))?;
+    simulated(&temporary)?;
     std::fs::rename(&temporary, path).map_err(|e| {
         let _ = std::fs::remove_file(&temporary);
         NodeError::io("replace", path, e)
@@ -37,7 +39,19 @@ pub fn write_json(path: &Path, value: &Value) -> Result<(), NodeError> {
 /// Writes a file in place, as zoneadmd does with `lastexited`.
 pub fn write_in_place(path: &Path, text: &[u8]) -> Result<(), NodeError> {
     let mut file = std::fs::File::create(path).map_err(|e| NodeError::io("create", path, e))?;
-    file.write_all(text).map_err(|e| NodeError::io("write", path, e))
+    file.write_all(text).map_err(|e| NodeError::io("write", path, e))?;
+    simulated(path)
+}
+
+/// A file that was just written gets the node's time, where that is not the system's.
+fn simulated(path: &Path) -> Result<(), NodeError> {
+    if clock::is_simulated() { touch(path, clock::now()) } else { Ok(()) }
+}
+
+/// Sets when a file was modified.
+pub fn touch(path: &Path, at: jiff::Timestamp) -> Result<(), NodeError> {
+    let file = std::fs::File::options().write(true).open(path);
+    file.and_then(|file| file.set_modified(at.into())).map_err(|e| NodeError::io("touch", path, e))
 }
 
 /// Creates a directory and its parents.
@@ -80,12 +94,12 @@ pub fn copy_tree(from: &Path, to: &Path) -> Result<(), NodeError> {
 
 /// Now, in whole seconds since 1970.
 pub fn now_seconds() -> i64 {
-    jiff::Timestamp::now().as_second()
+    clock::now().as_second()
 }
 
 /// Now, as the node's tools print it.
 pub fn now_iso() -> String {
-    iso(jiff::Timestamp::now())
+    iso(clock::now())
 }
 
 /// A time with milliseconds, as the node's tools print it.

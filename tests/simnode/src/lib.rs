@@ -65,6 +65,8 @@ pub mod tap; // events inside this process
 
 pub mod files; // file writes
 
+pub mod clock; // what time it is on the node
+
 pub mod error; // errors
 
 pub use create::CreateOptions;

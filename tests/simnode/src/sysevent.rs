@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::clock;
 use crate::datasets::History;
 use crate::error::NodeError;
 use crate::files;
@@ -51,7 +52,7 @@ pub struct Sysevent {
 impl Sysevent {
     /// A zone changes its state; the kernel posts with process 0.
     pub fn zone(by: &str, zonename: &str, old: &str, new: &str, zoneid: Option<i64>) -> Sysevent {
-        let when = jiff::Timestamp::now().as_nanosecond();
+        let when = clock::now().as_nanosecond();
         let body = json!({
             "vendor": "sun.com", "publisher": by, "class": "status", "subclass": "change",
             "pid": if by == "kernel" { 0 } else { std::process::id() },
@@ -66,7 +67,7 @@ impl Sysevent {
 
     /// The kernel restarted the init of a running zone.
     pub fn init_restart(zonename: &str, zoneid: Option<i64>, restarts: u32) -> Sysevent {
-        let when = jiff::Timestamp::now().as_nanosecond();
+        let when = clock::now().as_nanosecond();
         let body = json!({
             "vendor": "sun.com", "publisher": "kernel", "class": "init", "subclass": "restart", "pid": 0,
             "data": {

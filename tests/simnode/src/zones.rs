@@ -5,6 +5,7 @@
 //! The rules of zonecfg, zoneadm and the kernel for a zone. Each step is one change of the state,
 //! with its sysevents, under the node's lock; illegal steps are refused.
 
+use crate::clock;
 use crate::error::NodeError;
 use crate::files;
 use crate::node::Node;
@@ -229,7 +230,7 @@ impl Node {
             return Err(NodeError::refused(format!("zone '{z}': zone is not running")));
         }
         self.stop(z)?;
-        let now = jiff::Timestamp::now();
+        let now = clock::now();
         let exited = format!("{}.{:09} {status}\n", now.as_second(), now.subsec_nanosecond());
         let zonepath = self.path(&zone.zonepath);
         if zonepath.is_dir() {

@@ -7,7 +7,7 @@
 //! An event leads to a listing of the dataset that it names. The snapshots of the node are a listing of
 //! their own, which may take minutes and delays nothing else.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::status::UNANNOUNCED;
@@ -32,7 +32,7 @@ pub struct NodeDatasets {
     gap: Duration,
     wanted: IndexMap<String, Wanted>,
     /// Listings under way: true if an event came meanwhile, and the failed attempts.
-    running: HashMap<String, (bool, u32)>,
+    running: BTreeMap<String, (bool, u32)>,
     /// Names touched while the node's filesystems are being listed.
     since_refresh: Option<Vec<String>>,
     /// Names touched while the node's snapshots are being listed.
@@ -41,12 +41,12 @@ pub struct NodeDatasets {
     /// When the last good listing of the node began …
     node_at: Option<Instant>,
     /// … and when listings of single names since then ended.
-    listed: HashMap<String, Instant>,
+    listed: BTreeMap<String, Instant>,
     /// A listing of the node's filesystems and volumes between two refreshes began then.
     between: Option<Instant>,
     silence: Silence,
     /// Names whose listing waits for a burst of events to end, and since when.
-    bursts: HashMap<String, Instant>,
+    bursts: BTreeMap<String, Instant>,
 }
 
 /// What the event source did not announce.
@@ -71,13 +71,13 @@ impl NodeDatasets {
             tables: Datasets::default(),
             gap,
             wanted: IndexMap::new(),
-            running: HashMap::new(),
+            running: BTreeMap::new(),
             since_refresh: None,
             since_snapshots: None,
             snapshots_due: Some(now),
             node_at: None,
-            listed: HashMap::new(),
-            bursts: HashMap::new(),
+            listed: BTreeMap::new(),
+            bursts: BTreeMap::new(),
             between: None,
             silence: Silence::default(),
         }
@@ -245,7 +245,7 @@ impl NodeDatasets {
         self.listed.retain(|_, at| *at > began);
         self.tables.replace_rows(listed);
         let touched = self.since_refresh.take().unwrap_or_default();
-        let deep: Vec<String> = self.tables.deep_snapshots().map(str::to_owned).collect();
+        let deep: BTreeSet<String> = self.tables.deep_snapshots().map(str::to_owned).collect();
         for name in touched.into_iter().chain(deep) {
             self.want(&name, now);
         }

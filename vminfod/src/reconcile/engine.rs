@@ -71,7 +71,7 @@ impl Reconciler {
         status.edit(|view| view.refresh_every = config.refresh.1);
         let schedule = Schedule::new(config.fold, config.concurrency);
         Self {
-            store: Store::new(config.journal),
+            store: Store::new(config.ring_bytes),
             vms: Vms::new(schedule, status.clone()),
             datasets: NodeDatasets::new(config.fold, now),
             sysinfo: NodeSysinfo::default(),

@@ -123,7 +123,7 @@ impl Seen {
 
 /// Zones that differed, and the requests that wait until they are read.
 pub struct Differing {
-    pub names: Vec<Arc<str>>,
+    pub zones: Vec<(Arc<str>, Stale)>,
     pub seen: Box<Seen>,
     pub waiters: Vec<ZonesWaiter>,
 }
@@ -131,14 +131,15 @@ pub struct Differing {
 impl Differing {
     /// Answers with the zones that were not read since the list began.
     pub fn answer(self, vms: &Vms) {
-        let is_unread = |name: &&Arc<str>| {
-            vms.get(name).is_some_and(|vm| !vm.is_zone_read_since(self.seen.began))
+        let is_unread = |(name, stale): &&(Arc<str>, Stale)| {
+            let needed = *stale & (Stale::ZONEADM | Stale::XML);
+            vms.get(name).is_some_and(|vm| !vm.is_read_since(needed, self.seen.began))
         };
         let incomplete = match self.seen.zones.is_blind {
             true => Incomplete::Everything,
             false => {
-                let unread = self.names.iter().filter(is_unread);
-                Incomplete::of_zones(unread.map(|name| name.to_string()))
+                let unread = self.zones.iter().filter(is_unread);
+                Incomplete::of_zones(unread.map(|(name, _)| name.to_string()))
             }
         };
         for waiter in self.waiters {

@@ -269,16 +269,15 @@ impl Reconciler {
             return;
         }
         self.status.edit(|view| view.is_blind = seen.zones.is_blind);
-        let (mut names, mut open) = (Vec::new(), Vec::new());
-        for (name, stale) in seen.differing(&self.vms) {
-            if let Some(vm) = self.vms.mark(&name, stale, Reasons::ASKED, now) {
+        let (zones, mut open) = (seen.differing(&self.vms), Vec::new());
+        for (name, stale) in &zones {
+            if let Some(vm) = self.vms.mark(name, *stale, Reasons::ASKED, now) {
                 let (done, read) = waiter();
                 vm.waiters.push(done);
                 open.push(read);
             }
-            names.push(name);
         }
-        let differing = Box::new(Differing { names, seen, waiters });
+        let differing = Box::new(Differing { zones, seen, waiters });
         if open.is_empty() {
             return differing.answer(&self.vms);
         }

@@ -46,6 +46,13 @@ impl Reads {
         self.each().into_iter().max().flatten()
     }
 
+    /// When the last reading began that all of these parts have behind them.
+    pub fn oldest(&self, parts: Stale) -> Option<Instant> {
+        let each = self.each().into_iter().zip(OWN);
+        let own = each.filter(|(_, (_, part))| parts.intersects(*part));
+        own.map(|(at, _)| at).min().flatten()
+    }
+
     /// When the last reading of each of [`OWN`] began.
     pub fn each(&self) -> [Option<Instant>; OWN.len()] {
         self.each.as_deref().copied().unwrap_or([self.all; OWN.len()])

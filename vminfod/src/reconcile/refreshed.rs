@@ -186,18 +186,21 @@ impl Reconciler {
             return;
         }
         let mut open = Vec::new();
-        for (_, vm) in self.vms.iter_mut() {
+        for (name, vm) in self.vms.iter_mut() {
+            let is_missing = vm.parts.is_some() && !listed.contains(name);
             if let Some(list) = vm.open_list() {
                 let (done, confirmed) = waiter();
                 list.push(done);
-                open.push(confirmed);
+                open.push((is_missing, confirmed));
             }
         }
         let confirm = async move {
             let mut result = Ok(());
-            for confirmed in open {
-                if let Ok(Err(message)) = confirmed.await {
-                    result = Err(message);
+            for (is_missing, confirmed) in open {
+                match confirmed.await {
+                    Ok(Err(message)) if is_missing => result = Err(message),
+                    // Any other zone that fails is named incomplete.
+                    _ => {}
                 }
             }
             answer(waiters, &result);

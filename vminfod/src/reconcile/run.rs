@@ -38,11 +38,14 @@ impl Reconciler {
             let inbox = Arc::clone(&self.seams.inbox);
             // All arms are cancel-safe: signals stay in the inbox, finished tasks in their set,
             // requests in their channel.
+            // They are taken in one order, so that a simulated run can be repeated; none is starved,
+            // since each turn takes all signals and begins all that is due.
             tokio::select! {
+                biased;
                 () = shutdown.wait() => return,
-                () = inbox.news() => {}
                 done = self.tasks.next() => self.done(done),
                 Some(ask) = self.seams.asks.recv() => self.asked(ask),
+                () = inbox.news() => {}
                 () = sleep_until(deadline) => {}
             }
         }

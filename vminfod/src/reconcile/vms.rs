@@ -4,7 +4,7 @@
 
 //! The VMs: the last reading of each, and which of its parts are stale.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,10 +108,9 @@ impl Vm {
         self.backoff.is_some()
     }
 
-    /// Returns true if zoneadm's row and the XML were read since then.
-    pub fn is_zone_read_since(&self, at: Instant) -> bool {
-        let [row, xml, ..] = self.reads.each();
-        self.parts.is_some() && row.min(xml) >= Some(at)
+    /// Returns true if those of these parts that have a source of their own were read since then.
+    pub fn is_read_since(&self, parts: Stale, at: Instant) -> bool {
+        self.parts.is_some() && self.reads.oldest(parts) >= Some(at)
     }
 
     /// Returns true if these parts are to be read, or are being read.
@@ -177,11 +176,11 @@ impl Vm {
     }
 }
 
-/// All VMs, by zone name, and when each is to be read.
+/// All VMs, in the order of their zone names, and when each is to be read.
 pub struct Vms {
-    vms: HashMap<Arc<str>, Vm>,
+    vms: BTreeMap<Arc<str>, Vm>,
     /// VM uuid → zone name, where they differ.
-    names: HashMap<Arc<str>, Arc<str>>,
+    names: BTreeMap<Arc<str>, Arc<str>>,
     schedule: Schedule,
     status: Status,
     /// The list of zones, or which of their files exist, changed.

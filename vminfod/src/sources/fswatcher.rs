@@ -95,8 +95,24 @@ impl Watcher {
             }
             let is_writing = !requests.get_ref().is_empty();
             // All arms are cancel-safe: what is not written stays in the buffer, what is not read
-            // stays in the pipe, a changed list stays changed.
+            // stays in the pipe, a changed list stays changed. One order, so that a simulated run can be
+            // repeated: what comes most often stands last.
             tokio::select! {
+                biased;
+                written = input.write_buf(&mut requests), if is_writing => {
+                    let _count = written?;
+                }
+                changed = zones.changed(), if is_ready => {
+                    if changed.is_err() {
+                        // The daemon is stopping.
+                        std::future::pending::<()>().await;
+                    }
+                    let zones = zones.borrow_and_update().clone();
+                    self.watching.lock().want(&self.root, &zones);
+                }
+                _ = orphans.tick(), if is_ready => self.watching.lock().ask_orphans(),
+                () = self.restart.notified() => return Err(End::Missed),
+                () = sleep_until(ready_by), if !is_ready => return Err(End::NotReady),
                 read = child.stdout.read(&mut chunk) => {
                     let count = read?;
                     if count == 0 {
@@ -113,20 +129,6 @@ impl Watcher {
                         (self.health)(true);
                     }
                 }
-                written = input.write_buf(&mut requests), if is_writing => {
-                    let _count = written?;
-                }
-                changed = zones.changed(), if is_ready => {
-                    if changed.is_err() {
-                        // The daemon is stopping.
-                        std::future::pending::<()>().await;
-                    }
-                    let zones = zones.borrow_and_update().clone();
-                    self.watching.lock().want(&self.root, &zones);
-                }
-                _ = orphans.tick(), if is_ready => self.watching.lock().ask_orphans(),
-                () = self.restart.notified() => return Err(End::Missed),
-                () = sleep_until(ready_by), if !is_ready => return Err(End::NotReady),
             }
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use daemon::journal::{Journal, Limits};
+use daemon::journal::Journal;
 
 use super::vms::Vms;
 
@@ -31,10 +31,10 @@ pub struct Published {
 }
 
 impl Published {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(ring_bytes: usize) -> Self {
         let epoch = uuid::Uuid::new_v4().simple().to_string().chars().take(16).collect();
         let current = ArcSwap::from_pointee(Snapshot { seq: 0, vms: Vms::default() });
-        Self { epoch, current, journal: Arc::new(Journal::new(limits)) }
+        Self { epoch, current, journal: Arc::new(Journal::new(ring_bytes)) }
     }
 
     /// The newest snapshot.

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use daemon::http::now_iso;
-use daemon::journal::{Entry, Limits};
-use serde_json::Value;
+use daemon::journal::Entry;
 use vm_model::VmObject;
 use vm_model::diff::{Change, diff};
 use vm_model::js::to_ascii;
@@ -42,9 +41,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// Returns an empty store with an epoch of its own.
-    pub fn new(limits: Limits) -> Self {
-        Self { published: Arc::new(Published::new(limits)) }
+    /// Returns an empty store with an epoch of its own, and a ring of this size.
+    pub fn new(ring_bytes: usize) -> Self {
+        Self { published: Arc::new(Published::new(ring_bytes)) }
     }
 
     /// The read side.
@@ -78,12 +77,12 @@ impl Store {
                     return Outcome::Unchanged;
                 }
                 log_changes(name, &changes);
-                let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
-                tail.push(("changes", Bytes::from(to_ascii(&list))));
+                tail.push(("changes", Bytes::from(to_ascii(&changes))));
                 let note = Note::of(Some(&before), Some(&object), &changes);
                 ("modify", Outcome::Modified(changes.len()), note)
             }
         };
+        drop(object);
         self.commit(kind, name, vm.uuid.as_deref(), &tail, &note, |vms| {
             vms.insert(name, Arc::clone(&vm));
         });
@@ -139,11 +138,11 @@ impl Store {
 }
 
 /// Logs what changed, without the values: they may be secrets.
-fn log_changes(vm: &str, changes: &[Change]) {
+fn log_changes(vm: &str, changes: &[Change<'_>]) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
-    let one = |change: &Change| format!("{} {}", change.pretty_path, change.action.name());
+    let one = |change: &Change<'_>| format!("{} {}", change.pretty_path, change.action.name());
     let changes = changes.iter().take(LOGGED).map(one).collect::<Vec<_>>().join(", ");
     tracing::debug!(vm, changes, "differs");
 }
@@ -156,10 +155,10 @@ fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-    use daemon::journal::Read;
+    use daemon::journal::{BYTES, Read};
 
     fn put(store: &Store, name: &str, object: VmObject) -> Outcome {
         let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
@@ -189,7 +188,7 @@ mod tests {
 
     #[test]
     fn commits_object_number_and_event_together() {
-        let store = Store::new(Limits::default());
+        let store = Store::new(BYTES);
         let first = stored(&vm(json!({"zonename": "z0", "uuid": "u0"})));
         store.seed([(Arc::from("z0"), first)]);
         assert_eq!(
@@ -226,7 +225,7 @@ mod tests {
 
     #[test]
     fn each_event_is_one_ascii_line() {
-        let store = Store::new(Limits::default());
+        let store = Store::new(BYTES);
         put(&store, "z\n\u{1f600}", vm(json!({"alias": "caf\u{e9}\r\n\u{1f600}"})));
         let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else {
             panic!("no line")
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn modify_keeps_the_place_and_create_appends() {
-        let store = Store::new(Limits::default());
+        let store = Store::new(BYTES);
         for name in ["a", "b", "c"] {
             put(&store, name, vm(json!({"uuid": name})));
         }

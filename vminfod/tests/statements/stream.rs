@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use daemon::journal::Limits;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -330,24 +329,31 @@ async fn connecting_during_a_create_shows_the_vm_once() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")] // S43, S44, B1
+#[tokio::test(flavor = "multi_thread")] // S43, S44, S119, B1
 async fn stalled_reader_uses_bounded_memory_and_delays_nobody() {
     let node = FakeNode::one();
-    let journal = Limits { bytes: 300_000, min_events: 4 };
-    let served = node.serve_as(Config { journal, ..node.quiet() }).await;
+    let ring_bytes = 300_000;
+    let served = node.serve_as(Config { ring_bytes, ..node.quiet() }).await;
     let mut stalled = TcpStream::connect(served.address()).await.unwrap();
     let request = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
     stalled.write_all(request).await.unwrap();
     let mut events = served.events().await;
-    let filler = "x".repeat(200_000);
-    for n in 0..60 {
+    let kept = async || served.json("/status").await["journal"]["bytes"].as_u64().unwrap();
+    for n in 0..301 {
+        // The last event alone is larger than the ring.
+        let filler = "x".repeat(if n < 300 { 20_000 } else { 200_000 });
         let text = format!(r#"{{"customer_metadata":{{"k":"{n}{filler}"}}}}"#);
         node.write(&format!("/zones/{A}/config/metadata.json"), &text);
         let event = events.soon().await;
         assert!(change(&event, "customer_metadata.k").is_some() || n == 0, "others go on");
+        let size = event.to_string().len() as u64;
+        assert!(n == 300 || n % 50 != 0 || kept().await <= ring_bytes as u64, "after {n}");
+        assert!(n < 300 || kept().await > size && kept().await < size + 1000, "only the newest");
     }
-    let bytes = served.json("/status").await["journal"]["bytes"].as_u64().unwrap();
-    assert!(bytes < 4_000_000, "60 events of 600 kB went by, {bytes} bytes are kept");
+    let (epoch, seq) = (events.ready["epoch"].as_str().unwrap(), events.seq - 1);
+    assert_eq!(served.get(&format!("/events?epoch={epoch}&since={}", seq - 1)).await.0, 410);
+    let resumed = reqwest::get(format!("{}/events?epoch={epoch}&since={seq}", served.url)).await;
+    assert_eq!(resumed.unwrap().status(), 200);
     // When it reads on it gets whole lines and then an orderly end, never half a line and silence.
     let mut rest = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), stalled.read_to_end(&mut rest));

@@ -12,6 +12,7 @@ use sdc_clients::MacAddr;
 use sdc_clients::napi::Nic;
 use serde_json::json;
 
+use crate::brake::{Recent, Reference, Scale};
 use crate::config::Policy;
 use crate::holds::Holds;
 use crate::listing::NicListing;
@@ -73,7 +74,8 @@ pub(super) struct Case {
     pub(super) verdict: Option<Verdict>,
     pub(super) first_look: Option<u64>,
     pub(super) recent: usize,
-    pub(super) most: Option<usize>,
+    /// The VMs of the reference view, and how many of them are here.
+    pub(super) reference: Option<(usize, usize)>,
     pub(super) approved: BTreeSet<MacAddr>,
     pub(super) policy: Policy,
 }
@@ -88,7 +90,7 @@ impl Case {
             verdict: Some(gone("destroyed")),
             first_look: Some(900),
             recent: 0,
-            most: None,
+            reference: Some((1, 1)),
             approved: BTreeSet::new(),
             policy: policy(),
         }
@@ -101,13 +103,21 @@ impl Case {
     /// The plan when VMAPI said this of that VM.
     pub(super) fn plan_with(&self, vm: &str, verdict: Option<Verdict>) -> Plan {
         let macs = [mac(200)].into();
+        let listing =
+            NicListing::new(self.nics.clone(), Some(Timestamp::from_second(NOW).unwrap()));
+        let reference = self.reference.filter(|_| self.local.is_complete());
+        let scale = Scale {
+            recent: Some(Recent { counted: self.recent, exempted: 0 }),
+            listed: listing.listed,
+            listed_vms: listing.listed_vms,
+            local_vms: self.local.vms.len(),
+            reference: reference.map(|(vms, here)| Reference { vms, here }),
+            ..Scale::default()
+        };
         compare(&Inputs {
             local: &self.local,
             identity: &Identity { uuid: CN.into(), macs },
-            listing: &NicListing::new(
-                self.nics.clone(),
-                Some(Timestamp::from_second(NOW).unwrap()),
-            ),
+            listing: &listing,
             holds: &self.holds,
             verdicts: &verdict.into_iter().map(|verdict| (vm.to_owned(), verdict)).collect(),
             first_looks: &self
@@ -116,9 +126,7 @@ impl Case {
                 .flat_map(|s| self.nics.iter().map(|n| (n.mac, Duration::from_secs(*s))))
                 .collect::<BTreeMap<_, _>>(),
             wall: Timestamp::from_second(NOW).unwrap(),
-            candidates: 0,
-            recent_deletes: Some(self.recent),
-            most_vms: self.most,
+            scale,
             approved: &self.approved,
             policy: &self.policy,
         })
@@ -126,7 +134,8 @@ impl Case {
 
     pub(super) fn says(&self) -> String {
         let plan = self.plan();
-        plan.decisions.iter().find(|d| d.mac == mac(1)).unwrap().action.name().to_owned()
+        let mac = self.nics.first().map_or(mac(1), |nic| nic.mac);
+        plan.decisions.iter().find(|d| d.mac == mac).unwrap().action.name().to_owned()
     }
 }
 
@@ -139,13 +148,18 @@ fn vmapi(state: &str, server: Option<&str>) -> Verdict {
 /// VMAPI says that the VM lives there.
 pub(super) fn alive(state: &str, server: Option<&str>) -> Verdict {
     let verdict = vmapi(state, server);
-    assert!(!verdict.is_gone());
+    assert!(!verdict.confirms(CN));
     verdict
 }
 
 /// VMAPI says that the VM is destroyed or failed.
 pub(super) fn gone(state: &str) -> Verdict {
     let verdict = vmapi(state, Some(CN));
-    assert!(verdict.is_gone());
+    assert!(verdict.confirms(CN));
     verdict
+}
+
+/// VMAPI says that the VM is destroyed or failed there.
+pub(super) fn gone_from(state: &str, server: Option<&str>) -> Verdict {
+    vmapi(state, server)
 }

@@ -7,10 +7,12 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::case::{CN, Case, NOW, alive, at, gone, mac, nic, view};
+use super::case::{CN, Case, NOW, alive, at, gone, gone_from, mac, nic, view};
 use crate::holds::{Hold, Holds};
 use crate::plan::decision::Action;
 use crate::plan::verdict::Verdict;
+
+const TARGET: &str = "b829c448-085b-4138-adbc-583ac96881c3";
 
 fn with(over: serde_json::Value, change: impl FnOnce(&mut Case)) -> String {
     let mut case = Case::new(over);
@@ -34,6 +36,9 @@ fn each_guard_alone_stops_a_delete() {
     let (provisioning, epoch) = (json!({"state": "provisioning"}), "1970-01-01T00:00:00.000Z");
     let young = json!({"state": "provisioning", "created_timestamp": at(-7000),
         "modified_timestamp": at(-7000)});
+    let capitals = with(json!({"belongs_to_uuid": TARGET.to_uppercase()}), |c| {
+        c.local = view(json!([{"uuid": TARGET, "zonename": "z"}]));
+    });
     let held = with(json!({}), |c| {
         let since = Timestamp::from_second(NOW).unwrap();
         let hold = Hold { vm: None, reason: "work".into(), since, until: None };
@@ -45,6 +50,9 @@ fn each_guard_alone_stops_a_delete() {
         ("G1 server", "keep", same(json!({"belongs_to_type": "server"}))),
         ("G1 other", "keep", same(json!({"belongs_to_type": "other"}))),
         ("G1 unknown word", "keep", same(json!({"belongs_to_type": "pod"}))),
+        ("G1 the node itself", "keep", same(json!({"belongs_to_uuid": CN}))),
+        ("G2 in capitals", "delete", same(json!({"cn_uuid": CN.to_uppercase()}))),
+        ("G3 in capitals", "keep", capitals),
         ("G2 absent", "keep", same(json!({"cn_uuid": null}))),
         ("G2 foreign, race 3", "keep", same(json!({"cn_uuid": "elsewhere"}))),
         ("R7, G3, race 32", "keep", node(json!([{"uuid": "gone", "state": "failed"}]))),
@@ -53,8 +61,9 @@ fn each_guard_alone_stops_a_delete() {
         ("G3 zone name", "keep", node(json!([{"uuid": "x", "zonename": "gone"}]))),
         // The VM is here, the NIC not yet in it.
         ("race 11", "keep", node(json!([{"uuid": "gone", "state": "running", "nics": []}]))),
+        ("G4 the node itself", "keep", with(json!({}), |c| c.nics[0].mac = mac(200))),
         ("G4 other VM", "keep", node(json!([{"uuid": "new", "nics": [{"mac": mac(1)}]}]))),
-        ("race 17", "defer", with(json!({}), |c| c.local.complete = false)),
+        ("race 17", "defer", with(json!({}), |c| c.local.listed = false)),
         ("D5, race 9, G5 young", "defer", same(young)),
         ("race 10, G5 old and destroyed", "delete", same(provisioning.clone())),
         ("G5 provisioning, VMAPI 404", "keep", unborn),
@@ -76,6 +85,9 @@ fn each_guard_alone_stops_a_delete() {
         ("G7 too soon", "defer", looked(Some(941))),
         ("G8 not asked", "ask-vmapi", vmapi(None)),
         ("G8 failed", "delete", vmapi(Some(gone("failed")))),
+        ("G8 destroyed elsewhere", "keep", vmapi(Some(gone_from("destroyed", Some("elsewhere"))))),
+        ("G8 failed elsewhere", "keep", vmapi(Some(gone_from("failed", Some("elsewhere"))))),
+        ("G8 destroyed nowhere", "delete", vmapi(Some(gone_from("destroyed", None)))),
         ("G8 404", "delete", vmapi(Some(Verdict::Unknown))),
         ("races 3 4", "keep", vmapi(Some(alive("running", Some("elsewhere"))))),
         ("G8 still here", "defer", vmapi(Some(alive("running", Some(CN))))),
@@ -87,7 +99,7 @@ fn each_guard_alone_stops_a_delete() {
         ("hold", "defer", held),
         ("D9: empty view, confirmed", "delete", node(json!([]))),
         ("D9, G10: a 404 confirms nothing", "defer", unheard(|c| c.local = view(json!([])))),
-        ("G10: halved view", "defer", unheard(|c| c.most = Some(3))),
+        ("G10: halved view", "defer", unheard(|c| c.reference = Some((3, 1)))),
         ("G10: the hour's deletes count", "defer", unheard(|c| c.recent = 5)),
     ] {
         assert_eq!(found, want, "{row}");
@@ -105,4 +117,33 @@ fn brake_stops_six_unconfirmed_deletes() {
     assert_eq!(deletes(5, Verdict::Unknown), 5);
     assert_eq!(deletes(6, Verdict::Unknown), 0);
     assert_eq!(deletes(60, gone("destroyed")), 60);
+}
+
+/// Plans sixty records that VMAPI has confirmed beside some about which it has not answered.
+fn sixty(others: u8, reference: Option<(usize, usize)>) -> (usize, Option<String>) {
+    let mut case = Case::new(json!({}));
+    let others = (61..61 + others).map(|n| nic(n, json!({"belongs_to_uuid": "not-answered"})));
+    case.nics = (1..=60).map(|n| nic(n, json!({}))).chain(others).collect();
+    case.reference = reference;
+    let plan = case.plan();
+    (plan.of(Action::Delete).count(), plan.brake.map(|why| why.to_string()))
+}
+
+#[test] // F68
+fn vmapis_word_lifts_no_brake_below_90_percent_of_the_reference_view() {
+    for (reference, deletes) in
+        [(Some((10, 10)), 60), (Some((10, 9)), 60), (Some((10, 8)), 0), (None, 0)]
+    {
+        let (found, brake) = sixty(0, reference);
+        assert_eq!((found, brake.is_some()), (deletes, deletes == 0), "{reference:?}");
+    }
+    let brake = sixty(0, Some((10, 8))).1.unwrap();
+    assert!(brake.contains("60 candidates") && brake.contains("8 of the 10 VMs"), "{brake}");
+}
+
+#[test] // G10
+fn undecided_candidates_hold_back_no_confirmed_one() {
+    for others in [1, 6, 60] {
+        assert_eq!(sixty(others, Some((10, 10))).0, 60, "{others}");
+    }
 }

@@ -47,6 +47,7 @@ fn fresh(over: serde_json::Value, basis: Basis, etag: Option<&str>) -> String {
     let policy = policy();
     let facts = Facts {
         local: &local,
+        own: &[mac(200)].into(),
         now: Some(Timestamp::from_second(NOW).unwrap()),
         verdict: Some(&gone("destroyed")),
         hold: None,
@@ -125,7 +126,7 @@ fn cases() -> Vec<(&'static str, &'static str, String)> {
         ("race 9", "defer", vmapi(young(), alive("provisioning", Some(CN)))),
         ("race 10", "delete", vmapi(provisioning(), gone("failed"))),
         ("race 11", "keep", is(here("running", false))),
-        ("race 17", "defer", with(json!({}), |c| c.local.complete = false)),
+        ("race 17", "defer", with(json!({}), |c| c.local.listed = false)),
         ("race 18", "defer", with(json!({}), |c| c.first_look = None)),
         ("race 25, G9", "keep", fresh(json!({}), Basis::Witnessed, None)),
         ("race 30", "write", own(json!({}), "stopped", None)),

@@ -51,7 +51,7 @@ proptest! {
         case.local = view(json!(vms.iter().map(|(vm, hidden, n)| json!({"uuid": vm,
             "state": "running", "do_not_inventory": hidden, "nics": [{"mac": mac(*n)}]}))
             .collect::<Vec<_>>()));
-        case.local.complete = complete;
+        case.local.listed = complete;
         (case.nics, case.first_look, case.recent) = (nics, first, recent);
         (case.verdict, case.policy.ask_vmapi) = (verdict.clone(), ask);
         let plan = case.plan();

@@ -69,6 +69,21 @@ fn writes_cn_uuid_and_state_of_local_vms() {
     assert_eq!(case.plan().decisions.len(), 0, "hidden: not even read");
 }
 
+#[test] // F69
+fn other_spellings_of_uuids_are_not_written() {
+    const OWNER: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
+    let (small, capitals) = (OWNER.to_owned(), OWNER.to_uppercase());
+    for (here, recorded) in [(&small, &capitals), (&capitals, &small)] {
+        let over = json!({"belongs_to_uuid": recorded, "owner_uuid": recorded, "primary": true,
+            "cn_uuid": CN.to_uppercase()});
+        let case = Case::new(over);
+        let local = view(json!([{"uuid": here, "state": "running", "owner_uuid": here,
+            "nics": [{"mac": mac(1), "primary": true}]}]));
+        let found = upkeep::upkeep(&case.nics[0], &local, None, true, &case.policy);
+        assert_eq!(word(found), "Agrees", "{here} {recorded}");
+    }
+}
+
 #[test]
 fn claims_only_own_nics() {
     let identity = Identity { uuid: CN.into(), macs: [mac(1)].into() };

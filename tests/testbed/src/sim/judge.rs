@@ -94,7 +94,7 @@ impl Judge {
         self.told().writes += 1;
         let vm = nic["belongs_to_uuid"].as_str().unwrap_or_default();
         let life = self.truth.life(vm);
-        self.truth.note(format!("DELETE {mac} of {vm} ({life:?})"));
+        self.truth.note(format!("DELETE {mac} of {vm}"));
         let broken =
             |name: &str, what: &str| self.truth.fault(name, format!("{what}: {mac} of {vm}"));
         if !guarded {

@@ -68,6 +68,7 @@ pub mod truth; // the true state, and the promises that were broken
 pub mod bugs; // deliberate bugs
 
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
@@ -142,18 +143,34 @@ pub fn run(args: &[OsString]) -> ExitCode {
                 false
             }
         }),
-        false => run_seeds(&seeds, args.bug, args.seed.is_some()),
+        false => {
+            let ran = run_seeds(&seeds, args.bug, args.seed.is_some());
+            println!("what happened: {:016x}", ran.digest);
+            ran.failed
+        }
     };
     println!("{} passed, {} failed", seeds.len() as u64 - failed, failed);
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// Runs these seeds, two at a time; prints a line for each that fails and gives their number.
-pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> u64 {
-    let out = Mutex::new(());
-    in_pairs(seeds, &|seed| {
+/// What came of some seeds.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// How many failed.
+    pub failed: u64,
+    /// A digest of all that happened in them: the same for the same seeds, however busy the machine is.
+    pub digest: u64,
+}
+
+/// Runs these seeds, two at a time; prints a line for each that fails.
+pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> Ran {
+    let digest = Mutex::new(0);
+    let failed = in_pairs(seeds, &|seed| {
         let (result, trace) = one(*seed, bug);
-        let _one_at_a_time = out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hasher = DefaultHasher::new();
+        (seed, &trace).hash(&mut hasher);
+        let mut digest = digest.lock().unwrap_or_else(PoisonError::into_inner);
+        *digest ^= hasher.finish();
         if tell {
             trace.iter().for_each(|line| println!("  {line}"));
         }
@@ -161,5 +178,6 @@ pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> u64 {
         let bug = bug.map(|bug| format!(" --bug {}", bug.name())).unwrap_or_default();
         println!("FAIL testbed sim --seed {seed}{bug}: {error:#}");
         false
-    })
+    });
+    Ran { failed, digest: digest.into_inner().unwrap_or_else(PoisonError::into_inner) }
 }

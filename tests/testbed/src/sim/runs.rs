@@ -5,7 +5,6 @@
 //! Runs of worlds: each on a clock of its own, two at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use super::bugs::Bug;
 use super::settle::settle;
@@ -40,10 +39,7 @@ pub fn one(seed: u64, bug: Option<Bug>) -> (anyhow::Result<()>, Vec<String>) {
 
 /// Runs this on a clock of its own.
 pub(super) fn alone<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = crate::clock::paused()?;
-    let result = runtime.block_on(work);
-    runtime.shutdown_timeout(Duration::from_secs(5));
-    result
+    crate::clock::paused()?.block_on(work)
 }
 
 async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()> {

@@ -176,6 +176,13 @@ impl Watching {
         }
         self.judge_removals(named, &kind["changes"]);
         self.take(listener, line);
+        if !self.lazy {
+            let changes = kind["changes"].as_array().into_iter().flatten();
+            let paths: Vec<_> =
+                changes.filter_map(|change| change["prettyPath"].as_str()).collect();
+            let kind = kind["type"].as_str().unwrap_or_default();
+            self.truth.note(format!("event {} {kind} {named} {}", listener.seq, paths.join(" ")));
+        }
         if let (true, Some(changes)) = (unlucky, kind["changes"].as_array_mut())
             && self.bug == Some(Bug::DropAChange)
         {

@@ -52,7 +52,7 @@ impl NodeWire {
     async fn exchange(&self, request: Request) -> Result<StreamResponse, Error> {
         let (method, mut target) = (request.method.clone(), request.target());
         if self.bug == Some(Bug::CountOnSysevents) {
-            target = target.replace("sync=true", "sync=");
+            target = target.replace("sync=true", "sync=").replace("sync=zones", "sync=");
         }
         let Some(api) = self.api() else {
             return Err(Error::connect(&method, target, "vminfod does not run"));
@@ -78,7 +78,7 @@ impl Transport for NodeWire {
             let (method, target, after) =
                 (request.method.clone(), request.target(), request.timeout);
             let whole = async {
-                let (view, began) = (request.target() == "/vms?sync=true", Instant::now());
+                let (view, began) = (request.target() == "/vms?sync=zones", Instant::now());
                 let remembers = view && self.bug == Some(Bug::RememberViews);
                 let known = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
                 if let (true, Some(answer)) = (remembers, known().clone()) {

@@ -137,10 +137,7 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
         vms: options.vms,
         seed,
         speed: options.rate,
-        vminfod: json!({"ring_bytes": RING, "ring_events": 16})
-            .as_object()
-            .cloned()
-            .unwrap_or_default(),
+        vminfod: json!({"ring_bytes": RING}).as_object().cloned().unwrap_or_default(),
         ..WorldOptions::new(dir.path().join("cn"), program)
     })
     .await?;

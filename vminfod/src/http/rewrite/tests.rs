@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::store::{Outcome, Store};
-use daemon::journal::{Limits, Read};
+use daemon::journal::{BYTES, Read};
 
 fn put(store: &Store, name: &str, object: VmObject) -> Outcome {
     let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
@@ -24,7 +24,7 @@ fn vm(value: Value) -> VmObject {
 
 /// Returns what a listener gets of a create, three modifies and a delete of one VM.
 fn seen(format: Format, query: Option<&str>) -> Vec<Option<Value>> {
-    let store = Store::new(Limits::default());
+    let store = Store::new(BYTES);
     let of = |state: &str, alias: &str, ip: &str| {
         vm(json!({
             "zonename": "z", "uuid": "u", "brand": "lx", "state": state, "alias": alias,

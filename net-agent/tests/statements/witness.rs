@@ -1,0 +1,182 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What counts as a witness that a NIC is nobody's: the words of other nodes, of something in
+//! between, and other spellings.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{CN, HOME, TARGET, World, mac};
+use crate::{HOUR, MIN, lawful, leak};
+
+#[tokio::test(start_paused = true)] // G8
+async fn another_nodes_destroyed_deletes_nothing_here() {
+    for state in ["destroyed", "failed"] {
+        let world = leak();
+        world.vm("left", "running", &[3], false);
+        world.nic(3, "left", json!({}));
+        world.vmapi("gone", state, TARGET);
+        let (agent, _) = world.start(json!({}));
+        sleep(HOUR).await;
+        world.vmapi("left", state, TARGET);
+        world.delete_vm("left");
+        sleep(50 * HOUR).await;
+        assert!(world.writes().is_empty(), "{:?}", world.writes());
+        let plan = agent.plan_json().to_string();
+        assert!(plan.contains(&format!("VMAPI says {state} on {TARGET}")), "{plan}");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)] // G1, G4
+async fn records_of_the_node_itself_stay() {
+    let world = leak();
+    let own = json!({"e0": {"MAC Address": mac(9)}, "e1": {"MAC Address": mac(10)}});
+    world.state().node(HOME).sysinfo = json!({"UUID": CN, "Network Interfaces": own});
+    world.nic(9, "gone", json!({}));
+    world.nic(10, "gone", json!({"cn_uuid": null}));
+    world.nic(11, CN, json!({}));
+    world.nic(12, CN, json!({"cn_uuid": null}));
+    // VMAPI would have them go.
+    world.vmapi(CN, "destroyed", CN);
+    world.start(json!({}));
+    sleep(50 * HOUR).await;
+    assert!([9, 10, 11, 12].iter().all(|n| world.has(*n)), "{:?}", world.writes());
+    assert!(!world.has(2) && world.writes().len() == 1, "the other leak of that VM goes");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // F69
+async fn uuids_are_values_in_objects_and_records() {
+    const VM: &str = "c0ffee00-0000-4000-8000-00000000000a";
+    const GONE: &str = "c0ffee00-0000-4000-8000-00000000000b";
+    let caps = |uuid: &str| uuid.to_uppercase();
+    for (shown, recorded) in [(VM.to_owned(), caps(VM)), (caps(VM), VM.to_owned())] {
+        let world = World::new();
+        world.vm(&shown, "running", &[], false);
+        world.vm("other", "running", &[], false);
+        // Not in the VM (yet): only the uuid says whose they are.
+        world.nic(1, &recorded, json!({}));
+        world.nic(2, &recorded, json!({"cn_uuid": caps(CN)}));
+        world.nic(3, &caps(GONE), json!({"cn_uuid": caps(CN)}));
+        world.vmapi(VM, "destroyed", CN);
+        world.vmapi(GONE, "destroyed", &caps(CN));
+        world.vmapi("other", "running", CN);
+        world.start(json!({}));
+        sleep(50 * HOUR).await;
+        assert!(world.has(1) && world.has(2), "{:?}", world.writes());
+        assert!(!world.has(3), "{:?}", world.writes());
+        // The VM goes: its records are found under either spelling.
+        world.delete_vm(&shown);
+        sleep(50 * HOUR).await;
+        assert!(!world.has(1) && !world.has(2), "{:?}", world.writes());
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)] // G3
+async fn only_vminfods_own_404_counts_as_absence() {
+    let html = "<html>404 Not Found</html>";
+    for page in [html, "", r#"{"code":"ResourceNotFound","message":"no"}"#, "VM Not Found: x"] {
+        let world = leak();
+        world.state().node(HOME).proxy = Some(page.to_owned());
+        world.start(json!({}));
+        sleep(50 * HOUR).await;
+        assert!(world.writes().is_empty(), "{page}: {:?}", world.writes());
+        world.state().node(HOME).proxy = None;
+        sleep(10 * MIN).await;
+        assert!(!world.has(2), "{page}");
+        lawful(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)] // F70
+async fn a_zone_that_was_never_read_defers_deletes_and_is_named() {
+    let world = leak();
+    world.state().node(HOME).unread = vec!["z9".into()];
+    let (agent, _) = world.start(json!({}));
+    sleep(HOUR).await;
+    world.vm("left", "running", &[3], false);
+    world.nic(3, "left", json!({}));
+    world.vmapi("left", "destroyed", CN);
+    world.delete_vm("left");
+    sleep(30 * HOUR).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    let status = agent.status_json().await;
+    assert!(status["waiting_for"].to_string().contains("zone z9"), "{status}");
+    assert_eq!(status["unread_zones"], json!(["z9"]));
+    world.state().node(HOME).unread.clear();
+    sleep(HOUR).await;
+    assert!(!world.has(2) && !world.has(3));
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // F70
+async fn a_zone_read_earlier_keeps_its_addresses_and_stops_nothing() {
+    let world = leak();
+    world.vm("odd", "running", &[3], false);
+    // Its address is recorded for an earlier owner, long destroyed.
+    world.nic(3, "former", json!({}));
+    world.vmapi("former", "destroyed", CN);
+    let (agent, _) = world.start(json!({"startup_delay": {"min": "1h", "max": "1h"}}));
+    sleep(10 * MIN).await;
+    // vminfod restarts and cannot read that zone.
+    world.quietly("odd", None);
+    world.state().node(HOME).unread = vec!["odd".into()];
+    world.cut();
+    sleep(2 * HOUR).await;
+    assert!(!world.has(2), "the leak elsewhere goes: {}", agent.plan_json());
+    world.vm("left", "running", &[4, 5], false);
+    world.nic(4, "left", json!({}));
+    world.vmapi("left", "destroyed", CN);
+    world.delete_vm("left");
+    sleep(30 * HOUR).await;
+    assert!(!world.has(4) && world.has(3), "{:?}", world.writes());
+    let status = agent.status_json().await;
+    assert_eq!(status["zones_as_read_earlier"], json!(["odd"]), "{status}");
+    assert!(status["departed"].as_array().unwrap().is_empty(), "{status}");
+    lawful(&world);
+}
+
+#[test] // F70
+fn a_zone_read_in_the_last_run_keeps_its_addresses() {
+    let world = leak();
+    world.vm("odd", "running", &[3], false);
+    world.nic(3, "former", json!({}));
+    world.vmapi("former", "destroyed", CN);
+    world.live_and_crash(json!({"startup_delay": {"min": "9h", "max": "9h"}}), MIN, |_| {});
+    // Everything restarts.
+    world.quietly("odd", None);
+    world.state().node(HOME).unread = vec!["odd".into()];
+    for _ in 0..2 {
+        world.live_and_crash(json!({}), 2 * HOUR, |_| {});
+        assert!(!world.has(2) && world.has(3), "{:?}", world.writes());
+    }
+    // The zone is gone for good.
+    world.state().node(HOME).unread.clear();
+    world.live_and_crash(json!({}), 2 * HOUR, |_| {});
+    assert!(!world.has(3), "{:?}", world.writes());
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // F70
+async fn an_event_does_not_outrun_a_zone_that_cannot_be_read() {
+    let world = leak();
+    world.vm("old", "running", &[3], false);
+    world.nic(3, "old", json!({}));
+    world.start(json!({"startup_delay": {"min": "9h", "max": "9h"}}));
+    sleep(10 * MIN).await;
+    // The address goes to a new zone whose XML is broken: no event says so.
+    world.vmapi("old", "destroyed", CN);
+    world.state().node(HOME).unread = vec!["new".into()];
+    world.delete_vm("old");
+    sleep(3 * MIN).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    world.vm("new", "running", &[3], false);
+    world.state().node(HOME).unread.clear();
+    sleep(2 * HOUR).await;
+    assert!(world.has(3), "{:?}", world.writes());
+    lawful(&world);
+}
