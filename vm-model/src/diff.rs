@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -40,10 +41,11 @@ impl Action {
     }
 }
 
-/// One difference between two objects, as it is sent.
+/// One difference between two objects, as it is sent. It has their values and no copies of them: a
+/// tenant's metadata may be large.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct Change<'a> {
     /// The path as one text: `nics.*.ip`.
     pub pretty_path: String,
     /// The path, with `None` for an element of an array.
@@ -52,21 +54,85 @@ pub struct Change {
     pub action: Action,
     /// The old value; `None` if it was absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub old_value: Option<Value>,
+    pub old_value: Option<&'a Value>,
     /// The new value; `None` if it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub new_value: Option<Value>,
+    pub new_value: Option<&'a Value>,
     /// The identity of the element: a NIC's mac, a disk's path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ident: Option<Value>,
+    pub ident: Option<&'a Value>,
 }
+
+/// The fields whose size a tenant decides: together they have so many records and bytes in one event,
+/// beyond that one record each. Clients wait for single records of the others.
+const CAPPED: [&str; 4] = ["customer_metadata", "internal_metadata", "tags", "routes"];
+const MOST_RECORDS: usize = 10_000;
+const MOST_BYTES: usize = 8 << 20;
 
 /// Returns all differences between two objects, depth first: those of old keys in their order, then
 /// the added keys. There are none if only the order inside arrays changed.
-pub fn diff(old: &VmObject, new: &VmObject) -> Vec<Change> {
-    let mut out = Vec::new();
-    objects(&mut Vec::new(), None, old, new, &mut out);
-    out
+pub fn diff<'a>(old: &'a VmObject, new: &'a VmObject) -> Vec<Change<'a>> {
+    let (mut changes, mut capped) = (Vec::new(), Out::new(MOST_RECORDS, MOST_BYTES));
+    let mut objects = |key: &str, before: Option<&'a Value>, after: Option<&'a Value>| {
+        let mut path = vec![Some(key.to_owned())];
+        let is_capped = CAPPED.contains(&key);
+        let mut free = Out::new(usize::MAX, usize::MAX);
+        let out = if is_capped { &mut capped } else { &mut free };
+        member(&mut path, None, before, after, out);
+        if out.is_full() && is_capped {
+            out.changes.clear();
+            out.changes.push(change(&path, None, before, after));
+        }
+        changes.append(&mut out.changes);
+    };
+    members(old, new, &mut objects);
+    changes
+}
+
+/// The differences found, up to a limit.
+struct Out<'a> {
+    changes: Vec<Change<'a>>,
+    /// How many more there may be, and how many bytes more their values may have.
+    left: Option<(usize, usize)>,
+}
+
+impl<'a> Out<'a> {
+    fn new(records: usize, bytes: usize) -> Self {
+        Out { changes: Vec::new(), left: Some((records, bytes)) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.left.is_none()
+    }
+
+    fn push(
+        &mut self,
+        path: &Path,
+        ident: Option<&'a Value>,
+        old: Option<&'a Value>,
+        new: Option<&'a Value>,
+    ) {
+        self.left = self.left.and_then(|(records, bytes)| {
+            let size = if bytes == usize::MAX { 0 } else { size(old) + size(new) };
+            Some((records.checked_sub(1)?, bytes.checked_sub(size)?))
+        });
+        if !self.is_full() {
+            self.changes.push(change(path, ident, old, new));
+        }
+    }
+}
+
+/// Returns about how many bytes a value has as text.
+fn size(value: Option<&Value>) -> usize {
+    match value {
+        Some(Value::String(text)) => text.len(),
+        Some(Value::Array(items)) => items.iter().map(|item| size(Some(item)) + 1).sum(),
+        Some(Value::Object(members)) => {
+            members.iter().map(|(key, value)| key.len() + size(Some(value)) + 4).sum()
+        }
+        Some(_) => 4,
+        None => 0,
+    }
 }
 
 /// Returns a path as one text: joined by dots, `*` for an element, names with dots or brackets in
@@ -94,12 +160,11 @@ pub fn pretty_path(path: &[Option<String>]) -> String {
     text
 }
 
-fn objects(
-    path: &mut Path,
-    ident: Option<&Value>,
-    old: &VmObject,
-    new: &VmObject,
-    out: &mut Vec<Change>,
+/// Passes each key whose values differ with both values, those of `old` first.
+fn members<'a>(
+    old: &'a VmObject,
+    new: &'a VmObject,
+    each: &mut impl FnMut(&str, Option<&'a Value>, Option<&'a Value>),
 ) {
     // The keys are nearly always the same in the same order, so try the same position first.
     let (mut beside, mut found) = (new.iter(), 0);
@@ -109,26 +174,43 @@ fn objects(
             _ => new.get(key),
         };
         found += usize::from(after.is_some());
-        if after.is_some_and(|after| same(before, after)) {
-            continue;
+        if !after.is_some_and(|after| same(before, after)) {
+            each(key, Some(before), after);
         }
-        path.push(Some(key.clone()));
-        match after {
-            None => out.push(record(path, ident, Action::Removed, Some(before), None)),
-            Some(after) => values(path, ident, before, after, out),
-        }
-        path.pop();
     }
-    if found == new.len() {
-        return;
+    if found < new.len() {
+        let added = new.iter().filter(|(key, _)| !old.contains_key(*key));
+        added.for_each(|(key, after)| each(key, None, Some(after)));
     }
-    for (key, after) in new {
-        if !old.contains_key(key) {
-            path.push(Some(key.clone()));
-            out.push(record(path, ident, Action::Added, None, Some(after)));
+}
+
+fn member<'a>(
+    path: &mut Path,
+    ident: Option<&'a Value>,
+    before: Option<&'a Value>,
+    after: Option<&'a Value>,
+    out: &mut Out<'a>,
+) {
+    match (before, after) {
+        (Some(before), Some(after)) => values(path, ident, before, after, out),
+        _ => out.push(path, ident, before, after),
+    }
+}
+
+fn objects<'a>(
+    path: &mut Path,
+    ident: Option<&'a Value>,
+    old: &'a VmObject,
+    new: &'a VmObject,
+    out: &mut Out<'a>,
+) {
+    members(old, new, &mut |key, before, after| {
+        if !out.is_full() {
+            path.push(Some(key.to_owned()));
+            member(path, ident, before, after, out);
             path.pop();
         }
-    }
+    });
 }
 
 /// Returns true if two values are equal and all their keys have the same order.
@@ -144,35 +226,63 @@ fn same(old: &Value, new: &Value) -> bool {
     }
 }
 
-fn values(path: &mut Path, ident: Option<&Value>, old: &Value, new: &Value, out: &mut Vec<Change>) {
+fn values<'a>(
+    path: &mut Path,
+    ident: Option<&'a Value>,
+    old: &'a Value,
+    new: &'a Value,
+    out: &mut Out<'a>,
+) {
     match (old, new) {
         (Value::Object(a), Value::Object(b)) => objects(path, ident, a, b, out),
         (Value::Array(a), Value::Array(b)) => arrays(path, ident, a, b, out),
         // An array and an object are compared as two objects, as JavaScript does.
-        (Value::Array(a), Value::Object(b)) => objects(path, ident, &indexed(a), b, out),
-        (Value::Object(a), Value::Array(b)) => objects(path, ident, a, &indexed(b), out),
+        (Value::Array(_), Value::Object(_)) | (Value::Object(_), Value::Array(_)) => {
+            let (a, b) = (indexed(old), indexed(new));
+            let mut keys: Vec<&String> = a.keys().collect();
+            keys.extend(b.keys().filter(|key| !a.contains_key(*key)));
+            for key in keys {
+                let (before, after) = (a.get(key).copied(), b.get(key).copied());
+                if !before.zip(after).is_some_and(|(a, b)| same(a, b)) && !out.is_full() {
+                    path.push(Some(key.clone()));
+                    member(path, ident, before, after, out);
+                    path.pop();
+                }
+            }
+        }
         (a, b) if a == b => {}
-        (a, b) => out.push(record(path, ident, Action::Changed, Some(a), Some(b))),
+        (a, b) => out.push(path, ident, Some(a), Some(b)),
     }
 }
 
-fn indexed(items: &[Value]) -> VmObject {
-    items.iter().enumerate().map(|(i, item)| (i.to_string(), item.clone())).collect()
+/// Returns the members of an object, or the elements of an array with their indexes as keys.
+fn indexed(value: &Value) -> IndexMap<String, &Value> {
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect()
+        }
+        other => other
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), value))
+            .collect(),
+    }
 }
 
 /// Compares elements by their text. The order of keys in an element counts; the order of elements and
 /// the number of equal ones do not.
-fn arrays(
+fn arrays<'a>(
     path: &mut Path,
-    ident: Option<&Value>,
-    old: &[Value],
-    new: &[Value],
-    out: &mut Vec<Change>,
+    ident: Option<&'a Value>,
+    old: &'a [Value],
+    new: &'a [Value],
+    out: &mut Out<'a>,
 ) {
     let old_texts: Vec<String> = old.iter().map(Value::to_string).collect();
     let new_texts: Vec<String> = new.iter().map(Value::to_string).collect();
     let removed = without_twin(old, &old_texts, &new_texts);
-    let mut added: Vec<Option<&Value>> =
+    let mut added: Vec<Option<&'a Value>> =
         without_twin(new, &new_texts, &old_texts).into_iter().map(Some).collect();
 
     let mut leftovers = Vec::new();
@@ -193,7 +303,7 @@ fn arrays(
 
     path.push(None);
     for before in leftovers {
-        out.push(record(path, ident, Action::Removed, Some(before), None));
+        out.push(path, ident, Some(before), None);
     }
     for (before, after, key) in pairs {
         if let (Value::Object(a), Value::Object(b)) = (before, after) {
@@ -201,7 +311,7 @@ fn arrays(
         }
     }
     for after in added.into_iter().flatten() {
-        out.push(record(path, ident, Action::Added, None, Some(after)));
+        out.push(path, ident, None, Some(after));
     }
     path.pop();
 }
@@ -249,20 +359,24 @@ fn key_of(path: &Path) -> Option<&'static str> {
     KEYED.iter().find(|(array, _)| array == name).map(|(_, key)| *key)
 }
 
-fn record(
+fn change<'a>(
     path: &Path,
-    ident: Option<&Value>,
-    action: Action,
-    old: Option<&Value>,
-    new: Option<&Value>,
-) -> Change {
+    ident: Option<&'a Value>,
+    old_value: Option<&'a Value>,
+    new_value: Option<&'a Value>,
+) -> Change<'a> {
+    let action = match (old_value, new_value) {
+        (None, _) => Action::Added,
+        (_, None) => Action::Removed,
+        _ => Action::Changed,
+    };
     Change {
         pretty_path: pretty_path(path),
         path: path.clone(),
         action,
-        old_value: old.cloned(),
-        new_value: new.cloned(),
-        ident: ident.cloned(),
+        old_value,
+        new_value,
+        ident,
     }
 }
 

@@ -51,7 +51,7 @@ pub fn differences(here: &[VmObject], there: &[VmObject]) -> BTreeSet<Difference
         };
         match (here.get(name), there.get(name)) {
             (Some(here), Some(there)) => all.extend(diff(there, here).into_iter().map(|change| {
-                let text = |value: Option<Value>| value.map(|value| value.to_string());
+                let text = |value: Option<&Value>| value.map(|value| value.to_string());
                 Difference {
                     zonename: name.clone(),
                     path: change.pretty_path,

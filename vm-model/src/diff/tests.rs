@@ -7,7 +7,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Change, diff, pretty_path};
+use super::{CAPPED, Change, MOST_BYTES, MOST_RECORDS, diff, pretty_path};
 use crate::object::VmObject;
 
 fn object(value: Value) -> VmObject {
@@ -52,6 +52,36 @@ fn nested_maps_have_records_of_leaves() {
             {"prettyPath": "tags[a.b]", "path": ["tags", "a.b"], "action": "added", "newValue": "x"},
         ])
     );
+}
+
+#[test]
+fn many_changes_of_a_tenants_field_are_one_record_of_it() {
+    let keys = |count: usize, value: &str| -> Value {
+        (0..count).map(|n| (n.to_string(), json!(value))).collect::<serde_json::Map<_, _>>().into()
+    };
+    let count = |old: Value, new: Value| diff(&object(old), &object(new)).len();
+    for field in CAPPED {
+        assert_eq!(count(json!({field: {}}), json!({field: keys(MOST_RECORDS, "")})), MOST_RECORDS);
+        let (old, new) = (json!({field: {"x": 1}}), json!({field: keys(MOST_RECORDS, "")}));
+        let record = wire(old.clone(), new.clone());
+        assert_eq!(record[0]["path"], json!([field]));
+        assert_eq!((&record[0]["oldValue"], &record[0]["newValue"]), (&old[field], &new[field]));
+        assert_eq!(
+            (record.as_array().unwrap().len(), &record[0]["action"]),
+            (1, &json!("changed"))
+        );
+        let large = "x".repeat(MOST_BYTES / 4);
+        assert_eq!(count(json!({field: {}}), json!({field: keys(4, &large)})), 4);
+        assert_eq!(count(json!({field: {"y": "z"}}), json!({field: keys(4, &large)})), 1);
+    }
+    // Together they have one limit, and the other fields none.
+    let half = keys(MOST_RECORDS / 2 + 1, "");
+    let (old, new) = (json!({"tags": {}, "routes": {}}), json!({"tags": half, "routes": half}));
+    assert_eq!(count(old, new), MOST_RECORDS / 2 + 2);
+    let many: Vec<usize> = (0..MOST_RECORDS * 2).collect();
+    for field in ["nics", "disks", "snapshots", "resolvers"] {
+        assert_eq!(count(json!({field: []}), json!({field: many})), many.len());
+    }
 }
 
 #[test]
@@ -178,7 +208,7 @@ fn pretty_paths() {
 }
 
 /// Applies records to an object. Arrays end up equal as sets of elements: the records say no more.
-fn replay(object: &mut Value, changes: &[Change]) {
+fn replay(object: &mut Value, changes: &[Change<'_>]) {
     for change in changes {
         let path: Vec<&str> = change.path.iter().map(|p| p.as_deref().unwrap_or("*")).collect();
         let (last, parents) = path.split_last().unwrap();
@@ -188,16 +218,16 @@ fn replay(object: &mut Value, changes: &[Change]) {
         }
         match at {
             Value::Object(map) => {
-                match &change.new_value {
+                match change.new_value {
                     Some(value) => map.insert((*last).to_owned(), value.clone()),
                     None => map.remove(*last),
                 };
             }
             Value::Array(items) => {
-                if let Some(old) = &change.old_value {
+                if let Some(old) = change.old_value {
                     items.retain(|item| item != old);
                 }
-                items.extend(change.new_value.clone());
+                items.extend(change.new_value.cloned());
             }
             other => panic!("cannot apply below {other}"),
         }
@@ -244,9 +274,9 @@ fn arbitrary() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn records_replay_to_the_new_object(old in arbitrary(), new in arbitrary()) {
-        let changes = diff(&object(old.clone()), &object(new.clone()));
+        let (before, after) = (object(old.clone()), object(new.clone()));
         let mut replayed = old;
-        replay(&mut replayed, &changes);
+        replay(&mut replayed, &diff(&before, &after));
         prop_assert_eq!(sets(&replayed), sets(&new));
     }
 

@@ -7,7 +7,7 @@
 //! An event leads to a listing of the dataset that it names. The snapshots of the node are a listing of
 //! their own, which may take minutes and delays nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::status::UNANNOUNCED;
@@ -245,7 +245,7 @@ impl NodeDatasets {
         self.listed.retain(|_, at| *at > began);
         self.tables.replace_rows(listed);
         let touched = self.since_refresh.take().unwrap_or_default();
-        let deep: Vec<String> = self.tables.deep_snapshots().map(str::to_owned).collect();
+        let deep: BTreeSet<String> = self.tables.deep_snapshots().map(str::to_owned).collect();
         for name in touched.into_iter().chain(deep) {
             self.want(&name, now);
         }

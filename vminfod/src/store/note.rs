@@ -47,7 +47,7 @@ pub struct Note {
 
 impl Note {
     /// The note of an event that changes `old` into `new`.
-    pub fn of(old: Option<&VmObject>, new: Option<&VmObject>, changes: &[Change]) -> Self {
+    pub fn of(old: Option<&VmObject>, new: Option<&VmObject>, changes: &[Change<'_>]) -> Self {
         let indexed = changes.iter().any(|change| change.path.contains(&None));
         let paths = match (old, new) {
             (Some(old), Some(new)) if indexed => {
@@ -71,7 +71,7 @@ impl Note {
 
 /// A change's path as RFD 39 has it: dotted, with the index of an element where the shipped format
 /// has `null`. Indexes are those after the change; a removed element has the one it had.
-fn dotted(change: &Change, old: &VmObject, new: &VmObject) -> String {
+fn dotted(change: &Change<'_>, old: &VmObject, new: &VmObject) -> String {
     let mut path = Vec::with_capacity(change.path.len());
     let mut olds = Place::Object(old);
     let mut news = Place::Object(new);
@@ -84,13 +84,13 @@ fn dotted(change: &Change, old: &VmObject, new: &VmObject) -> String {
                 continue;
             }
             None if last => (
-                olds.position(|item| Some(item) == change.old_value.as_ref()),
-                news.position(|item| Some(item) == change.new_value.as_ref()),
+                olds.position(|item| Some(item) == change.old_value),
+                news.position(|item| Some(item) == change.new_value),
             ),
             None => {
                 let is_it = |item: &Value| {
                     let ident = ["mac", "path"].iter().find_map(|key| item.get(*key));
-                    ident == change.ident.as_ref()
+                    ident == change.ident
                 };
                 (olds.position(is_it), news.position(is_it))
             }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use daemon::http::now_iso;
 use daemon::journal::Entry;
-use serde_json::Value;
 use vm_model::VmObject;
 use vm_model::diff::{Change, diff};
 use vm_model::js::to_ascii;
@@ -78,12 +77,12 @@ impl Store {
                     return Outcome::Unchanged;
                 }
                 log_changes(name, &changes);
-                let list = serde_json::to_value(&changes).unwrap_or(Value::Array(Vec::new()));
-                tail.push(("changes", Bytes::from(to_ascii(&list))));
+                tail.push(("changes", Bytes::from(to_ascii(&changes))));
                 let note = Note::of(Some(&before), Some(&object), &changes);
                 ("modify", Outcome::Modified(changes.len()), note)
             }
         };
+        drop(object);
         self.commit(kind, name, vm.uuid.as_deref(), &tail, &note, |vms| {
             vms.insert(name, Arc::clone(&vm));
         });
@@ -139,11 +138,11 @@ impl Store {
 }
 
 /// Logs what changed, without the values: they may be secrets.
-fn log_changes(vm: &str, changes: &[Change]) {
+fn log_changes(vm: &str, changes: &[Change<'_>]) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
-    let one = |change: &Change| format!("{} {}", change.pretty_path, change.action.name());
+    let one = |change: &Change<'_>| format!("{} {}", change.pretty_path, change.action.name());
     let changes = changes.iter().take(LOGGED).map(one).collect::<Vec<_>>().join(", ");
     tracing::debug!(vm, changes, "differs");
 }
@@ -156,7 +155,7 @@ fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use daemon::journal::{BYTES, Read};
