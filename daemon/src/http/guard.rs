@@ -43,8 +43,10 @@ impl Guard {
                 Err(_) => return false,
             },
         };
-        // The request line may name a host, too.
-        let named = request.uri().authority().is_none_or(|named| self.is_local(named.as_str()));
+        // The request line may name a host, too: with a scheme. `GET ping` is a path that lacks its slash.
+        let uri = request.uri();
+        let authority = uri.authority().filter(|_| uri.scheme().is_some());
+        let named = authority.is_none_or(|named| self.is_local(named.as_str()));
         named
             && hosts.next().is_none()
             && host.is_none_or(|host| self.is_local(host))

@@ -113,7 +113,7 @@ async fn outage(how: Outage, after: std::time::Duration, reason: &str) {
     let world = leak();
     world.state().outage = Some(how);
     let (agent, _) = world.start(json!({"startup_delay": {"min": "60s", "max": "60s"},
-        "server_nic_delay": {"min": "0s", "max": "0s"}, "relist": "0"}));
+        "server_nic_delay": {"min": "2m", "max": "2m"}, "relist": "0"}));
     sleep(MIN + after).await;
     let status = agent.status_json().await;
     let waits = status["waiting_for"].to_string();

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody, to_bytes};
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
@@ -43,27 +43,16 @@ pub(super) fn vm_not_found(name: &str) -> String {
 /// Lets the routes answer a request as the shipped service would.
 pub(super) async fn shipped(request: Request, next: Next) -> Response {
     let version = request.version();
-    let is_stream = canonical(request.uri().path()) == "/events";
-    let keeps = match version {
-        Version::HTTP_11 => !asks_for(&request, "close"),
-        Version::HTTP_10 => asks_for(&request, "keep-alive") && !is_stream,
-        _ => false,
-    };
+    let keeps = version == Version::HTTP_11 && !wants_close(&request);
     let mut response = match accept(request).await {
         Ok(request) => next.run(request).await,
         Err(refusal) => refusal,
     };
     // hyper adds `keep-alive` to an answer in 1.1 where a client of 1.0 asked for it.
     *response.version_mut() = version;
-    // Chunked, as shipped: a body of unknown length. In 1.0 only a length keeps the connection open.
+    // Chunked, as shipped: a body of unknown length. A client of 1.0 reads until the end, also one that asks for keep-alive.
     response.headers_mut().remove(CONTENT_LENGTH);
-    let mut response = if keeps && version == Version::HTTP_10 {
-        let (parts, body) = response.into_parts();
-        // Our own bodies do not fail, and /vms is as large as the node has VMs.
-        Response::from_parts(parts, to_bytes(body, usize::MAX).await.unwrap_or_default().into())
-    } else {
-        response.map(|body| Body::from_stream(body.into_data_stream()))
-    };
+    let mut response = response.map(|body| Body::from_stream(body.into_data_stream()));
     let connection = HeaderValue::from_static(if keeps { "keep-alive" } else { "close" });
     response.headers_mut().entry(CONNECTION).or_insert(connection);
     response
@@ -94,12 +83,11 @@ async fn accept(mut request: Request) -> Result<Request, Response> {
     Ok(request)
 }
 
-/// Returns true if the header `Connection` has this word.
-fn asks_for(request: &Request, wanted: &str) -> bool {
+fn wants_close(request: &Request) -> bool {
     let mut values = request.headers().get_all(CONNECTION).iter();
     values.any(|value| {
         let mut words = value.as_bytes().split(|byte| *byte == b',');
-        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes()))
+        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
     })
 }
 

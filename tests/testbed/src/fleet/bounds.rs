@@ -155,12 +155,15 @@ mod tests {
     fn the_ideal_is_the_window_or_what_the_capacity_needs() {
         let shape = Shape { vms: 4, links: 2 };
         let start = Start { agents: 10_000, shape, era: Era::Rfd58 };
-        assert!((start.minimum() - 30_000.0).abs() < 1e-9);
-        assert!((start.even_peak() - 20_000.0 / 60.0).abs() < 1e-9);
-        assert!((start.mean() - 50.0).abs() < 1e-9);
+        assert!((start.minimum() - 40_000.0).abs() < 1e-9);
+        assert!((start.even_peak() - 30_000.0 / 60.0).abs() < 1e-9);
+        assert!((start.mean() - 40_000.0 / 600.0).abs() < 1e-9);
         assert!((start.ideal(1000.0) - 600.0).abs() < 1e-9);
-        assert!((start.ideal(15.0) - 2000.0).abs() < 1.0, "never idle: all of it over 15/s");
+        assert!(
+            (start.ideal(15.0) - 40_000.0 / 15.0).abs() < 1.0,
+            "never idle: all of it over 15/s"
+        );
         let old = Start { era: Era::Master, ..start };
-        assert!((old.minimum() - 50_000.0).abs() < 1e-9);
+        assert!((old.minimum() - 60_000.0).abs() < 1e-9);
     }
 }

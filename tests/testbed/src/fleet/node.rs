@@ -189,7 +189,7 @@ impl Wire {
             "/sysinfo" => reply(StatusCode::OK, self.sysinfo.clone()),
             "/vms" => reply(StatusCode::OK, self.vms.clone()),
             _ => {
-                let body = json!({"code": "ResourceNotFound", "message": "no VM"}).to_string();
+                let body = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
                 reply(StatusCode::NOT_FOUND, Bytes::from(body))
             }
         }

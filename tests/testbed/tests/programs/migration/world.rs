@@ -329,13 +329,11 @@ fn known_to(agent: &Agent) -> String {
         parts.status.waiting_for(),
         parts.schedule
     );
-    let timeless = |word: &str| {
-        let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let timeless = |word: &&str| {
         let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        let number = word.len() > unit.len();
-        number && matches!(unit, "s" | "ms" | "µ" | "µs" | "ns")
+        word.len() == unit.len() || !matches!(unit, "s" | "ms" | "µs" | "ns")
     };
-    all.split(' ').filter(|word| !timeless(word)).collect()
+    all.split(|c: char| !c.is_alphanumeric() && c != '.').filter(timeless).collect()
 }
 
 fn mixed(seen: u64, more: &impl Hash) -> u64 {

@@ -29,10 +29,15 @@ impl Wire {
         let vms = &inner.nodes[self.node].vms;
         match path {
             "/vms" => reply(200, &Value::Array(vms.values().cloned().collect())),
-            _ => match vms.get(path.trim_start_matches("/vms/")) {
-                Some(vm) => reply(200, vm),
-                None => reply(404, &json!({"code": "ResourceNotFound", "message": "no VM"})),
-            },
+            _ => {
+                let name = path.trim_start_matches("/vms/");
+                let missing = || Response {
+                    status: StatusCode::NOT_FOUND,
+                    headers: HeaderMap::new(),
+                    body: Bytes::from(format!("VM Not Found: {name}")),
+                };
+                vms.get(name).map_or_else(missing, |vm| reply(200, vm))
+            }
         }
     }
 
@@ -67,7 +72,11 @@ impl Transport for Wire {
             let body = request.body.clone().unwrap_or_default();
             let body = String::from_utf8_lossy(&body).into_owned();
             let label = format!("{} {host} {} {body}", request.method, request.target());
-            self.gate(&label).await;
+            // The node has no such NICs, whenever it is asked: no order of these answers matters.
+            let lists = |kind| label.contains(&format!("belongs_to_type={kind}"));
+            if !lists("server") && !lists("other") {
+                self.gate(&label).await;
+            }
             let write = request.method != Method::GET;
             let outcome = match host.as_str() {
                 "napi.lab" => {
