@@ -11,6 +11,8 @@ mod real; // with real processes
 
 mod simulated; // in simulated time
 
+mod agree; // both daemons show the node as it is
+
 mod steps; // what is done to the node
 
 use std::ffi::OsString;
@@ -18,11 +20,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sdc_clients::vminfod::VmObject;
 
 use crate::lab::world::this_program;
 use crate::sim::runs::in_pairs;
-use crate::storm::same_vms;
 
 /// What to run.
 #[derive(Clone, Copy, Debug, Parser)]
@@ -79,15 +79,4 @@ pub fn run_seeds(options: Options, program: &Path) -> u64 {
         );
         false
     })
-}
-
-/// Compares what both daemons show with the node.
-///
-/// # Errors
-/// What differs first.
-fn agree(old: &[VmObject], fresh: &[VmObject], node: &[VmObject]) -> anyhow::Result<()> {
-    for (whose, cache) in [("the old daemon", old), ("a fresh daemon", fresh)] {
-        same_vms(cache, node).map_err(|what| anyhow::anyhow!("{whose}: {what}"))?;
-    }
-    Ok(())
 }

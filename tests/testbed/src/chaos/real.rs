@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
-use super::agree;
+use super::agree::agree;
 use super::steps::{CHANGES, change};
 use crate::held::children_of;
 use crate::lab::{World, WorldOptions};

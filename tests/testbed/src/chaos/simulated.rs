@@ -10,13 +10,13 @@ use mocks::napi::Era;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::agree;
+use super::agree::agree;
 use super::steps::{CHANGES, change};
 use crate::sim::centre::Centre;
 use crate::sim::checks::cache_is_fresh;
-use crate::sim::node::Cn;
+use crate::sim::node::{CACHE, Cn};
 use crate::sim::runs::alone;
-use crate::sim::settle::{CACHE, within};
+use crate::sim::settle::within;
 use crate::sim::signals::Weather;
 use crate::sim::steps::command_trouble;
 use crate::sim::truth::Truth;

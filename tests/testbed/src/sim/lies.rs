@@ -19,7 +19,7 @@ use vminfod::node::commands::Tool;
 
 use super::bugs::Bug;
 use super::centre::Centre;
-use super::node::Cn;
+use super::node::{CACHE, Cn};
 
 /// More runs than a fault can last for.
 const ALWAYS: u32 = u32::MAX;
@@ -143,7 +143,7 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     }
     cn.node.step(|guard| guard.save_zones(&all))?;
     // vminfod finds them again; until then a delete of them is late, not wrong.
-    tokio::time::sleep(super::settle::CACHE).await;
+    tokio::time::sleep(CACHE).await;
     vm_agent(centre, cn);
     centre.truth.vanish(HashSet::new());
     Ok(())

@@ -44,6 +44,8 @@ pub const SECOND_LOOK: Duration = Duration::from_secs(20);
 pub const RELIST: Duration = Duration::from_secs(360);
 /// At most so long between two refreshes of vminfod.
 pub const REFRESH: Duration = Duration::from_secs(150);
+/// T of a node's cache: a command that hangs has its deadline, a failing VM its back-off.
+pub const CACHE: Duration = Duration::from_secs(REFRESH.as_secs() + 200);
 /// The deadline for the listing of the node's snapshots.
 const SNAPSHOTS: Duration = Duration::from_secs(120);
 

@@ -14,11 +14,8 @@ use tokio::time::Instant;
 use super::centre::Centre;
 use super::checks;
 use super::lies;
-use super::node::{Cn, REFRESH, RELIST, SECOND_LOOK};
+use super::node::{CACHE, Cn, RELIST, SECOND_LOOK};
 use super::world::{Reader, held};
-
-/// T of a node's cache: a command that hangs has its deadline, a failing VM its back-off.
-pub const CACHE: Duration = Duration::from_secs(REFRESH.as_secs() + 200);
 
 /// T of NAPI: two lists 25 % late, the age of a record, two looks, and the longest back-off.
 pub const RECORDS: Duration =
