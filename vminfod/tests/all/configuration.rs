@@ -34,11 +34,8 @@ fn documented_keys_exist_with_their_defaults() {
     let mut settings = Map::new();
     for (key, default) in told() {
         let Some(default) = default else { continue };
-        let value = match (key.as_str(), default.parse::<u64>()) {
-            ("socket.mode", _) | (_, Err(_)) => Value::from(default),
-            (_, Ok(number)) => Value::from(number),
-        };
-        let value = if value == "false" { Value::from(false) } else { value };
+        // Numbers, lists and flags stand as in JSON; all else is text, and so is a mode like 0660.
+        let value = serde_json::from_str(&default).unwrap_or(Value::from(default));
         settings.insert(key, value);
     }
     // A key of earlier versions, which moved to console's configuration, only warns.
