@@ -54,7 +54,7 @@ fn nested_maps_have_records_of_leaves() {
     );
 }
 
-#[test]
+#[test] // F72
 fn many_changes_of_a_tenants_field_are_one_record_of_it() {
     let keys = |count: usize, value: &str| -> Value {
         (0..count).map(|n| (n.to_string(), json!(value))).collect::<serde_json::Map<_, _>>().into()

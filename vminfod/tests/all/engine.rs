@@ -12,7 +12,7 @@ use serde_json::json;
 use vminfod::config::Config;
 use vminfod::node::commands::Tool;
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread")] // F67
 async fn port_opens_when_each_zone_of_the_index_has_a_row() {
     let node = FakeNode::new();
     let index =

@@ -208,7 +208,7 @@ async fn vm_whose_snapshots_were_never_listed_is_named() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")] // S118
+#[tokio::test(flavor = "multi_thread")] // S118, F73
 async fn unknown_names_are_looked_up_in_one_list() {
     let node = FakeNode::one();
     let served = node.serve_quiet().await;

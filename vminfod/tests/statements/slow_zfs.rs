@@ -29,7 +29,7 @@ fn script(node: &FakeNode, name: &str, text: &str) -> std::path::PathBuf {
     path
 }
 
-#[tokio::test(flavor = "multi_thread")] // S114, S117
+#[tokio::test(flavor = "multi_thread")] // S114, S117, F71
 async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
     let node = FakeNode::one();
     node.write("/etc/zones/index", &format!("global:installed:/:\n{A}:running:/zones/{A}:{A}\n"));

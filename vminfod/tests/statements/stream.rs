@@ -294,7 +294,7 @@ async fn connecting_during_a_create_shows_the_vm_once() {
     served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")] // S43, S44, S119, B1
+#[tokio::test(flavor = "multi_thread")] // S43, S44, S119, B1, F72
 async fn stalled_reader_uses_bounded_memory_and_delays_nobody() {
     let node = FakeNode::one();
     let ring_bytes = 300_000;

@@ -11,7 +11,7 @@ use testbed::held::children_of;
 
 use super::common::{Lab, SOON, edit_alias, see_modified, signal, text, until};
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread")] // F79
 async fn files_are_watched_by_the_helper_and_by_its_successor() {
     let lab = Lab::start(|options| {
         options.vms = 6;
