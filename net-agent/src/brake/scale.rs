@@ -67,7 +67,7 @@ pub enum Tripped {
     #[error("the node shows no VM while NAPI has {nics} NICs of it")]
     NoVms { nics: usize },
     /// The node shows much less than before.
-    #[error("the node shows {here} VMs, fewer than half of the {most} it had")]
+    #[error("{here} of the {most} VMs that the node had are here, fewer than half")]
     Shrunk { here: usize, most: usize },
     #[error("the number of deletes in the last hour is unknown")]
     RecentUnknown,
@@ -128,11 +128,13 @@ impl Scale {
 
     /// Returns why the view alone is a reason to stop, if it is.
     pub fn too_little(&self, confirmed: bool) -> Option<Tripped> {
-        let (here, few_listed) = (self.local_vms, self.listed_vms <= 3);
-        if here == 0 && !(confirmed && few_listed) {
+        // VMAPI's word is enough where there is little to lose. Elsewhere it may only repeat this node's.
+        let is_trusted = |vms: usize| confirmed && vms <= 3;
+        if self.local_vms == 0 && !is_trusted(self.listed_vms) {
             return Some(Tripped::NoVms { nics: self.listed.max(self.candidates) });
         }
-        let most = self.reference.map(|of| of.vms).filter(|most| !confirmed && here * 2 < *most)?;
+        let Reference { vms: most, here } =
+            self.reference.filter(|of| of.here * 2 < of.vms && !is_trusted(of.vms))?;
         Some(Tripped::Shrunk { here, most })
     }
 
@@ -218,8 +220,17 @@ mod tests {
             (None, Scale { reference: of(10, 8), ..calm }),
             (None, Scale { reference: of(11, 9), ..calm }),
             (None, Scale { reference: None, ..calm }),
-            // Few are few, whatever the node shows.
-            (Some(Clearance::Few), Scale { candidates: 5, reference: of(10, 1), ..calm }),
+            // Few are few, unless the node lost more than half.
+            (Some(Clearance::Few), Scale { candidates: 5, reference: of(10, 8), ..calm }),
+            (
+                Some(Clearance::Few),
+                Scale { candidates: 5, local_vms: 5, reference: of(10, 5), ..calm },
+            ),
+            (None, Scale { candidates: 1, reference: of(10, 4), ..calm }),
+            (
+                Some(Clearance::Few),
+                Scale { candidates: 1, local_vms: 1, reference: of(3, 1), ..calm },
+            ),
             (None, Scale { candidates: 5, recent: recent(0, 1), reference: of(10, 8), ..calm }),
             // Nothing is here.
             (
