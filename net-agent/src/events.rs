@@ -50,6 +50,7 @@ pub(crate) async fn follow(parts: &Parts) {
 
 fn synced(parts: &Parts, view: LocalView, is_first: bool) {
     let (complete, vms) = (view.is_complete(), view.vms.len());
+    parts.brake.saw(view.vms.keys().cloned());
     let differing = parts.node.synced(view);
     parts.status.is(Task::Events, State::Working);
     parts.status.step(history::STARTED);
@@ -71,6 +72,7 @@ fn synced(parts: &Parts, view: LocalView, is_first: bool) {
 fn present(parts: &Parts, object: &VmObject) {
     match parts.node.put(object) {
         Some((before, vm)) if before.as_ref() != Some(&vm) => {
+            parts.brake.saw([vm.uuid.clone()]);
             changed(parts, &vm.uuid, before, Left::WithVm);
         }
         // R10: any event has the VM's NICs looked at. Those that change nothing here fold.

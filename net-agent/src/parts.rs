@@ -124,6 +124,7 @@ impl Parts {
             listed_vms,
             local_vms: view.vms.len(),
             reference: self.reference_in(view),
+            had: self.brake.had(|vm| view.has_vm(vm)),
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) async fn restore(parts: &Parts) {
     let until = |times: Vec<Seen>| times.into_iter().map(|_| clock + HOUR).collect();
     let deletes = Deletes { counted: until(kept.deletes), exempted: until(kept.exempted) };
     parts.brake.restore(kept.reference, deletes);
+    let left = kept.departed.iter().map(|it| &it.vm);
+    parts.brake.saw(kept.macs.values().chain(left).cloned());
     let departures =
         kept.departed.into_iter().map(|KeptDeparture { mac, vm, left, waits, why }| {
             let left = if left == Left::Alone { Left::Alone } else { Left::Before };

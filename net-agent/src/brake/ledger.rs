@@ -30,6 +30,9 @@ pub enum BrakeOf {
     Pass,
 }
 
+/// The most VMs that are noted between two reference views.
+const SEEN_CAP: usize = 10_000;
+
 /// The brake. The lock is held for a few instructions and never over an await.
 #[derive(Debug)]
 pub struct Brake {
@@ -47,6 +50,8 @@ struct Ledger {
     /// The VMs of the reference view: a complete view at the end of a pass that left nothing
     /// undecided, or one that the operator accepted.
     reference: Option<BTreeSet<String>>,
+    /// The VMs that were seen here since the reference view was taken.
+    seen: BTreeSet<String>,
     /// The records and the VMs of NAPI's last list.
     listed: (usize, usize),
     deletes: Deletes,
@@ -110,7 +115,9 @@ impl Brake {
 
     /// Replaces the reference view by this one.
     pub fn refer_to(&self, vms: BTreeSet<String>) {
-        self.ledger().reference = Some(vms);
+        let mut ledger = self.ledger();
+        (ledger.reference, ledger.seen) = (Some(vms), BTreeSet::new());
+        drop(ledger);
         self.save.notify_one();
     }
 
@@ -119,11 +126,22 @@ impl Brake {
         self.ledger().reference.clone()
     }
 
+    /// Notes VMs that are here.
+    pub fn saw(&self, vms: impl IntoIterator<Item = String>) {
+        let mut ledger = self.ledger();
+        let room = SEEN_CAP.saturating_sub(ledger.seen.len());
+        ledger.seen.extend(vms.into_iter().take(room));
+    }
+
     /// Compares the reference view with what is here. Returns none if there is no reference view.
     pub fn compared(&self, is_here: impl Fn(&str) -> bool) -> Option<Reference> {
+        self.ledger().reference.as_ref().map(|vms| compared(vms.iter().collect(), is_here))
+    }
+
+    /// Compares the VMs of the reference view, and those that were seen since, with what is here.
+    pub fn had(&self, is_here: impl Fn(&str) -> bool) -> Reference {
         let ledger = self.ledger();
-        let vms = ledger.reference.as_ref()?;
-        Some(Reference { vms: vms.len(), here: vms.iter().filter(|vm| is_here(vm)).count() })
+        compared(ledger.reference.iter().flatten().chain(&ledger.seen).collect(), is_here)
     }
 
     /// Stores how many zone records NAPI's list holds, and of how many VMs.
@@ -236,4 +254,8 @@ impl Brake {
     pub fn approved_macs(&self) -> BTreeSet<MacAddr> {
         self.ledger().approvals.macs(self.clock.now()).collect()
     }
+}
+
+fn compared(vms: BTreeSet<&String>, is_here: impl Fn(&str) -> bool) -> Reference {
+    Reference { vms: vms.len(), here: vms.iter().filter(|vm| is_here(vm)).count() }
 }

@@ -23,6 +23,8 @@ pub struct Scale {
     pub local_vms: usize,
     /// The reference view, if there is one, and if the view that is measured is complete.
     pub reference: Option<Reference>,
+    /// What the node had: the VMs of the reference view, and those that were seen since.
+    pub had: Reference,
 }
 
 /// Deletes of the last hour.
@@ -133,9 +135,9 @@ impl Scale {
         if self.local_vms == 0 && !is_trusted(self.listed_vms) {
             return Some(Tripped::NoVms { nics: self.listed.max(self.candidates) });
         }
-        let Reference { vms: most, here } =
-            self.reference.filter(|of| of.here * 2 < of.vms && !is_trusted(of.vms))?;
-        Some(Tripped::Shrunk { here, most })
+        let Reference { vms: most, here } = self.had;
+        let has_shrunk = here * 2 < most && !is_trusted(most);
+        has_shrunk.then_some(Tripped::Shrunk { here, most })
     }
 
     /// Says that VMAPI's word does not help against this.
@@ -179,6 +181,10 @@ mod tests {
         }
     }
 
+    fn had(vms: usize, here: usize) -> Reference {
+        Reference { vms, here }
+    }
+
     fn recent(counted: usize, exempted: usize) -> Option<Recent> {
         Some(Recent { counted, exempted })
     }
@@ -200,8 +206,8 @@ mod tests {
             (false, Scale { candidates: 10, listed: 100, ..calm }),
             (true, Scale { candidates: 11, listed: 100, ..calm }),
             (true, Scale { recent: None, ..calm }),
-            (false, Scale { local_vms: 5, reference: ten(5), ..calm }),
-            (true, Scale { local_vms: 4, reference: ten(4), ..calm }),
+            (false, Scale { had: had(10, 5), ..calm }),
+            (true, Scale { had: had(10, 4), ..calm }),
             (true, Scale { local_vms: 0, reference: None, ..calm }),
             (true, Scale { local_vms: 0, listed: 0, listed_vms: 0, reference: None, ..calm }),
         ] {
@@ -224,12 +230,13 @@ mod tests {
             (Some(Clearance::Few), Scale { candidates: 5, reference: of(10, 8), ..calm }),
             (
                 Some(Clearance::Few),
-                Scale { candidates: 5, local_vms: 5, reference: of(10, 5), ..calm },
+                Scale { candidates: 5, reference: None, had: had(10, 5), ..calm },
             ),
-            (None, Scale { candidates: 1, reference: of(10, 4), ..calm }),
+            (None, Scale { candidates: 1, reference: None, had: had(10, 4), ..calm }),
+            (None, Scale { candidates: 1, reference: of(3, 1), had: had(10, 4), ..calm }),
             (
                 Some(Clearance::Few),
-                Scale { candidates: 1, local_vms: 1, reference: of(3, 1), ..calm },
+                Scale { candidates: 1, reference: of(3, 1), had: had(3, 1), ..calm },
             ),
             (None, Scale { candidates: 5, recent: recent(0, 1), reference: of(10, 8), ..calm }),
             // Nothing is here.

@@ -112,6 +112,7 @@ impl Case {
             listed_vms: listing.listed_vms,
             local_vms: self.local.vms.len(),
             reference: reference.map(|(vms, here)| Reference { vms, here }),
+            had: reference.map(|(vms, here)| Reference { vms, here }).unwrap_or_default(),
             ..Scale::default()
         };
         compare(&Inputs {

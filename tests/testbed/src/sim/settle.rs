@@ -17,9 +17,10 @@ use super::lies;
 use super::node::{CACHE, Cn, RELIST, SECOND_LOOK};
 use super::world::{Reader, held};
 
-/// T of NAPI: two lists 25 % late, the age of a record, two looks, and the longest back-off.
+/// T of NAPI: two lists 25 % late, the age of a record, two looks, the longest back-off, and the hour in
+/// which a node that shows less than 90 % of what it had may delete five.
 pub const RECORDS: Duration =
-    Duration::from_secs(RELIST.as_secs() * 5 / 2 + SECOND_LOOK.as_secs() * 4 + 900);
+    Duration::from_secs(RELIST.as_secs() * 5 / 2 + SECOND_LOOK.as_secs() * 4 + 900 + 3600);
 
 /// Faults are over: everybody has to agree within T, and then nobody writes any more.
 pub(super) async fn settle(
