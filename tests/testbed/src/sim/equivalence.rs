@@ -80,7 +80,7 @@ async fn live(seed: u64, weather: Weather) -> anyhow::Result<Option<End>> {
         cn.end_agent().await;
         cn.start_agent()?;
     }
-    settle::settle(&world.centre, &world.nodes, &world.readers).await?;
+    settle::settle(&world.centre, &world.nodes, &world.readers, settle::RECORDS).await?;
     let mut end = End { vms: BTreeMap::new(), nics: BTreeMap::new() };
     let mut used = BTreeSet::new();
     for cn in &world.nodes {

@@ -197,7 +197,7 @@ async fn script(case: Case, truth: &Truth) -> anyhow::Result<Ran> {
     // The hour before a record that is being provisioned may go is over.
     stage.centre.napi.advance_clock(DAY);
     tokio::select! {
-        done = settle::settle(&stage.centre, std::slice::from_ref(&stage.cn), &[]) => done?,
+        done = settle::settle(&stage.centre, std::slice::from_ref(&stage.cn), &[], settle::BRAKED) => done?,
         // A point beyond the script: the world is at rest, and nothing more is to come of it.
         () = gate.death() => bail!("the agent died after the script"),
     }

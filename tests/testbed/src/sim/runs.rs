@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bugs::Bug;
-use super::settle::settle;
+use super::settle::{RECORDS, settle};
 use super::signals::Weather;
 use super::truth::Truth;
 use super::world::{World, held, place};
@@ -46,7 +46,7 @@ async fn world(seed: u64, how: (Option<Bug>, bool), truth: &Truth) -> anyhow::Re
     let dir = place()?;
     let mut world = World::new(seed, how, truth, dir.path(), Weather::GOOD).await?;
     world.live(false).await?;
-    settle(&world.centre, &world.nodes, &world.readers).await?;
+    settle(&world.centre, &world.nodes, &world.readers, RECORDS).await?;
     world.end().await;
     held(truth)
 }

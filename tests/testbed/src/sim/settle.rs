@@ -17,16 +17,19 @@ use super::lies;
 use super::node::{CACHE, Cn, RELIST, SECOND_LOOK};
 use super::world::{Reader, held};
 
-/// T of NAPI: two lists 25 % late, the age of a record, two looks, the longest back-off, and the hour in
-/// which a node that shows less than 90 % of what it had may delete five.
+/// T of NAPI: two lists 25 % late, the age of a record, two looks, and the longest back-off.
 pub const RECORDS: Duration =
-    Duration::from_secs(RELIST.as_secs() * 5 / 2 + SECOND_LOOK.as_secs() * 4 + 900 + 3600);
+    Duration::from_secs(RELIST.as_secs() * 5 / 2 + SECOND_LOOK.as_secs() * 4 + 900);
 
-/// Faults are over: everybody has to agree within T, and then nobody writes any more.
+/// The same with the hour in which a node that shows less than 90 % of what it had may delete five.
+pub const BRAKED: Duration = RECORDS.saturating_add(Duration::from_secs(3600));
+
+/// Faults are over: everybody has to agree within T (`records` for NAPI), and then nobody writes any more.
 pub(super) async fn settle(
     centre: &Centre,
     nodes: &[Cn],
     readers: &[Reader],
+    records: Duration,
 ) -> anyhow::Result<()> {
     centre.truth.note("faults are over");
     centre.napi.faults().clear();
@@ -42,9 +45,9 @@ pub(super) async fn settle(
     let agreed = Instant::now();
     centre.truth.quiet();
     let right = || async { checks::napi_is_right(centre, nodes) };
-    within(RECORDS, "I11", right).await?;
+    within(records, "I11", right).await?;
     centre.truth.note("NAPI is right");
-    tokio::time::sleep_until(agreed + RECORDS).await;
+    tokio::time::sleep_until(agreed + records).await;
     let writes = || nodes.iter().map(|cn| cn.outside.judge().writes()).sum::<u64>();
     let before = writes();
     tokio::time::sleep(RELIST * 3 / 2).await;
