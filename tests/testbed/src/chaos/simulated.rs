@@ -9,6 +9,7 @@ use std::time::Duration;
 use mocks::napi::Era;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
 
 use super::agree::agree;
 use super::steps::{CHANGES, change};
@@ -19,7 +20,7 @@ use crate::sim::runs::alone;
 use crate::sim::settle::within;
 use crate::sim::signals::Weather;
 use crate::sim::steps::command_trouble;
-use crate::sim::truth::Truth;
+use crate::sim::truth::{Life, Truth};
 use crate::sim::world::{held, place};
 
 /// Runs one seed; `done` gets what was done.
@@ -51,6 +52,7 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
                 // A new start has to get by with commands that fail, but not for ever.
                 cn.commands.calm();
                 let missed = change(&cn.verbs, &mut rng).await;
+                note_deleted(&cn, &truth)?;
                 cn.start_vminfod().await?;
                 format!("vminfod restarts, meanwhile {missed:?}")
             }
@@ -77,4 +79,15 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
     agree(&old, &cn.shown(), &cn.load().await?)?;
     cn.end().await;
     held(&truth)
+}
+
+/// Has the truth know which VMs were deleted: a fresh daemon need not show them.
+fn note_deleted(cn: &Cn, truth: &Truth) -> anyhow::Result<()> {
+    let zones = cn.node.zones()?;
+    for vm in truth.on(&cn.uuid) {
+        if !zones.iter().any(|zone| zone.zonename == vm) {
+            truth.set(&vm, Life::Gone(Instant::now(), cn.uuid.clone()));
+        }
+    }
+    Ok(())
 }
