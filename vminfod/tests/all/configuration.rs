@@ -72,6 +72,7 @@ fn daemon_and_commands_read_the_file_of_the_environment() {
     let file = dir.path().join("vminfod.json");
     std::fs::write(&file, r#"{"listen": 5}"#).unwrap();
     for args in [["serve", "--check-config"], ["status", "-j"]] {
+        #[allow(clippy::disallowed_methods)] // the program under test
         let mut vminfod = std::process::Command::new(env!("CARGO_BIN_EXE_vminfod"));
         let ended = vminfod.args(args).env("VMINFOD_CONFIG", &file).env_remove("SMF_FMRI").output();
         let ended = ended.unwrap();
