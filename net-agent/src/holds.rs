@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{self, stamp};
+use daemon::disk::{self, stamp};
 
 /// Bytes of a holds file: some thousand holds.
 const LONGEST: usize = 1 << 20;

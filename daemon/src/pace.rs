@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The budget of requests: a rate and a number in flight, for NAPI and VMAPI together. A read takes
+//! The budget of requests: a rate and a number in flight, for all services together. A read takes
 //! its turn before each attempt, retries included, and the wait does not count against its deadline.
 //! A write takes its turn before its permit is made, so the checks come after the wait.
 
