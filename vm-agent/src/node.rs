@@ -15,6 +15,9 @@ use tokio::sync::Notify;
 
 use crate::plan::{Crowd, named};
 
+/// Above this number, VMs that are not here are forgotten.
+const MOST_TOLD: usize = 10_000;
+
 /// A VM that left.
 #[derive(Clone, Debug)]
 pub struct Gone {
@@ -133,6 +136,10 @@ impl Node {
                 known.put(vm, is_hidden(object), until);
             }
             known.is_first_run = false;
+            if known.told.len() > MOST_TOLD {
+                let Known { told, here, .. } = known;
+                told.retain(|vm| here.contains_key(vm));
+            }
         });
     }
 

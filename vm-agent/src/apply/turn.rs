@@ -65,6 +65,9 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
         Err(why) => {
             parts.status.count(Count::Deferred);
             let after = wait(parts, &why);
+            if after == After::Settled {
+                parts.node.settle(vm);
+            }
             let action = if why == Reason::ReportMode { name } else { "wait" };
             parts.status.decided(vm, action, why, after != After::Settled);
             after

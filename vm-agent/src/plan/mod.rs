@@ -6,6 +6,9 @@
 
 // Blank lines keep the modules in layer order.
 
+#[cfg(test)]
+mod tests;
+
 mod start;
 
 mod judge;

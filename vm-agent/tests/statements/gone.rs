@@ -204,3 +204,22 @@ fn a_restart_reports_what_went_meanwhile_and_nothing_else() {
     });
     world.live_and_crash(MIN, |world| assert!(world.writes().is_empty()));
 }
+
+#[tokio::test(start_paused = true)] // W17
+async fn after_a_damaged_state_file_nobody_is_reported_for_five_minutes() {
+    let world = World::of(0..10);
+    let (_, shutdown) = world.started(&json!({})).await;
+    shutdown.trigger();
+    sleep(MIN).await;
+    let file = world.config(&json!({})).places.state_dir.join("memory.json");
+    std::fs::write(&file, "{").unwrap();
+    world.cut();
+    world.forget();
+    world.quietly(3, None);
+    let (agent, _) = world.started(&json!({})).await;
+    sleep(4 * MIN).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    assert!(agent.status_json()["memory"].as_str().unwrap().contains("lost"));
+    sleep(3 * MIN).await;
+    assert_eq!(world.stored(3)["state"], "destroyed");
+}
