@@ -151,7 +151,7 @@ impl Config {
             f.fault("vminfod.url", reason);
             String::new()
         });
-        let status_listen: SocketAddr = f.parse("status.listen", "127.0.0.1:5312");
+        let status_listen: SocketAddr = f.parse("status.listen", "127.0.0.1:5313");
         if !status_listen.ip().is_loopback() {
             f.fault("status.listen", "only a loopback address is allowed");
         }
