@@ -52,7 +52,7 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
                 // A new start has to get by with commands that fail, but not for ever.
                 cn.commands.calm();
                 let missed = change(&cn.verbs, &mut rng).await;
-                note_deleted(&cn, &truth)?;
+                note_deletes(&cn, &truth);
                 cn.start_vminfod().await?;
                 format!("vminfod restarts, meanwhile {missed:?}")
             }
@@ -67,6 +67,7 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
             _ => format!("{:?}", change(&cn.verbs, &mut rng).await),
         };
         done.push(what);
+        note_deletes(&cn, &truth);
         cn.watch.look(&cn.node.root(), &cn.way);
         let pause = [0, 3, 60, 800, 4_000, 25_000, 90_000][rng.random_range(0..7)];
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -81,13 +82,9 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
     held(&truth)
 }
 
-/// Has the truth know which VMs were deleted: a fresh daemon need not show them.
-fn note_deleted(cn: &Cn, truth: &Truth) -> anyhow::Result<()> {
-    let zones = cn.node.zones()?;
-    for vm in truth.on(&cn.uuid) {
-        if !zones.iter().any(|zone| zone.zonename == vm) {
-            truth.set(&vm, Life::Gone(Instant::now(), cn.uuid.clone()));
-        }
+/// A fresh vminfod need not show what the node has no more.
+fn note_deletes(cn: &Cn, truth: &Truth) {
+    for gone in truth.on(&cn.uuid).into_iter().filter(|vm| cn.node.zone(vm).is_err()) {
+        truth.set(&gone, Life::Gone(Instant::now(), cn.uuid.clone()));
     }
-    Ok(())
 }
