@@ -61,7 +61,7 @@ fn examples(document: &str, uuid: &str, mac: &str) -> Vec<String> {
     let rows = document.lines().filter(|line| line.starts_with("| `"));
     let last = rows.filter_map(|line| line.trim_end_matches([' ', '|']).rsplit_once(" | "));
     let code = last.filter_map(|(_, cell)| cell.strip_prefix('`')?.strip_suffix('`'));
-    let programs = ["vminfod ", "net-agent ", "kvmd ", "console "];
+    let programs = ["vminfod ", "net-agent ", "vm-agent ", "kvmd ", "console "];
     code.filter(|code| programs.iter().any(|program| code.starts_with(program)))
         .map(|code| code.replace("UUID", uuid).replace("MAC", mac))
         .collect()
