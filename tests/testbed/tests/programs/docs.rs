@@ -17,6 +17,7 @@ async fn lab() -> (Lab, Wrongs) {
     let wrongs = lab.fill().await;
     lab.tell_vmapi();
     lab.start_agent().await.unwrap();
+    lab.start_vm_agent().await.unwrap();
     (lab, wrongs)
 }
 
@@ -88,6 +89,8 @@ async fn looking_at_a_node_works_as_written() {
     let printed = type_in(&lab, &commands(&guide, "Look at a node")).await;
     assert!(printed.contains("\"numVms\""), "{printed}");
     type_in(&lab, &commands(&guide, "Read the brake")).await;
+    let printed = type_in(&lab, &commands(&guide, "VMAPI and the node")).await;
+    assert!(printed.contains("VMAPI knows what the node knows"), "{printed}");
     lab.stop().await;
 }
 
