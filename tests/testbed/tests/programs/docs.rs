@@ -15,7 +15,6 @@ use super::common::{LATE, Lab, line_with, text, until};
 async fn lab() -> (Lab, Wrongs) {
     let mut lab = Lab::start(|options| options.speed = 600).await;
     let wrongs = lab.fill().await;
-    lab.tell_vmapi();
     lab.start_agent().await.unwrap();
     lab.start_vm_agent().await.unwrap();
     (lab, wrongs)
