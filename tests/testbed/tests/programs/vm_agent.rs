@@ -5,11 +5,12 @@
 //! vm-agent end to end: the real programs on a simulated node, killed and served badly, and the mock's
 //! record of every request at the end.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mocks::faults::{Action, Rule};
 use sdc_clients::vminfod::{VmObject, is_hidden};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::common::{Lab, status, text, until};
 
