@@ -32,6 +32,16 @@ fn told(lab: &Lab, vm: &VmObject, key: &str) -> Value {
     record.and_then(|record| record.get(key).cloned()).unwrap_or_default()
 }
 
+/// How many requests have reached VMAPI.
+fn asked(lab: &Lab) -> usize {
+    lab.vmapi.requests().len()
+}
+
+/// How many of them write.
+fn writes(lab: &Lab) -> usize {
+    lab.vmapi.requests().iter().filter(|seen| seen.method == "PUT").count()
+}
+
 /// Every VM that is shown is in VMAPI as it is, and those of `gone` are destroyed there.
 async fn agrees(lab: &Lab, gone: &[VmObject]) {
     let began = Instant::now();
@@ -75,7 +85,7 @@ async fn whoever_is_killed_vmapi_is_right_within_a_minute_of_its_return() {
     lab.verbs().halt(text(a, "uuid"), 0).await.unwrap();
     lab.verbs().halt(text(b, "uuid"), 0).await.unwrap();
     lab.verbs().delete_raw(text(c, "uuid")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    until("a write is under way", async || writes(&lab) > 0).await;
     lab.end_vm_agent(true).await.unwrap();
     lab.verbs().boot(text(b, "uuid")).await.unwrap();
     lab.vmapi.store().faults().clear();
@@ -103,8 +113,9 @@ async fn whoever_is_killed_vmapi_is_right_within_a_minute_of_its_return() {
         Action::Garbage { text: "<html>gateway</html>".to_owned() },
     ] {
         lab.vmapi.store().faults().add(Rule::any(action));
+        let before = asked(&lab);
         lab.verbs().halt(text(b, "uuid"), 0).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        until("VMAPI was asked in vain", async || asked(&lab) > before + 2).await;
         lab.verbs().boot(text(b, "uuid")).await.unwrap();
         lab.end_vm_agent(true).await.unwrap();
         lab.start_vm_agent().await.unwrap();
@@ -140,7 +151,10 @@ async fn a_node_that_seems_empty_reports_nobody() {
     std::fs::set_permissions(&wrapped, mode).unwrap();
     until("vminfod shows nobody", async || lab.vms().await.is_empty()).await;
     until("the brake is on", async || status(&lab.vm_agent_url()).await["brake"].is_string()).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let turns = async || status(&lab.vm_agent_url()).await["turns"].as_u64().unwrap_or_default();
+    let before = turns().await;
+    until("each has been tried again", async || turns().await > before + 3 * vms.len() as u64)
+        .await;
     std::fs::rename(&kept, &wrapped).unwrap();
     std::fs::write(&index, whole).unwrap();
     until("they are back", async || lab.vms().await.len() == vms.len()).await;
