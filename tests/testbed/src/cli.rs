@@ -4,7 +4,7 @@
 
 //! The command line of `testbed`. The binary also runs as a tool of a simulated node if it is
 //! started under that name (`zoneadm`, `zfs`, …: `simnode::TOOLS`), and as a daemon if its first
-//! argument is `@vminfod`, `@net-agent` or `@kvmd`: a lab needs one executable.
+//! argument is `@vminfod`, `@net-agent`, `@vm-agent` or `@kvmd`: a lab needs one executable.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -61,6 +61,10 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "@net-agent" => {
             process::die_with_parent();
             net_agent::cli::run(std::iter::once("net-agent".into()).chain(rest))
+        }
+        "@vm-agent" => {
+            process::die_with_parent();
+            vm_agent::cli::run(std::iter::once("vm-agent".into()).chain(rest))
         }
         "@kvmd" => {
             process::die_with_parent();

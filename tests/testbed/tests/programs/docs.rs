@@ -15,8 +15,8 @@ use super::common::{LATE, Lab, line_with, text, until};
 async fn lab() -> (Lab, Wrongs) {
     let mut lab = Lab::start(|options| options.speed = 600).await;
     let wrongs = lab.fill().await;
-    lab.tell_vmapi();
     lab.start_agent().await.unwrap();
+    lab.start_vm_agent().await.unwrap();
     (lab, wrongs)
 }
 
@@ -61,7 +61,7 @@ fn examples(document: &str, uuid: &str, mac: &str) -> Vec<String> {
     let rows = document.lines().filter(|line| line.starts_with("| `"));
     let last = rows.filter_map(|line| line.trim_end_matches([' ', '|']).rsplit_once(" | "));
     let code = last.filter_map(|(_, cell)| cell.strip_prefix('`')?.strip_suffix('`'));
-    let programs = ["vminfod ", "net-agent ", "kvmd ", "console "];
+    let programs = ["vminfod ", "net-agent ", "vm-agent ", "kvmd ", "console "];
     code.filter(|code| programs.iter().any(|program| code.starts_with(program)))
         .map(|code| code.replace("UUID", uuid).replace("MAC", mac))
         .collect()
@@ -88,6 +88,8 @@ async fn looking_at_a_node_works_as_written() {
     let printed = type_in(&lab, &commands(&guide, "Look at a node")).await;
     assert!(printed.contains("\"numVms\""), "{printed}");
     type_in(&lab, &commands(&guide, "Read the brake")).await;
+    let printed = type_in(&lab, &commands(&guide, "VMAPI and the node")).await;
+    assert!(printed.contains("VMAPI knows what the node knows"), "{printed}");
     lab.stop().await;
 }
 

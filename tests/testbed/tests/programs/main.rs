@@ -37,5 +37,6 @@ mod sim;
 mod soak;
 mod statements;
 mod storm;
+mod vm_agent;
 mod waits;
 mod witness;
