@@ -5,13 +5,15 @@
 //! Old VM object, new VM object → change records. Deployed clients match single records (`vmadm`
 //! waits for them), so there is one record per leaf or array element.
 
+mod change;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use indexmap::IndexMap;
-use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub use self::change::{Action, Change, Shown, pretty_path};
 use crate::object::VmObject;
 use crate::outline::Outline;
 use crate::parse::config_json::{self, FIELDS};
@@ -20,70 +22,6 @@ use crate::parse::config_json::{self, FIELDS};
 const KEYED: [(&str, &str); 2] = [("disks", "path"), ("nics", "mac")];
 
 type Path = Vec<Option<String>>;
-
-/// What happened to a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Action {
-    /// It was absent before.
-    Added,
-    /// It is absent now.
-    Removed,
-    /// It has another value now.
-    Changed,
-}
-
-impl Action {
-    /// Returns its name on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Action::Added => "added",
-            Action::Removed => "removed",
-            Action::Changed => "changed",
-        }
-    }
-}
-
-/// A value of one of the objects, not copied: a tenant's metadata may be large.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(untagged)]
-pub enum Shown<'a> {
-    /// The value itself.
-    Value(&'a Value),
-    /// The text of a whole field of [`FIELDS`].
-    Text(&'a RawValue),
-}
-
-impl<'a> Shown<'a> {
-    /// Returns the value if it is one.
-    pub fn value(self) -> Option<&'a Value> {
-        match self {
-            Shown::Value(value) => Some(value),
-            Shown::Text(_) => None,
-        }
-    }
-}
-
-/// One difference between two objects, as it is sent.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Change<'a> {
-    /// The path as one text: `nics.*.ip`.
-    pub pretty_path: String,
-    /// The path, with `None` for an element of an array.
-    pub path: Vec<Option<String>>,
-    /// What happened.
-    pub action: Action,
-    /// The old value; `None` if it was absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub old_value: Option<Shown<'a>>,
-    /// The new value; `None` if it is absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub new_value: Option<Shown<'a>>,
-    /// The identity of the element: a NIC's mac, a disk's path.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ident: Option<&'a Value>,
-}
 
 /// The fields whose size a tenant decides have together so many records, and members that differ of so
 /// many bytes, in one event; beyond that one record each. Clients wait for single records of the others.
@@ -140,7 +78,7 @@ impl Differing {
         let mut changes = compare(&old.fields, &new.fields, texts);
         changes.extend(too_large.iter().map(|field| {
             let [before, after] = texts(field).map(|text| text.map(Shown::Text));
-            change(&vec![Some((*field).to_owned())], None, before, after)
+            Change::new(&[Some((*field).to_owned())], None, before, after)
         }));
         changes
     }
@@ -164,7 +102,7 @@ fn compare<'a>(
             let [old, new] = texts(key).map(|text| text.map(Shown::Text));
             let (before, after) = (before.map(Shown::Value), after.map(Shown::Value));
             out.changes.clear();
-            out.changes.push(change(&path, None, old.or(before), new.or(after)));
+            out.changes.push(Change::new(&path, None, old.or(before), new.or(after)));
         }
         changes.append(&mut out.changes);
     };
@@ -197,34 +135,14 @@ impl<'a> Out<'a> {
     ) {
         self.left = self.left.and_then(|left| left.checked_sub(1));
         if !self.is_full() {
-            self.changes.push(change(path, ident, old.map(Shown::Value), new.map(Shown::Value)));
+            self.changes.push(Change::new(
+                path,
+                ident,
+                old.map(Shown::Value),
+                new.map(Shown::Value),
+            ));
         }
     }
-}
-
-/// Returns a path as one text: joined by dots, `*` for an element, names with dots or brackets in
-/// brackets.
-pub fn pretty_path(path: &[Option<String>]) -> String {
-    let mut text = String::new();
-    for (index, part) in path.iter().enumerate() {
-        let part = part.as_deref().unwrap_or("*");
-        if part.contains(['.', '[', ']']) {
-            text.push('[');
-            for c in part.chars() {
-                if matches!(c, '[' | ']') {
-                    text.push('\\');
-                }
-                text.push(c);
-            }
-            text.push(']');
-        } else {
-            if index > 0 {
-                text.push('.');
-            }
-            text.push_str(part);
-        }
-    }
-    text
 }
 
 /// Passes each key whose values differ with both values, those of `old` first.
@@ -424,27 +342,6 @@ fn without_twin<'a>(items: &'a [Value], texts: &[String], others: &[String]) -> 
 fn key_of(path: &Path) -> Option<&'static str> {
     let [Some(name)] = path.as_slice() else { return None };
     KEYED.iter().find(|(array, _)| array == name).map(|(_, key)| *key)
-}
-
-fn change<'a>(
-    path: &Path,
-    ident: Option<&'a Value>,
-    old_value: Option<Shown<'a>>,
-    new_value: Option<Shown<'a>>,
-) -> Change<'a> {
-    let action = match (old_value, new_value) {
-        (None, _) => Action::Added,
-        (_, None) => Action::Removed,
-        _ => Action::Changed,
-    };
-    Change {
-        pretty_path: pretty_path(path),
-        path: path.clone(),
-        action,
-        old_value,
-        new_value,
-        ident,
-    }
 }
 
 #[cfg(test)]
