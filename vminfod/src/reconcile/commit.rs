@@ -10,9 +10,9 @@ use std::sync::Arc;
 use sdc_clients::retry::Backoff;
 use tokio::time::Instant;
 use tracing::Instrument;
-use vm_model::VmObject;
-use vm_model::compose::compose;
+use vm_model::compose::outline;
 use vm_model::origin::Origin;
+use vm_model::outline::Outline;
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
@@ -237,15 +237,15 @@ impl Reconciler {
     }
 
     /// The object of these parts. A panic fails this VM only.
-    fn composed(&self, parts: &Parts) -> Result<VmObject, ReadFault> {
-        match catch_unwind(AssertUnwindSafe(|| compose(parts))) {
+    fn composed(&self, parts: &Parts) -> Result<Outline, ReadFault> {
+        match catch_unwind(AssertUnwindSafe(|| outline(parts))) {
             Ok(Ok(object)) => Ok(object),
             Ok(Err(error)) => Err(compose_error(&self.seams.ctx.root, parts, error).into()),
             Err(_) => Err(ReadFault::Panic),
         }
     }
 
-    fn old(&self, parts: &Parts) -> Option<VmObject> {
+    fn old(&self, parts: &Parts) -> Option<Outline> {
         self.composed(parts).ok()
     }
 
