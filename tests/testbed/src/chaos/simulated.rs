@@ -9,6 +9,7 @@ use std::time::Duration;
 use mocks::napi::Era;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
 
 use super::agree::agree;
 use super::steps::{CHANGES, change};
@@ -19,7 +20,7 @@ use crate::sim::runs::alone;
 use crate::sim::settle::within;
 use crate::sim::signals::Weather;
 use crate::sim::steps::command_trouble;
-use crate::sim::truth::Truth;
+use crate::sim::truth::{Life, Truth};
 use crate::sim::world::{held, place};
 
 /// Runs one seed; `done` gets what was done.
@@ -51,6 +52,7 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
                 // A new start has to get by with commands that fail, but not for ever.
                 cn.commands.calm();
                 let missed = change(&cn.verbs, &mut rng).await;
+                note_deletes(&cn, &truth);
                 cn.start_vminfod().await?;
                 format!("vminfod restarts, meanwhile {missed:?}")
             }
@@ -65,6 +67,7 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
             _ => format!("{:?}", change(&cn.verbs, &mut rng).await),
         };
         done.push(what);
+        note_deletes(&cn, &truth);
         cn.watch.look(&cn.node.root(), &cn.way);
         let pause = [0, 3, 60, 800, 4_000, 25_000, 90_000][rng.random_range(0..7)];
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -77,4 +80,11 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
     agree(&old, &cn.shown(), &cn.load().await?)?;
     cn.end().await;
     held(&truth)
+}
+
+/// A fresh vminfod need not show what the node has no more.
+fn note_deletes(cn: &Cn, truth: &Truth) {
+    for gone in truth.on(&cn.uuid).into_iter().filter(|vm| cn.node.zone(vm).is_err()) {
+        truth.set(&gone, Life::Gone(Instant::now(), cn.uuid.clone()));
+    }
 }

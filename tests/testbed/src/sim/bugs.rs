@@ -94,18 +94,6 @@ pub const BUGS: [(&str, Bug); 26] = [
 ];
 
 impl Bug {
-    /// Does it show only where nodes show less than they have?
-    pub fn needs_lies(self) -> bool {
-        matches!(
-            self,
-            Self::BelieveAnyList
-                | Self::ForgetTheReference
-                | Self::TakeCapitalsForAnother
-                | Self::IgnoreIncomplete
-                | Self::TrustAnyServer
-        )
-    }
-
     /// The name it is asked for by.
     pub fn name(self) -> &'static str {
         BUGS.iter().find(|(_, bug)| *bug == self).map_or("?", |(name, _)| name)

@@ -104,9 +104,6 @@ struct Args {
     /// Put a deliberate bug in; every seed that notices it counts as failed
     #[arg(long)]
     bug: Option<Bug>,
-    /// Nodes also show less than they have: platforms and disks that lie, uuids in capitals
-    #[arg(long, conflicts_with_all = ["crash_points", "equivalence"])]
-    lies: bool,
     /// Put every deliberate bug in, one after the other, and tell which seed notices it first
     #[arg(long, conflicts_with_all = ["bug", "seed", "crash_points", "equivalence"])]
     bugs: bool,
@@ -150,7 +147,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
             }
         }),
         false => {
-            let ran = run_seeds(&seeds, args.bug, args.lies, args.seed.is_some());
+            let ran = run_seeds(&seeds, args.bug, args.seed.is_some());
             println!("what happened: {:016x}", ran.digest);
             ran.failed
         }
@@ -169,10 +166,10 @@ pub struct Ran {
 }
 
 /// Runs these seeds, two at a time; prints a line for each that fails.
-pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, lies: bool, tell: bool) -> Ran {
+pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> Ran {
     let digest = Mutex::new(0);
     let failed = in_pairs(seeds, &|seed| {
-        let (result, trace) = one(*seed, bug, lies);
+        let (result, trace) = one(*seed, bug);
         let mut hasher = DefaultHasher::new();
         (seed, &trace).hash(&mut hasher);
         let mut digest = digest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,8 +179,7 @@ pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, lies: bool, tell: bool) -> Ran
         }
         let Err(error) = result else { return true };
         let bug = bug.map(|bug| format!(" --bug {}", bug.name())).unwrap_or_default();
-        let lies = if lies { " --lies" } else { "" };
-        println!("FAIL testbed sim --seed {seed}{bug}{lies}: {error:#}");
+        println!("FAIL testbed sim --seed {seed}{bug}: {error:#}");
         false
     });
     Ran { failed, digest: digest.into_inner().unwrap_or_else(PoisonError::into_inner) }

@@ -32,9 +32,9 @@ pub(crate) fn in_pairs<T: Sync>(each: &[T], holds: &(dyn Fn(&T) -> bool + Sync))
 }
 
 /// Runs one seed on a clock of its own; what came of it, and what happened.
-pub fn one(seed: u64, bug: Option<Bug>, lies: bool) -> (anyhow::Result<()>, Vec<String>) {
+pub fn one(seed: u64, bug: Option<Bug>) -> (anyhow::Result<()>, Vec<String>) {
     let truth = Truth::default();
-    (alone(world(seed, (bug, lies), &truth)), truth.trace())
+    (alone(world(seed, bug, &truth)), truth.trace())
 }
 
 /// Runs this on a clock of its own.
@@ -42,9 +42,9 @@ pub(crate) fn alone<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow:
     crate::clock::paused()?.block_on(work)
 }
 
-async fn world(seed: u64, how: (Option<Bug>, bool), truth: &Truth) -> anyhow::Result<()> {
+async fn world(seed: u64, bug: Option<Bug>, truth: &Truth) -> anyhow::Result<()> {
     let dir = place()?;
-    let mut world = World::new(seed, how, truth, dir.path(), Weather::GOOD).await?;
+    let mut world = World::new(seed, (bug, true), truth, dir.path(), Weather::GOOD).await?;
     world.live(false).await?;
     settle(&world.centre, &world.nodes, &world.readers, RECORDS).await?;
     world.end().await;

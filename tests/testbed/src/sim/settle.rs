@@ -15,6 +15,7 @@ use super::centre::Centre;
 use super::checks;
 use super::lies;
 use super::node::{CACHE, Cn, RELIST, SECOND_LOOK};
+use super::steps;
 use super::world::{Reader, held};
 
 /// T of NAPI: two lists 25 % late, the age of a record, two looks, and the longest back-off.
@@ -42,6 +43,11 @@ pub(super) async fn settle(
         within(CACHE, "V7", || checks::cache_is_fresh(cn)).await?;
     }
     nodes.iter().filter(|_| centre.lies).for_each(|cn| lies::vm_agent(centre, cn));
+    for (nth, cn) in nodes.iter().enumerate().filter(|(_, cn)| centre.truth.is_braked(&cn.uuid)) {
+        // The agent may have a reference view by now, which it had not where it started braked.
+        steps::leak(centre, &cn.uuid, &format!("90:b8:d0:fd:{nth:02x}"))
+            .map_err(anyhow::Error::msg)?;
+    }
     let agreed = Instant::now();
     centre.truth.quiet();
     let right = || async { checks::napi_is_right(centre, nodes) };

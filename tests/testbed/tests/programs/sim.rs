@@ -11,7 +11,7 @@ fn some_seeds_hold_and_what_happens_in_them_is_the_same_beside_a_busy_machine() 
     let seeds: Vec<u64> = (1..=3).collect();
     let (ran, again) = std::thread::scope(|scope| {
         // Two runs at once take the processors from each other.
-        let [one, two] = [(); 2].map(|()| scope.spawn(|| run_seeds(&seeds, None, false, false)));
+        let [one, two] = [(); 2].map(|()| scope.spawn(|| run_seeds(&seeds, None, false)));
         (one.join().unwrap(), two.join().unwrap())
     });
     assert_eq!(ran.failed, 0, "the failing seeds are printed");
@@ -21,11 +21,7 @@ fn some_seeds_hold_and_what_happens_in_them_is_the_same_beside_a_busy_machine() 
 #[test]
 #[ignore = "long: .ci/run has testbed sim --seeds 200 --regressions"]
 fn seeds_that_failed_once_hold() {
-    assert_eq!(
-        run_seeds(&regressions(), None, false, false).failed,
-        0,
-        "the failing seeds are printed"
-    );
+    assert_eq!(run_seeds(&regressions(), None, false).failed, 0, "the failing seeds are printed");
 }
 
 /// A few of the places at which an agent can die, read stale or not see; `testbed sim
@@ -48,8 +44,7 @@ fn the_same_life_delivered_whole_late_shuffled_or_thinned_ends_the_same() {
 #[ignore = "long: testbed sim --bugs --seeds 60 prints the table"]
 fn deliberate_bugs_are_caught() {
     for (name, bug) in bugs::BUGS {
-        let caught =
-            (1..=60).any(|seed| run_seeds(&[seed], Some(bug), bug.needs_lies(), false).failed > 0);
+        let caught = (1..=60).any(|seed| run_seeds(&[seed], Some(bug), false).failed > 0);
         assert!(caught, "{name} is not caught");
     }
 }

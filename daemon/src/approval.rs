@@ -7,9 +7,8 @@
 //! Offers and approvals last 15 minutes.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
-
-use sdc_clients::MacAddr;
 
 /// How long offers and approvals last.
 pub const VALID: Duration = Duration::from_secs(15 * 60);
@@ -18,12 +17,13 @@ const OFFERS: usize = 16;
 
 /// A list of records that the brake blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct Offer<K> {
+    /// Its name.
     pub id: String,
     /// When it was made, on the agent's clock.
     pub made: Duration,
     /// The records as they were read for it.
-    pub pairs: BTreeMap<MacAddr, String>,
+    pub pairs: BTreeMap<K, String>,
 }
 
 /// Why an id cannot be approved.
@@ -35,15 +35,21 @@ pub enum Refused {
 }
 
 /// Offers and approvals.
-#[derive(Clone, Debug, Default)]
-pub struct Approvals {
-    offers: Vec<Offer>,
-    approved: BTreeMap<MacAddr, (String, Duration)>,
+#[derive(Clone, Debug)]
+pub struct Approvals<K> {
+    offers: Vec<Offer<K>>,
+    approved: BTreeMap<K, (String, Duration)>,
 }
 
-impl Approvals {
+impl<K> Default for Approvals<K> {
+    fn default() -> Self {
+        Self { offers: Vec::new(), approved: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone + Display> Approvals<K> {
     /// Makes an offer of these records, or none if there are none.
-    pub fn offer(&mut self, pairs: BTreeMap<MacAddr, String>, now: Duration) -> Option<Offer> {
+    pub fn offer(&mut self, pairs: BTreeMap<K, String>, now: Duration) -> Option<Offer<K>> {
         self.offers.retain(|offer| now.saturating_sub(offer.made) < VALID);
         if pairs.is_empty() {
             return None;
@@ -58,7 +64,7 @@ impl Approvals {
     }
 
     /// Returns the latest offer that can still be approved.
-    pub fn latest(&self, now: Duration) -> Option<&Offer> {
+    pub fn latest(&self, now: Duration) -> Option<&Offer<K>> {
         self.offers.iter().rev().find(|offer| now.saturating_sub(offer.made) < VALID)
     }
 
@@ -67,33 +73,33 @@ impl Approvals {
     /// # Errors
     /// If it is unknown or too old.
     pub fn approve(&mut self, id: &str, now: Duration) -> Result<usize, Refused> {
-        let young = |offer: &&Offer| now.saturating_sub(offer.made) < VALID;
+        let young = |offer: &&Offer<K>| now.saturating_sub(offer.made) < VALID;
         let offer = self.offers.iter().filter(young).find(|offer| offer.id == id);
         let offer = offer.ok_or(Refused::Unknown)?;
         self.approved.retain(|_, (_, until)| now < *until);
-        for (mac, etag) in &offer.pairs {
-            self.approved.insert(*mac, (etag.clone(), now + VALID));
+        for (key, etag) in &offer.pairs {
+            self.approved.insert(key.clone(), (etag.clone(), now + VALID));
         }
         Ok(offer.pairs.len())
     }
 
     /// Returns true if this record is approved as it is.
-    pub fn covers(&self, mac: MacAddr, etag: &str, now: Duration) -> bool {
-        self.approved.get(&mac).is_some_and(|(known, until)| known == etag && now < *until)
+    pub fn covers(&self, key: &K, etag: &str, now: Duration) -> bool {
+        self.approved.get(key).is_some_and(|(known, until)| known == etag && now < *until)
     }
 
-    /// Returns the MACs that an approval covers, whatever their etags are now.
-    pub fn macs(&self, now: Duration) -> impl Iterator<Item = MacAddr> {
-        self.approved.iter().filter(move |(_, (_, until))| now < *until).map(|(mac, _)| *mac)
+    /// Returns the records that an approval covers, whatever their etags are now.
+    pub fn keys(&self, now: Duration) -> impl Iterator<Item = K> {
+        self.approved.iter().filter(move |(_, (_, until))| now < *until).map(|(key, _)| key.clone())
     }
 }
 
 /// Returns the FNV-1a hash of the sorted pairs. It only names one of the few remembered lists;
 /// what is approved is taken from the list.
-fn digest(pairs: &BTreeMap<MacAddr, String>) -> String {
+fn digest<K: Display>(pairs: &BTreeMap<K, String>) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for (mac, etag) in pairs {
-        for byte in format!("{mac} {etag}\n").bytes() {
+    for (key, etag) in pairs {
+        for byte in format!("{key} {etag}\n").bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
@@ -106,7 +112,7 @@ mod tests {
 
     #[test]
     fn approval_covers_the_listed_etags_for_15_minutes() {
-        let mac = |n: u8| format!("f2:00:00:00:00:{n:02x}").parse::<MacAddr>().unwrap();
+        let mac = |n: u8| format!("f2:00:00:00:00:{n:02x}");
         let pairs = |etag: &str| BTreeMap::from([(mac(1), etag.to_owned()), (mac(2), "B".into())]);
         let s = Duration::from_secs;
         let mut approvals = Approvals::default();
@@ -116,12 +122,12 @@ mod tests {
         let other = approvals.offer(pairs("C"), s(2)).unwrap();
         assert_ne!(other.id, offer.id);
         assert_eq!(approvals.approve("nonsense", s(3)), Err(Refused::Unknown));
-        assert!(!approvals.covers(mac(1), "A", s(3)), "an offer alone approves nothing");
+        assert!(!approvals.covers(&mac(1), "A", s(3)), "an offer alone approves nothing");
         assert_eq!(approvals.approve(&offer.id, s(900)), Ok(2));
-        assert!(approvals.covers(mac(1), "A", s(900)) && approvals.covers(mac(2), "B", s(900)));
-        assert!(!approvals.covers(mac(1), "C", s(900)), "it changed since");
-        assert!(!approvals.covers(mac(3), "A", s(900)));
-        assert!(!approvals.covers(mac(1), "A", s(1800)), "run out");
+        assert!(approvals.covers(&mac(1), "A", s(900)) && approvals.covers(&mac(2), "B", s(900)));
+        assert!(!approvals.covers(&mac(1), "C", s(900)), "it changed since");
+        assert!(!approvals.covers(&mac(3), "A", s(900)));
+        assert!(!approvals.covers(&mac(1), "A", s(1800)), "run out");
         assert_eq!(approvals.approve(&other.id, s(902)), Err(Refused::Unknown), "too old");
     }
 }

@@ -19,7 +19,7 @@ const CAP: u64 = 64 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ControlError {
+pub enum ControlError {
     /// Nothing listens.
     #[error("nothing answers on {}: {source}", path.display())]
     Absent {
@@ -37,7 +37,10 @@ pub(super) enum ControlError {
 }
 
 /// Sends a request to the agent and returns its answer.
-pub(super) async fn ask(
+///
+/// # Errors
+/// If nothing listens, the exchange fails or the agent refuses.
+pub async fn ask(
     socket: &Path,
     method: &str,
     target: &str,

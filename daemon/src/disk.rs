@@ -15,7 +15,7 @@ use serde::Serialize;
 ///
 /// # Errors
 /// Returns the error of the file system, or says that the file is of another kind or too large.
-pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -35,11 +35,7 @@ pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Returns the error of the file system, or says that the content has more than `most` bytes; the
 /// old file is then unchanged.
-pub(crate) fn write_atomically<T: Serialize>(
-    path: &Path,
-    content: &T,
-    most: usize,
-) -> io::Result<()> {
+pub fn write_atomically<T: Serialize>(path: &Path, content: &T, most: usize) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(content)?;
     text.push(b'\n');
     if text.len() > most {
@@ -60,40 +56,52 @@ pub(crate) fn write_atomically<T: Serialize>(
 }
 
 /// Runs `work` on a thread that may block. Returns none only if it panicked.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
 
 /// Serializes timestamps as ISO 8601 text.
-pub(crate) mod stamp {
+pub mod stamp {
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(crate) fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+    /// Writes the text.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(at)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    /// Reads the text.
+    ///
+    /// # Errors
+    /// If it is no timestamp.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 
-    pub(crate) mod optional {
+    /// Timestamps that may be absent.
+    pub mod optional {
         use jiff::Timestamp;
         use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-        pub(crate) fn serialize<S: Serializer>(
-            at: &Option<Timestamp>,
-            to: S,
-        ) -> Result<S::Ok, S::Error> {
+        /// Writes the text, or null.
+        ///
+        /// # Errors
+        /// Those of the serializer.
+        pub fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
             match at {
                 Some(at) => to.collect_str(at),
                 None => to.serialize_none(),
             }
         }
 
-        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        /// Reads the text, or null.
+        ///
+        /// # Errors
+        /// If it is no timestamp.
+        pub fn deserialize<'de, D: Deserializer<'de>>(
             from: D,
         ) -> Result<Option<Timestamp>, D::Error> {
             let text = Option::<String>::deserialize(from)?;
@@ -106,7 +114,7 @@ pub(crate) mod stamp {
 mod tests {
     use super::*;
 
-    #[test] // C33
+    #[test]
     fn reads_only_regular_files_of_a_bounded_size() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");

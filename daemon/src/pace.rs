@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The budget of requests: a rate and a number in flight, for NAPI and VMAPI together. A read takes
+//! The budget of requests: a rate and a number in flight, for all services together. A read takes
 //! its turn before each attempt, retries included, and the wait does not count against its deadline.
 //! A write takes its turn before its permit is made, so the checks come after the wait.
 
@@ -19,6 +19,8 @@ use sdc_clients::http::{Permit, Request, Response, Transport};
 use sdc_clients::{Error, Jitter};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+
+use crate::config::Window;
 
 /// The budget.
 #[derive(Debug)]
@@ -78,6 +80,26 @@ impl Paced {
     /// Puts the budget before `inner`; `jitter` spreads the requests to a service under strain.
     pub fn new(inner: Arc<dyn Transport>, pace: Arc<Pace>, jitter: Jitter) -> Self {
         Self { inner, pace, strain: Strain::new(jitter) }
+    }
+
+    /// The same with these waits, which double, while the service refuses.
+    #[must_use]
+    pub fn refused_within(self, waits: Window) -> Self {
+        Self { strain: self.strain.refused_within(waits), ..self }
+    }
+}
+
+/// The same service for somebody who holds the permit of [`Paced::admit`] already and sends several
+/// requests with it.
+pub struct Admitted(pub Arc<Paced>);
+
+impl Transport for Admitted {
+    fn patience(&self, usual: Duration) -> Duration {
+        self.0.patience(usual)
+    }
+
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        self.0.send(request)
     }
 }
 

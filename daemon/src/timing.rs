@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The agent's clock, its source of random waits, and its one back-off policy.
+//! A monotonic clock, the source of random waits, and back-off.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use crate::config::Window;
 
-/// The brake counts the deletes of this time.
-pub(crate) const HOUR: Duration = Duration::from_secs(3600);
-/// After this many failures in a row a task retries only at the interval of the comparison.
+/// An hour.
+pub const HOUR: Duration = Duration::from_secs(3600);
+/// After this many failures in a row a task retries only at the long interval.
 const PATIENCE: u32 = 30;
 
-/// Monotonic time since the start of the agent.
+/// Monotonic time since the start of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
@@ -65,34 +65,37 @@ impl Random {
 }
 
 /// Returns the policy whose first and longest waits are the window's.
-pub(crate) fn policy(window: Window, max_attempts: Option<u32>) -> Policy {
+pub fn policy(window: Window, max_attempts: Option<u32>) -> Policy {
     let (initial, max) = (window.min, window.max);
     Policy { initial, max, multiplier: 2.0, max_attempts, max_elapsed: None }
 }
 
-/// The waits of a task that retries for ever: exponential, then the interval of the comparison,
-/// since a record that NAPI cannot serve is no reason for steady traffic.
+/// The waits of a task that retries for ever: exponential, then a long interval, since what a
+/// service can never serve is no reason for steady traffic.
 #[derive(Debug)]
-pub(crate) struct Retry {
+pub struct Retry {
     backoff: Backoff,
     jitter: Jitter,
     long: Duration,
 }
 
 impl Retry {
-    pub(crate) fn new(window: Window, long: Duration, mut jitter: Jitter) -> Self {
+    /// Waits within `window`, and later about every `long`.
+    pub fn new(window: Window, long: Duration, mut jitter: Jitter) -> Self {
         let backoff = Backoff::new(&policy(window, None), jitter.fork());
         Self { backoff, jitter, long: long.max(window.max) }
     }
 
-    pub(crate) fn next_delay(&mut self) -> Duration {
+    /// Returns the next wait.
+    pub fn next_delay(&mut self) -> Duration {
         match self.backoff.next_delay().filter(|_| self.backoff.attempts() <= PATIENCE) {
             Some(delay) => delay,
             None => self.jitter.around(self.long, 0.25),
         }
     }
 
-    pub(crate) fn reset(&mut self) {
+    /// Begins again, as after a success.
+    pub fn reset(&mut self) {
         self.backoff.reset();
     }
 }

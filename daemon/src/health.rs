@@ -33,15 +33,15 @@ enum Kind {
 
 /// A failure that lasts.
 #[derive(Clone, Debug)]
-pub(crate) struct Trouble {
+pub struct Trouble {
     kind: Kind,
     since: Instant,
     /// When it was last seen, for people.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
     /// The same on the monotonic clock.
-    pub(crate) seen: Instant,
+    pub seen: Instant,
     /// What failed.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 #[derive(Debug, Default)]
@@ -74,12 +74,12 @@ impl Health {
     }
 
     /// Returns what fails now.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    pub fn trouble(&self) -> Option<Trouble> {
         self.state().trouble.clone()
     }
 
     /// Returns what fails now, for people.
-    pub(crate) fn sentence(&self) -> Option<String> {
+    pub fn sentence(&self) -> Option<String> {
         self.trouble().map(|trouble| {
             let seconds = trouble.since.elapsed().as_secs();
             format!("waiting for {}, for {seconds} s: {}", self.service, trouble.text)
@@ -87,12 +87,12 @@ impl Health {
     }
 
     /// Returns true if the service failed at this time and has answered since.
-    pub(crate) fn has_recovered_from(&self, time: Instant) -> bool {
+    pub fn has_recovered_from(&self, time: Instant) -> bool {
         self.state().ended.is_some_and(|(began, end)| began <= time && time <= end)
     }
 
     /// Returns the time by the service's clock, or none before its first answer.
-    pub(crate) fn time(&self) -> Option<Timestamp> {
+    pub fn time(&self) -> Option<Timestamp> {
         let (date, heard) = self.state().date?;
         let passed = SignedDuration::try_from(heard.elapsed()).unwrap_or(SignedDuration::MAX);
         Some(date.checked_add(passed).unwrap_or(Timestamp::MAX))
@@ -133,7 +133,7 @@ impl Health {
             state.is_logged = true;
             tracing::warn!(service = self.service, reason = text, "the service fails");
         }
-        state.trouble = Some(Trouble { kind, since, at: daemon::wall::now(), seen: now, text });
+        state.trouble = Some(Trouble { kind, since, at: crate::wall::now(), seen: now, text });
     }
 
     fn answers(&self, outcome: &Result<Response, Error>) {
