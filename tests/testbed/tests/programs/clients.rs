@@ -368,7 +368,6 @@ async fn a_service_that_is_away_is_asked_again_whatever_the_verb() {
 }
 
 #[tokio::test]
-#[ignore = "the client's marker is not the object that VMAPI asks for"]
 async fn vmapi_pages_go_on_after_the_last_one_seen() {
     let server = vmapi::Server::start(local()).await.unwrap();
     for n in 0..2300 {
