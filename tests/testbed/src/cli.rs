@@ -48,31 +48,19 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let rest = rest.to_vec();
     match command.to_str().unwrap_or_default() {
-        "@vminfod" => {
+        daemon if daemon.starts_with('@') => {
             process::die_with_parent();
-            vminfod::cli::run(std::iter::once("vminfod".into()).chain(rest))
-        }
-        // The same program by its other names.
-        name @ ("@vminfo" | "@vmadm") => {
-            process::die_with_parent();
-            let name = OsString::from(name.trim_start_matches('@'));
-            vminfod::cli::run(std::iter::once(name).chain(rest))
-        }
-        "@net-agent" => {
-            process::die_with_parent();
-            net_agent::cli::run(std::iter::once("net-agent".into()).chain(rest))
-        }
-        "@vm-agent" => {
-            process::die_with_parent();
-            vm_agent::cli::run(std::iter::once("vm-agent".into()).chain(rest))
-        }
-        "@kvmd" => {
-            process::die_with_parent();
-            kvmd::cli::run(std::iter::once("kvmd".into()).chain(rest))
-        }
-        "@console" => {
-            process::die_with_parent();
-            console::cli::run(std::iter::once("console".into()).chain(rest))
+            let name = daemon.trim_start_matches('@');
+            let args = std::iter::once(OsString::from(name)).chain(rest);
+            match name {
+                // The same program by its three names.
+                "vminfod" | "vminfo" | "vmadm" => vminfod::cli::run(args),
+                "net-agent" => net_agent::cli::run(args),
+                "vm-agent" => vm_agent::cli::run(args),
+                "kvmd" => kvmd::cli::run(args),
+                "console" => console::cli::run(args),
+                _ => unknown(daemon),
+            }
         }
         "lab" => lab::cli::run(rest),
         "cn" | "vm" => simnode::cli::run("testbed", std::iter::once(command.clone()).chain(rest)),
@@ -91,9 +79,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             print!("{USAGE}");
             ExitCode::SUCCESS
         }
-        other => {
-            eprintln!("testbed: no command {other:?} (see testbed --help)");
-            ExitCode::from(daemon::exit::USAGE)
-        }
+        other => unknown(other),
     }
+}
+
+fn unknown(command: &str) -> ExitCode {
+    eprintln!("testbed: no command {command:?} (see testbed --help)");
+    ExitCode::from(daemon::exit::USAGE)
 }
