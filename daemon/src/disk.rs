@@ -114,7 +114,7 @@ pub mod stamp {
 mod tests {
     use super::*;
 
-    #[test] // C33
+    #[test]
     fn reads_only_regular_files_of_a_bounded_size() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");

@@ -20,6 +20,8 @@ use sdc_clients::{Error, Jitter};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::config::Window;
+
 /// The budget.
 #[derive(Debug)]
 pub struct Pace {
@@ -78,6 +80,26 @@ impl Paced {
     /// Puts the budget before `inner`; `jitter` spreads the requests to a service under strain.
     pub fn new(inner: Arc<dyn Transport>, pace: Arc<Pace>, jitter: Jitter) -> Self {
         Self { inner, pace, strain: Strain::new(jitter) }
+    }
+
+    /// The same with these waits, which double, while the service refuses.
+    #[must_use]
+    pub fn refused_within(self, waits: Window) -> Self {
+        Self { strain: self.strain.refused_within(waits), ..self }
+    }
+}
+
+/// The same service for somebody who holds the permit of [`Paced::admit`] already and sends several
+/// requests with it.
+pub struct Admitted(pub Arc<Paced>);
+
+impl Transport for Admitted {
+    fn patience(&self, usual: Duration) -> Duration {
+        self.0.patience(usual)
+    }
+
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        self.0.send(request)
     }
 }
 

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(HoldsFile::new(dir.path()).read().unwrap().holds.len(), 8);
     }
 
-    #[tokio::test]
+    #[tokio::test] // C33
     async fn unreadable_file_holds_everything() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("holds.json");

@@ -30,7 +30,10 @@ use sdc_clients::{Class, Error, Jitter, Phase};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::config::Window;
+
 /// How waits grow after one kind of failure.
+#[derive(Clone, Copy, Debug)]
 struct Growth {
     /// The ceiling of the first wait.
     first: Duration,
@@ -60,6 +63,7 @@ const PATIENCE: u32 = 4;
 #[derive(Debug)]
 pub struct Strain {
     state: Mutex<State>,
+    refused: Growth,
     alone: Arc<Semaphore>,
 }
 
@@ -80,13 +84,13 @@ impl State {
 }
 
 /// Returns how waits grow after this outcome, if it is a sign of strain.
-fn failed(outcome: &Result<Response, Error>) -> Option<&'static Growth> {
+fn failed(outcome: &Result<Response, Error>, refused: Growth) -> Option<Growth> {
     match outcome {
-        Ok(answer) => matches!(answer.status.as_u16(), 429 | 502..=504).then_some(&REFUSED),
+        Ok(answer) => matches!(answer.status.as_u16(), 429 | 502..=504).then_some(refused),
         Err(err) => match err.class() {
-            Class::Connect => Some(&REFUSED),
-            Class::Timeout(Phase::Connect) => Some(&NOT_TAKEN),
-            Class::Timeout(_) => Some(&LATE),
+            Class::Connect => Some(refused),
+            Class::Timeout(Phase::Connect) => Some(NOT_TAKEN),
+            Class::Timeout(_) => Some(LATE),
             _ => None,
         },
     }
@@ -102,7 +106,14 @@ impl Strain {
     /// No strain.
     pub fn new(jitter: Jitter) -> Self {
         let state = State { ceiling: Duration::ZERO, closed_until: Instant::now(), jitter };
-        Self { state: Mutex::new(state), alone: Arc::new(Semaphore::new(1)) }
+        Self { state: Mutex::new(state), refused: REFUSED, alone: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// The same with these waits, which double, while the service refuses.
+    #[must_use]
+    pub fn refused_within(mut self, waits: Window) -> Self {
+        self.refused = Growth { first: waits.min, times: 2, longest: waits.max };
+        self
     }
 
     /// Waits until a request may go out. Cancel-safe.
@@ -134,7 +145,7 @@ impl Strain {
     pub fn heard(&self, outcome: &Result<Response, Error>, took: Duration) {
         let now = Instant::now();
         let mut state = self.state();
-        let Some(growth) = failed(outcome) else {
+        let Some(growth) = failed(outcome, self.refused) else {
             // After any other answer, and a lost one, the service is considered to work.
             if !state.ceiling.is_zero() {
                 let ceiling = (state.ceiling / 2).min(took.saturating_mul(AFTER_ANSWER));

@@ -11,7 +11,7 @@ use vm_model::VmObject;
 use vm_model::compose::compose;
 use vm_model::datasets::{Datasets, VmDatasets};
 use vm_model::origin::Origin;
-use vm_model::parse::kstat::ZoneKstat;
+use vm_model::parse::kstat::{self as kstats, ZoneKstat};
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
 use vm_model::parse::zone_index::lines as parse_index;
@@ -136,7 +136,7 @@ impl Node {
     ) -> Option<(Arc<ZoneRow>, Result<Parts, LoadError>)> {
         let (row, files) = (self.zones.rows.get(at)?, self.files.get(at)?);
         let parts = files.clone().map(|files| {
-            let kstat = self.kstats.get(&*row.uuid).cloned();
+            let kstat = kstats::of(&self.kstats, row).cloned();
             assemble(row, files, kstat, datasets, &self.sysinfo)
         });
         Some((Arc::clone(row), parts))
@@ -192,6 +192,11 @@ pub fn compose_error(
     if is_xml { error.in_file(root.zone_xml(&parts.zone.zonename)) } else { error }
 }
 
+/// The fault of a zone that is not shown because this one has the same uuid and ranks before it.
+pub fn outranked_by(zone: &str) -> LoadError {
+    LoadError::content(Origin::Zoneadm, format!("not shown: zone {zone} has the same uuid"))
+}
+
 /// The objects of a node that was read without a daemon.
 #[derive(Debug)]
 pub struct Objects {
@@ -212,6 +217,7 @@ pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
     for (row, parts) in node.parts(&datasets) {
         let composed = parts.and_then(|parts| {
             let vm = compose(&parts).map_err(|error| compose_error(&ctx.root, &parts, error))?;
+            check_first(&row, &node.zones.rows)?;
             Ok((parts.is_receiving(), vm))
         });
         match composed {
@@ -224,6 +230,12 @@ pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
     Ok(Objects { vms, broken })
 }
 
+/// Fails if another zone of its uuid ranks before this one.
+fn check_first(row: &ZoneRow, rows: &[Arc<ZoneRow>]) -> Result<(), LoadError> {
+    let before = rows.iter().find(|other| other.uuid == row.uuid && other.rank() > row.rank());
+    before.map_or(Ok(()), |other| Err(outranked_by(&other.zonename)))
+}
+
 /// Reads and composes one VM, exactly as [`objects`] shows it; `None` if there is no such zone.
 /// The datasets are those of the whole node: one of any pool may be mounted where the VM is.
 /// Errors: a source that concerns every VM fails, or one of the VM's own.
@@ -234,17 +246,18 @@ pub async fn object(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadE
         datasets::snapshots(ctx),
         sysinfo::load(ctx)
     )?;
-    let Some(row) = rows.rows.into_iter().find(|row| *row.zonename == *zonename) else {
+    let Some(row) = rows.rows.iter().find(|row| *row.zonename == *zonename) else {
         return Ok(None);
     };
+    check_first(row, &rows.rows)?;
     if datasets.is_empty() {
         return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
     }
     let mut datasets: Datasets = datasets.into_iter().collect();
     datasets.replace_snapshots(snapshots);
     let (files, kstat) =
-        tokio::try_join!(zone_files::load(ctx, &row, None, Stale::ALL), kstat::one(ctx, &row))?;
-    let parts = assemble(&row, files, kstat, &datasets, &Arc::new(sysinfo));
+        tokio::try_join!(zone_files::load(ctx, row, None, Stale::ALL), kstat::one(ctx, row))?;
+    let parts = assemble(row, files, kstat, &datasets, &Arc::new(sysinfo));
     match compose(&parts) {
         Ok(vm) => Ok(Some(vm)),
         Err(error) => Err(compose_error(&ctx.root, &parts, error)),

@@ -23,7 +23,7 @@ use super::status::Concerns;
 use super::tasks::{Done, Purpose};
 use super::vms::{Reasons, Under};
 use crate::node::LoadError;
-use crate::node::load::{assemble, compose_error, own_datasets};
+use crate::node::load::{assemble, compose_error, outranked_by, own_datasets};
 use crate::store::Outcome;
 
 impl Reconciler {
@@ -148,6 +148,7 @@ impl Reconciler {
 
     /// Commits the object of these parts. `away`: the state between the last reading and this one, which
     /// is shown first.
+    /// Errors: there is no object, or another zone of the uuid is shown.
     pub(super) fn commit(
         &mut self,
         name: &Arc<str>,
@@ -156,27 +157,82 @@ impl Reconciler {
     ) -> Result<Outcome, ReadFault> {
         let before = self.vms.parts(name).cloned();
         if away.is_none() && before.as_deref() == Some(&parts) {
-            return Ok(Outcome::Unchanged);
+            return self.check_first(name).map(|()| Outcome::Unchanged);
         }
         let object = self.composed(&parts)?;
-        let mut old = before;
+        let is_moved =
+            |old: &Arc<Parts>| old.zone.zone_state != parts.zone.zone_state || old.xml != parts.xml;
+        let has_moved = away.is_some() || before.as_ref().is_none_or(is_moved);
+        let uuid = Arc::clone(&parts.zone.uuid);
+        let earlier = before.as_ref().map(|old| Arc::clone(&old.zone.uuid));
+        let earlier = earlier.filter(|earlier| *earlier != uuid);
+        self.vms.adopt(name, parts);
+        if let Err(fault) = self.check_first(name) {
+            if self.store.shows(name) {
+                self.show_first(&uuid, Some(name));
+            }
+            return Err(fault);
+        }
+        let hidden = self.hide_others(name, &uuid);
+        let mut old = before.filter(|_| self.store.shows(name));
         if let (Some(state), Some(before)) = (away, &old) {
             let zone = ZoneRow { zone_state: state, ..(*before.zone).clone() };
             let shown = Parts { zone: Arc::new(zone), ..(**before).clone() };
-            let outcome = self.store.put(name, self.composed(&shown)?, || self.old(before));
+            let outcome = self.store.put(name, self.composed(&shown)?, &[], || self.old(before));
             self.status.edit(|view| view.counters.reboots_shown += 1);
             self.log(name, outcome);
             old = Some(Arc::new(shown));
         }
-        let outcome = self.store.put(name, object, || old.as_ref().and_then(|old| self.old(old)));
+        let old = || old.as_ref().and_then(|old| self.old(old));
+        let outcome = self.store.put(name, object, &hidden, old);
         self.log(name, outcome);
-        let has_moved = old
-            .is_none_or(|old| old.zone.zone_state != parts.zone.zone_state || old.xml != parts.xml);
-        self.vms.adopt(name, parts);
+        if let Some(uuid) = earlier {
+            self.show_first(&uuid, None);
+        }
         if has_moved {
             self.want_unknown_datasets(name);
         }
         Ok(outcome)
+    }
+
+    /// Fails if another zone of its uuid ranks before this one.
+    fn check_first(&self, name: &str) -> Result<(), ReadFault> {
+        let first = self.vms.shown_instead_of(name);
+        first.map_or(Ok(()), |first| Err(outranked_by(&first).into()))
+    }
+
+    /// The zones of this uuid that `first` is to be shown instead of. They are reported before they are
+    /// removed: a view that lacks one names it.
+    fn hide_others(&mut self, first: &Arc<str>, uuid: &str) -> Vec<Arc<str>> {
+        let mut shown = self.vms.of_uuid(uuid);
+        shown.retain(|name| name != first && self.store.shows(name));
+        for name in &shown {
+            self.note_broken(name, &outranked_by(first), Reasons::RETRY);
+        }
+        shown
+    }
+
+    /// Shows the zone that ranks first among those of this uuid, if there is one, and not `hidden`.
+    fn show_first(&mut self, uuid: &str, hidden: Option<&Arc<str>>) {
+        let hidden = hidden.map(std::slice::from_ref).unwrap_or_default();
+        let Some(first) = self.vms.of_uuid(uuid).into_iter().next() else {
+            for name in hidden {
+                let outcome = self.store.remove(name);
+                self.log(name, outcome);
+            }
+            return;
+        };
+        // It may have changed while it was not shown.
+        self.vms.mark(&first, Stale::ALL, Reasons::SHOWN, Instant::now());
+        let Some(parts) = self.vms.parts(&first).map(|parts| self.with_node((**parts).clone()))
+        else {
+            return;
+        };
+        if let Ok(object) = self.composed(&parts) {
+            let outcome = self.store.put(&first, object, hidden, || self.old(&parts));
+            self.log(&first, outcome);
+            self.vms.adopt(&first, parts);
+        }
     }
 
     /// The object of these parts. A panic fails this VM only.
@@ -212,12 +268,14 @@ impl Reconciler {
 
     /// Removes a VM: zoneadm and the index agree that there is no such zone.
     fn gone(&mut self, name: &Arc<str>, under: Under) {
-        let outcome = self.store.remove(name, || self.vms.parts(name).and_then(|it| self.old(it)));
-        self.log(name, outcome);
+        let known = self.vms.forget(name);
+        if let Some(parts) = &known {
+            self.show_first(&parts.zone.uuid, Some(name));
+        }
         self.status.clear_trouble(name);
         self.status.clear_doubt(name);
         self.status.has_datasets(name);
-        if !self.vms.forget(name) {
+        if known.is_none() {
             // The event of a new zone may come before the index is written.
             let pause = self.vms.get_mut(name).and_then(|vm| vm.repeat(under.repeats));
             if let Some(pause) = pause {

@@ -148,6 +148,11 @@ impl Reconciler {
             }
         }
         first.append(&mut last);
+        for name in self.vms.outranked() {
+            first.retain(|(other, _)| *other != name);
+            let shown = self.vms.shown_instead_of(&name).unwrap_or_default();
+            broken.push((name, load::outranked_by(&shown)));
+        }
         tracing::info!(vms = first.len(), broken = broken.len(), "first load done");
         self.store.seed(first);
         if !is_listed {

@@ -207,6 +207,30 @@ async fn slow_disks_do_not_delay_the_states_vmadm_waits_for() {
     world.until(new, MINUTE, quota(10)).await;
 }
 
+#[tokio::test(start_paused = true)] // S117, F71
+async fn port_waits_at_most_four_minutes_for_the_snapshots() {
+    let node = three();
+    node.set_dataset(&format!("zones/{A}@vmsnap-s"), json!({"type": "snapshot"}));
+    node.with(|state| state.hanging_on.push(("zfs", "name,creation,userrefs,written".to_owned())));
+    // After how many seconds the listing is killed, and the port opens.
+    for (killed, opened) in [(200, 200), (239, 239), (241, 240), (900, 240)] {
+        let mut config = node.config();
+        config.deadlines.zfs_snapshots = Duration::from_secs(killed);
+        let began = Instant::now();
+        let world = World::start(&node, config).await;
+        assert_eq!(began.elapsed().as_secs(), opened, "killed after {killed} s");
+        assert_eq!(world.published.snapshot().vms.len(), 3);
+        let names = |world: &World| world.board.view().incomplete();
+        assert!([A, B, C].iter().all(|zone| names(&world).has(zone)), "{:?}", names(&world));
+        // Then those of each VM are listed.
+        let has_snapshot =
+            |vm: Option<&Value>| vm.is_some_and(|vm| vm["snapshots"][0]["name"] == "s");
+        world.until(A, Duration::from_secs(killed - opened + 1), has_snapshot).await;
+        world.later(Duration::from_secs(1)).await;
+        assert!(names(&world).is_nothing(), "{:?}", names(&world));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")] // S97
 async fn unreadable_configuration_stops_neither_start_nor_refresh() {
     let node = three();
