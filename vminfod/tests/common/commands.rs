@@ -17,9 +17,15 @@ use super::FakeNode;
 impl FakeNode {
     /// What the tool prints of the whole listing for these arguments.
     fn listing(&self, tool: Tool, args: &[String]) -> Output {
+        // A listing of the whole node is two deep.
+        let is_of_one = args.iter().skip_while(|arg| *arg != "-d").nth(2).is_some();
+        let depth =
+            |row: &Map<String, Value>| row["name"].as_str().unwrap().matches(['/', '@']).count();
         let listing = self.with(|state| match tool {
             Tool::Zoneadm => state.zoneadm.join("\n") + "\n",
-            Tool::Zfs => state.zfs.iter().map(row_line).collect(),
+            Tool::Zfs => {
+                state.zfs.iter().filter(|row| is_of_one || depth(row) <= 2).map(row_line).collect()
+            }
             _ => Value::Array(state.zoneinfo.clone()).to_string(),
         });
         let listings = Listings::default();
