@@ -12,7 +12,7 @@ use http::{Response, StatusCode};
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Name below `/ui/`, content type, bytes.
-const FILES: [(&str, &str, &[u8]); 13] = [
+const FILES: [(&str, &str, &[u8]); 14] = [
     ("index.html", "text/html; charset=utf-8", include_bytes!("page/index.html")),
     ("style.css", "text/css; charset=utf-8", include_bytes!("page/style.css")),
     ("main.js", SCRIPT, include_bytes!("page/main.js")),
@@ -25,6 +25,7 @@ const FILES: [(&str, &str, &[u8]); 13] = [
     ("detail.js", SCRIPT, include_bytes!("page/detail.js")),
     ("agents.js", SCRIPT, include_bytes!("page/agents.js")),
     ("net-agent.js", SCRIPT, include_bytes!("page/net-agent.js")),
+    ("vm-agent.js", SCRIPT, include_bytes!("page/vm-agent.js")),
     ("kvmd.js", SCRIPT, include_bytes!("page/kvmd.js")),
 ];
 

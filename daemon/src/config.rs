@@ -60,6 +60,15 @@ pub enum ConfigError {
     },
 }
 
+/// Bounds of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Shortest.
+    pub min: Duration,
+    /// Longest.
+    pub max: Duration,
+}
+
 /// A configuration file. Every look-up returns a usable value, the default in place of a wrong one, and
 /// notes the fault; [`Fields::finish`] returns all faults.
 #[derive(Debug)]
@@ -268,6 +277,40 @@ impl Fields {
         })
     }
 
+    /// Returns a text that `check` accepts and that must be there; empty where it is not.
+    pub fn required(
+        &mut self,
+        key: &str,
+        check: impl Fn(&str) -> Result<String, String>,
+    ) -> String {
+        match self.optional_text(key) {
+            None => {
+                if self.get(key).is_none() {
+                    self.fault(key, "missing");
+                }
+                String::new()
+            }
+            Some(text) => check(&text).unwrap_or_else(|reason| {
+                self.fault(key, reason);
+                String::new()
+            }),
+        }
+    }
+
+    /// Returns the bounds of a wait, `KEY.min` and `KEY.max`, each at most `most`, or their defaults.
+    pub fn window(&mut self, key: &str, min: Duration, max: Duration, most: Duration) -> Window {
+        let (low, high) = (format!("{key}.min"), format!("{key}.max"));
+        let found = Window {
+            min: self.span(&low, min, Duration::ZERO..=most),
+            max: self.span(&high, max, Duration::ZERO..=most),
+        };
+        if found.min > found.max {
+            self.fault(key, "min is above max");
+            return Window { min, max };
+        }
+        found
+    }
+
     /// Returns a list of texts, empty if the key is absent.
     pub fn texts(&mut self, key: &str) -> Vec<String> {
         let found: Option<Vec<String>> = match self.get(key) {
@@ -290,6 +333,30 @@ impl Fields {
         collect_unknown(&self.root, "", &self.known, &mut unknown);
         Ok(unknown)
     }
+}
+
+/// Checks a base URL, `http://host[:port]`, and returns it without a slash at its end.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn http_url(text: &str) -> Result<String, String> {
+    let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    if parsed.scheme() == "https" {
+        return Err(format!("{text:?}: https is not supported (no TLS is built in)"));
+    }
+    if parsed.scheme() != "http" || parsed.host_str().is_none() {
+        return Err(format!("{text:?}: expected http://host"));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// Checks a uuid and returns it in lower case.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn lower_uuid(text: &str) -> Result<String, String> {
+    let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{text:?}: {err}"))?;
+    Ok(parsed.hyphenated().to_string())
 }
 
 /// Parses a duration: a number and its unit, several joined (`"1h30m"`).

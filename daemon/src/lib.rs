@@ -3,13 +3,25 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! What every daemon of this project does besides its work. Nothing here knows of zones, NICs or
-//! routes.
+//! routes; an agent names what it works on, such as a VM, and nothing here looks at the name.
 //!
 //! Modules, highest first; each uses only modules listed below it.
 
 #![forbid(unsafe_code)]
 
 pub mod cli; // command lines: grammar, lists, progress
+
+pub mod state_file; // what outlives the process
+
+pub mod schedule; // the VMs that are to be worked on
+
+pub mod approval; // what an operator approves
+
+pub mod brake; // the measures of a mass-delete brake
+
+pub mod pace; // the budget of requests
+
+pub mod health; // whether a service answers
 
 pub mod metrics; // /metrics
 
@@ -23,6 +35,10 @@ pub mod lock; // the single-instance lock
 
 pub mod descriptors; // the limit of open files
 
+pub mod timing; // the clock, random waits, back-off
+
+pub mod disk; // small files on the disk
+
 pub mod config; // configuration files
 
 pub mod exit; // one way to end a program
@@ -31,6 +47,6 @@ pub mod log; // bunyan logs
 
 pub mod wall; // the time of day
 
-pub use config::{ConfigError, Fields};
+pub use config::{ConfigError, Fields, Window};
 pub use lock::Lock;
 pub use tasks::{Shutdown, Tasks};

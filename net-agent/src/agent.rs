@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::health::{Health, Observed};
+use daemon::pace::{Pace, Paced};
 use daemon::{Shutdown, Tasks};
 use sdc_clients::http::{HttpTransport, Transport, user_agent};
 use sdc_clients::napi::Napi;
@@ -16,8 +18,6 @@ use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Error, Http, Jitter};
 
 use crate::config::{Config, VmapiChoice};
-use crate::health::{Health, Observed};
-use crate::pace::{Pace, Paced};
 use crate::parts::{Clients, Parts};
 use crate::permit::Writer;
 use crate::status::{State, Task, history};

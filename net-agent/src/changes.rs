@@ -5,9 +5,11 @@
 //! From a change of the node to work: stream and comparison both end here, in [`changed`]. A change
 //! carries no work of its own; it wakes the VM, and the job looks at the node as it is then.
 
+use daemon::schedule::Due;
+
 use crate::departures::Left;
 use crate::parts::Parts;
-use crate::schedule::Due;
+use crate::parts::Upkeep;
 use crate::status::Count;
 use crate::view::{Differing, LocalVm};
 
@@ -31,7 +33,7 @@ pub(crate) fn changed(parts: &Parts, uuid: &str, before: Option<LocalVm>, gone: 
                     parts.departures.add(&before.uuid, left, Left::Alone);
                 }
             }
-            parts.schedule.wake_changed(uuid, now);
+            parts.schedule.wake_changed(uuid, now, Upkeep(true));
         }
         (Some(before), None) => {
             if before.hidden || was_hidden {
@@ -40,7 +42,7 @@ pub(crate) fn changed(parts: &Parts, uuid: &str, before: Option<LocalVm>, gone: 
             }
             let macs = before.nics.iter().map(|nic| nic.mac);
             let at = parts.departures.add(&before.uuid, macs, gone);
-            parts.schedule.wake(uuid, Due { at, upkeep: false });
+            parts.schedule.wake(uuid, Due { at, work: Upkeep(false) });
         }
         (None, None) => {}
     }
@@ -58,6 +60,6 @@ pub(crate) fn missed(parts: &Parts, differing: Vec<Differing>) {
 /// Wakes the VMs of all departures when they are due.
 pub(crate) fn wake_departures(parts: &Parts) {
     for (_, departure) in parts.departures.all() {
-        parts.schedule.wake(&departure.vm, Due { at: departure.due, upkeep: false });
+        parts.schedule.wake(&departure.vm, Due { at: departure.due, work: Upkeep(false) });
     }
 }

@@ -10,22 +10,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use daemon::{ConfigError, Fields};
+use daemon::config::{http_url, lower_uuid};
+use daemon::{ConfigError, Fields, Window};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 /// Where the shipped platform keeps the agent's file.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/net-agent.config.json";
-
-/// Bounds of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Shortest.
-    pub min: Duration,
-    /// Longest.
-    pub max: Duration,
-}
 
 /// What to do if NAPI has no `/search/nics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +179,8 @@ impl Config {
     }
 
     fn read(mut shipped: Fields, policy: Option<Fields>) -> Result<Self, ConfigError> {
-        let napi_url = required(&mut shipped, "napi.url", http_url);
-        let cn_uuid = required(&mut shipped, "cn_uuid", lower_uuid);
+        let napi_url = shipped.required("napi.url", http_url);
+        let cn_uuid = shipped.required("cn_uuid", lower_uuid);
         let admin_uuid = shipped.optional_text("admin_uuid").filter(|text| !text.is_empty());
         let no_rabbit = shipped.flag("no_rabbit", true);
         for key in ["agent_uuid", "bindip", "cueballAgent", "instance_uuid", "datacenter_name"] {
@@ -243,15 +235,15 @@ impl Config {
                 mirror_stopped: f.flag("mirror_stopped", true),
             },
             times: Times {
-                startup_delay: window(f, "startup_delay", s(120), s(600), DAY),
-                server_nic_delay: window(f, "server_nic_delay", s(0), s(60), DAY),
+                startup_delay: f.window("startup_delay", s(120), s(600), DAY),
+                server_nic_delay: f.window("server_nic_delay", s(0), s(60), DAY),
                 settle: f.span("settle", s(5), ms(1)..=s(3600)),
                 resync: f.span("resync", s(300), ms(10)..=DAY),
                 relist: f.span("relist", DAY, s(0)..=WEEK),
                 unsupported_backoff: f.span("unsupported_backoff", s(4 * 3600), ms(10)..=DAY),
                 verdict_retry: verdict_retry(f),
-                retry: window(f, "retry", s(2), s(64), DAY),
-                conflict_retry: window(f, "conflict_retry", s(1), s(30), DAY),
+                retry: f.window("retry", s(2), s(64), DAY),
+                conflict_retry: f.window("conflict_retry", s(1), s(30), DAY),
                 hidden_memory: f.span("hidden_memory", s(300), s(300)..=DAY),
                 config_poll: f.span("config_poll", s(10), ms(10)..=s(3600)),
             },
@@ -295,34 +287,6 @@ fn text_of(f: &mut Fields, key: &str) -> Option<String> {
     f.get(key).and_then(|value| value.as_str()).map(str::to_owned)
 }
 
-fn required(f: &mut Fields, key: &str, check: impl Fn(&str) -> Result<String, String>) -> String {
-    match f.optional_text(key) {
-        None => {
-            if f.get(key).is_none() {
-                f.fault(key, "missing");
-            }
-            String::new()
-        }
-        Some(text) => check(&text).unwrap_or_else(|reason| {
-            f.fault(key, reason);
-            String::new()
-        }),
-    }
-}
-
-fn window(f: &mut Fields, key: &str, min: Duration, max: Duration, most: Duration) -> Window {
-    let (low, high) = (format!("{key}.min"), format!("{key}.max"));
-    let found = Window {
-        min: f.span(&low, min, Duration::ZERO..=most),
-        max: f.span(&high, max, Duration::ZERO..=most),
-    };
-    if found.min > found.max {
-        f.fault(key, "min is above max");
-        return Window { min, max };
-    }
-    found
-}
-
 fn verdict_retry(f: &mut Fields) -> Vec<Duration> {
     let usual = [5, 15, 60, 300].map(Duration::from_secs);
     let spans = f.spans("verdict_retry", &usual);
@@ -331,22 +295,6 @@ fn verdict_retry(f: &mut Fields) -> Vec<Duration> {
         return usual.to_vec();
     }
     spans
-}
-
-fn http_url(text: &str) -> Result<String, String> {
-    let parsed = url::Url::parse(text).map_err(|err| format!("{text:?}: {err}"))?;
-    if parsed.scheme() == "https" {
-        return Err(format!("{text:?}: https is not supported (no TLS is built in)"));
-    }
-    if parsed.scheme() != "http" || parsed.host_str().is_none() {
-        return Err(format!("{text:?}: expected http://host"));
-    }
-    Ok(text.trim_end_matches('/').to_owned())
-}
-
-fn lower_uuid(text: &str) -> Result<String, String> {
-    let parsed = uuid::Uuid::try_parse(text).map_err(|err| format!("{text:?}: {err}"))?;
-    Ok(parsed.hyphenated().to_string())
 }
 
 /// `http://napi.dc.example` → `http://vmapi.dc.example`: the first label decides.

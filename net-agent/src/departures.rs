@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use daemon::timing::Clock;
 use sdc_clients::{Jitter, MacAddr};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::plan::Reason;
-use crate::timing::Clock;
 use crate::view::{LocalView, LocalVm};
 
 /// VMAPI is asked again after the waits of `verdict_retry` (5, 15, 60, 300 s, then the last with

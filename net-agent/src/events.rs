@@ -5,12 +5,13 @@
 //! The events task: follows vminfod's stream. A snapshot is not an event: what it holds is only
 //! compared.
 
+use daemon::schedule::Due;
 use sdc_clients::vminfod::{VmObject, WatchEvent, watch};
 
 use crate::changes::{changed, wake_departures};
 use crate::departures::Left;
 use crate::parts::Parts;
-use crate::schedule::Due;
+use crate::parts::Upkeep;
 use crate::status::{Count, State, Task, history};
 use crate::view::{LocalView, LocalVm};
 
@@ -78,7 +79,7 @@ fn present(parts: &Parts, object: &VmObject) {
         // R10: any event has the VM's NICs looked at. Those that change nothing here fold.
         Some((_, vm)) if !vm.hidden => {
             let at = parts.clock.now() + parts.config.times.settle;
-            parts.schedule.wake(&vm.uuid, Due { at, upkeep: true });
+            parts.schedule.wake(&vm.uuid, Due { at, work: Upkeep(true) });
         }
         Some(_) => {}
         None => tracing::warn!("vminfod sent a VM without a name: the view is not complete"),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{self, stamp};
+use daemon::disk::{self, stamp};
 
 /// Bytes of a holds file: some thousand holds.
 const LONGEST: usize = 1 << 20;
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(HoldsFile::new(dir.path()).read().unwrap().holds.len(), 8);
     }
 
-    #[tokio::test]
+    #[tokio::test] // C33
     async fn unreadable_file_holds_everything() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("holds.json");

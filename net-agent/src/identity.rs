@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
+use daemon::Window;
+use daemon::timing::policy;
 use sdc_clients::retry::Backoff;
 
-use crate::config::Window;
 use crate::parts::Parts;
 use crate::plan::Refusal;
 use crate::status::{State, Task};
-use crate::timing::policy;
 use crate::view::Identity;
 
 /// The first wait after a failure.

@@ -59,8 +59,6 @@ mod permit; // the checks before each write, and the only way to write
 
 pub mod state_file; // the file of what outlives the process
 
-mod schedule; // the VMs that are to be worked on
-
 mod departures; // the NICs that left the node
 
 mod metrics; // the metrics by name
@@ -75,16 +73,8 @@ mod brake; // the mass-delete brake
 
 mod listing; // NAPI's list of the node's NICs
 
-mod pace; // the budget of requests
-
-mod health; // whether a service answers
-
 mod view; // the node as vminfod shows it
 
 pub mod holds; // the operator's holds
-
-mod disk; // small files on the disk
-
-mod timing; // the clock, random waits, back-off
 
 pub mod config; // the configuration

@@ -7,6 +7,11 @@
 
 use std::sync::Arc;
 
+use daemon::health::Health;
+use daemon::pace::Pace;
+use daemon::schedule::{Schedule, Work};
+use daemon::state_file::StateFile;
+use daemon::timing::{Clock, HOUR, Random, Retry};
 use sdc_clients::napi::Napi;
 use sdc_clients::vmapi::Vmapi;
 use sdc_clients::vminfod::Vminfod;
@@ -15,15 +20,10 @@ use tokio::sync::Notify;
 use crate::brake::{Brake, Reference, Scale};
 use crate::config::Config;
 use crate::departures::Departures;
-use crate::health::Health;
 use crate::holds::HoldsFile;
-use crate::pace::Pace;
 use crate::permit::{Gate, Writer};
 use crate::plan::Reason;
-use crate::schedule::Schedule;
-use crate::state_file::StateFile;
 use crate::status::{State, Status, Task};
-use crate::timing::{Clock, HOUR, Random, Retry};
 use crate::view::{LocalView, Node};
 
 /// The clients of one agent.
@@ -43,6 +43,16 @@ pub struct Clients {
     pub napi_health: Arc<Health>,
     /// Whether VMAPI answers.
     pub vmapi_health: Arc<Health>,
+}
+
+/// Whether the NICs of a VM are to be compared with NAPI, not only what left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upkeep(pub bool);
+
+impl Work for Upkeep {
+    fn and(self, other: Self) -> Self {
+        Self(self.0 || other.0)
+    }
 }
 
 /// The parts.
@@ -66,7 +76,7 @@ pub struct Parts {
     /// The mass-delete brake.
     pub brake: Brake,
     /// The VMs that are to be worked on.
-    pub schedule: Schedule,
+    pub schedule: Schedule<Upkeep>,
     /// What outlives the process.
     pub(crate) state_file: Arc<StateFile>,
     /// What the operator sees.

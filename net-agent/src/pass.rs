@@ -10,6 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use daemon::schedule::Due;
+use daemon::timing::HOUR;
 use futures_util::StreamExt as _;
 use jiff::SignedDuration;
 use sdc_clients::MacAddr;
@@ -22,11 +24,10 @@ use crate::config::Mode;
 use crate::listing::{self, ListError, NicListing};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
+use crate::parts::Upkeep;
 use crate::plan::reap::Basis;
 use crate::plan::{Action, Decision, Inputs, Plan, Reason, Verdict, compare};
-use crate::schedule::Due;
 use crate::status::{Count, State, Task, history};
-use crate::timing::HOUR;
 use crate::view::{LocalView, ViewError};
 use crate::{own_nics, unlisted};
 
@@ -363,7 +364,7 @@ async fn written(parts: &Parts, d: &Decision) -> Outcome {
     };
     if outcome.is_open() {
         let at = parts.clock.now();
-        parts.schedule.wake(&d.vm, Due { at, upkeep: true });
+        parts.schedule.wake(&d.vm, Due { at, work: Upkeep(true) });
     }
     parts.status.outcome(d.mac, outcome.clone());
     outcome

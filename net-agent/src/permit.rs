@@ -14,16 +14,16 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use daemon::health::Health;
+use daemon::state_file::StateFile;
 use jiff::Timestamp;
 use sdc_clients::http::Precondition;
 use sdc_clients::napi::Napi;
 use sdc_clients::{Error, MacAddr};
 
 use crate::config::{Config, Mode};
-use crate::health::Health;
 use crate::holds::HoldsFile;
 use crate::plan::{Refusal, Wish};
-use crate::state_file::StateFile;
 use crate::view::Node;
 
 /// The right to send one request of this kind about one NIC, now.

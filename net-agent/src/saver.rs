@@ -9,17 +9,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use daemon::Window;
+use daemon::state_file::Seen;
+use daemon::timing::{HOUR, policy};
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::MacAddr;
 use sdc_clients::retry::Backoff;
 
 use crate::brake::Deletes;
-use crate::config::Window;
 use crate::departures::{Departure, Left};
 use crate::parts::Parts;
 use crate::plan::Reason;
-use crate::state_file::{Kept, KeptDeparture, Seen};
-use crate::timing::{HOUR, policy};
+use crate::state_file::{Kept, KeptDeparture};
 use crate::view::LocalVm;
 
 /// The waits after a write that failed.
@@ -35,7 +36,7 @@ fn time(now: Timestamp, ago: Duration) -> Seen {
 pub(crate) async fn restore(parts: &Parts) {
     let now = daemon::wall::now();
     let cn_uuid = &parts.config.policy.cn_uuid;
-    let kept = match parts.state_file.read(cn_uuid).await {
+    let kept = match parts.state_file.read::<Kept>(cn_uuid).await {
         Ok(None) => return,
         Ok(Some(kept)) => kept,
         Err(damage) => {

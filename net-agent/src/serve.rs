@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::routing::{get, post};
+use daemon::approval::Refused;
 use daemon::http::{Body, Limits, Router, Server, collect, refuse, reply_json};
 use daemon::log::AUDIT;
 use daemon::{Shutdown, Tasks};
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::agent::Agent;
-use crate::brake::Refused;
 use crate::{changes, explain, metrics, report};
 
 /// The longest body of a request to the socket, and the time to send it in.

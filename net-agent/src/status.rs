@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use daemon::health::Health;
 use daemon::log::clip;
+use daemon::timing::Clock;
 use daemon::wall;
 use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::health::Health;
 use crate::listing::NicListing;
 use crate::outcome::Outcome;
 use crate::plan::{Decision, Evidence, Plan, Reason, Refusal};
-use crate::timing::Clock;
 
 /// The tasks whose state is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

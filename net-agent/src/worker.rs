@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::schedule::Due;
 use sdc_clients::MacAddr;
 use tokio::task::JoinSet;
 
@@ -16,10 +17,10 @@ use crate::changes::missed;
 use crate::departures::{Left, Waits};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
+use crate::parts::Upkeep;
 use crate::plan::Reason;
 use crate::plan::reap::Basis;
 use crate::plan::upkeep::unwritable;
-use crate::schedule::Due;
 use crate::view::ViewError;
 
 /// Releases the VM even if its job panics.
@@ -65,10 +66,10 @@ pub(crate) async fn work(parts: &Arc<Parts>) {
     }
 }
 
-#[tracing::instrument(skip(parts, due), fields(upkeep = due.upkeep))]
-async fn job(parts: &Parts, vm: &str, due: Due) {
+#[tracing::instrument(skip(parts, due), fields(upkeep = due.work.0))]
+async fn job(parts: &Parts, vm: &str, due: Due<Upkeep>) {
     parts.gate.until_writable(|_| ()).await;
-    if due.upkeep {
+    if due.work.0 {
         keep_up(parts, vm).await;
     }
     for (mac, departure) in parts.departures.of(vm) {
@@ -86,7 +87,7 @@ async fn job(parts: &Parts, vm: &str, due: Due) {
         parts.brake.set(BrakeOf::Departures, None);
     }
     if let Some(at) = parts.departures.of(vm).iter().map(|(_, departure)| departure.due).min() {
-        parts.schedule.wake(vm, Due { at, upkeep: false });
+        parts.schedule.wake(vm, Due { at, work: Upkeep(false) });
     }
 }
 
@@ -112,7 +113,7 @@ async fn keep_up(parts: &Parts, vm: &str) {
         is_open |= apply::keep_up(parts, mac, vm, true).await.is_open();
     }
     if is_open {
-        parts.schedule.wake_later(vm, parts.clock.now());
+        parts.schedule.wake_later(vm, parts.clock.now(), Upkeep(true));
     } else {
         parts.schedule.succeeded(vm);
     }

@@ -70,15 +70,15 @@ fn documents_every_configuration_key() {
         "f.optional_text(",
         "shipped.flag(",
         "shipped.optional_text(",
-        "required(&mut shipped, ",
-        "window(f, ",
+        "shipped.required(",
+        "f.window(",
     ] {
         for (at, _) in source.match_indices(call) {
             let Some(rest) = source[at + call.len()..].trim_start().strip_prefix('"') else {
                 continue;
             };
             let key = rest.split('"').next().unwrap();
-            if call == "window(f, " {
+            if call == "f.window(" {
                 read.extend([format!("{key}.min"), format!("{key}.max")]);
             } else {
                 read.push(key.to_owned());

@@ -9,6 +9,7 @@ import { byId, el, facts, short } from './dom.js';
 import * as kvmd from './kvmd.js';
 import * as netAgent from './net-agent.js';
 import * as tabs from './tabs.js';
+import * as vmAgent from './vm-agent.js';
 
 /** Refreshes the panels; `name(uuid)` returns the alias of a VM. */
 export async function watch(name) {
@@ -34,6 +35,8 @@ async function refresh(panel, name) {
     draw(panel, ['does not answer', 'soft'], [el('p', { class: 'soft' }, 'Not running, or not on this node.')]);
   } else if ('pass' in status) {
     draw(panel, netAgent.state(status), netAgent.parts(status, await page('plan'), name));
+  } else if ('last_puts' in status) {
+    draw(panel, vmAgent.state(status), vmAgent.parts(status, await page('plan'), name));
   } else if ('verdicts' in status) {
     draw(panel, kvmd.state(status), kvmd.parts(status));
   } else {

@@ -4,6 +4,10 @@
 
 //! What all command lines have in common.
 
+pub mod control; // the client of an agent's unix socket
+
+pub mod pages; // pages of a running agent
+
 mod program; // how a program runs
 
 mod grammar; // options that all programs share
@@ -16,7 +20,7 @@ pub mod screen; // where output goes, and its colours
 
 pub use clap_complete::Shell;
 pub use grammar::{ListArgs, completions, man, misuse, parse, valid_config};
-pub use program::{begin, print, run};
+pub use program::{begin, late_config, print, run};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
 pub use table::{Cell, Layout, Table, UnknownColumn, facts};

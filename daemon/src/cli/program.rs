@@ -9,8 +9,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::screen;
+use crate::config::ConfigError;
 use crate::tasks::Shutdown;
-use crate::{exit, log};
+use crate::{disk, exit, log};
+
+/// The interval at which a missing configuration file is looked for.
+const CONFIG_POLL: Duration = Duration::from_secs(10);
 
 /// Runs the work on a runtime of several threads.
 pub fn run(program: &str, work: impl Future<Output = ExitCode>) -> ExitCode {
@@ -37,6 +41,36 @@ pub fn begin(program: &'static str, log_level: &str, unknown: &[String]) -> io::
     let shutdown = Shutdown::new();
     shutdown.on_signals()?;
     Ok(shutdown)
+}
+
+/// Loads a configuration whose file config-agent writes late on a fresh node: looks for it every ten
+/// seconds, as the shipped agents do. Returns none on shutdown.
+///
+/// # Errors
+/// If the file is there and wrong.
+pub async fn late_config<C: Send + 'static>(
+    program: &'static str,
+    load: impl Fn() -> Result<C, ConfigError> + Clone + Send + 'static,
+    shutdown: &Shutdown,
+) -> Result<Option<C>, ConfigError> {
+    let mut said = false;
+    loop {
+        let Some(loaded) = disk::blocking(load.clone()).await else { continue };
+        match loaded {
+            Err(ConfigError::Read { path, source }) if source.kind() == io::ErrorKind::NotFound => {
+                if !std::mem::replace(&mut said, true) {
+                    log::init(program, "info");
+                    tracing::warn!(path = %path.display(), "waiting for the configuration file");
+                }
+            }
+            other => return other.map(Some),
+        }
+        // Both arms are cancel-safe.
+        tokio::select! {
+            () = shutdown.wait() => return Ok(None),
+            () = tokio::time::sleep(CONFIG_POLL) => {}
+        }
+    }
 }
 
 /// Writes to stdout. A reader that went away (`| head`) is no failure.

@@ -4,6 +4,7 @@
 
 //! Reading a record, asking VMAPI, and what all writes share.
 
+use daemon::timing::policy;
 use sdc_clients::http::Versioned;
 use sdc_clients::napi::Nic;
 use sdc_clients::retry::Backoff;
@@ -13,7 +14,6 @@ use crate::outcome::Outcome;
 use crate::parts::Parts;
 use crate::plan::{Reason, Refusal, Verdict};
 use crate::status::Count;
-use crate::timing::policy;
 
 /// Attempts (read, decide, write) before a record is left to the next pass.
 const ATTEMPTS: u32 = 5;

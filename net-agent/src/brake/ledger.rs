@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use daemon::approval::{Approvals, Offer, Refused, VALID};
+use daemon::brake::Reference;
+use daemon::timing::{Clock, HOUR};
 use sdc_clients::MacAddr;
 use tokio::sync::Notify;
 
-use super::approval::{Approvals, Offer, Refused, VALID};
-use super::scale::{Clearance, Recent, Reference, Tripped};
-use crate::timing::{Clock, HOUR};
+use super::scale::{Clearance, Recent, Tripped};
 
 /// Of the deletes that VMAPI's word exempts at most this many go ...
 const EXEMPTED: usize = 10;
@@ -59,7 +60,7 @@ struct Ledger {
     candidates: BTreeMap<MacAddr, Duration>,
     /// Candidates of the pass that only the brake blocks, with their VMs.
     blocked: BTreeMap<MacAddr, String>,
-    approvals: Approvals,
+    approvals: Approvals<MacAddr>,
 }
 
 /// When each delete of the last hour stops to count.
@@ -218,12 +219,12 @@ impl Brake {
     }
 
     /// Offers these records, as they were read, for approval.
-    pub fn offer(&self, pairs: BTreeMap<MacAddr, String>) -> Option<Offer> {
+    pub fn offer(&self, pairs: BTreeMap<MacAddr, String>) -> Option<Offer<MacAddr>> {
         self.ledger().approvals.offer(pairs, self.clock.now())
     }
 
     /// Returns the latest offer that can be approved, and for how much longer.
-    pub fn offered(&self) -> Option<(Offer, Duration)> {
+    pub fn offered(&self) -> Option<(Offer<MacAddr>, Duration)> {
         let now = self.clock.now();
         let offer = self.ledger().approvals.latest(now)?.clone();
         let left = VALID.saturating_sub(now.saturating_sub(offer.made));
@@ -247,12 +248,12 @@ impl Brake {
 
     /// Returns true if the operator approved this record as it is.
     pub fn is_approved(&self, mac: MacAddr, etag: Option<&str>) -> bool {
-        etag.is_some_and(|etag| self.ledger().approvals.covers(mac, etag, self.clock.now()))
+        etag.is_some_and(|etag| self.ledger().approvals.covers(&mac, etag, self.clock.now()))
     }
 
     /// Returns the MACs that the operator approved, whatever their etags are now.
     pub fn approved_macs(&self) -> BTreeSet<MacAddr> {
-        self.ledger().approvals.macs(self.clock.now()).collect()
+        self.ledger().approvals.keys(self.clock.now()).collect()
     }
 }
 

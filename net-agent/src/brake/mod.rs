@@ -9,12 +9,10 @@
 
 mod ledger;
 
-mod approval;
-
 mod scale;
 
-pub use approval::Refused;
+pub use daemon::brake::Reference;
 pub use ledger::{Brake, BrakeOf, Deletes};
 #[cfg(test)]
 pub use scale::Recent;
-pub use scale::{Clearance, Reference, Scale, Tripped};
+pub use scale::{Clearance, Scale, Tripped};

@@ -7,6 +7,8 @@
 //! "destroyed" from this node, so it is no second witness of a node that shows less. Waiting alone
 //! never takes the brake off. Pure.
 
+use daemon::brake::{LITTLE, Reference, Shrunk, allowance};
+
 /// What the brake measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scale {
@@ -36,21 +38,6 @@ pub struct Recent {
     pub exempted: usize,
 }
 
-/// The reference view against what is here now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reference {
-    pub vms: usize,
-    /// How many of these VMs are here.
-    pub here: usize,
-}
-
-impl Reference {
-    /// Returns true if at least 90 % of its VMs are here.
-    pub fn is_most(self) -> bool {
-        self.here * 10 >= self.vms * 9
-    }
-}
-
 /// Why a delete passes the brake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clearance {
@@ -68,9 +55,8 @@ pub enum Clearance {
 pub enum Tripped {
     #[error("the node shows no VM while NAPI has {nics} NICs of it")]
     NoVms { nics: usize },
-    /// The node shows much less than before.
-    #[error("{here} of the {most} VMs that the node had are here, fewer than half")]
-    Shrunk { here: usize, most: usize },
+    #[error(transparent)]
+    Shrunk(#[from] Shrunk),
     #[error("the number of deletes in the last hour is unknown")]
     RecentUnknown,
     #[error("{candidates} candidates and {recent} deletes in the last hour are above {allowance}")]
@@ -105,13 +91,13 @@ pub enum Tripped {
 impl Scale {
     /// Returns how many deletes are allowed in an hour that VMAPI's word does not exempt.
     pub fn allowance(&self) -> usize {
-        (self.listed / 10).max(5)
+        allowance(self.listed)
     }
 
     /// Returns true if VMAPI's word counts: most VMs of the reference view are here.
     pub fn exempts(&self) -> bool {
         self.reference.is_some_and(Reference::is_most)
-            && (self.local_vms > 0 || self.listed_vms <= 3)
+            && (self.local_vms > 0 || self.listed_vms <= LITTLE)
     }
 
     /// Decides whether a delete passes; `confirmed` if VMAPI has confirmed it.
@@ -131,13 +117,11 @@ impl Scale {
     /// Returns why the view alone is a reason to stop, if it is.
     pub fn too_little(&self, confirmed: bool) -> Option<Tripped> {
         // VMAPI's word is enough where there is little to lose. Elsewhere it may only repeat this node's.
-        let is_trusted = |vms: usize| confirmed && vms <= 3;
+        let is_trusted = |vms: usize| confirmed && vms <= LITTLE;
         if self.local_vms == 0 && !is_trusted(self.listed_vms) {
             return Some(Tripped::NoVms { nics: self.listed.max(self.candidates) });
         }
-        let Reference { vms: most, here } = self.had;
-        let has_shrunk = here * 2 < most && !is_trusted(most);
-        has_shrunk.then_some(Tripped::Shrunk { here, most })
+        self.had.shrunk().filter(|shrunk| !is_trusted(shrunk.most)).map(Tripped::Shrunk)
     }
 
     /// Says that VMAPI's word does not help against this.

@@ -17,8 +17,6 @@ mod holds;
 
 mod output;
 
-mod control;
-
 mod common;
 
 mod args;

@@ -6,14 +6,15 @@
 //! it, else by its port. A rehearsal is made here if no agent runs. Nothing here writes to NAPI.
 
 use anyhow::{Context as _, anyhow};
+use daemon::cli::control::{self, ControlError};
+use daemon::cli::pages::{page, text};
 use daemon::cli::{Cell, Layout, Progress, Screen, Table};
 use sdc_clients::MacAddr;
 use serde_json::{Value, json};
 
 use super::args::{Files, PlanArgs};
-use super::common::{Usage, load, runtime};
-use super::control::{self, ControlError};
-use super::output::{evidence, page, painted, text, tone};
+use super::common::{NAME, Usage, load, runtime};
+use super::output::{evidence, painted, tone};
 use crate::agent::Agent;
 use crate::config::Config;
 
@@ -34,7 +35,9 @@ pub(super) fn plan(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Re
 async fn running_plan(config: &Config) -> anyhow::Result<Value> {
     match control::ask(&config.places.control_socket, "POST", "/plan", None).await {
         Ok(plan) => Ok(plan),
-        Err(ControlError::Absent { .. }) => page(config, "plan").await,
+        Err(ControlError::Absent { .. }) => {
+            Ok(page(NAME, config.places.status_listen, "plan").await?)
+        }
         Err(err) => Err(err.into()),
     }
 }

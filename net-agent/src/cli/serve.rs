@@ -8,17 +8,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon::{Lock, Shutdown, exit};
+use daemon::cli::late_config;
+use daemon::disk;
+use daemon::{ConfigError, Lock, Shutdown, exit};
 
 use super::args::Files;
 use super::common::{NAME, runtime};
 use crate::agent::Agent;
 use crate::config::{Config, VmapiChoice};
-use crate::disk;
 use crate::serve::CONNECTIONS;
-
-/// The interval at which a missing configuration file is looked for, as in the shipped agent.
-const CONFIG_POLL: Duration = Duration::from_secs(10);
 
 pub(super) fn serve(files: &Files) -> ExitCode {
     let runtime = match runtime() {
@@ -30,7 +28,7 @@ pub(super) fn serve(files: &Files) -> ExitCode {
         if let Err(err) = shutdown.on_signals() {
             return exit::report(NAME, &err, exit::FAILED);
         }
-        let Some(config) = (match configured(files, &shutdown).await {
+        let Some(config) = (match late_config(NAME, loader(files), &shutdown).await {
             Ok(config) => config,
             Err(err) => return exit::report(NAME, &err, exit::config_code()),
         }) else {
@@ -49,34 +47,9 @@ pub(super) fn serve(files: &Files) -> ExitCode {
     code
 }
 
-/// Waits for the file, which config-agent writes late on a fresh node. Returns none on shutdown.
-async fn configured(
-    files: &Files,
-    shutdown: &Shutdown,
-) -> Result<Option<Config>, daemon::ConfigError> {
-    let mut said = false;
-    loop {
-        let (file, policy) = (files.config.clone(), files.policy.clone());
-        let load = move || Config::load(&file, policy.as_deref());
-        let Some(loaded) = disk::blocking(load).await else { continue };
-        match loaded {
-            Err(daemon::ConfigError::Read { path, source })
-                if source.kind() == std::io::ErrorKind::NotFound =>
-            {
-                if !said {
-                    daemon::log::init(NAME, "info");
-                    tracing::warn!(path = %path.display(), "waiting for the configuration file");
-                    said = true;
-                }
-            }
-            other => return other.map(Some),
-        }
-        // Both arms are cancel-safe.
-        tokio::select! {
-            () = shutdown.wait() => return Ok(None),
-            () = tokio::time::sleep(CONFIG_POLL) => {}
-        }
-    }
+fn loader(files: &Files) -> impl Fn() -> Result<Config, ConfigError> + Clone + Send + 'static {
+    let (file, policy) = (files.config.clone(), files.policy.clone());
+    move || Config::load(&file, policy.as_deref())
 }
 
 async fn serve_with(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
@@ -138,14 +111,14 @@ mod tests {
             let text = format!(r#"{{"napi": {{"url": "http://napi.lab"}}, "cn_uuid": "{cn}"}}"#);
             std::fs::write(path, text).unwrap();
         };
-        let (found, ()) = tokio::join!(configured(&files, &shutdown), write);
+        let (found, ()) = tokio::join!(late_config(NAME, loader(&files), &shutdown), write);
         assert_eq!(found.unwrap().unwrap().services.napi, "http://napi.lab");
         assert_eq!(started.elapsed(), Duration::from_secs(3600), "read every ten seconds");
         // A wrong file ends the wait, and so does the shutdown.
         std::fs::write(&files.config, "{").unwrap();
-        assert!(configured(&files, &shutdown).await.is_err());
+        assert!(late_config(NAME, loader(&files), &shutdown).await.is_err());
         std::fs::remove_file(&files.config).unwrap();
         shutdown.trigger();
-        assert!(configured(&files, &shutdown).await.unwrap().is_none());
+        assert!(late_config(NAME, loader(&files), &shutdown).await.unwrap().is_none());
     }
 }

@@ -6,52 +6,34 @@
 //! here writes to NAPI.
 
 use anyhow::anyhow;
+use daemon::cli::control::{self, ControlError};
+use daemon::cli::pages::{self, fields, page, text, to_the_second};
 use daemon::cli::screen::visible;
-use daemon::cli::{Layout, Progress, Screen, Table, Tone, facts};
+use daemon::cli::{Layout, Progress, Screen, Tone, facts};
 use sdc_clients::MacAddr;
 use serde_json::Value;
 
 use super::args::Files;
-use super::common::{Usage, load, runtime};
-use super::control::{self, ControlError};
-use super::output::{evidence, page, painted, text};
+use super::common::{NAME, Usage, load, runtime};
+use super::output::{evidence, painted};
 use crate::agent::Agent;
 use crate::status::Count;
 
 pub(super) fn ping(files: &Files, json: bool, screen: Screen) -> anyhow::Result<String> {
-    let config = load(files)?;
-    let answer = runtime()?.block_on(page(&config, "ping"))?;
-    if answer["ping"] != "pong" {
-        return Err(anyhow!(
-            "another program than net-agent answers on {}",
-            config.places.status_listen
-        ));
-    }
-    Ok(match screen.is_terminal && !json {
-        true => screen.paint(Tone::Good, "pong") + "\n",
-        false => format!("{answer:#}\n"),
-    })
+    let listen = load(files)?.places.status_listen;
+    Ok(runtime()?.block_on(pages::ping(NAME, listen, json, screen))?)
 }
 
 pub(super) fn status(files: &Files, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
     let config = load(files)?;
-    let page = runtime()?.block_on(page(&config, "status"))?;
+    let page = runtime()?.block_on(page(NAME, config.places.status_listen, "status"))?;
     if layout.asks_for_table() {
-        return fields(&page, layout, screen);
+        return Ok(fields(&page, layout, screen)?);
     }
     Ok(match screen.is_terminal && !layout.json {
         true => status_lines(&page, screen),
         false => screen.harmless(&format!("{page:#}\n")),
     })
-}
-
-/// Returns one row for each field of an object.
-fn fields(object: &Value, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
-    let mut table = Table::new(&["field", "value"]);
-    for (key, value) in object.as_object().into_iter().flatten() {
-        table.row(vec![key.as_str().into(), value.clone().into()]);
-    }
-    Ok(table.print(layout, screen)?)
 }
 
 /// Returns `/status` for people: one fact per line.
@@ -129,7 +111,7 @@ pub(super) fn nic(
         }
     })?;
     if layout.asks_for_table() {
-        return fields(&said, layout, screen);
+        return Ok(fields(&said, layout, screen)?);
     }
     if layout.json {
         return Ok(screen.harmless(&format!("{said:#}\n")));
@@ -146,11 +128,6 @@ pub(super) fn nic(
     out += &evidence(&said);
     out += &format!("{} {}\n", painted(&text(&said, "action"), screen), text(&said, "reason"));
     Ok(out)
-}
-
-/// Returns a timestamp without its fraction, and any other text as it is.
-fn to_the_second(time: &str) -> String {
-    time.parse::<jiff::Timestamp>().map_or_else(|_| visible(time), |at| format!("{at:.0}"))
 }
 
 #[cfg(test)]

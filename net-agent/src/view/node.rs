@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use daemon::timing::Clock;
 use sdc_clients::vminfod::{VmObject, Vminfod};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -14,7 +15,6 @@ use tokio::sync::futures::Notified;
 use super::identity::Identity;
 use super::inventory::{Differing, Inventory};
 use super::local::{LocalView, LocalVm};
-use crate::timing::Clock;
 
 /// Why there is no fresh view.
 #[derive(Debug, thiserror::Error)]

@@ -34,14 +34,22 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::http::{Call, Http, LIST_TIMEOUT};
+use crate::uuids::uuid_value;
 
 pub use types::{Vm, VmQuery};
 
+/// A page of VMs with much metadata.
+const LIST_CAP: usize = 256 << 20;
 /// The server's own maximum.
 const PAGE: usize = 1000;
 const MOST_VMS: usize = 1_000_000;
 /// UUIDs in one request: an address line of some 4 kB.
 const STATUSES: usize = 100;
+
+/// Returns the uuid of a record.
+fn uuid_of(record: &Map<String, Value>) -> Option<String> {
+    record.get("uuid").and_then(Value::as_str).map(uuid_value)
+}
 
 /// A client of VMAPI.
 #[derive(Debug, Clone)]
@@ -70,27 +78,58 @@ impl Vmapi {
         Ok(vm)
     }
 
+    /// One VM's record as it is stored, whatever is in it.
+    pub async fn record(&self, uuid: &str) -> Result<Map<String, Value>, Error> {
+        let reply = self.http.execute(Call::get(&["vms", uuid])).await?;
+        let record = reply.object()?;
+        match uuid_of(&record) {
+            Some(found) if found == uuid_value(uuid) => Ok(record),
+            _ => Err(reply.unexpected(&format!("the VM {uuid}"))),
+        }
+    }
+
     /// Returns every VM that matches, or an error.
+    pub async fn list_vms(&self, query: &VmQuery) -> Result<Vec<Vm>, Error> {
+        let records = self.records(query).await?;
+        let vms = records.into_iter().map(|vm| serde_json::from_value(Value::Object(vm)));
+        vms.collect::<Result<_, _>>().map_err(|error| {
+            let status = Some(StatusCode::OK);
+            let text = error.to_string();
+            Error::protocol(&Method::GET, "/vms", status, "an array of VMs", text.as_bytes())
+        })
+    }
+
+    /// Returns the record of every VM that matches, whatever is in it, or an error.
     ///
     /// Each page begins after the last VM of the one before, so that records that come and go meanwhile
     /// hide no other.
-    pub async fn list_vms(&self, query: &VmQuery) -> Result<Vec<Vm>, Error> {
-        let mut found: Vec<Vm> = Vec::new();
+    pub async fn records(&self, query: &VmQuery) -> Result<Vec<Map<String, Value>>, Error> {
+        let mut found: Vec<Map<String, Value>> = Vec::new();
         let mut seen = HashSet::new();
         let mut marker: Option<String> = None;
         loop {
-            let call = Call::get(&["vms"]).timeout(LIST_TIMEOUT);
+            let call = Call::get(&["vms"]).timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
             let call = query.apply(call).query("limit", PAGE).query_opt("marker", marker.as_ref());
             let reply = self.http.execute(call).await?;
             reply.require(StatusCode::OK)?;
-            let vms: Vec<Vm> = reply.json("an array of VMs")?;
+            let vms: Vec<Map<String, Value>> = reply.json("an array of VMs")?;
             if vms.len() > PAGE {
                 return Err(reply.unexpected(&format!("at most {PAGE} VMs")));
             }
             let whole = vms.len() == PAGE;
-            marker = vms.last().map(|vm| vm.uuid.clone());
             let before = found.len();
-            found.extend(vms.into_iter().filter(|vm| seen.insert(vm.uuid.clone())));
+            for vm in vms {
+                let Some(uuid) = uuid_of(&vm) else {
+                    // One bad record must not hide the others.
+                    tracing::warn!("VMAPI lists a record without a uuid");
+                    continue;
+                };
+                // An object, as the service asks for it.
+                marker = Some(serde_json::json!({ "uuid": uuid }).to_string());
+                if seen.insert(uuid) {
+                    found.push(vm);
+                }
+            }
             if !whole {
                 return Ok(found);
             }

@@ -93,6 +93,13 @@ impl Vminfod {
         Ok(Value::Object(self.http.execute(Call::get(&["sysinfo"])).await?.object()?))
     }
 
+    /// The uuid of the node, as its sysinfo has it; `None` where it has none.
+    pub async fn node_uuid(&self) -> Result<Option<String>, Error> {
+        let answer = self.sysinfo().await?;
+        let sysinfo = answer.get("sysinfo").unwrap_or(&answer);
+        Ok(sysinfo.get("UUID").and_then(Value::as_str).map(uuid_value))
+    }
+
     /// Any other route of the service.
     pub async fn get(&self, call: Call) -> Result<Reply, Error> {
         self.http.execute(call).await

@@ -32,8 +32,8 @@ pub struct Mirror {
     filled: bool,
 }
 
-/// Whether the inventory is to leave this VM out.
-fn hidden(vm: &VmObject) -> bool {
+/// Returns true if the inventory is to leave this VM out (`do_not_inventory`).
+pub fn is_hidden(vm: &VmObject) -> bool {
     match vm.get("do_not_inventory") {
         Some(Value::Bool(flag)) => *flag,
         Some(Value::String(text)) => text == "true",
@@ -141,7 +141,7 @@ impl Mirror {
         let Some(out) = out else { return vm };
         out.push_back(match old {
             None => WatchEvent::Created(Arc::clone(&vm)),
-            Some(old) => match (hidden(&old), hidden(&vm)) {
+            Some(old) => match (is_hidden(&old), is_hidden(&vm)) {
                 (false, true) => WatchEvent::Hidden { vm: Arc::clone(&vm) },
                 (true, false) => WatchEvent::Shown { vm: Arc::clone(&vm) },
                 _ => WatchEvent::Modified { vm: Arc::clone(&vm), old, changes },

@@ -53,7 +53,7 @@ mod types; // objects and events on the wire
 pub use client::Vminfod;
 pub use event::{Vm, WatchEvent};
 pub use lines::{LineTooLong, Lines};
-pub use mirror::Mirror;
+pub use mirror::{Mirror, is_hidden};
 pub use types::{Action, BadLine, Change, Record, VmObject, key_of, parse_line, parse_ready};
 pub use view::{INCOMPLETE, Incomplete, View};
 pub use watch::{Watcher, watch};

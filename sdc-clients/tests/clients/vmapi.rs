@@ -39,12 +39,15 @@ async fn a_vm_keeps_what_it_came_with() {
     assert_eq!(loose.server_uuid, None);
 }
 
-#[tokio::test]
+#[tokio::test] // A15, H6
 async fn listing_pages_until_a_short_page() {
     for (total, requests) in [(0u32, 1), (999, 1), (1000, 2), (2500, 3)] {
         let script = Script::new(move |request| async move {
             assert_eq!(query(&request, "offset"), None, "never shifted by what comes and goes");
-            let next = query(&request, "marker").map_or(0, |m| m.parse::<u32>().unwrap() + 1);
+            let next = query(&request, "marker").map_or(0, |marker| {
+                let marker: Value = serde_json::from_str(&marker).unwrap();
+                marker["uuid"].as_str().unwrap().parse::<u32>().unwrap() + 1
+            });
             let page: Value = (next..(next + 1000).min(total))
                 .map(|n| json!({ "uuid": n.to_string(), "state": "running" }))
                 .collect();

@@ -89,7 +89,10 @@ pub fn zfs_list(recorded: &[u8], args: &[String]) -> Vec<u8> {
     let top = after("-d", 2).map(|top| top.as_bytes());
     let depth = |name: &[u8]| name.iter().filter(|b| matches!(b, b'/' | b'@')).count();
     let is_below = |name: &[u8]| {
-        let Some(top) = top else { return true };
+        let Some(top) = top else {
+            let limit = after("-d", 1).and_then(|limit| limit.parse().ok());
+            return limit.is_none_or(|limit: usize| depth(name) <= limit);
+        };
         matches!(name.strip_prefix(top), Some([] | [b'/' | b'@', ..]))
             && depth(name) <= depth(top) + 1
     };

@@ -4,7 +4,7 @@
 
 //! The command line of `testbed`. The binary also runs as a tool of a simulated node if it is
 //! started under that name (`zoneadm`, `zfs`, …: `simnode::TOOLS`), and as a daemon if its first
-//! argument is `@vminfod`, `@net-agent` or `@kvmd`: a lab needs one executable.
+//! argument is `@vminfod`, `@net-agent`, `@vm-agent` or `@kvmd`: a lab needs one executable.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -56,6 +56,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
                 // The same program by its three names.
                 "vminfod" | "vminfo" | "vmadm" => vminfod::cli::run(args),
                 "net-agent" => net_agent::cli::run(args),
+                "vm-agent" => vm_agent::cli::run(args),
                 "kvmd" => kvmd::cli::run(args),
                 "console" => console::cli::run(args),
                 _ => unknown(daemon),

@@ -5,6 +5,7 @@
 //! `zoneadm list -p`: the zones of the node. It alone decides which VMs exist.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -29,6 +30,14 @@ pub struct ZoneRow {
     pub brand: String,
     /// The zone's debug id, which reboots do not change.
     pub zonedid: Option<i64>,
+}
+
+impl ZoneRow {
+    /// The rank of a zone among those of one uuid, of which the greatest is shown: active ones first, then
+    /// the one that has the uuid as its name, then by name.
+    pub fn rank(&self) -> impl Ord + '_ {
+        (self.zoneid.is_some(), self.zonename == self.uuid, Reverse(&*self.zonename))
+    }
 }
 
 /// Checks that an output can be a whole listing: UTF-8, with at least the line of the global zone, and
@@ -63,12 +72,12 @@ pub fn names(bytes: &[u8]) -> HashSet<String> {
 }
 
 /// Returns the rows of a listing. Leaves out lines that are no rows and zones that are no VMs; the
-/// later of two rows with one uuid counts.
+/// later of two rows of one zone counts.
 pub fn parse(bytes: &[u8]) -> Vec<ZoneRow> {
     let mut rows: indexmap::IndexMap<Arc<str>, ZoneRow> = indexmap::IndexMap::new();
     for line in bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy) {
         if let Some(row) = row(line.trim_end()) {
-            rows.insert(Arc::clone(&row.uuid), row);
+            rows.insert(Arc::clone(&row.zonename), row);
         }
     }
     rows.into_values().collect()
@@ -133,12 +142,25 @@ mod tests {
     fn reads_rows() {
         let text = format!(
             "0:global:running:/::liveimg:shared:0\n-:{U}:installed:/zones/{U}:{U}:kvm:excl:7  \n\nsix:of:8\n\
-             2:alpha:running:/zones/alpha:{U}:lx:excl:-\n3:beta:ready:/b::lx:excl:1\n4:c:ready:/zones/a:b:{U}:lx:excl:1"
+             1:alpha:ready:/zones/alpha:{U}:lx:excl:-\n2:alpha:running:/zones/alpha:{U}:lx:excl:-\n\
+             3:beta:ready:/b::lx:excl:1\n4:c:ready:/zones/a:b:{U}:lx:excl:1"
         );
         let rows = parse(text.as_bytes());
-        assert_eq!(rows.len(), 1, "the later of two rows with one uuid: {rows:?}");
-        assert_eq!(&*rows[0].zonename, "alpha");
-        assert_eq!((rows[0].zoneid, rows[0].zonedid), (Some(2), None));
+        let names: Vec<&str> = rows.iter().map(|row| &*row.zonename).collect();
+        assert_eq!(names, [U, "alpha"], "the later of two rows of one zone");
+        assert_eq!((rows[1].zoneid, rows[1].zonedid), (Some(2), None));
+    }
+
+    #[test] // F77
+    fn active_zone_ranks_first_then_the_one_named_like_its_uuid() {
+        let text = [(2, "b"), (3, "a"), (0, "d"), (0, "c"), (0, U)].map(|(zoneid, name)| {
+            let zoneid = if zoneid == 0 { "-".to_owned() } else { zoneid.to_string() };
+            format!("{zoneid}:{name}:installed:/z:{U}:lx:excl:1\n")
+        });
+        let mut rows = parse(text.concat().as_bytes());
+        rows.sort_by(|a, b| b.rank().cmp(&a.rank()));
+        let names: Vec<&str> = rows.iter().map(|row| &*row.zonename).collect();
+        assert_eq!(names, ["a", "b", U, "c", "d"]);
     }
 
     #[test]

@@ -176,7 +176,7 @@ Examples:
 
 #[derive(Debug, Default, Args)]
 pub struct ServeArgs {
-    /// Configuration file, JSON or TOML.
+    /// Configuration file, JSON or TOML (default: $VMINFOD_CONFIG, else /etc/vminfod.json if it exists).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Directory to use as the node's root.

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::cli::{begin, valid_config};
-use daemon::{ConfigError, Fields, Shutdown, Tasks, exit};
+use daemon::{ConfigError, Shutdown, Tasks, exit};
 use futures_util::future::BoxFuture;
 use sdc_clients::vminfod::Vminfod;
 
 use super::args::{NAME, ServeArgs};
+use super::settings;
 use crate::config::Config;
 use crate::node::commands::{CommandPaths, RealCommands};
 use crate::service::{ServeError, serve};
@@ -74,8 +75,7 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
         (Some(at), Some(page)) => Some((page, at)),
         (Some(_), None) => return Err(StartError::NoConsole),
     };
-    let fields = args.config.as_deref().map_or_else(|| Ok(Fields::empty()), Fields::load)?;
-    let (mut config, unknown) = Config::read(fields)?;
+    let (mut config, unknown) = Config::read(settings::fields(args.config.as_deref())?)?;
     config.root = args.root.unwrap_or(config.root);
     config.listen = args.listen.unwrap_or(config.listen);
     std::fs::read_dir(&config.root)

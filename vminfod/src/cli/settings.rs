@@ -5,7 +5,7 @@
 //! Where the daemon and the node are: from flags, else from environment variables, else from the
 //! daemon's configuration, else the defaults.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use daemon::config::environment;
@@ -26,6 +26,12 @@ const VARIABLE: &str = "VMINFOD_CONFIG";
 /// Variable with the URL of another daemon (the lab sets it).
 const URL_VARIABLE: &str = "VMINFOD_URL";
 
+/// Reads the daemon's configuration file: the one that is named, else that of the environment, else the
+/// installed one.
+pub fn fields(named: Option<&Path>) -> Result<Fields, ConfigError> {
+    Fields::find(named, Some(VARIABLE), INSTALLED)
+}
+
 /// Settings of a client command.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -38,8 +44,7 @@ pub struct Settings {
 impl Settings {
     /// Reads the settings.
     pub fn of(reach: &ReachArgs, root: Option<PathBuf>) -> Result<Settings, ConfigError> {
-        let fields = Fields::find(reach.config.as_deref(), Some(VARIABLE), INSTALLED)?;
-        let (mut config, _unknown) = Config::read(fields)?;
+        let (mut config, _unknown) = Config::read(fields(reach.config.as_deref())?)?;
         if let Some(root) = root {
             config.root = root;
         }
@@ -61,7 +66,6 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn flags_then_file_then_defaults() {

@@ -170,6 +170,20 @@ fn status_lines(status: &Value, screen: Screen) -> String {
         let line = format!("{} {source}: {message}", visible(zone));
         lines.push(("unreadable", screen.paint(Tone::Bad, &line)));
     }
+    let incomplete: Vec<String> =
+        items(at("incomplete")).iter().map(|it| visible(it.as_str().unwrap_or("-"))).collect();
+    if !incomplete.is_empty() {
+        lines.push(("incomplete", screen.paint(Tone::Bad, &incomplete.join(" "))));
+    }
+    if at("zfs").is_some() {
+        let tone =
+            if at("zfs.announced") == Some(&Value::Bool(true)) { Tone::Good } else { Tone::Bad };
+        let listed = ago(&shown("zfs.listedAgo"));
+        lines.push((
+            "zfs",
+            screen.paint(tone, &format!("{} (listed: {listed})", shown("zfs.changes"))),
+        ));
+    }
     for listener in items(at("eventsListeners")) {
         let (agent, since) = (text(listener, "userAgent"), text(listener, "createdAgo"));
         lines.push(("listener", format!("{agent} for {}", short(&since))));
@@ -209,6 +223,8 @@ mod tests {
             "queue": {"vasync_queue": {"npending": 1, "nqueued": 0}},
             "refreshErrors": [{"err": "zfs\u{1b}[2J", "ago": "1.0s (1s)"}],
             "eventsListeners": {"u": {"userAgent": "x\u{7}", "createdAgo": "2.0s (2s)"}},
+            "incomplete": ["z0", "z\u{7}"],
+            "zfs": {"announced": false, "listedAgo": "61.0s (1m)", "changes": "the zfs event source is down: filesystems …"},
         });
         let screen = Screen { is_terminal: true, colour: false };
         let text = status_lines(&status, screen);
@@ -218,6 +234,8 @@ mod tests {
             "last refresh   none yet\n",
             "refresh error  zfs\\u001b[2J (1s ago)\n",
             "listener       x\\u0007 for 2s\n",
+            "incomplete     z0 z\\u0007\n",
+            "zfs            the zfs event source is down: filesystems … (listed: 1m ago)\n",
         ] {
             assert!(text.contains(line), "{line:?} in {text}");
         }

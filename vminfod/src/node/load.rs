@@ -136,7 +136,12 @@ impl Node {
     ) -> Option<(Arc<ZoneRow>, Result<Parts, LoadError>)> {
         let (row, files) = (self.zones.rows.get(at)?, self.files.get(at)?);
         let parts = files.clone().map(|files| {
-            let kstat = self.kstats.get(&*row.uuid).cloned();
+            // As deployed, that of the zone with this name; not that of another zone of the uuid.
+            let is_others = || {
+                let mut rows = self.zones.rows.iter();
+                row.zoneid.is_none() && rows.any(|it| it.uuid == row.uuid && it.zoneid.is_some())
+            };
+            let kstat = self.kstats.get(&*row.uuid).filter(|_| !is_others()).cloned();
             assemble(row, files, kstat, datasets, &self.sysinfo)
         });
         Some((Arc::clone(row), parts))
@@ -192,6 +197,11 @@ pub fn compose_error(
     if is_xml { error.in_file(root.zone_xml(&parts.zone.zonename)) } else { error }
 }
 
+/// The fault of a zone that is not shown because this one has the same uuid and ranks before it.
+pub fn outranked_by(zone: &str) -> LoadError {
+    LoadError::content(Origin::Zoneadm, format!("not shown: zone {zone} has the same uuid"))
+}
+
 /// The objects of a node that was read without a daemon.
 #[derive(Debug)]
 pub struct Objects {
@@ -212,6 +222,7 @@ pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
     for (row, parts) in node.parts(&datasets) {
         let composed = parts.and_then(|parts| {
             let vm = compose(&parts).map_err(|error| compose_error(&ctx.root, &parts, error))?;
+            check_first(&row, &node.zones.rows)?;
             Ok((parts.is_receiving(), vm))
         });
         match composed {
@@ -224,6 +235,12 @@ pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
     Ok(Objects { vms, broken })
 }
 
+/// Fails if another zone of its uuid ranks before this one.
+fn check_first(row: &ZoneRow, rows: &[Arc<ZoneRow>]) -> Result<(), LoadError> {
+    let before = rows.iter().find(|other| other.uuid == row.uuid && other.rank() > row.rank());
+    before.map_or(Ok(()), |other| Err(outranked_by(&other.zonename)))
+}
+
 /// Reads and composes one VM, exactly as [`objects`] shows it; `None` if there is no such zone.
 /// The datasets are those of the whole node: one of any pool may be mounted where the VM is.
 /// Errors: a source that concerns every VM fails, or one of the VM's own.
@@ -234,17 +251,18 @@ pub async fn object(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadE
         datasets::snapshots(ctx),
         sysinfo::load(ctx)
     )?;
-    let Some(row) = rows.rows.into_iter().find(|row| *row.zonename == *zonename) else {
+    let Some(row) = rows.rows.iter().find(|row| *row.zonename == *zonename) else {
         return Ok(None);
     };
+    check_first(row, &rows.rows)?;
     if datasets.is_empty() {
         return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
     }
     let mut datasets: Datasets = datasets.into_iter().collect();
     datasets.replace_snapshots(snapshots);
     let (files, kstat) =
-        tokio::try_join!(zone_files::load(ctx, &row, None, Stale::ALL), kstat::one(ctx, &row))?;
-    let parts = assemble(&row, files, kstat, &datasets, &Arc::new(sysinfo));
+        tokio::try_join!(zone_files::load(ctx, row, None, Stale::ALL), kstat::one(ctx, row))?;
+    let parts = assemble(row, files, kstat, &datasets, &Arc::new(sysinfo));
     match compose(&parts) {
         Ok(vm) => Ok(Some(vm)),
         Err(error) => Err(compose_error(&ctx.root, &parts, error)),

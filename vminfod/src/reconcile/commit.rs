@@ -10,8 +10,9 @@ use std::sync::Arc;
 use sdc_clients::retry::Backoff;
 use tokio::time::Instant;
 use tracing::Instrument;
-use vm_model::VmObject;
-use vm_model::compose::compose;
+use vm_model::compose::outline;
+use vm_model::origin::Origin;
+use vm_model::outline::Outline;
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
@@ -23,7 +24,7 @@ use super::status::Concerns;
 use super::tasks::{Done, Purpose};
 use super::vms::{Reasons, Under};
 use crate::node::LoadError;
-use crate::node::load::{assemble, compose_error, own_datasets};
+use crate::node::load::{assemble, compose_error, outranked_by, own_datasets};
 use crate::store::Outcome;
 
 impl Reconciler {
@@ -56,7 +57,7 @@ impl Reconciler {
         let datasets = known.as_ref().map_or_else(Vec::new, |parts| self.listable(parts));
         let (ctx, name) = (self.seams.ctx.clone(), Arc::clone(name));
         let reading = Reading { ctx, name: Arc::clone(&name), known, stale, datasets, signalled };
-        let purpose = Purpose::Vm(Arc::clone(&name));
+        let purpose = Purpose::Vm(Arc::clone(&name), stale);
         let work = async move { Done::Vm(name, reading.run().await) };
         self.tasks.spawn(purpose, work.instrument(span));
     }
@@ -148,6 +149,7 @@ impl Reconciler {
 
     /// Commits the object of these parts. `away`: the state between the last reading and this one, which
     /// is shown first.
+    /// Errors: there is no object, or another zone of the uuid is shown.
     pub(super) fn commit(
         &mut self,
         name: &Arc<str>,
@@ -156,39 +158,94 @@ impl Reconciler {
     ) -> Result<Outcome, ReadFault> {
         let before = self.vms.parts(name).cloned();
         if away.is_none() && before.as_deref() == Some(&parts) {
-            return Ok(Outcome::Unchanged);
+            return self.check_first(name).map(|()| Outcome::Unchanged);
         }
         let object = self.composed(&parts)?;
-        let mut old = before;
+        let is_moved =
+            |old: &Arc<Parts>| old.zone.zone_state != parts.zone.zone_state || old.xml != parts.xml;
+        let has_moved = away.is_some() || before.as_ref().is_none_or(is_moved);
+        let uuid = Arc::clone(&parts.zone.uuid);
+        let earlier = before.as_ref().map(|old| Arc::clone(&old.zone.uuid));
+        let earlier = earlier.filter(|earlier| *earlier != uuid);
+        self.vms.adopt(name, parts);
+        if let Err(fault) = self.check_first(name) {
+            if self.store.shows(name) {
+                self.show_first(&uuid, Some(name));
+            }
+            return Err(fault);
+        }
+        let hidden = self.hide_others(name, &uuid);
+        let mut old = before.filter(|_| self.store.shows(name));
         if let (Some(state), Some(before)) = (away, &old) {
             let zone = ZoneRow { zone_state: state, ..(*before.zone).clone() };
             let shown = Parts { zone: Arc::new(zone), ..(**before).clone() };
-            let outcome = self.store.put(name, self.composed(&shown)?, || self.old(before));
+            let outcome = self.store.put(name, self.composed(&shown)?, &[], || self.old(before));
             self.status.edit(|view| view.counters.reboots_shown += 1);
             self.log(name, outcome);
             old = Some(Arc::new(shown));
         }
-        let outcome = self.store.put(name, object, || old.as_ref().and_then(|old| self.old(old)));
+        let old = || old.as_ref().and_then(|old| self.old(old));
+        let outcome = self.store.put(name, object, &hidden, old);
         self.log(name, outcome);
-        let has_moved = old
-            .is_none_or(|old| old.zone.zone_state != parts.zone.zone_state || old.xml != parts.xml);
-        self.vms.adopt(name, parts);
+        if let Some(uuid) = earlier {
+            self.show_first(&uuid, None);
+        }
         if has_moved {
             self.want_unknown_datasets(name);
         }
         Ok(outcome)
     }
 
+    /// Fails if another zone of its uuid ranks before this one.
+    fn check_first(&self, name: &str) -> Result<(), ReadFault> {
+        let first = self.vms.shown_instead_of(name);
+        first.map_or(Ok(()), |first| Err(outranked_by(&first).into()))
+    }
+
+    /// The zones of this uuid that `first` is to be shown instead of. They are reported before they are
+    /// removed: a view that lacks one names it.
+    fn hide_others(&mut self, first: &Arc<str>, uuid: &str) -> Vec<Arc<str>> {
+        let mut shown = self.vms.of_uuid(uuid);
+        shown.retain(|name| name != first && self.store.shows(name));
+        for name in &shown {
+            self.note_broken(name, &outranked_by(first), Reasons::RETRY);
+        }
+        shown
+    }
+
+    /// Shows the zone that ranks first among those of this uuid, if there is one, and not `hidden`.
+    fn show_first(&mut self, uuid: &str, hidden: Option<&Arc<str>>) {
+        let hidden = hidden.map(std::slice::from_ref).unwrap_or_default();
+        let Some(first) = self.vms.of_uuid(uuid).into_iter().next() else {
+            for name in hidden {
+                let outcome = self.store.remove(name);
+                self.log(name, outcome);
+            }
+            return;
+        };
+        // It may have changed while it was not shown.
+        self.vms.mark(&first, Stale::ALL, Reasons::SHOWN, Instant::now());
+        let Some(parts) = self.vms.parts(&first).map(|parts| self.with_node((**parts).clone()))
+        else {
+            return;
+        };
+        if let Ok(object) = self.composed(&parts) {
+            let outcome = self.store.put(&first, object, hidden, || self.old(&parts));
+            self.log(&first, outcome);
+            self.vms.adopt(&first, parts);
+        }
+    }
+
     /// The object of these parts. A panic fails this VM only.
-    fn composed(&self, parts: &Parts) -> Result<VmObject, ReadFault> {
-        match catch_unwind(AssertUnwindSafe(|| compose(parts))) {
+    fn composed(&self, parts: &Parts) -> Result<Outline, ReadFault> {
+        match catch_unwind(AssertUnwindSafe(|| outline(parts))) {
             Ok(Ok(object)) => Ok(object),
             Ok(Err(error)) => Err(compose_error(&self.seams.ctx.root, parts, error).into()),
             Err(_) => Err(ReadFault::Panic),
         }
     }
 
-    fn old(&self, parts: &Parts) -> Option<VmObject> {
+    fn old(&self, parts: &Parts) -> Option<Outline> {
         self.composed(parts).ok()
     }
 
@@ -212,12 +269,14 @@ impl Reconciler {
 
     /// Removes a VM: zoneadm and the index agree that there is no such zone.
     fn gone(&mut self, name: &Arc<str>, under: Under) {
-        let outcome = self.store.remove(name, || self.vms.parts(name).and_then(|it| self.old(it)));
-        self.log(name, outcome);
+        let known = self.vms.forget(name);
+        if let Some(parts) = &known {
+            self.show_first(&parts.zone.uuid, Some(name));
+        }
         self.status.clear_trouble(name);
         self.status.clear_doubt(name);
         self.status.has_datasets(name);
-        if !self.vms.forget(name) {
+        if known.is_none() {
             // The event of a new zone may come before the index is written.
             let pause = self.vms.get_mut(name).and_then(|vm| vm.repeat(under.repeats));
             if let Some(pause) = pause {
@@ -246,7 +305,11 @@ impl Reconciler {
             vm.repeats = vm.repeats.or(under.repeats);
             vm.reopen(under.trace);
         }
-        self.vms.mark(name, under.stale, Reasons::RETRY, at);
+        // The zone may be made anew while its configuration is away.
+        let is_away = matches!(fault, ReadFault::Load(error)
+            if error.origin() == Origin::ZoneXml && error.is_absent());
+        let row = if is_away { Stale::ON_ZONE_EVENT } else { Stale::empty() };
+        self.vms.mark(name, under.stale | row, Reasons::RETRY, at);
     }
 
     /// Records a zone that could not be read, and plans the next attempt.

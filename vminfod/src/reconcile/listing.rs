@@ -97,13 +97,13 @@ pub async fn look(ctx: &Ctx) -> Result<Seen, LoadError> {
 }
 
 impl Seen {
-    /// The zones that are not shown as they were seen, and what is to be read of each.
+    /// The zones that are not shown as they were seen, or not at all, and what is to be read of each.
     pub fn differing(&self, vms: &Vms) -> Vec<(Arc<str>, Stale)> {
-        let mut differing = Vec::new();
+        let (mut differing, outranked) = (Vec::new(), vms.outranked());
         for (row, xml) in self.zones.rows.iter().zip(&self.xml) {
             let name = Arc::clone(&row.zonename);
             match vms.parts(&name) {
-                Some(parts) if parts.zone == *row => {
+                Some(parts) if parts.zone == *row && !outranked.contains(&name) => {
                     let is_young = parts.stamps.young & 1 << XML != 0;
                     if is_young || parts.stamps.versions.get(XML) != Some(xml) {
                         differing.push((name, Stale::on_file(ZoneFile::Xml)));

@@ -4,7 +4,7 @@
 
 //! The VMs: the last reading of each, and which of its parts are stale.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ bitflags! {
         const RETRY = 1 << 7;
         /// The last reading did not show the state of the kernel event.
         const REPEAT = 1 << 8;
+        /// It is shown now: the zone of its uuid that ranked before it does not any more.
+        const SHOWN = 1 << 9;
     }
 }
 
@@ -179,8 +181,8 @@ impl Vm {
 /// All VMs, in the order of their zone names, and when each is to be read.
 pub struct Vms {
     vms: BTreeMap<Arc<str>, Vm>,
-    /// VM uuid → zone name, where they differ.
-    names: BTreeMap<Arc<str>, Arc<str>>,
+    /// VM uuid → names of its zones, where they differ.
+    names: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     schedule: Schedule,
     status: Status,
     /// The list of zones, or which of their files exist, changed.
@@ -215,20 +217,40 @@ impl Vms {
         self.vms.iter().filter_map(|(name, vm)| Some((name, vm.parts.as_ref()?)))
     }
 
+    /// The zones of this uuid that have been read; the first one is shown.
+    pub fn of_uuid(&self, uuid: &str) -> Vec<Arc<str>> {
+        let named = self.parts(uuid).filter(|parts| *parts.zone.uuid == *uuid);
+        let others = self.names.get(uuid).into_iter().flatten();
+        let mut zones: Vec<&ZoneRow> =
+            others.filter_map(|name| self.parts(name)).chain(named).map(|it| &*it.zone).collect();
+        zones.sort_by(|a, b| b.rank().cmp(&a.rank()));
+        zones.into_iter().map(|zone| Arc::clone(&zone.zonename)).collect()
+    }
+
+    /// The zone of the same uuid that is shown instead of this one.
+    pub fn shown_instead_of(&self, name: &str) -> Option<Arc<str>> {
+        let uuid = &self.parts(name)?.zone.uuid;
+        self.of_uuid(uuid).into_iter().next().filter(|first| **first != *name)
+    }
+
+    /// The zones that are not shown because of another one of their uuid.
+    pub fn outranked(&self) -> BTreeSet<Arc<str>> {
+        let uuids = self.names.keys();
+        uuids.flat_map(|uuid| self.of_uuid(uuid).into_iter().skip(1)).collect()
+    }
+
     /// The zone of this name, or the zone of the VM of this uuid.
     pub fn zone_named(&self, name: &str) -> Arc<str> {
-        match self.names.get(name).filter(|_| !self.vms.contains_key(name)) {
-            Some(zone) => Arc::clone(zone),
-            None => {
-                self.vms.get_key_value(name).map_or_else(|| name.into(), |(name, _)| name.clone())
-            }
-        }
+        let is_other = self.parts(name).is_some_and(|parts| *parts.zone.uuid != *name);
+        let of_uuid = self.of_uuid(name).into_iter().next().filter(|_| !is_other);
+        let own = || self.vms.get_key_value(name).map(|(name, _)| Arc::clone(name));
+        of_uuid.or_else(own).unwrap_or_else(|| name.into())
     }
 
     /// The zone of the VM of this uuid, if there is one.
     pub fn zone_of_uuid(&self, uuid: &str) -> Option<Arc<str>> {
         let own = || self.vms.get_key_value(uuid).map(|(name, _)| Arc::clone(name));
-        self.names.get(uuid).cloned().or_else(own)
+        self.of_uuid(uuid).into_iter().next().or_else(own)
     }
 
     /// Returns true if this is the name of a zone, or the uuid of a VM, that has been read or failed.
@@ -285,10 +307,10 @@ impl Vms {
 
     /// Replaces the parts of a VM.
     pub fn adopt(&mut self, name: &Arc<str>, parts: Parts) {
-        if *parts.zone.uuid == **name {
-            self.names.remove(&**name);
-        } else {
-            self.names.insert(Arc::clone(&parts.zone.uuid), Arc::clone(name));
+        self.unname(name);
+        if parts.zone.uuid != *name {
+            let zones = self.names.entry(Arc::clone(&parts.zone.uuid)).or_default();
+            zones.insert(Arc::clone(name));
         }
         let vm = self.vms.entry(Arc::clone(name)).or_default();
         let place = |parts: &Parts| (Arc::clone(&parts.zone.zonepath), exists(parts));
@@ -296,14 +318,22 @@ impl Vms {
         vm.parts = Some(Arc::new(parts));
     }
 
-    /// Removes the parts of a VM; returns true if there were any.
-    pub fn forget(&mut self, name: &Arc<str>) -> bool {
-        let Some(parts) = self.vms.get_mut(name).and_then(|vm| vm.parts.take()) else {
-            return false;
-        };
-        self.names.remove(&parts.zone.uuid);
+    /// Removes the parts of a VM; returns them.
+    pub fn forget(&mut self, name: &Arc<str>) -> Option<Arc<Parts>> {
+        self.unname(name);
+        let parts = self.vms.get_mut(name).and_then(|vm| vm.parts.take())?;
         self.is_moved = true;
-        true
+        Some(parts)
+    }
+
+    fn unname(&mut self, name: &str) {
+        let Some(uuid) = self.parts(name).map(|parts| Arc::clone(&parts.zone.uuid)) else { return };
+        if let Some(zones) = self.names.get_mut(&uuid) {
+            zones.remove(name);
+            if zones.is_empty() {
+                self.names.remove(&uuid);
+            }
+        }
     }
 
     /// Removes a name without parts and without a reading.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use daemon::http::now_iso;
 use daemon::journal::Entry;
-use vm_model::VmObject;
-use vm_model::diff::{Change, diff};
+use vm_model::diff::{Change, Differing};
 use vm_model::js::to_ascii;
+use vm_model::outline::Outline;
 
 use super::note::Note;
 use super::published::{Published, Snapshot};
@@ -57,61 +57,106 @@ impl Store {
         self.published.replace(Snapshot { seq: 0, vms });
     }
 
-    /// Stores one object and emits an event if it differs. `old` returns the object that it replaces.
+    /// Returns true if there is a VM of this zone name.
+    pub fn shows(&self, name: &str) -> bool {
+        self.published.snapshot().vms.contains_key(name)
+    }
+
+    /// Stores one object and removes those of `instead`, in one step, with an event for each that differs.
+    /// `old` returns the object that it replaces.
     pub fn put(
         &self,
         name: &str,
-        object: VmObject,
-        old: impl FnOnce() -> Option<VmObject>,
+        object: Outline,
+        instead: &[Arc<str>],
+        old: impl FnOnce() -> Option<Outline>,
     ) -> Outcome {
-        let known = self.published.snapshot().vms.get(name).cloned();
+        let mut next = self.next();
+        instead.iter().for_each(|other| next.remove(other));
+        let known = next.vms.get(name).cloned();
         let vm = stored(&object);
         let mut tail = vec![("vm", vm.json())];
         let (kind, outcome, note) = match known {
-            None => ("create", Outcome::Created, Note::of(None, Some(&object), &[])),
-            Some(known) if vm.listed == known.listed => return Outcome::Unchanged,
+            None => ("create", Outcome::Created, Note::of(None, Some(&object.fields), &[])),
+            Some(known) if vm.listed == known.listed => {
+                self.publish(next);
+                return Outcome::Unchanged;
+            }
             Some(_) => {
-                let before = old().unwrap_or_default();
-                let changes = diff(&before, &object);
+                let differing = Differing::of(old().unwrap_or_default(), object);
+                let changes = differing.changes();
                 if changes.is_empty() {
+                    self.publish(next);
                     return Outcome::Unchanged;
                 }
                 log_changes(name, &changes);
                 tail.push(("changes", Bytes::from(to_ascii(&changes))));
-                let note = Note::of(Some(&before), Some(&object), &changes);
+                let (old, new) = (&differing.old.fields, &differing.new.fields);
+                let note = Note::of(Some(old), Some(new), &changes);
                 ("modify", Outcome::Modified(changes.len()), note)
             }
         };
-        drop(object);
-        self.commit(kind, name, vm.uuid.as_deref(), &tail, &note, |vms| {
-            vms.insert(name, Arc::clone(&vm));
-        });
+        next.event(kind, name, vm.uuid.as_deref(), &tail, &note);
+        next.vms.insert(name, vm);
+        self.publish(next);
         outcome
     }
 
-    /// Removes one VM and emits an event. `old` returns the removed object.
-    pub fn remove(&self, name: &str, old: impl FnOnce() -> Option<VmObject>) -> Outcome {
-        let before = self.published.snapshot();
-        let Some(known) = before.vms.get(name) else { return Outcome::Unchanged };
-        let note = Note::of(old().as_ref(), None, &[]);
-        self.commit("delete", name, known.uuid.as_deref(), &[], &note, |vms| vms.remove(name));
-        Outcome::Deleted
+    /// Removes one VM and emits an event.
+    pub fn remove(&self, name: &str) -> Outcome {
+        let mut next = self.next();
+        next.remove(name);
+        let is_shown = !next.entries.is_empty();
+        self.publish(next);
+        if is_shown { Outcome::Deleted } else { Outcome::Unchanged }
     }
 
-    fn commit(
-        &self,
+    fn next(&self) -> Next<'_> {
+        let now = self.published.snapshot();
+        let (seq, vms, epoch) = (now.seq, now.vms.clone(), &*self.published.epoch);
+        Next { epoch, seq, vms, entries: Vec::new() }
+    }
+
+    fn publish(&self, next: Next<'_>) {
+        let Next { seq, vms, entries, .. } = next;
+        if entries.is_empty() {
+            return;
+        }
+        // The snapshot comes first: a client that has read an event finds its effect in `/vms`. A
+        // listener that starts in between has a cursor ahead of the ring, and waits.
+        self.published.replace(Snapshot { seq, vms });
+        for entry in entries {
+            self.published.journal.push(entry);
+        }
+    }
+}
+
+/// The next snapshot, and the events that lead to it.
+struct Next<'a> {
+    epoch: &'a str,
+    seq: u64,
+    vms: Vms,
+    entries: Vec<Entry>,
+}
+
+impl Next<'_> {
+    /// Removes a VM, if there is one of this name.
+    fn remove(&mut self, name: &str) {
+        let Some(known) = self.vms.get(name).cloned() else { return };
+        let note = Note { was: Some(known.traits.clone()), paths: Vec::new() };
+        self.event("delete", name, known.uuid.as_deref(), &[], &note);
+        self.vms.remove(name);
+    }
+
+    fn event(
+        &mut self,
         kind: &str,
         name: &str,
         uuid: Option<&str>,
         tail: &[(&str, Bytes)],
         note: &Note,
-        edit: impl FnOnce(&mut Vms),
     ) {
-        let before = self.published.snapshot();
-        let seq = before.seq + 1;
-        let mut vms = before.vms.clone();
-        edit(&mut vms);
-
+        self.seq += 1;
         let size: usize = tail.iter().map(|(key, json)| key.len() + json.len() + 4).sum();
         let mut line = String::with_capacity(size + 200).into_bytes();
         line.extend_from_slice(b"{\"type\":\"");
@@ -127,13 +172,9 @@ impl Store {
             line.extend_from_slice(json);
         }
         line.extend_from_slice(
-            format!(",\"seq\":{seq},\"epoch\":\"{}\"}}\n", self.published.epoch).as_bytes(),
+            format!(",\"seq\":{},\"epoch\":\"{}\"}}\n", self.seq, self.epoch).as_bytes(),
         );
-
-        // The snapshot comes first: a client that has read the event finds its effect in `/vms`. A
-        // listener that starts in between has a cursor one ahead of the ring, and waits.
-        self.published.replace(Snapshot { seq, vms });
-        self.published.journal.push(Entry { line: Bytes::from(line), note: note.to_bytes() });
+        self.entries.push(Entry { line: Bytes::from(line), note: note.to_bytes() });
     }
 }
 
@@ -156,18 +197,14 @@ fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use vm_model::VmObject;
 
     use super::*;
     use daemon::journal::{BYTES, Read};
 
     fn put(store: &Store, name: &str, object: VmObject) -> Outcome {
-        let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
-        store.put(name, object, || old)
-    }
-
-    fn remove(store: &Store, name: &str) -> Outcome {
-        let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
-        store.remove(name, || old)
+        let old = store.published().snapshot().vms.get(name).map(|vm| vm.object().into());
+        store.put(name, object.into(), &[], || old)
     }
 
     fn vm(value: Value) -> VmObject {
@@ -189,7 +226,7 @@ mod tests {
     #[test]
     fn commits_object_number_and_event_together() {
         let store = Store::new(BYTES);
-        let first = stored(&vm(json!({"zonename": "z0", "uuid": "u0"})));
+        let first = stored(&vm(json!({"zonename": "z0", "uuid": "u0"})).into());
         store.seed([(Arc::from("z0"), first)]);
         assert_eq!(
             put(&store, "z1", vm(json!({"zonename": "z1", "uuid": "u1", "alias": "\u{e9}"}))),
@@ -203,8 +240,8 @@ mod tests {
             put(&store, "z1", vm(json!({"zonename": "z1", "alias": "b", "uuid": "u1"}))),
             Outcome::Unchanged
         );
-        assert_eq!(remove(&store, "z1"), Outcome::Deleted);
-        assert_eq!(remove(&store, "z1"), Outcome::Unchanged);
+        assert_eq!(store.remove("z1"), Outcome::Deleted);
+        assert_eq!(store.remove("z1"), Outcome::Unchanged);
 
         let published = store.published();
         assert_eq!(published.snapshot().seq, 3);
@@ -236,24 +273,22 @@ mod tests {
         assert!(line.ends_with(b"\n"));
     }
 
-    #[test]
-    fn modify_keeps_the_place_and_create_appends() {
+    #[test] // F77
+    fn another_object_in_its_place_is_one_step() {
         let store = Store::new(BYTES);
-        for name in ["a", "b", "c"] {
-            put(&store, name, vm(json!({"uuid": name})));
-        }
-        put(&store, "a", vm(json!({"uuid": "a", "x": 1})));
-        remove(&store, "b");
-        put(&store, "b", vm(json!({"uuid": "b"})));
-        let names: Vec<_> =
-            store.published().snapshot().vms.keys().map(ToString::to_string).collect();
-        assert_eq!(names, ["a", "c", "b"]);
-    }
-
-    #[test]
-    fn dates_have_milliseconds_and_z() {
-        let date = now_iso();
-        assert_eq!(date.len(), "2026-01-05T10:00:00.123Z".len());
-        assert!(date.ends_with('Z'));
+        put(&store, "a", vm(json!({"uuid": "u"})));
+        let published = store.published();
+        let b = || vm(json!({"uuid": "u"})).into();
+        assert_eq!(store.put("b", b(), &["a".into(), "c".into()], || None), Outcome::Created);
+        let (shown, events) = (published.snapshot(), lines(&store));
+        assert_eq!((shown.seq, shown.vms.keys().map(|key| &**key).collect()), (3, vec!["b"]));
+        let told: Vec<_> = events.iter().map(|e| (e["type"].clone(), e["seq"].clone())).collect();
+        assert_eq!(
+            told,
+            [(json!("create"), json!(1)), (json!("delete"), json!(2)), (json!("create"), json!(3))]
+        );
+        put(&store, "a", vm(json!({"uuid": "u"})));
+        assert_eq!(store.put("b", b(), &["a".into()], || None), Outcome::Unchanged);
+        assert_eq!((published.snapshot().seq, published.snapshot().vms.len()), (5, 1));
     }
 }

@@ -65,3 +65,19 @@ fn every_key_is_documented() {
     }
     assert!(seen > 25, "{seen}");
 }
+
+#[test]
+fn daemon_and_commands_read_the_file_of_the_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("vminfod.json");
+    std::fs::write(&file, r#"{"listen": 5}"#).unwrap();
+    for args in [["serve", "--check-config"], ["status", "-j"]] {
+        #[allow(clippy::disallowed_methods)] // the program under test
+        let mut vminfod = std::process::Command::new(env!("CARGO_BIN_EXE_vminfod"));
+        let ended = vminfod.args(args).env("VMINFOD_CONFIG", &file).env_remove("SMF_FMRI").output();
+        let ended = ended.unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(file.to_str().unwrap()), "{args:?}: {said}");
+    }
+}

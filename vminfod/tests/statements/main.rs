@@ -19,6 +19,7 @@ mod http;
 mod incomplete;
 mod life;
 mod repair;
+mod same_uuid;
 mod slow_zfs;
 mod sources;
 mod status;

@@ -130,6 +130,24 @@ async fn failed_vm_is_read_again_until_it_succeeds() {
     assert!(world.board.view().errors.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn zone_made_anew_while_its_configuration_is_away_is_read_whole() {
+    let node = three();
+    let world = world(&node).await;
+    std::fs::remove_file(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
+    world.file_event(A, ZoneFile::Xml);
+    world.later(Duration::from_millis(100)).await;
+    assert!(world.board.view().errors.contains_key(A));
+    // No event of the zone itself, and no sweep for some seconds.
+    node.set_line(format!("-:{A}:installed:/zones/{A}:{A}:lx:excl:99"));
+    node.write_now(&format!("/etc/zones/{A}.xml"), &config_of(A, "lx", ""));
+    world.file_event(A, ZoneFile::Xml);
+    let is_new = |vm: Option<&Value>| vm.is_some_and(|vm| vm["brand"] == "lx");
+    world.until(A, Duration::from_secs(1), is_new).await;
+    let vm = world.vm(A).unwrap();
+    assert_eq!((&vm["state"], &vm["zonedid"]), (&json!("stopped"), &json!(99)));
+}
+
 #[tokio::test(start_paused = true)] // S96, B2
 async fn hung_child_stops_nothing_else() {
     let node = three();
@@ -205,6 +223,30 @@ async fn slow_disks_do_not_delay_the_states_vmadm_waits_for() {
     world.later(20 * Duration::from_secs(1)).await;
     node.release();
     world.until(new, MINUTE, quota(10)).await;
+}
+
+#[tokio::test(start_paused = true)] // S117, F71
+async fn port_waits_at_most_four_minutes_for_the_snapshots() {
+    let node = three();
+    node.set_dataset(&format!("zones/{A}@vmsnap-s"), json!({"type": "snapshot"}));
+    node.with(|state| state.hanging_on.push(("zfs", "name,creation,userrefs,written".to_owned())));
+    // After how many seconds the listing is killed, and the port opens.
+    for (killed, opened) in [(200, 200), (239, 239), (241, 240), (900, 240)] {
+        let mut config = node.config();
+        config.deadlines.zfs_snapshots = Duration::from_secs(killed);
+        let began = Instant::now();
+        let world = World::start(&node, config).await;
+        assert_eq!(began.elapsed().as_secs(), opened, "killed after {killed} s");
+        assert_eq!(world.published.snapshot().vms.len(), 3);
+        let names = |world: &World| world.board.view().incomplete();
+        assert!([A, B, C].iter().all(|zone| names(&world).has(zone)), "{:?}", names(&world));
+        // Then those of each VM are listed.
+        let has_snapshot =
+            |vm: Option<&Value>| vm.is_some_and(|vm| vm["snapshots"][0]["name"] == "s");
+        world.until(A, Duration::from_secs(killed - opened + 1), has_snapshot).await;
+        world.later(Duration::from_secs(1)).await;
+        assert!(names(&world).is_nothing(), "{:?}", names(&world));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")] // S97

@@ -9,6 +9,7 @@ use std::time::Duration;
 use mocks::napi::Era;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
 
 use super::agree::agree;
 use super::steps::{CHANGES, change};
@@ -20,7 +21,7 @@ use crate::sim::runs::alone;
 use crate::sim::settle::within;
 use crate::sim::signals::Weather;
 use crate::sim::steps::command_trouble;
-use crate::sim::truth::Truth;
+use crate::sim::truth::{Life, Truth};
 use crate::sim::world::held;
 
 /// Runs one seed; `done` gets what was done.
@@ -52,6 +53,7 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
                 // A new start has to get by with commands that fail, but not for ever.
                 cn.commands.calm();
                 let missed = change(&cn.verbs, &mut rng).await;
+                note_deletes(&cn, &truth);
                 cn.start_vminfod().await?;
                 format!("vminfod restarts, meanwhile {missed:?}")
             }
@@ -66,6 +68,7 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
             _ => format!("{:?}", change(&cn.verbs, &mut rng).await),
         };
         done.push(what);
+        note_deletes(&cn, &truth);
         cn.watch.look(&cn.node.root(), &cn.way);
         let pause = [0, 3, 60, 800, 4_000, 25_000, 90_000][rng.random_range(0..7)];
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -78,4 +81,12 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
     agree(&old, &cn.shown(), &cn.load().await?)?;
     cn.end().await;
     held(&truth)
+}
+
+/// A fresh vminfod need not show what the node has no more. Another zone may have the uuid.
+fn note_deletes(cn: &Cn, truth: &Truth) {
+    let is_there = |vm: &str| cn.node.zone(vm).is_ok_and(|zone| zone.zonename == vm);
+    for gone in truth.on(&cn.uuid).into_iter().filter(|vm| !is_there(vm)) {
+        truth.set(&gone, Life::Gone(Instant::now(), cn.uuid.clone()));
+    }
 }

@@ -9,14 +9,16 @@ use std::path::Path;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::json;
-use simnode::{NodeError, Verbs, files};
+use simnode::state::ZoneState;
+use simnode::sysevent::Sysevent;
+use simnode::{Node, NodeError, Verbs, files};
 
 use crate::storm::mutate::Mutation;
 
 /// How many changes a seed makes: at least, and less than.
 pub(super) const CHANGES: std::ops::Range<u32> = 10..40;
 
-/// Changes something of a zone, a dataset or a file. Returns what was done to which VM.
+/// Changes something of a zone, a dataset or a file, or installs a second zone of one uuid. Returns what was done to which VM.
 ///
 /// # Errors
 /// The change is not possible in the state that the VM is in; nothing, or a part of it, was done.
@@ -27,6 +29,10 @@ pub(super) async fn change(verbs: &Verbs, rng: &mut StdRng) -> Result<String, No
         return first.perform(verbs, "").await.map(|()| format!("{first:?}"));
     }
     let vm = &zones[rng.random_range(0..zones.len())];
+    if rng.random_range(0..12_u8) == 0 {
+        let name = format!("copy-{}", rng.random::<u32>());
+        return install_copy(verbs.node(), vm, &name).map(|()| format!("{name} of {vm}"));
+    }
     if rng.random_range(0..5_u8) > 0 {
         let mutation = Mutation::draw(rng);
         return mutation.perform(verbs, vm).await.map(|()| format!("{mutation:?} {vm}"));
@@ -35,6 +41,25 @@ pub(super) async fn change(verbs: &Verbs, rng: &mut StdRng) -> Result<String, No
     let name = ["metadata", "tags", "routes"][rng.random_range(0..3)];
     let how = edit(&zonepath.join(format!("config/{name}.json")), name, rng)?;
     Ok(format!("{name}.json {how} {vm}"))
+}
+
+/// Installs a zone with the uuid of another one, as one that was restored beside it.
+fn install_copy(node: &Node, vm: &str, name: &str) -> Result<(), NodeError> {
+    node.zfs(|all| all.create(&format!("zones/{name}")))?;
+    let (mut zone, mut config) = (node.zone(vm)?, node.zone_config(vm)?);
+    zone.zonepath = format!("/zones/{name}");
+    config.put("name", name);
+    config.put("zonepath", &zone.zonepath);
+    name.clone_into(&mut zone.zonename);
+    (zone.state, zone.zoneid, zone.kstat) = (ZoneState::Installed, None, None);
+    node.step(|guard| {
+        let mut zones = node.zones()?;
+        zone.zonedid = zones.take_zonedid();
+        zones.insert(zone);
+        files::replace(&node.zone_xml(name), config.document().as_bytes())?;
+        guard.save_zones(&zones)?;
+        guard.post(&Sysevent::zone("zoneadm", name, "incomplete", "installed", None))
+    })
 }
 
 /// Does to a configuration file what editors and other programs than vmadm do.

@@ -9,13 +9,8 @@ use crate::store::{Outcome, Store};
 use daemon::journal::{BYTES, Read};
 
 fn put(store: &Store, name: &str, object: VmObject) -> Outcome {
-    let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
-    store.put(name, object, || old)
-}
-
-fn remove(store: &Store, name: &str) -> Outcome {
-    let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
-    store.remove(name, || old)
+    let old = store.published().snapshot().vms.get(name).map(|vm| vm.object().into());
+    store.put(name, object.into(), &[], || old)
 }
 
 fn vm(value: Value) -> VmObject {
@@ -35,7 +30,7 @@ fn seen(format: Format, query: Option<&str>) -> Vec<Option<Value>> {
     put(&store, "z", of("running", "caf\u{e9}", "1"));
     put(&store, "z", of("running", "b", "2"));
     put(&store, "z", of("stopped", "b", "2"));
-    remove(&store, "z");
+    store.remove("z");
     let Read::Lines { lines, .. } = store.published().journal.read(0, usize::MAX) else {
         panic!("no events")
     };

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use super::source::{self, Kind};
 
 /// Says in which pages a number is looked up, in this order, by words of the file's path.
-const SCOPES: [(&[&str], &[&str]); 5] = [
+const SCOPES: [(&[&str], &[&str]); 6] = [
     (&["kvmd"], &["kvmd"]),
+    (&["vm-agent"], &["vm-agent", "vmapi", "faults"]),
     (&["napi", "vmapi", "mocks", "sdc-clients"], &["napi", "vmapi"]),
     (&["agent", "fleet", "migration"], &["net-agent", "faults"]),
     (&["sim", "storm", "faults", "soak"], &["faults", "net-agent", "vminfod"]),

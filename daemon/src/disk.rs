@@ -1,0 +1,134 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Small JSON files that are replaced as a whole, and timestamps as they are written in them.
+//! All functions here block: async code calls them through [`blocking`].
+
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Reads a regular file of at most `most` bytes. Never waits for another process, as the opening of
+/// a FIFO does.
+///
+/// # Errors
+/// Returns the error of the file system, or says that the file is of another kind or too large.
+pub fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(io::Error::other(format!("it is larger than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Writes `content` as JSON to a temporary file, flushes it to the disk and renames it to `path`.
+///
+/// # Errors
+/// Returns the error of the file system, or says that the content has more than `most` bytes; the
+/// old file is then unchanged.
+pub fn write_atomically<T: Serialize>(path: &Path, content: &T, most: usize) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(content)?;
+    text.push(b'\n');
+    if text.len() > most {
+        return Err(io::Error::other(format!("it would be larger than {most} bytes")));
+    }
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let temporary = path.with_extension(format!("new.{}", std::process::id()));
+    let mut file = std::fs::File::create(&temporary)?;
+    file.write_all(&text)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    if let Some(dir) = path.parent() {
+        std::fs::File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Runs `work` on a thread that may block. Returns none only if it panicked.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+/// Serializes timestamps as ISO 8601 text.
+pub mod stamp {
+    use jiff::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes the text.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(at)
+    }
+
+    /// Reads the text.
+    ///
+    /// # Errors
+    /// If it is no timestamp.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+
+    /// Timestamps that may be absent.
+    pub mod optional {
+        use jiff::Timestamp;
+        use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+        /// Writes the text, or null.
+        ///
+        /// # Errors
+        /// Those of the serializer.
+        pub fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+            match at {
+                Some(at) => to.collect_str(at),
+                None => to.serialize_none(),
+            }
+        }
+
+        /// Reads the text, or null.
+        ///
+        /// # Errors
+        /// If it is no timestamp.
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Option<Timestamp>, D::Error> {
+            let text = Option::<String>::deserialize(from)?;
+            text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_only_regular_files_of_a_bounded_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        assert_eq!(read(&path, 3).unwrap_err().kind(), io::ErrorKind::NotFound);
+        std::fs::write(&path, "abc").unwrap();
+        assert_eq!(read(&path, 3).unwrap(), b"abc");
+        let error = |path: &Path| read(path, 2).unwrap_err().to_string();
+        assert_eq!(error(&path), "it is larger than 2 bytes");
+        assert_eq!(error(dir.path()), "it is not a regular file");
+        assert_eq!(error(Path::new("/dev/zero")), "it is not a regular file");
+        let fifo = dir.path().join("fifo");
+        let kind = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+        assert_eq!(error(&fifo), "it is not a regular file");
+    }
+}

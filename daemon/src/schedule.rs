@@ -1,0 +1,185 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The VMs that are to be worked on: one job at a time for each, a few at once. A wake carries no
+//! work; the job looks at the node as it is when it starts. A VM that is woken while its job runs
+//! runs again afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sdc_clients::Jitter;
+use tokio::sync::Notify;
+
+use crate::config::Window;
+use crate::timing::Retry;
+
+/// Jobs at once.
+const AT_ONCE: usize = 4;
+
+/// What a job is to do besides looking; two wakes of one VM fold into one job that does both.
+pub trait Work: Copy + std::fmt::Debug {
+    /// Returns the work of both.
+    #[must_use]
+    fn and(self, other: Self) -> Self;
+}
+
+/// Nothing besides.
+impl Work for () {
+    fn and(self, (): Self) -> Self {}
+}
+
+/// When a VM is due, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due<W> {
+    /// On the agent's clock.
+    pub at: Duration,
+    /// What is to be done.
+    pub work: W,
+}
+
+/// The schedule. The lock is held for a few instructions and never over an await.
+pub struct Schedule<W> {
+    queue: Mutex<Queue<W>>,
+    woken: Notify,
+}
+
+struct Queue<W> {
+    due: BTreeMap<String, Due<W>>,
+    busy: BTreeSet<String>,
+    /// The back-offs of VMs whose work failed.
+    retries: BTreeMap<String, Retry>,
+    retry: Window,
+    long: Duration,
+    jitter: Jitter,
+}
+
+/// For the explorer, which compares what an agent means to do.
+impl<W: Work> std::fmt::Debug for Schedule<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.with(|queue| write!(f, "Schedule {:?} {:?}", queue.due, queue.busy))
+    }
+}
+
+impl<W: Work> Schedule<W> {
+    /// An empty schedule. Failed work is retried within `retry`, later every `long`.
+    pub fn new(retry: Window, long: Duration, jitter: Jitter) -> Self {
+        let (due, busy, retries) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let queue = Queue { due, busy, retries, retry, long, jitter };
+        Self { queue: Mutex::new(queue), woken: Notify::new() }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Queue<W>) -> T) -> T {
+        change(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Wakes a VM. Wakes fold: the earlier time wins, and work once asked for stays.
+    pub fn wake(&self, vm: &str, due: Due<W>) {
+        self.with(|queue| {
+            queue
+                .due
+                .entry(vm.to_owned())
+                .and_modify(|known| {
+                    known.at = known.at.min(due.at);
+                    known.work = known.work.and(due.work);
+                })
+                .or_insert(due);
+        });
+        self.woken.notify_one();
+    }
+
+    /// Wakes a VM that has changed: its back-off starts again.
+    pub fn wake_changed(&self, vm: &str, now: Duration, work: W) {
+        self.with(|queue| queue.retries.remove(vm));
+        self.wake(vm, Due { at: now, work });
+    }
+
+    /// The work on a VM failed: wakes it after the next wait of its back-off.
+    pub fn wake_later(&self, vm: &str, now: Duration, work: W) {
+        let wait = self.with(|queue| {
+            let Queue { retries, retry, long, jitter, .. } = queue;
+            let new = || Retry::new(*retry, *long, jitter.fork());
+            retries.entry(vm.to_owned()).or_insert_with(new).next_delay()
+        });
+        self.wake(vm, Due { at: now + wait, work });
+    }
+
+    /// The work on a VM succeeded: its back-off starts again.
+    pub fn succeeded(&self, vm: &str) {
+        self.with(|queue| queue.retries.remove(vm));
+    }
+
+    /// Takes the next VM that is due and not busy.
+    ///
+    /// # Errors
+    /// If there is none now: when to look again, or none if only a wake or the end of a job helps.
+    pub fn take(&self, now: Duration) -> Result<(String, Due<W>), Option<Duration>> {
+        self.with(|queue| {
+            if queue.busy.len() >= AT_ONCE {
+                return Err(None);
+            }
+            let free = queue.due.iter().filter(|(vm, _)| !queue.busy.contains(*vm));
+            let Some((vm, due)) = free.min_by_key(|(_, due)| due.at) else { return Err(None) };
+            if due.at > now {
+                return Err(Some(due.at));
+            }
+            let (vm, due) = (vm.clone(), *due);
+            queue.due.remove(&vm);
+            queue.busy.insert(vm.clone());
+            Ok((vm, due))
+        })
+    }
+
+    /// The job of a VM ended.
+    pub fn release(&self, vm: &str) {
+        self.with(|queue| queue.busy.remove(vm));
+        self.woken.notify_one();
+    }
+
+    /// Returns the VMs that are to be worked on, with the time when each is due, and those that are
+    /// worked on.
+    pub fn queued(&self) -> (Vec<(String, Duration)>, Vec<String>) {
+        self.with(|queue| {
+            let mut due: Vec<_> = queue.due.iter().map(|(vm, due)| (vm.clone(), due.at)).collect();
+            due.sort_by_key(|(_, at)| *at);
+            (due, queue.busy.iter().cloned().collect())
+        })
+    }
+
+    /// Waits for a wake. Cancel-safe: a wake that nobody waited for is kept.
+    pub async fn woken(&self) {
+        self.woken.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Whole(bool);
+
+    impl Work for Whole {
+        fn and(self, other: Self) -> Self {
+            Self(self.0 || other.0)
+        }
+    }
+
+    #[test]
+    fn folds_wakes_and_holds_a_busy_vm() {
+        let s = Duration::from_secs;
+        let window = Window { min: s(2), max: s(64) };
+        let schedule = Schedule::new(window, s(300), Jitter::from_seed(1));
+        let due = |at, whole| Due { at: s(at), work: Whole(whole) };
+        schedule.wake("a", due(3, true));
+        schedule.wake("a", due(9, false));
+        assert_eq!(schedule.take(s(2)), Err(Some(s(3))));
+        assert_eq!(schedule.take(s(3)), Ok(("a".to_owned(), due(3, true))));
+        schedule.wake("a", due(0, true));
+        assert_eq!(schedule.take(s(9)), Err(None), "never two jobs for one VM");
+        schedule.release("a");
+        assert!(schedule.take(s(9)).is_ok());
+    }
+}

@@ -1,0 +1,231 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The state file of a daemon: what must outlive the process. It is versioned, belongs to one node and
+//! is replaced as a whole. If it is damaged, of another version or of another node, its reader must
+//! assume the worst.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::disk::{self, stamp};
+use crate::timing::HOUR;
+
+/// Bytes of the file.
+const LONGEST: usize = 32 << 20;
+
+/// What is kept in a state file. Its JSON has the fields `version` and `cn_uuid`.
+pub trait State: Serialize + DeserializeOwned + Send + 'static {
+    /// The version of the layout.
+    const VERSION: u32;
+}
+
+/// A time of the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seen(#[serde(with = "stamp")] pub Timestamp);
+
+impl Seen {
+    /// Returns what is left of `span` since this time. If the clock went back, all of it.
+    pub fn rest(self, span: Duration, now: Timestamp) -> Duration {
+        let passed = Duration::try_from(now.duration_since(self.0)).unwrap_or_default();
+        span.saturating_sub(passed)
+    }
+}
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// The file system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is not a state file.
+    #[error("{}: {source}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Line and column.
+        source: serde_json::Error,
+    },
+    /// Another layout.
+    #[error("{}: version {found}, not {wanted}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// This program's.
+        wanted: u32,
+    },
+    /// Another node's.
+    #[error("{}: it is the file of node {found}", path.display())]
+    Node {
+        /// The file.
+        path: PathBuf,
+        /// Its node.
+        found: String,
+    },
+}
+
+/// The file and its condition. The lock is held for a few instructions and never over an await.
+#[derive(Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    condition: Mutex<Condition>,
+    save: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Condition {
+    /// When an earlier file was found damaged.
+    lost: Option<Seen>,
+    /// That damage, while something depends on it.
+    damage: Option<String>,
+    /// Why the file cannot be written.
+    fault: Option<String>,
+}
+
+impl StateFile {
+    /// The file in this state directory; `save` wakes the task that saves it.
+    pub fn new(state_dir: &Path, save: Arc<Notify>) -> Self {
+        Self { path: state_dir.join("memory.json"), condition: Mutex::default(), save }
+    }
+
+    fn condition(&self) -> MutexGuard<'_, Condition> {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the file; none before the first run.
+    ///
+    /// # Errors
+    /// If it exists and cannot be used.
+    pub async fn read<K: State>(&self, cn_uuid: &str) -> Result<Option<K>, Damage> {
+        let (path, node) = (self.path.clone(), cn_uuid.to_owned());
+        let failed = || {
+            let (path, source) = (self.path.clone(), io::Error::other("the read was aborted"));
+            Err(Damage::Io { path, source })
+        };
+        disk::blocking(move || read(path, &node)).await.unwrap_or_else(failed)
+    }
+
+    /// Replaces the file.
+    ///
+    /// # Errors
+    /// If it cannot be written; the old file is then unchanged.
+    pub async fn write<K: State>(&self, kept: K) -> Result<(), Unwritten> {
+        let path = self.path.clone();
+        match disk::blocking(move || disk::write_atomically(&path, &kept, LONGEST)).await {
+            Some(written) => Ok(written?),
+            None => Err(Unwritten(io::Error::other("the write was aborted"))),
+        }
+    }
+
+    /// Copies a damaged file, so that it can be examined; the next write replaces it.
+    pub async fn keep_damaged(&self) {
+        let path = self.path.clone();
+        // One that could not be read, such as a FIFO, is not copied.
+        let copy = move || {
+            let bytes = disk::read(&path, LONGEST)?;
+            std::fs::write(path.with_extension("damaged"), bytes)
+        };
+        disk::blocking(copy).await;
+    }
+
+    /// Waits until something that belongs in the file has changed. Cancel-safe: a change that
+    /// nobody waited for is kept.
+    pub async fn changed(&self) {
+        self.save.notified().await;
+    }
+
+    /// The file of the last run was damaged.
+    pub fn damaged(&self, damage: &Damage, now: Seen) {
+        let mut condition = self.condition();
+        condition.lost = Some(now);
+        condition.damage = Some(format!("lost: {damage}"));
+    }
+
+    /// Returns true while a damaged file of the last run is reported.
+    pub fn is_damaged(&self) -> bool {
+        self.condition().damage.is_some()
+    }
+
+    /// Takes over that an earlier file was damaged.
+    pub fn restore(&self, lost: Option<Seen>) {
+        let mut condition = self.condition();
+        condition.lost = condition.lost.or(lost);
+    }
+
+    /// Returns when an earlier file was found damaged.
+    pub fn lost(&self) -> Option<Seen> {
+        self.condition().lost
+    }
+
+    /// Returns true if an earlier file was found damaged within this time.
+    pub fn lost_within(&self, span: Duration) -> bool {
+        self.lost().is_some_and(|lost| !lost.rest(span, crate::wall::now()).is_zero())
+    }
+
+    /// Stops to report a damaged file after `span`, or an hour, when nothing depends on it.
+    pub fn forget_damage(&self, span: Duration) {
+        if !self.lost_within(HOUR.max(span)) {
+            self.condition().damage = None;
+        }
+    }
+
+    /// Stores why the file cannot be written, or none. Returns true if that is new.
+    pub fn set_fault(&self, fault: Option<String>) -> bool {
+        let mut condition = self.condition();
+        let new = condition.fault != fault;
+        condition.fault = fault;
+        new
+    }
+
+    /// Returns why the file cannot be written.
+    pub fn fault(&self) -> Option<String> {
+        self.condition().fault.clone()
+    }
+
+    /// Returns what is wrong with the file, for people.
+    pub fn sentence(&self) -> Option<String> {
+        let condition = self.condition();
+        condition.fault.clone().or_else(|| condition.damage.clone())
+    }
+}
+
+/// The file cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the state file memory.json cannot be written: {0}")]
+pub struct Unwritten(#[from] io::Error);
+
+fn read<K: State>(path: PathBuf, cn_uuid: &str) -> Result<Option<K>, Damage> {
+    let bytes = match disk::read(&path, LONGEST) {
+        Ok(bytes) => bytes,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Damage::Io { path, source }),
+    };
+    let syntax = |source| Damage::Syntax { path: path.clone(), source };
+    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(syntax)?;
+    let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or_default();
+    if found != u64::from(K::VERSION) {
+        return Err(Damage::Version { path, found, wanted: K::VERSION });
+    }
+    let node = value.get("cn_uuid").and_then(serde_json::Value::as_str).unwrap_or_default();
+    if node != cn_uuid {
+        let found = node.to_owned();
+        return Err(Damage::Node { path, found });
+    }
+    Ok(Some(serde_json::from_value(value).map_err(syntax)?))
+}

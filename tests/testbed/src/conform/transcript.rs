@@ -1,0 +1,236 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The recordings of NAPI and VMAPI: seeds, groups, exchanges, and what was done to the surroundings; one
+//! JSON object a line.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::reply::Response;
+
+/// Why a recording could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TranscriptError {
+    /// The file could not be read.
+    #[error("reading {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// A line is not what it should be.
+    #[error("{path}:{line}: expected a seed, a group or an exchange: {source}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The reason.
+        source: serde_json::Error,
+    },
+    /// An exchange or a group refers to something that is not there.
+    #[error("{path}:{line}: {what}")]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is missing.
+        what: String,
+    },
+}
+
+/// A request.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Asked {
+    pub(super) method: String,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) query: String,
+    #[serde(default)]
+    pub(super) headers: HashMap<String, String>,
+    #[serde(default)]
+    pub(super) body: Option<Value>,
+    #[serde(default)]
+    pub(super) body_raw: Option<String>,
+    #[serde(default)]
+    pub(super) refs: HashMap<String, Value>,
+    #[serde(default)]
+    pub(super) expect_status: Option<u16>,
+}
+
+/// A recorded answer; no status if the connection closed without one.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Answered {
+    pub(super) status: Option<u16>,
+    #[serde(default)]
+    pub(super) headers: Option<HashMap<String, String>>,
+    /// The names of the headers whose values are not recorded.
+    #[serde(default)]
+    pub(super) other_headers: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) body: Option<Value>,
+    #[serde(default)]
+    pub(super) body_text: Option<String>,
+}
+
+impl Answered {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// Compares the status and these headers; the error says what was expected and what came.
+    pub(super) fn same_head(&self, got: Option<&Response>, names: &[&str]) -> Result<(), String> {
+        let status = got.map(|got| got.status);
+        if self.status != status {
+            let body = got.map(|got| String::from_utf8_lossy(&got.body)).unwrap_or_default();
+            return Err(format!("status: expected {:?}, got {status:?} {body}", self.status));
+        }
+        for name in names {
+            let (want, got) = (self.header(name), got.and_then(|got| got.header(name)));
+            if want != got {
+                return Err(format!("{name}: expected {want:?}, got {got:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A request and its recorded answer.
+#[derive(Debug, Clone)]
+pub(super) struct Exchange {
+    pub(super) id: String,
+    pub(super) request: Asked,
+    pub(super) response: Answered,
+    pub(super) concurrent: Option<String>,
+}
+
+impl Exchange {
+    /// Its place in the words of a report.
+    pub(super) fn place(&self, group: &str) -> String {
+        let Asked { method, path, query, .. } = &self.request;
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{group} {} {method} {path}{mark}{query}", self.id)
+    }
+}
+
+/// A step of a group.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// An exchange with the service.
+    Exchange(Box<Exchange>),
+    /// What was done to its surroundings.
+    World(Value),
+}
+
+/// Exchanges that build on each other.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) mode: String,
+    /// The surroundings at its start.
+    pub(super) world: Value,
+    pub(super) preparation: Vec<Asked>,
+    pub(super) steps: Vec<Step>,
+}
+
+impl Group {
+    /// Its exchanges.
+    pub(super) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Exchange(exchange) => Some(&**exchange),
+            Step::World(_) => None,
+        })
+    }
+}
+
+/// A whole recording.
+#[derive(Debug, Clone, Default)]
+pub struct Transcript {
+    pub(super) groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    seed: Option<String>,
+    mode: Option<String>,
+    requests: Option<Vec<Asked>>,
+    group: Option<String>,
+    setup: Option<Vec<Asked>>,
+    world: Option<Value>,
+    published: Option<Value>,
+    id: Option<Value>,
+    request: Option<Asked>,
+    response: Option<Answered>,
+    concurrent: Option<Value>,
+}
+
+impl Transcript {
+    /// Reads a recording.
+    pub fn read(path: &Path) -> Result<Self, TranscriptError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| TranscriptError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Parses the text of a recording; the path is for errors only.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, TranscriptError> {
+        let mut seeds: HashMap<String, (Value, Vec<Asked>)> = HashMap::new();
+        let mut groups: Vec<Group> = Vec::new();
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let missing = |what: String| TranscriptError::Missing {
+                path: path.to_owned(),
+                line: at + 1,
+                what,
+            };
+            let line: Line = serde_json::from_str(line).map_err(|source| {
+                TranscriptError::Line { path: path.to_owned(), line: at + 1, source }
+            })?;
+            let concurrent = line.concurrent.map(|tag| tag.to_string());
+            let world = line.world.unwrap_or_default();
+            match (line.id, line.group, line.seed, line.requests) {
+                (Some(id), Some(name), ..) => {
+                    let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+                    let (Some(request), Some(response)) = (line.request, line.response) else {
+                        let what = format!("exchange {id} lacks its request or response");
+                        return Err(missing(what));
+                    };
+                    let exchange = Exchange { id, request, response, concurrent };
+                    add(&mut groups, &name, Step::Exchange(Box::new(exchange))).map_err(missing)?;
+                }
+                (None, Some(name), None, _) if !world.is_null() => {
+                    add(&mut groups, &name, Step::World(world)).map_err(missing)?;
+                }
+                // What the change publisher stored is no answer.
+                (None, Some(_), None, _) if line.published.is_some() => {}
+                (None, Some(name), Some(seed), _) => {
+                    let (world, mut preparation) = seeds.get(&seed).cloned().ok_or_else(|| {
+                        missing(format!("group {name} of a seed not yet seen: {seed}"))
+                    })?;
+                    preparation.extend(line.setup.unwrap_or_default());
+                    let mode =
+                        line.mode.ok_or_else(|| missing(format!("group {name} has no mode")))?;
+                    groups.push(Group { name, mode, world, preparation, steps: Vec::new() });
+                }
+                (None, None, Some(seed), Some(requests)) => {
+                    seeds.insert(seed, (world, requests));
+                }
+                _ => return Err(missing("neither a seed, a group nor an exchange".to_owned())),
+            }
+        }
+        Ok(Self { groups })
+    }
+}
+
+fn add(groups: &mut [Group], name: &str, step: Step) -> Result<(), String> {
+    let group = groups.iter_mut().find(|group| group.name == name);
+    let group = group.ok_or_else(|| format!("a step of a group not yet seen: {name}"))?;
+    group.steps.push(step);
+    Ok(())
+}

@@ -1,0 +1,65 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The proof that a VM is gone.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sdc_clients::uuid_value;
+use sdc_clients::vminfod::{Incomplete, View, is_hidden};
+
+use crate::node::Gone;
+use crate::parts::Parts;
+use crate::plan::{Blocked, Crowd, Reason};
+
+/// What a list of the node says: who is there, and of whom it is not known.
+#[derive(Debug)]
+struct Listed {
+    shown: BTreeSet<String>,
+    incomplete: Incomplete,
+}
+
+impl Listed {
+    fn of(view: &View) -> Self {
+        let names = |key: &'static str| {
+            view.vms.iter().filter_map(move |vm| vm.get(key)?.as_str().map(uuid_value))
+        };
+        let shown = names("uuid").chain(names("zonename")).collect();
+        Self { shown, incomplete: view.incomplete.clone() }
+    }
+}
+
+/// Checks that this VM, which vminfod does not know any more, is gone and may be reported: a list that
+/// was asked for later lacks it too and is complete as far as it goes, and the brake is off.
+///
+/// # Errors
+/// Why not.
+pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Reason> {
+    let view = match parts.clients.vminfod.zones().await {
+        Ok(view) => view,
+        Err(error) => return Err(parts.status.failed(&error)),
+    };
+    for hidden in view.vms.iter().filter(|vm| is_hidden(vm)) {
+        if let Some(uuid) = crate::plan::named(hidden) {
+            parts.node.note_hidden(&uuid);
+        }
+    }
+    let vms = view.vms.len();
+    let listed = Listed::of(&view);
+    if listed.shown.contains(vm) {
+        return Err(Reason::Contradicted);
+    }
+    if listed.incomplete.has(vm) {
+        return Err(Reason::Unread);
+    }
+    let known = parts.node.look(|known| known.crowd());
+    // The stream and the list may disagree: the worse one counts.
+    let crowd = Crowd { here: known.here.min(vms), gone: known.gone };
+    let since: Duration = parts.clock.now().saturating_sub(gone.since);
+    match crowd.clear(since, parts.config.times.second_look) {
+        Err(Blocked::Brake(_)) if parts.is_approved(vm) => Ok(()),
+        cleared => Ok(cleared?),
+    }
+}

@@ -1,0 +1,193 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One turn of one VM: it is read afresh from the node, its record is read from VMAPI, and at most one
+//! write follows. A hidden VM is in no request to VMAPI.
+
+use std::time::Duration;
+
+use sdc_clients::Error;
+use sdc_clients::vminfod::{VmObject, is_hidden};
+use serde_json::{Map, Value};
+
+use super::absence::prove;
+use crate::node::Gone;
+use crate::parts::Parts;
+use crate::plan::{Blocked, Decision, Reason, Record};
+use crate::status::Count;
+
+/// What is to follow a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Nothing, until something changes.
+    Settled,
+    /// Another turn, after the VM's next wait.
+    Later,
+    /// Another turn, after this time.
+    In(Duration),
+}
+
+/// What the node says about a VM.
+enum Said {
+    Here(VmObject),
+    Gone(Gone),
+    /// It is not asked about further.
+    Enough(Decision),
+}
+
+/// Does one turn. Nothing is sent unless something may be said now.
+#[tracing::instrument(skip(parts))]
+pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
+    let _admitted = parts.admission().await;
+    parts.turns(vm);
+    parts.status.count(Count::Turns);
+    let decision = judge_now(parts, vm).await;
+    let (why, name) = (decision.reason(), decision.name());
+    let written = match &decision {
+        Decision::Nothing(why) => {
+            if *why == Reason::Same {
+                parts.status.count(Count::Same);
+            }
+            settled(parts, vm, why);
+            parts.status.decided(vm, name, why.clone(), false);
+            return After::Settled;
+        }
+        Decision::Wait(why) => Err(why.clone()),
+        Decision::Put(_, object) => write(parts, vm, object, name).await,
+        Decision::Destroyed(object) => write(parts, vm, object, name).await,
+    };
+    match written {
+        Ok(()) => {
+            settled(parts, vm, &why);
+            parts.status.decided(vm, name, why, false);
+            After::Settled
+        }
+        Err(why) => {
+            parts.status.count(Count::Deferred);
+            let after = wait(parts, &why);
+            if after == After::Settled {
+                parts.node.settle(vm);
+            }
+            let action = if why == Reason::ReportMode { name } else { "wait" };
+            parts.status.decided(vm, action, why, after != After::Settled);
+            after
+        }
+    }
+}
+
+/// Returns when a VM that waits has its next turn.
+fn wait(parts: &Parts, why: &Reason) -> After {
+    match why {
+        Reason::ReportMode => After::Settled,
+        Reason::Provisioning(left) | Reason::Blocked(Blocked::SecondLook { left, .. }) => {
+            After::In(*left)
+        }
+        Reason::Blocked(Blocked::Brake(_)) => After::In(parts.config.times.second_look),
+        Reason::HiddenUnknown => After::In(parts.config.times.hidden_memory),
+        _ => After::Later,
+    }
+}
+
+/// VMAPI has nothing to learn of this VM for now.
+fn settled(parts: &Parts, vm: &str, why: &Reason) {
+    parts.node.settle(vm);
+    if *why != Reason::Hidden {
+        parts.node.told([vm.to_owned()]);
+    }
+}
+
+/// Reads both sides and judges.
+pub(crate) async fn judge_now(parts: &Parts, vm: &str) -> Decision {
+    let said = match ask_node(parts, vm).await {
+        Said::Enough(decision) => return decision,
+        said => said,
+    };
+    let record = match parts.clients.vmapi.record(vm).await {
+        Ok(record) => Some(Record(record)),
+        Err(error) if error.is_not_found_resource() => None,
+        Err(error) => return Decision::Wait(failed(parts, &error)),
+    };
+    match said {
+        Said::Here(object) => {
+            let is_new = parts.node.look(|known| !known.told.contains(vm));
+            parts.judge().present(record.as_ref(), &object, is_new)
+        }
+        Said::Enough(decision) => decision,
+        Said::Gone(gone) => {
+            let last = gone.last.as_ref().map(|vm| vm.object());
+            let decision = parts.judge().absent(record.as_ref(), last);
+            if !matches!(decision, Decision::Destroyed(_)) {
+                return decision;
+            }
+            match prove(parts, vm, &gone).await {
+                Ok(()) => decision,
+                Err(why) => Decision::Wait(why),
+            }
+        }
+    }
+}
+
+/// Asks vminfod for a reading of the VM that begins now.
+async fn ask_node(parts: &Parts, vm: &str) -> Said {
+    let wait = |why| Said::Enough(Decision::Wait(why));
+    match parts.clients.vminfod.vm(vm, true).await {
+        Ok(object) if is_hidden(&object) => {
+            parts.node.hide(vm);
+            Said::Enough(Decision::Nothing(Reason::Hidden))
+        }
+        Ok(object) => Said::Here(object),
+        Err(error) if error.is_not_found_resource() => {
+            let now = parts.clock.now();
+            parts.node.look(|known| match (known.was_hidden(vm, now), known.gone.get(vm)) {
+                (Some(true), _) => Said::Enough(Decision::Nothing(Reason::LatelyHidden)),
+                (None, _) => wait(Reason::HiddenUnknown),
+                (Some(false), Some(gone)) => Said::Gone(gone.clone()),
+                // The stream has not said so yet: its word is awaited.
+                (Some(false), None) if known.here.contains_key(vm) => wait(Reason::Overtaken),
+                (Some(false), None) => Said::Gone(Gone { since: now, last: None }),
+            })
+        }
+        Err(error) => wait(failed(parts, &error)),
+    }
+}
+
+fn failed(parts: &Parts, error: &Error) -> Reason {
+    parts.status.failed(error)
+}
+
+/// Writes the record, unless what is known of the node has changed meanwhile.
+async fn write(
+    parts: &Parts,
+    vm: &str,
+    object: &Map<String, Value>,
+    name: &'static str,
+) -> Result<(), Reason> {
+    let is_destroyed = name == "destroyed";
+    match parts.writable() {
+        Err(Reason::ReportMode) => {
+            parts.status.count(Count::Reported);
+            tracing::info!(action = name, "report mode: would write the record");
+            return Err(Reason::ReportMode);
+        }
+        writable => writable?,
+    }
+    // No await from here to the first poll of the request.
+    let is_so = parts.node.look(|known| match is_destroyed {
+        true => {
+            !known.here.contains_key(vm) && known.was_hidden(vm, parts.clock.now()) == Some(false)
+        }
+        false => known.here.get(vm) != Some(&true),
+    });
+    if !is_so {
+        return Err(Reason::Overtaken);
+    }
+    let sent = parts.clients.vmapi.put_vm(vm, object).await;
+    if let Err(error) = sent {
+        return Err(failed(parts, &error));
+    }
+    parts.status.count(if is_destroyed { Count::Destroyed } else { Count::Puts });
+    parts.status.wrote(vm, name);
+    tracing::info!(action = name, "wrote the record");
+    Ok(())
+}

@@ -1,0 +1,144 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The grammar of the command line and its help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use daemon::cli::{ListArgs, Shell};
+
+use crate::config::DEFAULT_FILE;
+
+/// The name in messages and logs.
+pub(super) const NAME: &str = "vm-agent";
+
+const ABOUT: &str = "\
+Examples:
+  vm-agent plan                                 what differs or waits, and why
+  vm-agent vm UUID                              what the node and VMAPI say about one VM
+  vm-agent why UUID                             what was last decided about it
+  vm-agent approve 9f3c52a1b6d07e48             approve the reports that the brake is blocking
+  vm-agent status | json waiting_for            what it is waiting for
+
+Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 95, 96).
+Colours only on a terminal, and never with NO_COLOR.";
+
+/// Keeps VMAPI's VM records in step with the node.
+#[derive(Parser, Debug)]
+#[command(name = "vm-agent", version, after_help = ABOUT)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    #[command(flatten)]
+    pub files: Files,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Files {
+    /// The agent's file, as config-agent writes it.
+    #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_FILE)]
+    pub config: PathBuf,
+    /// A second file with the keys that the shipped agent does not have.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Check the configuration and exit.
+    #[arg(long, global = true)]
+    pub check_config: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Run the daemon (the default).
+    #[command(after_help = "\
+Examples:
+  vm-agent serve --config /opt/smartdc/agents/etc/vm-agent.config.json
+  vm-agent serve --check-config --config FILE    check the file")]
+    Serve,
+    /// Exit 0 if the daemon answers.
+    #[command(after_help = "\
+Examples:
+  vm-agent ping
+  until vm-agent ping >/dev/null 2>&1; do sleep 1; done")]
+    Ping {
+        /// JSON, also on a terminal.
+        #[arg(short = 'j', long)]
+        json: bool,
+    },
+    /// Show what it has done and what it is waiting for (JSON if stdout is no terminal).
+    #[command(after_help = "\
+Examples:
+  vm-agent status
+  vm-agent status | json waiting_for
+  vm-agent status -p -o field,value")]
+    Status {
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Show what was last decided about each VM that differs or waits.
+    #[command(after_help = "\
+Examples:
+  vm-agent plan                  each VM that waits or was written
+  vm-agent plan --all            also the VMs that are left as they are
+  vm-agent plan -H -o vm,action -s action
+  vm-agent plan -j | json queue
+
+With -j alone: everything that is known, the queue included.")]
+    Plan {
+        #[command(flatten)]
+        list: ListArgs,
+        /// Also show VMs that are left as they are.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show what was last decided about one VM, and why.
+    #[command(after_help = "\
+Examples:
+  vm-agent why 0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11")]
+    Why {
+        /// The VM.
+        vm: String,
+    },
+    /// Ask the node and VMAPI about one VM now, and show what would be done.
+    #[command(after_help = "\
+Examples:
+  vm-agent vm 0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11
+  vm-agent vm UUID -j | json vmapi.state
+
+Needs root: it asks the running agent by its socket.")]
+    Vm {
+        /// The VM.
+        vm: String,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Approve the reports of destroyed VMs that the brake is blocking, as `plan` listed them.
+    #[command(after_help = "\
+Examples:
+  vm-agent approve 9f3c52a1b6d07e48
+
+The id stands for exactly those VMs, and lasts 15 minutes. Every other check still runs before each
+report.")]
+    Approve {
+        /// The id that `plan` printed.
+        id: String,
+    },
+    /// Print completions for a shell.
+    #[command(after_help = "\
+Examples:
+  vm-agent completions bash > /etc/bash_completion.d/vm-agent")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write all of them into a directory.
+    #[command(after_help = "\
+Examples:
+  vm-agent man | man -l -
+  vm-agent man /usr/share/man/man8")]
+    Man {
+        /// Where to write the pages of all commands.
+        dir: Option<PathBuf>,
+    },
+}

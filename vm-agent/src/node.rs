@@ -1,0 +1,238 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is known of the node: its VMs as the stream shows them, those that left and are not settled,
+//! and those that are or were hidden. Nothing here makes requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use daemon::timing::Clock;
+use sdc_clients::vminfod::{Vm, is_hidden};
+use tokio::sync::Notify;
+
+use crate::plan::{Crowd, named};
+
+/// Above this number, VMs that are not here are forgotten.
+const MOST_TOLD: usize = 10_000;
+
+/// A VM that left.
+#[derive(Clone, Debug)]
+pub struct Gone {
+    /// When it was found gone, on the agent's clock.
+    pub since: Duration,
+    /// It as it was seen last, if this run has seen it.
+    pub last: Option<Arc<Vm>>,
+}
+
+/// What is known of the VMs.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// The VMs that are here, and whether each is hidden.
+    pub here: BTreeMap<String, bool>,
+    /// The VMs that left and are not settled.
+    pub gone: BTreeMap<String, Gone>,
+    /// VMs that are hidden or were, and until when that is remembered if they are gone.
+    pub hidden: BTreeMap<String, Duration>,
+    /// Until when it is unknown what was hidden, after the state file was lost.
+    pub hidden_unknown: Duration,
+    /// The VMs of which VMAPI knows since they came here.
+    pub told: BTreeSet<String>,
+    /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
+    pub is_first_run: bool,
+    /// True while the stream is connected and its snapshot is read.
+    pub synced: bool,
+    /// The node, as sysinfo says.
+    pub identity: Option<String>,
+}
+
+impl Known {
+    /// Returns true if nothing may be said of this VM, which is not here: it was hidden, or may have
+    /// been. None where that is not known.
+    pub fn was_hidden(&self, vm: &str, now: Duration) -> Option<bool> {
+        if self.hidden.get(vm).is_some_and(|until| now < *until) {
+            return Some(true);
+        }
+        (now >= self.hidden_unknown).then_some(false)
+    }
+
+    /// Returns true if the VM is here and shown.
+    pub fn shows(&self, vm: &str) -> bool {
+        self.here.get(vm) == Some(&false)
+    }
+
+    /// Returns what the brake measures.
+    pub fn crowd(&self) -> Crowd {
+        Crowd { here: self.here.len(), gone: self.gone.len() }
+    }
+
+    fn put(&mut self, vm: String, is_hidden: bool, until: Duration) {
+        self.gone.remove(&vm);
+        if is_hidden {
+            self.told.remove(&vm);
+            self.hidden.insert(vm.clone(), until);
+        } else {
+            self.hidden.remove(&vm);
+        }
+        self.here.insert(vm, is_hidden);
+    }
+}
+
+/// The node, shared by all tasks. The lock is held for a few instructions and never over an await.
+#[derive(Debug)]
+pub struct Node {
+    known: Mutex<Known>,
+    clock: Clock,
+    hidden_memory: Duration,
+    /// Wakes tasks that wait until they may write.
+    news: Notify,
+    /// Wakes the task that saves the state file.
+    save: Arc<Notify>,
+}
+
+impl Node {
+    /// Nothing is known yet.
+    pub fn new(clock: Clock, hidden_memory: Duration, save: Arc<Notify>) -> Self {
+        Self { known: Mutex::default(), clock, hidden_memory, news: Notify::new(), save }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what is known.
+    pub fn look<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
+        read(&self.known())
+    }
+
+    /// Changes what is known.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
+        let changed = change(&mut self.known());
+        self.save.notify_one();
+        self.news.notify_waiters();
+        changed
+    }
+
+    /// Returns a future that ends at the next change.
+    pub fn news(&self) -> tokio::sync::futures::Notified<'_> {
+        self.news.notified()
+    }
+
+    fn until(&self) -> Duration {
+        self.clock.now() + self.hidden_memory
+    }
+
+    /// The stream's view is complete. What differs from what it showed before was said already.
+    pub fn synced(&self, vms: &[Arc<Vm>]) {
+        let until = self.until();
+        self.change(|known| {
+            known.synced = true;
+            for (vm, object) in vms.iter().filter_map(|vm| Some((named(vm)?, vm))) {
+                if known.is_first_run {
+                    known.told.insert(vm.clone());
+                }
+                known.put(vm, is_hidden(object), until);
+            }
+            known.is_first_run = false;
+            if known.told.len() > MOST_TOLD {
+                let Known { told, here, .. } = known;
+                told.retain(|vm| here.contains_key(vm));
+            }
+        });
+    }
+
+    /// A VM is here. Returns its uuid if something may be said of it.
+    pub fn put(&self, object: &Vm) -> Option<String> {
+        let (vm, until) = (named(object)?, self.until());
+        let hidden = is_hidden(object);
+        self.change(|known| known.put(vm.clone(), hidden, until));
+        (!hidden).then_some(vm)
+    }
+
+    /// A VM is gone. Returns its uuid if something may be said of it.
+    pub fn remove(&self, object: &Arc<Vm>) -> Option<String> {
+        let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
+        self.change(|known| {
+            known.told.remove(&vm);
+            let was_here = known.here.remove(&vm);
+            if was_here == Some(true) || is_hidden(object) {
+                known.hidden.insert(vm.clone(), until);
+                return None;
+            }
+            if known.was_hidden(&vm, now) == Some(true) {
+                return None;
+            }
+            let last = Some(Arc::clone(object));
+            known.gone.insert(vm.clone(), Gone { since: now, last });
+            Some(vm)
+        })
+    }
+
+    /// Other answers than the stream's show this VM as hidden.
+    pub fn hide(&self, vm: &str) {
+        let until = self.until();
+        self.change(|known| {
+            known.hidden.insert(vm.to_owned(), until);
+            known.told.remove(vm);
+            known.gone.remove(vm);
+            if let Some(is_hidden) = known.here.get_mut(vm) {
+                *is_hidden = true;
+            }
+        });
+    }
+
+    /// A list shows this VM, which may have come out of hiding since, as hidden. If it goes, nothing
+    /// is said of it for a while.
+    pub fn note_hidden(&self, vm: &str) {
+        let until = self.until();
+        self.change(|known| {
+            if !known.shows(vm) {
+                known.gone.remove(vm);
+                known.hidden.insert(vm.to_owned(), until);
+            }
+        });
+    }
+
+    /// VMAPI lists a VM that the node does not show. Returns true if something may be said of it.
+    pub fn miss(&self, vm: &str) -> bool {
+        let now = self.clock.now();
+        self.change(|known| {
+            let is_missing =
+                !known.here.contains_key(vm) && known.was_hidden(vm, now) != Some(true);
+            if is_missing {
+                let gone = || Gone { since: now, last: None };
+                known.gone.entry(vm.to_owned()).or_insert_with(gone);
+            }
+            is_missing
+        })
+    }
+
+    /// A VM that left is settled.
+    pub fn settle(&self, vm: &str) {
+        self.change(|known| known.gone.remove(vm));
+    }
+
+    /// VMAPI knows of these VMs.
+    pub fn told(&self, vms: impl IntoIterator<Item = String>) {
+        self.change(|known| {
+            let vms = vms.into_iter().filter(|vm| known.here.get(vm) == Some(&false));
+            let vms: Vec<String> = vms.collect();
+            known.told.extend(vms);
+        });
+    }
+
+    /// Forgets VMs that were hidden and are gone for long enough; keeps those that are here.
+    pub fn forget_hidden(&self) {
+        let (now, until) = (self.clock.now(), self.until());
+        let mut known = self.known();
+        let Known { here, hidden, .. } = &mut *known;
+        hidden.retain(|vm, at| {
+            if here.get(vm) == Some(&true) {
+                *at = until;
+            }
+            now < *at
+        });
+    }
+}

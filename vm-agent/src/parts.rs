@@ -1,0 +1,214 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The parts of one agent. Each owns its state, and only its methods touch it; the tasks share the
+//! parts and nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use daemon::approval::{Approvals, Offer, Refused, VALID};
+use daemon::health::Health;
+use daemon::pace::{Pace, Paced};
+use daemon::schedule::Schedule;
+use daemon::state_file::StateFile;
+use daemon::timing::{Clock, Random, Retry};
+use jiff::Timestamp;
+use sdc_clients::http::{Permit, Transport as _};
+use sdc_clients::vmapi::Vmapi;
+use sdc_clients::vminfod::Vminfod;
+use tokio::sync::{Notify, RwLock};
+
+use crate::config::{Config, Mode};
+use crate::node::Node;
+use crate::plan::{Judge, Reason};
+use crate::status::{State, Status, Task};
+
+/// The clients of one agent.
+#[derive(Clone)]
+pub struct Clients {
+    /// VMAPI for lists; every request takes its turn.
+    pub lists: Vmapi,
+    /// VMAPI for whoever holds an admission.
+    pub vmapi: Vmapi,
+    /// Admits to VMAPI.
+    pub entry: Arc<Paced>,
+    /// vminfod.
+    pub vminfod: Vminfod,
+    /// The budget of turns.
+    pub pace: Arc<Pace>,
+    /// Whether VMAPI answers.
+    pub health: Arc<Health>,
+}
+
+/// The parts.
+pub struct Parts {
+    /// The configuration.
+    pub config: Config,
+    /// This node.
+    pub cn_uuid: String,
+    /// The agent's clock.
+    pub clock: Clock,
+    /// The source of random waits.
+    pub random: Random,
+    /// The clients.
+    pub clients: Clients,
+    /// What is known of the node.
+    pub node: Arc<Node>,
+    /// The VMs that are to be worked on.
+    pub schedule: Schedule<()>,
+    /// Held by each turn, and alone by the write of many records: none is written from two sides.
+    pub(crate) turns: RwLock<()>,
+    /// While a start compares: the VMs that had a turn since its view was asked for.
+    turned: Mutex<Option<BTreeSet<String>>>,
+    /// The operator's approvals against the brake.
+    approvals: Mutex<Approvals<String>>,
+    /// What outlives the process.
+    pub(crate) state_file: Arc<StateFile>,
+    /// What the operator sees.
+    pub status: Status,
+}
+
+impl Parts {
+    /// Parts that know nothing yet.
+    pub fn new(config: Config, cn_uuid: String, clients: Clients) -> Arc<Self> {
+        let (clock, random) = (Clock::start(), Random::new(config.seed));
+        let save = Arc::new(Notify::new());
+        let (times, state_dir) = (&config.times, &config.places.state_dir);
+        Arc::new(Self {
+            node: Arc::new(Node::new(clock, times.hidden_memory, Arc::clone(&save))),
+            schedule: Schedule::new(times.retry, times.retry.max, random.fork()),
+            turns: RwLock::default(),
+            turned: Mutex::default(),
+            approvals: Mutex::default(),
+            state_file: Arc::new(StateFile::new(state_dir, save)),
+            status: Status::new(clock, Arc::clone(&clients.health)),
+            cn_uuid,
+            clock,
+            random,
+            clients,
+            config,
+        })
+    }
+
+    /// Waits until VMAPI may be asked. The admission is good for one read and one write.
+    pub(crate) async fn admission(&self) -> Permit {
+        self.clients.entry.admit().await
+    }
+
+    /// Returns what judges now. The time is the earlier one of the node's clock and VMAPI's, so that
+    /// one clock that is ahead ages nothing.
+    pub(crate) fn judge(&self) -> Judge<'_> {
+        let vmapi = self.clients.health.time().unwrap_or(Timestamp::UNIX_EPOCH);
+        Judge {
+            cn_uuid: &self.cn_uuid,
+            provisioning_age: self.config.times.provisioning_age,
+            now: vmapi.min(daemon::wall::now()),
+        }
+    }
+
+    /// Checks whether anything may be said now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn writable(&self) -> Result<(), Reason> {
+        self.node.look(|known| {
+            let sysinfo = known.identity.clone().ok_or(Reason::IdentityUnknown)?;
+            if sysinfo != self.cn_uuid {
+                let configured = self.cn_uuid.clone();
+                return Err(Reason::WrongIdentity { configured, sysinfo });
+            }
+            if known.synced { Ok(()) } else { Err(Reason::NotSynced) }
+        })?;
+        match self.config.mode {
+            Mode::On => Ok(()),
+            Mode::Report => Err(Reason::ReportMode),
+        }
+    }
+
+    /// Waits until something may be said, or until only the report mode forbids it.
+    pub(crate) async fn until_writable(&self, task: Option<Task>) {
+        loop {
+            let mut news = std::pin::pin!(self.node.news());
+            // Before the check, so that news right after it is not missed.
+            news.as_mut().enable();
+            match self.writable() {
+                Ok(()) | Err(Reason::ReportMode) => return,
+                Err(why) => {
+                    if let Some(task) = task {
+                        self.status.is(task, State::Refused(why));
+                    }
+                }
+            }
+            news.await;
+        }
+    }
+
+    /// Returns the waits of a task that retries for ever.
+    pub(crate) fn retry(&self) -> Retry {
+        let retry = self.config.times.retry;
+        Retry::new(retry, retry.max, self.random.fork())
+    }
+
+    fn turned(&self) -> MutexGuard<'_, Option<BTreeSet<String>>> {
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A turn of this VM begins.
+    pub(crate) fn turns(&self, vm: &str) {
+        if let Some(turned) = &mut *self.turned() {
+            turned.insert(vm.to_owned());
+        }
+    }
+
+    /// Begins to note the VMs that have a turn.
+    pub(crate) fn note_turns(&self) {
+        *self.turned() = Some(BTreeSet::new());
+    }
+
+    /// Returns the VMs that had a turn since [`Self::note_turns`], and notes no more.
+    pub(crate) fn noted_turns(&self) -> BTreeSet<String> {
+        self.turned().take().unwrap_or_default()
+    }
+
+    fn approvals<T>(&self, ask: impl FnOnce(&mut Approvals<String>, Duration) -> T) -> T {
+        ask(&mut self.approvals.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now())
+    }
+
+    /// Offers the VMs that the brake blocks for approval.
+    pub(crate) fn offer(&self) -> Option<Offer<String>> {
+        let gone: Vec<String> = self.node.look(|known| known.gone.keys().cloned().collect());
+        let blocked = gone.into_iter().filter(|vm| self.status.is_braked(vm));
+        let blocked = blocked.map(|vm| (vm, String::new())).collect();
+        self.approvals(|approvals, now| approvals.offer(blocked, now))
+    }
+
+    /// Returns the latest offer that can be approved, and for how much longer.
+    pub(crate) fn offered(&self) -> Option<(Offer<String>, Duration)> {
+        self.approvals(|approvals, now| {
+            let offer = approvals.latest(now)?.clone();
+            let left = VALID.saturating_sub(now.saturating_sub(offer.made));
+            Some((offer, left))
+        })
+    }
+
+    /// The operator approves an offer. Returns the number of VMs.
+    ///
+    /// # Errors
+    /// If no valid offer has this id.
+    pub fn approve(&self, id: &str) -> Result<usize, Refused> {
+        let (count, vms) = self.approvals(|approvals, now| {
+            let count = approvals.approve(id, now)?;
+            Ok((count, approvals.keys(now).collect::<Vec<_>>()))
+        })?;
+        vms.iter().for_each(|vm| self.schedule.wake_changed(vm, self.clock.now(), ()));
+        Ok(count)
+    }
+
+    /// Returns true if the operator approved that this VM is reported destroyed.
+    pub(crate) fn is_approved(&self, vm: &str) -> bool {
+        self.approvals(|approvals, now| approvals.covers(&vm.to_owned(), "", now))
+    }
+}

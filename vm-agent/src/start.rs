@@ -1,0 +1,45 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The start task: after a random wait VMAPI's list is compared with the node, and again every `relist`.
+//! A comparison that fails is repeated as a whole.
+
+use crate::apply::compare;
+use crate::parts::Parts;
+use crate::status::{State, Task};
+
+/// Compares, for ever.
+pub(crate) async fn run(parts: &Parts) {
+    let times = &parts.config.times;
+    let wait = parts.random.within(times.startup_delay);
+    parts.status.is(Task::Start, State::StartupDelay(wait));
+    tokio::time::sleep(wait).await;
+    loop {
+        until_compared(parts).await;
+        parts.status.is(Task::Start, State::Resting);
+        if times.relist.is_zero() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(parts.random.around(times.relist, 0.25)).await;
+    }
+}
+
+async fn until_compared(parts: &Parts) {
+    let mut retry = parts.retry();
+    loop {
+        parts.until_writable(Some(Task::Start)).await;
+        parts.status.is(Task::Start, State::Working);
+        match compare(parts).await {
+            Ok(()) => {
+                parts.status.started();
+                return;
+            }
+            Err(error) => {
+                let why = parts.status.failed(&error);
+                parts.status.is(Task::Start, State::Retrying(why.to_string()));
+                tokio::time::sleep(retry.next_delay()).await;
+            }
+        }
+    }
+}

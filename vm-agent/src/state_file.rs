@@ -1,0 +1,46 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The state file: what must outlive the process. If it is damaged or of another node, everything may
+//! have been hidden.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use daemon::state_file::{Seen, State};
+use serde::{Deserialize, Serialize};
+
+/// The content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    version: u32,
+    /// The node that wrote it.
+    pub cn_uuid: String,
+    /// The VMs of which VMAPI knows since they came here.
+    #[serde(default)]
+    pub told: BTreeSet<String>,
+    /// VMs that are hidden, or were shortly before they went, and when they went; none for those that
+    /// were still here when this was written.
+    #[serde(default)]
+    pub hidden: BTreeMap<String, Option<Seen>>,
+    /// When an earlier file was found damaged.
+    #[serde(default)]
+    pub lost: Option<Seen>,
+}
+
+impl State for Kept {
+    const VERSION: u32 = 1;
+}
+
+impl Kept {
+    /// Nothing is known of this node.
+    pub fn new(cn_uuid: &str) -> Self {
+        Self {
+            version: Self::VERSION,
+            cn_uuid: cn_uuid.to_owned(),
+            told: BTreeSet::new(),
+            hidden: BTreeMap::new(),
+            lost: None,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What a change of the node leads to.
+
+use mocks::faults::{Action, Rule};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{World, object, uuid};
+use crate::{HOUR, MIN, SEC, lawful};
+
+#[tokio::test(start_paused = true)] // A7, W12
+async fn a_burst_of_changes_is_a_few_writes_with_the_last_state() {
+    let world = World::of(0..5);
+    let (agent, _) = world.started(&json!({})).await;
+    for n in 0..100 {
+        world.vm(2, &json!({"alias": format!("a{n}")}));
+        if n % 10 == 0 {
+            sleep(SEC / 1000).await;
+        }
+    }
+    sleep(MIN).await;
+    let puts = world.puts(2);
+    assert!((1..=8).contains(&puts.len()), "{}", puts.len());
+    assert_eq!(puts.last().unwrap().body, object(2, &json!({"alias": "a99"})));
+    // One that changes nothing VMAPI stores.
+    world.forget();
+    world.vm(2, &json!({"alias": "a99", "zoneid": 100}));
+    sleep(MIN).await;
+    assert_eq!((world.writes().len(), world.asked("GET").len()), (0, 1));
+    assert_eq!(agent.status_json()["queue"], 0);
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // W12
+async fn a_change_is_told_within_its_reading_and_a_little() {
+    let world = World::of(0..5);
+    world.started(&json!({})).await;
+    world.forget();
+    let began = world.asked("").len();
+    let before = tokio::time::Instant::now();
+    world.vm(2, &json!({"alias": "new"}));
+    while world.puts(2).is_empty() {
+        sleep(SEC / 1000).await;
+    }
+    assert!(before.elapsed() <= SEC / 50, "{:?}", before.elapsed());
+    assert_eq!((began, world.asked("").len()), (0, 2), "one read, one write");
+}
+
+#[tokio::test(start_paused = true)] // A8
+async fn a_write_that_fails_is_repeated_with_a_fresh_object() {
+    for status in [503, 500, 0] {
+        let world = World::of(0..5);
+        world.started(&json!({})).await;
+        world.forget();
+        let action = match status {
+            0 => Action::DropResponse,
+            status => {
+                Action::Status { status, body: Some(json!({"message": "away"})), retry_after: None }
+            }
+        };
+        world.vmapi.faults().add(Rule::new("PUT", "/vms/*", action));
+        world.vm(2, &json!({"alias": "first"}));
+        sleep(10 * MIN).await;
+        let puts = world.puts(2);
+        let gaps: Vec<_> = puts.windows(2).map(|two| two[1].at - two[0].at).collect();
+        if status != 0 {
+            assert!((15..60).contains(&puts.len()), "{status}: {}", puts.len());
+            assert!(gaps[0] <= SEC && gaps.iter().all(|gap| *gap <= 39 * SEC), "{gaps:?}");
+            assert!(gaps.iter().any(|gap| *gap > 10 * SEC), "{gaps:?}");
+        }
+        world.vm(2, &json!({"alias": "last"}));
+        world.vmapi.faults().clear();
+        sleep(MIN).await;
+        assert_eq!(world.stored(2)["alias"], "last", "{status}");
+        let n = world.writes().len();
+        sleep(HOUR).await;
+        assert_eq!(world.writes().len(), n, "settled");
+    }
+}
+
+#[tokio::test(start_paused = true)] // A9
+async fn what_happened_while_the_stream_was_away_is_told() {
+    let world = World::of(0..9);
+    let (agent, _) = world.started(&json!({})).await;
+    world.state().down = true;
+    world.cut();
+    sleep(MIN).await;
+    world.quietly(1, Some(&json!({"alias": "changed"})));
+    world.quietly(20, Some(&json!({"alias": "came"})));
+    world.quietly(3, None);
+    assert!(agent.status_json()["mute"].as_str().unwrap().contains("not in sync"));
+    sleep(MIN).await;
+    assert!(world.writes().is_empty());
+    world.state().down = false;
+    sleep(MIN).await;
+    assert_eq!(
+        (world.stored(1)["alias"].clone(), world.stored(20)["alias"].clone()),
+        (json!("changed"), json!("came"))
+    );
+    assert_eq!(world.stored(3)["state"], "destroyed");
+    assert_eq!(world.writes().len(), 3);
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // W13
+async fn a_vm_that_cannot_be_read_holds_no_other_up() {
+    let world = World::of(0..9);
+    world.started(&json!({})).await;
+    world.state().unread = vec![uuid(0)];
+    world.vm(0, &json!({"alias": "unread"}));
+    sleep(SEC).await;
+    world.vm(1, &json!({"alias": "read"}));
+    sleep(SEC).await;
+    assert_eq!(world.stored(1)["alias"], "read");
+    sleep(HOUR).await;
+    assert!(world.puts(0).is_empty());
+    world.state().unread.clear();
+    sleep(MIN).await;
+    assert_eq!(world.stored(0)["alias"], "unread");
+}

@@ -1,0 +1,238 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is reported destroyed, and what never.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{OTHER, World, object, uuid};
+use crate::{HOUR, MIN, SEC, lawful};
+
+#[tokio::test(start_paused = true)] // A6
+async fn a_deleted_vm_is_reported_as_it_was_seen_last() {
+    let world = World::of(0..5);
+    world.started(&json!({})).await;
+    let seen = json!({"alias": "seen", "last_modified": "2026-01-03T00:00:00.000Z"});
+    // VMAPI is away while it changes.
+    world.state().vmapi_away = true;
+    world.vm(2, &seen);
+    sleep(MIN).await;
+    world.delete(2);
+    world.state().vmapi_away = false;
+    sleep(2 * MIN).await;
+    let put = world.puts(2).last().unwrap().body.clone();
+    let mut want = object(2, &seen);
+    (want["state"], want["zone_state"]) = (json!("destroyed"), json!("destroyed"));
+    let fields = want.as_object().unwrap();
+    assert!(fields.iter().all(|(key, value)| put[key] == *value), "{put:#}");
+    // One that VMAPI never knew, and one that was never seen.
+    world.vm(30, &json!({"do_not_inventory": true}));
+    world.delete(30);
+    world.delete(31);
+    sleep(MIN).await;
+    assert!(world.naming(30).is_empty() && world.naming(31).is_empty());
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // W18
+async fn what_a_vm_lost_before_it_went_stays_in_its_record() {
+    let world = World::of(0..5);
+    world.started(&json!({})).await;
+    world.vm(2, &json!({"alias": "last", "quota": "ABSENT", "zfs_filesystem": "ABSENT"}));
+    world.delete(2);
+    sleep(MIN).await;
+    let stored = world.stored(2);
+    assert_eq!((&stored["state"], &stored["alias"]), (&json!("destroyed"), &json!("last")));
+    assert_eq!((&stored["quota"], stored["zfs_filesystem"].is_string()), (&json!(10), true));
+}
+
+#[tokio::test(start_paused = true)] // H3, A14
+async fn a_vm_that_moved_or_is_known_to_be_over_is_not_reported() {
+    for record in [
+        json!({"server_uuid": OTHER}),
+        json!({"state": "destroyed"}),
+        json!({"state": "failed"}),
+        json!({"server_uuid": ""}),
+    ] {
+        let world = World::of(0..5);
+        world.started(&json!({})).await;
+        world.knows(2, &record);
+        world.delete(2);
+        sleep(HOUR).await;
+        assert!(world.puts(2).is_empty(), "{record}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // H1
+async fn a_vm_that_is_being_provisioned_here_is_left_alone_for_two_hours() {
+    let world = World::of(0..5);
+    let young = (daemon::wall::now() - jiff::SignedDuration::from_mins(90)).to_string();
+    world.knows(9, &json!({"state": "provisioning", "create_timestamp": young}));
+    world.knows(
+        10,
+        &json!({"state": "provisioning", "create_timestamp": "2020-01-01T00:00:00.000Z"}),
+    );
+    world.knows(11, &json!({"state": "provisioning", "create_timestamp": null}));
+    let (agent, _) = world.started(&json!({})).await;
+    sleep(MIN).await;
+    assert!(world.puts(9).is_empty() && world.puts(11).is_empty());
+    assert_eq!(world.stored(10)["state"], "destroyed");
+    assert_eq!(agent.status_json()["held"], 2);
+    // It arrives.
+    world.vm(9, &json!({}));
+    sleep(MIN).await;
+    assert_eq!(world.stored(9)["state"], "running");
+    lawful(&world);
+}
+
+#[tokio::test(start_paused = true)] // H4, A13, W14
+async fn a_view_that_is_empty_halved_or_failing_reports_nobody() {
+    let all = || (0..10).map(|n| (uuid(n), object(n, &json!({}))));
+    let broken = |status, text: &str| Some((status, text.to_owned()));
+    type Wrap<'a> = (&'a str, Box<dyn Fn(&World)>);
+    let wraps: [Wrap<'_>; 7] = [
+        ("empty", Box::new(|world| world.state().lie = Some([].into()))),
+        ("halved", Box::new(move |world| world.state().lie = Some(all().take(4).collect()))),
+        ("failing", Box::new(move |world| world.state().broken = broken(500, "zoneadm"))),
+        ("garbage", Box::new(move |world| world.state().broken = broken(200, "[{"))),
+        ("null", Box::new(move |world| world.state().broken = broken(200, "null"))),
+        (
+            "incomplete",
+            Box::new(|world| {
+                world.state().lie = Some([].into());
+                world.state().unread = vec!["*".to_owned()];
+            }),
+        ),
+        (
+            "another's 404",
+            Box::new(|world| {
+                world.state().lie = Some([].into());
+                world.state().one = Some((404, "<html>not found</html>".to_owned()));
+            }),
+        ),
+    ];
+    for (name, wrap) in &wraps {
+        for is_start in [true, false] {
+            let world = World::of(0..10);
+            if is_start {
+                wrap(&world);
+                world.start(&json!({}));
+            } else {
+                world.started(&json!({})).await;
+                wrap(&world);
+                world.cut();
+            }
+            sleep(3 * HOUR).await;
+            assert!(world.writes().is_empty(), "{name} at start {is_start}: {:?}", world.writes());
+            // The truth is back.
+            {
+                let mut state = world.state();
+                (state.lie, state.broken, state.one) = (None, None, None);
+                state.unread.clear();
+            }
+            world.cut();
+            sleep(HOUR).await;
+            assert!(world.writes().is_empty(), "{name} at start {is_start}: {:?}", world.writes());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)] // H4, W14
+async fn many_that_leave_at_once_are_looked_at_twice() {
+    let world = World::of(0..20);
+    world.started(&json!({})).await;
+    world.forget();
+    (0..6).for_each(|n| world.delete(n));
+    sleep(50 * SEC).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    // One is back.
+    world.vm(3, &json!({}));
+    sleep(3 * MIN).await;
+    for n in [0, 1, 2, 4, 5] {
+        assert_eq!(world.stored(n)["state"], "destroyed", "{n}");
+    }
+    assert_eq!(world.stored(3)["state"], "running");
+    // One after another they are reported at once, to the last.
+    for n in 6..20 {
+        world.delete(n);
+        sleep(2 * SEC).await;
+        assert_eq!(world.stored(n)["state"], "destroyed", "{n}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // W15
+async fn the_operator_approves_what_the_brake_blocks() {
+    let world = World::of(0..10);
+    let (agent, _) = world.started(&json!({})).await;
+    (0..8).for_each(|n| world.delete(n));
+    sleep(HOUR).await;
+    assert!(world.writes().is_empty());
+    let status = agent.status_json();
+    assert!(status["brake"].as_str().unwrap().contains("fewer than half"), "{status:#}");
+    assert!(agent.parts.approve("nonsense").is_err());
+    let plan = agent.offer();
+    assert_eq!(plan["approval"]["vms"].as_array().unwrap().len(), 8, "{plan:#}");
+    assert_eq!(agent.parts.approve(plan["approval"]["id"].as_str().unwrap()), Ok(8));
+    sleep(MIN).await;
+    assert!((0..8).all(|n| world.stored(n)["state"] == "destroyed"));
+    assert!(agent.status_json()["brake"].is_null());
+    assert_eq!(world.stored(8)["state"], "running");
+}
+
+#[tokio::test(start_paused = true)] // W16
+async fn what_comes_back_or_is_hidden_between_reading_and_writing_is_not_reported() {
+    for hidden in [false, true] {
+        let world = World::of(0..5);
+        world.started(&json!({})).await;
+        world.state().after_reading = Some(Box::new(move |world: &World| {
+            world.vm(2, &json!({"do_not_inventory": hidden}));
+        }));
+        world.delete(2);
+        sleep(MIN).await;
+        assert!(world.puts(2).is_empty(), "{:?}", world.puts(2));
+        assert_eq!(world.stored(2)["state"], "running");
+    }
+    // The other way round: it is hidden after it was read.
+    let world = World::of(0..5);
+    world.started(&json!({})).await;
+    world.forget();
+    world.state().after_reading = Some(Box::new(|world: &World| {
+        world.vm(2, &json!({"do_not_inventory": true}));
+    }));
+    world.vm(2, &json!({"alias": "new"}));
+    sleep(MIN).await;
+    assert!(world.puts(2).is_empty());
+}
+
+#[test] // W17
+fn a_restart_reports_what_went_meanwhile_and_nothing_else() {
+    let world = World::of(0..10);
+    world.live_and_crash(MIN, |world| world.vm(4, &json!({"alias": "renamed"})));
+    world.quietly(3, None);
+    world.live_and_crash(MIN, |world| {
+        assert_eq!(world.stored(3)["state"], "destroyed");
+        assert_eq!(world.writes().len(), 1, "{:?}", world.writes());
+    });
+    world.live_and_crash(MIN, |world| assert!(world.writes().is_empty()));
+}
+
+#[tokio::test(start_paused = true)] // W17
+async fn after_a_damaged_state_file_nobody_is_reported_for_five_minutes() {
+    let world = World::of(0..10);
+    let (_, shutdown) = world.started(&json!({})).await;
+    shutdown.trigger();
+    sleep(MIN).await;
+    let file = world.config(&json!({})).places.state_dir.join("memory.json");
+    std::fs::write(&file, "{").unwrap();
+    world.cut();
+    world.forget();
+    world.quietly(3, None);
+    let (agent, _) = world.started(&json!({})).await;
+    sleep(4 * MIN).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    assert!(agent.status_json()["memory"].as_str().unwrap().contains("lost"));
+    sleep(3 * MIN).await;
+    assert_eq!(world.stored(3)["state"], "destroyed");
+}
