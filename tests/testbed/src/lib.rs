@@ -40,6 +40,8 @@ mod arguments; // the arguments of the commands
 
 mod pairs; // work on many things, two at a time
 
+pub mod place; // where simulated nodes keep their files
+
 pub mod held; // what processes hold
 
 pub mod process; // child processes

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::agree::agree;
 use super::steps::{CHANGES, change};
+use crate::place::place;
 use crate::sim::centre::Centre;
 use crate::sim::checks::cache_is_fresh;
 use crate::sim::node::{CACHE, Cn};
@@ -21,7 +22,7 @@ use crate::sim::settle::within;
 use crate::sim::signals::Weather;
 use crate::sim::steps::command_trouble;
 use crate::sim::truth::{Life, Truth};
-use crate::sim::world::{held, place};
+use crate::sim::world::held;
 
 /// Runs one seed; `done` gets what was done.
 ///

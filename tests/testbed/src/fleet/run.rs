@@ -17,6 +17,7 @@ use super::node::{Centre, Wire};
 use super::queue::{Overload, Queue};
 use super::series::{Counts, STEP, Series};
 use crate::pairs::in_pairs;
+use crate::place::place;
 use crate::plot::Panel;
 
 /// A fleet that is not done by then never will be.
@@ -107,7 +108,7 @@ fn on_its_own_clock(run: &Run) -> anyhow::Result<Ran> {
 
 /// The run itself; the caller's clock has to be paused.
 pub async fn simulate(run: &Run) -> anyhow::Result<Counts> {
-    let dir = tempfile::tempdir()?;
+    let dir = place()?;
     let centre = Arc::new(Centre {
         era: run.start.era,
         queue: Queue::new(run.capacity, run.overload),

@@ -19,7 +19,8 @@ use super::runs::alone;
 use super::settle;
 use super::signals::Weather;
 use super::truth::Truth;
-use super::world::{World, held, place};
+use super::world::{World, held};
+use crate::place::place;
 
 /// How the signals of a node reach its vminfod.
 const DELIVERIES: [(&str, Weather); 5] = [

@@ -28,8 +28,9 @@ use super::outside::ELSEWHERE;
 use super::runs::alone;
 use super::settle;
 use super::truth::{Life, Truth};
-use super::world::{held, place};
+use super::world::held;
 use crate::pairs::failed_in_pairs;
+use crate::place::place;
 use mocks::napi::{Era, NewNic};
 use simnode::{payload, sample};
 

@@ -8,7 +8,8 @@ use super::bugs::Bug;
 use super::settle::{RECORDS, settle};
 use super::signals::Weather;
 use super::truth::Truth;
-use super::world::{World, held, place};
+use super::world::{World, held};
+use crate::place::place;
 
 /// Runs one seed on a clock of its own; what came of it, and what happened.
 pub fn one(seed: u64, bug: Option<Bug>) -> (anyhow::Result<()>, Vec<String>) {

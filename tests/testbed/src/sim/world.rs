@@ -4,8 +4,7 @@
 
 //! A world: what its nodes share, its nodes, and who listens to each.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -20,12 +19,6 @@ use super::steps;
 use super::truth::Truth;
 use super::watch::{self, Histories, Places, Watching};
 use mocks::napi::Era;
-
-/// Where the nodes' files are: in memory where there is such a place.
-pub(crate) fn place() -> io::Result<tempfile::TempDir> {
-    let memory = PathBuf::from("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
-}
 
 /// One world: what its nodes share, its nodes, and who listens to each.
 pub(super) struct World {

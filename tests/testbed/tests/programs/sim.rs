@@ -28,7 +28,7 @@ fn seeds_that_failed_once_hold() {
 /// --crash-points` goes through all of them.
 #[test]
 fn an_agent_that_dies_reads_stale_or_misses_something_leaves_the_same_records() {
-    let totals = points::enumerate(59).unwrap();
+    let totals = points::enumerate(97).unwrap();
     println!("{}", totals.text);
     assert!(totals.points >= 5, "{}", totals.text);
     assert_eq!(totals.failed, 0, "the failing points are printed");

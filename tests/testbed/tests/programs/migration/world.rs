@@ -10,7 +10,6 @@ mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -22,6 +21,7 @@ use net_agent::agent::{Agent, clients};
 use net_agent::config::Config;
 use sdc_clients::http::Transport;
 use serde_json::{Value, json};
+use testbed::place::place;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::Id;
 
@@ -95,7 +95,7 @@ impl World {
             inner: Arc::new(Mutex::new(Inner { nodes: Default::default(), free: [false; 2] })),
             napi,
             vmapi,
-            dir: Arc::new(scratch()),
+            dir: Arc::new(place().unwrap()),
             min_age,
         };
         world.network();
@@ -319,12 +319,6 @@ pub fn record(cn: &str, state: &str) -> NewNic {
         .with("network_uuid", json!(NETWORK))
         .with("ip", json!(IP))
         .with("check_owner", json!(false))
-}
-
-/// In memory where the system has such a place: thousands of runs each have their own.
-fn scratch() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// What an agent knows and means to do, without the times.
