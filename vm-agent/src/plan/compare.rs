@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::record::Record;
 
 /// The fields of an object that VMAPI stores: where the record lacks one, it lacks it.
-const STORED: [&str; 37] = [
+const STORED: [&str; 34] = [
     "alias",
     "autoboot",
     "billing_id",
@@ -21,9 +21,7 @@ const STORED: [&str; 37] = [
     "customer_metadata",
     "datasets",
     "delegate_dataset",
-    "disks",
     "firewall_enabled",
-    "image_uuid",
     "internal_metadata",
     "last_modified",
     "limit_priv",
@@ -42,13 +40,14 @@ const STORED: [&str; 37] = [
     "state",
     "tags",
     "tmpfs",
-    "vcpus",
     "zfs_filesystem",
     "zfs_io_priority",
     "zone_state",
     "zonepath",
     "zpool",
 ];
+/// Of these VMAPI stores the first two for machines with disks of their own, the last for all others.
+const BY_BRAND: [&str; 3] = ["disks", "vcpus", "image_uuid"];
 /// The fields of a record that are not the node's, and those of an object that VMAPI drops.
 const NOT_COMPARED: [&str; 7] =
     ["destroyed", "role_tags", "do_not_inventory", "routes", "v", "zoneid", "zonename"];
@@ -65,12 +64,25 @@ pub fn differences(record: &Record, object: &Map<String, Value>) -> Vec<String> 
             _ if NOT_COMPARED.contains(&key.as_str()) => false,
             _ if *key == "state" && record.has_made_up_state() => false,
             (None, None) => false,
-            (None, Some(_)) => STORED.contains(&key.as_str()),
+            (None, Some(_)) => is_stored(key, object),
+            // Where it is not set, VMAPI shows the other one.
+            (Some(stored), None) if *key == "ram" => {
+                object.get("max_physical_memory").is_none_or(|here| !same(stored, here))
+            }
             (Some(_), None) => true,
             (Some(stored), Some(here)) => !same(stored, here),
         }
     };
     keys.into_iter().filter(differs).cloned().collect()
+}
+
+fn is_stored(key: &str, object: &Map<String, Value>) -> bool {
+    if !BY_BRAND.contains(&key) {
+        return STORED.contains(&key);
+    }
+    let brand = object.get("brand").and_then(Value::as_str);
+    let has_disks = matches!(brand, Some("kvm" | "bhyve"));
+    has_disks == (key != "image_uuid")
 }
 
 /// Returns true for what VMAPI shows for a field that is not set.

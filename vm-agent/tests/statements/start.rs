@@ -42,6 +42,10 @@ async fn nothing_differs_and_nothing_is_written() {
     let turned = json!([{"mac": "f2:00:00:00:00:bb"}, {"mac": "f2:00:00:00:00:aa"}]);
     world.quietly(6, Some(&json!({"nics": nics, "quota": 10.0})));
     world.knows(6, &json!({"nics": turned}));
+    // VMAPI shows max_physical_memory as ram, and stores disks and images by brand.
+    world.quietly(7, Some(&json!({"ram": "ABSENT", "disks": [{"path": "/dev/x"}], "vcpus": 2})));
+    world.quietly(8, Some(&json!({"brand": "bhyve", "image_uuid": uuid(1)})));
+    world.knows(8, &json!({"brand": "bhyve", "image_uuid": "ABSENT"}));
     for _ in 0..3 {
         let (_, shutdown) = world.started(&json!({})).await;
         shutdown.trigger();
@@ -302,4 +306,17 @@ async fn a_slow_view_holds_no_event_up_and_overwrites_none() {
         (&json!("after"), &json!("before"))
     );
     assert_eq!(world.batches().len(), 1);
+}
+
+#[tokio::test(start_paused = true)] // A15, H6
+async fn more_than_a_page_of_vms_is_compared() {
+    let world = World::of(0..2300);
+    for n in [0, 999, 1000, 2299] {
+        world.quietly(n, Some(&json!({"alias": "renamed"})));
+    }
+    world.started(&json!({})).await;
+    assert_eq!((world.asked("GET").len(), world.writes().len()), (3, 1));
+    let batch = world.batches()[0].body["vms"].clone();
+    let named = [0, 999, 1000, 2299].map(uuid);
+    assert_eq!(batch.as_object().unwrap().keys().collect::<Vec<_>>(), named.each_ref());
 }
