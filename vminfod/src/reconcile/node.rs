@@ -79,8 +79,9 @@ impl Reconciler {
                 zones.extend(rows.iter().filter_map(|row| self.zone_of(row.name())));
                 self.datasets.listed(name, rows, now);
                 self.status.clear_trouble(name);
-                for zone in zones.iter().filter(|zone| self.is_root_of(name, zone)) {
-                    self.status.has_datasets(zone);
+                let owners = zones.iter().filter(|zone| self.is_root_of(name, zone));
+                for zone in owners.cloned().collect::<Vec<_>>() {
+                    self.show_datasets(&zone);
                 }
             }
             Err(error) => {
@@ -142,7 +143,9 @@ impl Reconciler {
                 tracing::debug!(count = table.len(), "snapshots listed");
                 self.datasets.snapshots_listed(table, now);
                 self.status.clear_trouble("snapshots");
-                self.status.edit(|view| view.without_snapshots.clear());
+                for zone in self.status.edit(|view| view.without_snapshots.clone()) {
+                    self.show_datasets(&zone);
+                }
                 self.mark_changed_datasets(now);
             }
             Err(error) => {
@@ -158,6 +161,17 @@ impl Reconciler {
                 }
             }
         }
+    }
+
+    /// Shows a VM with its datasets as they are known now; from then on it is not named incomplete for them.
+    fn show_datasets(&mut self, zone: &Arc<str>) {
+        if let Some(parts) = self.vms.parts(zone).cloned() {
+            let parts = self.with_node((*parts).clone());
+            if let Err(fault) = self.commit(zone, parts, None) {
+                tracing::debug!(vm = &**zone, reason = %fault, "not shown with its datasets");
+            }
+        }
+        self.status.has_datasets(zone);
     }
 
     /// Marks the VMs whose datasets differ from those of their object; returns true if there is one.
