@@ -9,24 +9,22 @@ use daemon::http::{Body, reply};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 
-const SCRIPT: &str = "text/javascript; charset=utf-8";
+/// Name below `/ui/`, content type and bytes of each file, from names by content type.
+macro_rules! files {
+    ($($kind:literal: $($name:literal)*;)*) => {
+        &[$($(($name, $kind, include_bytes!(concat!("page/", $name))),)*)*]
+    };
+}
 
-/// Name below `/ui/`, content type, bytes.
-const FILES: [(&str, &str, &[u8]); 13] = [
-    ("index.html", "text/html; charset=utf-8", include_bytes!("page/index.html")),
-    ("style.css", "text/css; charset=utf-8", include_bytes!("page/style.css")),
-    ("main.js", SCRIPT, include_bytes!("page/main.js")),
-    ("dom.js", SCRIPT, include_bytes!("page/dom.js")),
-    ("tabs.js", SCRIPT, include_bytes!("page/tabs.js")),
-    ("stream.js", SCRIPT, include_bytes!("page/stream.js")),
-    ("vms.js", SCRIPT, include_bytes!("page/vms.js")),
-    ("events.js", SCRIPT, include_bytes!("page/events.js")),
-    ("health.js", SCRIPT, include_bytes!("page/health.js")),
-    ("detail.js", SCRIPT, include_bytes!("page/detail.js")),
-    ("agents.js", SCRIPT, include_bytes!("page/agents.js")),
-    ("net-agent.js", SCRIPT, include_bytes!("page/net-agent.js")),
-    ("kvmd.js", SCRIPT, include_bytes!("page/kvmd.js")),
-];
+const FILES: &[(&str, &str, &[u8])] = files! {
+    "text/html; charset=utf-8": "index.html";
+    "text/css; charset=utf-8": "style.css";
+    "text/javascript; charset=utf-8":
+        "main.js" "place.js" "tabs.js" "stream.js" "source.js" "history.js" "alarms.js"
+        "vms.js" "filter.js" "summary.js" "trends.js" "events.js" "health.js"
+        "detail.js" "fields.js" "agents.js" "net-agent.js" "vm-agent.js" "kvmd.js"
+        "drawing.js" "dom.js" "format.js";
+};
 
 /// The file of this name.
 pub(crate) fn file(name: &str) -> Option<Response<Body>> {

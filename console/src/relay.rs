@@ -67,7 +67,8 @@ impl Relay {
     ) -> Option<Response<Body>> {
         let (name, http) = self.programs.iter().find(|(name, _)| name == program)?;
         match page {
-            "status" | "plan" => Some(whole(http, page).await),
+            "status" | "plan" | "metrics" => Some(whole(http, &[page]).await),
+            "why" if name == HUB => Some(whole(http, &[page, query::value(asked, "vm")?]).await),
             "vms" if name == HUB => Some(self.stream(http, Call::get(&["vms"])).await),
             "events" if name == HUB => {
                 let call = Call::get(&["events"])
@@ -109,10 +110,14 @@ impl Relay {
     }
 }
 
-/// Reads the whole answer and writes it anew, so that nothing but JSON is passed on.
-async fn whole(http: &Http, page: &str) -> Response<Body> {
-    let answer = http.execute(Call::get(&[page]).body_cap(ANSWER_CAP)).await;
-    match answer.and_then(|answer| answer.json::<Value>("JSON")) {
+/// Reads the whole answer and writes it anew, so that nothing but JSON is passed on: metrics as one
+/// string.
+async fn whole(http: &Http, path: &[&str]) -> Response<Body> {
+    let answer = http.execute(Call::get(path).body_cap(ANSWER_CAP)).await;
+    match answer.and_then(|answer| match path {
+        ["metrics"] => Ok(String::from_utf8_lossy(answer.body()).into()),
+        _ => answer.json::<Value>("JSON"),
+    }) {
         Ok(value) => reply_json(StatusCode::OK, &value),
         Err(error) => bad_gateway(&error.to_string()),
     }

@@ -60,7 +60,8 @@ async fn fixture() -> Fixture {
     let hub = Router::new()
         .route("/status", get(|| async { r#"{"numVms":1}"# }))
         .route("/vms", get(|| async { (JSON, "[]") }))
-        .route("/why/x", get(|| async { "{}" }))
+        .route("/why/x", get(|| async { r#"{"uuid":"x"}"# }))
+        .route("/metrics", get(|| async { "# HELP\nup 1\n" }))
         .route("/events", get(move |RawQuery(query)| async move { events(query, wake) }));
     let agent = Router::new()
         .route("/status", get(|| async { r#"{"pass":1}"# }))
@@ -139,6 +140,8 @@ async fn passes_on_json_of_known_programs_only() {
     for (path, wanted) in [
         ("/ui/agents/vminfod/status", r#"{"numVms":1}"#),
         ("/ui/agents/vminfod/vms", "[]"),
+        ("/ui/agents/vminfod/why?vm=x", r#"{"uuid":"x"}"#),
+        ("/ui/agents/vminfod/metrics", r##""# HELP\nup 1\n""##),
         ("/ui/agents/net-agent/status", r#"{"pass":1}"#),
         ("/ui/agents/net-agent/plan", r#"{"decisions":[]}"#),
     ] {
@@ -153,6 +156,8 @@ async fn passes_on_json_of_known_programs_only() {
         ("/ui/agents/net-agent/vms", " 404 "),
         ("/ui/agents/vminfod/why", " 404 "),
         ("/ui/agents/vminfod/why/x", " 404 "),
+        ("/ui/agents/vminfod/why?vm=..", " 502 "),
+        ("/ui/agents/net-agent/why?vm=x", " 404 "),
         ("/ui/agents/other/status", " 404 "),
         ("/ui/agents/127.0.0.1/status", " 404 "),
         ("/ui/../status.js", " 404 "),

@@ -2,68 +2,75 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// A tab for each agent of console's configuration, refreshed every 3 s. The module of the agent draws
-// its contents; an agent without a module shows its status as it is.
+// A tab for each agent of console's configuration, read every 3 s. The view of an agent draws its contents;
+// an agent without a view shows its status as it is.
 
-import { byId, el, facts, short } from './dom.js';
+import * as alarms from './alarms.js';
+import { ago, byId, el, facts, redraw } from './dom.js';
+import { clock, short } from './format.js';
 import * as kvmd from './kvmd.js';
 import * as netAgent from './net-agent.js';
+import { read, watch as watchSource } from './source.js';
 import * as tabs from './tabs.js';
+import * as vmAgent from './vm-agent.js';
 
-/** Refreshes the panels; `name(uuid)` returns the alias of a VM. */
-export async function watch(name) {
-  const names = await read('/ui/agents');
-  if (!Array.isArray(names)) return;
-  const panels = names.filter((agent) => agent !== 'vminfod').map((agent) => {
-    const [state, body] = [el('span', { class: 'pill' }, '…'), el('div')];
+const EVERY_MS = 3000;
+
+/**
+ * The views by the agent's name in the configuration. A view exports `state(status)`, a word and its colour;
+ * `parts(status, plan, name)`, the contents of its panel; and, if it has them: `alarms(status, plan)`, what
+ * needs a person; `vm(uuid, status, plan)`, what it says about one VM; `held(status)`, the VMs that it leaves
+ * alone; `HAS_PLAN`, if the agent serves `/plan`.
+ */
+const VIEWS = { kvmd, 'net-agent': netAgent, 'vm-agent': vmAgent };
+
+const GENERIC = {
+  state: () => ['answers', 'good'],
+  parts: (status) => [facts(Object.entries(status).map(([key, value]) => [key, short(value, 200)]))],
+};
+
+const agents = [];
+
+/** Refreshes the panels for ever; `name(uuid)` returns the alias of a VM, `onRead` is called after each reading. */
+export async function watch(name, onRead) {
+  const { value } = await read('/ui/agents');
+  for (const agent of (value ?? []).filter((one) => one !== 'vminfod')) {
+    const [state, body] = [el('span', { class: 'pill soft' }, '…'), el('div')];
     const panel = el('section', { id: `panel-${agent}`, class: 'panel', tabindex: 0 },
       el('div', { class: 'bar' }, el('h2', {}, agent), state), body);
     byId('agents').append(panel);
-    return { base: `/ui/agents/${agent}`, mark: tabs.add(agent, panel), state, body };
-  });
-  for (;;) {
-    await Promise.all(panels.map((panel) => refresh(panel, name)));
-    await new Promise((resolve) => setTimeout(resolve, 3000));
+    const mark = tabs.add(agent, panel);
+    const one = { name: agent, view: VIEWS[agent] ?? GENERIC, status: null, plan: null };
+    agents.push(one);
+    watchSource(`/ui/agents/${agent}/status`, EVERY_MS, async (source) => {
+      one.status = source.value;
+      if (!source.error && one.view.HAS_PLAN) one.plan = (await read(`/ui/agents/${agent}/plan`)).value ?? one.plan;
+      show(one, source, { state, body, mark }, name);
+      onRead();
+    });
   }
 }
 
-async function refresh(panel, name) {
-  const page = (which) => read(`${panel.base}/${which}`);
-  const status = await page('status');
-  if (!status) {
-    draw(panel, ['does not answer', 'soft'], [el('p', { class: 'soft' }, 'Not running, or not on this node.')]);
-  } else if ('pass' in status) {
-    draw(panel, netAgent.state(status), netAgent.parts(status, await page('plan'), name));
-  } else if ('verdicts' in status) {
-    draw(panel, kvmd.state(status), kvmd.parts(status));
-  } else {
-    draw(panel, ['answers', 'good'], [facts(Object.entries(status).map(([key, value]) => [key, short(value, 200)]))]);
-  }
+function show(agent, source, { state, body, mark }, name) {
+  const { view, status, plan } = agent;
+  const [text, kind] = source.error ? ['does not answer', 'bad'] : view.state(status);
+  state.replaceChildren(text, source.at ? ', read ' : '', source.at ? ago(source.at) : '', source.at ? ' ago' : '');
+  state.className = `pill ${kind}`;
+  mark(kind, text);
+  alarms.set(agent.name, source.error ? [silent(agent.name, source)] : view.alarms?.(status, plan) ?? []);
+  const none = [el('p', { class: 'soft' }, 'Not running, or not on this node.')];
+  redraw(body, status ? view.parts(status, plan, name) : none);
+  body.classList.toggle('old', source.error !== null);
 }
 
-/** Redraws a panel; opened details stay open and the focus stays. */
-function draw(panel, [text, kind], parts) {
-  panel.state.textContent = text;
-  panel.state.className = `pill ${kind}`;
-  panel.mark(kind, text);
-  const opened = [...panel.body.querySelectorAll('details[open]')].map((one) => one.dataset.key);
-  const focused = document.activeElement?.closest?.('details')?.dataset.key;
-  const here = panel.body.contains(document.activeElement);
-  const scrolled = panel.body.querySelector('.scroll')?.scrollTop ?? 0;
-  panel.body.replaceChildren(...parts);
-  for (const one of panel.body.querySelectorAll('details')) {
-    one.open = opened.includes(one.dataset.key);
-    if (here && one.dataset.key === focused) one.querySelector('summary').focus({ preventScroll: true });
-  }
-  const scroll = panel.body.querySelector('.scroll');
-  if (scroll) scroll.scrollTop = scrolled;
+function silent(name, source) {
+  const never = 'If it is not on this node, leave it out of console.json.';
+  return alarms.silent(name, source, source.at ? `Its tab shows what it said at ${clock(source.at)}.` : never);
 }
 
-async function read(path) {
-  try {
-    const response = await fetch(path, { cache: 'no-store' });
-    return response.ok ? await response.json() : null;
-  } catch {
-    return null;
-  }
-}
+/** What the agents say about one VM. */
+export const aboutVm = (uuid) =>
+  agents.flatMap(({ view, status, plan }) => (status && view.vm ? view.vm(uuid, status, plan) : []));
+
+/** Returns true if an agent leaves this VM alone because an operator said so. */
+export const isHeld = (uuid) => agents.some(({ view, status }) => status && view.held?.(status).includes(uuid));

@@ -2,10 +2,15 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// Elements are made only here, and only from text: what tenants wrote is never parsed as HTML. Also
-// the formats in which values are shown.
+// Elements are made only here and in drawing.js, and only from text: what tenants wrote is never parsed
+// as HTML.
 
-/** An element: `attributes` by name (`on…` are listeners, `null` leaves one out), then children as text or elements. */
+import { clock, span } from './format.js';
+
+/**
+ * An element: `attributes` by name (`on…` are listeners, `null` leaves one out), then children as text or
+ * elements.
+ */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -20,54 +25,36 @@ export function el(tag, attributes = {}, ...children) {
 /** The element of this id. */
 export const byId = (id) => document.getElementById(id);
 
-/** Any JSON value in one short line; control characters are shown, not obeyed. */
-export function short(value, longest = 120) {
-  const text = typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value);
-  const shown = text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
-  return shown.length > longest ? `${shown.slice(0, longest)}…` : shown;
+/** The time since `at`, in milliseconds since 1970. It keeps counting, whether or not anything is read. */
+export function ago(at) {
+  if (!Number.isFinite(at)) return el('span', {}, '–');
+  return el('time', { 'data-at': at, title: clock(at) }, span(Date.now() - at));
 }
 
-/** A span of time, two units at most: `3d 4h`. */
-export function span(ms) {
-  if (!Number.isFinite(ms)) return '';
-  let seconds = Math.max(0, Math.floor(ms / 1000));
-  const parts = [];
-  for (const [unit, size] of [['y', 31536000], ['d', 86400], ['h', 3600], ['m', 60], ['s', 1]]) {
-    if (seconds >= size || (unit === 's' && parts.length === 0)) {
-      parts.push(`${Math.floor(seconds / size)}${unit}`);
-      seconds %= size;
-    }
-    if (parts.length === 2) break;
+setInterval(() => {
+  for (const one of document.querySelectorAll('time[data-at]')) {
+    const text = span(Date.now() - Number(one.dataset.at));
+    if (one.textContent !== text) one.textContent = text;
   }
-  return parts.join(' ');
-}
+}, 1000);
 
-/** Time since an ISO timestamp. */
-export const since = (iso) => (iso ? span(Date.now() - Date.parse(iso)) : '');
-
-/** MiB or GiB. */
-export function mebibytes(mib) {
-  if (!Number.isFinite(mib)) return '';
-  return mib >= 1024 ? `${+(mib / 1024).toFixed(1)} GiB` : `${mib} MiB`;
-}
-
-/** The time of day of an ISO timestamp. */
-export const clock = (iso) => (iso ? new Date(iso).toLocaleTimeString() : '');
-
-/** The short one of two forms: `12.593138s (12.59s)`. */
-export const brief = (text) => (text ?? '').replace(/^.*\((.*)\)$/, '$1');
-
-/** Tiles with one number each: name, number, colour. */
+/** Tiles with one number each: name, number, colour; a tile with `act` is a button, pressed or not. */
 export function tiles(all) {
-  return el('div', { class: 'tiles' }, ...all.map(([name, value, kind]) =>
-    el('div', { class: 'tile' }, el('b', { class: kind || null }, String(value ?? 0)), el('span', {}, name))));
+  return el('div', { class: 'tiles' }, ...all.map(([name, value, kind, act]) => {
+    const inside = [el('b', { class: kind || null }, String(value ?? 0)), el('span', {}, name)];
+    if (!act) return el('div', { class: 'tile' }, ...inside);
+    const pressed = String(act.pressed);
+    return el('button', { type: 'button', class: 'tile', 'aria-pressed': pressed, onclick: act.press }, ...inside);
+  }));
 }
 
 /** A table that scrolls by itself; on a phone each row becomes a card. */
 export function table(columns, rows) {
   const head = el('thead', {}, el('tr', {}, ...columns.map((name) => el('th', { scope: 'col' }, name))));
-  const body = rows.map((cells) => el('tr', {}, ...cells.map((cell, at) => el('td', { 'data-label': columns[at] }, cell))));
-  return el('div', { class: 'scroll' }, el('table', {}, head, el('tbody', {}, ...body)));
+  const cell = (content, at) => el('td', { 'data-label': columns[at] }, content);
+  const body = rows.map((cells) => el('tr', {}, ...cells.map(cell)));
+  const whole = el('table', {}, head, el('tbody', {}, ...body));
+  return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': columns.join(', ') }, whole);
 }
 
 /** A list of names and values. */
@@ -75,4 +62,24 @@ export function facts(entries) {
   const list = el('dl');
   for (const [name, value] of entries) list.append(el('dt', {}, name), el('dd', {}, value));
   return list;
+}
+
+/** A sentence with a coloured edge, after its title. */
+export const note = (kind, title, text) => el('p', { class: `note ${kind}` }, el('b', {}, `${title}: `), text);
+
+/** Replaces the contents; opened details (by `data-key`) stay open, the focus and the scrolling stay. */
+export function redraw(box, parts) {
+  const opened = [...box.querySelectorAll('details')].map((one) => [one.dataset.key, one.open]);
+  const focused = box.contains(document.activeElement) ? document.activeElement : null;
+  const key = focused?.closest('details')?.dataset.key;
+  const place = focused ? [...box.querySelectorAll('button, [tabindex]')].indexOf(focused) : -1;
+  const scrolled = [...box.querySelectorAll('.scroll')].map((one) => one.scrollTop);
+  box.replaceChildren(...parts);
+  const before = new Map(opened);
+  for (const one of box.querySelectorAll('details')) one.open = before.get(one.dataset.key) ?? one.open;
+  for (const [at, one] of box.querySelectorAll('.scroll').entries()) one.scrollTop = scrolled[at] ?? 0;
+  const same = key
+    ? box.querySelector(`details[data-key="${CSS.escape(key)}"] summary`)
+    : box.querySelectorAll('button, [tabindex]')[place];
+  same?.focus({ preventScroll: true });
 }

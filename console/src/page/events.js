@@ -4,14 +4,15 @@
 
 // The live list of changes, newest first, the last 300.
 
-import { byId, clock, el, short } from './dom.js';
+import { byId, el } from './dom.js';
+import { clock, short } from './format.js';
 
 const KEPT = 300;
 /** Changes shown of one event before "and n more". */
 const SHOWN = 8;
 const PRIVATE = /^(customer_metadata|internal_metadata)\b/;
 
-/** Builds the list; `name(event)` returns the alias of a VM, `open(uuid)` shows it. */
+/** Builds the list; `name(uuid)` returns the alias of a VM, `open(uuid)` shows it. */
 export function list(name, open) {
   const all = byId('events');
   const pause = byId('pause');
@@ -26,12 +27,20 @@ export function list(name, open) {
 
   function add(event) {
     byId('events-empty').hidden = true;
-    all.prepend(entry(event, name, open));
+    const { uuid } = event;
+    const title = el('button', { type: 'button', class: 'name', onclick: () => open(uuid) }, short(name(uuid), 50));
+    all.prepend(entry(event, title));
     while (all.children.length > KEPT) all.lastElementChild.remove();
   }
 
   return {
     toggle,
+    /** Replaces all entries by these events, oldest first. */
+    fill(events) {
+      all.replaceChildren();
+      byId('events-empty').hidden = events.length > 0;
+      events.slice(-KEPT).forEach(add);
+    },
     /** Adds one change, or keeps it for later while paused. */
     push(event) {
       if (!held) return add(event);
@@ -42,11 +51,11 @@ export function list(name, open) {
   };
 }
 
-function entry(event, name, open) {
-  const time = clock(event.date);
-  const title = el('button', { type: 'button', class: 'name', onclick: () => open(event.uuid) }, short(name(event), 50));
+/** One event as an item of a list, with the title of its VM or none. */
+export function entry(event, title) {
   const kind = { create: 'added', delete: 'removed' }[event.type] ?? '';
-  const item = el('li', {}, el('span', { class: 'soft' }, `${time} `), title, ' ', el('b', { class: kind }, event.type));
+  const time = el('time', { class: 'soft', datetime: event.date }, clock(event.date));
+  const item = el('li', {}, time, ' ', title, title && ' ', el('b', { class: kind }, event.type));
   const changes = event.changes ?? [];
   if (changes.length > 0) {
     const shown = changes.slice(0, SHOWN).map((change) => el('li', {}, ...sentence(change)));

@@ -2,30 +2,89 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-// The health of vminfod: sources, stale VMs, refreshes, listeners.
+// The health of vminfod: what needs a person, sources, refreshes, listeners.
 
-import { brief, byId, el, facts, short, table } from './dom.js';
+import { silent } from './alarms.js';
+import { ago, byId, el, facts, note, redraw, table } from './dom.js';
+import { clock, milliseconds, short } from './format.js';
 
-/** Draws `/status`. */
-export function draw(status) {
-  const parts = [];
-  for (const [vm, trouble] of Object.entries(status.errors ?? {})) {
-    parts.push(el('p', { class: 'note bad' },
-      el('b', {}, short(vm, 60)), ` keeps its last good object: ${short(trouble.message, 300)} (since ${trouble.since})`));
+/** A full refresh comes every 5 minutes and may take minutes. */
+const REFRESH_LATE_MS = 15 * 60000;
+/** Errors told one by one. */
+const TOLD = 3;
+
+/** What needs a person. `stream` is null, or why there is no event stream. */
+export function alarms(source, stream) {
+  if (source.error) {
+    const last = source.at ? `What is shown is as of ${clock(source.at)}.` : 'Nothing could be read yet.';
+    return [silent('vminfod', source, last)];
   }
-  const sources = Object.entries(status.sources ?? {});
+  const status = source.value;
+  const all = [];
+  const add = (kind, title, text, command, since) => all.push({ kind, title, text, command, since });
+  if (stream) add('warn', 'No event stream', `${stream} Changes are not shown as they come.`, 'svcs -L vminfod');
+  const errors = Object.entries(status.errors ?? {});
+  for (const [name, trouble] of errors.slice(0, TOLD)) {
+    const [vm] = name.split(' ');
+    const title = `${short(name, 60)} cannot be read`;
+    add('bad', title, `${trouble.message}.`, `vminfod why ${vm}`, at(source, trouble.since));
+  }
+  if (errors.length > TOLD) add('bad', `${errors.length - TOLD} more cannot be read`, '', 'vminfod status');
+  const incomplete = (status.incomplete ?? []).filter((name) => !status.errors?.[name]);
+  if (incomplete.length > 0) {
+    const isList = incomplete.includes('*');
+    const title = isList ? 'The list of zones is not complete' : `${incomplete.length} VMs are not shown whole`;
+    const text = `Agents protect what may be theirs: ${incomplete.slice(0, TOLD).join(', ')}.`;
+    add('warn', title, text, 'vminfod status -j');
+  }
+  for (const [name, state] of Object.entries(status.sources ?? {})) {
+    if (state !== 'running') add('bad', `Source ${name} is ${state}`, lost(name, status), 'svcs -L vminfod');
+  }
+  const refreshed = at(source, status.lastRefresh);
+  if (source.at - refreshed > REFRESH_LATE_MS) {
+    add('warn', 'No full refresh', 'What no event announced is found late.', 'vminfod status', refreshed);
+  }
+  return all;
+}
+
+function lost(name, status) {
+  const zfs = name === 'zfs events' ? status.zfs?.changes : null;
+  const text = zfs ?? 'sweeps find changes of zones and files within 10 s';
+  return `It is started again by itself; ${text}.`;
+}
+
+/** The time (ms since 1970) of something that was this long ago when the status was read. */
+const at = (source, text) => source.at - milliseconds(text);
+
+/** Draws the panel. */
+export function draw(source) {
+  const state = byId('health-state');
+  state.replaceChildren(source.error ? 'no answer, as of ' : 'read ', ago(source.at), ' ago');
+  state.className = `pill ${source.error ? 'bad' : 'good'}`;
+  const status = source.value;
+  if (!status) return;
+  const parts = Object.entries(status.errors ?? {}).map(([vm, trouble]) => {
+    const text = `keeps its last good object: ${short(trouble.message, 300)} (for `;
+    return note('bad', short(vm, 60), el('span', {}, text, ago(at(source, trouble.since)), ')'));
+  });
+  const journal = status.journal;
+  const kept = journal ? `${journal.oldest}–${journal.newest}, ${Math.ceil(journal.bytes / 1024)} KiB` : '';
+  const refreshed = status.lastRefresh ? el('span', {}, ago(at(source, status.lastRefresh)), ' ago') : 'none yet';
   parts.push(facts([
-    ...sources.map(([name, state]) => [name, el('span', { class: state === 'running' ? 'good' : 'bad' }, state)]),
-    ['up for', brief(status.uptime)],
-    ['last full refresh', status.lastRefresh ? `${brief(status.lastRefresh)} ago` : 'none yet'],
+    ...Object.entries(status.sources ?? {}).map(([name, state]) => [name, coloured(state)]),
+    ['up for', ago(at(source, status.uptime))],
+    ['last full refresh', refreshed],
+    ['datasets listed', el('span', {}, ago(at(source, status.zfs?.listedAgo)), ' ago')],
     ['memory', `${Math.round((status.memory?.rss ?? 0) / 1048576)} MiB`],
     ['changes without an event', String(status.counters?.unannounced ?? 0)],
-    ['journal', status.journal ? `${status.journal.oldest}–${status.journal.newest}, ${Math.ceil(status.journal.bytes / 1024)} KiB` : ''],
+    ['journal', kept],
   ]));
   const listeners = Object.values(status.eventsListeners ?? {});
-  const rows = listeners.map((listener) => [
-    el('span', { title: listener.userAgent }, short(listener.userAgent || 'unnamed', 48)), brief(listener.createdAgo),
+  const rows = listeners.map((one) => [
+    el('span', { title: one.userAgent }, short(one.userAgent || 'unnamed', 48)), ago(Date.parse(one.createdDate)),
   ]);
   parts.push(el('h3', {}, `Listeners (${listeners.length})`), table(['who', 'for'], rows));
-  byId('health').replaceChildren(...parts);
+  redraw(byId('health'), parts);
 }
+
+const coloured = (state) => el('span', { class: state === 'running' ? 'good' : 'bad' }, state);

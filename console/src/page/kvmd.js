@@ -4,7 +4,8 @@
 
 // kvmd's panel: the monitors it reads, and who turned which VM off.
 
-import { clock, el, facts, short, span, table } from './dom.js';
+import { ago, el, facts, note, table } from './dom.js';
+import { clock, short } from './format.js';
 
 /** Verdicts shown, the newest first. */
 const SHOWN = 20;
@@ -12,21 +13,40 @@ const SURE = { high: 'good', medium: 'warn', low: 'soft' };
 
 /** Its state in a word, and the colour of it. */
 export function state(status) {
-  const queued = Object.values(status.instances ?? {}).filter((one) => one.state === 'queued').length;
-  return queued > 0 ? [`${queued} monitors held by others`, 'warn'] : ['listening', 'good'];
+  const count = queued(status);
+  return count > 0 ? [`${count} monitors held by others`, 'warn'] : ['listening', 'good'];
+}
+
+/** What needs a person. */
+export function alarms(status) {
+  const count = queued(status);
+  if (count === 0) return [];
+  const text = 'Somebody else holds these QEMUs’ monitors: who turns them off will not be known.';
+  return [{ kind: 'warn', title: `${count} monitors are held by others`, text, command: 'kvmd status' }];
+}
+
+const queued = (status) => Object.values(status.instances ?? {}).filter((one) => one.state === 'queued').length;
+
+/** What it says about one VM. */
+export function vm(uuid, status) {
+  const all = (status.verdicts ?? []).filter((one) => one.name === uuid);
+  if (all.length === 0) return [];
+  return [el('h3', {}, 'Who turned it off'), verdictTable(all)];
 }
 
 /** The panel's contents. */
 export function parts(status) {
   const counts = status.counts ?? {};
   const all = Object.entries(status.instances ?? {});
+  const [verdicts, connections] = [counts.verdicts ?? 0, counts.connections ?? 0];
   const contents = [facts([
-    ['verdicts', `${counts.verdicts ?? 0}, ${counts.users ?? 0} of them users’ wishes`],
-    ['monitors', `${all.length} heard now, ${counts.connections ?? 0} since its start ${span((status.up_s ?? 0) * 1000)} ago`],
+    ['verdicts', `${verdicts}, ${counts.users ?? 0} of them users’ wishes`],
+    ['monitors', `${all.length} heard now, ${connections} since its start`],
+    ['up for', ago(Date.now() - (status.up_s ?? 0) * 1000)],
     ['rule', status.rule],
   ])];
   if (counts.markers_failed > 0) {
-    contents.unshift(el('p', { class: 'note bad' }, `${counts.markers_failed} markers could not be written or removed.`));
+    contents.unshift(note('bad', 'Markers', `${counts.markers_failed} could not be written or removed.`));
   }
   if (all.length > 0) {
     const rows = all.map(([name, one]) => [
@@ -35,14 +55,18 @@ export function parts(status) {
     ]);
     contents.push(el('h3', {}, `Instances (${all.length})`), table(['instance', 'state', 'qemu', 'reachable'], rows));
   }
-  const verdicts = [...(status.verdicts ?? [])].reverse();
-  if (verdicts.length > 0) {
-    const rows = verdicts.slice(0, SHOWN).map((one) => [
-      el('span', { class: 'soft' }, clock(one.date)), short(one.name, 60),
-      el('b', {}, `${one.initiator} / ${one.kind}${one.user ? ', the user’s wish' : ''}`),
-      el('span', { class: SURE[one.confidence] ?? '' }, one.confidence), short((one.evidence ?? []).join(', '), 200),
-    ]);
-    contents.push(el('h3', {}, `Verdicts (${verdicts.length})`), table(['at', 'instance', 'who / how', 'sure', 'evidence'], rows));
+  const latest = [...(status.verdicts ?? [])].reverse();
+  if (latest.length > 0) {
+    contents.push(el('h3', {}, `Verdicts (${latest.length})`), verdictTable(latest.slice(0, SHOWN)));
   }
   return contents;
+}
+
+function verdictTable(verdicts) {
+  const rows = verdicts.map((one) => [
+    el('span', { class: 'soft' }, clock(one.date)), short(one.name, 60),
+    el('b', {}, `${one.initiator} / ${one.kind}${one.user ? ', the user’s wish' : ''}`),
+    el('span', { class: SURE[one.confidence] ?? '' }, one.confidence), short((one.evidence ?? []).join(', '), 200),
+  ]);
+  return table(['at', 'instance', 'who / how', 'sure', 'evidence'], rows);
 }

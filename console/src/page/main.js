@@ -5,84 +5,108 @@
 // Connects the parts: the event stream feeds the table and the list of events, vminfod's status the rest.
 
 import * as agents from './agents.js';
+import * as alarms from './alarms.js';
 import * as detail from './detail.js';
-import { byId, tiles } from './dom.js';
+import { ago, byId } from './dom.js';
 import * as events from './events.js';
 import * as health from './health.js';
+import * as history from './history.js';
+import * as place from './place.js';
+import { watch } from './source.js';
 import { follow } from './stream.js';
+import * as summary from './summary.js';
 import * as tabs from './tabs.js';
-import { table, tone } from './vms.js';
+import * as trends from './trends.js';
+import { table } from './vms.js';
 
-let shown = null;
-let status = {};
+const STATUS_MS = 2000;
 
-function open(uuid) {
-  shown = uuid;
-  detail.fill(vms.vms.get(uuid) ?? null);
-  if (!byId('vm').open) byId('vm').showModal();
+let hub = { value: null, at: null, error: null };
+let stream = { text: 'connecting…', isGood: false };
+let stale = new Set();
+
+function words(vm) {
+  const all = [vm.do_not_inventory && 'hidden', agents.isHeld(vm.uuid) && 'held', stale.has(vm.uuid) && 'stale'];
+  return all.filter(Boolean);
 }
 
 const mark = tabs.add('vminfod', byId('hub'));
-const vms = table(open);
-const name = (uuid) => vms.vms.get(uuid)?.alias ?? uuid.slice(0, 8);
-const log = events.list((event) => event.vm?.alias ?? name(event.uuid), open);
+const vms = table((uuid) => one.open(uuid), words, (text) => {
+  place.set('q', text);
+  drawSummary();
+});
+const one = detail.view((uuid) => vms.vms.get(uuid), {
+  opened: (uuid) => place.set('vm', uuid, true),
+  closed: () => place.set('vm', ''),
+});
+const name = (uuid) => vms.vms.get(uuid)?.alias ?? history.alias(uuid) ?? uuid.slice(0, 8);
+const log = events.list(name, (uuid) => one.open(uuid));
 
-function summary() {
-  const states = new Map();
-  for (const vm of vms.vms.values()) states.set(vm.state, (states.get(vm.state) ?? 0) + 1);
-  const all = [['VMs', vms.vms.size, '']];
-  for (const [state, count] of [...states].sort()) all.push([state, count, tone(state)]);
-  const stale = Object.keys(status.errors ?? {}).length;
-  all.push(['stale', stale, stale > 0 ? 'bad' : '']);
-  all.push(['listeners', Object.keys(status.eventsListeners ?? {}).length, '']);
-  byId('summary').replaceChildren(tiles(all));
-  const [any] = vms.vms.values();
-  if (any) byId('node').textContent = [any.datacenter_name, any.server_uuid].filter(Boolean).join(' ');
+function drawSummary() {
+  summary.draw(vms.vms, words, vms.search, hub);
 }
 
-async function watchStatus() {
-  for (;;) {
-    try {
-      const response = await fetch('/ui/agents/vminfod/status', { cache: 'no-store' });
-      if (!response.ok) throw new Error(`HTTP ${response.status}`);
-      status = await response.json();
-      health.draw(status);
-      vms.mark(Object.keys(status.errors ?? {}));
-      summary();
-    } catch {
-      // The state of the stream shows that vminfod does not answer.
-    }
-    await new Promise((resolve) => setTimeout(resolve, 2000));
-  }
+/** The connection, the bar, the tab's mark: what depends on both the status and the stream. */
+function drawState() {
+  const [pill, kind] = [byId('stream'), stream.isGood && !hub.error ? 'good' : 'bad'];
+  pill.replaceChildren(...(hub.error ? ['no answer for ', ago(hub.since)] : [stream.text]));
+  pill.className = `pill ${kind}`;
+  mark(kind, pill.textContent);
+  byId('hub').classList.toggle('old', hub.error !== null);
+  if (hub.at || hub.error) alarms.set('vminfod', health.alarms(hub, stream.isGood ? null : stream.text));
+}
+
+/** Shows what the address says. */
+function goTo() {
+  vms.search.set(place.get('q'));
+  if (place.get('vm')) one.open(place.get('vm'));
+  else one.close();
 }
 
 document.addEventListener('keydown', (event) => {
-  const typing = ['INPUT', 'SELECT'].includes(event.target.tagName);
-  if (event.key === 'Escape' && typing) event.target.blur();
-  if (typing || event.ctrlKey || event.metaKey || event.altKey || byId('vm').open) return;
+  const isTyping = event.target.tagName === 'INPUT';
+  if (event.key === 'Escape' && isTyping) event.target.blur();
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || byId('vm').open) return;
   if (event.key === '/') { byId('search').focus(); event.preventDefault(); }
   if (event.key === 'p') log.toggle();
   if (/^[1-9]$/.test(event.key)) tabs.at(Number(event.key) - 1);
 });
-byId('vm-close').addEventListener('click', () => byId('vm').close());
-byId('vm').addEventListener('close', () => { shown = null; });
+place.onReturn(goTo);
+vms.search.set(place.get('q'));
 
-watchStatus();
-agents.watch(name);
+watch('/ui/agents/vminfod/status', STATUS_MS, (source) => {
+  hub = source;
+  stale = new Set(Object.keys(source.value?.errors ?? {}).map((vm) => vm.split(' ')[0]));
+  health.draw(source);
+  vms.draw();
+  drawSummary();
+  drawState();
+});
+agents.watch(name, () => {
+  vms.draw();
+  drawSummary();
+});
+trends.watch();
 follow({
-  ready(list) {
+  ready(list, seen) {
     vms.reset(list);
-    summary();
+    drawSummary();
+    goTo();
+    history.fill(seen).then(() => {
+      log.fill(history.all());
+      trends.draw();
+      one.changed(place.get('vm'));
+    });
   },
   event(event) {
+    history.keep(event);
     log.push(event);
     vms.apply(event);
-    if (shown === event.uuid) detail.fill(vms.vms.get(event.uuid) ?? null);
-    summary();
+    one.changed(event.uuid);
+    drawSummary();
   },
-  state(text, good) {
-    byId('stream').textContent = text;
-    byId('stream').className = `pill ${good ? 'good' : 'bad'}`;
-    mark(good ? 'good' : 'bad', text);
+  state(text, isGood) {
+    stream = { text, isGood };
+    drawState();
   },
 });

@@ -4,16 +4,22 @@
 
 // net-agent's panel: whether it may write, what prevents it, and its plan, NIC by NIC.
 
-import { clock, el, facts, short, since, span, table, tiles } from './dom.js';
+import { ago, el, facts, note, table, tiles } from './dom.js';
+import { clock, short, span } from './format.js';
 
 /** Names of its counters; those that are 0 are not shown. */
 const DONE = {
-  backfilled: 'cn_uuid written', state_fixed: 'state written', claimed: 'claimed', mirrored: 'owner or primary written',
+  backfilled: 'cn_uuid written', state_fixed: 'state written', claimed: 'claimed',
+  mirrored: 'owner or primary written',
   reaped: 'deleted', already_gone: 'already gone', deferred: 'deferred', skipped: 'left alone',
   missing_in_napi: 'unknown to NAPI', foreign_owner: 'of a foreign owner', conflicts: 'conflicts', errors: 'failures',
   missed_events: 'missed events', streams_lost: 'streams lost', reported: 'only reported',
 };
 const TONES = { delete: 'bad', defer: 'warn', 'ask-vmapi': 'warn', look: 'soft', keep: 'soft' };
+
+/** A pass comes every 24 h ± 25 %. */
+const PASS_LATE_MS = 31 * 3600000;
+export const HAS_PLAN = true;
 
 /** Its state in a word, and the colour of it. */
 export function state(status) {
@@ -22,12 +28,52 @@ export function state(status) {
   return ['writing', 'good'];
 }
 
+/** What needs a person. */
+export function alarms(status, plan) {
+  const all = [];
+  const add = (kind, title, text, command, since) => all.push({ kind, title, text, command, since });
+  const id = plan?.approval?.id;
+  if (status.brake) {
+    add('bad', 'net-agent’s brake is on', `${status.brake}.`, id ? `net-agent approve ${id}` : 'net-agent plan');
+  }
+  if (status.memory) add('bad', 'net-agent cannot keep its memory', status.memory, 'svcs -L net-agent');
+  const whole = holds(status).find((hold) => !hold.vm);
+  if (whole) {
+    const until = whole.until ? `until ${clock(whole.until)}` : 'until it is released';
+    const text = `No NIC of this node is touched ${until}: ${whole.reason}.`;
+    add('warn', 'The whole node is held', text, 'net-agent release', Date.parse(whole.since));
+  } else if (status.mute && status.mode === 'on') {
+    add('warn', 'net-agent writes nothing', `${status.mute}.`, 'net-agent status');
+  }
+  const pass = Date.parse(status.last_pass ?? '');
+  if (Date.now() - pass > PASS_LATE_MS) {
+    add('warn', 'net-agent has not compared with NAPI', 'One pass a day is due.', 'net-agent status', pass);
+  }
+  return all;
+}
+
+const holds = (status) => (Array.isArray(status.holds) ? status.holds : []);
+
+/** The VMs that are held. */
+export const held = (status) => holds(status).map((hold) => hold.vm).filter(Boolean);
+
+/** What it says about one VM: the holds that cover it, and NAPI's record of each NIC with the verdicts. */
+export function vm(uuid, status, plan) {
+  const notes = holds(status).filter((hold) => !hold.vm || hold.vm === uuid)
+    .map((hold) => holdNote(hold, hold.vm ? 'this VM' : 'the whole node'));
+  const nics = (plan?.decisions ?? []).filter((one) => one.vm === uuid);
+  const rows = nics.map((one) => [el('code', {}, one.mac), short(one.napi || 'no record', 200), ...judged(one)]);
+  const title = el('h3', {}, plan?.made ? `NICs in NAPI, as of ${clock(plan.made)}` : 'NICs in NAPI');
+  const none = el('p', { class: 'soft' }, 'net-agent’s last plan has no NIC of this VM.');
+  return [...notes, title, rows.length > 0 ? table(['nic', 'NAPI’s record', 'action', 'why', 'became'], rows) : none];
+}
+
 /** The panel's contents. */
 export function parts(status, plan, name) {
   const decisions = plan?.decisions ?? [];
   const drift = decisions.filter((one) => one.action !== 'keep');
   const open = drift.filter((one) => one.outcome !== 'done');
-  const held = Array.isArray(status.holds) ? status.holds.length : 0;
+  const count = holds(status).length;
   return [
     ...notes(status, plan, name),
     tiles([
@@ -36,11 +82,12 @@ export function parts(status, plan, name) {
       ['settled', drift.length - open.length, ''],
       ['leak candidates', status.candidates, status.candidates > 0 ? 'warn' : ''],
       ['left the node', status.departed?.length ?? 0, ''],
-      ['holds', held, held > 0 ? 'warn' : ''],
+      ['holds', count, count > 0 ? 'warn' : ''],
     ]),
     facts([
-      ['last pass', status.last_pass ? `${since(status.last_pass)} ago, number ${status.pass}` : 'none yet: the first comes 2 to 10 minutes after the start'],
-      ['since its start', `${done(status)} (${span(status.now / 1000)}, ${status.requests} requests)`],
+      ['last pass', lastPass(status)],
+      ['since its start', `${done(status)} (${status.requests} requests)`],
+      ['up for', ago(Date.now() - status.now / 1000)],
       ['mode', status.mode],
     ]),
     ...departed(status, name),
@@ -48,39 +95,46 @@ export function parts(status, plan, name) {
   ];
 }
 
+function lastPass(status) {
+  if (!status.last_pass) return 'none yet: the first comes 2 to 10 minutes after the start';
+  return el('span', {}, ago(Date.parse(status.last_pass)), ` ago, number ${status.pass}`);
+}
+
 /** What prevents it from writing or needs a person, worst first. */
 function notes(status, plan, name) {
-  const note = (kind, title, text) => el('p', { class: `note ${kind}` }, el('b', {}, `${title}: `), text);
   const all = [];
   if (status.brake) {
     const id = plan?.approval?.id;
-    all.push(note('bad', 'Brake', `${short(status.brake, 400)}. ${id ? `Approve with: net-agent approve ${id}` : 'net-agent plan lists what it blocks.'}`));
+    const help = id ? `Approve with: net-agent approve ${id}` : 'net-agent plan lists what it blocks.';
+    all.push(note('bad', 'Brake', `${short(status.brake, 400)}. ${help}`));
   }
   if (status.memory) all.push(note('bad', 'Memory', short(status.memory, 400)));
   if (status.mute) all.push(note('', 'Writes nothing', short(status.mute, 400)));
   for (const what of status.waiting_for ?? []) all.push(note('', 'Waits for', short(what, 300)));
-  for (const hold of Array.isArray(status.holds) ? status.holds : []) {
-    const what = hold.vm ? `VM ${name(hold.vm)}` : 'the whole node';
-    const until = hold.until ? `for ${span(Date.parse(hold.until) - Date.now())} more` : 'until released';
-    all.push(note('', 'Hold', `${short(what, 60)}, ${until}: ${short(hold.reason, 300)}`));
-  }
+  for (const hold of holds(status)) all.push(holdNote(hold, hold.vm ? `VM ${name(hold.vm)}` : 'the whole node'));
   if (status.last_error) all.push(note('', 'Last failure', short(status.last_error, 400)));
   return all;
 }
 
+function holdNote(hold, what) {
+  const until = hold.until ? `for ${span(Date.parse(hold.until) - Date.now())} more` : 'until released';
+  return note('', 'Hold', `${short(what, 60)}, ${until}: ${short(hold.reason, 300)}`);
+}
+
 function done(status) {
-  const written = Object.entries(DONE).filter(([key]) => status[key] > 0).map(([key, words]) => `${status[key]} ${words}`);
-  return written.join(', ') || 'nothing written';
+  const written = Object.entries(DONE).filter(([key]) => status[key] > 0);
+  return written.map(([key, words]) => `${status[key]} ${words}`).join(', ') || 'nothing written';
 }
 
 /** The NICs that left the node, and when each is checked. */
 function departed(status, name) {
   const all = status.departed ?? [];
   if (all.length === 0) return [];
-  const rows = all.map((one) => [
-    el('code', {}, one.mac), vm(one.vm, name), short(one.why, 200),
-    el('span', {}, one.due_in_ms > 0 ? `in ${span(one.due_in_ms)}` : 'now', one.tries > 0 ? `, tried ${one.tries} times` : ''),
-  ]);
+  const rows = all.map((one) => {
+    const tries = one.tries > 0 ? `, tried ${one.tries} times` : '';
+    const due = one.due_in_ms > 0 ? `in ${span(one.due_in_ms)}` : 'now';
+    return [el('code', {}, one.mac), titled(one.vm, name), short(one.why, 200), due + tries];
+  });
   return [el('h3', {}, `Left the node (${all.length})`), table(['nic', 'vm', 'why', 'checked'], rows)];
 }
 
@@ -88,15 +142,19 @@ function planned(plan, drift, all, name) {
   if (!plan?.made) return [el('h3', {}, 'Plan'), el('p', { class: 'soft' }, 'None yet.')];
   const title = el('h3', {}, `Plan of ${clock(plan.made)}: ${drift.length} of ${all} NICs differ`);
   if (drift.length === 0) return [title, el('p', { class: 'soft' }, 'NAPI’s records agree with the node.')];
-  const rows = drift.map((one) => [
-    el('code', {}, one.mac), vm(one.vm, name), el('b', { class: TONES[one.action] ?? 'good' }, one.action),
-    el('div', {}, short(one.reason, 300), evidence(one)),
-    el('span', { class: one.outcome === 'done' ? 'good' : one.outcome ? 'warn' : 'soft' }, short(one.outcome ?? 'open', 200)),
-  ]);
+  const rows = drift.map((one) => [el('code', {}, one.mac), titled(one.vm, name), ...judged(one)]);
   return [title, table(['nic', 'vm', 'action', 'why', 'became'], rows)];
 }
 
-const vm = (uuid, name) => el('span', { title: uuid }, uuid ? short(name(uuid), 40) : '–');
+/** Action, reason with the guards' verdicts, and what became of it. */
+const judged = (one) => [
+  el('b', { class: TONES[one.action] ?? 'good' }, one.action),
+  el('div', {}, short(one.reason, 300), evidence(one)),
+  el('span', { class: one.outcome === 'done' ? 'good' : one.outcome ? 'warn' : 'soft' },
+    short(one.outcome ?? (one.action === 'keep' ? '–' : 'open'), 200)),
+];
+
+const titled = (uuid, name) => el('span', { title: uuid }, uuid ? short(name(uuid), 40) : '–');
 
 function evidence(decision) {
   if (!decision.evidence?.length) return null;

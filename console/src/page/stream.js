@@ -8,7 +8,7 @@
 const LONGEST_WAIT_MS = 30000;
 
 /**
- * Calls `on.ready(vms)` for a snapshot, `on.event(event)` for each change and
+ * Calls `on.ready(vms, { epoch, seq })` for a snapshot, `on.event(event)` for each change and
  * `on.state(text, good)` when the connection changes. Never returns.
  */
 export async function follow(on) {
@@ -28,8 +28,8 @@ export async function follow(on) {
       for await (const line of lines(response.body)) {
         const event = JSON.parse(line);
         if (event.type === 'ready') {
-          on.ready(JSON.parse(event.vms));
           place = { epoch: event.epoch, seq: event.seq };
+          on.ready(JSON.parse(event.vms), { ...place });
         } else if (event.type !== 'resume') {
           on.event(event);
         }
@@ -44,7 +44,8 @@ export async function follow(on) {
   }
 }
 
-async function* lines(body) {
+/** The lines of a response as they come. */
+export async function* lines(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   // Pieces are joined once per line: a snapshot's line may be many megabytes.
   let pieces = [];

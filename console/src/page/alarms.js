@@ -1,0 +1,55 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+// The bar at the top: each state of the node that needs a person, in words, with the command that helps.
+// The tab's title shows it too.
+
+import { ago, byId, el } from './dom.js';
+import { short } from './format.js';
+import { NO_CONSOLE } from './source.js';
+
+const JITTER_MS = 5000;
+const TITLE = document.title;
+const known = new Map();
+let drawn = '';
+
+/**
+ * Replaces what `program` has to say, a list of `{ kind, title, text, since, command }`: `bad` or `warn`,
+ * a few words, a sentence, since when (ms since 1970, or none), a command line.
+ */
+export function set(program, list) {
+  const before = known.get(program) ?? [];
+  known.set(program, list.map((alarm) => ({ ...alarm, since: steady(alarm, before) })));
+  const told = [...known.values()].flat();
+  const all = told.filter(({ title }, at) => told.findIndex((one) => one.title === title) === at)
+    .sort((a, b) => (a.kind === 'bad' ? 0 : 1) - (b.kind === 'bad' ? 0 : 1));
+  const state = JSON.stringify(all);
+  if (state === drawn) return;
+  drawn = state;
+  byId('alarms').replaceChildren(...all.map(line));
+  byId('alarms').hidden = all.length === 0;
+  const others = all.length > 1 ? ` and ${all.length - 1} more` : '';
+  document.title = all.length > 0 ? `⚠ ${short(all[0].title, 60)}${others} – ${TITLE}` : TITLE;
+  const said = all.map((alarm) => alarm.title).join('. ');
+  if (byId('alarms-said').textContent !== said) byId('alarms-said').textContent = said;
+}
+
+/** A time that was computed from a span of time is not exact: the same one is kept. */
+function steady({ title, since }, before) {
+  const same = before.find((one) => one.title === title)?.since;
+  return Math.abs(same - since) < JITTER_MS ? same : since;
+}
+
+function line({ kind, title, text, since, command }) {
+  const age = since ? [' (for ', ago(since), ')'] : [];
+  const words = el('b', {}, title, ...age, ': ');
+  return el('p', { class: `alarm ${kind}` }, words, `${short(text, 400)} `, el('code', {}, command));
+}
+
+/** The alarm of a program that does not answer, or of console, through which it is asked. */
+export function silent(name, source, text) {
+  const who = source.error === NO_CONSOLE ? 'console' : name;
+  const [title, command] = [`${who} does not answer`, `svcs -xv ${who}`];
+  return { kind: 'bad', title, since: source.since, text: `${source.error}. ${text}`, command };
+}

@@ -1,0 +1,48 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+// The formats in which values are shown. There is one format for times (UTC, as in the logs) and one for
+// spans of time.
+
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Any JSON value in one short line; control characters are shown, not obeyed. */
+export function short(value, longest = 120) {
+  const text = typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value);
+  const shown = text.replace(HIDDEN, '\ufffd');
+  return shown.length > longest ? `${shown.slice(0, longest)}…` : shown;
+}
+
+/** A span of time, two units at most: `3d 4h`. */
+export function span(ms) {
+  if (!Number.isFinite(ms)) return '';
+  let seconds = Math.max(0, Math.floor(ms / 1000));
+  const parts = [];
+  for (const [unit, size] of [['y', 31536000], ['d', 86400], ['h', 3600], ['m', 60], ['s', 1]]) {
+    if (seconds >= size || (unit === 's' && parts.length === 0)) {
+      parts.push(`${Math.floor(seconds / size)}${unit}`);
+      seconds %= size;
+    }
+    if (parts.length === 2) break;
+  }
+  return parts.join(' ');
+}
+
+/** A time in UTC: `12:03:04Z`, with its date if that is not today. */
+export function clock(time) {
+  const date = new Date(time ?? NaN);
+  if (Number.isNaN(date.getTime())) return '';
+  const [day, rest] = date.toISOString().split('T');
+  const now = `${rest.slice(0, 8)}Z`;
+  return day === new Date().toISOString().slice(0, 10) ? now : `${day} ${now}`;
+}
+
+/** MiB or GiB. */
+export function mebibytes(mib) {
+  if (!Number.isFinite(mib)) return '';
+  return mib >= 1024 ? `${+(mib / 1024).toFixed(1)} GiB` : `${mib} MiB`;
+}
+
+/** The milliseconds of vminfod's spans of time: `12.593138s (12.59s)`. */
+export const milliseconds = (text) => Number.parseFloat(text ?? '') * 1000;

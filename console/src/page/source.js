@@ -1,0 +1,39 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+// Reads what the programs say about themselves. A program that does not answer in time is no answer.
+
+/** After this time without an answer, a program counts as one that does not answer. */
+export const PATIENCE_MS = 5000;
+
+/** The error where the page's own server is gone. */
+export const NO_CONSOLE = 'the program that serves this page is gone';
+
+/** Returns `{ value }`, or `{ error }` in words. Never throws. */
+export async function read(path) {
+  try {
+    const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
+    const value = await response.json();
+    return response.ok ? { value } : { error: value.message ?? `HTTP ${response.status}` };
+  } catch (error) {
+    const isLate = error.name === 'TimeoutError';
+    return { error: isLate ? `no answer within ${PATIENCE_MS / 1000} s` : NO_CONSOLE };
+  }
+}
+
+/**
+ * Reads `path` for ever, with a pause of `every` ms, and calls `on` after each try with
+ * `{ value, at, error, since }`: the last good answer, its time, why there is no newer one, since when.
+ */
+export async function watch(path, every, on) {
+  let state = { value: null, at: null, error: null, since: Date.now() };
+  for (;;) {
+    const { value, error } = await read(path);
+    const now = Date.now();
+    if (error) state = { ...state, error, since: state.error ? state.since : (state.at ?? now) };
+    else state = { value, at: now, error: null, since: now };
+    await on(state);
+    await new Promise((resolve) => setTimeout(resolve, every));
+  }
+}
