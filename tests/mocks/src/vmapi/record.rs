@@ -129,7 +129,7 @@ pub(super) fn as_get(record: &Record) -> Record {
     let mut shown = Record::new();
     let mut show = |name: &str, value: Value| drop(shown.insert(name.to_owned(), value));
     for name in ALWAYS.iter().chain(brand) {
-        show(name, record.get(*name).cloned().unwrap_or_else(|| default(record, name)));
+        show(name, record.get(*name).cloned().unwrap_or_else(|| default(name)));
     }
     for name in WHEN_SET {
         if let Some(value) = record.get(name) {
@@ -139,12 +139,11 @@ pub(super) fn as_get(record: &Record) -> Record {
     shown
 }
 
-fn default(record: &Record, name: &str) -> Value {
+fn default(name: &str) -> Value {
     match name {
         "firewall_enabled" => json!(false),
         "datasets" | "nics" | "snapshots" => json!([]),
         "customer_metadata" | "internal_metadata" | "tags" => json!({}),
-        "ram" => record.get("max_physical_memory").cloned().unwrap_or_default(),
         _ => Value::Null,
     }
 }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What a fleet's start has to cost at least, how evenly it could be spread, how fast a NAPI of a
+//! What a fleet's start has to cost at least, how evenly it could be spread, how fast a service of a
 //! given capacity could serve it, and whether a run stayed within the promised multiples of that.
 //!
 //! Which promise is about which NAPI:
@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use super::node::Shape;
+use super::node::{Shape, With};
 use super::series::{Counts, STEP};
 use mocks::napi::Era;
 
@@ -35,8 +35,9 @@ pub const SLOW_DRAIN: f64 = 2.0;
 
 /// The node's own NICs are read within this of the start.
 const OWN: f64 = 60.0;
-/// The first list is read between these (R1).
+/// net-agent reads the first list between these (R1), vm-agent between the others.
 const LIST: (f64, f64) = (120.0, 600.0);
+const VM_LIST: (f64, f64) = (0.0, 300.0);
 /// When every first try has been made.
 pub const START: Duration = Duration::from_secs(600);
 
@@ -49,6 +50,8 @@ pub struct Start {
     pub shape: Shape,
     /// NAPI's age.
     pub era: Era,
+    /// Which agent starts.
+    pub with: With,
 }
 
 /// One promise and how it came out.
@@ -70,15 +73,34 @@ impl Check {
 }
 
 impl Start {
+    /// The service that the agents ask.
+    pub fn service(&self) -> &'static str {
+        match self.with {
+            With::NetAgent => "NAPI",
+            With::VmAgent => "VMAPI",
+        }
+    }
+
+    /// When the first list is read.
+    fn window(&self) -> (f64, f64) {
+        match self.with {
+            With::NetAgent => LIST,
+            With::VmAgent => VM_LIST,
+        }
+    }
+
     /// Requests about the node's own NICs: one for each link, and a list of its server NICs.
     fn own(&self) -> f64 {
+        if self.with == With::VmAgent {
+            return 0.0;
+        }
         f64::from(self.agents) * f64::from(self.shape.links + 1)
     }
 
     /// Requests to list one node: a NAPI without the route costs two more.
     fn lists(&self) -> f64 {
         let pages = self.shape.vms / 1000 + 1;
-        let detour = if self.era == Era::Rfd58 { 0 } else { 2 };
+        let detour = if self.era == Era::Rfd58 || self.with == With::VmAgent { 0 } else { 2 };
         f64::from(self.agents) * f64::from(pages + detour)
     }
 
@@ -89,22 +111,24 @@ impl Start {
 
     /// The busiest moment when the same requests are spread evenly over the windows they have.
     pub fn even_peak(&self) -> f64 {
-        (self.own() / OWN).max(self.lists() / (LIST.1 - LIST.0))
+        let (from, to) = self.window();
+        (self.own() / OWN).max(self.lists() / (to - from))
     }
 
     /// Requests per second of the start on average.
     pub fn mean(&self) -> f64 {
-        self.minimum() / LIST.1
+        self.minimum() / self.window().1
     }
 
     /// Seconds until a NAPI of this capacity could have served it all, asked evenly.
     pub fn ideal(&self, capacity: f64) -> f64 {
+        let (from, to) = self.window();
         let own_done = OWN.max(self.own() / capacity);
-        let backlog_at_list = (self.own() - capacity * LIST.0).max(0.0);
-        let list_rate = self.lists() / (LIST.1 - LIST.0);
-        let in_window = backlog_at_list + (list_rate - capacity) * (LIST.1 - LIST.0);
+        let backlog_at_list = (self.own() - capacity * from).max(0.0);
+        let list_rate = self.lists() / (to - from);
+        let in_window = backlog_at_list + (list_rate - capacity) * (to - from);
         let rest = in_window.max(0.0);
-        own_done.max(LIST.1 + rest / capacity)
+        own_done.max(to + rest / capacity)
     }
 
     /// The promises of a run at this capacity, and what came of them. Figures of a slow NAPI
@@ -154,7 +178,8 @@ mod tests {
     #[test]
     fn the_ideal_is_the_window_or_what_the_capacity_needs() {
         let shape = Shape { vms: 4, links: 2 };
-        let start = Start { agents: 10_000, shape, era: Era::Rfd58 };
+        let with = With::NetAgent;
+        let start = Start { agents: 10_000, shape, era: Era::Rfd58, with };
         assert!((start.minimum() - 40_000.0).abs() < 1e-9);
         assert!((start.even_peak() - 30_000.0 / 60.0).abs() < 1e-9);
         assert!((start.mean() - 40_000.0 / 600.0).abs() < 1e-9);
@@ -165,5 +190,8 @@ mod tests {
         );
         let old = Start { era: Era::Master, ..start };
         assert!((old.minimum() - 60_000.0).abs() < 1e-9);
+        let vms = Start { with: With::VmAgent, ..old };
+        assert!((vms.minimum() - 10_000.0).abs() < 1e-9);
+        assert!((vms.ideal(1000.0) - 300.0).abs() < 1e-9);
     }
 }

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `testbed fleet`: ten thousand agents against one NAPI, on a simulated clock. Every agent is the
+//! `testbed fleet`: ten thousand agents against one NAPI or VMAPI, on a simulated clock. Every agent is the
 //! real one over an in-process transport; only delays are made up. A seed gives the same fleet
 //! again.
 
@@ -13,7 +13,7 @@ mod run;
 mod series;
 
 pub use bounds::{Check, Start};
-pub use node::Shape;
+pub use node::{Shape, With};
 pub use queue::Overload;
 pub use run::{Ran, Run, simulate};
 pub use series::{Counts, Kind};
@@ -31,7 +31,8 @@ use crate::arguments::command;
 use crate::plot;
 use mocks::napi::Era;
 
-/// Starts many agents at once against a NAPI of several capacities and compares with the promises.
+/// Starts many agents at once against a NAPI (vm-agent: a VMAPI) of several capacities and compares with
+/// the promises.
 #[derive(Debug, Parser)]
 #[command(name = "testbed fleet")]
 struct Args {
@@ -44,6 +45,9 @@ struct Args {
     /// Hours after the start
     #[arg(long, default_value_t = 24)]
     hours: u64,
+    /// Which agent starts
+    #[arg(long, value_enum, default_value = "net-agent")]
+    with: With,
     /// NAPI's age; the promises are about rfd58, other ages only print
     #[arg(long, default_value = "rfd58")]
     era: Era,
@@ -53,11 +57,11 @@ struct Args {
     /// Physical links per node, each with a server NIC
     #[arg(long, default_value_t = 2)]
     links: u32,
-    /// Capacities of NAPI in requests per second, besides 70 % of what the start needs at its peak
+    /// Capacities of the service in requests per second, besides 70 % of what the start needs at its peak
     /// and on average
     #[arg(long, value_delimiter = ',', default_values_t = [1000.0, 500.0, 15.0])]
     capacity: Vec<f64>,
-    /// What a slow NAPI does with a request nobody waits for any more
+    /// What a slow service does with a request nobody waits for any more
     #[arg(long, value_enum)]
     overload: Option<Overload>,
     /// Where the picture goes
@@ -72,10 +76,10 @@ pub fn run(args: &[OsString]) -> ExitCode {
 
 fn all(args: &Args) -> anyhow::Result<bool> {
     let shape = Shape { vms: args.vms, links: args.links };
-    let start = Start { agents: args.agents, shape, era: args.era };
+    let start = Start { agents: args.agents, shape, era: args.era, with: args.with };
     println!(
-        "{} agents, {} VMs and {} links each, era {:?}, seed {}",
-        args.agents, args.vms, args.links, args.era, args.seed
+        "{} {:?}s, {} VMs and {} links each, era {:?}, seed {}",
+        args.agents, args.with, args.vms, args.links, args.era, args.seed
     );
     println!(
         "fewest requests of the start {:.0}; evenly spread its peak is {:.1}/s",
@@ -105,6 +109,8 @@ fn all(args: &Args) -> anyhow::Result<bool> {
 fn planned(args: &Args, start: Start) -> Vec<Run> {
     let asked = args.capacity.iter().map(|capacity| (*capacity, args.hours));
     let extra = [start.even_peak(), start.mean()].map(|need| (7.0 * need).round() / 10.0);
+    let mut extra = extra.to_vec();
+    extra.dedup();
     let extra = extra.into_iter().filter(|extra| !args.capacity.contains(extra));
     let extra = extra.map(|extra| (extra, args.hours.min(1)));
     let mut runs = Vec::new();

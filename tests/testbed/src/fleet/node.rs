@@ -2,8 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One node of the fleet: vminfod's answers as prepared bytes, its own shard of the mock NAPI (no
-//! request of an agent concerns the records of another node), and NAPI's capacity, which all share.
+//! One node of the fleet: vminfod's answers as prepared bytes, its own shard of the mock NAPI and of the mock
+//! VMAPI (no request of an agent concerns the records of another node), and the capacity of the service,
+//! which all share.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,15 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::ValueEnum;
+use daemon::Shutdown;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::{HeaderMap, Method, StatusCode};
-use net_agent::agent::{Agent, clients};
-use net_agent::config::Config;
 use sdc_clients::http::{CONNECT_TIMEOUT, Request, Response, StreamResponse, Transport};
 use sdc_clients::{Error, Phase};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::queue::{Full, Queue};
 use super::series::{Kind, Series};
@@ -31,6 +32,15 @@ const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
 const OWNER: &str = "9dce1460-0c4c-4417-ab8b-25ca478c5a78";
 /// From the request to the answer on an idle network.
 const LATENCY: Duration = Duration::from_millis(2);
+
+/// The agent of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum With {
+    /// net-agent, and what it asks of NAPI.
+    NetAgent,
+    /// vm-agent, and what it asks of VMAPI.
+    VmAgent,
+}
 
 /// What every node of the fleet is like.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +56,9 @@ pub struct Shape {
 pub struct Centre {
     /// NAPI's age.
     pub era: Era,
-    /// Its capacity.
+    /// Which agents.
+    pub with: With,
+    /// The capacity of the service that they ask.
     pub queue: Queue,
     /// What is counted.
     pub series: Series,
@@ -58,6 +70,7 @@ pub struct Wire {
     napi: InProcess,
     store: Store,
     vmapi: InProcess,
+    records: vmapi::Store,
     sysinfo: Bytes,
     vms: Bytes,
     ready: Bytes,
@@ -94,7 +107,7 @@ impl Wire {
                 .add_nic(nic.with("primary", json!(true)).aged(old))
                 .map_err(anyhow::Error::msg)?;
             vms.push(json!({"uuid": vm, "zonename": vm, "state": "running", "owner_uuid": OWNER,
-                "brand": "joyent", "nics": [{"mac": mac, "primary": true}]}));
+                "brand": "joyent", "server_uuid": cn, "nics": [{"mac": mac, "primary": true}]}));
         }
         let mut links = serde_json::Map::new();
         for n in 0..shape.links {
@@ -103,7 +116,14 @@ impl Wire {
             links.insert(format!("ixgbe{n}"), json!({"MAC Address": mac, "Link Status": "up"}));
             open.insert(Some(format!("/nics/{}", mac.replace(':', ""))));
         }
-        let vms = serde_json::Value::Array(vms).to_string();
+        let records = vmapi::Store::default();
+        if centre.with == With::VmAgent {
+            // All that this agent needs is its list.
+            open = BTreeSet::from([None]);
+            let known: Vec<_> = vms.iter().filter_map(Value::as_object).cloned().collect();
+            records.seed_from_vms(&known, &cn);
+        }
+        let vms = Value::Array(vms).to_string();
         let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
             "vms": vms});
         let sysinfo = json!({"sysinfo": {"UUID": cn, "Network Interfaces": links}, "age_ms": 1});
@@ -111,7 +131,8 @@ impl Wire {
             centre: Arc::clone(centre),
             napi: InProcess::new(store.clone()),
             store,
-            vmapi: InProcess::new(vmapi::Store::default()),
+            vmapi: InProcess::new(records.clone()),
+            records,
             sysinfo: Bytes::from(sysinfo.to_string()),
             vms: Bytes::from(vms),
             ready: Bytes::from(format!("{ready}\n")),
@@ -119,24 +140,45 @@ impl Wire {
         })
     }
 
-    /// An agent on this node, made as the program makes it; its files would be in `dir`.
-    pub fn agent(self, node: u32, seed: u64, dir: &Path) -> anyhow::Result<Arc<Agent>> {
+    /// The work of an agent on this node, made as the program makes it; its files would be in `dir`.
+    pub fn agent(
+        self,
+        node: u32,
+        seed: u64,
+        dir: &Path,
+        shutdown: Shutdown,
+    ) -> anyhow::Result<BoxFuture<'static, ()>> {
         // Any two agents draw from unrelated sequences, and the same seed gives the same fleet.
         let seed = (seed << 20).wrapping_add(u64::from(node)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let config = json!({
-            "napi": {"url": "http://napi.fleet"},
-            "vmapi": {"url": "http://vmapi.fleet"},
-            "vminfod": {"url": "http://127.0.0.1:9090"},
-            "cn_uuid": uuid(1, node, 0), "admin_uuid": ADMIN, "no_rabbit": true,
-            "seed": seed, "log_level": "off", "state_dir": dir.join(node.to_string()),
-        });
-        let config = Config::from_json(&config.to_string())?;
+        let with = self.centre.with;
         let wire: Arc<dyn Transport> = Arc::new(self);
-        let made = clients(&config, Arc::clone(&wire), wire)?;
-        Ok(Agent::with_clients(config, made))
+        let cn = uuid(1, node, 0);
+        let mut config = json!({
+            "vminfod": {"url": "http://127.0.0.1:9090"}, "no_rabbit": true, "seed": seed,
+            "log_level": "off", "state_dir": dir.join(node.to_string()),
+        });
+        match with {
+            With::NetAgent => {
+                config["napi"] = json!({"url": "http://napi.fleet"});
+                config["vmapi"] = json!({"url": "http://vmapi.fleet"});
+                config["cn_uuid"] = json!(cn);
+                config["admin_uuid"] = json!(ADMIN);
+                let config = net_agent::config::Config::from_json(&config.to_string())?;
+                let made = net_agent::agent::clients(&config, Arc::clone(&wire), wire)?;
+                Ok(Box::pin(net_agent::agent::Agent::with_clients(config, made).run(shutdown)))
+            }
+            With::VmAgent => {
+                config["vmapi_url"] = json!("http://vmapi.fleet");
+                config["server_uuid"] = json!(cn);
+                let config = vm_agent::config::Config::from_json(&config.to_string())?;
+                let made = vm_agent::agent::clients(&config, &cn, Arc::clone(&wire), wire)?;
+                Ok(Box::pin(vm_agent::agent::Agent::with_clients(config, cn, made).run(shutdown)))
+            }
+        }
     }
 
-    async fn napi(&self, request: Request) -> Result<Response, Error> {
+    /// A request to the service whose capacity is judged.
+    async fn queued(&self, request: Request, service: &InProcess) -> Result<Response, Error> {
         let (kind, key) = self.kind(&request);
         let series = &self.centre.series;
         series.arrived(kind);
@@ -149,13 +191,14 @@ impl Wire {
                 tokio::time::sleep(CONNECT_TIMEOUT.saturating_sub(LATENCY)).await;
                 return Err(Error::timed_out(Phase::Connect, &method, &target, CONNECT_TIMEOUT));
             }
-            self.napi.send(request).await
+            service.send(request).await
         };
         let outcome = tokio::time::timeout(within, exchange)
             .await
             .unwrap_or_else(|_| Err(Error::timed_out(Phase::Answer, &method, &target, within)));
-        // The log of the mock is of no use here, and ten thousand of them would be large.
+        // The logs of the mocks are of no use here, and ten thousand of them would be large.
         self.store.log().clear();
+        self.records.log().clear();
         if let Ok(answer) = &outcome {
             patience.answered();
             self.settle(key, answer.status);
@@ -170,7 +213,8 @@ impl Wire {
         match (&request.method, path) {
             (&Method::GET, "/search/nics") if self.centre.era != Era::Rfd58 => (Kind::Probe, None),
             (&Method::GET, "/nics") if strange => (Kind::Probe, None),
-            (&Method::GET, "/search/nics" | "/nics") => (Kind::List, Some(None)),
+            (&Method::GET, "/search/nics" | "/nics" | "/vms") => (Kind::List, Some(None)),
+            (&Method::GET, _) if path.starts_with("/vms/") => (Kind::Probe, None),
             (&Method::GET, _) => (Kind::Nic, Some(Some(path.to_owned()))),
             _ => (Kind::Write, None),
         }
@@ -225,7 +269,10 @@ impl Transport for Wire {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
             match request.url.host_str() {
-                Some("napi.fleet") => self.napi(request).await,
+                Some("napi.fleet") => self.queued(request, &self.napi).await,
+                Some("vmapi.fleet") if self.centre.with == With::VmAgent => {
+                    self.queued(request, &self.vmapi).await
+                }
                 Some("vmapi.fleet") => {
                     self.centre.series.arrived(Kind::Vmapi);
                     self.vmapi.send(request).await

@@ -59,7 +59,8 @@ impl Run {
             Overload::Wastes => ", abandoned work done all the same".to_owned(),
         };
         format!(
-            "NAPI of {} req/s ({:.0} % of need{kind})",
+            "{} of {} req/s ({:.0} % of need{kind})",
+            self.start.service(),
             self.capacity,
             100.0 * self.capacity / need
         )
@@ -111,14 +112,14 @@ pub async fn simulate(run: &Run) -> anyhow::Result<Counts> {
     let dir = place()?;
     let centre = Arc::new(Centre {
         era: run.start.era,
+        with: run.start.with,
         queue: Queue::new(run.capacity, run.overload),
         series: Series::new(),
     });
     let shutdown = Shutdown::new();
     for node in 0..run.start.agents {
         let wire = Wire::new(&centre, run.start.shape, node)?;
-        let agent = wire.agent(node, run.seed, dir.path())?;
-        tokio::spawn(agent.run(shutdown.clone()));
+        tokio::spawn(wire.agent(node, run.seed, dir.path(), shutdown.clone())?);
     }
     let began = Instant::now();
     sleep(START).await;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Counts of the requests to NAPI and their outcomes, per ten seconds and kind, and when each agent
+//! Counts of the requests to the service that is judged (NAPI or VMAPI) and their outcomes, per ten seconds and kind, and when each agent
 //! has all that it needs. `bounds` judges them.
 
 use std::collections::BTreeMap;
@@ -21,11 +21,11 @@ pub enum Kind {
     Nic,
     /// A page of the node's list.
     List,
-    /// A list of a kind this NAPI does not have, and the probe that follows.
+    /// A list of a kind this NAPI does not have, and the probe that follows; of VMAPI, one VM.
     Probe,
     /// A write.
     Write,
-    /// Something to VMAPI.
+    /// Something that net-agent asks of VMAPI.
     Vmapi,
 }
 
@@ -63,16 +63,16 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Requests to NAPI in all.
+    /// Requests to the service in all.
     pub fn total(&self) -> u64 {
-        self.to_napi().map(|(_, steps)| steps.iter().sum::<u64>()).sum()
+        self.to_service().map(|(_, steps)| steps.iter().sum::<u64>()).sum()
     }
 
-    /// Requests to NAPI per step, all kinds together.
+    /// Requests to the service per step, all kinds together.
     pub fn steps(&self) -> Vec<u64> {
-        let length = self.to_napi().map(|(_, steps)| steps.len()).max().unwrap_or(0);
+        let length = self.to_service().map(|(_, steps)| steps.len()).max().unwrap_or(0);
         let mut sum = vec![0; length];
-        for (_, steps) in self.to_napi() {
+        for (_, steps) in self.to_service() {
             for (at, count) in steps.iter().enumerate() {
                 if let Some(slot) = sum.get_mut(at) {
                     *slot += count;
@@ -87,7 +87,7 @@ impl Counts {
         self.arrived.get(&kind).map_or(0, |steps| steps.iter().sum())
     }
 
-    fn to_napi(&self) -> impl Iterator<Item = (&Kind, &Vec<u64>)> {
+    fn to_service(&self) -> impl Iterator<Item = (&Kind, &Vec<u64>)> {
         self.arrived.iter().filter(|(kind, _)| **kind != Kind::Vmapi)
     }
 }

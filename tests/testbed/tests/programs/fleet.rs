@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use mocks::napi::Era;
 use testbed::clock::paused;
-use testbed::fleet::{self, Check, Counts, Kind, Overload, Run, Shape, Start};
+use testbed::fleet::{self, Check, Counts, Kind, Overload, Run, Shape, Start, With};
 
 fn small(era: Era, capacity: f64, overload: Overload, seed: u64) -> (Run, Counts) {
-    let start = Start { agents: 200, shape: Shape { vms: 2, links: 2 }, era };
+    let shape = Shape { vms: 2, links: 2 };
+    fleet_of(Start { agents: 200, shape, era, with: With::NetAgent }, capacity, overload, seed)
+}
+
+fn fleet_of(start: Start, capacity: f64, overload: Overload, seed: u64) -> (Run, Counts) {
     let run = Run { start, seed, capacity, overload, after: Duration::from_secs(1800) };
     let counts = paused().unwrap().block_on(fleet::simulate(&run)).unwrap();
     (run, counts)
@@ -57,4 +61,14 @@ fn a_small_fleet_neither_drowns_a_slow_napi_nor_waits_for_ever() {
         let (run, counts) = small(Era::Rfd58, capacity, overload, 1);
         kept(&run, &counts);
     }
+}
+
+#[test]
+fn a_small_fleet_of_vm_agents_costs_a_list_each_and_writes_nothing() {
+    let shape = Shape { vms: 2, links: 0 };
+    let start = Start { agents: 1000, shape, era: Era::Rfd58, with: With::VmAgent };
+    let (run, counts) = fleet_of(start, 20.0, Overload::Drops, 1);
+    kept(&run, &counts);
+    assert_eq!((counts.of(Kind::Write), counts.of(Kind::Probe)), (0, 0));
+    assert_eq!((counts.total(), counts.given_up), (1000, 0));
 }
