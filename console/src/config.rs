@@ -14,7 +14,7 @@ pub(crate) const HUB: &str = "vminfod";
 /// The port of the page.
 const PORT: u16 = 5310;
 /// The agents that are shown if the file names none.
-const AGENTS: [(&str, u16); 2] = [("net-agent", 5311), ("kvmd", 5312)];
+const AGENTS: [(&str, u16); 3] = [("net-agent", 5311), ("vm-agent", 5313), ("kvmd", 5312)];
 
 /// All settings.
 #[derive(Clone, Debug, PartialEq, Eq)]

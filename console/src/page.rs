@@ -22,7 +22,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
     "text/javascript; charset=utf-8":
         "main.js" "place.js" "tabs.js" "stream.js" "source.js" "history.js" "alarms.js"
         "vms.js" "filter.js" "summary.js" "trends.js" "events.js" "health.js"
-        "detail.js" "fields.js" "agents.js" "net-agent.js" "kvmd.js"
+        "detail.js" "fields.js" "agents.js" "net-agent.js" "vm-agent.js" "kvmd.js"
         "drawing.js" "dom.js" "format.js";
 };
 

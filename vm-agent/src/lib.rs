@@ -18,7 +18,7 @@
 //! | status, control | – | a connection | answers; an approval wakes VMs |
 //!
 //! A turn carries nothing: it reads the VM afresh, so what it writes is never older than the event that
-//! woke it. Turns of several VMs run at once; a start runs while no turn does.
+//! woke it. Turns of several VMs run at once; no turn runs while a start writes.
 
 #![forbid(unsafe_code)]
 

@@ -5,7 +5,8 @@
 //! The parts of one agent. Each owns its state, and only its methods touch it; the tasks share the
 //! parts and nothing else.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::approval::{Approvals, Offer, Refused, VALID};
@@ -58,8 +59,10 @@ pub struct Parts {
     pub node: Arc<Node>,
     /// The VMs that are to be worked on.
     pub schedule: Schedule<()>,
-    /// Held by each turn, and alone by a start: no record is written from two sides.
+    /// Held by each turn, and alone by the write of many records: none is written from two sides.
     pub(crate) turns: RwLock<()>,
+    /// While a start compares: the VMs that had a turn since its view was asked for.
+    turned: Mutex<Option<BTreeSet<String>>>,
     /// The operator's approvals against the brake.
     approvals: Mutex<Approvals<String>>,
     /// What outlives the process.
@@ -78,6 +81,7 @@ impl Parts {
             node: Arc::new(Node::new(clock, times.hidden_memory, Arc::clone(&save))),
             schedule: Schedule::new(times.retry, times.retry.max, random.fork()),
             turns: RwLock::default(),
+            turned: Mutex::default(),
             approvals: Mutex::default(),
             state_file: Arc::new(StateFile::new(state_dir, save)),
             status: Status::new(clock, Arc::clone(&clients.health)),
@@ -146,6 +150,27 @@ impl Parts {
     pub(crate) fn retry(&self) -> Retry {
         let retry = self.config.times.retry;
         Retry::new(retry, retry.max, self.random.fork())
+    }
+
+    fn turned(&self) -> MutexGuard<'_, Option<BTreeSet<String>>> {
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A turn of this VM begins.
+    pub(crate) fn turns(&self, vm: &str) {
+        if let Some(turned) = &mut *self.turned() {
+            turned.insert(vm.to_owned());
+        }
+    }
+
+    /// Begins to note the VMs that have a turn.
+    pub(crate) fn note_turns(&self) {
+        *self.turned() = Some(BTreeSet::new());
+    }
+
+    /// Returns the VMs that had a turn since [`Self::note_turns`], and notes no more.
+    pub(crate) fn noted_turns(&self) -> BTreeSet<String> {
+        self.turned().take().unwrap_or_default()
     }
 
     fn approvals<T>(&self, ask: impl FnOnce(&mut Approvals<String>, Duration) -> T) -> T {

@@ -5,83 +5,104 @@
 //! Old VM object, new VM object → change records. Deployed clients match single records (`vmadm`
 //! waits for them), so there is one record per leaf or array element.
 
+mod change;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use indexmap::IndexMap;
-use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
+pub use self::change::{Action, Change, Shown, pretty_path};
 use crate::object::VmObject;
+use crate::outline::Outline;
+use crate::parse::config_json::{self, FIELDS};
 
 /// The arrays whose elements have an identity: the field and the identifying key.
 const KEYED: [(&str, &str); 2] = [("disks", "path"), ("nics", "mac")];
 
 type Path = Vec<Option<String>>;
 
-/// What happened to a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Action {
-    /// It was absent before.
-    Added,
-    /// It is absent now.
-    Removed,
-    /// It has another value now.
-    Changed,
-}
-
-impl Action {
-    /// Returns its name on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Action::Added => "added",
-            Action::Removed => "removed",
-            Action::Changed => "changed",
-        }
-    }
-}
-
-/// One difference between two objects, as it is sent. It has their values and no copies of them: a
-/// tenant's metadata may be large.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Change<'a> {
-    /// The path as one text: `nics.*.ip`.
-    pub pretty_path: String,
-    /// The path, with `None` for an element of an array.
-    pub path: Vec<Option<String>>,
-    /// What happened.
-    pub action: Action,
-    /// The old value; `None` if it was absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub old_value: Option<&'a Value>,
-    /// The new value; `None` if it is absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub new_value: Option<&'a Value>,
-    /// The identity of the element: a NIC's mac, a disk's path.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ident: Option<&'a Value>,
-}
-
-/// The fields whose size a tenant decides: together they have so many records and bytes in one event,
-/// beyond that one record each. Clients wait for single records of the others.
-const CAPPED: [&str; 4] = ["customer_metadata", "internal_metadata", "tags", "routes"];
+/// The fields whose size a tenant decides have together so many records, and members that differ of so
+/// many bytes, in one event; beyond that one record each. Clients wait for single records of the others.
 const MOST_RECORDS: usize = 10_000;
 const MOST_BYTES: usize = 8 << 20;
 
 /// Returns all differences between two objects, depth first: those of old keys in their order, then
 /// the added keys. There are none if only the order inside arrays changed.
 pub fn diff<'a>(old: &'a VmObject, new: &'a VmObject) -> Vec<Change<'a>> {
-    let (mut changes, mut capped) = (Vec::new(), Out::new(MOST_RECORDS, MOST_BYTES));
+    compare(old, new, |_| [None, None])
+}
+
+/// Two objects, with the values of what differs in their configuration files.
+#[derive(Debug)]
+pub struct Differing {
+    /// The old object.
+    pub old: Outline,
+    /// The new object.
+    pub new: Outline,
+    /// The fields of which too much differs.
+    too_large: Vec<&'static str>,
+}
+
+impl Differing {
+    /// Compares the texts, and makes values of the members that differ.
+    pub fn of(mut old: Outline, mut new: Outline) -> Self {
+        let (mut too_large, mut bytes_left) = (Vec::new(), MOST_BYTES);
+        for field in FIELDS {
+            let texts = match (old.config.text(field), new.config.text(field)) {
+                (before, after) if before == after => continue,
+                (Some(before), Some(after)) => config_json::differing(before, after),
+                (before, after) => [before, after].map(|text| text.unwrap_or_default().to_owned()),
+            };
+            match bytes_left.checked_sub(texts.iter().map(String::len).sum()) {
+                Some(left) => bytes_left = left,
+                None => {
+                    too_large.push(field);
+                    continue;
+                }
+            }
+            for (outline, text) in [&mut old, &mut new].into_iter().zip(texts) {
+                if let Some(value) = outline.fields.get_mut(field) {
+                    *value = config_json::value(&text);
+                }
+            }
+        }
+        Differing { old, new, too_large }
+    }
+
+    /// Returns all differences, as [`diff`] does.
+    pub fn changes(&self) -> Vec<Change<'_>> {
+        let Differing { old, new, too_large } = self;
+        let texts = |field: &str| [old.config.raw(field), new.config.raw(field)];
+        let mut changes = compare(&old.fields, &new.fields, texts);
+        changes.extend(too_large.iter().map(|field| {
+            let [before, after] = texts(field).map(|text| text.map(Shown::Text));
+            Change::new(&[Some((*field).to_owned())], None, before, after)
+        }));
+        changes
+    }
+}
+
+/// Returns all differences. `texts` returns the old and new text of a field of which the objects have
+/// only what differs.
+fn compare<'a>(
+    old: &'a VmObject,
+    new: &'a VmObject,
+    texts: impl Fn(&str) -> [Option<&'a RawValue>; 2],
+) -> Vec<Change<'a>> {
+    let (mut changes, mut capped) = (Vec::new(), Out::new(MOST_RECORDS));
     let mut objects = |key: &str, before: Option<&'a Value>, after: Option<&'a Value>| {
         let mut path = vec![Some(key.to_owned())];
-        let is_capped = CAPPED.contains(&key);
-        let mut free = Out::new(usize::MAX, usize::MAX);
+        let is_capped = FIELDS.contains(&key);
+        let mut free = Out::new(usize::MAX);
         let out = if is_capped { &mut capped } else { &mut free };
         member(&mut path, None, before, after, out);
         if out.is_full() && is_capped {
+            let [old, new] = texts(key).map(|text| text.map(Shown::Text));
+            let (before, after) = (before.map(Shown::Value), after.map(Shown::Value));
             out.changes.clear();
-            out.changes.push(change(&path, None, before, after));
+            out.changes.push(Change::new(&path, None, old.or(before), new.or(after)));
         }
         changes.append(&mut out.changes);
     };
@@ -92,13 +113,13 @@ pub fn diff<'a>(old: &'a VmObject, new: &'a VmObject) -> Vec<Change<'a>> {
 /// The differences found, up to a limit.
 struct Out<'a> {
     changes: Vec<Change<'a>>,
-    /// How many more there may be, and how many bytes more their values may have.
-    left: Option<(usize, usize)>,
+    /// How many more there may be; `None` if there were more.
+    left: Option<usize>,
 }
 
 impl<'a> Out<'a> {
-    fn new(records: usize, bytes: usize) -> Self {
-        Out { changes: Vec::new(), left: Some((records, bytes)) }
+    fn new(records: usize) -> Self {
+        Out { changes: Vec::new(), left: Some(records) }
     }
 
     fn is_full(&self) -> bool {
@@ -112,52 +133,16 @@ impl<'a> Out<'a> {
         old: Option<&'a Value>,
         new: Option<&'a Value>,
     ) {
-        self.left = self.left.and_then(|(records, bytes)| {
-            let size = if bytes == usize::MAX { 0 } else { size(old) + size(new) };
-            Some((records.checked_sub(1)?, bytes.checked_sub(size)?))
-        });
+        self.left = self.left.and_then(|left| left.checked_sub(1));
         if !self.is_full() {
-            self.changes.push(change(path, ident, old, new));
+            self.changes.push(Change::new(
+                path,
+                ident,
+                old.map(Shown::Value),
+                new.map(Shown::Value),
+            ));
         }
     }
-}
-
-/// Returns about how many bytes a value has as text.
-fn size(value: Option<&Value>) -> usize {
-    match value {
-        Some(Value::String(text)) => text.len(),
-        Some(Value::Array(items)) => items.iter().map(|item| size(Some(item)) + 1).sum(),
-        Some(Value::Object(members)) => {
-            members.iter().map(|(key, value)| key.len() + size(Some(value)) + 4).sum()
-        }
-        Some(_) => 4,
-        None => 0,
-    }
-}
-
-/// Returns a path as one text: joined by dots, `*` for an element, names with dots or brackets in
-/// brackets.
-pub fn pretty_path(path: &[Option<String>]) -> String {
-    let mut text = String::new();
-    for (index, part) in path.iter().enumerate() {
-        let part = part.as_deref().unwrap_or("*");
-        if part.contains(['.', '[', ']']) {
-            text.push('[');
-            for c in part.chars() {
-                if matches!(c, '[' | ']') {
-                    text.push('\\');
-                }
-                text.push(c);
-            }
-            text.push(']');
-        } else {
-            if index > 0 {
-                text.push('.');
-            }
-            text.push_str(part);
-        }
-    }
-    text
 }
 
 /// Passes each key whose values differ with both values, those of `old` first.
@@ -357,27 +342,6 @@ fn without_twin<'a>(items: &'a [Value], texts: &[String], others: &[String]) -> 
 fn key_of(path: &Path) -> Option<&'static str> {
     let [Some(name)] = path.as_slice() else { return None };
     KEYED.iter().find(|(array, _)| array == name).map(|(_, key)| *key)
-}
-
-fn change<'a>(
-    path: &Path,
-    ident: Option<&'a Value>,
-    old_value: Option<&'a Value>,
-    new_value: Option<&'a Value>,
-) -> Change<'a> {
-    let action = match (old_value, new_value) {
-        (None, _) => Action::Added,
-        (_, None) => Action::Removed,
-        _ => Action::Changed,
-    };
-    Change {
-        pretty_path: pretty_path(path),
-        path: path.clone(),
-        action,
-        old_value,
-        new_value,
-        ident,
-    }
 }
 
 #[cfg(test)]

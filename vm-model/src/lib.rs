@@ -21,6 +21,9 @@ pub mod diff;
 /// [`parts::Parts`] → VM object.
 pub mod compose;
 
+/// The VM object with the text of its configuration files.
+pub mod outline;
+
 /// Shows a reboot that happened between two readings of a zone's state.
 pub mod reboot;
 

@@ -13,9 +13,8 @@ use std::time::Duration;
 use daemon::Shutdown;
 use sdc_clients::Error;
 use sdc_clients::vminfod::{VmObject, Vminfod, key_of};
-use serde_json::Value;
 
-use vm_model::diff::diff;
+use vm_model::diff::{Shown, diff};
 
 /// The most differences of one comparison that are logged; the rest are counted.
 const LOGGED: usize = 200;
@@ -51,7 +50,7 @@ pub fn differences(here: &[VmObject], there: &[VmObject]) -> BTreeSet<Difference
         };
         match (here.get(name), there.get(name)) {
             (Some(here), Some(there)) => all.extend(diff(there, here).into_iter().map(|change| {
-                let text = |value: Option<&Value>| value.map(|value| value.to_string());
+                let text = |value: Option<Shown<'_>>| Some(value?.value()?.to_string());
                 Difference {
                     zonename: name.clone(),
                     path: change.pretty_path,
@@ -159,7 +158,7 @@ fn report(news: &News) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn vms(values: Value) -> Vec<VmObject> {
         serde_json::from_value(values).unwrap()

@@ -12,6 +12,7 @@ import * as kvmd from './kvmd.js';
 import * as netAgent from './net-agent.js';
 import { read, watch as watchSource } from './source.js';
 import * as tabs from './tabs.js';
+import * as vmAgent from './vm-agent.js';
 
 const EVERY_MS = 3000;
 
@@ -21,7 +22,7 @@ const EVERY_MS = 3000;
  * needs a person; `vm(uuid, status, plan)`, what it says about one VM; `held(status)`, the VMs that it leaves
  * alone; `HAS_PLAN`, if the agent serves `/plan`.
  */
-const VIEWS = { kvmd, 'net-agent': netAgent };
+const VIEWS = { kvmd, 'net-agent': netAgent, 'vm-agent': vmAgent };
 
 const GENERIC = {
   state: () => ['answers', 'good'],

@@ -19,3 +19,7 @@ pub mod napi; // the NIC contract of NAPI, in the shapes of several eras
 pub mod transport; // a mock as an HTTP transport in process, and decorators of transports
 
 pub mod faults; // fault rules, request log and socket, for every mock
+
+mod restify; // what both services have from their HTTP library
+
+mod clock; // the time of a mock

@@ -161,10 +161,12 @@ mod tests {
     use super::*;
     use crate::vmapi::Store;
 
+    const VM: &str = "40000000-0000-4000-8000-000000000001";
+
     #[tokio::test(start_paused = true)]
     async fn requests_fail_hang_and_are_recorded() {
         let store = Store::default();
-        store.set("a", "running", None);
+        store.set(VM, "running", None);
         let failing =
             Failing::new(Arc::new(InProcess::new(store)), |request| match request.url.path() {
                 "/vms/refused" => Some(Failure::Refused),
@@ -178,12 +180,15 @@ mod tests {
             let call = sdc_clients::http::Call::get(&["vms", uuid]);
             http.execute(call.timeout(Duration::from_secs(9))).await.map_err(|e| e.class())
         };
-        assert!(get("a").await.is_ok());
+        assert!(get(VM).await.is_ok());
         assert_eq!(get("refused").await.unwrap_err(), Class::Connect);
         let began = tokio::time::Instant::now();
         assert_eq!(get("hangs").await.unwrap_err(), Class::Timeout(Phase::Answer));
         assert!(began.elapsed() >= Duration::from_secs(9));
         let paths: Vec<String> = recorded.requests().iter().map(Request::target).collect();
-        assert_eq!((&*paths[0], paths.iter().any(|path| path == "/vms/hangs")), ("/vms/a", true));
+        assert_eq!(
+            (&*paths[0], paths.iter().any(|path| path == "/vms/hangs")),
+            (&*format!("/vms/{VM}"), true)
+        );
     }
 }

@@ -59,9 +59,9 @@ fn same_mac(element: &Element, mac: MacAddr) -> bool {
     element.name == "network" && element.get("mac-addr").and_then(|m| m.parse().ok()) == Some(mac)
 }
 
-fn has_mac(vm: Option<&Payload>, mac: MacAddr) -> bool {
-    let nics = vm.and_then(|v| v.get("nics")).and_then(Value::as_array);
-    nics.into_iter().flatten().any(|n| n["mac"].as_str().and_then(|m| m.parse().ok()) == Some(mac))
+fn nic_of(vm: Option<&Payload>, mac: MacAddr) -> Option<&Value> {
+    let nics = vm?.get("nics")?.as_array()?;
+    nics.iter().find(|n| n["mac"].as_str().and_then(|m| m.parse().ok()) == Some(mac))
 }
 
 fn parse_mac(text: &str) -> Result<MacAddr, NodeError> {
@@ -116,7 +116,7 @@ impl Verbs {
     pub async fn update(&self, name: &str, changes: &Payload) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         let z = zone.zonename.as_str();
-        let mut fields = Vec::new();
+        let mut fields = Payload::new();
         for (key, value) in changes {
             let map = ConfigMap::ALL.into_iter().find_map(|m| match key.split_once('_') {
                 Some(("set", rest)) if rest == m.key() => Some((m, true)),
@@ -157,31 +157,13 @@ impl Verbs {
                         self.remove_nic(z, &mac).await?;
                     }
                 }
-                _ => fields.push((key.clone(), value.clone())),
+                _ => drop(fields.insert(key.clone(), value.clone())),
             }
         }
         if fields.is_empty() {
             return Ok(());
         }
-        let (uuid, wanted) = (z.to_string(), fields.clone());
-        self.on_node(move |node| {
-            node.zone_reconfigure(&uuid, |xml| {
-                for (key, value) in &wanted {
-                    if !payload::apply(xml, key, value)? {
-                        return Err(NodeError::invalid(
-                            key.as_str(),
-                            "is no field that update can set",
-                        ));
-                    }
-                }
-                Ok(())
-            })
-        })
-        .await?;
-        for (key, value) in &fields {
-            self.field_seen(z, key, value).await?;
-        }
-        Ok(())
+        self.set_fields(z, &fields).await
     }
 
     /// vmadm update with one NIC to add. Returns its MAC, which is generated if absent.
@@ -214,7 +196,7 @@ impl Verbs {
             })
         })
         .await?;
-        self.wait().until(&zone.zonename, "the new NIC", |vm| has_mac(vm, mac)).await?;
+        self.wait().until(&zone.zonename, "the new NIC", |vm| nic_of(vm, mac).is_some()).await?;
         Ok(mac.to_string())
     }
 
@@ -240,12 +222,7 @@ impl Verbs {
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect();
         let seen = |vm: Option<&Payload>| {
-            let nics = vm.and_then(|v| v.get("nics")).and_then(Value::as_array);
-            let nic = nics
-                .into_iter()
-                .flatten()
-                .find(|n| n["mac"].as_str().and_then(|m| m.parse().ok()) == Some(mac));
-            nic.is_some_and(|nic| wanted.iter().all(|(k, v)| nic.get(k) == Some(v)))
+            nic_of(vm, mac).is_some_and(|nic| wanted.iter().all(|(k, v)| nic.get(k) == Some(v)))
         };
         self.wait().until(&zone.zonename, "the changed NIC", seen).await
     }
@@ -267,7 +244,9 @@ impl Verbs {
         })
         .await?;
         self.wait()
-            .until(&zone.zonename, "the removed NIC", |vm| vm.is_some() && !has_mac(vm, mac))
+            .until(&zone.zonename, "the removed NIC", |vm| {
+                vm.is_some() && nic_of(vm, mac).is_none()
+            })
             .await
     }
 

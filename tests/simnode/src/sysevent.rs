@@ -105,6 +105,11 @@ impl Sysevent {
         Sysevent { stream: Stream::Zfs, body }
     }
 
+    /// The line, as of now.
+    pub fn line(&self) -> String {
+        head() + &self.tail()
+    }
+
     /// The part of the line that does not depend on when it is printed.
     fn tail(&self) -> String {
         let text = self.body.to_string();
@@ -117,6 +122,11 @@ impl Sysevent {
         }
         tail
     }
+}
+
+/// The part of a line that says when it is printed.
+fn head() -> String {
+    format!("{{\"date\":\"{}\",\"type\":\"event\",", files::now_iso())
 }
 
 /// Where to reach a socket: its path, or for long paths the same file through the open directory.
@@ -157,8 +167,7 @@ impl Directory {
 /// Sends an event to every follower of its stream. The caller holds the node's lock.
 pub(crate) fn post(node: &Node, event: &Sysevent) -> Result<(), NodeError> {
     if let Some(tap) = node.tap() {
-        let head = format!("{{\"date\":\"{}\",\"type\":\"event\",", files::now_iso());
-        tap.push(event.stream, head + &event.tail());
+        tap.push(event.stream, event.line());
     }
     let dir = Directory::open(node.run_dir())?;
     let entries = std::fs::read_dir(&dir.path).map_err(|e| NodeError::io("read", &dir.path, e))?;
@@ -254,8 +263,7 @@ fn print(queue: &mpsc::Receiver<Vec<u8>>, ready: bool) -> std::io::Result<()> {
     loop {
         match queue.recv_timeout(Duration::from_secs(1)) {
             Ok(tail) => {
-                let mut line =
-                    format!("{{\"date\":\"{}\",\"type\":\"event\",", files::now_iso()).into_bytes();
+                let mut line = head().into_bytes();
                 line.extend_from_slice(&tail);
                 line.push(b'\n');
                 out.write_all(&line)?;

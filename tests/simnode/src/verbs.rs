@@ -138,33 +138,31 @@ impl Verbs {
 
     /// zonecfg: one key of the VM.
     pub async fn set_field(&self, uuid: &str, key: &str, value: Value) -> Result<(), NodeError> {
-        let (name, field, wanted) = (uuid.to_string(), key.to_string(), value.clone());
+        self.set_fields(uuid, &Payload::from_iter([(key.to_string(), value)])).await
+    }
+
+    /// zonecfg: some keys of the VM, in one step.
+    pub(crate) async fn set_fields(&self, uuid: &str, fields: &Payload) -> Result<(), NodeError> {
+        let (name, wanted) = (uuid.to_string(), fields.clone());
         self.on_node(move |node| {
-            node.zone_reconfigure(&name, |xml| match payload::apply(xml, &field, &wanted)? {
-                true => Ok(()),
-                false => Err(NodeError::invalid(field.as_str(), "is no field that can be set")),
+            node.zone_reconfigure(&name, |xml| {
+                wanted.iter().try_for_each(|(key, value)| match payload::apply(xml, key, value)? {
+                    true => Ok(()),
+                    false => Err(NodeError::invalid(key.as_str(), "is no field that can be set")),
+                })
             })
         })
         .await?;
-        self.field_seen(uuid, key, &value).await
-    }
-
-    /// Waits until vminfod shows a field that zonecfg changed.
-    pub(crate) async fn field_seen(
-        &self,
-        uuid: &str,
-        key: &str,
-        value: &Value,
-    ) -> Result<(), NodeError> {
-        // A number may be given as text, and false may be stored as absence.
-        let shows = |now: Option<&Value>| match now {
-            None => value.is_null() || *value == json!(false),
-            Some(Value::Number(n)) => {
-                *value == Value::Number(n.clone()) || *value == json!(n.to_string())
-            }
-            Some(now) => now == value,
-        };
-        self.wait.until(uuid, key, |vm| vm.is_some_and(|v| shows(v.get(key)))).await
+        for (key, value) in fields {
+            // A number may be given as text, and false may be stored as absence.
+            let shows = |now: Option<&Value>| match now {
+                None => value.is_null() || *value == json!(false),
+                Some(now @ Value::Number(_)) => now == value || *value == json!(now.to_string()),
+                Some(now) => now == value,
+            };
+            self.wait.until(uuid, key, |vm| vm.is_some_and(|v| shows(v.get(key)))).await?;
+        }
+        Ok(())
     }
 
     /// vmadm start.
@@ -238,18 +236,7 @@ impl Verbs {
 
     /// The same files and events as [`Verbs::delete`], without waiting for vminfod.
     pub async fn delete_raw(&self, name: &str) -> Result<(), NodeError> {
-        let zone = self.resolve(name)?;
-        self.on_node(move |node| {
-            let z = zone.zonename.as_str();
-            if node.zone(z)?.state.is_active() {
-                node.zone_halt(z, zones::CLEAN_EXIT)?;
-            }
-            if node.zone(z)?.state != ZoneState::Configured {
-                node.zone_uninstall(z)?;
-            }
-            node.zone_deconfigure(z)
-        })
-        .await
+        Verbs::new(&self.node, Wait::none()).delete(name).await
     }
 
     /// vmadm update quota=, in GiB.

@@ -4,7 +4,7 @@
 
 //! The command line of `testbed`. The binary also runs as a tool of a simulated node if it is
 //! started under that name (`zoneadm`, `zfs`, …: `simnode::TOOLS`), and as a daemon if its first
-//! argument is `@vminfod`, `@net-agent` or `@kvmd`: a lab needs one executable.
+//! argument is `@vminfod`, `@net-agent`, `@vm-agent` or `@kvmd`: a lab needs one executable.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -48,27 +48,19 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let rest = rest.to_vec();
     match command.to_str().unwrap_or_default() {
-        "@vminfod" => {
+        daemon if daemon.starts_with('@') => {
             process::die_with_parent();
-            vminfod::cli::run(std::iter::once("vminfod".into()).chain(rest))
-        }
-        // The same program by its other names.
-        name @ ("@vminfo" | "@vmadm") => {
-            process::die_with_parent();
-            let name = OsString::from(name.trim_start_matches('@'));
-            vminfod::cli::run(std::iter::once(name).chain(rest))
-        }
-        "@net-agent" => {
-            process::die_with_parent();
-            net_agent::cli::run(std::iter::once("net-agent".into()).chain(rest))
-        }
-        "@kvmd" => {
-            process::die_with_parent();
-            kvmd::cli::run(std::iter::once("kvmd".into()).chain(rest))
-        }
-        "@console" => {
-            process::die_with_parent();
-            console::cli::run(std::iter::once("console".into()).chain(rest))
+            let name = daemon.trim_start_matches('@');
+            let args = std::iter::once(OsString::from(name)).chain(rest);
+            match name {
+                // The same program by its three names.
+                "vminfod" | "vminfo" | "vmadm" => vminfod::cli::run(args),
+                "net-agent" => net_agent::cli::run(args),
+                "vm-agent" => vm_agent::cli::run(args),
+                "kvmd" => kvmd::cli::run(args),
+                "console" => console::cli::run(args),
+                _ => unknown(daemon),
+            }
         }
         "lab" => lab::cli::run(rest),
         "cn" | "vm" => simnode::cli::run("testbed", std::iter::once(command.clone()).chain(rest)),
@@ -87,9 +79,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             print!("{USAGE}");
             ExitCode::SUCCESS
         }
-        other => {
-            eprintln!("testbed: no command {other:?} (see testbed --help)");
-            ExitCode::from(daemon::exit::USAGE)
-        }
+        other => unknown(other),
     }
+}
+
+fn unknown(command: &str) -> ExitCode {
+    eprintln!("testbed: no command {command:?} (see testbed --help)");
+    ExitCode::from(daemon::exit::USAGE)
 }

@@ -38,6 +38,8 @@ mod plot; // pictures of series
 
 mod arguments; // the arguments of the commands
 
+mod pairs; // work on many things, two at a time
+
 pub mod held; // what processes hold
 
 pub mod process; // child processes

@@ -2,12 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The comparison of a start: VMAPI's list, a synced view, at most one write of many records. No turn
-//! runs meanwhile, so no record is written from two sides.
+//! The comparison of a start: VMAPI's list, a synced view, at most one write of many records. Turns go
+//! on meanwhile, but not during that write, and what they wrote is left out of it.
 
 use sdc_clients::vmapi::VmQuery;
 use sdc_clients::{Class, Error};
-use serde_json::{Map, Value};
 
 use crate::parts::Parts;
 use crate::plan::{Reason, Start};
@@ -36,21 +35,16 @@ pub(crate) enum NotStarted {
 /// What failed; everything is to be repeated with fresh data.
 #[tracing::instrument(name = "start", skip_all)]
 pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
-    let _alone = parts.turns.write().await;
     let query =
         VmQuery { server_uuid: Some(parts.cn_uuid.clone()), state: Some("active".to_owned()) };
     let records = parts.clients.lists.records(&query).await.map_err(NotStarted::List)?;
     // Waited for before the view is taken, so that what is written is fresh.
-    let admitted = parts.admission().await;
+    let _admitted = parts.admission().await;
+    parts.note_turns();
     let view = parts.clients.vminfod.vms(true).await.map_err(NotStarted::View)?;
     let listed = records.len();
     let mut start = Start::of(parts.judge(), records, &view);
     start.hidden.iter().for_each(|vm| parts.node.note_hidden(vm));
-    // The stream may say of some that they were hidden since.
-    parts.node.look(|known| {
-        start.batch.retain(|vm, _| known.here.get(vm) != Some(&true));
-        start.first.retain(|(vm, _)| known.here.get(vm) != Some(&true));
-    });
     tracing::info!(
         listed,
         vms = view.vms.len(),
@@ -58,14 +52,15 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
         gone = start.gone.len(),
         "compared with VMAPI's list"
     );
+    let alone = parts.turns.write().await;
+    leave_to_turns(parts, &mut start);
     for (vm, why) in &start.why {
         let waits = start.alone.contains(vm);
         let action = if start.batch.contains_key(vm) { "put" } else { "nothing" };
         parts.status.decided(vm, if waits { "wait" } else { action }, why.clone(), waits);
     }
-    let written = write(parts, &mut start).await;
-    drop(admitted);
-    written?;
+    write(parts, &mut start).await?;
+    drop(alone);
     parts.node.told(start.settled.iter().cloned());
     let now = parts.clock.now();
     for vm in &start.gone {
@@ -77,6 +72,17 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
         parts.schedule.wake_changed(vm, now, ());
     }
     Ok(())
+}
+
+/// Leaves out what is newer than the view: VMs that were hidden since, and those that had a turn.
+fn leave_to_turns(parts: &Parts, start: &mut Start) {
+    let turned = parts.noted_turns();
+    parts.node.look(|known| {
+        let is_ours = |vm: &String| known.here.get(vm) != Some(&true) && !turned.contains(vm);
+        start.batch.retain(|vm, _| is_ours(vm));
+        start.first.retain(|(vm, _)| is_ours(vm));
+        start.why.retain(|vm, _| is_ours(vm));
+    });
 }
 
 /// Writes what differs. A record that VMAPI does not take is left to its VM's turn.
@@ -91,34 +97,40 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
         }
         writable => writable.map_err(NotStarted::Refused)?,
     }
-    for (vm, object) in &start.first {
-        parts.clients.vmapi.put_vm(vm, object).await.map_err(NotStarted::Write)?;
-        parts.status.count(Count::Puts);
-        parts.status.wrote(vm, "put");
-        parts.status.decided(vm, "put", Reason::Bare, false);
-        start.settled.insert(vm.clone());
+    for (vm, object) in std::mem::take(&mut start.first) {
+        if taken(parts, parts.clients.vmapi.put_vm(&vm, &object).await)? {
+            parts.status.count(Count::Puts);
+            parts.status.wrote(&vm, "put");
+            parts.status.decided(&vm, "put", Reason::Bare, false);
+            start.settled.insert(vm);
+        } else {
+            start.alone.insert(vm);
+        }
     }
     if start.batch.is_empty() {
         return Ok(());
     }
-    match send(parts, &start.batch).await {
-        Ok(()) => {
-            parts.status.count(Count::Batches);
-            parts.status.add(Count::Batched, start.batch.len());
-            start.batch.keys().for_each(|vm| parts.status.wrote(vm, "batch"));
-            start.settled.extend(start.batch.keys().cloned());
-            Ok(())
-        }
-        // It stopped at a record: each is tried on its own.
+    let sent = parts.clients.vmapi.put_vms(&parts.cn_uuid, &start.batch).await;
+    let vms = start.batch.keys().cloned();
+    if taken(parts, sent)? {
+        parts.status.count(Count::Batches);
+        parts.status.add(Count::Batched, start.batch.len());
+        start.batch.keys().for_each(|vm| parts.status.wrote(vm, "batch"));
+        start.settled.extend(vms);
+    } else {
+        start.alone.extend(vms);
+    }
+    Ok(())
+}
+
+/// Returns false if VMAPI refuses the records: then each is tried on its own.
+fn taken(parts: &Parts, sent: Result<(), Error>) -> Result<bool, NotStarted> {
+    match sent {
+        Ok(()) => Ok(true),
         Err(error) if matches!(error.class(), Class::Server | Class::Invalid | Class::Conflict) => {
             parts.status.failed(&error);
-            start.alone.extend(start.batch.keys().cloned());
-            Ok(())
+            Ok(false)
         }
         Err(error) => Err(NotStarted::Write(error)),
     }
-}
-
-async fn send(parts: &Parts, batch: &Map<String, Value>) -> Result<(), Error> {
-    parts.clients.vmapi.put_vms(&parts.cn_uuid, batch).await
 }

@@ -40,6 +40,7 @@ enum Said {
 #[tracing::instrument(skip(parts))]
 pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
     let _admitted = parts.admission().await;
+    parts.turns(vm);
     parts.status.count(Count::Turns);
     let decision = judge_now(parts, vm).await;
     let (why, name) = (decision.reason(), decision.name());

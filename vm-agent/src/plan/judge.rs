@@ -161,7 +161,9 @@ impl Judge<'_> {
             let at = |object| time(object, "last_modified");
             at(last) >= at(&record.0) && last.get("owner_uuid") == record.0.get("owner_uuid")
         });
-        let mut object = newer.unwrap_or(&record.0).clone();
+        // A VM that is being removed loses its datasets first: what the last object lacks, the record has.
+        let mut object = record.0.clone();
+        object.extend(newer.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
         object.retain(|key, value| !value.is_null() && key != "do_not_inventory");
         for key in ["state", "zone_state"] {
             object.insert(key.to_owned(), "destroyed".into());

@@ -19,7 +19,7 @@ async fn no_request_names_a_hidden_vm() {
     world.vm(8, &json!({"do_not_inventory": true, "alias": "x"}));
     sleep(MIN).await;
     world.vm(9, &json!({"do_not_inventory": "true"}));
-    sleep(MIN).await;
+    sleep(HOUR).await;
     world.delete(8);
     world.delete(9);
     for _ in 0..4 {

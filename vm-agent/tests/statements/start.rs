@@ -219,6 +219,9 @@ async fn a_record_that_vmapi_refuses_stops_no_other() {
     };
     world.vmapi.faults().add(fail("/vms"));
     world.vmapi.faults().add(fail(&format!("/vms/{}", uuid(2))));
+    // One that goes first is no better.
+    let bare = json!({"uuid": uuid(2), "server_uuid": CN});
+    world.vmapi.put(bare.as_object().unwrap().clone());
     let (agent, _) = world.started(&json!({})).await;
     sleep(MIN).await;
     for n in [0, 1, 3, 4] {
@@ -277,4 +280,26 @@ async fn first_lists_are_spread_over_five_minutes() {
         let n = at.iter().filter(|at| bounds.contains(at)).count();
         assert!((22..=60).contains(&n), "{bucket}: {n}");
     }
+}
+
+#[tokio::test(start_paused = true)] // W19
+async fn a_slow_view_holds_no_event_up_and_overwrites_none() {
+    let world = World::of(0..5);
+    for n in 0..5 {
+        world.quietly(n, Some(&json!({"alias": "before"})));
+    }
+    world.state().view_takes = 100 * SEC;
+    world.start(&json!({}));
+    sleep(10 * SEC).await;
+    world.vm(2, &json!({"alias": "after"}));
+    sleep(SEC).await;
+    assert_eq!(world.stored(2)["alias"], "after");
+    sleep(5 * MIN).await;
+    let batch = world.batches()[0].body["vms"].clone();
+    assert_eq!(batch.as_object().unwrap().len(), 4, "without the one that is newer");
+    assert_eq!(
+        (&world.stored(2)["alias"], &world.stored(1)["alias"]),
+        (&json!("after"), &json!("before"))
+    );
+    assert_eq!(world.batches().len(), 1);
 }

@@ -61,6 +61,8 @@ pub struct State {
     pub hub: Vec<String>,
     /// After vminfod has read one VM, this happens.
     pub after_reading: Option<Happening>,
+    /// How long vminfod takes for a whole view.
+    pub view_takes: Duration,
     /// VMAPI does not accept connections.
     pub vmapi_away: bool,
 }
@@ -315,6 +317,10 @@ impl Transport for World {
         Box::pin(async move {
             if request.url.host_str() != Some("vmapi.lab") {
                 let answer = self.hub(&request);
+                let view_takes = self.state().view_takes;
+                if request.target() == "/vms?sync=true" {
+                    tokio::time::sleep(view_takes).await;
+                }
                 if request.url.path().starts_with("/vms/") {
                     // Time for what happens before the answer arrives.
                     tokio::time::sleep(Duration::from_millis(1)).await;

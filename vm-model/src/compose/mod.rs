@@ -23,4 +23,4 @@ mod rules;
 mod tests;
 
 pub use rules::ComposeError;
-pub use zone::compose;
+pub use zone::{compose, outline};

@@ -223,7 +223,7 @@ fn kept_every_file_system_of_a_vm_being_received_is_missing() {
 #[test]
 // no. 8
 fn kept_a_config_file_that_is_not_json_is_an_empty_object() {
-    assert_eq!(config_json::value(Some(b"{\"a\":")).unwrap(), json!({}));
+    assert_eq!(config_json::text(Some(b"{\"a\":")).unwrap().0, "{}");
 }
 
 #[test]

@@ -4,6 +4,8 @@
 
 //! The steps of a composition, in the order of the fields.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::rules::{ComposeError, set, set_absent, text};
@@ -11,6 +13,7 @@ use super::{disks, fields};
 use crate::js::{iso, number};
 use crate::object::VmObject;
 use crate::origin::Origin;
+use crate::outline::Outline;
 use crate::parse::kstat::ZoneKstat;
 use crate::parse::sysinfo::Sysinfo;
 use crate::parse::zoneadm::ZoneRow;
@@ -21,6 +24,14 @@ use crate::parts::{Parts, shown_state};
 /// # Errors
 /// A source has a value that no field can hold. The error names the source.
 pub fn compose(parts: &Parts) -> Result<VmObject, ComposeError> {
+    outline(parts).map(Outline::whole)
+}
+
+/// Composes the object of a VM with the text of its configuration files.
+///
+/// # Errors
+/// As [`compose`].
+pub fn outline(parts: &Parts) -> Result<Outline, ComposeError> {
     let mut vm = fields::from_xml(&parts.xml)?;
     zone(&mut vm, &parts.zone);
     files(&mut vm, parts)?;
@@ -35,8 +46,8 @@ pub fn compose(parts: &Parts) -> Result<VmObject, ComposeError> {
     if let Some(kstat) = &parts.kstat {
         running(&mut vm, kstat)?;
     }
-    for (key, value) in parts.config.fields() {
-        set(&mut vm, key, value);
+    for (key, _) in parts.config.texts() {
+        set(&mut vm, key, Value::Null);
     }
     if is_receiving
         && let Some(filesystem) =
@@ -48,7 +59,7 @@ pub fn compose(parts: &Parts) -> Result<VmObject, ComposeError> {
     if is_receiving {
         disks::missing(&mut vm, &parts.zone, &parts.datasets);
     }
-    Ok(vm)
+    Ok(Outline { fields: vm, config: Arc::clone(&parts.config) })
 }
 
 fn zone(vm: &mut VmObject, row: &ZoneRow) {

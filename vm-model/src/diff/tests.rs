@@ -7,8 +7,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{CAPPED, Change, MOST_BYTES, MOST_RECORDS, diff, pretty_path};
+use super::{Change, Differing, MOST_BYTES, MOST_RECORDS, Shown, diff, pretty_path};
 use crate::object::VmObject;
+use crate::outline::Outline;
+use crate::parse::config_json::{ConfigJson, FIELDS};
 
 fn object(value: Value) -> VmObject {
     match value {
@@ -60,7 +62,7 @@ fn many_changes_of_a_tenants_field_are_one_record_of_it() {
         (0..count).map(|n| (n.to_string(), json!(value))).collect::<serde_json::Map<_, _>>().into()
     };
     let count = |old: Value, new: Value| diff(&object(old), &object(new)).len();
-    for field in CAPPED {
+    for field in FIELDS {
         assert_eq!(count(json!({field: {}}), json!({field: keys(MOST_RECORDS, "")})), MOST_RECORDS);
         let (old, new) = (json!({field: {"x": 1}}), json!({field: keys(MOST_RECORDS, "")}));
         let record = wire(old.clone(), new.clone());
@@ -70,9 +72,6 @@ fn many_changes_of_a_tenants_field_are_one_record_of_it() {
             (record.as_array().unwrap().len(), &record[0]["action"]),
             (1, &json!("changed"))
         );
-        let large = "x".repeat(MOST_BYTES / 4);
-        assert_eq!(count(json!({field: {}}), json!({field: keys(4, &large)})), 4);
-        assert_eq!(count(json!({field: {"y": "z"}}), json!({field: keys(4, &large)})), 1);
     }
     // Together they have one limit, and the other fields none.
     let half = keys(MOST_RECORDS / 2 + 1, "");
@@ -84,16 +83,59 @@ fn many_changes_of_a_tenants_field_are_one_record_of_it() {
     }
 }
 
+/// An object with these tags, as text.
+fn tagged(tags: &Value) -> Outline {
+    let config = ConfigJson::new("{}", "{}", &tags.to_string()).unwrap().into();
+    Outline { fields: object(json!({"ram": 1, "tags": null, "v": 1})), config }
+}
+
+#[test] // F72
+fn texts_that_differ_in_much_are_one_record_of_the_field() {
+    let large = |count: usize| {
+        let value = "x".repeat(MOST_BYTES / 4);
+        let some = (0..count).map(|n| (format!("k{n}"), json!(value)));
+        Value::Object(some.chain([("y".to_owned(), json!([1]))]).collect())
+    };
+    let records = |old: &Value, new: &Value| {
+        serde_json::to_value(Differing::of(tagged(old), tagged(new)).changes()).unwrap()
+    };
+    let found = records(&large(3), &large(1));
+    assert_eq!((&found[1]["path"], found.as_array().unwrap().len()), (&json!(["tags", "k2"]), 2));
+    let (old, new) = (large(1), large(5));
+    let whole = json!([{"prettyPath": "tags", "path": ["tags"], "action": "changed", "oldValue": old, "newValue": new}]);
+    assert_eq!(records(&old, &new), whole);
+    // What is equal in both does not count, and a whole record has it.
+    let many: serde_json::Map<_, _> =
+        (0..=MOST_RECORDS).map(|n| (n.to_string(), json!(n))).collect();
+    let (old, new) = (json!({"same": 1}), json!({"same": 1, "many": many}));
+    assert_eq!(records(&old, &new)[0]["path"], json!(["tags", "many"]));
+    let mut new = many;
+    new.insert("same".to_owned(), json!(1));
+    let found = records(&old, &Value::Object(new.clone()));
+    assert_eq!((&found[0]["newValue"], found.as_array().unwrap().len()), (&Value::Object(new), 1));
+}
+
 #[test]
-// S49
+// S49, B5
 fn null_and_object_are_a_change() {
-    assert_eq!(
-        wire(json!({"d": null, "e": {"x": 1}}), json!({"d": {"x": 1}, "e": null})),
-        json!([
-            {"prettyPath": "d", "path": ["d"], "action": "changed", "oldValue": null, "newValue": {"x": 1}},
-            {"prettyPath": "e", "path": ["e"], "action": "changed", "oldValue": {"x": 1}, "newValue": null},
-        ])
+    let (null, text, object, array) = (json!(null), json!("text"), json!({"k": 1}), json!([1]));
+    for (old, new) in [(&null, &object), (&null, &array), (&text, &object)] {
+        for (old, new) in [(old, new), (new, old)] {
+            let one = json!([{"prettyPath": "tags.t", "path": ["tags", "t"], "action": "changed", "oldValue": old, "newValue": new}]);
+            assert_eq!(wire(json!({"tags": {"t": old}}), json!({"tags": {"t": new}})), one);
+        }
+    }
+}
+
+#[test]
+// S57
+fn old_keys_come_first_and_additions_last() {
+    let list = wire(
+        json!({"gone": 1, "kept": 1, "edited": {"x": 1}, "also": 1}),
+        json!({"new": 1, "also": 2, "edited": {"y": 1}, "kept": 1}),
     );
+    let paths: Vec<_> = list.as_array().unwrap().iter().map(|r| r["prettyPath"].clone()).collect();
+    assert_eq!(paths, ["gone", "edited.x", "edited.y", "also", "new"]);
 }
 
 #[test]
@@ -203,6 +245,8 @@ fn pretty_paths() {
     };
     assert_eq!(path(&[Some("nics"), None, Some("ip")]), "nics.*.ip");
     assert_eq!(path(&[Some("tags"), Some("a.b"), Some("c")]), "tags[a.b].c");
+    assert_eq!(path(&[Some("tags"), Some("c[d]")]), "tags[c\\[d\\]]");
+    assert_eq!(path(&[Some("tags"), Some("e"), Some("f.g"), Some("h")]), "tags.e[f.g].h");
     assert_eq!(path(&[Some("a]["), Some("")]), "[a\\]\\[].");
     assert_eq!(path(&[]), "");
 }
@@ -218,16 +262,16 @@ fn replay(object: &mut Value, changes: &[Change<'_>]) {
         }
         match at {
             Value::Object(map) => {
-                match change.new_value {
+                match change.new_value.and_then(Shown::value) {
                     Some(value) => map.insert((*last).to_owned(), value.clone()),
                     None => map.remove(*last),
                 };
             }
             Value::Array(items) => {
-                if let Some(old) = change.old_value {
+                if let Some(old) = change.old_value.and_then(Shown::value) {
                     items.retain(|item| item != old);
                 }
-                items.extend(change.new_value.cloned());
+                items.extend(change.new_value.and_then(Shown::value).cloned());
             }
             other => panic!("cannot apply below {other}"),
         }
@@ -278,6 +322,14 @@ proptest! {
         let mut replayed = old;
         replay(&mut replayed, &diff(&before, &after));
         prop_assert_eq!(sets(&replayed), sets(&new));
+    }
+
+    #[test]
+    fn texts_have_the_records_of_their_values(old in arbitrary(), new in arbitrary()) {
+        let of_texts = Differing::of(tagged(&old), tagged(&new));
+        let (old, new) = (tagged(&old).whole(), tagged(&new).whole());
+        let text = |changes| serde_json::to_string::<Vec<Change<'_>>>(&changes).unwrap();
+        prop_assert_eq!(text(of_texts.changes()), text(diff(&old, &new)));
     }
 
     #[test]

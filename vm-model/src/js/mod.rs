@@ -24,5 +24,5 @@ pub use convert::{
 };
 pub use date::iso;
 pub use number::{number, number_text};
-pub use parse::{JsonError, MAX_DEPTH, parse};
-pub use write::{compact, serialisations, to_ascii, write_ascii};
+pub use parse::{JsonError, MAX_DEPTH, compact, parse};
+pub use write::{serialisations, to_ascii, write_ascii};

@@ -2,23 +2,26 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! JSON text → value, as `JSON.parse` reads it.
+//! JSON text → value or compact text, as `JSON.parse` reads it.
 //!
-//! serde_json reads the text. What it does otherwise than JavaScript is corrected on the way: all
-//! numbers become doubles, and keys that look like array indexes come first. It refuses two things
+//! serde_json reads the text. What it does otherwise than JavaScript is corrected on the way to the
+//! compact text: all numbers are doubles, a repeated key is the last one, and keys that look like array
+//! indexes come first. It refuses two things
 //! that JavaScript takes; if it refuses a text, these are replaced, and it reads the text again:
 //!
 //! * half a surrogate pair in an escape (`"\\ud800"`), which becomes U+FFFD;
 //! * a number that is no finite double (`1e400`), which becomes null, as JavaScript prints infinity.
 
 use std::fmt;
+use std::ops::Range;
 
+use indexmap::IndexMap;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::error::Category;
-use serde_json::{Map, Value};
 
 use super::convert::lossy;
-use super::number::number;
+use super::number::number_text;
 
 /// How deep arrays and objects may be nested. serde_json, which reads our output in many clients,
 /// stops at 127.
@@ -40,102 +43,154 @@ pub enum JsonError {
 /// # Errors
 /// The text is not JSON, or it is nested too deeply.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    let text = lossy(bytes);
-    let error = match read(&text) {
-        Err(JsonError::Syntax(error)) => JsonError::Syntax(error),
-        result => return result,
-    };
-    replaced(&text).map_or(Err(error), |text| read(&text))
+    let text = compact(bytes)?;
+    serde_json::from_str(&text).map_err(|error| JsonError::Syntax(error.to_string()))
 }
 
-fn read(text: &str) -> Result<Value, JsonError> {
+/// Returns the compact text of the value of a text, in UTF-8, without making the value: that of a
+/// million keys takes twenty times their text.
+///
+/// # Errors
+/// As [`parse`].
+pub fn compact(bytes: &[u8]) -> Result<String, JsonError> {
+    let text = lossy(bytes);
+    match read(&text) {
+        Err(JsonError::Syntax(error)) => match replaced(&text) {
+            Some(text) => read(&text),
+            None => Err(JsonError::Syntax(error)),
+        },
+        result => result,
+    }
+}
+
+fn read(text: &str) -> Result<String, JsonError> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Tree { depth_left: MAX_DEPTH }.deserialize(&mut reader);
-    value.and_then(|value| reader.end().map(|()| value)).map_err(|error| match error.classify() {
-        // The only error that `Tree` raises.
+    let mut out = Vec::with_capacity(text.len());
+    let written = Text { out: &mut out, depth_left: MAX_DEPTH }.deserialize(&mut reader);
+    let text = written.and_then(|()| reader.end()).and_then(|()| {
+        // Everything that is written is UTF-8.
+        String::from_utf8(out).map_err(serde_json::Error::custom)
+    });
+    text.map_err(|error| match error.classify() {
+        // The only error that `Text` raises.
         Category::Data => JsonError::TooDeep,
         Category::Syntax | Category::Eof | Category::Io => JsonError::Syntax(error.to_string()),
     })
 }
 
-/// Reads any value.
-#[derive(Clone, Copy)]
-struct Tree {
+/// Returns how deep the members of a value may be nested.
+fn deeper<E: Error>(depth_left: usize) -> Result<usize, E> {
+    depth_left.checked_sub(1).ok_or_else(|| E::custom("nested too deeply"))
+}
+
+/// Writes any value.
+struct Text<'a> {
+    out: &'a mut Vec<u8>,
     depth_left: usize,
 }
 
-impl Tree {
-    fn deeper<E: Error>(self) -> Result<Self, E> {
-        let depth_left = self.depth_left.checked_sub(1);
-        depth_left
-            .map(|depth_left| Tree { depth_left })
-            .ok_or_else(|| E::custom("nested too deeply"))
-    }
-}
+impl<'de> DeserializeSeed<'de> for Text<'_> {
+    type Value = ();
 
-impl<'de> DeserializeSeed<'de> for Tree {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
         reader.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Tree {
-    type Value = Value;
+impl<'de> Visitor<'de> for Text<'_> {
+    type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.out.extend_from_slice(b"null");
+        Ok(())
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
+        Ok(())
     }
 
-    fn visit_i64<E>(self, n: i64) -> Result<Value, E> {
-        Ok(number(n as f64))
+    fn visit_i64<E: Error>(self, n: i64) -> Result<(), E> {
+        self.visit_f64(n as f64)
     }
 
-    fn visit_u64<E>(self, n: u64) -> Result<Value, E> {
-        Ok(number(n as f64))
+    fn visit_u64<E: Error>(self, n: u64) -> Result<(), E> {
+        self.visit_f64(n as f64)
     }
 
-    fn visit_f64<E>(self, n: f64) -> Result<Value, E> {
-        Ok(number(n))
+    fn visit_f64<E>(self, n: f64) -> Result<(), E> {
+        self.out.extend_from_slice(number_text(n).as_bytes());
+        Ok(())
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::from(text))
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        serde_json::to_writer(self.out, text).map_err(E::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut reader: A) -> Result<Value, A::Error> {
-        let (tree, mut items) = (self.deeper()?, Vec::new());
-        while let Some(item) = reader.next_element_seed(tree)? {
-            items.push(item);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut reader: A) -> Result<(), A::Error> {
+        let (out, depth_left) = (self.out, deeper(self.depth_left)?);
+        out.push(b'[');
+        while reader.next_element_seed(Text { out, depth_left })?.is_some() {
+            out.push(b',');
         }
-        Ok(Value::Array(items))
+        close(out, b']');
+        Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut reader: A) -> Result<Value, A::Error> {
-        let (tree, mut members, mut has_index) = (self.deeper()?, Map::new(), false);
-        while let Some(key) = reader.next_key::<String>()? {
-            has_index |= index(&key).is_some();
-            // A repeated key keeps its first place and has its last value.
-            members.insert(key, reader.next_value_seed(tree)?);
+    fn visit_map<A: MapAccess<'de>>(self, mut reader: A) -> Result<(), A::Error> {
+        let (out, depth_left) = (self.out, deeper(self.depth_left)?);
+        let (from, mut members) = (out.len() + 1, Vec::new());
+        out.push(b'{');
+        loop {
+            let start = out.len();
+            if reader.next_key_seed(Text { out, depth_left })?.is_none() {
+                break;
+            }
+            let key = start..out.len();
+            out.push(b':');
+            reader.next_value_seed(Text { out, depth_left })?;
+            members.push((key, out.len()));
+            out.push(b',');
         }
-        Ok(Value::Object(if has_index { indexes_first(members) } else { members }))
+        if let Some(members) = rearranged(out, &members) {
+            out.truncate(from);
+            out.extend_from_slice(&members);
+        }
+        close(out, b'}');
+        Ok(())
     }
 }
 
-/// Sorts keys that look like array indexes before all others, as JavaScript lists them.
-fn indexes_first(members: Map<String, Value>) -> Map<String, Value> {
-    let mut members: Vec<(String, Value)> = members.into_iter().collect();
-    members.sort_by_key(|(key, _)| index(key).map_or(u64::MAX, u64::from));
-    members.into_iter().collect()
+/// Ends an array or object, in place of the comma after its last member.
+fn close(out: &mut Vec<u8>, bracket: u8) {
+    out.pop_if(|last| *last == b',');
+    out.push(bracket);
+}
+
+/// Returns the members of an object in the order of JavaScript; `None` if they have it. Each is given
+/// by the place of its key and its end.
+fn rearranged(out: &[u8], members: &[(Range<usize>, usize)]) -> Option<Vec<u8>> {
+    if members.len() < 2 {
+        return None;
+    }
+    let part = |range: Range<usize>| out.get(range).unwrap_or_default();
+    let index = |key: &[u8]| {
+        let key = key.strip_prefix(b"\"").and_then(|key| key.strip_suffix(b"\""));
+        key.and_then(|key| index(std::str::from_utf8(key).ok()?))
+    };
+    // A repeated key keeps its first place and has its last value.
+    let each = members.iter().map(|(key, end)| (part(key.clone()), part(key.start..*end)));
+    let mut unique: IndexMap<&[u8], &[u8]> = each.collect();
+    let has_index = unique.keys().any(|key| index(key).is_some());
+    if !has_index && unique.len() == members.len() {
+        return None;
+    }
+    unique.sort_by_key(|key, _| index(key).map_or(u64::MAX, u64::from));
+    Some(unique.into_values().collect::<Vec<_>>().join(&b','))
 }
 
 /// Returns the array index that a key looks like.

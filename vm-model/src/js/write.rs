@@ -8,7 +8,6 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::{CompactFormatter, Formatter};
 
 use super::number::{number_text, whole};
@@ -40,46 +39,23 @@ pub fn write_ascii<T: Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
     }
 }
 
-/// Returns the compact JSON text of a value in UTF-8: shorter than ASCII, for what is kept in memory.
-pub fn compact(value: &Value) -> String {
-    let mut text = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Plain);
-    let written = value.serialize(&mut serializer);
-    // Writing a value to memory cannot fail.
-    written.ok().and_then(|()| String::from_utf8(text).ok()).unwrap_or_else(|| "null".to_owned())
-}
-
-/// Writes a double as Node prints it.
-fn write_double<W: ?Sized + Write>(out: &mut W, n: f64) -> io::Result<()> {
-    match whole(n) {
-        Some(whole) => CompactFormatter.write_i64(out, whole),
-        None => out.write_all(number_text(n).as_bytes()),
-    }
-}
-
-/// Numbers as Node prints them.
-struct Plain;
-
-impl Formatter for Plain {
-    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, n: f64) -> io::Result<()> {
-        write_double(out, n)
-    }
-}
-
 /// Numbers as Node prints them, and all text in ASCII.
 struct Ascii;
 
 impl Formatter for Ascii {
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, n: f64) -> io::Result<()> {
-        write_double(out, n)
+        match whole(n) {
+            Some(whole) => CompactFormatter.write_i64(out, whole),
+            None => out.write_all(number_text(n).as_bytes()),
+        }
     }
 
     fn write_i64<W: ?Sized + Write>(&mut self, out: &mut W, n: i64) -> io::Result<()> {
-        write_double(out, n as f64)
+        self.write_f64(out, n as f64)
     }
 
     fn write_u64<W: ?Sized + Write>(&mut self, out: &mut W, n: u64) -> io::Result<()> {
-        write_double(out, n as f64)
+        self.write_f64(out, n as f64)
     }
 
     fn write_string_fragment<W: ?Sized + Write>(
@@ -87,6 +63,9 @@ impl Formatter for Ascii {
         out: &mut W,
         text: &str,
     ) -> io::Result<()> {
+        if text.is_ascii() {
+            return out.write_all(text.as_bytes());
+        }
         let mut rest = text;
         while let Some(at) = rest.find(|c: char| !c.is_ascii()) {
             let (plain, from) = rest.split_at(at);
@@ -99,5 +78,10 @@ impl Formatter for Ascii {
             rest = chars.as_str();
         }
         out.write_all(rest.as_bytes())
+    }
+
+    fn write_raw_fragment<W: ?Sized + Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        // Outside its strings a text has nothing else than ASCII.
+        self.write_string_fragment(out, text)
     }
 }

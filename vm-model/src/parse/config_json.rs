@@ -2,106 +2,126 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `ZONEPATH/config/{metadata,tags,routes}.json`.
+//! `ZONEPATH/config/{metadata,tags,routes}.json`. A tenant decides how much is in them, so they are kept
+//! and compared as text.
 
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::js::{self, JsonError};
 use crate::origin::{Origin, ParseError};
 
-/// The four JSON fields as text, which takes a fraction of the memory of their values. All are absent
-/// if the directory of an incomplete zone cannot be read.
+/// The fields of these files, in the order in which they are composed.
+pub const FIELDS: [&str; 4] = ["customer_metadata", "internal_metadata", "routes", "tags"];
+
+/// The text of an absent file and of an absent member of metadata.json.
+const EMPTY: &str = "{}";
+
+/// The texts of [`FIELDS`]. All are absent if the directory of an incomplete zone cannot be read.
 ///
 /// One line each, empty if the field is absent; compact JSON text is never empty and has no line end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigJson(Box<str>);
 
-/// The values of the four JSON fields.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ConfigValues {
-    /// `customer_metadata` of metadata.json.
-    pub customer_metadata: Option<Value>,
-    /// `internal_metadata` of metadata.json.
-    pub internal_metadata: Option<Value>,
-    /// All of routes.json.
-    pub routes: Option<Value>,
-    /// All of tags.json.
-    pub tags: Option<Value>,
-}
-
-impl From<&ConfigValues> for ConfigJson {
-    fn from(values: &ConfigValues) -> Self {
-        let ConfigValues { customer_metadata, internal_metadata, routes, tags } = values;
-        let all = [customer_metadata, internal_metadata, routes, tags];
-        if all.iter().all(|value| value.is_none()) {
-            return ConfigJson::default();
-        }
-        let lines = all.map(|value| value.as_ref().map(js::compact).unwrap_or_default());
-        ConfigJson(lines.join("\n").into())
-    }
-}
-
 impl ConfigJson {
-    /// Returns the fields that are not absent, in the order in which they are composed.
-    pub fn fields(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        let ConfigValues { customer_metadata, internal_metadata, routes, tags } = self.values();
-        [
-            ("customer_metadata", customer_metadata),
-            ("internal_metadata", internal_metadata),
-            ("routes", routes),
-            ("tags", tags),
-        ]
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)))
+    /// Takes the texts of the three files, as [`text`] returns them.
+    ///
+    /// # Errors
+    /// The metadata are null or have the key `hasOwnProperty`.
+    pub fn new(metadata: &str, routes: &str, tags: &str) -> Result<Self, ParseError> {
+        let (customer, internal) = split_metadata(metadata)?;
+        Ok(Self([customer, internal, routes, tags].join("\n").into()))
     }
 
-    /// Returns the values.
-    pub fn values(&self) -> ConfigValues {
-        let mut lines = self.0.split('\n');
-        // The text was printed from a value, so it can be parsed.
-        let value = |line: &str| js::parse(line.as_bytes()).unwrap_or(Value::Null);
-        let mut next = || lines.next().filter(|line| !line.is_empty()).map(value);
-        ConfigValues {
-            customer_metadata: next(),
-            internal_metadata: next(),
-            routes: next(),
-            tags: next(),
-        }
+    /// Returns the fields that are not absent, and their texts.
+    pub fn texts(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        FIELDS.into_iter().zip(self.0.split('\n')).filter(|(_, text)| !text.is_empty())
+    }
+
+    /// Returns the text of a field.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        let place = FIELDS.iter().position(|name| *name == field)?;
+        self.0.split('\n').nth(place).filter(|text| !text.is_empty())
+    }
+
+    /// Returns the same to be written as it is.
+    pub fn raw(&self, field: &str) -> Option<&RawValue> {
+        self.text(field).and_then(|text| serde_json::from_str(text).ok())
     }
 }
 
-/// Returns the value of a file. As deployed, an absent file and a text that is not JSON are an empty
-/// object.
+/// Returns the value of a text that is kept.
+pub fn value(text: &str) -> Value {
+    // It was made by `js::compact`, so it can be parsed.
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// Returns the text of a file as it is kept. As deployed, an absent file is an empty object, and so is
+/// one that is not JSON: then the second is the reason.
 ///
 /// # Errors
 /// The text is nested too deeply.
-pub fn value(bytes: Option<&[u8]>) -> Result<Value, JsonError> {
-    let empty = || Value::Object(Map::new());
-    match bytes.map(js::parse) {
-        None | Some(Err(JsonError::Syntax(_))) => Ok(empty()),
-        Some(result) => result,
+pub fn text(bytes: Option<&[u8]>) -> Result<(String, Option<JsonError>), JsonError> {
+    match bytes.map(js::compact) {
+        None => Ok((EMPTY.to_owned(), None)),
+        Some(Ok(text)) => Ok((text, None)),
+        Some(Err(error @ JsonError::Syntax(_))) => Ok((EMPTY.to_owned(), Some(error))),
+        Some(Err(error)) => Err(error),
     }
 }
 
-/// Returns customer and internal metadata, each an empty object if absent.
-///
-/// # Errors
-/// The metadata are null or have the key `hasOwnProperty`.
-pub fn split_metadata(metadata: Value) -> Result<(Value, Value), ParseError> {
-    let mut members = match metadata {
-        Value::Object(members) => members,
-        Value::Null => {
-            return Err(ParseError::content(Origin::Config, "expected a JSON object, found null"));
-        }
-        _ => Map::new(),
-    };
-    // The deployed daemon crashes on this key, so nobody can rely on it.
-    if members.contains_key("hasOwnProperty") {
-        let what = "expected customer_metadata and internal_metadata, found the key hasOwnProperty";
-        return Err(ParseError::content(Origin::Config, what));
+/// Returns the texts of customer and internal metadata, each an empty object if absent.
+fn split_metadata(metadata: &str) -> Result<(&str, &str), ParseError> {
+    let (mut customer, mut internal) = (EMPTY, EMPTY);
+    let error = |what| Err(ParseError::content(Origin::Config, what));
+    if metadata == "null" {
+        return error("expected a JSON object, found null");
     }
-    let mut take = |key| members.shift_remove(key).unwrap_or_else(|| Value::Object(Map::new()));
-    Ok((take("customer_metadata"), take("internal_metadata")))
+    for member in members(metadata).into_iter().flatten() {
+        if let Some(value) = member.strip_prefix("\"customer_metadata\":") {
+            customer = value;
+        } else if let Some(value) = member.strip_prefix("\"internal_metadata\":") {
+            internal = value;
+        } else if member.starts_with("\"hasOwnProperty\":") {
+            // The deployed daemon crashes on this key, so nobody can rely on it.
+            return error(
+                "expected customer_metadata and internal_metadata, found the key hasOwnProperty",
+            );
+        }
+    }
+    Ok((customer, internal))
+}
+
+/// Returns the old and the new text of a field, without the members of an object that both have.
+pub fn differing(old: &str, new: &str) -> [String; 2] {
+    let rest = |text: &str, other: &HashSet<&str>| {
+        let own = members(text).into_iter().flatten().filter(|member| !other.contains(member));
+        format!("{{{}}}", own.collect::<Vec<_>>().join(","))
+    };
+    match (members(old), members(new)) {
+        (Some(olds), Some(news)) => [rest(old, &news.collect()), rest(new, &olds.collect())],
+        _ => [old.to_owned(), new.to_owned()],
+    }
+}
+
+/// Returns the members of an object, each `"key":value`, from its compact text; `None` if it is none.
+fn members(text: &str) -> Option<impl Iterator<Item = &str>> {
+    let inside = text.strip_prefix('{')?.strip_suffix('}')?;
+    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    let ends = move |c: char| {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => in_string = !in_string,
+            '{' | '[' if !in_string => depth += 1,
+            '}' | ']' if !in_string => depth = depth.saturating_sub(1),
+            _ => return c == ',' && depth == 0 && !in_string,
+        }
+        false
+    };
+    Some(inside.split(ends).filter(|member| !member.is_empty()))
 }
 
 #[cfg(test)]
@@ -111,39 +131,51 @@ mod tests {
 
     #[test]
     fn text_that_is_not_json_is_an_empty_object() {
-        for text in
-            [None, Some(&b""[..]), Some(b"{"), Some(b"{\"a\":1,}"), Some(b"\xef\xbb\xbf{\"a\":1}")]
-        {
-            assert_eq!(value(text), Ok(json!({})));
+        for bytes in [&b""[..], b"{", b"{\"a\":1,}", b"\xef\xbb\xbf{\"a\":1}"] {
+            let (text, doubt) = text(Some(bytes)).unwrap();
+            assert_eq!((&*text, doubt.is_some()), ("{}", true));
         }
-        assert_eq!(value(Some(b"[1]")), Ok(json!([1])));
-        assert!(value(Some("[".repeat(1000).as_bytes())).is_err(), "too deep is no empty object");
-    }
-
-    #[test]
-    fn kept_text_gives_the_values_back() {
-        let texts =
-            [r#"{"b":1.5,"2":[-1e400,0.1,1e21],"1":"\u00e9\n\ud83d\ude00\u0000"}"#, "null", "7"];
-        let some = |at: usize| Some(value(Some(texts[at].as_bytes())).unwrap());
-        let (a, b, c) = (some(0), some(1), some(2));
-        for [customer_metadata, internal_metadata, routes, tags] in [
-            [a.clone(), b.clone(), c.clone(), a.clone()],
-            [None, a.clone(), None, b],
-            [c, None, a, None],
-            [const { None }; 4],
-        ] {
-            let values = ConfigValues { customer_metadata, internal_metadata, routes, tags };
-            assert_eq!(ConfigJson::from(&values).values(), values);
-        }
+        assert_eq!(text(None), Ok(("{}".to_owned(), None)));
+        assert_eq!(text(Some(b"[ 1 ]")), Ok(("[1]".to_owned(), None)));
+        assert!(text(Some("[".repeat(1000).as_bytes())).is_err(), "too deep is no empty object");
     }
 
     #[test]
     fn metadata_is_split() {
-        let (customer, internal) =
-            split_metadata(json!({"customer_metadata": null, "x": 1})).unwrap();
-        assert_eq!((customer, internal), (json!(null), json!({})));
-        assert_eq!(split_metadata(json!("text")).unwrap(), (json!({}), json!({})));
-        assert!(split_metadata(json!(null)).is_err());
-        assert!(split_metadata(json!({"hasOwnProperty": 0})).is_err());
+        let split = |metadata| split_metadata(metadata).unwrap();
+        let both = r#"{"x":",\"","internal_metadata":{"a":[1,{}]},"customer_metadata":null}"#;
+        assert_eq!(split(both), ("null", r#"{"a":[1,{}]}"#));
+        assert_eq!(split("\"text\""), ("{}", "{}"));
+        assert!(split_metadata("null").is_err());
+        assert!(split_metadata(r#"{"hasOwnProperty":0}"#).is_err());
+    }
+
+    #[test]
+    fn fields_are_found_by_name() {
+        let config = ConfigJson::new(r#"{"customer_metadata":{"a":"b"}}"#, "7", "null").unwrap();
+        let texts =
+            [(FIELDS[0], r#"{"a":"b"}"#), (FIELDS[1], "{}"), (FIELDS[2], "7"), (FIELDS[3], "null")];
+        assert_eq!(config.texts().collect::<Vec<_>>(), texts);
+        assert_eq!(config.raw("tags").map(RawValue::get), Some("null"));
+        assert_eq!((config.text("alias"), ConfigJson::default().text("tags")), (None, None));
+        assert_eq!(value(texts[0].1), json!({"a": "b"}));
+    }
+
+    #[test]
+    fn members_that_are_equal_in_both_are_left_out() {
+        let table = [
+            (
+                r#"{"a":1,"b":{"c":",\\\"}"}}"#,
+                r#"{"b":{"c":",\\\"}"},"a":2}"#,
+                r#"{"a":1}"#,
+                r#"{"a":2}"#,
+            ),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, "{}", "{}"),
+            ("{}", r#"{"a":[1,2]}"#, "{}", r#"{"a":[1,2]}"#),
+            ("[1,2]", r#"{"a":1}"#, "[1,2]", r#"{"a":1}"#),
+        ];
+        for (old, new, in_old, in_new) in table {
+            assert_eq!(differing(old, new), [in_old, in_new]);
+        }
     }
 }

@@ -26,10 +26,9 @@ pub struct ZoneKstat {
     pub init_pid: Option<Value>,
 }
 
-/// Returns the kstat of a VM: as deployed, the one whose zonename is the uuid. A zone that is not active
-/// has none; it may be that of another zone with the same uuid.
+/// Returns the kstat of a VM: as deployed, the one whose zonename is the uuid.
 pub fn of<'a>(kstats: &'a HashMap<String, ZoneKstat>, row: &ZoneRow) -> Option<&'a ZoneKstat> {
-    kstats.get(&*row.uuid).filter(|_| row.zoneid.is_some())
+    kstats.get(&*row.uuid)
 }
 
 /// Parses the array. Leaves out kstats without data and those that belong to no VM; the last of

@@ -9,26 +9,21 @@ use std::time::Duration;
 
 use daemon::cli::{Cell, Progress, Screen, Table, Tone};
 use daemon::log::chain;
-use sdc_clients::vminfod::Lines;
-use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
+use vm_model::parse::zone_index::lines;
 
 use super::args::{CheckArgs, ReachArgs};
 use super::problem::Problem;
 use super::settings::Settings;
 use crate::node::Ctx;
-use crate::node::commands::{Follow, Tool};
-use crate::node::read::{datasets, kstat, sysinfo, zoneadm};
-use crate::sources::sysevent::{Channel, signals};
+use crate::node::commands::Tool;
+use crate::node::read::{datasets, kstat, sysinfo, zone_index, zoneadm};
+use crate::sources::sysevent::{Channel, Helper, signals};
 
 /// The user property that is set and removed to cause an event.
 const PROPERTY: &str = "vminfod:check";
-/// Longest line of an event stream.
-const LINE_CAP: usize = 1 << 20;
 /// How long a change of a property may take.
 const SET_LIMIT: Duration = Duration::from_secs(30);
-/// Largest zone index that is read.
-const INDEX_CAP: u64 = 64 << 20;
 
 type Reason = Box<dyn std::error::Error + Send + Sync>;
 
@@ -107,35 +102,34 @@ async fn sysinfo(ctx: &Ctx) -> Outcome {
 }
 
 async fn index(ctx: &Ctx) -> Outcome {
-    let path = ctx.root.zone_index();
-    let place = path.display().to_string();
-    let read = ctx.root.on_files(&place, move |root| root.read_file(&path, INDEX_CAP)).await;
-    match read.flatten().map(|content| content.bytes) {
-        Ok(bytes) => Ok(format!("{place}, {} lines", bytes.split(|b| *b == b'\n').count() - 1)),
-        Err(error) => Err(format!("{place}: {}", chain(&error)).into()),
+    let place = ctx.root.zone_index();
+    let index = zone_index::load(ctx).await?;
+    if index.is_empty() {
+        return Err(format!("{}: expected zones, found nothing", place.display()).into());
     }
+    Ok(format!("{}, {} zones", place.display(), lines(&index).count()))
 }
 
 async fn zone_events(ctx: &Ctx, limit: Duration) -> Outcome {
-    Stream::ready(ctx, Channel::Zones, limit).await?;
+    ready(ctx, Channel::Zones, limit).await?;
     Ok("the event stream starts".to_owned())
 }
 
 /// Checks that the stream of ZFS events starts and that events arrive.
 async fn zfs_events(ctx: &Ctx, args: &CheckArgs) -> (Outcome, Outcome) {
-    match Stream::ready(ctx, Channel::Datasets, args.timeout).await {
-        Ok(mut stream) => {
-            (Ok("the event stream starts".to_owned()), arrival(ctx, args, &mut stream).await)
+    match ready(ctx, Channel::Datasets, args.timeout).await {
+        Ok(mut helper) => {
+            (Ok("the event stream starts".to_owned()), arrival(ctx, args, &mut helper).await)
         }
         Err(why) => (Err(why), Err("not tried: the event stream does not start".into())),
     }
 }
 
-async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Outcome {
+async fn arrival(ctx: &Ctx, args: &CheckArgs, helper: &mut Helper) -> Outcome {
     let began = Instant::now();
     let limit = args.timeout;
     if args.passive {
-        stream.event(began + limit, None).await.map_err(|reason| {
+        event(helper, began + limit, None).await.map_err(|reason| {
             format!(
                 "{reason}; perhaps nothing happened: without --passive the check causes an event"
             )
@@ -145,7 +139,7 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, stream: &mut Stream) -> Outcome {
     let pool = pool(ctx).await?;
     let value = format!("{PROPERTY}={}", std::process::id());
     zfs(ctx, &["set", &value, &pool]).await?;
-    let came = stream.event(Instant::now() + limit, Some(&pool)).await;
+    let came = event(helper, Instant::now() + limit, Some(&pool)).await;
     let removed = zfs(ctx, &["inherit", PROPERTY, &pool]).await;
     came?;
     removed?;
@@ -171,60 +165,28 @@ async fn zfs(ctx: &Ctx, args: &[&str]) -> Outcome {
     Err(format!("zfs {what}: exit status {}: {why}", output.status).into())
 }
 
-/// A running `sysevent`.
-struct Stream {
-    child: Follow,
-    lines: Lines,
+/// Starts the helper and waits for its ready line.
+async fn ready(ctx: &Ctx, channel: Channel, limit: Duration) -> Result<Helper, Reason> {
+    let mut helper = Helper::start(&*ctx.commands, channel)?;
+    let until = Instant::now() + limit;
+    while signals(&line(&mut helper, until).await?)?.is_some() {}
+    Ok(helper)
 }
 
-impl Stream {
-    /// Starts the helper and waits for its ready line.
-    async fn ready(ctx: &Ctx, channel: Channel, limit: Duration) -> Result<Stream, Reason> {
-        let child = ctx.commands.follow(Tool::Sysevent, channel.args())?;
-        let mut stream = Stream { child, lines: Lines::new(LINE_CAP) };
-        let until = Instant::now() + limit;
-        while signals(&stream.line(until).await?)?.is_some() {}
-        Ok(stream)
-    }
-
-    /// Waits for an event, of `dataset` if given.
-    async fn event(&mut self, until: Instant, dataset: Option<&str>) -> Result<(), Reason> {
-        loop {
-            let line = self.line(until).await?;
-            let Ok(event) = vm_model::js::parse(&line) else { continue };
-            let name = event.get("data").and_then(|data| data.get("history_dsname"));
-            let name = name.and_then(serde_json::Value::as_str);
-            if name.is_some() && (dataset.is_none() || name == dataset) {
-                return Ok(());
-            }
+/// Waits for an event, of `dataset` if given.
+async fn event(helper: &mut Helper, until: Instant, dataset: Option<&str>) -> Result<(), Reason> {
+    loop {
+        let line = line(helper, until).await?;
+        let Ok(event) = vm_model::js::parse(&line) else { continue };
+        let name = event.get("data").and_then(|data| data.get("history_dsname"));
+        let name = name.and_then(serde_json::Value::as_str);
+        if name.is_some() && (dataset.is_none() || name == dataset) {
+            return Ok(());
         }
     }
+}
 
-    async fn line(&mut self, until: Instant) -> Result<bytes::Bytes, Reason> {
-        let mut piece = vec![0; 64 << 10];
-        loop {
-            if let Some(line) = self.lines.next_line()? {
-                return Ok(line);
-            }
-            let read = timeout_at(until, self.child.stdout.read(&mut piece)).await;
-            match read.map_err(|_| "nothing arrived in time")?? {
-                0 => return Err(self.ended().await.into()),
-                count => self.lines.push(piece.get(..count).unwrap_or_default()),
-            }
-        }
-    }
-
-    /// Describes why the child ended.
-    async fn ended(&mut self) -> String {
-        let mut complaint = Vec::new();
-        let soon = Instant::now() + Duration::from_secs(1);
-        let mut stderr = (&mut self.child.stderr).take(1024);
-        let _late = timeout_at(soon, stderr.read_to_end(&mut complaint)).await;
-        let status = timeout_at(soon, self.child.wait()).await;
-        let text = String::from_utf8_lossy(&complaint);
-        match status {
-            Ok(status) => format!("sysevent ended with status {status}: {}", text.trim()),
-            Err(_) => "sysevent closed its output".to_owned(),
-        }
-    }
+async fn line(helper: &mut Helper, until: Instant) -> Result<bytes::Bytes, Reason> {
+    let line = timeout_at(until, helper.line()).await.map_err(|_| "nothing arrived in time")?;
+    line.map_err(|end| format!("sysevent {}", chain(&end)).into())
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::reconcile::asks::Held;
 use vm_model::js::{number, to_ascii};
 use vm_model::origin::Origin;
+use vm_model::parse::config_json::{self, FIELDS};
 use vm_model::parse::zfs_list::Row;
 use vm_model::parse::zone_xml::Element;
 use vm_model::parts::Parts;
@@ -39,11 +40,8 @@ const PARTS: [Part; 7] = [
         None => Value::Null,
     }),
     (Origin::Config, |parts| {
-        let config = parts.config.values();
-        json!({
-            "customer_metadata": config.customer_metadata, "internal_metadata": config.internal_metadata,
-            "routes": config.routes, "tags": config.tags,
-        })
+        let text = |field| parts.config.text(field).map_or(Value::Null, config_json::value);
+        FIELDS.into_iter().map(|field| (field.to_owned(), text(field))).collect()
     }),
     (Origin::LastExited, |parts| match &parts.lastexited {
         Some(last) => json!({"status": last.status, "timestamp": last.timestamp()}),

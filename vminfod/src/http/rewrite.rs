@@ -44,30 +44,15 @@ pub(super) fn rewrite(format: Format, filter: Option<Filter>) -> Option<Rewrite>
     Some(Box::new(move |entry| show(&entry, format, filter.as_ref())))
 }
 
-/// A line of the journal.
-#[derive(Deserialize)]
+/// A line of the journal, and the shipped shape.
+#[derive(Deserialize, Serialize)]
 struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     date: &'a str,
     zonename: String,
     uuid: String,
-    #[serde(borrow)]
-    vm: Option<&'a RawValue>,
-    #[serde(default)]
-    changes: Vec<Change>,
-    seq: u64,
-    epoch: &'a str,
-}
-
-/// The shipped shape.
-#[derive(Serialize)]
-struct Shipped<'a> {
-    r#type: &'a str,
-    date: &'a str,
-    zonename: &'a str,
-    uuid: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     vm: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<Vec<Change>>,
@@ -100,7 +85,7 @@ struct FromTo {
 }
 
 fn show(entry: &Entry, format: Format, filter: Option<&Filter>) -> Option<Bytes> {
-    let line: Line<'_> = match serde_json::from_slice(&entry.line) {
+    let mut line: Line<'_> = match serde_json::from_slice(&entry.line) {
         Ok(line) => line,
         Err(error) => {
             // It is our own line, so this cannot happen; a listener must not miss an event.
@@ -128,7 +113,7 @@ fn show(entry: &Entry, format: Format, filter: Option<&Filter>) -> Option<Bytes>
     }
     let mut paths = note.paths.into_iter();
     let mut changes: Vec<(Change, Option<String>)> =
-        line.changes.into_iter().map(|change| (change, paths.next())).collect();
+        line.changes.take().into_iter().flatten().map(|change| (change, paths.next())).collect();
     if let Some(filter) = filter {
         let shown = |change: &Change| {
             change.path.first().and_then(Option::as_deref).is_some_and(|key| filter.shows(key))
@@ -139,28 +124,22 @@ fn show(entry: &Entry, format: Format, filter: Option<&Filter>) -> Option<Bytes>
         }
     }
     let chosen = chosen.and_then(|text| RawValue::from_string(text).ok());
-    let vm = chosen.as_deref().or(line.vm).filter(|_| kind != "delete");
-    let changes = (kind == "modify").then_some(changes);
-    let (seq, epoch) = (line.seq, line.epoch);
+    line.kind = kind;
+    line.vm = chosen.as_deref().or(line.vm).filter(|_| kind != "delete");
+    let changes = (kind == "modify").then_some(changes.into_iter());
     let text = match format {
-        Format::Shipped => to_ascii(&Shipped {
-            r#type: kind,
-            date: line.date,
-            zonename: &line.zonename,
-            uuid: &line.uuid,
-            vm,
-            changes: changes.map(|all| all.into_iter().map(|(change, _)| change).collect()),
-            seq,
-            epoch,
-        }),
+        Format::Shipped => {
+            line.changes = changes.map(|all| all.map(|(change, _)| change).collect());
+            to_ascii(&line)
+        }
         Format::Rfd39 => to_ascii(&Rfd39 {
             ts: line.date,
             r#type: kind,
             zonename: (kind != "modify").then_some(&line.zonename),
-            vm,
-            changes: changes.map(|all| all.into_iter().map(from_to).collect()),
-            seq,
-            epoch,
+            vm: line.vm,
+            changes: changes.map(|all| all.map(from_to).collect()),
+            seq: line.seq,
+            epoch: line.epoch,
         }),
     };
     Some(Bytes::from(text + "\n"))

@@ -11,7 +11,7 @@ use vm_model::VmObject;
 use vm_model::compose::compose;
 use vm_model::datasets::{Datasets, VmDatasets};
 use vm_model::origin::Origin;
-use vm_model::parse::kstat::{self as kstats, ZoneKstat};
+use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
 use vm_model::parse::zone_index::lines as parse_index;
@@ -136,7 +136,12 @@ impl Node {
     ) -> Option<(Arc<ZoneRow>, Result<Parts, LoadError>)> {
         let (row, files) = (self.zones.rows.get(at)?, self.files.get(at)?);
         let parts = files.clone().map(|files| {
-            let kstat = kstats::of(&self.kstats, row).cloned();
+            // As deployed, that of the zone with this name; not that of another zone of the uuid.
+            let is_others = || {
+                let mut rows = self.zones.rows.iter();
+                row.zoneid.is_none() && rows.any(|it| it.uuid == row.uuid && it.zoneid.is_some())
+            };
+            let kstat = self.kstats.get(&*row.uuid).filter(|_| !is_others()).cloned();
             assemble(row, files, kstat, datasets, &self.sysinfo)
         });
         Some((Arc::clone(row), parts))

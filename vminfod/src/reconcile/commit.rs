@@ -10,8 +10,9 @@ use std::sync::Arc;
 use sdc_clients::retry::Backoff;
 use tokio::time::Instant;
 use tracing::Instrument;
-use vm_model::VmObject;
-use vm_model::compose::compose;
+use vm_model::compose::outline;
+use vm_model::origin::Origin;
+use vm_model::outline::Outline;
 use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
@@ -56,7 +57,7 @@ impl Reconciler {
         let datasets = known.as_ref().map_or_else(Vec::new, |parts| self.listable(parts));
         let (ctx, name) = (self.seams.ctx.clone(), Arc::clone(name));
         let reading = Reading { ctx, name: Arc::clone(&name), known, stale, datasets, signalled };
-        let purpose = Purpose::Vm(Arc::clone(&name));
+        let purpose = Purpose::Vm(Arc::clone(&name), stale);
         let work = async move { Done::Vm(name, reading.run().await) };
         self.tasks.spawn(purpose, work.instrument(span));
     }
@@ -236,15 +237,15 @@ impl Reconciler {
     }
 
     /// The object of these parts. A panic fails this VM only.
-    fn composed(&self, parts: &Parts) -> Result<VmObject, ReadFault> {
-        match catch_unwind(AssertUnwindSafe(|| compose(parts))) {
+    fn composed(&self, parts: &Parts) -> Result<Outline, ReadFault> {
+        match catch_unwind(AssertUnwindSafe(|| outline(parts))) {
             Ok(Ok(object)) => Ok(object),
             Ok(Err(error)) => Err(compose_error(&self.seams.ctx.root, parts, error).into()),
             Err(_) => Err(ReadFault::Panic),
         }
     }
 
-    fn old(&self, parts: &Parts) -> Option<VmObject> {
+    fn old(&self, parts: &Parts) -> Option<Outline> {
         self.composed(parts).ok()
     }
 
@@ -304,7 +305,11 @@ impl Reconciler {
             vm.repeats = vm.repeats.or(under.repeats);
             vm.reopen(under.trace);
         }
-        self.vms.mark(name, under.stale, Reasons::RETRY, at);
+        // The zone may be made anew while its configuration is away.
+        let is_away = matches!(fault, ReadFault::Load(error)
+            if error.origin() == Origin::ZoneXml && error.is_absent());
+        let row = if is_away { Stale::ON_ZONE_EVENT } else { Stale::empty() };
+        self.vms.mark(name, under.stale | row, Reasons::RETRY, at);
     }
 
     /// Records a zone that could not be read, and plans the next attempt.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use vm_model::compose::compose;
+use vm_model::compose::outline;
 use vm_model::origin::{Origin, ParseError};
 use vm_model::stale::Stale;
 
@@ -122,7 +122,7 @@ impl Reconciler {
             let root = root.clone();
             shares.push(tokio::task::spawn_blocking(move || {
                 let composed = own.into_iter().map(|parts| {
-                    let stored: Result<Arc<StoredVm>, _> = compose(&parts)
+                    let stored: Result<Arc<StoredVm>, _> = outline(&parts)
                         .map(|object| stored(&object))
                         .map_err(|error| compose_error(&root, &parts, error));
                     (parts, stored)

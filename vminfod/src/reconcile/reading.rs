@@ -118,6 +118,8 @@ impl Reading {
         let files = files?;
         let kstat = match &self.known {
             Some(parts) if !self.stale.contains(Stale::KSTAT) => parts.kstat.clone(),
+            // A zone that is not active has no kstat; a stray one is seen by refreshes.
+            Some(parts) if row.zoneid.is_none() && parts.zone == row => parts.kstat.clone(),
             _ => kstat::one(&self.ctx, &row).await?,
         };
         let datasets = self.datasets(&row).await;

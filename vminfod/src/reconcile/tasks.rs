@@ -4,22 +4,27 @@
 
 //! The tasks of the reconciler, their purposes and results.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use vm_model::datasets::SnapshotTable;
 use vm_model::origin::{Origin, ParseError};
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
+use vm_model::stale::Stale;
 
 use super::listing;
 use super::reading::{Loaded, ReadFault};
 use super::sweep::Seen;
 use crate::node::LoadError;
 use crate::node::load::Node;
+
+/// Tasks that are alike and began within this time end in the order in which they began, at most so
+/// much later: the order of events is that of their signals.
+const TOGETHER: Duration = Duration::from_millis(10);
 
 /// The result of a task.
 pub enum Done {
@@ -45,7 +50,8 @@ pub enum Done {
 /// The purpose of a task, in case it panics.
 #[derive(Clone)]
 pub enum Purpose {
-    Vm(Arc<str>),
+    /// The reading of these parts of a VM.
+    Vm(Arc<str>, Stale),
     Dataset(String),
     /// The filesystems and volumes of the node, and when their listing began.
     Datasets(Instant),
@@ -60,56 +66,154 @@ pub enum Purpose {
     Confirm,
 }
 
-/// The tasks under way.
+impl Purpose {
+    /// Returns true if both take about as long.
+    fn is_like(&self, other: &Purpose) -> bool {
+        match (self, other) {
+            (Self::Vm(_, parts), Self::Vm(_, others)) => parts == others,
+            (Self::Dataset(_), Self::Dataset(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// The result if the task panics.
+    fn panicked(self) -> Done {
+        let error = |origin| {
+            let what = "the reading panicked".to_owned();
+            LoadError::from(ParseError::content(origin, what))
+        };
+        match self {
+            Self::Vm(name, _) => Done::Vm(name, Err(ReadFault::Panic)),
+            Self::Dataset(name) => Done::Dataset(name, Err(error(Origin::Datasets))),
+            Self::Datasets(began) => Done::Datasets(began, Err(error(Origin::Datasets))),
+            Self::Snapshots => Done::Snapshots(Err(error(Origin::Datasets))),
+            Self::Sysinfo => Done::Sysinfo(Err(error(Origin::Sysinfo))),
+            Self::Node => Done::Node(None),
+            Self::Sweep => Done::Sweep(None),
+            Self::Zones => Done::Zones(Err(error(Origin::Zoneadm))),
+            Self::Confirm => Done::Nothing,
+        }
+    }
+}
+
+/// A task that was spawned and not handed out.
+struct Task {
+    id: Id,
+    purpose: Purpose,
+    began: Instant,
+    /// When it ended, and its result.
+    ended: Option<(Instant, Done)>,
+}
+
+/// The tasks, in the order in which they were spawned.
 #[derive(Default)]
 pub struct Tasks {
     set: JoinSet<Done>,
-    purposes: HashMap<Id, Purpose>,
+    tasks: Vec<Task>,
 }
 
 impl Tasks {
     pub fn spawn(&mut self, purpose: Purpose, work: impl Future<Output = Done> + Send + 'static) {
-        let handle = self.set.spawn(work);
-        self.purposes.insert(handle.id(), purpose);
+        let id = self.set.spawn(work).id();
+        self.tasks.push(Task { id, purpose, began: Instant::now(), ended: None });
     }
 
-    /// Waits for the next task to end, without end if there is none. Cancel-safe.
+    /// Waits for the next task to end, without end if there is none. Tasks that are alike and began
+    /// together are handed out in the order in which they began. Cancel-safe.
     pub async fn next(&mut self) -> Done {
-        match self.set.join_next_with_id().await {
-            Some(done) => self.done(done),
-            None => std::future::pending().await,
+        loop {
+            if let Some(done) = self.take(Instant::now()) {
+                return done;
+            }
+            let ended = self.tasks.iter().filter_map(|task| Some(task.ended.as_ref()?.0)).min();
+            let held = async {
+                match ended {
+                    Some(ended) => sleep_until(ended + TOGETHER).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // All arms are cancel-safe; a result that was taken is stored.
+            tokio::select! {
+                Some(done) = self.set.join_next_with_id() => self.ended(done),
+                () = held => {}
+                else => std::future::pending().await,
+            }
         }
     }
 
     /// Returns true if no task is under way.
     pub fn is_empty(&self) -> bool {
-        self.set.is_empty()
+        self.tasks.is_empty()
     }
 
-    fn done(&mut self, done: Result<(Id, Done), JoinError>) -> Done {
-        let error = match done {
-            Ok((id, done)) => {
-                self.purposes.remove(&id);
-                return done;
-            }
-            Err(error) => error,
+    fn ended(&mut self, done: Result<(Id, Done), JoinError>) {
+        let (id, done) = match done {
+            Ok((id, done)) => (id, Some(done)),
+            Err(error) => (error.id(), None),
         };
-        let panicked = |origin| {
-            let what = "the reading panicked".to_owned();
-            LoadError::from(ParseError::content(origin, what))
-        };
-        match self.purposes.remove(&error.id()) {
-            Some(Purpose::Vm(name)) => Done::Vm(name, Err(ReadFault::Panic)),
-            Some(Purpose::Dataset(name)) => Done::Dataset(name, Err(panicked(Origin::Datasets))),
-            Some(Purpose::Datasets(began)) => {
-                Done::Datasets(began, Err(panicked(Origin::Datasets)))
-            }
-            Some(Purpose::Snapshots) => Done::Snapshots(Err(panicked(Origin::Datasets))),
-            Some(Purpose::Sysinfo) => Done::Sysinfo(Err(panicked(Origin::Sysinfo))),
-            Some(Purpose::Node) => Done::Node(None),
-            Some(Purpose::Sweep) => Done::Sweep(None),
-            Some(Purpose::Zones) => Done::Zones(Err(panicked(Origin::Zoneadm))),
-            Some(Purpose::Confirm) | None => Done::Nothing,
+        if let Some(task) = self.tasks.iter_mut().find(|task| task.id == id) {
+            let done = done.unwrap_or_else(|| task.purpose.clone().panicked());
+            task.ended = Some((Instant::now(), done));
         }
+    }
+
+    /// Takes the first result that no earlier task holds back.
+    fn take(&mut self, now: Instant) -> Option<Done> {
+        let holds = |task: &Task, later: &Task| {
+            task.ended.is_none()
+                && task.purpose.is_like(&later.purpose)
+                && later.began - task.began < TOGETHER
+        };
+        let is_free = |at: usize, task: &Task| {
+            let Some((ended, _)) = task.ended else { return false };
+            let mut before = self.tasks.iter().take(at);
+            ended + TOGETHER <= now || !before.any(|other| holds(other, task))
+        };
+        let mut tasks = self.tasks.iter().enumerate();
+        let at = tasks.find(|(at, task)| is_free(*at, task))?.0;
+        self.tasks.remove(at).ended.map(|(_, done)| done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(tasks: &mut Tasks, name: &str, parts: Stale, ms: u64) {
+        let (name, span) = (Arc::<str>::from(name), Duration::from_millis(ms));
+        let own = Arc::clone(&name);
+        tasks.spawn(Purpose::Vm(name, parts), async move {
+            tokio::time::sleep(span).await;
+            Done::Vm(own, Ok(Loaded::Gone))
+        });
+    }
+
+    async fn name(tasks: &mut Tasks) -> String {
+        match tasks.next().await {
+            Done::Vm(name, _) => name.to_string(),
+            _ => panic!("not a reading"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readings_that_began_together_end_in_their_order() {
+        let (mut tasks, began) = (Tasks::default(), Instant::now());
+        reading(&mut tasks, "a", Stale::CONFIG, 6);
+        reading(&mut tasks, "b", Stale::CONFIG, 3);
+        reading(&mut tasks, "hangs", Stale::ZONEADM, 500);
+        reading(&mut tasks, "c", Stale::ZONEADM, 3);
+        reading(&mut tasks, "other", Stale::XML, 4);
+        let mut ended = Vec::new();
+        for _ in 0..5 {
+            ended.push((name(&mut tasks).await, began.elapsed().as_millis()));
+        }
+        let wanted = [("other", 4), ("a", 6), ("b", 6), ("c", 13), ("hangs", 500)];
+        assert_eq!(ended, wanted.map(|(name, ms)| (name.to_owned(), ms)));
+        assert!(tasks.is_empty());
+        // One that began later waits for nothing.
+        reading(&mut tasks, "hangs", Stale::CONFIG, 500);
+        tokio::time::sleep(TOGETHER).await;
+        reading(&mut tasks, "a", Stale::CONFIG, 1);
+        assert_eq!((name(&mut tasks).await, began.elapsed().as_millis()), ("a".to_owned(), 511));
     }
 }

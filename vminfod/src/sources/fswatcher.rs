@@ -116,7 +116,7 @@ impl Watcher {
                 read = child.stdout.read(&mut chunk) => {
                     let count = read?;
                     if count == 0 {
-                        return Err(End::of(child).await);
+                        return Err(End::of(&mut child).await);
                     }
                     lines.push(chunk.get(..count).unwrap_or_default());
                     while let Some(line) = lines.next_line()? {

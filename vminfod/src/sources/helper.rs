@@ -20,7 +20,7 @@ use crate::node::commands::{CommandError, Follow};
 /// A helper that is not ready within this time is started again.
 pub const READY_LIMIT: Duration = Duration::from_secs(30);
 /// How long a helper that closed its output may take to exit.
-const EXIT_LIMIT: Duration = Duration::from_secs(1);
+pub const EXIT_LIMIT: Duration = Duration::from_secs(1);
 /// A run of at least this long resets the back-off.
 const CALM: Duration = Duration::from_secs(60);
 
@@ -61,7 +61,7 @@ pub enum End {
 
 impl End {
     /// The end of a helper that closed its output.
-    pub async fn of(mut child: Follow) -> End {
+    pub async fn of(child: &mut Follow) -> End {
         End::Exit(timeout(EXIT_LIMIT, child.wait()).await.unwrap_or(-1))
     }
 }
@@ -108,8 +108,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_helper_that_closed_its_output_is_not_waited_for_long() {
         let pipe = || Box::new(tokio::io::empty());
-        let endless = Follow::new(pipe(), pipe(), Box::pin(std::future::pending()));
-        let end = timeout(2 * EXIT_LIMIT, End::of(endless)).await.unwrap();
+        let mut endless = Follow::new(pipe(), pipe(), Box::pin(std::future::pending()));
+        let end = timeout(2 * EXIT_LIMIT, End::of(&mut endless)).await.unwrap();
         assert_eq!(end.to_string(), "exited with status -1");
     }
 }

@@ -16,18 +16,19 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use daemon::Shutdown;
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::Lines;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use vm_model::parse::sysevent::{Garbage, Line, parse};
 
-use super::helper::{End, Health, READY_LIMIT, supervise};
+use super::helper::{EXIT_LIMIT, End, Health, READY_LIMIT, supervise};
 use super::inbox::Inbox;
 use super::signal::Signal;
-use crate::node::commands::{Commands, Tool};
+use crate::node::commands::{CommandError, Commands, Follow, Tool};
 
 /// Longest line; real ones have some hundred bytes.
 const LINE_CAP: usize = 1 << 20;
@@ -71,6 +72,61 @@ pub fn signals(line: &[u8]) -> Result<Option<Vec<Signal>>, Garbage> {
     })
 }
 
+/// A running `sysevent`.
+pub struct Helper {
+    child: Follow,
+    lines: Lines,
+    out: Vec<u8>,
+    complaint: Vec<u8>,
+    is_quiet: bool,
+}
+
+impl Helper {
+    /// Starts one that follows this channel.
+    pub fn start(commands: &dyn Commands, channel: Channel) -> Result<Self, CommandError> {
+        let child = commands.follow(Tool::Sysevent, channel.args())?;
+        let (lines, out, complaint) = (Lines::new(LINE_CAP), vec![0; 64 << 10], vec![0; 1024]);
+        Ok(Self { child, lines, out, complaint, is_quiet: true })
+    }
+
+    /// Returns its next line that is not empty. Cancel-safe: a dropped read takes nothing.
+    /// Errors: it ended or complained, or the line is too long.
+    pub async fn line(&mut self) -> Result<Bytes, End> {
+        loop {
+            while let Some(line) = self.lines.next_line()? {
+                if !line.is_empty() {
+                    return Ok(line);
+                }
+            }
+            tokio::select! {
+                biased;
+                read = self.child.stdout.read(&mut self.out) => match read? {
+                    0 => return Err(self.end().await),
+                    count => self.lines.push(self.out.get(..count).unwrap_or_default()),
+                },
+                read = self.child.stderr.read(&mut self.complaint), if self.is_quiet => match read {
+                    Ok(0) | Err(_) => self.is_quiet = false,
+                    Ok(count) => return Err(self.complained(count)),
+                },
+            }
+        }
+    }
+
+    /// Why it closed its output: what it complains of, or its exit status.
+    async fn end(&mut self) -> End {
+        let complaint = self.child.stderr.read(&mut self.complaint);
+        match timeout(EXIT_LIMIT, complaint).await {
+            Ok(Ok(count @ 1..)) => self.complained(count),
+            _ => End::of(&mut self.child).await,
+        }
+    }
+
+    fn complained(&self, count: usize) -> End {
+        let text = String::from_utf8_lossy(self.complaint.get(..count).unwrap_or_default());
+        End::Stderr(text.trim().chars().take(200).collect())
+    }
+}
+
 /// Follows one channel.
 pub struct Follower {
     /// Which events.
@@ -95,32 +151,14 @@ impl Follower {
     }
 
     async fn follow(&self) -> Result<Infallible, End> {
-        let mut child = self.commands.follow(Tool::Sysevent, self.channel.args())?;
-        let mut lines = Lines::new(LINE_CAP);
-        let (mut out, mut complaint) = (vec![0; 64 << 10], vec![0; 1024]);
-        let (mut is_ready, mut is_quiet) = (false, true);
+        let mut helper = Helper::start(&*self.commands, self.channel)?;
+        let mut is_ready = false;
         let ready_by = Instant::now() + READY_LIMIT;
         loop {
-            // All arms are cancel-safe: a dropped read takes nothing; a restart is about this child.
+            // All arms are cancel-safe: a restart is about this child.
             tokio::select! {
                 biased;
-                read = child.stdout.read(&mut out) => {
-                    let count = read?;
-                    if count == 0 {
-                        return Err(End::of(child).await);
-                    }
-                    lines.push(out.get(..count).unwrap_or_default());
-                    while let Some(line) = lines.next_line()? {
-                        is_ready |= self.line(&line, is_ready)?;
-                    }
-                }
-                read = child.stderr.read(&mut complaint), if is_quiet => match read {
-                    Ok(0) | Err(_) => is_quiet = false,
-                    Ok(count) => {
-                        let text = String::from_utf8_lossy(complaint.get(..count).unwrap_or_default());
-                        return Err(End::Stderr(text.trim().chars().take(200).collect()));
-                    }
-                },
+                line = helper.line() => is_ready |= self.line(&line?, is_ready)?,
                 () = self.restart.notified() => return Err(End::Missed),
                 () = sleep_until(ready_by), if !is_ready => return Err(End::NotReady),
             }
@@ -129,9 +167,6 @@ impl Follower {
 
     /// Queues the signals of a line; returns true if it says that the helper is ready.
     fn line(&self, line: &[u8], was_ready: bool) -> Result<bool, Garbage> {
-        if line.is_empty() {
-            return Ok(false);
-        }
         let Some(signals) = signals(line)? else {
             if !was_ready {
                 tracing::info!(source = self.channel.name(), "event source is ready");

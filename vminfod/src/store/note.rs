@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use vm_model::VmObject;
-use vm_model::diff::{Action, Change, pretty_path};
+use vm_model::diff::{Action, Change, Shown, pretty_path};
 use vm_model::js::to_ascii;
 
 /// What filters compare besides the uuid.
@@ -84,8 +84,8 @@ fn dotted(change: &Change<'_>, old: &VmObject, new: &VmObject) -> String {
                 continue;
             }
             None if last => (
-                olds.position(|item| Some(item) == change.old_value),
-                news.position(|item| Some(item) == change.new_value),
+                olds.position(|item| Some(item) == change.old_value.and_then(Shown::value)),
+                news.position(|item| Some(item) == change.new_value.and_then(Shown::value)),
             ),
             None => {
                 let is_it = |item: &Value| {

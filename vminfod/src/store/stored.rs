@@ -10,10 +10,11 @@ use bytes::Bytes;
 use serde_json::Value;
 use vm_model::VmObject;
 use vm_model::js::{to_ascii, write_ascii};
+use vm_model::outline::Outline;
 
 use super::note::Traits;
 
-/// Most objects are no longer than this, in bytes.
+/// Most objects are no longer than this, in bytes, beside what is in their configuration files.
 const USUAL: usize = 4096;
 
 /// One VM as readers see it: its bytes, and what is needed without parsing them.
@@ -40,15 +41,16 @@ impl StoredVm {
 }
 
 /// An object as it is stored.
-pub fn stored(object: &VmObject) -> Arc<StoredVm> {
-    let mut json = Vec::with_capacity(USUAL);
+pub fn stored(object: &Outline) -> Arc<StoredVm> {
+    let config: usize = object.config.texts().map(|(_, text)| text.len()).sum();
+    let mut json = Vec::with_capacity(USUAL + config);
     write_ascii(&mut json, object);
     json.push(b',');
     // An exact copy: the buffer may be twice as large.
     let listed = Bytes::from(Box::<[u8]>::from(json.as_slice()));
-    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    let text = |name: &str| object.fields.get(name).and_then(Value::as_str);
     let uuid = text("uuid").filter(|uuid| text("zonename") != Some(uuid)).map(Box::from);
-    Arc::new(StoredVm { listed, uuid, traits: Traits::of(object) })
+    Arc::new(StoredVm { listed, uuid, traits: Traits::of(&object.fields) })
 }
 
 /// Returns a text as an ASCII JSON string.

@@ -123,7 +123,7 @@ mod tests {
     fn vm(n: usize) -> Arc<StoredVm> {
         let mut object = sdc_clients::vminfod::VmObject::new();
         object.insert("n".into(), n.into());
-        super::super::stored::stored(&object)
+        super::super::stored::stored(&object.into())
     }
 
     fn shown(vms: &Vms) -> Vec<(String, String)> {

@@ -115,3 +115,50 @@ async fn truncated_file_emits_no_event_before_it_is_written() {
         assert!(events.iter().all(|event| event["vm"]["tags"] != json!({})), "{events:#?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_of_different_vms_have_the_order_of_their_signals() {
+    let node = FakeNode::new();
+    let names = [0, 1, 2, 3, 4, 5].map(|n| format!("{n}992e853-8812-4060-8b15-fff23517df24"));
+    for name in &names {
+        node.add_zone(name, "running", Some(5), "vm");
+    }
+    let mut world = World::start(&node, node.config()).await;
+    for turn in 0..60_usize {
+        // Another order in each turn, and one kind of change: their readings take about as long.
+        let order: Vec<&String> = (0..6).map(|n| &names[(n * 5 + turn) % 6]).collect();
+        for name in &order {
+            match turn % 3 {
+                0 => {
+                    let tags = json!({ "turn": turn }).to_string();
+                    node.write_now(&format!("/zones/{name}/config/tags.json"), &tags);
+                    world.file_event(name, ZoneFile::Config);
+                }
+                1 => {
+                    node.set_zone(name, "running", Some(100 + turn as i64));
+                    world.zone_event(name, "running", 5);
+                }
+                _ => {
+                    let quota = json!({"quota": ((turn + 1) << 30).to_string()});
+                    node.set_dataset(&format!("zones/{name}"), quota);
+                    world.zfs_event(&format!("zones/{name}"), "set");
+                }
+            }
+        }
+        let is_last = |vm: Option<&Value>| {
+            vm.is_some_and(|vm| match turn % 3 {
+                0 => vm["tags"]["turn"] == turn,
+                1 => vm["zoneid"] == 100 + turn,
+                _ => vm["quota"] == turn + 1,
+            })
+        };
+        for name in &order {
+            world.until(name, Duration::from_secs(20), is_last).await;
+        }
+        world.later(AFTER).await;
+        let events = world.events();
+        let mut told: Vec<&Value> = events.iter().map(|event| &event["zonename"]).collect();
+        told.dedup();
+        assert_eq!(told, order, "turn {turn}");
+    }
+}

@@ -7,56 +7,30 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use simnode::recorded::Listings;
 use tokio::io::duplex;
+use vm_model::parse::zfs_list::COLUMNS;
 use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
 
 use super::FakeNode;
 
 impl FakeNode {
-    fn zoneadm(&self, args: &[String]) -> Output {
-        let lines = self.with(|state| state.zoneadm.clone());
-        match args {
-            [flag, name, ..] if flag == "-z" => {
-                match lines.iter().find(|line| line.split(':').nth(1) == Some(name)) {
-                    Some(line) => output(0, format!("{line}\n"), ""),
-                    None => output(
-                        1,
-                        String::new(),
-                        &format!("zoneadm: zone '{name}': No such zone configured"),
-                    ),
-                }
+    /// What the tool prints of the whole listing for these arguments.
+    fn listing(&self, tool: Tool, args: &[String]) -> Output {
+        // A listing of the whole node is two deep.
+        let is_of_one = args.iter().skip_while(|arg| *arg != "-d").nth(2).is_some();
+        let depth =
+            |row: &Map<String, Value>| row["name"].as_str().unwrap().matches(['/', '@']).count();
+        let listing = self.with(|state| match tool {
+            Tool::Zoneadm => state.zoneadm.join("\n") + "\n",
+            Tool::Zfs => {
+                state.zfs.iter().filter(|row| is_of_one || depth(row) <= 2).map(row_line).collect()
             }
-            _ => output(0, lines.join("\n") + "\n", ""),
-        }
-    }
-
-    fn zfs(&self, args: &[String]) -> Output {
-        let rows = self.with(|state| state.zfs.clone());
-        let after = |flag: &str, nth| args.iter().skip_while(|arg| *arg != flag).nth(nth);
-        let (columns, operand) = (after("-o", 1).map_or("name", String::as_str), after("-d", 2));
-        let types = after("-t", 1).map_or("filesystem", String::as_str);
-        let wanted = |row: &&Map<String, Value>| {
-            if !types.split(',').any(|kind| row["type"] == kind) {
-                return false;
-            }
-            let name = row["name"].as_str().unwrap();
-            let depth = |name: &str| name.matches(['/', '@']).count();
-            match operand {
-                None => depth(name) <= 2,
-                Some(top) => {
-                    let rest = name.strip_prefix(top.as_str());
-                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
-                        && depth(name) <= depth(top) + 1
-                }
-            }
-        };
-        let text: String = rows.iter().filter(wanted).map(|row| row_line(row, columns)).collect();
-        match operand {
-            Some(top) if text.is_empty() => {
-                output(1, text, &format!("cannot open '{top}': dataset does not exist"))
-            }
-            _ => output(0, text, ""),
-        }
+            _ => Value::Array(state.zoneinfo.clone()).to_string(),
+        });
+        let listings = Listings::default();
+        listings.put(tool, output(0, listing, ""));
+        listings.answer(tool, args)
     }
 }
 
@@ -85,18 +59,7 @@ impl Commands for FakeNode {
             if let Some(complaint) = self.with(|state| state.failing.get(name).cloned()) {
                 return Ok(output(2, String::new(), &complaint));
             }
-            Ok(match tool {
-                Tool::Zoneadm => self.zoneadm(&args),
-                Tool::Zfs => self.zfs(&args),
-                Tool::Kstat => output(
-                    0,
-                    Value::Array(self.with(|state| state.zoneinfo.clone())).to_string(),
-                    "",
-                ),
-                Tool::Sysevent | Tool::Fswatcher => {
-                    output(2, String::new(), "this one is followed")
-                }
-            })
+            Ok(self.listing(tool, &args))
         })
     }
 
@@ -123,12 +86,9 @@ impl Commands for FakeNode {
     }
 }
 
-/// The columns that were asked for.
-fn row_line(row: &Map<String, Value>, columns: &str) -> String {
-    let cells = columns.split(',').map(|key| row.get(key).and_then(Value::as_str).unwrap_or("-"));
-    cells.collect::<Vec<_>>().join("	")
-        + "
-"
+fn row_line(row: &Map<String, Value>) -> String {
+    let cells = COLUMNS.split(',').map(|key| row.get(key).and_then(Value::as_str).unwrap_or("-"));
+    cells.collect::<Vec<_>>().join("\t") + "\n"
 }
 
 fn output(status: i32, stdout: String, stderr: &str) -> Output {

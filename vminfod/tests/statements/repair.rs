@@ -130,6 +130,24 @@ async fn failed_vm_is_read_again_until_it_succeeds() {
     assert!(world.board.view().errors.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn zone_made_anew_while_its_configuration_is_away_is_read_whole() {
+    let node = three();
+    let world = world(&node).await;
+    std::fs::remove_file(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
+    world.file_event(A, ZoneFile::Xml);
+    world.later(Duration::from_millis(100)).await;
+    assert!(world.board.view().errors.contains_key(A));
+    // No event of the zone itself, and no sweep for some seconds.
+    node.set_line(format!("-:{A}:installed:/zones/{A}:{A}:lx:excl:99"));
+    node.write_now(&format!("/etc/zones/{A}.xml"), &config_of(A, "lx", ""));
+    world.file_event(A, ZoneFile::Xml);
+    let is_new = |vm: Option<&Value>| vm.is_some_and(|vm| vm["brand"] == "lx");
+    world.until(A, Duration::from_secs(1), is_new).await;
+    let vm = world.vm(A).unwrap();
+    assert_eq!((&vm["state"], &vm["zonedid"]), (&json!("stopped"), &json!(99)));
+}
+
 #[tokio::test(start_paused = true)] // S96, B2
 async fn hung_child_stops_nothing_else() {
     let node = three();

@@ -15,4 +15,5 @@ mod rules; // fault rules as data
 pub use http::{Listening, Mock, Reply, listen};
 pub use record::{Recorder, Seen};
 pub use rules::{Action, Faults, Rule, glob};
-pub use server::{Server, Service};
+pub(crate) use server::bad;
+pub use server::{Door, Server, Service};

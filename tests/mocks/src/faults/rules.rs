@@ -56,6 +56,11 @@ pub enum Action {
         /// Bytes of the body that are sent.
         bytes: usize,
     },
+    /// The storage fails a PUT of several records once so many are written.
+    FailWrite {
+        /// Records.
+        after: usize,
+    },
     /// Another writer changes the record between the check and the commit.
     ChangeRow,
     /// Another writer deletes the record between the check and the commit.

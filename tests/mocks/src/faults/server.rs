@@ -10,20 +10,29 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Request, Response, header};
-use serde_json::Value;
+use http::{Method, Request, Response, header};
+use serde_json::{Value, json};
 
 use super::http::{Listening, Mock, Reply, listen};
 use super::record::{Recorder, Seen};
 use super::rules::{Action, Faults, Rule};
+use crate::restify::build;
+
+/// The answer of a side door: a body, nothing (there is no such door), or a status and a reason.
+pub type Door = Result<Option<Value>, (u16, String)>;
+
+/// 400 for a body that is not what a door expects.
+pub(crate) fn bad(error: serde_json::Error) -> (u16, String) {
+    (400, error.to_string())
+}
 
 /// A mock service: its data, rules and log, and its answers. Clones share all of it.
 pub trait Service: Clone + Send + Sync + 'static {
     /// Its fault rules and its log.
     fn parts(&self) -> (&Faults, &Recorder);
 
-    /// Answers a request below `/_mock/`.
-    fn side_door(&self, request: &Request<Bytes>) -> Response<Bytes>;
+    /// Answers a request to `/_mock/WHAT`, if this mock has that door of its own.
+    fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door;
 
     /// Makes an answer with this status and body.
     fn canned(
@@ -45,8 +54,16 @@ impl<S: Service> Mock for S {
     fn handle(&self, request: Request<Bytes>) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             let uri = request.uri();
-            if uri.path().starts_with("/_mock/") {
-                return Reply::Full(self.side_door(&request));
+            if let Some(what) = uri.path().strip_prefix("/_mock/") {
+                let (status, body) = match side_door(self, &request, what) {
+                    Ok(Some(body)) => (200, body),
+                    Ok(None) => {
+                        let message = format!("no such side door: {} {what}", request.method());
+                        (404, json!({ "message": message }))
+                    }
+                    Err((status, message)) => (status, json!({ "message": message })),
+                };
+                return Reply::Full(build(request.method(), status, Some(&body)));
             }
             let (faults, log) = self.parts();
             let entry = log.begin(&request);
@@ -57,6 +74,36 @@ impl<S: Service> Mock for S {
             reply
         })
     }
+}
+
+/// The doors that all mocks have: fault rules and the log.
+fn side_door(service: &impl Service, request: &Request<Bytes>, what: &str) -> Door {
+    let (faults, log) = service.parts();
+    Ok(Some(match (request.method(), what) {
+        (&Method::GET, "faults") => {
+            let rules = faults.list();
+            rules.iter().map(|(rule, seen)| json!({ "rule": rule, "seen": seen })).collect()
+        }
+        (&Method::POST, "faults") => {
+            let rules: Vec<Rule> = match request.body().first() {
+                Some(b'[') => serde_json::from_slice(request.body()).map_err(bad)?,
+                _ => vec![serde_json::from_slice(request.body()).map_err(bad)?],
+            };
+            let added = rules.len();
+            rules.into_iter().for_each(|rule| faults.add(rule));
+            json!({ "added": added })
+        }
+        (&Method::DELETE, "faults") => {
+            faults.clear();
+            json!({})
+        }
+        (&Method::GET, "requests") => serde_json::to_value(log.all()).map_err(bad)?,
+        (&Method::DELETE, "requests") => {
+            log.clear();
+            json!({})
+        }
+        _ => return service.side_door(request, what),
+    }))
 }
 
 async fn with_faults(

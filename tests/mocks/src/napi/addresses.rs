@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use super::errors::{ApiError, element, missing};
 use super::networks::{only, page, text};
-use super::params::{self, Params};
+use super::params;
 use super::render::ip_json;
 use super::rows::IpRow;
 use super::store::World;
+use crate::restify::Params;
 
 impl World {
     pub(super) fn list_ips(&self, network: &str, given: &Params) -> Result<Value, ApiError> {

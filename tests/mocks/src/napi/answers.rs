@@ -2,40 +2,12 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Parts of answers: bodies with their headers, the ping, a foreign record.
+//! Bodies of answers: the ping, a foreign record.
 
-use bytes::Bytes;
-use http::{Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::eras::Era;
 use super::mac;
-
-pub(super) fn http_date(ms: i64) -> String {
-    let at = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
-    at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
-/// An answer of the router itself: no request id.
-pub(super) fn plain(method: &Method, status: u16, code: &str, message: &str) -> Response<Bytes> {
-    build(method, status, Some(&json!({ "code": code, "message": message })))
-}
-
-pub(super) fn build(method: &Method, status: u16, body: Option<&Value>) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() =
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    if let Some(body) = body {
-        let text = Bytes::from(body.to_string());
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-        headers.insert(header::CONTENT_LENGTH, text.len().into());
-        if *method != Method::HEAD {
-            *response.body_mut() = text;
-        }
-    }
-    response
-}
 
 pub(super) fn ping(era: Era, initializing: bool) -> Value {
     let mut config = json!({ "fabrics_enabled": era.has_fabrics() });

@@ -12,15 +12,18 @@ use http::{HeaderMap, Method, Request, Response, header};
 use serde_json::{Value, json};
 
 use super::admin;
-use super::answers::{build, foreign, http_date, ping, plain};
+use super::answers::{foreign, ping};
 use super::digest;
 use super::eras::Era;
 use super::errors::ApiError;
 use super::etag::{self, Verdict};
-use super::params::{self, Params};
 use super::routes::{self, Form, Route};
 use super::store::Store;
-use crate::faults::{Action, Faults, Recorder, Service};
+use crate::faults::{Action, Door, Faults, Recorder, Service};
+use crate::restify::{self, BadBody, Params};
+
+/// The version of the imitated service.
+const VERSION: [u32; 3] = [1, 4, 3];
 
 /// The outcome of an operation.
 enum Done {
@@ -34,8 +37,8 @@ impl Service for Store {
         (self.faults(), self.log())
     }
 
-    fn side_door(&self, request: &Request<Bytes>) -> Response<Bytes> {
-        admin::handle(self, request)
+    fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
+        admin::handle(self, request, what)
     }
 
     fn canned(
@@ -72,24 +75,24 @@ impl Store {
             } else {
                 path
             };
-            return Ok(plain(method, 404, "ResourceNotFound", &format!("{shown} does not exist")));
+            return Ok(restify::plain(
+                method,
+                404,
+                "ResourceNotFound",
+                &format!("{shown} does not exist"),
+            ));
         };
         if !route.methods().contains(&method.as_str()) {
-            let mut response =
-                plain(method, 405, "MethodNotAllowedError", &format!("{method} is not allowed"));
-            if let Ok(allow) = route.methods().join(", ").parse() {
-                response.headers_mut().insert(header::ALLOW, allow);
-            }
-            return Ok(response);
+            return Ok(restify::not_allowed(method, route.methods()));
         }
-        let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok());
-        if let Some(range) = header("accept-version").or(header("x-api-version"))
-            && !routes::version_fits(range)
+        if let Some(range) = restify::asked_version(request)
+            && !restify::version_fits(range, VERSION)
         {
             let message = format!("{range} is not supported by {method} {path}");
-            return Ok(plain(method, 400, "InvalidVersion", &message));
+            return Ok(restify::plain(method, 400, "InvalidVersion", &message));
         }
-        let form = routes::form(header("accept").unwrap_or_default());
+        let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok());
+        let form = routes::form(accept.unwrap_or_default());
         let done = if form == Form::Refused {
             let served =
                 "application/json,text/plain,application/octet-stream,application/javascript";
@@ -132,17 +135,12 @@ impl Store {
             let message = "Server is still initializing".to_owned();
             return Err(ApiError::Plain(503, "ServiceUnavailableError", message));
         }
-        let mut given = params::from_query(request.uri().query().unwrap_or_default());
-        let kind = request
-            .headers()
-            .get(header::CONTENT_TYPE)
-            .and_then(|v| v.to_str().ok())
-            .unwrap_or_default();
+        let mut given = restify::from_query(request.uri().query().unwrap_or_default());
         let headers = request.headers();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if !reads {
             check_digest(headers, request.body())?;
-            params::merge_body(&mut given, kind, request.body(), era)?;
+            restify::merge_body(&mut given, request, era.old_platform()).map_err(bad_body)?;
         }
         match route {
             Route::Nic(mac) => {
@@ -335,22 +333,10 @@ impl Store {
         body: Option<&Value>,
         etag: Option<String>,
     ) -> Response<Bytes> {
-        let mut response = build(request.method(), status, body);
-        let headers = response.headers_mut();
-        let sent = request.headers().get("request-id").or(request.headers().get("x-request-id"));
-        let id = sent.cloned().or_else(|| uuid::Uuid::new_v4().to_string().parse().ok());
-        let mut put = |name: &'static str, value: Option<http::HeaderValue>| {
-            if let Some(value) = value {
-                headers.insert(name, value);
-            }
-        };
-        put("x-request-id", id);
-        put("server", "mock-napi".parse().ok());
-        put("x-response-time", "1".parse().ok());
-        put("x-server-name", "mock-napi".parse().ok());
-        put("date", http_date(self.now_ms()).parse().ok());
-        if self.era().has_etags() {
-            put("etag", etag.and_then(|etag| etag.parse().ok()));
+        let mut response = restify::routed(request, "mock-napi", self.now_ms(), (status, body));
+        if let Some(etag) = etag.filter(|_| self.era().has_etags()).and_then(|tag| tag.parse().ok())
+        {
+            response.headers_mut().insert(header::ETAG, etag);
         }
         response
     }
@@ -364,6 +350,15 @@ fn octets(response: &mut Response<Bytes>) {
     headers.insert(header::CONTENT_TYPE, kind);
     headers.insert(header::CONTENT_LENGTH, text.len().into());
     *response.body_mut() = text;
+}
+
+fn bad_body(bad: BadBody) -> ApiError {
+    match bad {
+        BadBody::Syntax(why) => {
+            ApiError::Plain(400, "InvalidContent", format!("Invalid JSON: {why}"))
+        }
+        BadBody::NotAnObject => ApiError::invalid("parameters", "Parameters must be objects"),
+    }
 }
 
 fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {

@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::eras::Era;
 use super::errors::{ApiError, unknown};
-use super::params::{self, Checked, Params};
+use super::params::{self, Checked};
 use super::rows::{FLAGS, NicRow};
 use super::store::World;
+use crate::restify::Params;
 
 #[derive(Default)]
 struct Filter {

@@ -11,7 +11,7 @@ mod outages; // the outages of the storage, as fault rules
 
 mod handler; // the way of a request: faults, routing, checks, the operation, headers
 
-mod admin; // the routes under /_mock/
+mod admin; // the routes under /_mock/ that only NAPI has
 
 mod seed; // the records of a data centre to start with
 
@@ -39,11 +39,11 @@ mod subnet; // address ranges
 
 mod options; // how a mock is set up
 
-pub(crate) mod params; // the parameters of a request
+mod params; // the checks on one parameter
 
-mod routes; // the routes, and the answers of the router itself
+mod routes; // the routes
 
-mod answers; // bodies with their headers, the ping, a foreign record
+mod answers; // the ping, a foreign record
 
 mod errors; // error answers
 

@@ -11,12 +11,13 @@ use serde_json::{Map, Value, json};
 
 use super::errors::{ApiError, element, missing, unknown, used_by};
 use super::mac;
-use super::params::{self, Params};
+use super::params;
 use super::render::network_json;
 use super::rows::{IpRow, NetworkRow};
 use super::store::World;
 use super::subnet::{Subnet, to_number};
 use crate::faults::glob;
+use crate::restify::Params;
 
 pub(super) fn text(given: &Params, name: &str) -> Option<String> {
     given.get(name).and_then(Value::as_str).map(str::to_owned)

@@ -13,9 +13,10 @@ use super::eras::Era;
 use super::errors::{ApiError, element, missing, with_invalid};
 use super::ips::Holder;
 use super::mac;
-use super::params::{self, Params};
+use super::params;
 use super::rows::{FLAGS, NicRow};
 use super::store::World;
+use crate::restify::Params;
 
 const OUI: u64 = 0x90b8_d000_0000;
 

@@ -2,116 +2,18 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The parameters of a request (path, query and body merged) and the checks on one value.
+//! The checks on one parameter.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::eras::Era;
-use super::errors::{ApiError, element, with_invalid};
-
-/// Parameters by name, in the order they came.
-pub(super) type Params = Map<String, Value>;
-
-/// Decodes a query or form text; a repeated name becomes an array, as do `name[]` and `name[0]`, and
-/// `name[key]` an object. A value without a name is ignored.
-pub(super) fn from_query(query: &str) -> Params {
-    let mut params = Params::new();
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        let key = name.strip_suffix(']').and_then(|name| name.split_once('['));
-        let (name, value) = match key {
-            Some((name, at)) if at.bytes().all(|b| b.is_ascii_digit()) => (name, json!([value])),
-            Some((name, key)) => (name, json!({ key: value })),
-            None => (name.as_ref(), json!(value)),
-        };
-        if name.is_empty() {
-            continue;
-        }
-        match params.get_mut(name) {
-            None => {
-                params.insert(name.to_owned(), value);
-            }
-            Some(Value::Array(values)) if value.is_array() => {
-                values.extend(value.as_array().cloned().unwrap_or_default());
-            }
-            Some(Value::Array(values)) => values.push(value),
-            Some(first) => *first = json!([first.take(), value]),
-        }
-    }
-    params
-}
-
-fn falsy(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::String(text) => text.is_empty(),
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        _ => false,
-    }
-}
-
-/// Adds the body to the parameters; a parameter already there wins.
-pub(super) fn merge_body(
-    params: &mut Params,
-    content_type: &str,
-    body: &[u8],
-    era: Era,
-) -> Result<(), ApiError> {
-    let kind = content_type.split(';').next().unwrap_or_default().trim();
-    let fields = match kind {
-        "application/json" if !body.iter().all(u8::is_ascii_whitespace) => {
-            match parse_json(body, era)? {
-                Value::Object(map) => map,
-                value if falsy(&value) => Map::new(),
-                _ => return Err(ApiError::invalid("parameters", "Parameters must be objects")),
-            }
-        }
-        "application/x-www-form-urlencoded" => from_query(&String::from_utf8_lossy(body)),
-        _ => Map::new(),
-    };
-    for (name, value) in fields {
-        if params.get(&name).is_none_or(falsy) {
-            params.insert(name, value);
-        }
-    }
-    Ok(())
-}
-
-fn parse_json(body: &[u8], era: Era) -> Result<Value, ApiError> {
-    serde_json::from_slice(body).map_err(|error| {
-        let text = String::from_utf8_lossy(body);
-        let at = if error.line() <= 1 {
-            error.column().saturating_sub(1)
-        } else {
-            text.split_inclusive('\n').take(error.line() - 1).map(str::len).sum::<usize>()
-                + error.column().saturating_sub(1)
-        };
-        let message = match text.as_bytes().get(at) {
-            _ if error.is_eof() && !era.old_platform() => "Unexpected end of JSON input".to_owned(),
-            _ if error.is_eof() => "Unexpected end of input".to_owned(),
-            Some(byte) if era.old_platform() => format!("Unexpected token {}", char::from(*byte)),
-            Some(byte) => {
-                format!("Unexpected token {} in JSON at position {at}", char::from(*byte))
-            }
-            None => "Unexpected end of JSON input".to_owned(),
-        };
-        ApiError::Plain(400, "InvalidContent", format!("Invalid JSON: {message}"))
-    })
-}
+use super::errors::{element, with_invalid};
+use crate::restify::is_uuid;
 
 /// The outcome of checking one value: the value, or an element of `errors`.
 pub(super) type Checked<T> = Result<T, Value>;
 
 fn bad<T>(field: &str, message: &str) -> Checked<T> {
     Err(element(field, "InvalidParameter", message))
-}
-
-/// Returns true if the text is a UUID in lower case.
-pub(crate) fn is_uuid(text: &str) -> bool {
-    text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
-        })
 }
 
 pub(super) fn uuid(field: &str, value: &Value) -> Checked<String> {

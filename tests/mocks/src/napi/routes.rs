@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The routes, and the answers of the router itself.
+//! The routes, and the forms of answers.
 
 use super::eras::Era;
 
@@ -103,24 +103,6 @@ impl Route {
             Route::Ip(..) => &["GET", "HEAD", "PUT"],
         }
     }
-}
-
-/// Whether the version range of a request includes ours.
-pub(super) fn version_fits(range: &str) -> bool {
-    let range = range.trim();
-    let digits = range.trim_start_matches(['~', '^', '=', 'v', ' ']);
-    if range.is_empty() || range == "*" || range.starts_with(['>', '<']) {
-        return true;
-    }
-    let mut parts = digits.split('.').map(|part| part.parse::<u32>().ok());
-    let loose = range.starts_with('^');
-    let major = parts.next().flatten();
-    let minor = parts.next().flatten();
-    let patch = parts.next().flatten();
-    let tilde = range.starts_with('~');
-    major == Some(1)
-        && minor.is_none_or(|m| if loose { m <= 4 } else { m == 4 })
-        && patch.is_none_or(|p| if loose || tilde { p <= 3 || minor != Some(4) } else { p == 3 })
 }
 
 /// What an `Accept` header is answered with.

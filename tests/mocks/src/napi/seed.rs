@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::mac;
-use super::params::Params;
 use super::rows::{FLAGS, NicRow};
 use super::store::Store;
+use crate::restify::Params;
 
 /// Records to create, in the shapes the API takes. Times can be given for NICs as `age_s`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -11,13 +11,13 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::eras::Era;
 use super::etag;
 use super::options::Options;
 use super::rows::{NetworkRow, NicRow};
 use super::table::Nics;
+use crate::clock::Clock;
 use crate::faults::{Faults, Recorder};
 
 /// The records of a NAPI.
@@ -84,9 +84,7 @@ struct Inner {
     options: Options,
     faults: Faults,
     log: Recorder,
-    wall: i64,
-    start: Instant,
-    shift: Mutex<i64>,
+    clock: Clock,
 }
 
 /// A handle on the data, rules and log of one mock NAPI.
@@ -111,9 +109,7 @@ impl Store {
             options,
             faults: Faults::default(),
             log: Recorder::default(),
-            wall: jiff::Timestamp::now().as_millisecond(),
-            start: Instant::now(),
-            shift: Mutex::new(0),
+            clock: Clock::default(),
         }))
     }
 
@@ -135,9 +131,7 @@ impl Store {
             options: self.0.options.clone(),
             faults: Faults::default(),
             log: Recorder::default(),
-            wall: self.now_ms(),
-            start: Instant::now(),
-            shift: Mutex::new(0),
+            clock: Clock::at(self.now_ms()),
         }))
     }
 
@@ -171,16 +165,12 @@ impl Store {
 
     /// Moves the mock's clock; records made before become older.
     pub fn advance_clock(&self, by: Duration) {
-        let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-        let mut shift = self.0.shift.lock().unwrap_or_else(PoisonError::into_inner);
-        *shift = shift.saturating_add(by);
+        self.0.clock.advance(by);
     }
 
     /// The mock's time in milliseconds; follows tokio's clock, so paused time works.
     pub fn now_ms(&self) -> i64 {
-        let elapsed = Instant::now().saturating_duration_since(self.0.start).as_millis();
-        let shift = *self.0.shift.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.wall.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX)).saturating_add(shift)
+        self.0.clock.now_ms()
     }
 
     /// A stored NIC in the form the API gives it, by any spelling of its address.

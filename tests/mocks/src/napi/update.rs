@@ -7,9 +7,9 @@
 use super::eras::Era;
 use super::errors::ApiError;
 use super::ips::Holder;
-use super::params::Params;
 use super::rows::NicRow;
 use super::store::World;
+use crate::restify::Params;
 
 impl World {
     /// Applies the named keys to the NIC and stores it.

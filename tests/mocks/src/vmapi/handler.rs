@@ -2,54 +2,106 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The routes of the mock VMAPI.
+//! The way of a request: the routes and their checks.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use serde_json::{Map, Value, json};
 
-use super::store::Store;
-use crate::faults::{Action, Faults, Recorder, Rule, Service};
-use crate::napi::params::is_uuid;
+use super::errors::{ApiError, missing};
+use super::list;
+use super::record::{Record, kept, with_fields};
+use super::store::{Peers, Store, find};
+use crate::faults::{Action, Door, Faults, Recorder, Service, bad};
+use crate::restify::{self, BadBody, Params, falsy, is_uuid};
 
-const FILTERS: [&str; 23] = [
-    "alias",
-    "billing_id",
-    "brand",
-    "create_timestamp",
-    "docker",
-    "fields",
-    "image_uuid",
-    "internal_metadata",
-    "limit",
-    "marker",
-    "offset",
-    "owner_uuid",
-    "package_name",
-    "package_version",
-    "predicate",
-    "query",
-    "ram",
-    "server_uuid",
-    "sort",
-    "state",
-    "uuid",
-    "uuids",
-    "role_tags",
+const VERSION: [u32; 3] = [9, 16, 0];
+/// What an `Accept` header may ask for; the answer is JSON in any case.
+const SERVED: [&str; 6] = [
+    "application/json",
+    "text/plain",
+    "application/octet-stream",
+    "application/x-json-stream",
+    "*/*",
+    "application/*",
 ];
+
+/// A route with the variable parts of its path.
+enum Route<'a> {
+    Ping,
+    Statuses,
+    Changefeeds,
+    Vms,
+    Vm(&'a str),
+    /// Something of a VM that this mock does not have.
+    OfVm,
+    Migrations,
+    Migration(&'a str),
+    MigrationStep(&'a str, &'a str),
+}
+
+impl<'a> Route<'a> {
+    fn find(path: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let open = path.ends_with('/');
+        Some(match *parts.as_slice() {
+            ["ping"] => Route::Ping,
+            ["statuses"] => Route::Statuses,
+            ["changefeeds"] => Route::Changefeeds,
+            ["vms"] if open => Route::Vm(""),
+            ["vms"] => Route::Vms,
+            ["vms", uuid] if !open => Route::Vm(uuid),
+            ["vms", ..] => Route::OfVm,
+            ["migrations"] if open => Route::Migration(""),
+            ["migrations"] => Route::Migrations,
+            ["migrations", uuid] => Route::Migration(uuid),
+            ["migrations", uuid, step @ ("progress" | "store" | "updateVmServerUuid")] => {
+                Route::MigrationStep(uuid, step)
+            }
+            _ => return None,
+        })
+    }
+
+    fn methods(&self) -> &'static [&'static str] {
+        match self {
+            Route::Ping | Route::Statuses | Route::Changefeeds | Route::OfVm => &["GET", "HEAD"],
+            Route::Vms => &["GET", "HEAD", "POST", "PUT"],
+            Route::Vm(_) => &["GET", "HEAD", "POST", "PUT", "DELETE"],
+            Route::Migrations | Route::Migration(_) => &["GET"],
+            Route::MigrationStep(..) => &["POST"],
+        }
+    }
+}
+
+/// A success.
+enum Done {
+    Json(Value),
+    /// A page, and how many records match.
+    Page(usize, Value),
+    /// 202: a job for this VM.
+    Job(String),
+    Empty,
+}
 
 impl Service for Store {
     fn parts(&self) -> (&Faults, &Recorder) {
         (self.faults(), self.log())
     }
 
-    fn side_door(&self, request: &Request<Bytes>) -> Response<Bytes> {
-        let what = request.uri().path().trim_start_matches("/_mock/");
-        self.admin(what, request)
+    fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
+        Ok(Some(match (request.method(), what) {
+            (&Method::POST, "seed") => {
+                let vms: Vec<Map<String, Value>> =
+                    serde_json::from_slice(request.body()).map_err(bad)?;
+                vms.into_iter().for_each(|vm| self.put(vm));
+                json!({})
+            }
+            (&Method::GET, "dump") => json!({ "vms": self.all() }),
+            _ => return Ok(None),
+        }))
     }
 
     fn canned(
@@ -58,7 +110,7 @@ impl Service for Store {
         status: u16,
         body: Option<&Value>,
     ) -> Response<Bytes> {
-        build(request, status, body)
+        restify::routed(request, "VMAPI/9.16.0", self.now_ms(), (status, body))
     }
 
     fn route<'a>(
@@ -72,271 +124,312 @@ impl Service for Store {
                     tokio::time::sleep(Duration::from_millis(*ms)).await;
                 }
             }
-            Some(self.respond(request))
+            self.respond(request, actions)
         })
     }
 }
 
-fn build(request: &Request<Bytes>, status: u16, body: Option<&Value>) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() =
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let text = Bytes::from(body.map(Value::to_string).unwrap_or_default());
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CONTENT_LENGTH, text.len().into());
-    let id = request.headers().get("x-request-id").cloned();
-    let id = id.or_else(|| uuid::Uuid::new_v4().to_string().parse().ok());
-    if let Some(id) = id {
-        headers.insert("x-request-id", id);
-    }
-    if let Ok(date) =
-        jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string().parse()
-    {
-        headers.insert(header::DATE, date);
-    }
-    if request.method() != Method::HEAD {
-        *response.body_mut() = text;
-    }
-    response
-}
-
-fn failed(field: &str, code: &str, message: &str) -> (u16, Value) {
-    let errors = json!([{ "field": field, "code": code, "message": message }]);
-    (
-        409,
-        json!({ "code": "ValidationFailed", "message": "Invalid VM parameters", "errors": errors }),
-    )
-}
-
 impl Store {
-    fn respond(&self, request: &Request<Bytes>) -> Response<Bytes> {
-        let query: BTreeMap<String, String> =
-            url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes())
-                .into_owned()
-                .collect();
-        let parts: Vec<&str> =
-            request.uri().path().split('/').filter(|part| !part.is_empty()).collect();
-        let (status, body) = match (request.method().as_str(), parts.as_slice()) {
-            ("GET" | "HEAD", ["ping"]) => {
-                (200, json!({ "status": "OK", "healthy": true, "services": {} }))
-            }
-            ("GET", ["statuses"]) => self.statuses(&query),
-            ("GET" | "HEAD", ["vms"]) => {
-                let (count, (status, body)) = self.list(&query);
-                let mut response = build(request, status, Some(&body));
-                response.headers_mut().insert("x-joyent-resource-count", count.into());
-                return response;
-            }
-            ("PUT", ["vms"]) => match self.put_all(&query, request.body()) {
-                Ok(()) => return build(request, 200, None),
-                Err(error) => error,
-            },
-            ("GET" | "HEAD", ["vms", uuid]) => match self.get(uuid) {
-                Some(vm) => (200, Value::Object(vm)),
-                None => (404, json!({ "code": "ResourceNotFound", "message": "VM not found" })),
-            },
-            ("PUT", ["vms", uuid]) => self.put_one(uuid, request.body()),
-            (_, ["ping" | "statuses" | "vms"] | ["vms", _]) => {
-                let message = format!("{} is not allowed", request.method());
-                (405, json!({ "code": "MethodNotAllowedError", "message": message }))
-            }
-            _ => {
-                let message = format!("{} does not exist", request.uri().path());
-                (404, json!({ "code": "ResourceNotFound", "message": message }))
-            }
+    /// Finds the route and runs it; nothing if the process died of it.
+    fn respond(&self, request: &Request<Bytes>, actions: &[Action]) -> Option<Response<Bytes>> {
+        let (method, path) = (request.method(), request.uri().path());
+        let Some(route) = Route::find(path) else {
+            let message = format!("{path} does not exist");
+            return Some(restify::plain(method, 404, "ResourceNotFound", &message));
         };
-        build(request, status, Some(&body))
-    }
-
-    fn list(&self, query: &BTreeMap<String, String>) -> (usize, (u16, Value)) {
-        if let Some(name) =
-            query.keys().find(|n| !FILTERS.contains(&n.as_str()) && !n.starts_with("tag."))
+        if !route.methods().contains(&method.as_str()) {
+            return Some(restify::not_allowed(method, route.methods()));
+        }
+        if let Some(range) = restify::asked_version(request)
+            && !restify::version_fits(range, VERSION)
         {
-            return (0, failed(name, "Invalid", "Invalid Parameter"));
+            let message = format!("{range} is not supported by {method} {path}");
+            return Some(restify::plain(method, 400, "InvalidVersion", &message));
         }
-        let fits = |vm: &Map<String, Value>| {
-            let text = |name: &str| vm.get(name).and_then(Value::as_str).unwrap_or_default();
-            query.iter().all(|(name, wanted)| match name.as_str() {
-                "state" if wanted == "active" => !matches!(text("state"), "destroyed" | "failed"),
-                "uuids" => wanted.split(',').any(|uuid| uuid == text("uuid")),
-                "state" | "server_uuid" | "owner_uuid" | "alias" | "brand" | "uuid"
-                | "image_uuid" => text(name) == wanted,
-                _ => true,
-            })
+        let done = check_accept(request).and_then(|()| self.operate(request, &route, actions));
+        let (status, body, count) = match done {
+            Ok(Done::Json(body)) => (200, Some(body), None),
+            Ok(Done::Page(count, body)) => (200, Some(body), Some(count)),
+            Ok(Done::Job(uuid)) => {
+                let job = uuid::Uuid::new_v4().to_string();
+                (202, Some(json!({ "vm_uuid": uuid, "job_uuid": job })), None)
+            }
+            Ok(Done::Empty) => (200, None, None),
+            Err(error) => {
+                let (status, body) = error.into_parts()?;
+                (status, Some(body), None)
+            }
         };
-        let all: Vec<Value> =
-            self.vms().values().rev().filter(|vm| fits(vm)).cloned().map(Value::Object).collect();
-        let number = |name: &str| query.get(name).and_then(|n| n.parse::<usize>().ok());
-        let after = query.get("marker").cloned();
-        let page = all
-            .iter()
-            .filter(|vm| {
-                after
-                    .as_ref()
-                    .is_none_or(|mark| vm["uuid"].as_str().is_some_and(|u| u < mark.as_str()))
-            })
-            .skip(number("offset").unwrap_or(0))
-            .take(number("limit").unwrap_or(1000).min(1000))
-            .cloned()
-            .collect();
-        (all.len(), (200, page))
+        let mut response = self.canned(request, status, body.as_ref());
+        let headers = response.headers_mut();
+        if let Some(count) = count {
+            headers.insert("x-joyent-resource-count", count.into());
+        }
+        if status == 202 {
+            headers.insert("workflow-api", HeaderValue::from_static("http://workflow.mock"));
+        }
+        Some(response)
     }
 
-    fn statuses(&self, query: &BTreeMap<String, String>) -> (u16, Value) {
-        let Some(uuids) = query.get("uuids") else {
-            return failed("uuids", "MissingParameter", "is missing");
-        };
-        let vms = self.vms();
-        let known = uuids
-            .split(',')
-            .filter_map(|uuid| Some((uuid.to_owned(), vms.get(uuid)?.get("state")?.clone())));
-        (200, Value::Object(known.collect()))
-    }
-
-    fn put_one(&self, uuid: &str, body: &[u8]) -> (u16, Value) {
-        match serde_json::from_slice::<Map<String, Value>>(body) {
-            Ok(mut vm) => {
-                vm.insert("uuid".to_owned(), json!(uuid));
-                // The server's time, whatever was sent; the PUT of a map stamps nothing.
-                if vm.get("state").and_then(Value::as_str) == Some("destroyed") {
-                    vm.insert("zone_state".to_owned(), json!("destroyed"));
-                    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-                    vm.insert("destroyed".to_owned(), json!(now));
+    fn operate(
+        &self,
+        request: &Request<Bytes>,
+        route: &Route<'_>,
+        actions: &[Action],
+    ) -> Result<Done, ApiError> {
+        let query = restify::from_query(request.uri().query().unwrap_or_default());
+        let mut given = query.clone();
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !reads {
+            match restify::merge_body(&mut given, request, false) {
+                Ok(()) => {}
+                Err(BadBody::Syntax(why)) => {
+                    let message = format!("Invalid JSON: {why}");
+                    return Err(ApiError::Plain(400, "InvalidContent", message));
                 }
-                self.put(vm.clone());
-                (200, Value::Object(vm))
+                Err(BadBody::NotAnObject) => return Err(ApiError::uuid("uuid")),
             }
-            Err(error) => (
-                400,
-                json!({ "code": "InvalidContent", "message": format!("Invalid JSON: {error}") }),
-            ),
+        }
+        if !reads && matches!(route, Route::Vms | Route::Vm(_)) && !self.peers().workflow {
+            let message = "Workflow API is unavailable".to_owned();
+            return Err(ApiError::Plain(503, "ServiceUnavailableError", message));
+        }
+        match (route, request.method().as_str()) {
+            (Route::Ping, _) => self.ping(),
+            (Route::Statuses, _) => self.statuses(&given),
+            (Route::Changefeeds, _) => Ok(Done::Json(changefeeds())),
+            (Route::Vms, "PUT") => self.put_all(&query, &given, actions),
+            (Route::Vms, "POST") => self.create(&given).map(Done::Job),
+            (Route::Vms, _) => {
+                let wanted = list::wanted(&given)?;
+                let vms = self.records()?;
+                let (count, page) = wanted.page(vms.values());
+                let shown = page.iter().map(|vm| with_fields(vm, wanted.fields.as_deref()));
+                Ok(Done::Page(count, shown.collect()))
+            }
+            (Route::Vm(""), _) => Ok(Done::Empty),
+            (Route::Vm(uuid), "PUT") => {
+                given.insert("uuid".to_owned(), json!(uuid));
+                self.put_one(&given).map(|vm| Done::Json(Value::Object(vm)))
+            }
+            (Route::Vm(uuid), "GET" | "HEAD") => self.read(uuid, &given).map(Done::Json),
+            (Route::Vm(uuid), "DELETE") => self.delete(uuid, &given),
+            (Route::Vm(uuid), _) => {
+                self.known(uuid, &given)?;
+                Err(not_kept("actions"))
+            }
+            (Route::OfVm, _) => {
+                Err(ApiError::Plain(404, "ResourceNotFound", "Route does not exist".to_owned()))
+            }
+            (Route::Migrations, _) => self.records().map(|_| Done::Json(json!([]))),
+            (Route::Migration(uuid), _) => self.migration(uuid),
+            (Route::MigrationStep(_, "progress"), _) => Ok(Done::Empty),
+            (Route::MigrationStep(uuid, "updateVmServerUuid"), _) => self.move_vm(uuid, &given),
+            (Route::MigrationStep(..), _) if !self.peers().storage => {
+                Err(ApiError::Storage("no connections available".to_owned()))
+            }
+            (Route::MigrationStep(..), _) => Err(not_kept("migrations")),
         }
     }
 
-    /// Writes exactly the VMs of the map, as they were sent. The server in the query is checked
-    /// and changes nothing.
-    fn put_all(&self, query: &BTreeMap<String, String>, body: &[u8]) -> Result<(), (u16, Value)> {
-        match query.get("server_uuid").map(String::as_str) {
-            None | Some("") => return Err(failed("server_uuid", "MissingParameter", "is missing")),
+    fn ping(&self) -> Result<Done, ApiError> {
+        let Peers { workflow, storage, .. } = *self.peers();
+        let word = |up: bool| if up { "online" } else { "offline" };
+        let mut errors = Map::new();
+        if !storage {
+            let message = "no connections available";
+            let error = json!({ "name": "NoBackendsError", "jse_shortmsg": message, "jse_info": {}, "message": message });
+            errors.insert("moray".to_owned(), error);
+        }
+        let healthy = workflow && storage;
+        let body = json!({
+            "dataMigrations": { "latestCompletedMigrations": { "vms": 1 } },
+            "healthy": healthy,
+            "initialization": { "moray": { "status": "BUCKETS_REINDEX_DONE" } },
+            "pid": std::process::id(),
+            "pingErrors": errors,
+            "status": if healthy { "OK" } else { "some services are not ready" },
+            "services": { "moray": word(storage), "wfapi": word(workflow) },
+        });
+        if healthy { Ok(Done::Json(body)) } else { Err(ApiError::Passed(503, body)) }
+    }
+
+    fn statuses(&self, given: &Params) -> Result<Done, ApiError> {
+        let Some(uuids) = given.get("uuids").and_then(Value::as_str) else {
+            return Err(ApiError::parameters(vec![missing("uuids")]));
+        };
+        let vms = self.records()?;
+        let state = |uuid: &str| Some((uuid.to_owned(), find(&vms, uuid)?.get("state")?.clone()));
+        Ok(Done::Json(Value::Object(uuids.split(',').filter_map(state).collect())))
+    }
+
+    /// The record of a VM, if its owner is the one that was asked for.
+    fn known(&self, uuid: &str, given: &Params) -> Result<Record, ApiError> {
+        check_uuids(uuid, given)?;
+        let owner = given.get("owner_uuid").filter(|owner| !falsy(owner));
+        let vms = self.records()?;
+        let found =
+            find(&vms, uuid).filter(|vm| owner.is_none_or(|it| vm.get("owner_uuid") == Some(it)));
+        found.cloned().ok_or(ApiError::NotFound("VM"))
+    }
+
+    fn read(&self, uuid: &str, given: &Params) -> Result<Value, ApiError> {
+        let mut vm = self.known(uuid, given)?;
+        if given.get("sync").is_some_and(|sync| sync == "true") {
+            let copy = self.peers().copies.get(uuid).cloned();
+            match copy {
+                // The answer is the old record.
+                Some((200, copy)) => {
+                    let copy = copy.as_object().map(kept).unwrap_or_default();
+                    self.records()?.insert(uuid.to_owned(), copy);
+                }
+                Some((status, body)) => return Err(ApiError::Passed(status, body)),
+                None => {
+                    let provisioning = vm.get("state").is_some_and(|state| state == "provisioning");
+                    self.end(&mut vm, if provisioning { "failed" } else { "destroyed" });
+                    self.records()?.insert(uuid.to_owned(), vm.clone());
+                }
+            }
+        }
+        Ok(with_fields(&vm, given.get("fields").and_then(Value::as_str)))
+    }
+
+    fn end(&self, vm: &mut Record, state: &str) {
+        vm.insert("state".to_owned(), json!(state));
+        vm.insert("zone_state".to_owned(), json!(state));
+        if state == "destroyed" {
+            vm.insert("destroyed".to_owned(), self.now());
+        }
+    }
+
+    /// Replaces a record; `destroyed` is the server's time, whatever was sent.
+    fn put_one(&self, given: &Params) -> Result<Record, ApiError> {
+        check_uuids(given.get("uuid").and_then(Value::as_str).unwrap_or_default(), given)?;
+        let mut vm = kept(given);
+        if vm.get("state").is_some_and(|state| state == "destroyed") {
+            self.end(&mut vm, "destroyed");
+        }
+        let uuid = vm.get("uuid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.records()?.insert(uuid, vm.clone());
+        Ok(vm)
+    }
+
+    /// Writes exactly the VMs of the map, as they were sent and one after another. The server in the query
+    /// is checked and changes nothing.
+    fn put_all(
+        &self,
+        query: &Params,
+        given: &Params,
+        actions: &[Action],
+    ) -> Result<Done, ApiError> {
+        match query.get("server_uuid").and_then(Value::as_str) {
+            None | Some("") => return Err(ApiError::parameters(vec![missing("server_uuid")])),
             Some(server) if is_uuid(server) => {}
-            Some(_) => return Err(failed("server_uuid", "Invalid", "Invalid UUID")),
+            Some(_) => return Err(ApiError::uuid("server_uuid")),
         }
-        let body: Value = serde_json::from_slice(body).map_err(|e| {
-            (400, json!({ "code": "InvalidContent", "message": format!("Invalid JSON: {e}") }))
-        })?;
-        let Some(given) = body["vms"].as_object() else {
-            return Err(failed("vms", "MissingParameter", "is missing"));
+        let Some(vms) = given.get("vms").filter(|vms| !falsy(vms)) else {
+            return Err(ApiError::parameters(vec![missing("vms")]));
         };
-        let mut vms = self.vms();
-        for (uuid, vm) in given.iter().filter_map(|(uuid, vm)| Some((uuid, vm.as_object()?))) {
-            let mut vm = vm.clone();
-            vm.insert("uuid".to_owned(), json!(uuid));
-            vms.insert(uuid.clone(), vm);
+        let vms = vms.as_object().ok_or(ApiError::Died)?;
+        let most = actions.iter().find_map(|action| match action {
+            Action::FailWrite { after } => Some(*after),
+            _ => None,
+        });
+        for (at, (key, vm)) in vms.iter().enumerate() {
+            if most.is_some_and(|most| at >= most) {
+                return Err(ApiError::Storage("no active connections".to_owned()));
+            }
+            let (true, Some(vm)) = (is_uuid(key), vm.as_object()) else {
+                return Err(ApiError::Died);
+            };
+            let vm = kept(vm);
+            let has_uuid = vm.contains_key("uuid");
+            self.records()?.insert(key.clone(), vm);
+            if !has_uuid {
+                return Err(ApiError::Died);
+            }
         }
-        Ok(())
+        Ok(Done::Empty)
     }
 
-    fn admin(&self, what: &str, request: &Request<Bytes>) -> Response<Bytes> {
-        let outcome = match (request.method(), what) {
-            (&Method::POST, "faults") => {
-                serde_json::from_slice::<Rule>(request.body()).map(|rule| {
-                    self.faults().add(rule);
-                    json!({ "added": 1 })
-                })
-            }
-            (&Method::DELETE, "faults") => {
-                self.faults().clear();
-                Ok(json!({}))
-            }
-            (&Method::GET, "requests") => serde_json::to_value(self.log().all()),
-            (&Method::POST, "seed") => {
-                serde_json::from_slice::<Vec<Map<String, Value>>>(request.body()).map(|vms| {
-                    vms.into_iter().for_each(|vm| self.put(vm));
-                    json!({})
-                })
-            }
-            (&Method::GET, "dump") => Ok(json!({ "vms": self.all() })),
-            _ => return build(request, 404, Some(&json!({ "message": "no such side door" }))),
-        };
-        match outcome {
-            Ok(body) => build(request, 200, Some(&body)),
-            Err(error) => build(request, 400, Some(&json!({ "message": error.to_string() }))),
+    fn delete(&self, uuid: &str, given: &Params) -> Result<Done, ApiError> {
+        let vm = self.known(uuid, given)?;
+        if vm.get("server_uuid").is_none_or(falsy) {
+            let message = "Cannot delete a VM with no server_uuid".to_owned();
+            return Err(ApiError::Plain(409, "ConflictError", message));
         }
+        match self.peers().refuses_jobs.clone() {
+            Some((status, body)) => Err(ApiError::Passed(status, body)),
+            None => Ok(Done::Job(uuid.to_owned())),
+        }
+    }
+
+    fn migration(&self, uuid: &str) -> Result<Done, ApiError> {
+        check_uuids(uuid, &Params::new())?;
+        let vms = self.records()?;
+        let vm = find(&vms, uuid);
+        match vm.and_then(|vm| vm.get("server_uuid")).filter(|server| !falsy(server)) {
+            Some(_) => Err(ApiError::NotFound("migration")),
+            None => {
+                Err(ApiError::Plain(412, "PreconditionFailed", "Invalid vm instance".to_owned()))
+            }
+        }
+    }
+
+    /// The step of a switch that replaces the whole record with the node's uuid.
+    fn move_vm(&self, uuid: &str, given: &Params) -> Result<Done, ApiError> {
+        let server = given.get("server_uuid").and_then(Value::as_str).unwrap_or_default();
+        if !is_uuid(server) || find(&*self.records()?, uuid).is_none() {
+            return Err(ApiError::Died);
+        }
+        let vm = json!({ "uuid": uuid, "server_uuid": server });
+        let vm = self.put_one(vm.as_object().unwrap_or(&Params::new()))?;
+        Ok(Done::Json(Value::Object(vm)))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::faults::{Mock, Reply};
-
-    const CN: &str = "00000000-0000-4000-8000-0000000000c1";
-    const OTHER_CN: &str = "00000000-0000-4000-8000-0000000000c2";
-
-    async fn put(store: &Store, target: &str, body: &Value) -> (u16, Value) {
-        let request = Request::put(target).body(Bytes::from(body.to_string())).unwrap();
-        let Reply::Full(response) = store.handle(request).await else { panic!("a whole answer") };
-        let status = response.status().as_u16();
-        (status, serde_json::from_slice(response.body()).unwrap_or_default())
+fn check_uuids(uuid: &str, given: &Params) -> Result<(), ApiError> {
+    if !is_uuid(uuid) {
+        return Err(ApiError::uuid("uuid"));
     }
-
-    fn store() -> Store {
-        let store = Store::default();
-        store.set("kept", "running", Some(CN));
-        store.set("changed", "running", Some(CN));
-        store.set("elsewhere", "running", Some(OTHER_CN));
-        store
+    match given.get("owner_uuid").filter(|owner| !falsy(owner)) {
+        Some(owner) if !owner.as_str().is_some_and(is_uuid) => Err(ApiError::uuid("owner_uuid")),
+        _ => Ok(()),
     }
+}
 
-    #[tokio::test]
-    async fn a_put_of_a_map_writes_its_vms_and_no_other() {
-        let store = store();
-        let untouched = [store.get("kept"), store.get("elsewhere")];
-        let vms = json!({
-            "changed": {"state": "stopped", "server_uuid": OTHER_CN},
-            "new": {"state": "destroyed"},
-        });
-        let target = format!("/vms?server_uuid={CN}");
-        assert_eq!(put(&store, &target, &json!({"vms": vms})).await, (200, Value::Null));
-        assert_eq!([store.get("kept"), store.get("elsewhere")], untouched);
-        // As sent: neither the server of the query nor a time is added.
-        let changed = json!({"state": "stopped", "server_uuid": OTHER_CN, "uuid": "changed"});
-        assert_eq!(store.get("changed").as_ref(), changed.as_object());
-        let new = json!({"state": "destroyed", "uuid": "new"});
-        assert_eq!(store.get("new").as_ref(), new.as_object());
-        assert_eq!(put(&store, &target, &json!({"vms": {}})).await.0, 200);
-        assert_eq!(store.all().len(), 4);
+fn check_accept(request: &Request<Bytes>) -> Result<(), ApiError> {
+    let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok());
+    let accept = accept.unwrap_or("*/*");
+    if accept
+        .split(',')
+        .any(|kind| SERVED.contains(&kind.split(';').next().unwrap_or_default().trim()))
+    {
+        return Ok(());
     }
+    let served = "application/json,text/plain,application/octet-stream";
+    let message = format!(
+        "Server accepts: {served},application/x-json-stream,*/*,{served},application/javascript"
+    );
+    Err(ApiError::Plain(406, "NotAcceptableError", message))
+}
 
-    #[tokio::test]
-    async fn a_put_of_a_map_is_refused_before_anything_is_written() {
-        let store = store();
-        let before = store.all();
-        let vms = json!({"vms": {"kept": {"state": "destroyed"}}});
-        let upper = CN.to_uppercase().replace('C', "D");
-        for (query, body, field, code) in [
-            ("", &vms, "server_uuid", "MissingParameter"),
-            ("?server_uuid=", &vms, "server_uuid", "MissingParameter"),
-            ("?server_uuid=x", &json!({}), "server_uuid", "Invalid"),
-            (&*format!("?server_uuid={upper}"), &vms, "server_uuid", "Invalid"),
-            (&*format!("?server_uuid={CN}"), &json!({}), "vms", "MissingParameter"),
-            (&*format!("?server_uuid={CN}"), &json!({"vms": null}), "vms", "MissingParameter"),
-        ] {
-            let (status, answer) = put(&store, &format!("/vms{query}"), body).await;
-            assert_eq!((status, &answer["code"]), (409, &json!("ValidationFailed")), "{query}");
-            let error = &answer["errors"][0];
-            assert_eq!((&error["field"], &error["code"]), (&json!(field), &json!(code)), "{query}");
-        }
-        assert_eq!(store.all(), before);
-    }
+/// 501 for what the real service has and this mock has not.
+fn not_kept(what: &str) -> ApiError {
+    ApiError::Plain(501, "NotImplemented", format!("this mock has no {what}"))
+}
 
-    #[tokio::test]
-    async fn a_put_of_one_destroyed_vm_is_stamped() {
-        let store = store();
-        let (status, vm) = put(&store, "/vms/kept", &json!({"state": "destroyed"})).await;
-        assert_eq!((status, &vm["zone_state"]), (200, &json!("destroyed")));
-        assert!(vm["destroyed"].as_str().is_some_and(|at| at.ends_with('Z')), "{vm}");
-        assert_eq!(store.get("kept").as_ref(), vm.as_object());
-    }
+fn changefeeds() -> Value {
+    let parts = [
+        "alias",
+        "customer_metadata",
+        "destroyed",
+        "internal_metadata",
+        "nics",
+        "owner_uuid",
+        "server_uuid",
+        "state",
+        "tags",
+    ];
+    json!({ "vm": { "resource": "vm", "subResources": parts, "bootstrapRoute": "/vms" } })
 }

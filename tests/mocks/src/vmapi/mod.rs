@@ -2,16 +2,31 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The mock VMAPI: the VM routes that the agents of a node use, in memory.
+//! The mock VMAPI: the VM records of a data centre, in memory, as the real service keeps and shows them
+//! (`docs/contract/vmapi.md` §4). Nobody runs its jobs: a VM that is created stays provisioning, one that
+//! is deleted stays as it is, until an agent reports it.
 
-mod handler; // the routes
+mod handler; // the way of a request: the routes and their checks
 
-mod store; // the records
+mod create; // POST /vms
+
+mod list; // the parameters of GET /vms, and the page that they ask for
+
+mod filter; // conditions on records: predicates and LDAP filters
+
+mod store; // the records, and the services that VMAPI asks
+
+mod record; // one record: what is kept of what was sent, and what is shown of it
+
+mod errors; // error answers
+
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 
 use crate::faults;
-pub use store::Store;
+pub use store::{Peers, Store};
 
 /// A mock VMAPI on a socket.
 pub type Server = faults::Server<Store>;

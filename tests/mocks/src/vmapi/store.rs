@@ -2,21 +2,63 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The VM records of the mock.
+//! The records of the mock, and the services that VMAPI asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value, json};
 
+use super::errors::ApiError;
+use super::record::{Record, kept};
+use crate::clock::Clock;
 use crate::faults::{Faults, Recorder};
+use crate::restify::iso;
 
-/// A VM record: any object, keyed by its uuid.
-pub(super) type Vms = BTreeMap<String, Map<String, Value>>;
+/// The records by the key under which they were stored: the uuid, unless a PUT of a map had another key.
+pub(super) type Vms = BTreeMap<String, Record>;
+
+/// The services that VMAPI asks, and what they answer.
+#[derive(Debug)]
+pub struct Peers {
+    /// The workflow API can be reached.
+    pub workflow: bool,
+    /// The storage can be reached.
+    pub storage: bool,
+    /// The networks that NAPI has; every one if absent.
+    pub networks: Option<BTreeSet<String>>,
+    /// The packages that PAPI has, with what a VM of each gets; every one, without values, if absent.
+    pub packages: Option<BTreeMap<String, Map<String, Value>>>,
+    /// What CNAPI answers for a VM's object: status and body; 404 for others.
+    pub copies: BTreeMap<String, (u16, Value)>,
+    /// CNAPI's refusal to choose a node: status and body.
+    pub refuses_allocation: Option<(u16, Value)>,
+    /// The workflow API's refusal of every job: status and body.
+    pub refuses_jobs: Option<(u16, Value)>,
+    /// The node that CNAPI chooses.
+    pub chosen: String,
+}
+
+impl Default for Peers {
+    fn default() -> Self {
+        Self {
+            workflow: true,
+            storage: true,
+            networks: None,
+            packages: None,
+            copies: BTreeMap::new(),
+            refuses_allocation: None,
+            refuses_jobs: None,
+            chosen: "dddd0001-4444-4444-8444-000000000001".to_owned(),
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Inner {
     vms: Mutex<Vms>,
+    peers: Mutex<Peers>,
+    clock: Clock,
     faults: Faults,
     log: Recorder,
 }
@@ -36,26 +78,48 @@ impl Store {
         &self.0.log
     }
 
-    pub(super) fn vms(&self) -> MutexGuard<'_, Vms> {
+    /// The services that it asks.
+    pub fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.0.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn vms(&self) -> MutexGuard<'_, Vms> {
         self.0.vms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The records, if the storage can be reached.
+    pub(super) fn records(&self) -> Result<MutexGuard<'_, Vms>, ApiError> {
+        if self.peers().storage {
+            Ok(self.vms())
+        } else {
+            Err(ApiError::Storage("no active connections".to_owned()))
+        }
+    }
+
+    /// The mock's time in milliseconds.
+    pub(super) fn now_ms(&self) -> i64 {
+        self.0.clock.now_ms()
+    }
+
+    /// The mock's time as JSON has it.
+    pub(super) fn now(&self) -> Value {
+        json!(iso(self.now_ms()))
     }
 
     /// Sets state and node of a VM; creates a missing one. `None` removes the node.
     pub fn set(&self, uuid: &str, state: &str, server_uuid: Option<&str>) {
         let mut vms = self.vms();
-        let vm = vms.entry(uuid.to_owned()).or_default();
+        let mut vm = vms.get(uuid).cloned().unwrap_or_default();
         vm.insert("uuid".to_owned(), json!(uuid));
         vm.insert("state".to_owned(), json!(state));
-        match server_uuid {
-            Some(server) => vm.insert("server_uuid".to_owned(), json!(server)),
-            None => vm.remove("server_uuid"),
-        };
+        vm.insert("server_uuid".to_owned(), json!(server_uuid));
+        vms.insert(uuid.to_owned(), kept(&vm));
     }
 
-    /// Stores a whole record. One without a uuid is ignored.
+    /// Stores what VMAPI keeps of a whole object. One without a uuid is ignored.
     pub fn put(&self, vm: Map<String, Value>) {
-        if let Some(uuid) = vm.get("uuid").and_then(Value::as_str).map(str::to_owned) {
-            self.vms().insert(uuid, vm);
+        if let Some(uuid) = vm.get("uuid").and_then(Value::as_str) {
+            self.vms().insert(uuid.to_owned(), kept(&vm));
         }
     }
 
@@ -68,13 +132,19 @@ impl Store {
         }
     }
 
-    /// A record.
-    pub fn get(&self, uuid: &str) -> Option<Map<String, Value>> {
-        self.vms().get(uuid).cloned()
+    /// A record: the fields that are set.
+    pub fn get(&self, uuid: &str) -> Option<Record> {
+        find(&self.vms(), uuid).cloned()
     }
 
     /// All records, by uuid.
-    pub fn all(&self) -> Vec<Map<String, Value>> {
+    pub fn all(&self) -> Vec<Record> {
         self.vms().values().cloned().collect()
     }
+}
+
+/// Returns the record that has this uuid.
+pub(super) fn find<'a>(vms: &'a Vms, uuid: &str) -> Option<&'a Record> {
+    let has_it = |vm: &&Record| vm.get("uuid").is_some_and(|own| own == uuid);
+    vms.get(uuid).filter(has_it).or_else(|| vms.values().find(has_it))
 }

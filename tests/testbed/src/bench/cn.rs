@@ -18,6 +18,8 @@ use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+use simnode::datasets::History;
+use simnode::sysevent::Sysevent;
 use simnode::{CreateOptions, Node, recorded};
 use tempfile::TempDir;
 use vm_model::parse::zfs_list::{COLUMNS, SNAPSHOT_COLUMNS};
@@ -270,6 +272,13 @@ impl Cn {
         replace(&path, &format!("{before}{ALIAS}{alias}\"{after}"))
     }
 
+    /// The line that announces a change of a zone's root dataset.
+    pub(super) fn zfs_event(&self, zone: &Zone) -> String {
+        let (dsname, detail) = (format!("zones/{}", zone.name), "quota=1".to_owned());
+        let set = History { dsname, action: "set", detail, dsid: 1, txg: 1 };
+        Sysevent::history(&self.node, &set).line() + "\n"
+    }
+
     /// Makes the change number `n` of this zone; a running zone goes down with an even number and
     /// comes up with an odd one. Returns when it was made.
     pub(super) async fn change(
@@ -291,7 +300,7 @@ impl Cn {
             }
             Change::Dataset => {
                 self.set_quota(&zone.name, 2000 + n)?;
-                let event = zfs_event(&format!("zones/{}", zone.name));
+                let event = self.zfs_event(zone);
                 let at = SystemTime::now();
                 self.post(Stream::Datasets, event.as_bytes()).await?;
                 Ok(at)
@@ -363,29 +372,7 @@ fn by_dataset(zfs: &str) -> HashMap<String, String> {
 /// The line that announces this state of a zone.
 fn zone_event(zone: &Zone, state: &str) -> String {
     let before = if state == "running" { "ready" } else { "running" };
-    let data = json!({
-        "zonename": zone.name, "newstate": state, "oldstate": before, "zoneid": zone.id(),
-        "when": 1_767_607_201_188_431_227_u64,
-    });
-    let event = json!({
-        "date": "2026-01-05T10:00:00.000Z", "type": "event", "vendor": "sun.com",
-        "publisher": "kernel", "class": "status", "subclass": "change", "pid": 0, "data": data,
-        "channel": "com.sun:zones:status",
-    });
-    format!("{event}\n")
-}
-
-/// The line that announces a change of this dataset.
-pub(super) fn zfs_event(dataset: &str) -> String {
-    let data = json!({
-        "pool_name": "zones", "history_hostname": "cn", "history_dsname": dataset,
-        "history_internal_name": "set", "history_internal_str": "quota=1", "history_txg": 1,
-    });
-    let event = json!({
-        "date": "2026-01-05T10:00:00.000Z", "type": "event", "vendor": "SUNW", "publisher": "zfs",
-        "class": "EC_zfs", "subclass": "ESC_ZFS_history_event", "pid": 0, "data": data,
-    });
-    format!("{event}\n")
+    Sysevent::zone("kernel", &zone.name, before, state, zone.id().map(i64::from)).line() + "\n"
 }
 
 async fn printed(node: &Node, tool: &str, args: &[&str]) -> anyhow::Result<String> {

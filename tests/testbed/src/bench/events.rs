@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::arrival::Arrivals;
-use super::cn::{Change, Cn, Stream, Zone, zfs_event};
+use super::cn::{Change, Cn, Stream, Zone};
 use super::limits;
 use super::served::Served;
 use super::setting::Bench;
@@ -210,7 +210,7 @@ async fn storm(cn: &mut Cn, rounds: usize) -> anyhow::Result<[Row; 2]> {
         cn.set_quota(&zone.name, 1000)?;
     }
     let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
-    let event = |n: usize| zfs_event(&format!("zones/{}", zones[n % zones.len()].name));
+    let event = |n: usize| cn.zfs_event(&zones[n % zones.len()]);
     let lines: String = (0..STORM).map(event).collect();
     let (mut lists, mut cpu) = (Samples::default(), Samples::default());
     for round in 0..rounds as u64 {

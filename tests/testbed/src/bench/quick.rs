@@ -18,7 +18,7 @@ use vminfod::config::Config;
 use vminfod::node::commands::RealCommands;
 
 use super::client::Client;
-use super::cn::{Change, Cn, Stream, zfs_event};
+use super::cn::{Change, Cn, Stream};
 use super::served::Served;
 use super::streams::Listeners;
 use crate::client::tools::fetch;
@@ -152,7 +152,7 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     for zone in &zones {
         cn.set_quota(&zone.name, 3000)?;
     }
-    let event = |n: usize| zfs_event(&format!("zones/{}", zones[n % zones.len()].name));
+    let event = |n: usize| cn.zfs_event(&zones[n % zones.len()]);
     let storm: String = (0..1000).map(event).collect();
     cn.post(Stream::Datasets, storm.as_bytes()).await?;
     listener.lines(zones.len()).await?;

@@ -21,8 +21,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::arguments::command;
 use crate::lab::world::this_program;
-use crate::sim::runs::in_pairs;
+use crate::pairs::failed_in_pairs;
 
 /// What to run.
 #[derive(Clone, Copy, Debug, Parser)]
@@ -44,19 +45,13 @@ pub struct Options {
 
 /// Runs the command with these arguments.
 pub fn run(args: &[OsString]) -> ExitCode {
-    let options: Options = match crate::arguments::parse("testbed chaos", args) {
-        Ok(options) => options,
-        Err(status) => return status,
-    };
-    let failed = match this_program() {
-        Ok(program) => run_seeds(options, &program),
-        Err(error) => {
-            eprintln!("chaos: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    println!("{} passed, {failed} failed", options.seeds - failed);
-    ExitCode::from(u8::from(failed > 0))
+    command("testbed chaos", args, async |options: Options| {
+        let program = this_program()?;
+        // Each seed has a runtime of its own, which no other may wait for.
+        let failed = tokio::task::spawn_blocking(move || run_seeds(options, &program)).await?;
+        println!("{} passed, {failed} failed", options.seeds - failed);
+        Ok(failed == 0)
+    })
 }
 
 /// Runs the seeds, two at a time; prints a line, and what was done, for each that fails and returns
@@ -64,7 +59,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
 pub fn run_seeds(options: Options, program: &Path) -> u64 {
     let Options { seeds, from, lost_events, simulated } = options;
     let seeds: Vec<u64> = (from..from.saturating_add(seeds)).collect();
-    in_pairs(&seeds, &|seed| {
+    failed_in_pairs(&seeds, &|seed| {
         let mut done = Vec::new();
         let result = match simulated {
             true => simulated::one(*seed, lost_events, &mut done),

@@ -82,9 +82,10 @@ async fn live(seed: u64, lost_events: bool, done: &mut Vec<String>) -> anyhow::R
     held(&truth)
 }
 
-/// A fresh vminfod need not show what the node has no more.
+/// A fresh vminfod need not show what the node has no more. Another zone may have the uuid.
 fn note_deletes(cn: &Cn, truth: &Truth) {
-    for gone in truth.on(&cn.uuid).into_iter().filter(|vm| cn.node.zone(vm).is_err()) {
+    let is_there = |vm: &str| cn.node.zone(vm).is_ok_and(|zone| zone.zonename == vm);
+    for gone in truth.on(&cn.uuid).into_iter().filter(|vm| !is_there(vm)) {
         truth.set(&gone, Life::Gone(Instant::now(), cn.uuid.clone()));
     }
 }

@@ -23,6 +23,14 @@ pub(crate) mod vmload; // VM objects of recorded nodes
 
 pub mod napi; // NAPI exchanges against the mock
 
+mod vmapi; // VMAPI exchanges against the mock
+
+mod wire; // one recorded request over a socket
+
+mod transcript; // the lines of the recordings of NAPI and VMAPI
+
+mod reply; // the responses in the bytes of a reply
+
 mod qmp; // what QEMU says when a VM ends
 
 pub mod tally; // what a comparison comes to
@@ -42,6 +50,7 @@ usage: testbed conform KIND [PATH] [FLAGS]
 
   vmload DIR           VM objects of recorded nodes (--keys: key order too)
   napi FILE            NAPI exchanges (--only GROUP: one group)
+  vmapi FILE           VMAPI exchanges (--only GROUP: one group)
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH    what vminfod answers to bytes on its socket
   vmadm-cli FILE       what vmadm and vminfo print, with a daemon and without
@@ -97,7 +106,7 @@ struct Kind {
     check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind {
         name: "vmload",
         doing: "composing what was recorded",
@@ -110,6 +119,7 @@ const KINDS: [Kind; 6] = [
         files: &["napi-transcripts.jsonl", "napi-transcripts-eras.jsonl"],
         check: napi::check,
     },
+    Kind { name: "vmapi", doing: "replaying VMAPI", files: &[vmapi::FILE], check: vmapi::check },
     Kind {
         name: "vminfod-events",
         doing: "replaying vminfod-events",

@@ -8,25 +8,17 @@
 
 mod compare;
 mod replay;
-mod transcript;
-mod wire;
 
 use std::path::Path;
 
-use anyhow::bail;
+use super::tally::{Tally, only};
 
-use super::tally::Tally;
-
+pub use super::transcript::{Transcript, TranscriptError};
 pub use replay::replay;
-pub use transcript::{Transcript, TranscriptError};
 
 /// Compares with the recording at the path; `--only GROUP` replays one group.
 pub(super) fn check(path: &Path, flags: &[String]) -> anyhow::Result<Tally> {
-    let only = match flags {
-        [] => None,
-        [flag, group] if flag == "--only" => Some(group.as_str()),
-        _ => bail!("unknown flags {flags:?}; there is --only GROUP"),
-    };
+    let only = only(flags)?;
     let transcript = Transcript::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut tally = runtime.block_on(replay(&transcript, only));

@@ -37,3 +37,12 @@ pub(super) fn no_flags(flags: &[String]) -> anyhow::Result<()> {
         [flag, ..] => bail!("unknown flag {flag}"),
     }
 }
+
+/// For kinds whose only flag is `--only GROUP`.
+pub(super) fn only(flags: &[String]) -> anyhow::Result<Option<&str>> {
+    match flags {
+        [] => Ok(None),
+        [flag, group] if flag == "--only" => Ok(Some(group)),
+        _ => bail!("unknown flags {flags:?}; there is --only GROUP"),
+    }
+}

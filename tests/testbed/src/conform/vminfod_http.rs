@@ -6,7 +6,6 @@
 //! the recorded node. A case passes when it equals what one of the two recorded runtimes answered.
 
 mod compare;
-mod reply;
 mod request;
 
 use std::net::SocketAddr;
@@ -22,6 +21,7 @@ use tokio::net::TcpStream;
 use self::compare::{Reply, difference};
 use super::asked::Asked;
 use super::deviations::{Judged, Ledger};
+use super::reply;
 use super::tally::{Tally, no_flags};
 use super::vminfod_events::node::RecordedNode;
 use super::vminfod_events::{base_of, records};

@@ -85,7 +85,7 @@ fn all(args: &Args) -> anyhow::Result<bool> {
     let runs = planned(args, start);
     let mut good = true;
     let mut panels = Vec::new();
-    for done in run::in_pairs(&runs) {
+    for done in run::all(&runs) {
         let ran = done?;
         good &= report(&ran);
         panels.extend(ran.panels());

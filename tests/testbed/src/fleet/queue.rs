@@ -54,22 +54,17 @@ impl Queue {
     /// Waits for the request's turn and its service. Dropping the future is the client's giving up.
     pub async fn serve(&self) -> Result<(), Full> {
         let arrived = Instant::now();
-        if self.overload == Overload::Wastes {
-            let done = {
-                let mut free_at = self.free_at();
-                if free_at.saturating_duration_since(arrived) > self.spacing * BACKLOG {
-                    return Err(Full);
-                }
-                *free_at = (*free_at).max(arrived) + self.spacing;
-                *free_at
-            };
-            sleep_until(done).await;
-            return Ok(());
-        }
         // The semaphore is never closed, and fair: first come, first served.
-        let _turn = self.turn.acquire().await.ok();
+        let _turn = match self.overload {
+            Overload::Drops => self.turn.acquire().await.ok(),
+            Overload::Wastes => None,
+        };
         let done = {
             let mut free_at = self.free_at();
+            let backlog = free_at.saturating_duration_since(arrived);
+            if self.overload == Overload::Wastes && backlog > self.spacing * BACKLOG {
+                return Err(Full);
+            }
             // Counted from when it could have begun: the timer's coarseness costs no capacity.
             *free_at = (*free_at).max(arrived) + self.spacing;
             *free_at

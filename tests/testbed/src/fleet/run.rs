@@ -5,8 +5,7 @@
 //! One run: the fleet starts at one moment and goes on for some hours after it is done. Two runs go
 //! at once, each on its own thread and clock.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +16,7 @@ use super::bounds::{START, Start};
 use super::node::{Centre, Wire};
 use super::queue::{Overload, Queue};
 use super::series::{Counts, STEP, Series};
+use crate::pairs::in_pairs;
 use crate::plot::Panel;
 
 /// A fleet that is not done by then never will be.
@@ -88,23 +88,11 @@ impl Ran {
 }
 
 /// Runs all, two at a time, results in order.
-pub fn in_pairs(runs: &[Run]) -> Vec<anyhow::Result<Ran>> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let results: Mutex<BTreeMap<usize, anyhow::Result<Ran>>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                    let Some(run) = runs.get(at) else { return };
-                    eprintln!("running: {}", run.title());
-                    let ran = on_its_own_clock(run);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).insert(at, ran);
-                }
-            });
-        }
-    });
-    results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+pub fn all(runs: &[Run]) -> Vec<anyhow::Result<Ran>> {
+    in_pairs(runs, &|run: &Run| {
+        eprintln!("running: {}", run.title());
+        on_its_own_clock(run)
+    })
 }
 
 fn on_its_own_clock(run: &Run) -> anyhow::Result<Ran> {

@@ -16,10 +16,10 @@ use super::error::LabError;
 use super::options::WorldOptions;
 use super::screen::{Screen, Voice};
 use super::world::{World, shown, this_program};
-use super::{seed, tour, vm_agent};
+use super::{seed, tour};
 use mocks::napi::Era;
 
-/// A simulated node with vminfod and net-agent on it, a mock NAPI and VMAPI, and a story.
+/// A simulated node with vminfod, net-agent and vm-agent on it, a mock NAPI and VMAPI, and a story.
 #[derive(Debug, Parser)]
 #[command(name = "testbed lab")]
 struct Args {
@@ -145,16 +145,14 @@ async fn live(
         wrongs.leaked.len()
     ));
     let followers = [
-        tokio::spawn(vm_agent::follow(
-            hub.clone(),
-            world.vmapi.store().clone(),
-            world.node().cn_uuid().to_owned(),
-        )),
         tokio::spawn(screen.clone().follow_hub(hub)),
         tokio::spawn(screen.clone().follow_napi(world.napi.store().clone())),
+        tokio::spawn(screen.clone().follow_vmapi(world.vmapi.store().clone())),
     ];
     world.start_agent().await?;
     say(&format!("net-agent {}  (pid {})", world.agent_url(), pid(world.agent_pid())));
+    world.start_vm_agent().await?;
+    say(&format!("vm-agent  {}", world.vm_agent_url()));
     world.start_kvmd().await?;
     say(&format!("kvmd      {}", world.kvmd_url()));
     world.start_console().await?;
@@ -181,7 +179,7 @@ fn hints(world: &World, screen: &Screen) {
     screen.say(Voice::Lab, "or in another terminal:");
     println!(
         "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm stop UUID\n  \
-         zfs set quota=37g zones/UUID\n  net-agent status\n  kvmd status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
+         zfs set quota=37g zones/UUID\n  net-agent status\n  vm-agent status\n  kvmd status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
     );
 }
 

@@ -72,6 +72,28 @@ impl Configs<'_> {
         })
     }
 
+    /// The same for vm-agent; what it says of VMs that went has no shorter waits than production's, and
+    /// retries are as quick as they are there.
+    pub(super) fn vm_agent(&self) -> Value {
+        let most = |ms: u64| json!({ "min": "0s", "max": self.span(ms, 500) });
+        json!({
+            "vmapi_url": self.vmapi,
+            "vminfod": { "url": url(self.ports.vminfod) },
+            "server_uuid": self.node.cn_uuid(),
+            "no_rabbit": true,
+            "status": { "listen": local(self.ports.vm_agent).to_string() },
+            "state_dir": self.options.dir.join("vm-agent"),
+            "seed": self.options.seed,
+            "startup_delay": most(300_000),
+            "relist": self.span(86_400_000, 10_000),
+            "resync": self.span(300_000, 1_000),
+            "second_look": self.span(60_000, 250),
+            "provisioning_age": self.span(7_200_000, 10_000),
+            "retry": { "min": "100ms", "max": self.span(30_000, 2_000) },
+            "log_level": "info",
+        })
+    }
+
     fn span(&self, millis: u64, floor: u64) -> String {
         format!("{}ms", (millis / u64::from(self.options.speed.max(1))).max(floor))
     }
@@ -82,6 +104,7 @@ impl Configs<'_> {
             "vminfod": local(self.ports.vminfod).to_string(),
             "agents": {
                 "net-agent": local(self.ports.agent).to_string(),
+                "vm-agent": local(self.ports.vm_agent).to_string(),
                 "kvmd": local(self.ports.kvmd).to_string(),
             },
         })

@@ -12,7 +12,7 @@ pub mod tour; // the story, and the checks of its outcome
 
 pub mod seed; // the records of the data centre
 
-pub mod vm_agent; // a stand-in for the node's VM agent
+pub mod vm_agent; // a VM agent that believes everything
 
 pub mod screen; // a line per event and per write
 

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 pub(super) struct Ports {
     pub(super) vminfod: u16,
     pub(super) agent: u16,
+    pub(super) vm_agent: u16,
     pub(super) kvmd: u16,
     pub(super) console: u16,
 }

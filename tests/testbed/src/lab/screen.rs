@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The output of the lab: a line per event of the hub and per write to NAPI. In colour on a
+//! The output of the lab: a line per event of the hub and per write to NAPI and VMAPI. In colour on a
 //! terminal, unless `NO_COLOR` is set.
 
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::world::OWN_AGENT;
 use mocks::faults::Seen;
 use mocks::napi::Store;
+use mocks::vmapi;
 
 /// How often NAPI's request log is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -32,6 +33,8 @@ pub enum Voice {
     Hub,
     /// NAPI's request log.
     Napi,
+    /// VMAPI's request log.
+    Vmapi,
 }
 
 /// The screen: cheap to clone, one line at a time.
@@ -55,6 +58,7 @@ impl Screen {
             Voice::Lab => ("lab ", 36),
             Voice::Hub => ("hub ", 32),
             Voice::Napi => ("napi", 33),
+            Voice::Vmapi => ("vmapi", 35),
         };
         let time = jiff::Zoned::now().strftime("%H:%M:%S%.3f").to_string();
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -108,6 +112,26 @@ impl Screen {
                 let (method, path, body) = (&request.method, &request.path, &request.body);
                 let blank = if body.is_empty() { "" } else { " " };
                 self.say(Voice::Napi, &format!("{method} {path}{query}{blank}{body} → {status}"));
+            }
+            told = seen.len();
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Prints the writes that reach VMAPI until it is dropped: which VM, and the state that it is told.
+    pub async fn follow_vmapi(self, store: vmapi::Store) {
+        let mut told = 0;
+        loop {
+            let seen = store.log().all();
+            for request in seen.iter().skip(told).filter(|request| is_news(request)) {
+                let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
+                let what = match body["vms"].as_object() {
+                    Some(vms) => format!("{} VMs", vms.len()),
+                    None => text(body.as_object().unwrap_or(&VmObject::new()), "state").to_owned(),
+                };
+                let status = request.status.map_or("no answer".to_owned(), |s| s.to_string());
+                let (method, path) = (&request.method, &request.path);
+                self.say(Voice::Vmapi, &format!("{method} {path} {what} → {status}"));
             }
             told = seen.len();
             tokio::time::sleep(LOOK).await;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sdc_clients::MacAddr;
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::vminfod::{VmObject, is_hidden};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -44,6 +44,12 @@ pub fn fill(world: &World, vms: &[VmObject]) -> Result<Wrongs, LabError> {
     let cn = world.node().cn_uuid().to_owned();
     let store = world.napi.store();
     world.vmapi.store().seed_from_vms(vms, &cn);
+    // One that VMAPI has by an older name.
+    let is_named = |vm: &&VmObject| vm.contains_key("alias") && !is_hidden(vm);
+    if let Some(mut vm) = vms.iter().find(is_named).cloned() {
+        vm.insert("alias".to_owned(), json!("old-name"));
+        world.vmapi.store().seed_from_vms(&[vm], &cn);
+    }
     let mut wrongs = Wrongs::default();
 
     for mac in store.seed_from_vms(vms, &cn).map_err(LabError::Seed)? {

@@ -31,6 +31,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let testbed = quoted(&places.program.to_string_lossy());
     let node = quoted(&places.node.to_string_lossy());
     let agent = quoted(&places.node.join("net-agent.json").to_string_lossy());
+    let vm_agent = quoted(&places.node.join("vm-agent.json").to_string_lossy());
     let curl = |url: &str| {
         format!(
             "path=$1\nshift\nexec curl -sS -H 'content-type: application/json' \"$@\" {}\"$path\" -w '\\n'",
@@ -64,6 +65,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
         ("vminfod", vminfod),
         ("vminfo", vminfo),
         ("net-agent", format!("exec {testbed} @net-agent \"$@\" --config {agent}")),
+        ("vm-agent", format!("exec {testbed} @vm-agent \"$@\" --config {vm_agent}")),
         ("kvmd", kvmd),
         ("console", console),
         ("sdc-napi", curl(places.napi)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sdc_clients::MacAddr;
 use sdc_clients::napi::{Nic, NicState};
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::vminfod::{VmObject, is_hidden};
 use serde_json::Value;
 
 use super::error::LabError;
@@ -70,10 +70,15 @@ pub async fn play(world: &World, wrongs: &Wrongs, screen: &Screen) -> Result<Out
         outcome.add(format!("{what} {got}/{all}"), got == all);
     }
 
+    let spoilt = put_right(world, screen).await?;
+    outcome.add(format!("record put right in VMAPI: {spoilt}"), spoilt);
     let boot = boot(world, screen).await?;
-    outcome.add(format!("booted VM seen running, its NICs running in NAPI: {boot}"), boot);
+    outcome.add(
+        format!("booted VM seen running, in VMAPI too, its NICs running in NAPI: {boot}"),
+        boot,
+    );
     let quota = quota(world, screen).await?;
-    outcome.add(format!("quota set by zfs seen: {quota}"), quota);
+    outcome.add(format!("quota set by zfs seen, in VMAPI too: {quota}"), quota);
     let deleted = delete(world, screen).await?;
     let left = world.nics().await?.iter().filter(|nic| deleted.contains(&nic.mac)).count();
     let gone = deleted.len() - left;
@@ -91,7 +96,26 @@ async fn boot(world: &World, screen: &Screen) -> Result<bool, LabError> {
     let macs = nics_of(&vm);
     let done = until("the booted VM's NICs are running in NAPI", PATIENCE, || async {
         let nics = world.nics().await?;
-        Ok(count(&nics, &macs, |nic| nic.state == NicState::Running) == macs.len())
+        let is_told = told(world, uuid, "state") == "running";
+        Ok(is_told && count(&nics, &macs, |nic| nic.state == NicState::Running) == macs.len())
+    })
+    .await;
+    note_late(screen, done)
+}
+
+/// VMAPI's field of a VM.
+fn told(world: &World, uuid: &str, key: &str) -> Value {
+    let record = world.vmapi.store().get(uuid);
+    record.and_then(|record| record.get(key).cloned()).unwrap_or_default()
+}
+
+/// Was the record that VMAPI had wrong from the beginning put right?
+async fn put_right(world: &World, screen: &Screen) -> Result<bool, LabError> {
+    let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
+    let shown = |vm: &&VmObject| !is_hidden(vm);
+    let done = until("VMAPI knows what the node knows", PATIENCE, || async {
+        let is_told = |vm: &VmObject| told(world, uuid(vm), "alias") == vm["alias"];
+        Ok(vms.iter().filter(shown).filter(|vm| vm.contains_key("alias")).all(is_told))
     })
     .await;
     note_late(screen, done)
@@ -110,7 +134,8 @@ async fn quota(world: &World, screen: &Screen) -> Result<bool, LabError> {
     let hub = world.hub()?;
     let done = until("the quota is seen", PATIENCE, || async {
         let now = found(hub.vm(uuid(&vm), false).await, "reading the VM")?;
-        Ok(now.is_some_and(|now| now.get("quota").and_then(Value::as_u64) == Some(gib)))
+        let is_told = told(world, uuid(&vm), "quota") == gib;
+        Ok(is_told && now.is_some_and(|now| now.get("quota").and_then(Value::as_u64) == Some(gib)))
     })
     .await;
     note_late(screen, done)
@@ -125,6 +150,11 @@ async fn delete(world: &World, screen: &Screen) -> Result<Vec<MacAddr>, LabError
     Verbs::new(world.node(), Wait::none()).delete_raw(uuid(&vm)).await?;
     let done = until("the deleted VM's NICs are gone from NAPI", PATIENCE, || async {
         Ok(!world.nics().await?.iter().any(|nic| macs.contains(&nic.mac)))
+    })
+    .await;
+    note_late(screen, done)?;
+    let done = until("VMAPI says that the VM is destroyed", PATIENCE, || async {
+        Ok(told(world, uuid(&vm), "state") == "destroyed")
     })
     .await;
     note_late(screen, done)?;

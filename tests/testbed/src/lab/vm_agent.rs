@@ -2,8 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A stand-in for the node's VM agent: it writes to VMAPI what vminfod shows, and marks VMs
-//! destroyed that vminfod deleted.
+//! A credulous VM agent: it writes to VMAPI what vminfod shows, and marks VMs destroyed that vminfod
+//! deleted, whatever the node looks like then. The shipped one does no less; ours would hide from a
+//! test what net-agent makes of it.
 
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::{VmObject, Vminfod, WatchEvent, watch};

@@ -44,6 +44,7 @@ pub struct World {
     pub vmapi: vmapi::Server,
     vminfod: Option<Child>,
     agent: Option<Child>,
+    vm_agent: Option<Child>,
     kvmd: Option<Child>,
     console: Option<Child>,
     ports: Ports,
@@ -74,6 +75,7 @@ impl World {
         let ports = Ports {
             vminfod: options.vminfod_port,
             agent: free(options.agent_port).await?,
+            vm_agent: free(0).await?,
             kvmd: free(0).await?,
             console: free(options.console_port).await?,
         };
@@ -84,6 +86,7 @@ impl World {
             vmapi,
             vminfod: None,
             agent: None,
+            vm_agent: None,
             kvmd: None,
             console: None,
             ports,
@@ -119,6 +122,11 @@ impl World {
     /// The base URL of net-agent's status.
     pub fn agent_url(&self) -> String {
         ports::url(self.ports.agent)
+    }
+
+    /// The base URL of vm-agent's status.
+    pub fn vm_agent_url(&self) -> String {
+        ports::url(self.ports.vm_agent)
     }
 
     /// A client of vminfod.
@@ -174,6 +182,18 @@ impl World {
         answers("net-agent", &url).await
     }
 
+    /// Starts vm-agent.
+    pub async fn start_vm_agent(&mut self) -> Result<(), LabError> {
+        let (config, url) = (self.configs().vm_agent(), self.vm_agent_url());
+        self.vm_agent = Some(self.start("vm-agent", "serve", &config).await?);
+        answers("vm-agent", &url).await
+    }
+
+    /// Kills vm-agent as a crash would, or stops it as SMF does.
+    pub async fn end_vm_agent(&mut self, crash: bool) -> Result<(), LabError> {
+        end(self.vm_agent.take(), crash).await
+    }
+
     /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells.
     pub async fn start_kvmd(&mut self) -> Result<(), LabError> {
         let (config, url) = (self.configs().kvmd(), self.kvmd_url());
@@ -202,6 +222,7 @@ impl World {
     pub async fn stop(mut self) -> Result<(), LabError> {
         end(self.console.take(), false).await?;
         end(self.kvmd.take(), false).await?;
+        self.end_vm_agent(false).await?;
         self.end_agent(false).await?;
         self.end_vminfod(false).await?;
         self.napi.stop().await;

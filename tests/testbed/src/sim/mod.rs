@@ -73,12 +73,12 @@ pub mod bugs; // deliberate bugs
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 
 use clap::Parser;
 
 use self::bugs::Bug;
-use self::runs::{in_pairs, one};
+use self::runs::one;
+use crate::pairs::{failed_in_pairs, in_pairs};
 
 /// Returns the seeds that failed once.
 pub fn regressions() -> Vec<u64> {
@@ -139,7 +139,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         seeds.extend(regressions());
     }
     let failed = match args.equivalence {
-        true => in_pairs(&seeds, &|seed| match equivalence::one(*seed) {
+        true => failed_in_pairs(&seeds, &|seed| match equivalence::one(*seed) {
             Ok(()) => true,
             Err(error) => {
                 println!("FAIL testbed sim --equivalence --seed {seed}: {error:#}");
@@ -157,7 +157,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
 }
 
 /// What came of some seeds.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// How many failed.
     pub failed: u64,
@@ -167,20 +167,19 @@ pub struct Ran {
 
 /// Runs these seeds, two at a time; prints a line for each that fails.
 pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> Ran {
-    let digest = Mutex::new(0);
-    let failed = in_pairs(seeds, &|seed| {
+    let ran = in_pairs(seeds, &|seed| {
         let (result, trace) = one(*seed, bug);
         let mut hasher = DefaultHasher::new();
         (seed, &trace).hash(&mut hasher);
-        let mut digest = digest.lock().unwrap_or_else(PoisonError::into_inner);
-        *digest ^= hasher.finish();
         if tell {
             trace.iter().for_each(|line| println!("  {line}"));
         }
-        let Err(error) = result else { return true };
-        let bug = bug.map(|bug| format!(" --bug {}", bug.name())).unwrap_or_default();
-        println!("FAIL testbed sim --seed {seed}{bug}: {error:#}");
-        false
+        if let Err(error) = &result {
+            let bug = bug.map(|bug| format!(" --bug {}", bug.name())).unwrap_or_default();
+            println!("FAIL testbed sim --seed {seed}{bug}: {error:#}");
+        }
+        Ran { failed: u64::from(result.is_err()), digest: hasher.finish() }
     });
-    Ran { failed, digest: digest.into_inner().unwrap_or_else(PoisonError::into_inner) }
+    let both = |a: Ran, b: Ran| Ran { failed: a.failed + b.failed, digest: a.digest ^ b.digest };
+    ran.into_iter().reduce(both).unwrap_or_default()
 }

@@ -25,10 +25,11 @@ use super::centre::Centre;
 use super::gate::Point;
 use super::node::Cn;
 use super::outside::ELSEWHERE;
-use super::runs::{alone, in_pairs};
+use super::runs::alone;
 use super::settle;
 use super::truth::{Life, Truth};
 use super::world::{held, place};
+use crate::pairs::failed_in_pairs;
 use mocks::napi::{Era, NewNic};
 use simnode::{payload, sample};
 
@@ -113,7 +114,7 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
     cases.extend((0..plain.events).map(Point::Unseen).map(whole));
     let cases: Vec<Case> = cases.into_iter().step_by(every.max(1)).collect();
     let kept = std::sync::atomic::AtomicUsize::new(0);
-    let failed = in_pairs(&cases, &|case| match alone(script(*case, &Truth::default())) {
+    let failed = failed_in_pairs(&cases, &|case| match alone(script(*case, &Truth::default())) {
         Ok(ran) => match compare(&plain, &ran) {
             Ok(as_before) => {
                 let ordering = std::sync::atomic::Ordering::Relaxed;

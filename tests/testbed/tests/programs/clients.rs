@@ -134,6 +134,7 @@ fn actions() -> Vec<Action> {
         Action::Truncate { bytes: 5 },
         Action::ChangeRow,
         Action::DeleteRow,
+        Action::FailWrite { after: 0 },
         Action::ForeignRecord { record: None },
         Action::MaxPage { limit: 1 },
         Action::RepeatPage,
@@ -176,6 +177,7 @@ fn expected(action: &Action, verb: Verb) -> (Option<Class>, u32, Option<bool>) {
         | Action::DeleteRow
         | Action::ForeignRecord { .. }
         | Action::MaxPage { .. }
+        | Action::FailWrite { .. }
         | Action::RepeatPage => fine,
     }
 }
@@ -327,8 +329,6 @@ async fn vmapi_client_against_every_rule_it_shares() {
                 {
                     Some(Class::Timeout(Phase::Answer))
                 }
-                // Its answer is empty: nothing to cut off.
-                Action::Truncate { .. } if verb == "put all" => None,
                 Action::Cut | Action::DropResponse | Action::Truncate { .. } if reads => {
                     Some(Class::Interrupted)
                 }
@@ -339,6 +339,7 @@ async fn vmapi_client_against_every_rule_it_shares() {
                 | Action::DropResponse
                 | Action::Truncate { .. } => Some(Class::UnknownOutcome),
                 Action::Garbage { .. } | Action::EmptyBody if reads => Some(Class::Protocol),
+                Action::FailWrite { .. } if verb == "put all" => Some(Class::Server),
                 _ => None,
             };
             let waits = matches!(action, Action::Status { retry_after: Some(_), .. });

@@ -18,7 +18,7 @@ use serde_json::Value;
 use simnode::{CreateOptions, Node, Verbs, Wait};
 use testbed::lab::seed::{self, Wrongs, nics_of};
 use testbed::lab::world::OWN_AGENT;
-use testbed::lab::{World, WorldOptions, vm_agent};
+use testbed::lab::{World, WorldOptions};
 use testbed::process::{self, Child, Finished};
 use vminfod::node::Ctx;
 use vminfod::node::commands::{CommandPaths, RealCommands};
@@ -125,12 +125,6 @@ impl Lab {
     /// Fills NAPI and VMAPI for these VMs, with what an agent has to put right.
     pub async fn fill(&self) -> Wrongs {
         seed::fill(self, &self.vms().await).unwrap()
-    }
-
-    /// Lets the node's VM agent tell VMAPI what vminfod shows, for as long as the test runs.
-    pub fn tell_vmapi(&self) {
-        let (store, cn) = (self.vmapi.store().clone(), self.node().cn_uuid().to_owned());
-        tokio::spawn(vm_agent::follow(self.client(), store, cn));
     }
 
     /// net-agent's `/status`.

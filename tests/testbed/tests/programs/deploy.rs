@@ -176,6 +176,7 @@ fn services_have_the_names_and_limits_of_the_platform() {
     };
     assert_eq!(service("smf/vminfod.xml"), ["system/smartdc/vminfod", "300", "true"]);
     assert_eq!(service("smf/net-agent.xml"), ["smartdc/agent/net-agent", "30", "false"]);
+    assert_eq!(service("smf/vm-agent.xml"), ["smartdc/agent/vm-agent", "30", "false"]);
     assert_eq!(service("smf/kvmd.xml"), ["system/smartdc/kvmd", "30", "false"]);
     assert_eq!(service("smf/console.xml"), ["system/smartdc/console", "30", "false"]);
 }
@@ -192,13 +193,16 @@ fn paths(text: &str) -> Vec<String> {
 fn manifests_and_methods_name_only_what_the_image_has() {
     let layout = layout();
     // config-agent writes this one.
-    let elsewhere = ["/opt/smartdc/agents/etc/net-agent.config.json"];
+    let elsewhere =
+        ["net", "vm"].map(|it| format!("/opt/smartdc/agents/etc/{it}-agent.config.json"));
     let methods = layout.values().filter(|source| source.starts_with("deploy/smf/method/"));
     let methods = methods.map(|source| source.trim_start_matches("deploy/").to_owned());
-    let configs = ["config/vminfod.json", "sapi/net-agent/manifest.json"].map(str::to_owned);
+    let configs =
+        ["config/vminfod.json", "sapi/net-agent/manifest.json", "sapi/vm-agent/manifest.json"]
+            .map(str::to_owned);
     let mut seen = 0;
     for name in manifests().into_iter().chain(methods).chain(configs) {
-        for path in paths(&text(&name)).iter().filter(|path| !elsewhere.contains(&path.as_str())) {
+        for path in paths(&text(&name)).iter().filter(|path| !elsewhere.contains(path)) {
             assert!(layout.contains_key(path.trim_start_matches('/')), "{name} names {path}");
             seen += 1;
         }
@@ -210,19 +214,25 @@ fn manifests_and_methods_name_only_what_the_image_has() {
 }
 
 #[test]
-fn the_template_makes_a_file_that_net_agent_accepts() {
-    let template = text("sapi/net-agent/template");
+fn the_templates_make_files_that_the_agents_accept() {
+    ["net-agent", "vm-agent"].into_iter().for_each(accepts_its_template);
+}
+
+fn accepts_its_template(agent: &str) {
+    let template = text(&format!("sapi/{agent}/template"));
     let filled = template
+        .replace("{{{vmapi_domain}}}", "vmapi.dc.example.com")
         .replace("{{{napi_domain}}}", "napi.dc.example.com")
         .replace("{{{auto.SERVER_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000001")
         .replace("{{{ufds_admin_uuid}}}", "930896af-bf8c-48d4-885c-6573a94b1853")
         .replace("{{{auto.INSTANCE_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000002");
     assert!(!filled.contains("{{"), "{filled}");
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("net-agent.config.json");
+    let file = dir.path().join("agent.config.json");
     std::fs::write(&file, filled).unwrap();
-    let policy = deploy("config/net-agent.policy.json");
-    let args = ["@net-agent", "--check-config", "--config", &file.to_string_lossy(), "--policy"]
+    let policy = deploy(&format!("config/{agent}.policy.json"));
+    let this = format!("@{agent}");
+    let args = [&*this, "--check-config", "--config", &file.to_string_lossy(), "--policy"]
         .map(str::to_owned);
     let args: Vec<String> =
         args.into_iter().chain([policy.to_string_lossy().into_owned()]).collect();
@@ -251,21 +261,23 @@ fn a_configuration_change_restarts_an_online_agent_and_enables_none() {
         let dir = tempfile::tempdir().unwrap();
         command(dir.path(), "svcs", state, code);
         command(dir.path(), "svcadm", "", 0);
-        let method = deploy("smf/method/net-agent-configured");
-        let path = format!("PATH={}:/usr/bin:/bin", dir.path().display());
-        let done = run("/usr/bin/env", &[&path, "sh", &method.to_string_lossy()]);
-        assert_eq!(done.code, Some(0), "{state}: {}{}", done.stdout, done.stderr);
-        let calls = std::fs::read_to_string(dir.path().join("calls")).unwrap();
-        let restart = "svcadm restart svc:/smartdc/agent/net-agent:default";
-        assert_eq!(calls.contains(restart), restarted, "{state}: {calls}");
-        assert!(!calls.contains("enable"), "{state}: {calls}");
+        for agent in ["net-agent", "vm-agent"] {
+            let method = deploy(&format!("smf/method/{agent}-configured"));
+            let path = format!("PATH={}:/usr/bin:/bin", dir.path().display());
+            let done = run("/usr/bin/env", &[&path, "sh", &method.to_string_lossy()]);
+            assert_eq!(done.code, Some(0), "{state}: {}{}", done.stdout, done.stderr);
+            let calls = std::fs::read_to_string(dir.path().join("calls")).unwrap();
+            let restart = format!("svcadm restart svc:/smartdc/agent/{agent}:default");
+            assert_eq!(calls.contains(&restart), restarted, "{state}: {calls}");
+            assert!(!calls.contains("enable"), "{state}: {calls}");
+        }
     }
 }
 
 #[test]
 fn the_image_installs_into_an_empty_root_as_its_manifest_says() {
     let programs = Path::new(env!("CARGO_BIN_EXE_testbed")).parent().unwrap().to_owned();
-    let missing: Vec<&str> = ["vminfod", "net-agent", "kvmd", "console"]
+    let missing: Vec<&str> = ["vminfod", "net-agent", "vm-agent", "kvmd", "console"]
         .into_iter()
         .filter(|name| !programs.join(name).exists())
         .collect();
@@ -321,7 +333,7 @@ fn block_on<T>(work: impl Future<Output = std::io::Result<T>>) -> T {
 /// Names of our metrics in a text, `_total` and all.
 fn metrics(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let ours = ["vminfod_", "net_agent_", "kvmd_", "process_"];
+    let ours = ["vminfod_", "net_agent_", "vm_agent_", "kvmd_", "process_"];
     let names = words.filter(|word| ours.iter().any(|prefix| word.starts_with(prefix)));
     names.map(str::to_owned).collect()
 }
@@ -332,7 +344,8 @@ fn rules_and_dashboard_ask_for_documented_metrics_only() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         metrics(&std::fs::read_to_string(&path).unwrap())
     };
-    let pages = ["metrics-vminfod.md", "metrics-net-agent.md", "metrics-kvmd.md"];
+    let pages =
+        ["metrics-vminfod.md", "metrics-net-agent.md", "metrics-vm-agent.md", "metrics-kvmd.md"];
     let known: BTreeSet<String> = pages.into_iter().flat_map(documented).collect();
     for name in ["metrics/alerts.yml", "metrics/grafana.json"] {
         let asked = metrics(&text(name));

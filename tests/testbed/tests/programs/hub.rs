@@ -100,7 +100,7 @@ async fn killing_sysevent_loses_nothing() {
 async fn killing_vminfod_loses_nothing() {
     let mut lab = Lab::start(|options| options.speed = 600).await;
     let wrongs = lab.fill().await;
-    lab.tell_vmapi();
+    lab.start_vm_agent().await.unwrap();
     let mut watcher = lab.watcher().await;
     lab.start_agent().await.unwrap();
     until("the leaked NICs are reaped", async || {

@@ -27,6 +27,8 @@ mod hub;
 mod kvmd_node;
 mod kvmd_qemu;
 mod logs;
+#[cfg(target_os = "linux")] // reads /proc
+mod many_keys;
 mod migration;
 mod napi;
 mod node;
@@ -37,5 +39,6 @@ mod sim;
 mod soak;
 mod statements;
 mod storm;
+mod vm_agent;
 mod waits;
 mod witness;

@@ -9,8 +9,8 @@ use crate::store::{Outcome, Store};
 use daemon::journal::{BYTES, Read};
 
 fn put(store: &Store, name: &str, object: VmObject) -> Outcome {
-    let old = store.published().snapshot().vms.get(name).map(|vm| vm.object());
-    store.put(name, object, &[], || old)
+    let old = store.published().snapshot().vms.get(name).map(|vm| vm.object().into());
+    store.put(name, object.into(), &[], || old)
 }
 
 fn vm(value: Value) -> VmObject {

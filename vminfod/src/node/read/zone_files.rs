@@ -7,10 +7,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-use vm_model::js::{self, JsonError};
 use vm_model::origin::{Origin, ParseError};
-use vm_model::parse::config_json::{self, ConfigJson, ConfigValues};
+use vm_model::parse::config_json::{self, ConfigJson};
 use vm_model::parse::lastexited::{self, LastExited};
 use vm_model::parse::receiving::{self, Receiving};
 use vm_model::parse::zone_xml::{self, ZoneXml};
@@ -200,8 +198,8 @@ impl Reading<'_> {
         let dir = self.root.config_dir(&self.row.zonepath);
         let read = self.root.check_unlinked(&dir);
         let read = read.map_err(|e| LoadError::new(Origin::Config, Fault::Read(e)).in_file(&dir));
-        match read.and_then(|()| self.config_values()) {
-            Ok(values) => Ok(Arc::new((&values).into())),
+        match read.and_then(|()| self.config_texts()) {
+            Ok(config) => Ok(Arc::new(config)),
             // The files of an incomplete zone may not exist yet: its VM is shown without these fields.
             Err(_) if self.row.zone_state == "incomplete" => {
                 self.is_torn = false;
@@ -217,34 +215,21 @@ impl Reading<'_> {
         }
     }
 
-    fn config_values(&mut self) -> Result<ConfigValues, LoadError> {
+    fn config_texts(&mut self) -> Result<ConfigJson, LoadError> {
         let [metadata, routes, tags] = [("metadata", METADATA), ("routes", ROUTES), ("tags", TAGS)]
             .map(|(name, at)| {
                 let path = self.root.config_file(&self.row.zonepath, name);
                 let read = self.root.read_unlinked(&path, CONFIG_CAP);
                 let bytes = self.content(at, &path, read, Origin::Config)?;
-                match bytes.as_deref().map(js::parse) {
-                    Some(Ok(value)) => Ok(value),
-                    None => Ok(Value::Object(Map::new())),
-                    // As deployed: what is not JSON counts as an empty object.
-                    Some(Err(error @ JsonError::Syntax { .. })) => {
-                        self.doubts.push(format!("{}: {error}", path.display()));
-                        Ok(Value::Object(Map::new()))
-                    }
-                    Some(Err(error)) => {
-                        Err(LoadError::from(ParseError::json(Origin::Config, error)).in_file(path))
-                    }
-                }
+                let (text, doubt) = config_json::text(bytes.as_deref()).map_err(|error| {
+                    LoadError::from(ParseError::json(Origin::Config, error)).in_file(&path)
+                })?;
+                self.doubts.extend(doubt.map(|error| format!("{}: {error}", path.display())));
+                Ok::<_, LoadError>(text)
             });
         let path = self.root.config_file(&self.row.zonepath, "metadata");
-        let (customer, internal) = config_json::split_metadata(metadata?)
-            .map_err(|error| LoadError::from(error).in_file(path))?;
-        Ok(ConfigValues {
-            customer_metadata: Some(customer),
-            internal_metadata: Some(internal),
-            routes: Some(routes?),
-            tags: Some(tags?),
-        })
+        ConfigJson::new(&metadata?, &routes?, &tags?)
+            .map_err(|error| LoadError::from(error).in_file(path))
     }
 
     /// A receiving file that cannot be read counts as absent, as deployed.

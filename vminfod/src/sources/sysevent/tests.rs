@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::node::commands::{CommandError, Follow, Run};
+use crate::node::commands::Run;
 
 /// Hands out prepared children.
 struct Children(std::sync::Mutex<Vec<(DuplexStream, DuplexStream)>>);

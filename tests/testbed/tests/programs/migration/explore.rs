@@ -7,9 +7,9 @@
 //! same:
 //!
 //! * Orders that meet in one state go on together. Two states are the same when the services hold
-//!   the same records, the nodes the same VMs, and each agent has been answered and told the same
-//!   things in the same order and waits for the same; what they differ in is only the order in
-//!   which that happened, and the time it took.
+//!   the same records, the nodes the same VMs, each agent knows the same, and each of its tasks has
+//!   been answered the same in the same order and waits for the same; what they differ in is only
+//!   the order in which that happened to different tasks, and the time it took.
 //! * Where one party's steps commute with all that anybody else may still do, only that party's
 //!   are gone into ([`independence::sufficient`]; persistent sets).
 //! * Of two steps that commute, the second is not tried first where the first was (sleep sets: a
@@ -50,7 +50,7 @@ pub enum Step {
 pub enum Reduction {
     /// Orders that another stands for.
     Commuting,
-    /// Nothing but what was seen.
+    /// Nothing but what was seen, where an agent's answers came in one order.
     None,
 }
 
@@ -91,7 +91,7 @@ pub fn explore(script: &Script, reduction: Reduction) -> Found {
     let mut known = Known { asleep, reduction, todo: vec![first], found };
     while let Some(order) = known.todo.pop() {
         known.found.runs += 1;
-        if known.found.runs.is_multiple_of(50_000) {
+        if known.found.runs.is_multiple_of(10_000) {
             println!(
                 "… {} runs, {} states, {} to go into",
                 known.found.runs,
@@ -178,7 +178,8 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
                     let touch = |step| (step, independence::of(step, script, &world, at));
                     let able: Vec<_> = able.into_iter().map(touch).collect();
                     script.always(&world, at, &told);
-                    let (key, seen) = (world.key(at), known.found.states);
+                    let (key, seen) =
+                        (world.key(at, known.reduction == Reduction::None), known.found.states);
                     match known.reached(key, &able, &order) {
                         Some((step, asleep)) => {
                             order.steps.push(step);

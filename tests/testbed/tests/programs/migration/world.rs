@@ -5,6 +5,7 @@
 //! Two nodes, one NAPI, one VMAPI, in process. A scheduler decides when each request is answered
 //! and each event is delivered: each is one step.
 
+mod heard;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,7 +23,9 @@ use net_agent::config::Config;
 use sdc_clients::http::Transport;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::Id;
 
+use heard::Heard;
 use wire::Wire;
 
 pub const VM: &str = "8a1f3f9c-2d0b-4b52-9f0e-1c7b7a55d001";
@@ -37,7 +40,20 @@ pub const OWNER: &str = "9dce1460-0c4c-4417-ab8b-25ca478c5a78";
 /// A request held back.
 struct Held {
     label: String,
-    go: oneshot::Sender<()>,
+    /// The task of the agent that asks.
+    task: Id,
+    /// It asks for a view of the node, and the agent has learnt of the node since it asked.
+    overtaken: bool,
+    go: oneshot::Sender<Answered>,
+}
+
+/// What an agent makes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    /// It uses it.
+    InTime,
+    /// It asks again: the answer is older than what it has learnt since it asked.
+    TooLate,
 }
 
 /// One node and its agent's wire.
@@ -47,8 +63,7 @@ struct Node {
     held: VecDeque<Held>,
     events: VecDeque<Bytes>,
     stream: Option<mpsc::Sender<Bytes>>,
-    /// What this agent has been answered and told, in order.
-    seen: u64,
+    heard: Heard,
     /// Requests to NAPI that were let through, in words.
     asked: Vec<String>,
     agent: Option<(Arc<Agent>, Shutdown)>,
@@ -212,7 +227,7 @@ impl World {
             node.deliver();
             for held in node.held.drain(..) {
                 // An agent that no longer waits has nothing to be told.
-                let _gone = held.go.send(());
+                let _gone = held.go.send(Answered::InTime);
             }
         }
     }
@@ -238,7 +253,8 @@ impl World {
     /// Lets one request through.
     pub fn let_through(&self, node: usize, which: usize) -> String {
         let held = self.lock().nodes[node].held.remove(which).expect("a request is held back");
-        let _gone = held.go.send(());
+        let answered = if held.overtaken { Answered::TooLate } else { Answered::InTime };
+        let _gone = held.go.send(answered);
         held.label
     }
 
@@ -247,8 +263,9 @@ impl World {
         let mut inner = self.lock();
         let node = &mut inner.nodes[node];
         if let (Some(event), Some(stream)) = (node.events.pop_front(), &node.stream) {
-            node.seen = mixed(node.seen, &event);
+            node.heard.told(&event);
             stream.try_send(event).expect("the agent keeps up");
+            node.overtake();
         }
     }
 
@@ -257,18 +274,18 @@ impl World {
         self.lock().nodes[node].asked.clone()
     }
 
-    /// An agent that asks nothing has nothing half done: what it knows is all that is left of
-    /// what it was answered.
+    /// A task that asks nothing has nothing half done: what its agent knows is all that is left of
+    /// what the task was answered.
     pub fn rest(&self) {
         for node in &mut self.lock().nodes {
-            if node.held.is_empty() {
-                node.seen = 0;
-            }
+            let busy: Vec<Id> = node.held.iter().map(|held| held.task).collect();
+            node.heard.forget_all_but(&busy);
         }
     }
 
-    /// Everything that what comes next depends on, but for the time.
-    pub fn key(&self, at: impl Hash) -> u64 {
+    /// Everything that what comes next depends on, but for the time. With `in_order`, states that
+    /// answers to different tasks led to in different orders differ.
+    pub fn key(&self, at: impl Hash, in_order: bool) -> u64 {
         let mut hasher = DefaultHasher::new();
         at.hash(&mut hasher);
         for mut nic in self.napi.nics() {
@@ -281,13 +298,10 @@ impl World {
             Value::Object(vm).to_string().hash(&mut hasher);
         }
         for node in &self.lock().nodes {
-            node.seen.hash(&mut hasher);
+            node.heard.hash_into(&mut hasher, &node.held, in_order);
             node.agent.as_ref().map(|(agent, _)| known_to(agent)).hash(&mut hasher);
             node.events.hash(&mut hasher);
             Value::from_iter(node.vms.clone()).to_string().hash(&mut hasher);
-            let mut held: Vec<_> = node.held.iter().map(|held| &held.label).collect();
-            held.sort();
-            held.hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -336,16 +350,21 @@ fn known_to(agent: &Agent) -> String {
     all.split(|c: char| !c.is_alphanumeric() && c != '.').filter(timeless).collect()
 }
 
-fn mixed(seen: u64, more: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (seen, more).hash(&mut hasher);
-    hasher.finish()
-}
-
 impl Node {
+    /// The agent has learnt of the node: a view that it asked for earlier is older than that.
+    fn overtake(&mut self) {
+        let views = self.held.iter_mut().filter(|held| is_view(&held.label));
+        views.for_each(|held| held.overtaken = true);
+    }
+
     fn deliver(&mut self) {
         while let (Some(event), Some(stream)) = (self.events.pop_front(), &self.stream) {
             let _gone = stream.try_send(event);
         }
     }
+}
+
+/// Does this request ask for a view of the node?
+fn is_view(label: &str) -> bool {
+    label.contains("/vms?sync=zones")
 }

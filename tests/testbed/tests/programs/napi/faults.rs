@@ -10,10 +10,9 @@ use std::time::Duration;
 use mocks::faults::{Action, Rule};
 use mocks::napi::{Era, NewNic, Options, Server, Store};
 use mocks::transport::InProcess;
-use mocks::vmapi;
 use serde_json::json;
 
-use super::{CN, MAC, VM, get, local, post, put, try_send, with_nic};
+use super::{CN, MAC, VM, get, post, put, try_send, with_nic};
 
 #[tokio::test]
 async fn a_lost_response_leaves_the_write_done() {
@@ -89,25 +88,4 @@ async fn in_process_works_under_paused_time() {
     let nics = napi.list_nics(sdc_clients::napi::NicList::Nics, &Default::default()).await.unwrap();
     assert_eq!(nics.len(), 1);
     assert!(store.now_ms() >= before + 1000);
-}
-
-#[tokio::test]
-async fn vmapi_follows_a_node() {
-    let server = vmapi::Server::start(local()).await.unwrap();
-    server.store().set(VM, "running", Some(CN));
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let fetch =
-        async |path: String| client.get(format!("{}{path}", server.url())).send().await.unwrap();
-    assert_eq!(
-        fetch(format!("/vms/{VM}")).await.json::<serde_json::Value>().await.unwrap()["state"],
-        "running"
-    );
-    let listed = fetch(format!("/vms?server_uuid={CN}&state=active")).await;
-    assert_eq!(listed.headers()["x-joyent-resource-count"], "1");
-    assert_eq!(fetch("/vms?bogus=1".to_owned()).await.status(), 409);
-    let url = format!("{}/vms?server_uuid={CN}", server.url());
-    let put = client.put(url).json(&json!({ "vms": {} })).send().await.unwrap();
-    assert_eq!(put.status(), 200);
-    assert_eq!(server.store().get(VM).unwrap()["state"], "running", "it is not in the map");
-    assert_eq!(fetch("/vms/x".to_owned()).await.status(), 404);
 }

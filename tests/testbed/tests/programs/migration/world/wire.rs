@@ -13,7 +13,7 @@ use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{CN, Held, World, mixed};
+use super::{Answered, CN, Held, World, is_view};
 
 /// One agent's wire.
 pub(super) struct Wire {
@@ -41,18 +41,19 @@ impl Wire {
         }
     }
 
-    async fn gate(&self, label: &str) {
+    async fn gate(&self, label: &str) -> Answered {
         let waits = {
             let mut inner = self.world.lock();
             if inner.free[self.node] {
-                return;
+                return Answered::InTime;
             }
             let (go, waits) = oneshot::channel();
-            inner.nodes[self.node].held.push_back(Held { label: label.to_owned(), go });
+            let (label, task) = (label.to_owned(), tokio::task::id());
+            inner.nodes[self.node].held.push_back(Held { label, task, overtaken: false, go });
             waits
         };
         // A dropped gate is a stopped agent: nobody waits for the answer either.
-        let _gone = waits.await;
+        waits.await.unwrap_or(Answered::InTime)
     }
 }
 
@@ -74,9 +75,10 @@ impl Transport for Wire {
             let label = format!("{} {host} {} {body}", request.method, request.target());
             // The node has no such NICs, whenever it is asked: no order of these answers matters.
             let lists = |kind| label.contains(&format!("belongs_to_type={kind}"));
-            if !lists("server") && !lists("other") {
-                self.gate(&label).await;
-            }
+            let answered = match lists("server") || lists("other") {
+                true => Answered::InTime,
+                false => self.gate(&label).await,
+            };
             let write = request.method != Method::GET;
             let outcome = match host.as_str() {
                 "napi.lab" => {
@@ -96,7 +98,10 @@ impl Transport for Wire {
             };
             let mut inner = self.world.lock();
             let node = &mut inner.nodes[self.node];
-            node.seen = mixed(node.seen, &(label, heard));
+            if is_view(&label) {
+                node.overtake();
+            }
+            node.heard.answered(tokio::task::id(), answered, &(label, heard));
             outcome
         })
     }
@@ -110,7 +115,7 @@ impl Transport for Wire {
             let ready = json!({"type": "ready", "date": "2026-01-01T00:00:00.000Z", "uuid": "e",
                 "vms": serde_json::to_string(&vms).unwrap()});
             tell.try_send(Bytes::from(format!("{ready}\n"))).unwrap();
-            node.seen = mixed(node.seen, &ready.to_string());
+            node.heard.told(&ready.to_string());
             node.events.clear();
             node.stream = Some(tell);
             let body = futures_util::stream::unfold(told, |mut told| async move {

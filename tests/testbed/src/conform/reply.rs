@@ -4,17 +4,32 @@
 
 //! Bytes of a reply → responses, without the leniency of an HTTP library. Pure.
 
+use serde_json::Value;
+
 /// One response found in a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Response {
     /// The status code.
     pub(super) status: u16,
-    /// The value of Content-Type.
-    pub(super) content_type: Option<String>,
+    /// The status line and the headers.
+    pub(super) head: String,
     /// The body, decoded.
     pub(super) body: Vec<u8>,
     /// Is it whole?
     pub(super) complete: bool,
+}
+
+impl Response {
+    /// The value of a header.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
+        lines.find_map(|(key, value)| key.eq_ignore_ascii_case(name).then_some(value.trim()))
+    }
+
+    /// The body, if it is JSON.
+    pub(super) fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
 }
 
 /// All responses in these bytes; `heads` says of each request in turn whether it is a HEAD, whose
@@ -31,14 +46,14 @@ pub(super) fn responses(
         };
         let head = String::from_utf8_lossy(&rest[..end]).into_owned();
         rest = &rest[end + 4..];
-        let mut response = parse_head(&head)?;
+        let mut response = parse_head(head)?;
         let informational = response.status < 200;
         let bodiless = informational || heads.get(answered).copied().unwrap_or(false);
         rest = if bodiless {
             response.complete = true;
             rest
         } else {
-            take_body(&head, rest, closed, &mut response)?
+            take_body(rest, closed, &mut response)?
         };
         if !informational {
             answered += 1;
@@ -48,35 +63,27 @@ pub(super) fn responses(
     Ok(found)
 }
 
-fn parse_head(head: &str) -> Result<Response, String> {
+fn parse_head(head: String) -> Result<Response, String> {
     let status = head
         .strip_prefix("HTTP/1.1 ")
         .or_else(|| head.strip_prefix("HTTP/1.0 "))
         .and_then(|rest| rest.get(..3)?.parse().ok())
         .ok_or_else(|| format!("no status line: {head:?}"))?;
-    let content_type = header(head, "content-type").map(str::to_owned);
-    Ok(Response { status, content_type, ..Response::default() })
-}
-
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let lines = head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
-    lines
-        .into_iter()
-        .find_map(|(key, value)| key.eq_ignore_ascii_case(name).then_some(value.trim()))
+    Ok(Response { status, head, ..Response::default() })
 }
 
 fn take_body<'a>(
-    head: &str,
     rest: &'a [u8],
     closed: bool,
     response: &mut Response,
 ) -> Result<&'a [u8], String> {
-    let chunked = header(head, "transfer-encoding")
+    let chunked = response
+        .header("transfer-encoding")
         .is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
     if chunked {
         return take_chunks(rest, response);
     }
-    if let Some(length) = header(head, "content-length").and_then(|value| value.parse().ok()) {
+    if let Some(length) = response.header("content-length").and_then(|value| value.parse().ok()) {
         let (body, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
         response.complete = body.len() == length;
         response.body = body.to_vec();
@@ -126,7 +133,7 @@ mod tests {
             seen,
             [(100, &b""[..], true), (200, b"abc", true), (404, b"d", true), (400, b"rest", true)]
         );
-        assert_eq!(found[1].content_type.as_deref(), Some("a"));
+        assert_eq!(found[1].header("content-type"), Some("a"));
     }
 
     #[test]

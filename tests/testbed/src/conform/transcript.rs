@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The recordings: seeds, groups and exchanges, one JSON object a line.
+//! The recordings of NAPI and VMAPI: seeds, groups, exchanges, and what was done to the surroundings; one
+//! JSON object a line.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use mocks::napi::Era;
+use super::reply::Response;
 
 /// Why a recording could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -45,13 +46,8 @@ pub enum TranscriptError {
     },
 }
 
-/// A header value that contains the tag of an earlier answer.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Reference {
-    pub(super) of: u64,
-}
-
-#[derive(Debug, Clone, Deserialize)]
+/// A request.
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Asked {
     pub(super) method: String,
     pub(super) path: String,
@@ -64,16 +60,20 @@ pub(super) struct Asked {
     #[serde(default)]
     pub(super) body_raw: Option<String>,
     #[serde(default)]
-    pub(super) refs: HashMap<String, Vec<Reference>>,
+    pub(super) refs: HashMap<String, Value>,
     #[serde(default)]
     pub(super) expect_status: Option<u16>,
 }
 
+/// A recorded answer; no status if the connection closed without one.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Answered {
     pub(super) status: Option<u16>,
     #[serde(default)]
     pub(super) headers: Option<HashMap<String, String>>,
+    /// The names of the headers whose values are not recorded.
+    #[serde(default)]
+    pub(super) other_headers: Option<Vec<String>>,
     #[serde(default)]
     pub(super) body: Option<Value>,
     #[serde(default)]
@@ -84,22 +84,70 @@ impl Answered {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.as_ref()?.get(name).map(String::as_str)
     }
+
+    /// Compares the status and these headers; the error says what was expected and what came.
+    pub(super) fn same_head(&self, got: Option<&Response>, names: &[&str]) -> Result<(), String> {
+        let status = got.map(|got| got.status);
+        if self.status != status {
+            let body = got.map(|got| String::from_utf8_lossy(&got.body)).unwrap_or_default();
+            return Err(format!("status: expected {:?}, got {status:?} {body}", self.status));
+        }
+        for name in names {
+            let (want, got) = (self.header(name), got.and_then(|got| got.header(name)));
+            if want != got {
+                return Err(format!("{name}: expected {want:?}, got {got:?}"));
+            }
+        }
+        Ok(())
+    }
 }
 
+/// A request and its recorded answer.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
-    pub(super) id: u64,
+    pub(super) id: String,
     pub(super) request: Asked,
     pub(super) response: Answered,
     pub(super) concurrent: Option<String>,
 }
 
+impl Exchange {
+    /// Its place in the words of a report.
+    pub(super) fn place(&self, group: &str) -> String {
+        let Asked { method, path, query, .. } = &self.request;
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{group} {} {method} {path}{mark}{query}", self.id)
+    }
+}
+
+/// A step of a group.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// An exchange with the service.
+    Exchange(Box<Exchange>),
+    /// What was done to its surroundings.
+    World(Value),
+}
+
+/// Exchanges that build on each other.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) name: String,
-    pub(super) era: Era,
+    pub(super) mode: String,
+    /// The surroundings at its start.
+    pub(super) world: Value,
     pub(super) preparation: Vec<Asked>,
-    pub(super) exchanges: Vec<Exchange>,
+    pub(super) steps: Vec<Step>,
+}
+
+impl Group {
+    /// Its exchanges.
+    pub(super) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Exchange(exchange) => Some(&**exchange),
+            Step::World(_) => None,
+        })
+    }
 }
 
 /// A whole recording.
@@ -115,7 +163,9 @@ struct Line {
     requests: Option<Vec<Asked>>,
     group: Option<String>,
     setup: Option<Vec<Asked>>,
-    id: Option<u64>,
+    world: Option<Value>,
+    published: Option<Value>,
+    id: Option<Value>,
     request: Option<Asked>,
     response: Option<Answered>,
     concurrent: Option<Value>,
@@ -131,7 +181,7 @@ impl Transcript {
 
     /// Parses the text of a recording; the path is for errors only.
     pub fn parse(text: &str, path: &Path) -> Result<Self, TranscriptError> {
-        let mut seeds: HashMap<String, Vec<Asked>> = HashMap::new();
+        let mut seeds: HashMap<String, (Value, Vec<Asked>)> = HashMap::new();
         let mut groups: Vec<Group> = Vec::new();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let missing = |what: String| TranscriptError::Missing {
@@ -143,35 +193,44 @@ impl Transcript {
                 TranscriptError::Line { path: path.to_owned(), line: at + 1, source }
             })?;
             let concurrent = line.concurrent.map(|tag| tag.to_string());
+            let world = line.world.unwrap_or_default();
             match (line.id, line.group, line.seed, line.requests) {
                 (Some(id), Some(name), ..) => {
+                    let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
                     let (Some(request), Some(response)) = (line.request, line.response) else {
-                        return Err(missing(format!(
-                            "exchange {id} lacks its request or response"
-                        )));
+                        let what = format!("exchange {id} lacks its request or response");
+                        return Err(missing(what));
                     };
-                    let group =
-                        groups.iter_mut().find(|group| group.name == name).ok_or_else(|| {
-                            missing(format!("exchange {id} of a group not yet seen: {name}"))
-                        })?;
-                    group.exchanges.push(Exchange { id, request, response, concurrent });
+                    let exchange = Exchange { id, request, response, concurrent };
+                    add(&mut groups, &name, Step::Exchange(Box::new(exchange))).map_err(missing)?;
                 }
+                (None, Some(name), None, _) if !world.is_null() => {
+                    add(&mut groups, &name, Step::World(world)).map_err(missing)?;
+                }
+                // What the change publisher stored is no answer.
+                (None, Some(_), None, _) if line.published.is_some() => {}
                 (None, Some(name), Some(seed), _) => {
-                    let mut preparation = seeds.get(&seed).cloned().ok_or_else(|| {
+                    let (world, mut preparation) = seeds.get(&seed).cloned().ok_or_else(|| {
                         missing(format!("group {name} of a seed not yet seen: {seed}"))
                     })?;
                     preparation.extend(line.setup.unwrap_or_default());
                     let mode =
                         line.mode.ok_or_else(|| missing(format!("group {name} has no mode")))?;
-                    let era = mode.parse().map_err(missing)?;
-                    groups.push(Group { name, era, preparation, exchanges: Vec::new() });
+                    groups.push(Group { name, mode, world, preparation, steps: Vec::new() });
                 }
                 (None, None, Some(seed), Some(requests)) => {
-                    seeds.insert(seed, requests);
+                    seeds.insert(seed, (world, requests));
                 }
                 _ => return Err(missing("neither a seed, a group nor an exchange".to_owned())),
             }
         }
         Ok(Self { groups })
     }
+}
+
+fn add(groups: &mut [Group], name: &str, step: Step) -> Result<(), String> {
+    let group = groups.iter_mut().find(|group| group.name == name);
+    let group = group.ok_or_else(|| format!("a step of a group not yet seen: {name}"))?;
+    group.steps.push(step);
+    Ok(())
 }

@@ -1,0 +1,149 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the recordings do not show: that nothing else is written, and a storage that fails in between.
+
+use bytes::Bytes;
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use super::store::Store;
+use crate::faults::{Action, Mock, Reply, Rule};
+
+const CN: &str = "00000000-0000-4000-8000-0000000000c1";
+const OTHER_CN: &str = "00000000-0000-4000-8000-0000000000c2";
+const KEPT: &str = "40000000-0000-4000-8000-000000000001";
+const CHANGED: &str = "40000000-0000-4000-8000-000000000002";
+const ELSEWHERE: &str = "40000000-0000-4000-8000-000000000003";
+const NEW: &str = "40000000-0000-4000-8000-000000000004";
+
+async fn ask(store: &Store, method: Method, target: &str, body: Option<&Value>) -> (u16, Value) {
+    let request = Request::builder().method(method).uri(target);
+    let request = match body {
+        Some(body) => {
+            let json = request.header("content-type", "application/json; charset=utf-8");
+            json.body(Bytes::from(body.to_string()))
+        }
+        None => request.body(Bytes::new()),
+    };
+    let Reply::Full(response) = store.handle(request.unwrap()).await else {
+        return (0, json!(null));
+    };
+    let status = response.status().as_u16();
+    (status, serde_json::from_slice(response.body()).unwrap_or_default())
+}
+
+async fn put(store: &Store, target: &str, body: &Value) -> (u16, Value) {
+    ask(store, Method::PUT, target, Some(body)).await
+}
+
+fn store() -> Store {
+    let store = Store::default();
+    store.set(KEPT, "running", Some(CN));
+    store.set(CHANGED, "running", Some(CN));
+    store.set(ELSEWHERE, "running", Some(OTHER_CN));
+    store
+}
+
+fn all_of_node() -> String {
+    format!("/vms?server_uuid={CN}")
+}
+
+#[tokio::test] // A16
+async fn a_put_of_a_map_writes_its_vms_and_no_other() {
+    let store = store();
+    let untouched = [store.get(KEPT), store.get(ELSEWHERE)];
+    let vms = json!({
+        CHANGED: {"uuid": CHANGED, "state": "stopped", "server_uuid": OTHER_CN},
+        NEW: {"uuid": NEW, "state": "destroyed"},
+    });
+    assert_eq!(put(&store, &all_of_node(), &json!({"vms": vms})).await, (200, Value::Null));
+    assert_eq!([store.get(KEPT), store.get(ELSEWHERE)], untouched);
+    // As sent: neither the server of the query nor a time is added.
+    let changed = json!({"uuid": CHANGED, "state": "stopped", "server_uuid": OTHER_CN, "tags": {}});
+    assert_eq!(store.get(CHANGED).as_ref(), changed.as_object());
+    let new = json!({"uuid": NEW, "state": "destroyed", "tags": {}});
+    assert_eq!(store.get(NEW).as_ref(), new.as_object());
+    assert_eq!(put(&store, &all_of_node(), &json!({"vms": {}})).await.0, 200);
+    assert_eq!(store.all().len(), 4);
+}
+
+#[tokio::test] // A16
+async fn a_put_of_a_map_is_refused_before_anything_is_written() {
+    let store = store();
+    let before = store.all();
+    let vms = json!({"vms": {KEPT: {"uuid": KEPT, "state": "destroyed"}}});
+    let (status, answer) = put(&store, "/vms", &vms).await;
+    let missing = json!([{"field": "server_uuid", "code": "MissingParameter"}]);
+    assert_eq!((status, &answer["errors"]), (409, &missing));
+    store.peers().workflow = false;
+    for target in [all_of_node(), format!("/vms/{KEPT}")] {
+        let (status, answer) = put(&store, &target, &vms).await;
+        assert_eq!((status, &answer["code"]), (503, &json!("ServiceUnavailableError")), "{target}");
+    }
+    store.peers().workflow = true;
+    store.peers().storage = false;
+    assert_eq!(put(&store, &all_of_node(), &vms).await.0, 500);
+    assert_eq!(store.all(), before);
+}
+
+#[tokio::test] // A16
+async fn a_put_of_a_map_that_fails_in_between_leaves_what_it_has_written() {
+    let store = store();
+    let vms = json!({"vms": {
+        CHANGED: {"uuid": CHANGED, "state": "stopped"},
+        KEPT: {"uuid": KEPT, "state": "stopped"},
+    }});
+    store.faults().add(Rule::new("PUT", "/vms", Action::FailWrite { after: 1 }).times(1));
+    let (status, answer) = put(&store, &all_of_node(), &vms).await;
+    assert_eq!((status, answer["message"].is_string()), (500, true));
+    let state = |uuid| store.get(uuid).unwrap()["state"].clone();
+    assert_eq!((state(CHANGED), state(KEPT)), (json!("stopped"), json!("running")));
+    assert_eq!(put(&store, &all_of_node(), &vms).await.0, 200);
+    assert_eq!(state(KEPT), json!("stopped"));
+}
+
+#[tokio::test] // A16
+async fn an_entry_of_the_map_without_a_uuid_is_written_and_ends_the_process() {
+    let store = store();
+    let vms = json!({"vms": {KEPT: {"alias": "sparse"}, CHANGED: {"uuid": CHANGED}}});
+    assert_eq!(put(&store, &all_of_node(), &vms).await.0, 0, "the connection closes");
+    assert!(store.get(KEPT).is_none(), "the record has no uuid");
+    assert_eq!(store.get(CHANGED).unwrap()["state"], "running", "later ones are not written");
+}
+
+#[tokio::test] // A17
+async fn a_put_of_one_vm_replaces_its_record() {
+    let store = store();
+    let target = format!("/vms/{KEPT}");
+    let sent =
+        json!({"alias": "a", "state": "destroyed", "quota": null, "zoneid": 4, "destroyed": "x"});
+    let (status, vm) = put(&store, &target, &sent).await;
+    assert_eq!((status, &vm["zone_state"]), (200, &json!("destroyed")));
+    assert!(vm["destroyed"].as_str().is_some_and(|at| at.ends_with('Z')), "{vm}");
+    assert_eq!(store.get(KEPT).as_ref(), vm.as_object());
+    let names: Vec<&str> = vm.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names, ["uuid", "alias", "destroyed", "state", "tags", "zone_state"]);
+    let (_, shown) = ask(&store, Method::GET, &target, None).await;
+    assert_eq!((&shown["quota"], &shown["nics"]), (&Value::Null, &json!([])));
+    // Without a content type nothing of the body is seen.
+    let plain = Request::put(&target).body(Bytes::from(sent.to_string())).unwrap();
+    assert!(matches!(store.handle(plain).await, Reply::Full(answer) if answer.status() == 200));
+    assert_eq!(store.get(KEPT).as_ref(), json!({"uuid": KEPT, "tags": {}}).as_object());
+}
+
+#[tokio::test] // A18
+async fn active_vms_are_those_that_are_neither_destroyed_nor_failed() {
+    let store = store();
+    store.set(NEW, "provisioning", Some(CN));
+    for (uuid, state) in [(KEPT, "destroyed"), (CHANGED, "failed")] {
+        store.set(uuid, state, Some(CN));
+    }
+    put(&store, &format!("/vms/{ELSEWHERE}"), &json!({"server_uuid": CN})).await;
+    let target = format!("{}&state=active&fields=uuid", all_of_node());
+    let (_, listed) = ask(&store, Method::GET, &target, None).await;
+    assert_eq!(listed, json!([{"uuid": NEW}, {"uuid": ELSEWHERE}]), "one without a state counts");
+    let (status, _) = ask(&store, Method::GET, "/vms?state=provisioning", None).await;
+    assert_eq!(status, 409);
+}
