@@ -67,7 +67,8 @@ class Browser:
         return json.loads(message)
 
     def value(self, script):
-        return self.ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        return answer["result"].get("value")
 
     def until(self, what, script):
         end = time.monotonic() + PATIENCE

@@ -67,8 +67,13 @@ export function facts(entries) {
 /** A sentence with a coloured edge, after its title. */
 export const note = (kind, title, text) => el('p', { class: `note ${kind}` }, el('b', {}, `${title}: `), text);
 
-/** Replaces the contents; opened details (by `data-key`) stay open, the focus and the scrolling stay. */
+/**
+ * Replaces the contents, unless text in them is selected. Opened details (by `data-key`) stay open; the focus
+ * and the scrolling stay.
+ */
 export function redraw(box, parts) {
+  const selection = getSelection();
+  if (!selection.isCollapsed && box.contains(selection.anchorNode)) return;
   const opened = [...box.querySelectorAll('details')].map((one) => [one.dataset.key, one.open]);
   const focused = box.contains(document.activeElement) ? document.activeElement : null;
   const key = focused?.closest('details')?.dataset.key;

@@ -36,7 +36,8 @@ function source(field, why) {
   const name = why?.value?.fields?.[field];
   if (!name) return el('span', { class: 'soft' }, '');
   const read = why.value.sources?.[name]?.read_ms_ago;
-  return el('span', { class: 'soft source' }, `${name}, read `, Number.isFinite(read) ? ago(why.at - read) : 'never', ' ago');
+  const age = Number.isFinite(read) ? ['read ', ago(why.at - read), ' ago'] : ['never read'];
+  return el('span', { class: 'soft source' }, `${name}, `, ...age);
 }
 
 function changed(last) {

@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 // The search: vmadm's filters (`state=running`, `alias=~^web`, `tags.role=db`, `nics.*.ip=10.0.0.1`) and
-// plain words, which are looked for in names and addresses. All must hold. Pure.
+// plain words, which are looked for in names and addresses. All must hold; of one key the last counts. Pure.
 
 import { short } from './format.js';
 
@@ -17,19 +17,20 @@ const MAPS = /^(tags|customer_metadata|internal_metadata)\.(.+)$/;
  */
 export function parse(text, fields) {
   const terms = (text.match(/(?:[^\s"]|"[^"]*")+/g) ?? []).map((term) => term.replaceAll('"', ''));
-  const tests = [];
+  const [mentioned, filters] = [[], new Map()];
   for (const term of terms) {
     const at = term.indexOf('=');
     if (at <= 0) {
-      tests.push((vm, words) => mentions(vm, words, term.toLowerCase()));
+      mentioned.push((vm, words) => mentions(vm, words, term.toLowerCase()));
       continue;
     }
     const [key, wanted] = [term.slice(0, at), term.slice(at + 1)];
     if (!LISTS.test(key) && !MAPS.test(key) && !fields(key)) return bad(`no VM has a field ${short(key, 40)}`);
     const check = matcher(key, wanted);
     if (!check) return bad(`${short(wanted.slice(1), 40)} is not a regular expression`);
-    tests.push((vm) => values(vm, key).some((value) => value !== null && value !== undefined && check(shown(value))));
+    filters.set(key, (vm) => values(vm, key).some((value) => isSet(value) && check(shown(value))));
   }
+  const tests = [...mentioned, ...filters.values()];
   return { test: (vm, words) => tests.every((test) => test(vm, words)), problem: null };
 }
 
@@ -73,6 +74,8 @@ function values(vm, key) {
   const [, map, inner] = MAPS.exec(key) ?? [];
   return [map ? vm[map]?.[inner] : vm[key]];
 }
+
+const isSet = (value) => value !== null && value !== undefined;
 
 const shown = (value) => (Array.isArray(value) ? value.join(',') : String(value));
 
