@@ -62,10 +62,7 @@ pub enum Tripped {
     #[error("{candidates} candidates and {recent} deletes in the last hour are above {allowance}")]
     TooMany { candidates: usize, recent: usize, allowance: usize },
     /// VMAPI confirmed the record, and that is not enough.
-    #[error("{why}; {} so VMAPI's word is not enough", .reference.map_or_else(
-        || "what the node had before is not known,".to_owned(),
-        |Reference { vms, here }| format!("{here} of the {vms} VMs that the node had are here,")
-    ))]
+    #[error("{why}; {}VMAPI's word is not enough", because(.why, *.reference))]
     NoSecondWitness { why: Box<Tripped>, reference: Option<Reference> },
     #[error("the node shows less than when the pass was measured")]
     Fell,
@@ -86,6 +83,17 @@ pub enum Tripped {
         /// How many records it blocks.
         blocked: usize,
     },
+}
+
+fn because(why: &Tripped, reference: Option<Reference>) -> String {
+    match (why, reference) {
+        // It says itself what the node had.
+        (Tripped::Shrunk(_), _) => String::new(),
+        (_, None) => "what the node had before is not known, so ".to_owned(),
+        (_, Some(Reference { vms, here })) => {
+            format!("{here} of the {vms} VMs that the node had are here, so ")
+        }
+    }
 }
 
 impl Scale {

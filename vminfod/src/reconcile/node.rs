@@ -78,11 +78,11 @@ impl Reconciler {
             Ok(rows) => {
                 zones.extend(rows.iter().filter_map(|row| self.zone_of(row.name())));
                 self.datasets.listed(name, rows, now);
-                self.status.clear_trouble(name);
                 let owners = zones.iter().filter(|zone| self.is_root_of(name, zone));
                 for zone in owners.cloned().collect::<Vec<_>>() {
-                    self.show_datasets(&zone);
+                    self.has_datasets(&zone);
                 }
+                self.status.clear_trouble(name);
             }
             Err(error) => {
                 let pause = self.pause(self.datasets.failures(name) + 1);
@@ -144,7 +144,7 @@ impl Reconciler {
                 self.datasets.snapshots_listed(table, now);
                 self.status.clear_trouble("snapshots");
                 for zone in self.status.edit(|view| view.without_snapshots.clone()) {
-                    self.show_datasets(&zone);
+                    self.has_datasets(&zone);
                 }
                 self.mark_changed_datasets(now);
             }
@@ -163,9 +163,11 @@ impl Reconciler {
         }
     }
 
-    /// Shows a VM with its datasets as they are known now; from then on it is not named incomplete for them.
-    fn show_datasets(&mut self, zone: &Arc<str>) {
-        if let Some(parts) = self.vms.parts(zone).cloned() {
+    /// The datasets of a VM are known. One that a view names for want of them is shown with them first.
+    fn has_datasets(&mut self, zone: &Arc<str>) {
+        let parts = self.vms.parts(zone).cloned();
+        let is_named = self.status.edit(|view| view.incomplete().has(zone));
+        if let (true, Some(parts)) = (is_named, parts) {
             let parts = self.with_node((*parts).clone());
             if let Err(fault) = self.commit(zone, parts, None) {
                 tracing::debug!(vm = &**zone, reason = %fault, "not shown with its datasets");
