@@ -71,7 +71,7 @@ async fn live(
                 let is_killed = rng.random();
                 world.end_vminfod(is_killed).await?;
                 let missed = change(&loud, &mut rng).await;
-                start(&mut world).await?;
+                world.start_vminfod().await?;
                 format!("vminfod restarts (killed: {is_killed}), meanwhile {missed:?}")
             }
             _ => {
@@ -86,24 +86,11 @@ async fn live(
     }
     let old = settled(&world).await.context("the old daemon")?;
     world.end_vminfod(rng.random()).await?;
-    start(&mut world).await?;
+    world.start_vminfod().await?;
     let fresh = world.hub()?.vms(false).await?.vms;
     agree(&old, &fresh, &read(&world).await?)?;
     world.stop().await?;
     Ok(())
-}
-
-/// Starts vminfod again. While it was away its port may have been taken for an outgoing connection.
-async fn start(world: &mut World) -> anyhow::Result<()> {
-    let began = Instant::now();
-    loop {
-        match world.start_vminfod().await {
-            Err(error) if began.elapsed() < SETTLE && error.to_string().contains("in use") => {
-                tokio::time::sleep(Duration::from_millis(500)).await;
-            }
-            started => return Ok(started?),
-        }
-    }
 }
 
 /// What the node's own files and commands say.

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::net::TcpListener;
 
@@ -29,10 +30,27 @@ pub(super) fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// The given port, or a free one for 0.
+/// The ports below those that systems give to outgoing connections: a daemon finds its port again after
+/// a restart.
+const OURS: std::ops::Range<u32> = 10_240..32_768;
+
+/// How many ports this process has tried.
+static TRIED: AtomicU32 = AtomicU32::new(0);
+
+/// The given port, or a free one for 0: each call tries others, and each process begins elsewhere.
 pub(super) async fn or_free(given: u16) -> io::Result<u16> {
-    match given {
-        0 => Ok(TcpListener::bind(local(0)).await?.local_addr()?.port()),
-        given => Ok(given),
+    if given != 0 {
+        return Ok(given);
     }
+    let count = OURS.end - OURS.start;
+    let first = std::process::id().wrapping_mul(101) % count;
+    for _ in OURS {
+        let nth = TRIED.fetch_add(1, Ordering::Relaxed);
+        let port = OURS.start + (first + nth) % count;
+        let port = u16::try_from(port).map_err(io::Error::other)?;
+        if TcpListener::bind(local(port)).await.is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(io::ErrorKind::AddrInUse.into())
 }

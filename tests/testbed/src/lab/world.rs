@@ -73,7 +73,7 @@ impl World {
         let what = "looking for a free port";
         let free = async |given| ports::or_free(given).await.map_err(LabError::io(what));
         let ports = Ports {
-            vminfod: options.vminfod_port,
+            vminfod: free(options.vminfod_port).await?,
             agent: free(options.agent_port).await?,
             vm_agent: free(0).await?,
             kvmd: free(0).await?,
@@ -155,12 +155,7 @@ impl World {
     pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
         let config = self.configs().vminfod();
         let (mut child, log) = self.spawn("vminfod", "serve", &config).await?;
-        let line = said(&mut child, "listening", log).await?;
-        if let Some(port) =
-            line["address"].as_str().and_then(|a| a.rsplit(':').next()?.parse().ok())
-        {
-            self.ports.vminfod = port;
-        }
+        said(&mut child, "listening", log).await?;
         let url = self.vminfod_url();
         self.node.set_info(|info| info.vminfod_url = Some(url.clone()))?;
         self.vminfod = Some(child);
