@@ -133,7 +133,9 @@ impl Tasks {
                 }
             };
             // All arms are cancel-safe; a result that was taken is stored.
+            // One order, so that a simulated run can be repeated.
             tokio::select! {
+                biased;
                 Some(done) = self.set.join_next_with_id() => self.ended(done),
                 () = held => {}
                 else => std::future::pending().await,
