@@ -224,7 +224,7 @@ async fn after_a_damaged_state_file_nobody_is_reported_for_five_minutes() {
     let (_, shutdown) = world.started(&json!({})).await;
     shutdown.trigger();
     sleep(MIN).await;
-    let file = world.config(&json!({})).places.state_dir.join("memory.json");
+    let file = world.config(&json!({})).basics.places.state_dir.join("memory.json");
     std::fs::write(&file, "{").unwrap();
     world.cut();
     world.forget();
