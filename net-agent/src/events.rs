@@ -31,9 +31,9 @@ pub(crate) async fn follow(parts: &Parts) {
             }
             WatchEvent::Created(vm)
             | WatchEvent::Modified { vm, .. }
-            | WatchEvent::Hidden { vm }
-            | WatchEvent::Shown { vm } => present(parts, &vm),
-            WatchEvent::Deleted { vm } => deleted(parts, &vm),
+            | WatchEvent::Hidden(vm)
+            | WatchEvent::Shown(vm) => present(parts, &vm),
+            WatchEvent::Deleted(vm) => deleted(parts, &vm),
             WatchEvent::Lost(err) => {
                 let why = daemon::log::chain(&err);
                 if parts.node.lost() {
@@ -45,6 +45,7 @@ pub(crate) async fn follow(parts: &Parts) {
                 }
                 parts.status.is(Task::Events, State::NoAnswer(why));
             }
+            _ => {}
         }
     }
 }
