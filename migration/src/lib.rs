@@ -9,6 +9,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams of one sync
+
 pub mod machine; // which action is taken when, and what its next step is
 
 pub mod record; // the migration record, as deployed services store it and as people see it
