@@ -84,18 +84,35 @@ pub struct Journal {
     /// A rollback has ordered, or is about to order, the source to show itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub source_shown: bool,
+    /// A finalize deletes, or is about to delete, the source.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub source_goes: bool,
     /// The operator says that the source's node is dead and stays so (`switch --source-dead`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_dead: Option<Word>,
     /// The operator says that the target's node is dead and stays so (`--target-dead`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_dead: Option<Word>,
+    /// The migration is over. The record stays because a node was declared dead: when it comes back, its
+    /// agent must find that its copy was replaced.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
     /// The operator gives up what the target wrote since the switch (`rollback --discard`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<Word>,
 }
 
 impl Journal {
+    /// Returns true if the copy on this node, whose node was declared dead, is not to be used again: its
+    /// agent stops and hides it before anything else.
+    pub fn is_replaced(&self, end: End) -> bool {
+        let other_is_shown = match end {
+            End::Source => self.target_shown && !self.source_shown,
+            End::Target => self.source_shown,
+        };
+        other_is_shown && self.is_dead(end)
+    }
+
     /// Returns true if the operator has said that this node is dead.
     pub fn is_dead(&self, end: End) -> bool {
         match end {

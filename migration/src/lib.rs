@@ -9,6 +9,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams of one sync
+
+pub mod machine; // which action is taken when, and what its next step is
+
 pub mod record; // the migration record, as deployed services store it and as people see it
 
 pub mod journal; // what must be known before an order is sent: a part of the record

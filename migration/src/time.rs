@@ -17,8 +17,9 @@ pub struct Time(i64);
 impl Time {
     /// Returns the time that is so many milliseconds after 1970; times outside the years that can be
     /// written become the first or the last of them.
-    pub fn from_millis(millis: i64) -> Time {
-        Time(millis.clamp(YEAR_0, YEAR_9999))
+    pub const fn from_millis(millis: i64) -> Time {
+        let millis = if millis < YEAR_0 { YEAR_0 } else { millis };
+        Time(if millis > YEAR_9999 { YEAR_9999 } else { millis })
     }
 
     /// Reads an ISO 8601 text with an offset.

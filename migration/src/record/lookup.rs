@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::fields::Record;
 use super::states::{Phase, State};
 
-/// Returns the newest of the records of a VM; those that ended by abort are over.
+/// Returns the newest of the records of a VM that are not over.
 ///
 /// The deployed service looks for a record on the server that VMAPI names, and so finds none while a
 /// switch or a rollback moves the VM.
@@ -20,7 +20,12 @@ pub fn newest<'a>(records: impl IntoIterator<Item = &'a Record>, vm: Uuid) -> Op
 
 /// Returns true if this is the record of a migration of the VM that is not over.
 pub fn is_of_vm(record: &Record, vm: Uuid) -> bool {
-    record.vm_uuid == vm && record.state != State::Aborted
+    record.vm_uuid == vm && !is_over(record)
+}
+
+/// Returns true if the migration ended, by abort or while a node was declared dead.
+pub fn is_over(record: &Record) -> bool {
+    record.state == State::Aborted || record.journal.over
 }
 
 /// The filters of `GET /migrations`. A value that cannot be matches nothing, `*` matches all.
@@ -45,6 +50,9 @@ impl Filter {
             Some("*") => has.is_some(),
             want => has.as_deref() == want,
         };
+        if record.journal.over {
+            return false;
+        }
         let state = match self.state.as_deref() {
             // `active` meant what it says once; deployed tools still send it for "all".
             None | Some("active" | "*") => record.state != State::Aborted,
