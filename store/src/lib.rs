@@ -61,9 +61,9 @@ mod index; // the order of indexed values
 
 mod schema; // names of buckets, fields and keys
 
-mod etag; // the version of a record
-
 mod error; // what can go wrong
+
+mod etag; // the version of a record
 
 pub mod limits; // how large things may be
 

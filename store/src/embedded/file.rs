@@ -10,32 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadTransaction, ReadableDatabase as _, WriteTransaction};
 
+use super::failure::Failure;
 use super::tables;
 use crate::error::Error;
 
 /// Pages of the file that are kept in memory, in bytes.
 const CACHE: usize = 16 << 20;
-
-/// Why a transaction was given up.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The call is refused; the file is as good as ever.
-    Refused(Error),
-    /// The file could not be read or written.
-    Storage(Box<redb::Error>),
-}
-
-/// Each of the database's own errors is one of the storage.
-macro_rules! storage {
-    ($($kind:ty),*) => {
-        $(impl From<$kind> for Failure {
-            fn from(error: $kind) -> Failure {
-                Failure::Storage(Box::new(error.into()))
-            }
-        })*
-    };
-}
-storage!(redb::DatabaseError, redb::TransactionError, redb::TableError, redb::StorageError);
 
 /// A file that is opened when it is needed.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use redb::{AccessGuard, ReadOnlyTable, ReadTransaction};
 use serde_json::Value;
 
-use super::file::Failure;
+use super::failure::Failure;
 use super::tables::{ENTRIES, RECORDS, end};
 use crate::engine::{Row, Rows};
 use crate::index::{self, BY_KEY};

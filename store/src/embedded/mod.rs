@@ -4,12 +4,14 @@
 
 //! The engine on one file, or on memory.
 //!
-//! `tables` has the layout, `find` the searches. A file is opened by one process at a time, which is thus
-//! the only holder of all leases: their ends are kept in memory, their numbers on the disk. A file that
-//! could not be read or written is closed, and opened anew at the next call.
+//! `file` opens it, `tables` has the layout and the writes, `find` the searches, `leases` the leases. A file is
+//! opened by one process at a time, which is thus the only holder of all leases. A file that could not be read
+//! or written is closed, and opened anew at the next call.
 
+mod failure;
 mod file;
 mod find;
+mod leases;
 mod tables;
 
 use std::path::PathBuf;
@@ -22,8 +24,9 @@ use crate::engine::{Engine, Fence, Row, Rows, Writes};
 use crate::error::Error;
 use crate::query::Search;
 use crate::schema::Schema;
-use file::{Failure, File};
-use tables::Leases;
+use failure::Failure;
+use file::File;
+use leases::Leases;
 
 /// The engine.
 #[derive(Debug, Clone)]

@@ -4,16 +4,11 @@
 
 //! The tables, and what is written to them.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
 use redb::{ReadableTable as _, TableDefinition, WriteTransaction};
 use serde_json::Value;
-use tokio::time::Instant;
 
-use super::file::{Failure, File};
-use crate::engine::{Fence, Writes};
+use super::failure::Failure;
+use crate::engine::Writes;
 use crate::error::{Error, Invalid};
 use crate::index::{self, Entry};
 use crate::schema::Schema;
@@ -29,8 +24,6 @@ pub(super) const ENTRIES: TableDefinition<'static, (&str, &str, &[u8], &str), ()
     TableDefinition::new("entries");
 /// Bucket → version, fields.
 const BUCKETS: TableDefinition<'static, &str, (u32, &str)> = TableDefinition::new("buckets");
-/// Lease → the number under which it was held last.
-const LEASES: TableDefinition<'static, &str, i64> = TableDefinition::new("leases");
 /// `format`, and `etag`: the number of the last write.
 const NUMBERS: TableDefinition<'static, &str, i64> = TableDefinition::new("numbers");
 
@@ -150,65 +143,4 @@ pub(super) fn apply(txn: &WriteTransaction, writes: &Writes) -> Result<Vec<Optio
     }
     numbers.insert("etag", last)?;
     Ok(etags)
-}
-
-/// The ends of the leases, and the numbers under which they are held now.
-#[derive(Debug, Default)]
-pub(super) struct Leases(Mutex<HashMap<String, Held>>);
-
-#[derive(Debug)]
-struct Held {
-    holder: String,
-    number: i64,
-    until: Instant,
-}
-
-impl Leases {
-    fn held(&self) -> MutexGuard<'_, HashMap<String, Held>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Fails unless the lease is held under this number. It stays so until the transaction ends, as a
-    /// takeover needs one of its own.
-    pub(super) fn check(&self, fence: &Fence) -> Result<(), Error> {
-        let held = self.held();
-        let is_held = held
-            .get(&fence.lease)
-            .is_some_and(|it| it.number == fence.number && Instant::now() < it.until);
-        let (lease, number) = (fence.lease.clone(), fence.number);
-        if is_held { Ok(()) } else { Err(Error::Fenced { lease, number }) }
-    }
-
-    /// Renews the lease, or takes it under the next number.
-    pub(super) fn claim(
-        &self,
-        file: &File,
-        lease: &str,
-        holder: &str,
-        duration: Duration,
-    ) -> Result<Option<i64>, Error> {
-        file.write(|txn| {
-            let now = Instant::now();
-            if let Some(held) = self.held().get_mut(lease)
-                && now < held.until
-            {
-                if held.holder != holder {
-                    return Ok(None);
-                }
-                held.until = now + duration;
-                return Ok(Some(held.number));
-            }
-            let mut numbers = txn.open_table(LEASES)?;
-            let number = numbers.get(lease)?.map_or(0, |number| number.value()) + 1;
-            numbers.insert(lease, number)?;
-            let held = Held { holder: holder.to_owned(), number, until: now + duration };
-            self.held().insert(lease.to_owned(), held);
-            Ok(Some(number))
-        })
-    }
-
-    /// Ends the lease, if it is held under this number.
-    pub(super) fn release(&self, fence: &Fence) {
-        self.held().retain(|lease, held| *lease != fence.lease || held.number != fence.number);
-    }
 }

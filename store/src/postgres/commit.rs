@@ -8,7 +8,8 @@ use deadpool_postgres::{ClientWrapper, Transaction};
 use tokio_postgres::IsolationLevel;
 use uuid::Uuid;
 
-use super::pool::{CALL, Failure, Pool, pause, within};
+use super::connection::Failure;
+use super::pool::{CALL, Pool, pause, within};
 use super::tables::newer;
 use crate::engine::{Content, Write, Writes};
 use crate::error::Error;

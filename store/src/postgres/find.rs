@@ -7,7 +7,7 @@
 use futures_util::TryStreamExt as _;
 use tokio_postgres::types::ToSql;
 
-use super::pool::{Connection, Failure};
+use super::connection::{Connection, Failure};
 use crate::engine::{Row, Rows};
 use crate::limits;
 use crate::query::Search;

@@ -4,10 +4,11 @@
 
 //! The engine on a PostgreSQL server.
 //!
-//! `pool` has the connections and says which errors pass, `tables` the layout, `commit` the batches,
+//! `connection` says which errors pass, `pool` tries again, `tables` has the layout, `commit` the batches,
 //! `find` the searches.
 
 mod commit;
+mod connection;
 mod find;
 mod pool;
 mod tables;

@@ -2,18 +2,18 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The connections, and which errors pass.
+//! A few connections, and calls that are tried again.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Object, RecyclingMethod, Runtime};
+use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod, Runtime};
 use sdc_clients::Jitter;
 use sdc_clients::retry::{Backoff, Policy};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
-use tokio_postgres::error::SqlState;
 
+use super::connection::{Connection, Failure, with_sources};
 use super::tables;
 use crate::error::{Error, Invalid};
 
@@ -25,53 +25,6 @@ pub(super) const CALL: Duration = Duration::from_secs(10);
 /// the server's configuration says.
 const OPTIONS: &str = "-c statement_timeout=10s -c lock_timeout=10s \
      -c idle_in_transaction_session_timeout=10s -c synchronous_commit=on -c client_min_messages=warning";
-
-/// Why a call was given up.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The call is refused: it would be again.
-    Refused(Error),
-    /// The server was away, or two calls got in each other's way: nothing was done, and it may be tried
-    /// again.
-    Passing(String),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Refused(error)
-    }
-}
-
-impl From<tokio_postgres::Error> for Failure {
-    fn from(error: tokio_postgres::Error) -> Failure {
-        let why = match error.as_db_error() {
-            Some(told) => format!("{} ({})", told.message(), told.code().code()),
-            None => with_sources(&error),
-        };
-        match error.code() {
-            Some(code) if !passes(code) => Failure::Refused(Error::Unavailable { why }),
-            _ => Failure::Passing(why),
-        }
-    }
-}
-
-/// Whether an error of the server may go away: lost connections, shutdowns and starts, lack of
-/// connections, deadlocks, and statements that took too long.
-fn passes(code: &SqlState) -> bool {
-    let class = code.code().get(..2).unwrap_or_default();
-    matches!(class, "08" | "40" | "57")
-        || [SqlState::TOO_MANY_CONNECTIONS, SqlState::LOCK_NOT_AVAILABLE].contains(code)
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(next) = source {
-        text = format!("{text}: {next}");
-        source = next.source();
-    }
-    text
-}
 
 /// A few connections, made when they are needed.
 #[derive(Debug)]
@@ -118,7 +71,7 @@ impl Pool {
     /// A connection to a server that has our tables.
     pub(super) async fn connection(&self) -> Result<Connection, Failure> {
         let passing = |error| Failure::Passing(with_sources(&error));
-        let connect = async || Ok(Connection(Some(self.connections.get().await.map_err(passing)?)));
+        let connect = async || Ok(Connection::new(self.connections.get().await.map_err(passing)?));
         let tables = || async { within(CALL, tables::prepare(connect().await?)).await };
         self.tables.get_or_try_init(tables).await?;
         connect().await
@@ -140,30 +93,6 @@ impl Pool {
                 Err(Failure::Passing(why)) => why,
             };
             pause(&mut backoff, why).await?;
-        }
-    }
-}
-
-/// A connection. One that is dropped is closed, as the call on it did not end well.
-#[derive(Debug)]
-pub(super) struct Connection(Option<Object>);
-
-impl Connection {
-    /// The client.
-    pub(super) fn client(&mut self) -> &mut ClientWrapper {
-        self.0.as_mut().expect("invariant: only the end of its life takes it")
-    }
-
-    /// Gives the connection back to the pool.
-    pub(super) fn release(mut self) {
-        self.0.take();
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Some(object) = self.0.take() {
-            drop(Object::take(object));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use deadpool_postgres::Transaction;
 use serde_json::Value;
 
-use super::pool::{Connection, Failure};
+use super::connection::{Connection, Failure};
 use crate::engine::Fence;
 use crate::error::{Error, Invalid};
 use crate::index;
