@@ -4,10 +4,12 @@
 
 //! Moves a VM to another compute node: the incremental offline migration of RFD 34.
 //!
-//! The modules below are in layer order: each uses only modules listed below it. They are pure: no I/O,
-//! no tokio, no clock. Time, facts and chance are handed in.
+//! The modules below are in layer order: each uses only modules listed below it. All but `stream` are pure:
+//! no I/O, no tokio, no clock. Time, facts and chance are handed in.
 
 #![forbid(unsafe_code)]
+
+pub mod stream; // a dataset's bytes from one agent to another, authenticated
 
 pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams of one sync
 

@@ -1,0 +1,75 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The source's end of a stream.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::timeout;
+
+use super::frame::{FRAME, MAC, Sealer};
+use super::meter::Meter;
+use super::rate::Rate;
+use super::refused::{Refusals, Refused, StreamError};
+use super::token::Token;
+
+/// The target's receiver may take this long for what it was sent, and after the end for its last work.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// Sends all bytes of `source`, and returns how many the target has taken. `ended` says whether the source
+/// ended well: it is awaited at the end of the bytes, before the target can learn that they are all.
+///
+/// # Errors
+/// [`StreamError::Source`], [`StreamError::Connection`], [`StreamError::Idle`] where the target took or said
+/// nothing for 5 minutes, and [`Refused::Receipt`].
+pub async fn send(
+    mut source: impl AsyncRead + Unpin,
+    ended: impl Future<Output = io::Result<()>>,
+    mut connection: impl AsyncRead + AsyncWrite + Unpin,
+    token: &Token,
+    (rate, meter, refusals): (&Rate, &Meter, &Refusals),
+) -> Result<u64, StreamError> {
+    let keys = token.keys();
+    let mut sealer = Sealer::new(keys.clone());
+    put(&mut connection, &keys.opening(&token.id)).await?;
+    // The frame that may be the last one is held back until something follows it.
+    let (mut held, mut next) = (Vec::new(), Vec::with_capacity(FRAME));
+    let mut ended = Some(ended);
+    let mut is_last = false;
+    while !is_last {
+        next.clear();
+        let read = (&mut source).take(FRAME as u64).read_to_end(&mut next).await;
+        read.map_err(StreamError::Source)?;
+        is_last = next.is_empty();
+        if is_last && let Some(ended) = ended.take() {
+            ended.await.map_err(StreamError::Source)?;
+        }
+        if is_last || !held.is_empty() {
+            let frame = sealer.seal(&held, is_last);
+            rate.pass(frame.len()).await;
+            put(&mut connection, &frame).await?;
+            meter.add(held.len());
+        }
+        std::mem::swap(&mut held, &mut next);
+    }
+    connection.shutdown().await.map_err(StreamError::Connection)?;
+    let mut receipt = [0; MAC];
+    let read = timeout(IDLE, connection.read_exact(&mut receipt)).await;
+    let (frames, bytes) = sealer.totals();
+    match read.map_err(|_| StreamError::Idle(IDLE))? {
+        Ok(_) if keys.is_receipt(&receipt, frames, bytes) => Ok(bytes),
+        Ok(_) => Err(refusals.count(Refused::Receipt)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(refusals.count(Refused::Receipt))
+        }
+        Err(error) => Err(StreamError::Connection(error)),
+    }
+}
+
+async fn put(connection: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), StreamError> {
+    let put = timeout(IDLE, connection.write_all(bytes)).await;
+    put.map_err(|_| StreamError::Idle(IDLE))?.map_err(StreamError::Connection)
+}
