@@ -52,6 +52,7 @@ async fn attempt(
     let fresh = match read(parts, mac).await {
         Ok(Found::Record(fresh)) => fresh,
         Ok(Found::Missing) => {
+            parts.brake.settled(mac);
             parts.status.count(Count::AlreadyGone);
             return Some(Outcome::Done);
         }
@@ -104,11 +105,13 @@ fn answered(
     match answer {
         Ok(()) => {
             parts.brake.deleted(last.clearance);
+            parts.brake.settled(audit.mac);
             parts.status.count(Count::Reaped);
             audit.write("deleted", &sentences(&last.judgement));
             Some(Outcome::Done)
         }
         Err(err) if err.is_not_found_resource() => {
+            parts.brake.settled(audit.mac);
             parts.status.count(Count::AlreadyGone);
             audit.write("already gone", "");
             Some(Outcome::Done)
