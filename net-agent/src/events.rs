@@ -33,9 +33,9 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
             }
             WatchEvent::Created(vm)
             | WatchEvent::Modified { vm, .. }
-            | WatchEvent::Hidden { vm }
-            | WatchEvent::Shown { vm } => present(parts, &vm),
-            WatchEvent::Deleted { vm } => deleted(parts, &vm),
+            | WatchEvent::Hidden(vm)
+            | WatchEvent::Shown(vm) => present(parts, &vm),
+            WatchEvent::Deleted(vm) => deleted(parts, &vm),
             WatchEvent::Lost(err) => {
                 let why = daemon::log::chain(&err);
                 if parts.node.lost() {
@@ -47,6 +47,7 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
                 }
                 parts.status.is(Task::Events, State::NoAnswer(why));
             }
+            _ => {}
         }
     }
 }

@@ -28,16 +28,16 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
             WatchEvent::Modified { vm, .. } => wake(parts, parts.node.put(&vm), parts.clock.now()),
             // A VM that came, or came out of hiding, goes first: after the switch of a migration VMAPI
             // knows nothing of it.
-            WatchEvent::Created(vm) | WatchEvent::Shown { vm } => {
+            WatchEvent::Created(vm) | WatchEvent::Shown(vm) => {
                 wake(parts, parts.node.put(&vm), Duration::ZERO);
             }
-            WatchEvent::Hidden { vm } => {
+            WatchEvent::Hidden(vm) => {
                 parts.node.put(&vm);
                 if let Some(vm) = named(&vm) {
                     parts.status.decided(&vm, "nothing", Reason::Hidden, false);
                 }
             }
-            WatchEvent::Deleted { vm } => wake(parts, parts.node.remove(&vm), parts.clock.now()),
+            WatchEvent::Deleted(vm) => wake(parts, parts.node.remove(&vm), parts.clock.now()),
             WatchEvent::Lost(error) => {
                 let why = daemon::log::chain(&error);
                 if parts.node.change(|known| std::mem::take(&mut known.synced)) {
@@ -49,6 +49,7 @@ pub(crate) async fn follow(parts: Arc<Parts>) {
                 }
                 parts.status.is(Task::Events, State::NoAnswer(why));
             }
+            _ => {}
         }
     }
 }

@@ -72,6 +72,14 @@ pub struct Parts {
     pub status: Status,
 }
 
+/// For the explorer, which compares what agents know and mean to do.
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.node.look(|known| write!(f, "{known:?}"))?;
+        write!(f, " {:?} turned {:?}", self.schedule, self.turned())
+    }
+}
+
 impl Parts {
     /// Parts that know nothing yet.
     pub fn new(config: Config, cn_uuid: String, clients: Clients) -> Arc<Self> {
@@ -79,7 +87,7 @@ impl Parts {
         let save = Arc::new(Notify::new());
         let (times, state_dir) = (&config.times, &config.basics.places.state_dir);
         Arc::new(Self {
-            node: Arc::new(Node::new(clock, times.hidden_memory, Arc::clone(&save))),
+            node: Arc::new(Node::new(clock, times, Arc::clone(&save))),
             schedule: Arc::new(Schedule::new(times.retry, times.retry.max, random.fork())),
             turns: RwLock::default(),
             turned: Mutex::default(),

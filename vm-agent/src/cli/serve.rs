@@ -14,7 +14,7 @@ use daemon::http::listen;
 use daemon::timing::Retry;
 use daemon::{Shutdown, Window};
 use sdc_clients::Jitter;
-use sdc_clients::http::{HttpTransport, Transport};
+use sdc_clients::http::{HttpTransport, Transport, user_agent};
 use sdc_clients::vminfod::Vminfod;
 
 use super::args::NAME;
@@ -34,7 +34,8 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError
     let cn_uuid = match &config.cn_uuid {
         Some(uuid) => uuid.clone(),
         None => {
-            let vminfod = Vminfod::new(&config.services.vminfod)?;
+            let agent = user_agent("vm-agent", env!("CARGO_PKG_VERSION"), None);
+            let vminfod = Vminfod::new(&config.services.vminfod, &agent)?;
             let retry = Retry::new(RETRY, RETRY.max, Jitter::from_entropy());
             // Both arms are cancel-safe.
             tokio::select! {
