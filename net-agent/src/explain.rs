@@ -62,9 +62,19 @@ pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
         Value::Null,
         |(_, d)| json!({"vm": d.vm, "why": clip(&d.why.to_string()), "tries": d.tries}),
     );
+    let last = parts.history.last_of(mac).await;
+    said["history"] = last.as_ref().and_then(|entry| serde_json::to_value(entry).ok()).into();
     let (action, reason) = match apply::read(parts, mac).await {
         Ok(Found::Record(fresh)) => judged(parts, &fresh, is_here, &mut said).await,
-        Ok(Found::Missing) => ("keep", Reason::NoRecord),
+        Ok(Found::Missing) => {
+            let deleted = last.as_ref().filter(|entry| entry.is_delete());
+            let reason = deleted.map_or(Reason::NoRecord, |entry| Reason::DeletedHere {
+                at: entry.at,
+                rule: entry.rule.clone(),
+                why: entry.why.clone(),
+            });
+            ("keep", reason)
+        }
         Err(why) => {
             said["napi"] = json!({"unknown": why.to_string()});
             ("defer", why)

@@ -90,7 +90,7 @@ const DONE: &str = "ExitCode(unix_exit_status(0))";
 const FAILED: &str = "ExitCode(unix_exit_status(1))";
 const USAGE: &str = "ExitCode(unix_exit_status(2))";
 
-#[tokio::test(flavor = "multi_thread")] // C36, C37
+#[tokio::test(flavor = "multi_thread")] // C36, C37, C38
 async fn approves_only_through_the_socket() {
     let desk = desk().await;
     desk.until("the brake is on", || desk.agent.parts.brake.sentence().is_some()).await;
@@ -124,6 +124,12 @@ async fn approves_only_through_the_socket() {
     let approved = desk.agent.status_json().await["approved"].clone();
     assert_eq!((&approved["count"], approved["by"] == "somebody"), (&json!(8), false));
     assert!(desk.world.has(1));
+    let history = net_agent::history::Asked::default();
+    let done = desk.agent.parts.history.read(&history).unwrap();
+    assert_eq!(done.iter().filter(|entry| entry.is_delete()).count(), 8);
+    assert!(done.iter().all(|entry| !entry.why.is_empty() && !entry.old.is_empty()), "{done:?}");
+    let gone = desk.agent.explain("f20000000002".parse().unwrap()).await;
+    assert!(gone["reason"].to_string().contains("this agent deleted it at"), "{gone}");
     for verb in [
         &["nic", "F2-00-00-00-00-01"][..],
         &["nic", "f20000000002", "-j"],
@@ -131,6 +137,8 @@ async fn approves_only_through_the_socket() {
         &["plan", "--all"],
         &["status", "-j"],
         &["reap", "--dry-run"],
+        &["history"],
+        &["history", "--since", "2h", "--mac", "F2-00-00-00-00-02", "-o", "ago,why"],
         &["hold", "--reason", "test", "--for", "1h"],
         &["holds", "-j"],
         &["release"],
@@ -144,6 +152,7 @@ async fn approves_only_through_the_socket() {
         &["nic", "nonsense"][..],
         &["plan", "--mac", "x"],
         &["nothing"],
+        &["history", "--since", "soon"],
         &["approve"],
         &["hold", "--vm", "not-a-uuid", "--reason", "x"],
         &["hold", "--reason", " "],

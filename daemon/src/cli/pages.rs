@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::screen::{Screen, Tone, visible};
 use super::span::span;
-use super::table::{Layout, Table, UnknownColumn, facts};
+use super::table::{Layout, Table, UnknownColumn, facts, plain};
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -157,14 +157,7 @@ pub fn count_lines<'a>(
 
 /// Returns these fields of a page, one per line.
 pub fn named_fields(page: &Value, names: &[&'static str]) -> String {
-    let line = |name: &&'static str| {
-        let shown = match &page[*name] {
-            Value::Null => "-".to_owned(),
-            Value::String(text) => visible(text),
-            value => visible(&value.to_string()),
-        };
-        (*name, shown)
-    };
+    let line = |name: &&'static str| (*name, plain(&page[*name]));
     facts(&names.iter().map(line).collect::<Vec<_>>())
 }
 

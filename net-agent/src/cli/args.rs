@@ -21,6 +21,7 @@ Examples:
   net-agent nic 90:b8:d0:12:34:56               everything that is known about one NIC
   net-agent hold --vm UUID --for 2h --reason 'migration'
   net-agent release --vm UUID
+  net-agent history --since 2h                  what it wrote and deleted, and why
   net-agent reap --dry-run                      make a plan, with or without the daemon
   net-agent plan --fresh                        offer what the brake is blocking for approval
   net-agent approve 9f3c52a1b6d07e48            approve the deletions that the brake is blocking
@@ -156,6 +157,17 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
+    /// Show what was written and deleted, by which rule and on what evidence.
+    #[command(after_help = "\
+Examples:
+  net-agent history                          the oldest first
+  net-agent history --since 2h --vm UUID
+  net-agent history --mac 90:b8:d0:12:34:56 -o at,outcome,rule,why
+  net-agent history -j | json -a at mac outcome
+
+Columns: at, mac, outcome, rule, change, vm; with -o also why, ago. It reads the journal in the state
+directory, whether the daemon runs or not. The journal has the last some thousand requests.")]
+    History(HistoryArgs),
     /// Print completions for a shell.
     #[command(after_help = "\
 Examples:
@@ -173,6 +185,21 @@ Examples:
         /// Where to write the pages of all commands.
         dir: Option<PathBuf>,
     },
+}
+
+#[derive(Args, Debug)]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// Only this NIC, in any spelling.
+    #[arg(long)]
+    pub mac: Option<String>,
+    /// Only NICs of this VM.
+    #[arg(long, value_name = "UUID")]
+    pub vm: Option<String>,
+    /// Not older than this: 2h, 3d, or a time in ISO 8601.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
 }
 
 #[derive(Args, Debug)]
