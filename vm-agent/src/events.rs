@@ -5,6 +5,7 @@
 //! The events task: follows vminfod's stream. An event carries no work of its own; it wakes the VM, and
 //! the turn reads the node as it is then.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sdc_clients::vminfod::{WatchEvent, watch};
@@ -14,7 +15,8 @@ use crate::plan::{Reason, named};
 use crate::status::{Count, State, Task};
 
 /// Follows the stream, for ever.
-pub(crate) async fn follow(parts: &Parts) {
+pub(crate) async fn follow(parts: Arc<Parts>) {
+    let parts = &*parts;
     let mut watcher = watch(&parts.clients.vminfod, parts.random.fork());
     loop {
         match watcher.next().await {

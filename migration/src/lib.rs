@@ -1,0 +1,20 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Moves a VM to another compute node: the incremental offline migration of RFD 34.
+//!
+//! The modules below are in layer order: each uses only modules listed below it. They are pure: no I/O,
+//! no tokio, no clock. Time, facts and chance are handed in.
+
+#![forbid(unsafe_code)]
+
+pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams of one sync
+
+pub mod machine; // which action is taken when, and what its next step is
+
+pub mod record; // the migration record, as deployed services store it and as people see it
+
+pub mod journal; // what must be known before an order is sent: a part of the record
+
+pub mod time; // points in time as the records spell them
