@@ -286,6 +286,20 @@ async fn the_event_stream_answers_as_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_http_reference_asks_as_written() {
+    let (lab, _) = lab().await;
+    let page = document("docs/http-vminfod.md");
+    let lines = blocks(&page, &["curl "]).join("\n");
+    let here = lines.replace("http://127.0.0.1:9090", &lab.vminfod_url());
+    let vm = "VM=$(vmadm list -H -o uuid state=running | head -n 1)";
+    let printed = type_in(&lab, &format!("{vm}\n{here}")).await;
+    for part in ["\"read_ms_ago\"", "\"fields\"", "\"sysinfo\"", "\"zoneadm\"", "\"zfs\""] {
+        assert!(printed.contains(part), "{part}");
+    }
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_does_what_its_page_says() {
     let (mut lab, wrongs) = lab().await;
     lab.start_kvmd().await.unwrap();
