@@ -171,7 +171,7 @@ fn pause_restores_the_quota_and_the_next_sync_goes_on() {
 #[test] // M25
 fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
     let json = serde_json::json!({"phase": "switch", "state": "successful", "num_sync_phases": 2});
-    let mut record = super::table::record(json);
+    let mut record = crate::samples::record(json);
     let now = crate::time::Time::from_millis(0);
     start(&mut record, Phase::Rollback, "x", uuid::Uuid::nil(), now);
     assert!(record.journal.target_shown && record.journal.target_booted);

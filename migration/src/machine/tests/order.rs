@@ -101,7 +101,7 @@ fn abort_removes_what_begin_and_sync_made() {
 
 #[test] // M18
 fn what_follows_by_itself() {
-    let mut record = super::table::record(serde_json::json!({}));
+    let mut record = crate::samples::record(serde_json::json!({}));
     for (phase, state, automatic, scheduled, enough, want) in [
         (Phase::Begin, State::Paused, true, false, false, Some(Phase::Sync)),
         (Phase::Begin, State::Paused, false, true, false, Some(Phase::Sync)),
