@@ -9,6 +9,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent; // what the agents of a node have in common
+
 pub mod cli; // command lines: grammar, lists, progress
 
 pub mod state_file; // what outlives the process

@@ -76,7 +76,7 @@ pub struct Parts {
     /// The mass-delete brake.
     pub brake: Brake,
     /// The VMs that are to be worked on.
-    pub schedule: Schedule<Upkeep>,
+    pub schedule: Arc<Schedule<Upkeep>>,
     /// What outlives the process.
     pub(crate) state_file: Arc<StateFile>,
     /// What the operator sees.
@@ -86,9 +86,9 @@ pub struct Parts {
 impl Parts {
     /// Parts that know nothing yet.
     pub fn new(config: Config, clients: Clients) -> Arc<Self> {
-        let (clock, random) = (Clock::start(), Random::new(config.seed));
+        let (clock, random) = (Clock::start(), Random::new(config.basics.seed));
         let save = Arc::new(Notify::new());
-        let state_dir = &config.places.state_dir;
+        let state_dir = &config.basics.places.state_dir;
         let node = Arc::new(Node::new(clock, config.times.hidden_memory, Arc::clone(&save)));
         let holds = HoldsFile::new(state_dir);
         let state_file = Arc::new(StateFile::new(state_dir, Arc::clone(&save)));
@@ -107,7 +107,11 @@ impl Parts {
             holds,
             departures: Departures::new(&config, clock, random.fork(), Arc::clone(&save)),
             brake: Brake::new(clock, save),
-            schedule: Schedule::new(config.times.retry, config.times.resync, random.fork()),
+            schedule: Arc::new(Schedule::new(
+                config.times.retry,
+                config.times.resync,
+                random.fork(),
+            )),
             state_file,
             status: Status::new(clock, services),
             clock,

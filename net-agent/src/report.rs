@@ -9,7 +9,6 @@ use std::time::Duration;
 use daemon::log::clip;
 use serde_json::{Value, json};
 
-use crate::config::Mode;
 use crate::metrics::{Gauge, Reading};
 use crate::parts::Parts;
 use crate::status::Count;
@@ -29,16 +28,12 @@ pub(crate) async fn status(parts: &Parts) -> Value {
     }
     let config = &parts.config;
     let strays = parts.departures.strays();
-    let mode = match config.mode {
-        Mode::On => "on",
-        Mode::Report => "report",
-    };
     for (key, value) in [
         ("brake", parts.brake.sentence().into()),
         ("memory", parts.state_file.sentence().into()),
         ("version", env!("CARGO_PKG_VERSION").into()),
         ("cn_uuid", config.policy.cn_uuid.clone().into()),
-        ("mode", mode.into()),
+        ("mode", config.basics.mode.name().into()),
         ("mute", parts.gate.writable().err().map(|refusal| refusal.to_string()).into()),
         ("vms", parts.node.look(|i| i.view.vms.len()).into()),
         ("unread_zones", unread.into_iter().collect()),

@@ -44,11 +44,11 @@ async fn desk() -> Desk {
     let agent = world.agent(HOME, over.clone());
     let mut config = json!({"napi": {"url": "http://127.0.0.1:9"}, "vmapi": {"url": "none"},
         "vminfod": {"url": "http://127.0.0.1:9"}, "cn_uuid": CN,
-        "state_dir": agent.parts.config.places.state_dir});
+        "state_dir": agent.parts.config.basics.places.state_dir});
     config.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
     let file = world.dir.path().join("net-agent.config.json");
     std::fs::write(&file, config.to_string()).unwrap();
-    std::fs::create_dir_all(&agent.parts.config.places.state_dir).unwrap();
+    std::fs::create_dir_all(&agent.parts.config.basics.places.state_dir).unwrap();
     let shutdown = Shutdown::new();
     let tasks = Tasks::new(shutdown.clone());
     agent.listen(port, &tasks, &shutdown);
@@ -94,7 +94,7 @@ const USAGE: &str = "ExitCode(unix_exit_status(2))";
 async fn approves_only_through_the_socket() {
     let desk = desk().await;
     desk.until("the brake is on", || desk.agent.parts.brake.sentence().is_some()).await;
-    let socket = &desk.agent.parts.config.places.control_socket;
+    let socket = &desk.agent.parts.config.basics.places.control_socket;
     assert_eq!(std::fs::metadata(socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(desk.cli(&["plan"]).await, DONE);
     let (offer, _) = desk.agent.parts.brake.offered().unwrap();
@@ -144,7 +144,7 @@ async fn approves_only_through_the_socket() {
     }
     desk.shutdown.trigger();
     assert!(desk.tasks.drain(Duration::from_secs(10)).await);
-    assert!(!desk.agent.parts.config.places.control_socket.exists());
+    assert!(!desk.agent.parts.config.basics.places.control_socket.exists());
     for (verb, code) in [
         (&["status"][..], FAILED),
         (&["approve", "0123456789abcdef"], FAILED),
@@ -183,7 +183,7 @@ async fn port_refuses_requests_from_browsers() {
 #[tokio::test(flavor = "multi_thread")] // race 29
 async fn second_copy_does_not_start() {
     let desk = desk().await;
-    let _first = Lock::take(&desk.agent.parts.config.places.state_dir.join("lock")).unwrap();
+    let _first = Lock::take(&desk.agent.parts.config.basics.places.state_dir.join("lock")).unwrap();
     assert_eq!(desk.cli(&["serve"]).await, FAILED);
     desk.shutdown.trigger();
     desk.tasks.drain(Duration::from_secs(10)).await;

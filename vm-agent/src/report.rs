@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::Mode;
 use crate::parts::Parts;
 
 /// Returns `/status`.
@@ -18,15 +17,11 @@ pub(crate) fn status(parts: &Parts) -> Value {
         let hidden = known.here.values().filter(|is_hidden| **is_hidden).count();
         (known.here.len(), known.gone.len(), hidden)
     });
-    let mode = match parts.config.mode {
-        Mode::On => "on",
-        Mode::Report => "report",
-    };
     for (key, value) in [
         ("memory", parts.state_file.sentence().into()),
         ("version", env!("CARGO_PKG_VERSION").into()),
         ("cn_uuid", parts.cn_uuid.clone().into()),
-        ("mode", mode.into()),
+        ("mode", parts.config.basics.mode.name().into()),
         ("mute", parts.writable().err().map(|why| why.to_string()).into()),
         ("vms", here.into()),
         ("hidden", hidden.into()),

@@ -20,7 +20,7 @@ pub mod screen; // where output goes, and its colours
 
 pub use clap_complete::Shell;
 pub use grammar::{ListArgs, completions, man, misuse, parse, valid_config};
-pub use program::{begin, late_config, print, run};
+pub use program::{Usage, begin, finish, late_config, print, run};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
 pub use table::{Cell, Layout, Table, UnknownColumn, facts};

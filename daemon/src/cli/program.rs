@@ -4,11 +4,13 @@
 
 //! How a program runs, from `main` to its exit code.
 
+use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use super::screen;
+use super::table::UnknownColumn;
 use crate::config::ConfigError;
 use crate::tasks::Shutdown;
 use crate::{disk, exit, log};
@@ -71,6 +73,34 @@ pub async fn late_config<C: Send + 'static>(
             () = tokio::time::sleep(CONFIG_POLL) => {}
         }
     }
+}
+
+/// Wrong usage of the command line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// Prints what a command returned, or why it failed: wrong usage and a wrong configuration have a code of
+/// their own.
+pub fn finish<E>(program: &str, done: Result<String, E>) -> ExitCode
+where
+    E: std::ops::Deref<Target = dyn Error + Send + Sync>,
+{
+    match done {
+        Ok(text) => print(program, &text),
+        Err(error) => exit::report(program, &*error, code_of(&*error)),
+    }
+}
+
+fn code_of(error: &(dyn Error + 'static)) -> u8 {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<Usage>() || error.is::<ConfigError>() || error.is::<UnknownColumn>() {
+            return exit::USAGE;
+        }
+        cause = error.source();
+    }
+    exit::FAILED
 }
 
 /// Writes to stdout. A reader that went away (`| head`) is no failure.

@@ -6,14 +6,13 @@
 //! it, else by its port. A rehearsal is made here if no agent runs. Nothing here writes to NAPI.
 
 use anyhow::{Context as _, anyhow};
-use daemon::cli::control::{self, ControlError};
-use daemon::cli::pages::{page, text};
-use daemon::cli::{Cell, Layout, Progress, Screen, Table};
+use daemon::agent::{approve_plan, running_plan};
+use daemon::cli::pages::text;
+use daemon::cli::{Cell, Layout, Progress, Screen, Table, Usage};
 use sdc_clients::MacAddr;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::args::{Files, PlanArgs};
-use super::common::{NAME, Usage, load, runtime};
+use super::args::{NAME, PlanArgs};
 use super::output::{evidence, painted, tone};
 use crate::agent::Agent;
 use crate::config::Config;
@@ -23,46 +22,35 @@ const COLUMNS: [&str; 6] = ["mac", "vm", "action", "reason", "outcome", "napi"];
 /// How many of them are usual.
 const USUAL: usize = 5;
 
-pub(super) fn plan(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
-    let config = load(files)?;
-    let _shown = Progress::begin("net-agent is reading the records");
-    let found = runtime()?.block_on(running_plan(&config))?;
+pub(super) async fn plan(
+    config: Config,
+    args: &PlanArgs,
+    screen: Screen,
+) -> anyhow::Result<String> {
+    let shown = Progress::begin("net-agent is reading the records");
+    let found = running_plan(NAME, &config.basics.places).await?;
+    drop(shown);
     show(found, args, screen)
 }
 
-/// Returns the running agent's plan. Asked by its socket, the agent reads the records that the brake
-/// blocks and offers them for approval.
-async fn running_plan(config: &Config) -> anyhow::Result<Value> {
-    match control::ask(&config.places.control_socket, "POST", "/plan", None).await {
-        Ok(plan) => Ok(plan),
-        Err(ControlError::Absent { .. }) => {
-            Ok(page(NAME, config.places.status_listen, "plan").await?)
+pub(super) async fn rehearse(
+    config: Config,
+    args: &PlanArgs,
+    screen: Screen,
+) -> anyhow::Result<String> {
+    let found = match running_plan(NAME, &config.basics.places).await {
+        Ok(plan) if !plan["made"].is_null() => plan,
+        _ => {
+            eprintln!("net-agent: no running agent has a plan; making one from a single look");
+            let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
+            Agent::new(config)?.rehearse().await?
         }
-        Err(err) => Err(err.into()),
-    }
+    };
+    show(found, args, screen)
 }
 
-pub(super) fn rehearse(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
-    let config = load(files)?;
-    let found: anyhow::Result<Value> = runtime()?.block_on(async {
-        match running_plan(&config).await {
-            Ok(plan) if !plan["made"].is_null() => Ok(plan),
-            _ => {
-                eprintln!("net-agent: no running agent has a plan; making one from a single look");
-                let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
-                let agent = Agent::new(config)?;
-                Ok(agent.rehearse().await?)
-            }
-        }
-    });
-    show(found?, args, screen)
-}
-
-pub(super) fn approve(files: &Files, id: &str) -> anyhow::Result<String> {
-    let config = load(files)?;
-    let body = json!({"id": id});
-    let asked = control::ask(&config.places.control_socket, "POST", "/approve", Some(&body));
-    let done = runtime()?.block_on(asked).context("approve")?;
+pub(super) async fn approve(config: &Config, id: &str) -> anyhow::Result<String> {
+    let done = approve_plan(&config.basics.places, id).await.context("approve")?;
     Ok(format!("approved {} NICs for 15 minutes; every other guard still runs\n", done["nics"]))
 }
 
@@ -155,6 +143,8 @@ fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const PIPE: Screen = Screen { is_terminal: false, colour: false };

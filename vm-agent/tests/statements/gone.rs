@@ -194,16 +194,21 @@ async fn what_comes_back_or_is_hidden_between_reading_and_writing_is_not_reporte
         assert!(world.puts(2).is_empty(), "{:?}", world.puts(2));
         assert_eq!(world.stored(2)["state"], "running");
     }
-    // The other way round: it is hidden after it was read.
-    let world = World::of(0..5);
-    world.started(&json!({})).await;
-    world.forget();
-    world.state().after_reading = Some(Box::new(|world: &World| {
-        world.vm(2, &json!({"do_not_inventory": true}));
-    }));
-    world.vm(2, &json!({"alias": "new"}));
-    sleep(MIN).await;
-    assert!(world.puts(2).is_empty());
+    // The other way round: it is hidden after it was read, and may be gone by then.
+    for goes in [false, true] {
+        let world = World::of(0..5);
+        world.started(&json!({})).await;
+        world.forget();
+        world.state().after_reading = Some(Box::new(move |world: &World| {
+            world.vm(2, &json!({"do_not_inventory": true}));
+            if goes {
+                world.delete(2);
+            }
+        }));
+        world.vm(2, &json!({"alias": "new"}));
+        sleep(MIN).await;
+        assert!(world.puts(2).is_empty(), "{:?}", world.puts(2));
+    }
 }
 
 #[test] // W17
@@ -224,7 +229,7 @@ async fn after_a_damaged_state_file_nobody_is_reported_for_five_minutes() {
     let (_, shutdown) = world.started(&json!({})).await;
     shutdown.trigger();
     sleep(MIN).await;
-    let file = world.config(&json!({})).places.state_dir.join("memory.json");
+    let file = world.config(&json!({})).basics.places.state_dir.join("memory.json");
     std::fs::write(&file, "{").unwrap();
     world.cut();
     world.forget();

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use sdc_clients::MacAddr;
 use sdc_clients::napi::{Nic, NicState};
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 
 use super::error::LabError;
 use super::screen::{Screen, Voice, name};
-use super::seed::{Wrongs, nics_of};
+use super::seed::Wrongs;
 use super::world::{World, found, until};
 use crate::process;
 use simnode::{Verbs, Wait};
@@ -89,11 +89,11 @@ pub async fn play(world: &World, wrongs: &Wrongs, screen: &Screen) -> Result<Out
 
 /// Boots a stopped VM that has NICs; true when hub and NAPI agree that it runs.
 async fn boot(world: &World, screen: &Screen) -> Result<bool, LabError> {
-    let vm = cast(world, "stopped VM with a NIC", |vm| is(vm, "state", "stopped")).await?;
+    let vm = cast(world, "stopped VM with a NIC", |vm| vm.state() == Some("stopped")).await?;
     say(screen, &format!("tour 1/3: booting {}", name(&vm)));
     let uuid = uuid(&vm);
     Verbs::new(world.node(), Wait::of(world.node())?).boot(uuid).await?;
-    let macs = nics_of(&vm);
+    let macs = vm.macs();
     let done = until("the booted VM's NICs are running in NAPI", PATIENCE, || async {
         let nics = world.nics().await?;
         let is_told = told(world, uuid, "state") == "running";
@@ -112,7 +112,7 @@ fn told(world: &World, uuid: &str, key: &str) -> Value {
 /// Was the record that VMAPI had wrong from the beginning put right?
 async fn put_right(world: &World, screen: &Screen) -> Result<bool, LabError> {
     let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
-    let shown = |vm: &&VmObject| !is_hidden(vm);
+    let shown = |vm: &&VmObject| !vm.is_hidden();
     let done = until("VMAPI knows what the node knows", PATIENCE, || async {
         let is_told = |vm: &VmObject| told(world, uuid(vm), "alias") == vm["alias"];
         Ok(vms.iter().filter(shown).filter(|vm| vm.contains_key("alias")).all(is_told))
@@ -124,18 +124,18 @@ async fn put_right(world: &World, screen: &Screen) -> Result<bool, LabError> {
 /// Changes a quota as an operator would, past vmadm; true when the hub shows it.
 async fn quota(world: &World, screen: &Screen) -> Result<bool, LabError> {
     let vm = cast(world, "running VM with a quota", |vm| {
-        is(vm, "state", "running") && vm.contains_key("quota") && !is(vm, "brand", "bhyve")
+        vm.state() == Some("running") && vm.quota().is_some() && vm.brand() != Some("bhyve")
     })
     .await?;
-    let dataset = vm.get("zfs_filesystem").and_then(Value::as_str).unwrap_or_default();
-    let gib = vm.get("quota").and_then(Value::as_u64).unwrap_or(10) + 7;
+    let dataset = vm.text("zfs_filesystem").unwrap_or_default();
+    let gib = vm.quota().unwrap_or(10) + 7;
     say(screen, &format!("tour 2/3: zfs set quota={gib}g {dataset} ({})", name(&vm)));
     run(world, "zfs", &["set", &format!("quota={}", gib * GIB), dataset]).await?;
     let hub = world.hub()?;
     let done = until("the quota is seen", PATIENCE, || async {
         let now = found(hub.vm(uuid(&vm), false).await, "reading the VM")?;
         let is_told = told(world, uuid(&vm), "quota") == gib;
-        Ok(is_told && now.is_some_and(|now| now.get("quota").and_then(Value::as_u64) == Some(gib)))
+        Ok(is_told && now.is_some_and(|now| now.quota() == Some(gib)))
     })
     .await;
     note_late(screen, done)
@@ -144,8 +144,8 @@ async fn quota(world: &World, screen: &Screen) -> Result<bool, LabError> {
 /// Deletes a VM behind vmadm's back; its NICs.
 async fn delete(world: &World, screen: &Screen) -> Result<Vec<MacAddr>, LabError> {
     let vm =
-        cast(world, "running VM with a NIC to delete", |vm| is(vm, "state", "running")).await?;
-    let macs = nics_of(&vm);
+        cast(world, "running VM with a NIC to delete", |vm| vm.state() == Some("running")).await?;
+    let macs = vm.macs();
     say(screen, &format!("tour 3/3: deleting {} with zoneadm and zonecfg", name(&vm)));
     Verbs::new(world.node(), Wait::none()).delete_raw(uuid(&vm)).await?;
     let done = until("the deleted VM's NICs are gone from NAPI", PATIENCE, || async {
@@ -208,9 +208,8 @@ async fn cast(
     fits: impl Fn(&VmObject) -> bool,
 ) -> Result<VmObject, LabError> {
     let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
-    let shown = |vm: &VmObject| vm.get("do_not_inventory") != Some(&Value::Bool(true));
     vms.into_iter()
-        .find(|vm| shown(vm) && !nics_of(vm).is_empty() && fits(vm))
+        .find(|vm| !vm.is_hidden() && !vm.macs().is_empty() && fits(vm))
         .ok_or(LabError::Cast(role))
 }
 
@@ -240,10 +239,6 @@ fn say(screen: &Screen, text: &str) {
     screen.say(Voice::Lab, text);
 }
 
-fn is(vm: &VmObject, key: &str, value: &str) -> bool {
-    vm.get(key).and_then(Value::as_str) == Some(value)
-}
-
 fn uuid(vm: &VmObject) -> &str {
-    vm.get("uuid").and_then(Value::as_str).unwrap_or_default()
+    vm.uuid().unwrap_or_default()
 }

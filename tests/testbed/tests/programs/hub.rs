@@ -8,10 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use sdc_clients::vminfod::WatchEvent;
+use sdc_clients::vminfod::{VmFields as _, WatchEvent};
 use serde_json::Value;
 use testbed::held::{Process, children_of, processes};
-use testbed::lab::seed::nics_of;
 use testbed::process::{self, Child};
 
 use super::common::{LATE, Lab, SOON, edit_alias, line_with, program, see, signal, text, until};
@@ -121,13 +120,13 @@ async fn killing_vminfod_loses_nothing() {
             WatchEvent::Modified { vm, .. } if vm["uuid"] == boots["uuid"] => {
                 booted |= vm["state"] == "running";
             }
-            WatchEvent::Deleted { vm } => gone |= vm["uuid"] == goes["uuid"],
+            WatchEvent::Deleted(vm) => gone |= vm["uuid"] == goes["uuid"],
             _ => {}
         }
         (lost && booted && gone).then_some(())
     })
     .await;
-    let macs = nics_of(&goes);
+    let macs = goes.macs();
     until("the NICs of the VM that went meanwhile are gone", async || {
         !lab.nics().await.unwrap().iter().any(|nic| macs.contains(&nic.mac))
     })
