@@ -9,6 +9,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod checks; // everything that stands against a begin
+
+pub mod target_payload; // the payload of the hidden target
+
+pub mod progress; // marks in the history, bytes of a stream, the events of a watch
+
 pub mod permit; // who may do what
 
 pub mod limits; // how many migrations a node has at once, how often a step is tried, the settings
