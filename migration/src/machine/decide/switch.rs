@@ -4,11 +4,10 @@
 
 //! Switch: the VM goes on on the target (RFD 34, R6).
 
-use super::failed;
 use super::restore;
 use super::stage::{
-    Stage, copy, forgotten, hidden, is_dead, moved, powered, quota, released, shown, stopped,
-    unless,
+    Stage, copy, failed, forgotten, hidden, is_dead, moved, powered, quota, released, shown,
+    stopped, unless,
 };
 use super::sync;
 use crate::journal::{End, Power};

@@ -4,8 +4,7 @@
 
 //! Sync: both copies have a new snapshot (RFD 34, R5, R8).
 
-use super::failed;
-use super::stage::{Stage, copy, forgotten, node, quota};
+use super::stage::{Stage, copy, failed, forgotten, node, quota};
 use crate::journal::End;
 use crate::machine::facts::Facts;
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
