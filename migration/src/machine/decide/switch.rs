@@ -49,6 +49,9 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         copy(facts, End::Source)?;
     }
     let source = facts.copy(End::Source);
+    if is_dead && source.is_some() {
+        return Err(Next::GiveUp(Reason::NotDead(End::Source)));
+    }
     if journal.power.is_none() {
         let power = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
         return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, power))));

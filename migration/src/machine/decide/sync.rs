@@ -35,7 +35,7 @@ pub fn sent(record: &Record, facts: &Facts, from: End) -> Stage<()> {
     let Some(number) = record.journal.sending else {
         return Err(Next::Note(Note::Sending(Some(facts.unused_number()))));
     };
-    if facts.common().is_none_or(|it| it.number != number) || to.partial {
+    if facts.common().is_none_or(|it| it.number != number) {
         return Err(Next::Do(Step::Send { from, number }));
     }
     quota(facts, End::Source)?;
