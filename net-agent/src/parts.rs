@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use crate::brake::{Brake, Reference, Scale};
 use crate::config::Config;
 use crate::departures::Departures;
+use crate::history::History;
 use crate::holds::HoldsFile;
 use crate::permit::{Gate, Writer};
 use crate::plan::Reason;
@@ -71,6 +72,8 @@ pub struct Parts {
     pub(crate) gate: Gate,
     /// The operator's holds.
     pub holds: HoldsFile,
+    /// What was written and deleted.
+    pub history: History,
     /// The NICs that left the node.
     pub departures: Departures,
     /// The mass-delete brake.
@@ -105,6 +108,7 @@ impl Parts {
             node,
             gate,
             holds,
+            history: History::new(state_dir),
             departures: Departures::new(&config, clock, random.fork(), Arc::clone(&save)),
             brake: Brake::new(clock, save),
             schedule: Arc::new(Schedule::new(

@@ -43,7 +43,7 @@ fn control(agent: &Arc<Agent>) -> Router {
     let plan = get(async |State(agent): Routes| ok(&agent.plan_json()))
         .post(async |State(agent): Routes| ok(&agent.offer().await));
     let approve = async |State(agent): Routes, request: Request| {
-        agent::approve(request, "nics", |id| agent.approve(id)).await
+        agent::approve(request, "nics", |id, by| agent.approve(id, by)).await
     };
     pages()
         .route("/plan", plan)
@@ -111,8 +111,8 @@ impl Agent {
     ///
     /// # Errors
     /// If no valid offer has this id.
-    pub fn approve(&self, id: &str) -> Result<usize, Refused> {
-        let nics = self.parts.brake.approve(id)?;
+    pub fn approve(&self, id: &str, by: &str) -> Result<usize, Refused> {
+        let nics = self.parts.brake.approve(id, by)?;
         // Who approves has looked at the node as it is.
         self.parts.node.look(|inventory| self.parts.refer_to(&inventory.view));
         self.parts.departures.unbrake();

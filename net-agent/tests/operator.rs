@@ -90,13 +90,17 @@ const DONE: &str = "ExitCode(unix_exit_status(0))";
 const FAILED: &str = "ExitCode(unix_exit_status(1))";
 const USAGE: &str = "ExitCode(unix_exit_status(2))";
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread")] // C36, C37, C38
 async fn approves_only_through_the_socket() {
     let desk = desk().await;
     desk.until("the brake is on", || desk.agent.parts.brake.sentence().is_some()).await;
     let socket = &desk.agent.parts.config.basics.places.control_socket;
     assert_eq!(std::fs::metadata(socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(desk.cli(&["plan"]).await, DONE);
+    assert!(desk.agent.parts.brake.offered().is_none(), "a look reads no record");
+    let status = desk.agent.status_json().await;
+    assert!(status["waiting_for"].to_string().contains("an operator"), "{status}");
+    assert_eq!(desk.cli(&["plan", "--fresh"]).await, DONE);
     let (offer, _) = desk.agent.parts.brake.offered().unwrap();
     let body = json!({"id": offer.id}).to_string();
     for (method, path) in [("POST", "/approve"), ("POST", "/plan"), ("DELETE", "/holds")] {
@@ -113,7 +117,19 @@ async fn approves_only_through_the_socket() {
     assert!(desk.world.writes().is_empty());
     assert_eq!(desk.cli(&["approve", &offer.id]).await, DONE);
     desk.until("the approved ones go", || desk.world.writes().len() == 8).await;
+    desk.until("none is left", || {
+        desk.agent.parts.brake.approval_given().is_some_and(|approval| approval.left == 0)
+    })
+    .await;
+    let approved = desk.agent.status_json().await["approved"].clone();
+    assert_eq!((&approved["count"], approved["by"] == "somebody"), (&json!(8), false));
     assert!(desk.world.has(1));
+    let history = net_agent::history::Asked::default();
+    let done = desk.agent.parts.history.read(&history).unwrap();
+    assert_eq!(done.iter().filter(|entry| entry.is_delete()).count(), 8);
+    assert!(done.iter().all(|entry| !entry.why.is_empty() && !entry.old.is_empty()), "{done:?}");
+    let gone = desk.agent.explain("f20000000002".parse().unwrap()).await;
+    assert!(gone["reason"].to_string().contains("this agent deleted it at"), "{gone}");
     for verb in [
         &["nic", "F2-00-00-00-00-01"][..],
         &["nic", "f20000000002", "-j"],
@@ -121,6 +137,8 @@ async fn approves_only_through_the_socket() {
         &["plan", "--all"],
         &["status", "-j"],
         &["reap", "--dry-run"],
+        &["history"],
+        &["history", "--since", "2h", "--mac", "F2-00-00-00-00-02", "-o", "ago,why"],
         &["hold", "--reason", "test", "--for", "1h"],
         &["holds", "-j"],
         &["release"],
@@ -134,6 +152,7 @@ async fn approves_only_through_the_socket() {
         &["nic", "nonsense"][..],
         &["plan", "--mac", "x"],
         &["nothing"],
+        &["history", "--since", "soon"],
         &["approve"],
         &["hold", "--vm", "not-a-uuid", "--reason", "x"],
         &["hold", "--reason", " "],

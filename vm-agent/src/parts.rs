@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::agent::Mode;
-use daemon::approval::{Approvals, Offer, Refused, VALID};
+use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
 use daemon::health::Health;
 use daemon::pace::{Pace, Paced};
 use daemon::schedule::Schedule;
@@ -207,13 +207,23 @@ impl Parts {
     ///
     /// # Errors
     /// If no valid offer has this id.
-    pub fn approve(&self, id: &str) -> Result<usize, Refused> {
+    pub fn approve(&self, id: &str, by: &str) -> Result<usize, Refused> {
         let (count, vms) = self.approvals(|approvals, now| {
-            let count = approvals.approve(id, now)?;
+            let count = approvals.approve(id, by, now)?;
             Ok((count, approvals.keys(now).collect::<Vec<_>>()))
         })?;
         vms.iter().for_each(|vm| self.schedule.wake_changed(vm, self.clock.now(), ()));
         Ok(count)
+    }
+
+    /// Returns what the operator approved last, while it holds.
+    pub(crate) fn approved(&self) -> Option<Approval> {
+        self.approvals(|approvals, now| approvals.last(now))
+    }
+
+    /// This VM is reported destroyed.
+    pub(crate) fn settled(&self, vm: &str) {
+        self.approvals(|approvals, _| approvals.settle(&vm.to_owned()));
     }
 
     /// Returns true if the operator approved that this VM is reported destroyed.

@@ -6,12 +6,14 @@
 
 use std::time::Duration;
 
+use daemon::agent::approval_json;
 use serde_json::{Value, json};
 
 use crate::parts::Parts;
 
 /// Returns `/status`.
 pub(crate) fn status(parts: &Parts) -> Value {
+    let now = parts.clock.now();
     let mut page = parts.status.to_json();
     let (here, gone, hidden) = parts.node.look(|known| {
         let hidden = known.here.values().filter(|is_hidden| **is_hidden).count();
@@ -26,6 +28,7 @@ pub(crate) fn status(parts: &Parts) -> Value {
         ("vms", here.into()),
         ("hidden", hidden.into()),
         ("gone", gone.into()),
+        ("approved", parts.approved().map(|approval| approval_json(&approval, now)).into()),
         ("queue", parts.schedule.queued().0.len().into()),
         ("admissions", parts.clients.pace.taken().into()),
     ] {

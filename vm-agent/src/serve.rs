@@ -46,7 +46,7 @@ fn control(agent: &Arc<Agent>) -> Router {
     let plan = get(async |State(agent): Routes| ok(&report::plan(&agent.parts)))
         .post(async |State(agent): Routes| ok(&agent.offer()));
     let approve = async |State(agent): Routes, request: Request| {
-        agent::approve(request, "vms", |id| agent.parts.approve(id)).await
+        agent::approve(request, "vms", |id, by| agent.parts.approve(id, by)).await
     };
     pages()
         .route("/plan", plan)

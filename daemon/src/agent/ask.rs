@@ -4,12 +4,18 @@
 
 //! What the command line asks a running agent.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::cli::control::{ControlError, ask};
 use crate::cli::pages::{NoPage, page};
+use crate::cli::{Progress, author};
 
 use super::basics::Places;
+
+/// The time between two looks at how far a fresh plan is.
+const GLANCE: Duration = Duration::from_millis(300);
 
 /// Why a running agent has no plan to show.
 #[derive(Debug, thiserror::Error)]
@@ -22,15 +28,40 @@ pub enum NoPlan {
     Page(#[from] NoPage),
 }
 
-/// Returns the running agent's plan: from its socket if this user may open it, else from its port. Asked by
-/// its socket, the agent offers what the brake blocks for approval.
+/// Returns the running agent's plan. A fresh one is asked for by the socket: the agent then reads what the
+/// brake blocks and offers it for approval; meanwhile the terminal shows how far it is. For who may not open the
+/// socket it is the last plan.
 ///
 /// # Errors
-/// If neither answers.
-pub async fn running_plan(program: &'static str, places: &Places) -> Result<Value, NoPlan> {
-    match ask(&places.control_socket, "POST", "/plan", None).await {
-        Err(ControlError::Absent { .. }) => Ok(page(program, places.status_listen, "plan").await?),
-        answer => Ok(answer?),
+/// If the agent does not answer.
+pub async fn running_plan(
+    program: &'static str,
+    places: &Places,
+    fresh: bool,
+) -> Result<Value, NoPlan> {
+    let last = || page(program, places.status_listen, "plan");
+    if !fresh {
+        return Ok(last().await?);
+    }
+    let shown = Progress::begin("waiting for a fresh plan");
+    let made = ask(&places.control_socket, "POST", "/plan", None);
+    let watched = async {
+        loop {
+            tokio::time::sleep(GLANCE).await;
+            let reading = last().await.map(|page| page["reading"].clone()).unwrap_or_default();
+            if let (Some(done), Some(of)) = (reading["done"].as_u64(), reading["of"].as_u64()) {
+                shown.say(&format!("reading the records that the brake blocks, {done} of {of}"));
+            }
+        }
+    };
+    // The request is polled until it has its answer; the other arm never ends.
+    let made = tokio::select! {
+        made = made => made,
+        () = watched => return Ok(last().await?),
+    };
+    match made {
+        Err(ControlError::Absent { .. }) => Ok(last().await?),
+        made => Ok(made?),
     }
 }
 
@@ -39,5 +70,5 @@ pub async fn running_plan(program: &'static str, places: &Places) -> Result<Valu
 /// # Errors
 /// If no agent answers, or it refuses.
 pub async fn approve_plan(places: &Places, id: &str) -> Result<Value, ControlError> {
-    ask(&places.control_socket, "POST", "/approve", Some(&json!({ "id": id }))).await
+    ask(&places.control_socket, "POST", "/approve", Some(&json!({"id": id, "by": author()}))).await
 }

@@ -15,5 +15,5 @@ mod basics; // the part of the configuration that all agents have
 
 pub use ask::{approve_plan, running_plan};
 pub use basics::{Basics, FileArgs, Files, Mode, Places, Read};
-pub use routes::{approve, invalid, listen};
+pub use routes::{approval_json, approve, invalid, listen};
 pub use run::{ServeError, check, serve};

@@ -13,9 +13,9 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::approval::Refused;
+use crate::approval::{Approval, Refused};
 use crate::http::{Body, Limits, Router, Server, bind_unix, collect, ok, refuse};
-use crate::log::AUDIT;
+use crate::log::{AUDIT, clip};
 use crate::tasks::{Shutdown, Tasks};
 
 /// The longest body of a request to the socket, and the time to send it in.
@@ -29,11 +29,11 @@ pub fn invalid(why: &str) -> Response<Body> {
     refuse(StatusCode::UNPROCESSABLE_ENTITY, "InvalidParameters", why)
 }
 
-/// Answers an approval, whose body is `{"id": PLAN-ID}`; `approve` returns how many `what` it stands for.
+/// Answers an approval, whose body is `{"id": PLAN-ID, "by": NAME}`; `approve` returns how many `what` it stands for.
 pub async fn approve(
     request: Request,
     what: &str,
-    approve: impl FnOnce(&str) -> Result<usize, Refused>,
+    approve: impl FnOnce(&str, &str) -> Result<usize, Refused>,
 ) -> Response<Body> {
     let Some(bytes) = collect(request.into_body(), BODY, BODY_TIME).await else {
         return invalid("the body is too long or did not arrive in time");
@@ -42,16 +42,23 @@ pub async fn approve(
     let Some(id) = asked.get("id").and_then(Value::as_str) else {
         return invalid("the body must be {\"id\": PLAN-ID}");
     };
-    match approve(id) {
+    let by = clip(asked.get("by").and_then(Value::as_str).unwrap_or("somebody"));
+    match approve(id, &by) {
         Ok(count) => {
-            tracing::warn!(target: AUDIT, audit = true, id, count, what, "the operator approved a plan");
+            tracing::warn!(target: AUDIT, audit = true, id, by, count, what, "the operator approved a plan");
             ok(&json!({"id": id, what: count}))
         }
         Err(refused) => {
-            tracing::warn!(target: AUDIT, audit = true, id, reason = %refused, "refused an approval");
+            tracing::warn!(target: AUDIT, audit = true, id, by, reason = %refused, "refused an approval");
             refuse(StatusCode::NOT_FOUND, "ResourceNotFound", &refused.to_string())
         }
     }
+}
+
+/// Returns an approval for a page.
+pub fn approval_json(approval: &Approval, now: Duration) -> Value {
+    let Approval { by, at, count, left } = approval;
+    json!({"by": by, "ago_s": now.saturating_sub(*at).as_secs(), "count": count, "left": left})
 }
 
 /// Serves the routes of the port and those of the socket until the shutdown.

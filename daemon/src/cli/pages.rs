@@ -5,13 +5,15 @@
 //! Pages of a running agent, read from its loopback port, and how they are shown.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use sdc_clients::http::Call;
 use sdc_clients::{Class, Http};
 use serde_json::Value;
 
 use super::screen::{Screen, Tone, visible};
-use super::table::{Layout, Table, UnknownColumn, facts};
+use super::span::span;
+use super::table::{Layout, Table, UnknownColumn, facts, plain};
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +109,9 @@ pub fn shown(
 /// Returns the first lines of an agent's status: whether it writes, what it waits for, what is wrong.
 pub fn state_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> {
     let state = match page["mute"].as_str() {
+        None if page["brake"].is_string() => {
+            screen.paint(Tone::Bad, "the brake is on; all that it does not block goes on")
+        }
         None => screen.paint(Tone::Good, "writing"),
         Some(why) => screen.paint(Tone::Odd, &format!("writes nothing: {}", visible(why))),
     };
@@ -119,6 +124,13 @@ pub fn state_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> 
         if page[key].is_string() {
             lines.push((name, screen.paint(Tone::Bad, &text(page, key))));
         }
+    }
+    if let Some(by) = page["approved"]["by"].as_str() {
+        let number = |key: &str| page["approved"][key].as_u64().unwrap_or_default();
+        let ago = span(Duration::from_secs(number("ago_s")));
+        let (count, left) = (number("count"), number("left"));
+        let approved = format!("{count} by {} {ago} ago, {left} of them left", visible(by));
+        lines.push(("approved", screen.paint(Tone::Odd, &approved)));
     }
     lines
 }
@@ -145,14 +157,7 @@ pub fn count_lines<'a>(
 
 /// Returns these fields of a page, one per line.
 pub fn named_fields(page: &Value, names: &[&'static str]) -> String {
-    let line = |name: &&'static str| {
-        let shown = match &page[*name] {
-            Value::Null => "-".to_owned(),
-            Value::String(text) => visible(text),
-            value => visible(&value.to_string()),
-        };
-        (*name, shown)
-    };
+    let line = |name: &&'static str| (*name, plain(&page[*name]));
     facts(&names.iter().map(line).collect::<Vec<_>>())
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::screen;
 use super::table::UnknownColumn;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, environment};
 use crate::tasks::Shutdown;
 use crate::{disk, exit, log};
 
@@ -73,6 +73,14 @@ pub async fn late_config<C: Send + 'static>(
             () = tokio::time::sleep(CONFIG_POLL) => {}
         }
     }
+}
+
+/// Returns who runs the program, for what is recorded of it: the user behind sudo, else the one who logged
+/// in, else the uid.
+pub fn author() -> String {
+    let names = ["SUDO_USER", "LOGNAME", "USER"].iter().filter_map(|name| environment(name));
+    let name = names.filter_map(|name| name.into_string().ok()).next();
+    name.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
 }
 
 /// Wrong usage of the command line.

@@ -15,6 +15,8 @@ mod show;
 
 mod holds;
 
+mod history;
+
 mod output;
 
 mod args;
@@ -64,6 +66,7 @@ async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<
         }
         Verb::Release { vm } => holds::release(&config()?, vm)?,
         Verb::Holds { list } => holds::holds(&config()?, &list.layout(), screen)?,
+        Verb::History(args) => history::history(&config()?, &args, screen)?,
         Verb::Completions { shell } => cli::completions::<Cli>(shell),
         Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages")?,
     })

@@ -72,8 +72,9 @@ pub(super) async fn nic(
     drop(shown);
     let people = Screen { is_terminal: true, ..screen };
     Ok(pages::shown(&said, layout, people, |said, _| {
-        const FIELDS: [&str; 9] =
-            ["mac", "napi", "etag", "node", "vmapi", "hold", "departed", "brake", "mute"];
+        const FIELDS: [&str; 10] = [
+            "mac", "napi", "etag", "node", "vmapi", "hold", "departed", "history", "brake", "mute",
+        ];
         let action = painted(&text(said, "action"), screen);
         let verdict = format!("{action} {}\n", text(said, "reason"));
         named_fields(said, &FIELDS) + &evidence(said) + &verdict

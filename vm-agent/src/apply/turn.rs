@@ -189,6 +189,9 @@ async fn write(
         return Err(failed(parts, &error));
     }
     parts.status.count(if is_destroyed { Count::Destroyed } else { Count::Puts });
+    if is_destroyed {
+        parts.settled(vm);
+    }
     parts.status.wrote(vm, name);
     tracing::info!(action = name, "wrote the record");
     Ok(())

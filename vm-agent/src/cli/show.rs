@@ -47,7 +47,7 @@ pub(super) async fn plan(
     all: bool,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let plan = running_plan(NAME, &config.basics.places).await?;
+    let plan = running_plan(NAME, &config.basics.places, true).await?;
     if layout.json && !layout.asks_for_table() {
         return Ok(screen.harmless(&format!("{plan:#}\n")));
     }
