@@ -4,7 +4,7 @@
 
 //! When a scheduled migration syncs and switches (RFD 34, R21).
 
-use crate::record::Record;
+use crate::record::{Phase, Record, State};
 use crate::time::Time;
 
 const MINUTE: i64 = 60_000;
@@ -58,6 +58,22 @@ fn wait(text: &str) -> Option<i64> {
         _ => return None,
     };
     count.checked_mul(unit)
+}
+
+/// Sets the time of the switch, or another one. What is paused waits for it from now on.
+pub fn set(record: &mut Record, time: Time) {
+    record.scheduled_timestamp = Some(time);
+    if record.phase == Phase::Sync && record.state == State::Paused {
+        record.state = State::Scheduled;
+    }
+}
+
+/// Forgets the time of the switch. What waited for it is paused.
+pub fn unset(record: &mut Record) {
+    record.scheduled_timestamp = None;
+    if record.state == State::Scheduled {
+        record.state = State::Paused;
+    }
 }
 
 /// What a scheduled migration does now.
@@ -172,5 +188,23 @@ mod tests {
         assert!(is_followed(Some(at("11:59:50")), 15_000, now));
         assert!(!is_followed(Some(at("11:59:40")), 15_000, now));
         assert!(!is_followed(None, 15_000, now));
+    }
+
+    #[test] // R21
+    fn a_time_can_be_set_changed_and_forgotten() {
+        for (phase, state, scheduled, after) in [
+            (Phase::Sync, State::Paused, State::Scheduled, State::Paused),
+            (Phase::Sync, State::Running, State::Running, State::Running),
+            (Phase::Begin, State::Paused, State::Paused, State::Paused), // its first sync comes first
+            (Phase::Sync, State::Failed, State::Failed, State::Failed),
+        ] {
+            let mut record = record(json!({"phase": phase, "state": state}));
+            for time in [at("10:00:00"), at("12:00:00")] {
+                set(&mut record, time);
+                assert_eq!((record.state, record.scheduled_timestamp), (scheduled, Some(time)));
+            }
+            unset(&mut record);
+            assert_eq!((record.state, record.scheduled_timestamp), (after, None));
+        }
     }
 }

@@ -120,6 +120,9 @@ pub enum Reason {
     /// A copy that must be shown is hidden.
     #[error("the copy on the {0}'s node is hidden")]
     Hidden(End),
+    /// A node that was declared dead answers: its copy is the newer one.
+    #[error("the {0}'s node answers: it is not dead")]
+    NotDead(End),
     /// The VM was started after it was stopped for the last sync.
     #[error("the VM was started during the final sync")]
     Started,

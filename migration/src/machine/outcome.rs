@@ -66,6 +66,12 @@ pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: T
     }));
 }
 
+/// Lets an operation wait for its turn: one of its nodes has as many as it may have.
+pub fn queue(record: &mut Record, phase: Phase) {
+    record.phase = phase;
+    record.state = State::Queued;
+}
+
 /// Writes a note into the journal.
 pub fn note(record: &mut Record, note: Note) {
     let journal = &mut record.journal;
@@ -120,12 +126,13 @@ pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
         }
         Ending::RolledBack => return leave(record, End::Target),
         Ending::Finalized => return leave(record, End::Source),
-        Ending::Failed(error) => {
-            fail(record, error, now);
+        Ending::Failed(ref error) => {
+            fail(record, error.clone(), now);
             return After::Stays;
         }
     }
-    record.state = State::Paused;
+    let waits_for_time = ending == Ending::Synced && record.scheduled_timestamp.is_some();
+    record.state = if waits_for_time { State::Scheduled } else { State::Paused };
     record.journal.sending = None;
     record.journal.pause = false;
     After::Stays
@@ -172,18 +179,14 @@ fn finish(record: &mut Record, state: State, now: Time) {
     }
 }
 
-/// Returns the phase that follows by itself once a record is paused: an automatic migration syncs after
-/// begin, then as long as another sync is worth it, then switches; a scheduled one syncs once and waits.
-pub fn follow(record: &Record, is_synced_enough: bool) -> Option<Phase> {
-    match (record.phase, record.state) {
-        (Phase::Begin, State::Paused)
-            if record.automatic || record.scheduled_timestamp.is_some() =>
-        {
-            Some(Phase::Sync)
-        }
-        (Phase::Sync, State::Paused)
-            if record.automatic && record.scheduled_timestamp.is_none() =>
-        {
+/// Returns the phase that follows an ending by itself: an automatic migration syncs after begin, then as
+/// long as another sync is worth it, then switches; a scheduled one syncs once and waits for its time.
+/// After a pause nothing follows: the next sync or switch is a command's, and the rest follows it again.
+pub fn follow(record: &Record, ending: &Ending, is_synced_enough: bool) -> Option<Phase> {
+    let is_scheduled = record.scheduled_timestamp.is_some();
+    match ending {
+        Ending::Begun if record.automatic || is_scheduled => Some(Phase::Sync),
+        Ending::Synced if record.automatic && !is_scheduled => {
             Some(if is_synced_enough { Phase::Switch } else { Phase::Sync })
         }
         _ => None,

@@ -4,8 +4,8 @@
 
 //! Abort: as if the migration had never begun (RFD 34, R17).
 
-use super::stage::{Stage, copy, fenced, forgotten, is_dead, node, released, stopped};
-use super::{failed, restore};
+use super::restore;
+use super::stage::{Stage, copy, failed, fenced, forgotten, is_dead, node, released, stopped};
 use crate::journal::End;
 use crate::machine::facts::Facts;
 use crate::machine::fence::MayDelete;

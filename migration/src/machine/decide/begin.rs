@@ -4,8 +4,7 @@
 
 //! Begin: a hidden target on another node (RFD 34, R3, R4).
 
-use super::failed;
-use super::stage::{Stage, copy, node, unless};
+use super::stage::{Stage, copy, failed, node, unless};
 use crate::journal::End;
 use crate::machine::facts::Facts;
 use crate::machine::next::{Ending, Next, Reason, Step};

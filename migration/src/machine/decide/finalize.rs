@@ -4,8 +4,9 @@
 
 //! Finalize: the hidden source goes (deployed service; RFD 34 does it in the switch).
 
-use super::failed;
-use super::stage::{Stage, copy, fenced, forgotten, is_dead, node, quota, released, unless};
+use super::stage::{
+    Stage, copy, failed, fenced, forgotten, is_dead, node, quota, released, unless,
+};
 use crate::journal::End;
 use crate::machine::facts::Facts;
 use crate::machine::fence::MayDelete;

@@ -23,7 +23,7 @@ mod restore;
 mod stage;
 
 use super::facts::Facts;
-use super::next::{Ending, Next};
+use super::next::Next;
 use crate::record::{Phase, Record, State};
 
 /// Returns what follows for the running operation of a record. Finalize has no phase of its own: it is
@@ -41,9 +41,4 @@ pub fn next(record: &Record, facts: &Facts) -> Next {
         Ok(ending) => Next::End(ending),
         Err(next) => next,
     }
-}
-
-/// Returns the ending of an operation that was given up and undone.
-fn failed(record: &Record) -> Ending {
-    Ending::Failed(record.journal.undo.clone().unwrap_or_default())
 }

@@ -4,10 +4,9 @@
 
 //! Rollback: the VM goes on on the source, with what the target wrote.
 
-use super::failed;
 use super::stage::{
-    Stage, copy, fenced, forgotten, hidden, is_dead, moved, node, powered, quota, released, shown,
-    stopped, unless,
+    Stage, copy, failed, fenced, forgotten, hidden, is_dead, moved, node, powered, quota, released,
+    shown, stopped, unless,
 };
 use super::sync;
 use crate::journal::{End, Power};

@@ -8,10 +8,16 @@
 use crate::journal::{End, Journal, Power};
 use crate::machine::facts::{Copy, Facts, Node, Seen};
 use crate::machine::fence::{MayBoot, MayMove, MayShow, Unsafe};
-use crate::machine::next::{Next, Reason, Step, Wait};
+use crate::machine::next::{Ending, Next, Reason, Step, Wait};
+use crate::record::Record;
 
 /// Passed, or what has to follow first.
 pub type Stage<T> = Result<T, Next>;
+
+/// The ending of an operation that was given up and undone.
+pub fn failed(record: &Record) -> Ending {
+    Ending::Failed(record.journal.undo.clone().unwrap_or_default())
+}
 
 /// An order that has to be carried out first, unless the facts show that it was.
 pub fn unless(done: bool, step: Step) -> Stage<()> {

@@ -4,11 +4,10 @@
 
 //! Switch: the VM goes on on the target (RFD 34, R6).
 
-use super::failed;
 use super::restore;
 use super::stage::{
-    Stage, copy, forgotten, hidden, is_dead, moved, powered, quota, released, shown, stopped,
-    unless,
+    Stage, copy, failed, forgotten, hidden, is_dead, moved, powered, quota, released, shown,
+    stopped, unless,
 };
 use super::sync;
 use crate::journal::{End, Power};
@@ -50,6 +49,9 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         copy(facts, End::Source)?;
     }
     let source = facts.copy(End::Source);
+    if is_dead && source.is_some() {
+        return Err(Next::GiveUp(Reason::NotDead(End::Source)));
+    }
     if journal.power.is_none() {
         let power = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
         return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, power))));

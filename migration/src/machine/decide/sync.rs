@@ -4,8 +4,7 @@
 
 //! Sync: both copies have a new snapshot (RFD 34, R5, R8).
 
-use super::failed;
-use super::stage::{Stage, copy, forgotten, node, quota};
+use super::stage::{Stage, copy, failed, forgotten, node, quota};
 use crate::journal::End;
 use crate::machine::facts::Facts;
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
@@ -36,7 +35,7 @@ pub fn sent(record: &Record, facts: &Facts, from: End) -> Stage<()> {
     let Some(number) = record.journal.sending else {
         return Err(Next::Note(Note::Sending(Some(facts.unused_number()))));
     };
-    if facts.common().is_none_or(|it| it.number != number) || to.partial {
+    if facts.common().is_none_or(|it| it.number != number) {
         return Err(Next::Do(Step::Send { from, number }));
     }
     quota(facts, End::Source)?;

@@ -206,3 +206,76 @@ fn a_failed_begin_that_made_a_target_is_aborted_and_not_begun_again() {
     world.round(Fault::None);
     assert!(world.disk(End::Target).is_some(), "what is not ours stays");
 }
+
+#[test] // M19, R10
+fn a_switch_that_fails_in_its_last_delta_restores_the_quota() {
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    world.command(Action::Switch);
+    until(&mut world, "stop source");
+    world.round(Fault::None); // the note
+    world.round(Fault::Cut);
+    assert!(world.disk(End::Source).unwrap().seen.quota_lifted);
+    world.goes_down(End::Target);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Failed));
+    let source = world.disk(End::Source).unwrap().seen.clone();
+    assert!(source.running && source.autoboot && !source.quota_lifted);
+}
+
+#[test] // M22
+fn a_source_that_answers_is_not_dead() {
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    world.goes_down(End::Source);
+    world.declare_dead(End::Source);
+    world.round(Fault::None);
+    world.comes_up(End::Source);
+    world.truth = world.disk(End::Source).unwrap().data;
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Failed));
+    let source = world.disk(End::Source).unwrap().seen.clone();
+    assert!(source.running && !source.hidden);
+    let error = world.record.as_ref().unwrap().error.clone();
+    assert_eq!(error.as_deref(), Some("the source's node answers: it is not dead"));
+}
+
+#[test] // M22
+fn a_source_that_was_declared_dead_stays_off_whatever_is_commanded_later() {
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    world.goes_down(End::Source);
+    world.declare_dead(End::Source);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Switch, State::Successful));
+    world.writes(End::Target);
+    world.command(Action::Rollback);
+    world.round(Fault::None);
+    world.comes_up(End::Source);
+    assert!(world.disk(End::Source).unwrap().seen.is_off());
+    runs(&mut world);
+    // It has the snapshot of the last sync, so that it gets what the target wrote.
+    assert!(world.record.is_none() && world.disk(End::Source).unwrap().seen.running);
+    // Where the source is given up by finalize, the record stays to tell it.
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    world.goes_down(End::Source);
+    world.declare_dead(End::Source);
+    runs(&mut world);
+    world.command(Action::Finalize);
+    runs(&mut world);
+    assert!(world.record.is_none() && world.past.is_some());
+    world.comes_up(End::Source);
+    world.check();
+    assert_eq!(world.broken, None);
+    assert!(world.disk(End::Source).unwrap().seen.is_off());
+}
+
+#[test] // M23
+fn what_the_target_writes_after_it_was_sent_back_is_sent_again() {
+    let mut world = after(&[Action::Begin, Action::Sync, Action::Switch]);
+    world.command(Action::Rollback);
+    until(&mut world, "send 3 from target");
+    let disk = world.disk(End::Target).unwrap();
+    (disk.seen.running, disk.seen.started_since_snapshot) = (true, true);
+    world.writes(End::Target);
+    runs(&mut world);
+    assert!(world.orders.contains(&"send 4 from target".to_owned()), "{:?}", world.orders);
+    assert!(world.record.is_none());
+}

@@ -8,6 +8,8 @@
 
 mod failures;
 
+mod fence;
+
 mod order;
 
 mod promises;

@@ -161,9 +161,8 @@ impl World {
 
     /// Somebody starts a VM that is shown, with vmadm.
     pub fn started_by_hand(&mut self, end: End) {
-        if !self.host(end).down
-            && self.disk(end).is_some_and(|it| !it.seen.hidden && it.seen.autoboot)
-        {
+        let is_shown = self.disk(end).is_some_and(|disk| !disk.seen.hidden);
+        if self.is_running && is_shown && !self.host(end).down {
             self.boots(end);
         }
     }

@@ -102,20 +102,35 @@ fn abort_removes_what_begin_and_sync_made() {
 #[test] // M18, R2
 fn what_follows_by_itself() {
     let mut record = crate::samples::record(serde_json::json!({}));
-    for (phase, state, automatic, scheduled, enough, want) in [
-        (Phase::Begin, State::Paused, true, false, false, Some(Phase::Sync)),
-        (Phase::Begin, State::Paused, false, true, false, Some(Phase::Sync)),
-        (Phase::Begin, State::Paused, false, false, true, None),
-        (Phase::Sync, State::Paused, true, false, false, Some(Phase::Sync)),
-        (Phase::Sync, State::Paused, true, false, true, Some(Phase::Switch)),
-        (Phase::Sync, State::Paused, false, false, true, None),
-        (Phase::Sync, State::Paused, true, true, true, None),
-        (Phase::Sync, State::Failed, true, false, true, None),
-        (Phase::Switch, State::Successful, true, false, true, None),
+    for (ending, automatic, scheduled, enough, want) in [
+        (Ending::Begun, true, false, false, Some(Phase::Sync)),
+        (Ending::Begun, false, true, false, Some(Phase::Sync)),
+        (Ending::Begun, false, false, true, None),
+        (Ending::Synced, true, false, false, Some(Phase::Sync)),
+        (Ending::Synced, true, false, true, Some(Phase::Switch)),
+        (Ending::Synced, false, false, true, None),
+        (Ending::Synced, true, true, true, None),
+        (Ending::Paused, true, false, false, None),
+        (Ending::Failed("x".into()), true, false, true, None),
+        (Ending::Switched, true, false, true, None),
     ] {
-        (record.phase, record.state, record.automatic) = (phase, state, automatic);
         let time = crate::time::Time::from_millis(0);
-        record.scheduled_timestamp = scheduled.then_some(time);
-        assert_eq!(follow(&record, enough), want, "{phase:?} {state:?} {automatic} {scheduled}");
+        (record.automatic, record.scheduled_timestamp) = (automatic, scheduled.then_some(time));
+        assert_eq!(follow(&record, &ending, enough), want, "{ending:?} {automatic} {scheduled}");
     }
+}
+
+#[test] // M18
+fn a_scheduled_migration_waits_for_its_time_after_a_sync_and_a_queued_one_for_its_turn() {
+    let now = crate::time::Time::from_millis(0);
+    let mut record =
+        crate::samples::record(serde_json::json!({"phase": "sync", "state": "running"}));
+    record.scheduled_timestamp = Some(now);
+    assert_eq!(settle(&mut record, Ending::Synced, now), After::Stays);
+    assert_eq!((record.state, record.num_sync_phases), (State::Scheduled, 1));
+    queue(&mut record, Phase::Switch);
+    assert_eq!((record.phase, record.state), (Phase::Switch, State::Queued));
+    start(&mut record, Phase::Switch, "x", uuid::Uuid::nil(), now);
+    assert_eq!(record.state, State::Running);
+    assert!(record.started_timestamp.is_some());
 }

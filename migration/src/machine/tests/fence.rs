@@ -1,0 +1,98 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Every permission of the fence, over everything that can be seen of the other copy.
+
+use pretty_assertions::assert_eq;
+
+use crate::journal::{End, Journal, Word};
+use crate::machine::*;
+
+/// What can be seen of a node: silence, no copy, and the eight copies.
+fn all_seen() -> Vec<Seen> {
+    let mut all = vec![Seen::Silent, Seen::Node(Node::default())];
+    for bits in 0..8 {
+        let (running, hidden, autoboot) = (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0);
+        let copy = Copy { running, hidden, autoboot, ..Copy::default() };
+        all.push(Seen::Node(Node { held: false, copy: Some(copy) }));
+    }
+    all
+}
+
+fn facts(end: End, own: &Seen, other: &Seen, vmapi: End) -> Facts {
+    let (source, target) = match end {
+        End::Source => (own, other),
+        End::Target => (other, own),
+    };
+    let (source, target) = (source.clone(), target.clone());
+    Facts { source, target, vmapi: Some(vmapi), reserved: false, same_object: true }
+}
+
+/// The journals that differ in what the fence looks at.
+fn journals(end: End) -> Vec<Journal> {
+    let word = Some(Word { by: uuid::Uuid::nil(), at: crate::time::Time::from_millis(0) });
+    let mut all = Vec::new();
+    for flags in 0..8 {
+        let is_dead = flags & 1 > 0;
+        all.push(Journal {
+            source_dead: word.clone().filter(|_| is_dead && end == End::Source),
+            target_dead: word.clone().filter(|_| is_dead && end == End::Target),
+            target_shown: flags & 2 > 0,
+            target_booted: flags & 4 > 0,
+            ..Journal::default()
+        });
+    }
+    all
+}
+
+#[test] // M28
+fn a_copy_boots_and_is_shown_only_when_the_other_one_cannot_be_in_use() {
+    let own = Seen::Node(Node { held: false, copy: Some(Copy::default()) });
+    for end in [End::Source, End::Target] {
+        let other = end.other();
+        for journal in journals(other) {
+            for seen in all_seen() {
+                let facts = facts(end, &own, &seen, End::Source);
+                let is_off = match &seen {
+                    Seen::Silent => journal.is_dead(other),
+                    Seen::Node(Node { copy: None, .. }) => true,
+                    Seen::Node(Node { copy: Some(it), .. }) => {
+                        !it.running && it.hidden && !it.autoboot
+                    }
+                };
+                let is_source = end == End::Source;
+                let never_booted = is_source && !journal.target_booted && seen == Seen::Silent;
+                let never_shown = is_source && !journal.target_shown;
+                let is_hidden = facts.copy(other).is_none_or(|it| it.hidden);
+                let may_show = if never_shown { is_hidden } else { is_off };
+                let what = format!("{end} {seen:?} {journal:?}");
+                let boots = MayBoot::check(end, &journal, &facts).is_ok();
+                assert_eq!(boots, is_off || never_booted, "boot {what}");
+                assert_eq!(MayShow::check(end, &journal, &facts).is_ok(), may_show, "show {what}");
+                assert_eq!(MayMove::check(end, &journal, &facts).is_ok(), may_show, "move {what}");
+            }
+        }
+    }
+}
+
+#[test] // M28
+fn a_copy_is_deleted_only_when_it_is_off_and_the_other_one_is_in_use() {
+    let mut deleted = 0;
+    for end in [End::Source, End::Target] {
+        for own in all_seen() {
+            for other in all_seen() {
+                for vmapi in [End::Source, End::Target] {
+                    let facts = facts(end, &own, &other, vmapi);
+                    let is_off =
+                        facts.copy(end).is_some_and(|it| !it.running && it.hidden && !it.autoboot);
+                    let is_used = facts.copy(end.other()).is_some_and(|it| !it.hidden);
+                    let want = is_off && is_used && vmapi == end.other();
+                    assert_eq!(MayDelete::check(end, &facts).is_ok(), want, "{end} {facts:?}");
+                    deleted += usize::from(want);
+                }
+            }
+        }
+    }
+    assert_eq!(deleted, 8); // either end; the other one runs or not, with autoboot or without
+}
