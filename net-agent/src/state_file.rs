@@ -24,6 +24,9 @@ pub struct Kept {
     /// The VMs of the brake's reference view.
     #[serde(default)]
     pub reference: Option<BTreeSet<String>>,
+    /// The VMs that were seen here since that was taken.
+    #[serde(default)]
+    pub seen: BTreeSet<String>,
     /// MACs of shown VMs, with their VMs.
     #[serde(default)]
     pub macs: BTreeMap<MacAddr, String>,
@@ -72,6 +75,7 @@ impl Kept {
             version: Self::VERSION,
             cn_uuid: cn_uuid.to_owned(),
             reference: None,
+            seen: BTreeSet::new(),
             macs: BTreeMap::new(),
             hidden: BTreeMap::new(),
             departed: Vec::new(),
