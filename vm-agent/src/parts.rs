@@ -78,7 +78,7 @@ impl Parts {
         let save = Arc::new(Notify::new());
         let (times, state_dir) = (&config.times, &config.places.state_dir);
         Arc::new(Self {
-            node: Arc::new(Node::new(clock, times.hidden_memory, Arc::clone(&save))),
+            node: Arc::new(Node::new(clock, times, Arc::clone(&save))),
             schedule: Schedule::new(times.retry, times.retry.max, random.fork()),
             turns: RwLock::default(),
             turned: Mutex::default(),

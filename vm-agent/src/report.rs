@@ -16,7 +16,7 @@ pub(crate) fn status(parts: &Parts) -> Value {
     let mut page = parts.status.to_json();
     let (here, gone, hidden) = parts.node.look(|known| {
         let hidden = known.here.values().filter(|is_hidden| **is_hidden).count();
-        (known.here.len(), known.gone.len(), hidden)
+        (known.here.len(), known.unsettled(), hidden)
     });
     let mode = match parts.config.mode {
         Mode::On => "on",

@@ -19,6 +19,9 @@ pub struct Kept {
     /// The VMs of which VMAPI knows since they came here.
     #[serde(default)]
     pub told: BTreeSet<String>,
+    /// The VMs that left and were not settled, or counted for the brake.
+    #[serde(default)]
+    pub left: BTreeSet<String>,
     /// VMs that are hidden, or were shortly before they went, and when they went; none for those that
     /// were still here when this was written.
     #[serde(default)]
@@ -39,6 +42,7 @@ impl Kept {
             version: Self::VERSION,
             cn_uuid: cn_uuid.to_owned(),
             told: BTreeSet::new(),
+            left: BTreeSet::new(),
             hidden: BTreeMap::new(),
             lost: None,
         }
