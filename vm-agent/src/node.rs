@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::timing::Clock;
-use sdc_clients::vminfod::{Vm, is_hidden};
+use sdc_clients::vminfod::{Vm, VmFields as _};
 use tokio::sync::Notify;
 
 use crate::config::Times;
@@ -54,6 +54,9 @@ pub struct Known {
     pub hidden_unknown: Duration,
     /// The VMs of which VMAPI knows since they came here.
     pub told: BTreeSet<String>,
+    /// The VMs of which it was told since, and when it is looked at again: what the node that had the
+    /// VM before wrote last may arrive later than what this one wrote.
+    pub looks: BTreeMap<String, Duration>,
     /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
     pub is_first_run: bool,
     /// True while the stream is connected and its snapshot is read.
@@ -95,10 +98,15 @@ impl Known {
         }
     }
 
+    fn forget_told(&mut self, vm: &str) {
+        self.told.remove(vm);
+        self.looks.remove(vm);
+    }
+
     fn put(&mut self, vm: String, is_hidden: bool, until: Duration) {
         self.gone.remove(&vm);
         if is_hidden {
-            self.told.remove(&vm);
+            self.forget_told(&vm);
             self.hidden.insert(vm.clone(), until);
         } else {
             self.hidden.remove(&vm);
@@ -181,7 +189,7 @@ impl Node {
                 if known.is_first_run {
                     known.told.insert(vm.clone());
                 }
-                known.put(vm, is_hidden(object), until);
+                known.put(vm, object.is_hidden(), until);
             }
             known.is_first_run = false;
             known.forget_settled(now);
@@ -195,7 +203,7 @@ impl Node {
     /// A VM is here. Returns its uuid if something may be said of it.
     pub fn put(&self, object: &Vm) -> Option<String> {
         let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
-        let hidden = is_hidden(object);
+        let hidden = object.is_hidden();
         self.change(|known| {
             known.put(vm.clone(), hidden, until);
             known.forget_settled(now);
@@ -207,9 +215,9 @@ impl Node {
     pub fn remove(&self, object: &Arc<Vm>) -> Option<String> {
         let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
         self.change(|known| {
-            known.told.remove(&vm);
+            known.forget_told(&vm);
             let was_here = known.here.remove(&vm);
-            if was_here == Some(true) || is_hidden(object) {
+            if was_here == Some(true) || object.is_hidden() {
                 known.hidden.insert(vm.clone(), until);
             }
             let is_secret = known.was_hidden(&vm, now) == Some(true);
@@ -227,7 +235,7 @@ impl Node {
         let until = self.until();
         self.change(|known| {
             known.hidden.insert(vm.to_owned(), until);
-            known.told.remove(vm);
+            known.forget_told(vm);
             known.gone.remove(vm);
             if let Some(is_hidden) = known.here.get_mut(vm) {
                 *is_hidden = true;
@@ -272,13 +280,21 @@ impl Node {
         });
     }
 
-    /// VMAPI knows of these VMs.
-    pub fn told(&self, vms: impl IntoIterator<Item = String>) {
+    /// VMAPI knows of this VM. Returns when to look again, if that is not certain yet.
+    pub fn told(&self, vm: &str) -> Option<Duration> {
+        let now = self.clock.now();
         self.change(|known| {
-            let vms = vms.into_iter().filter(|vm| known.here.get(vm) == Some(&false));
-            let vms: Vec<String> = vms.collect();
-            known.told.extend(vms);
-        });
+            if !known.shows(vm) || known.told.contains(vm) {
+                return None;
+            }
+            let at = *known.looks.entry(vm.to_owned()).or_insert(now + self.second_look);
+            if now < at {
+                return Some(at);
+            }
+            known.looks.remove(vm);
+            known.told.insert(vm.to_owned());
+            None
+        })
     }
 
     /// Forgets VMs that were hidden and are gone for long enough; keeps those that are here.

@@ -20,7 +20,7 @@ use super::outside::ELSEWHERE;
 use super::truth::Life;
 
 /// So long nobody of the node has asked anybody for anything: what a vm-agent has read is told by then.
-const IDLE: Duration = Duration::from_secs(40);
+const IDLE: Duration = Duration::from_secs(70);
 /// So long somebody who moves a VM waits for that.
 const PATIENCE: u32 = 12;
 /// A request may name a VM so long after it was hidden: its turn had begun before.

@@ -14,7 +14,7 @@ use daemon::Shutdown;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use sdc_clients::Jitter;
-use sdc_clients::vminfod::{Incomplete, VmObject};
+use sdc_clients::vminfod::{Incomplete, VmFields as _, VmObject};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
@@ -182,7 +182,7 @@ impl Cn {
     }
 
     fn names(&self) -> HashSet<String> {
-        let name = |vm: VmObject| vm.get("zonename")?.as_str().map(str::to_owned);
+        let name = |vm: VmObject| vm.zonename().map(str::to_owned);
         self.shown().into_iter().filter_map(name).collect()
     }
 
@@ -272,7 +272,7 @@ impl Cn {
         if self.centre.bug == Some(Bug::LiftTheBrake)
             && let Some(id) = agent.offer()["approval"]["id"].as_str()
         {
-            drop(agent.parts.approve(id));
+            drop(agent.parts.approve(id, "the simulator"));
         }
     }
 
