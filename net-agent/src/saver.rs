@@ -46,7 +46,7 @@ pub(crate) async fn restore(parts: &Parts) {
     let deletes = Deletes { counted: until(kept.deletes), exempted: until(kept.exempted) };
     parts.brake.restore(kept.reference, deletes);
     let left = kept.departed.iter().map(|it| &it.vm);
-    parts.brake.saw(kept.macs.values().chain(left).cloned());
+    parts.brake.saw(kept.macs.values().chain(left).chain(&kept.seen).cloned());
     let departures =
         kept.departed.into_iter().map(|KeptDeparture { mac, vm, left, waits, why }| {
             let left = if left == Left::Alone { Left::Alone } else { Left::Before };
@@ -82,7 +82,7 @@ fn collect(parts: &Parts) -> Kept {
     let Deletes { counted, exempted } = parts.brake.deletes();
     kept.deletes = counted.into_iter().map(when).collect();
     kept.exempted = exempted.into_iter().map(when).collect();
-    kept.reference = parts.brake.reference();
+    (kept.reference, kept.seen) = (parts.brake.reference(), parts.brake.seen());
     let span = HOUR.max(memory);
     kept.lost = parts.state_file.lost().filter(|lost| !lost.rest(span, now).is_zero());
     kept

@@ -24,6 +24,9 @@ pub struct Kept {
     /// The VMs of the brake's reference view.
     #[serde(default)]
     pub reference: Option<BTreeSet<String>>,
+    /// The VMs that were seen here since that was taken.
+    #[serde(default)]
+    pub seen: BTreeSet<String>,
     /// MACs of shown VMs, with their VMs.
     #[serde(default)]
     pub macs: BTreeMap<MacAddr, String>,
@@ -70,7 +73,7 @@ impl State for Kept {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.is_close(*two))
         };
         let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
-        self.reference == other.reference
+        (&self.reference, &self.seen) == (&other.reference, &other.seen)
             && self.macs == other.macs
             && self.hidden.len() == other.hidden.len()
             && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
@@ -88,6 +91,7 @@ impl Kept {
             version: Self::VERSION,
             cn_uuid: cn_uuid.to_owned(),
             reference: None,
+            seen: BTreeSet::new(),
             macs: BTreeMap::new(),
             hidden: BTreeMap::new(),
             departed: Vec::new(),

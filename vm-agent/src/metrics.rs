@@ -33,7 +33,7 @@ const GAUGES: [Gauge; 9] = [
         size(parts.node.look(|known| known.here.len()))
     }),
     ("vms_gone", "VMs that left the node and are not settled", |parts| {
-        size(parts.node.look(|known| known.gone.len()))
+        size(parts.node.look(|known| known.unsettled()))
     }),
     ("vms_held", "VMs that wait for something", |parts| size(parts.status.held())),
     ("queue", "VMs that are to have a turn", |parts| size(parts.schedule.queued().0.len())),

@@ -26,6 +26,19 @@ pub struct Gone {
     pub since: Duration,
     /// It as it was seen last, if this run has seen it.
     pub last: Option<Arc<Vm>>,
+    /// Set if nothing is to be said of it: until then it counts for the brake, and while that is on.
+    pub settled: Option<Duration>,
+}
+
+impl Gone {
+    fn new(since: Duration, last: Option<Arc<Vm>>) -> Self {
+        Self { since, last, settled: None }
+    }
+
+    /// A VM of which nothing is to be said, and which counts until then.
+    fn settled(since: Duration, until: Duration) -> Self {
+        Self { since, last: None, settled: Some(until) }
+    }
 }
 
 /// What is known of the VMs.
@@ -33,7 +46,7 @@ pub struct Gone {
 pub struct Known {
     /// The VMs that are here, and whether each is hidden.
     pub here: BTreeMap<String, bool>,
-    /// The VMs that left and are not settled.
+    /// The VMs that left and are not settled, or still count for the brake.
     pub gone: BTreeMap<String, Gone>,
     /// VMs that are hidden or were, and until when that is remembered if they are gone.
     pub hidden: BTreeMap<String, Duration>,
@@ -70,6 +83,19 @@ impl Known {
     /// Returns what the brake measures.
     pub fn crowd(&self) -> Crowd {
         Crowd { here: self.here.len(), gone: self.gone.len() }
+    }
+
+    /// Returns how many VMs left and are not settled.
+    pub fn unsettled(&self) -> usize {
+        self.gone.values().filter(|gone| gone.settled.is_none()).count()
+    }
+
+    /// Forgets what is settled, unless the brake is on: what VMAPI says of a VM may be this node's own
+    /// word, by which fewer VMs would be missing.
+    fn forget_settled(&mut self, now: Duration) {
+        if self.crowd().tripped().is_none() {
+            self.gone.retain(|_, gone| gone.settled.is_none_or(|until| now < until));
+        }
     }
 
     fn forget_told(&mut self, vm: &str) {
@@ -110,6 +136,24 @@ impl Node {
         Self { known, clock, hidden_memory, second_look, news, save }
     }
 
+    /// Takes over what the last run knew: the VMs that were told, those that had left, and those that
+    /// were hidden.
+    pub fn restore(
+        &self,
+        told: BTreeSet<String>,
+        left: BTreeSet<String>,
+        hidden: BTreeSet<String>,
+    ) {
+        let (now, until) = (self.clock.now(), self.until());
+        self.change(|known| {
+            // They left while nobody looked, unless the first view shows them.
+            let left = left.iter().chain(&told).chain(&hidden);
+            known.gone = left.map(|vm| (vm.clone(), Gone::settled(now, now))).collect();
+            known.hidden = hidden.into_iter().map(|vm| (vm, until)).collect();
+            known.told = told;
+        });
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +182,7 @@ impl Node {
 
     /// The stream's view is complete. What differs from what it showed before was said already.
     pub fn synced(&self, vms: &[Arc<Vm>]) {
-        let until = self.until();
+        let (now, until) = (self.clock.now(), self.until());
         self.change(|known| {
             known.synced = true;
             for (vm, object) in vms.iter().filter_map(|vm| Some((named(vm)?, vm))) {
@@ -148,6 +192,7 @@ impl Node {
                 known.put(vm, object.is_hidden(), until);
             }
             known.is_first_run = false;
+            known.forget_settled(now);
             if known.told.len() > MOST_TOLD {
                 let Known { told, here, .. } = known;
                 told.retain(|vm| here.contains_key(vm));
@@ -157,9 +202,12 @@ impl Node {
 
     /// A VM is here. Returns its uuid if something may be said of it.
     pub fn put(&self, object: &Vm) -> Option<String> {
-        let (vm, until) = (named(object)?, self.until());
+        let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
         let hidden = object.is_hidden();
-        self.change(|known| known.put(vm.clone(), hidden, until));
+        self.change(|known| {
+            known.put(vm.clone(), hidden, until);
+            known.forget_settled(now);
+        });
         (!hidden).then_some(vm)
     }
 
@@ -171,14 +219,14 @@ impl Node {
             let was_here = known.here.remove(&vm);
             if was_here == Some(true) || object.is_hidden() {
                 known.hidden.insert(vm.clone(), until);
-                return None;
             }
-            if known.was_hidden(&vm, now) == Some(true) {
-                return None;
-            }
-            let last = Some(Arc::clone(object));
-            known.gone.insert(vm.clone(), Gone { since: now, last });
-            Some(vm)
+            let is_secret = known.was_hidden(&vm, now) == Some(true);
+            let gone = match is_secret {
+                true => Gone::settled(now, now + self.second_look),
+                false => Gone::new(now, Some(Arc::clone(object))),
+            };
+            known.gone.insert(vm.clone(), gone);
+            (!is_secret).then_some(vm)
         })
     }
 
@@ -214,16 +262,22 @@ impl Node {
             let is_missing =
                 !known.here.contains_key(vm) && known.was_hidden(vm, now) != Some(true);
             if is_missing {
-                let gone = || Gone { since: now, last: None };
-                known.gone.entry(vm.to_owned()).or_insert_with(gone);
+                let gone = known.gone.entry(vm.to_owned());
+                gone.or_insert_with(|| Gone::new(now, None)).settled = None;
             }
             is_missing
         })
     }
 
-    /// A VM that left is settled.
+    /// A VM that left is settled; while the brake is on it counts all the same.
     pub fn settle(&self, vm: &str) {
-        self.change(|known| known.gone.remove(vm));
+        let now = self.clock.now();
+        self.change(|known| {
+            if let Some(gone) = known.gone.get_mut(vm) {
+                gone.settled.get_or_insert(now);
+            }
+            known.forget_settled(now);
+        });
     }
 
     /// VMAPI knows of this VM. Returns when to look again, if that is not certain yet.

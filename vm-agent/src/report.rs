@@ -17,7 +17,7 @@ pub(crate) fn status(parts: &Parts) -> Value {
     let mut page = parts.status.to_json();
     let (here, gone, hidden) = parts.node.look(|known| {
         let hidden = known.here.values().filter(|is_hidden| **is_hidden).count();
-        (known.here.len(), known.gone.len(), hidden)
+        (known.here.len(), known.unsettled(), hidden)
     });
     for (key, value) in [
         ("memory", parts.state_file.sentence().into()),

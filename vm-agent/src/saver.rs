@@ -32,10 +32,10 @@ pub(crate) async fn restore(parts: &Parts) {
         known.is_first_run = kept.is_none();
         known.hidden_unknown =
             file.lost().map_or(Duration::ZERO, |lost| clock + lost.rest(memory, now));
-        let Some(kept) = kept else { return };
-        known.told = kept.told;
-        known.hidden = kept.hidden.into_keys().map(|vm| (vm, clock + memory)).collect();
     });
+    if let Some(kept) = kept {
+        parts.node.restore(kept.told, kept.left, kept.hidden.into_keys().collect());
+    }
 }
 
 /// Returns what the file should say now; none before the first snapshot, when the last run's file says more.
@@ -50,6 +50,7 @@ fn collect(parts: &Parts) -> Option<Kept> {
     parts.node.forget_hidden();
     parts.node.look(|known| {
         kept.told.clone_from(&known.told);
+        kept.left = known.gone.keys().cloned().collect();
         for (vm, until) in &known.hidden {
             let since = (clock + memory).saturating_sub(*until);
             let is_here = known.here.contains_key(vm);

@@ -19,6 +19,9 @@ pub struct Kept {
     /// The VMs of which VMAPI knows since they came here.
     #[serde(default)]
     pub told: BTreeSet<String>,
+    /// The VMs that left and were not settled, or counted for the brake.
+    #[serde(default)]
+    pub left: BTreeSet<String>,
     /// VMs that are hidden, or were shortly before they went, and when they went; none for those that
     /// were still here when this was written.
     #[serde(default)]
@@ -34,7 +37,7 @@ impl State for Kept {
 
     fn is_same(&self, other: &Self) -> bool {
         let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
-        self.told == other.told
+        (&self.told, &self.left) == (&other.told, &other.left)
             && self.hidden.len() == other.hidden.len()
             && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
             && Seen::are_close(self.lost, other.lost)
@@ -48,6 +51,7 @@ impl Kept {
             version: Self::VERSION,
             cn_uuid: cn_uuid.to_owned(),
             told: BTreeSet::new(),
+            left: BTreeSet::new(),
             hidden: BTreeMap::new(),
             lost: None,
         }

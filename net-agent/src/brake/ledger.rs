@@ -132,6 +132,13 @@ impl Brake {
         let mut ledger = self.ledger();
         let room = SEEN_CAP.saturating_sub(ledger.seen.len());
         ledger.seen.extend(vms.into_iter().take(room));
+        drop(ledger);
+        self.save.notify_one();
+    }
+
+    /// Returns the VMs that were seen here since the reference view was taken.
+    pub fn seen(&self) -> BTreeSet<String> {
+        self.ledger().seen.clone()
     }
 
     /// Compares the reference view with what is here. Returns none if there is no reference view.

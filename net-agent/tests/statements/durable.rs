@@ -266,6 +266,28 @@ fn vmapis_word_lifts_no_brake_after_a_restart_of_everything() {
     lawful(&world);
 }
 
+#[test] // G10, F68
+fn a_restart_counts_vms_without_nics_although_there_was_no_reference_view() {
+    let world = node(4, 0);
+    for n in 11..=13 {
+        world.vm(&format!("v{n}"), "running", &[], false);
+        world.vmapi(&format!("v{n}"), "running", CN);
+    }
+    // It is being provisioned: no pass leaves nothing undecided.
+    world.nic(200, "v200", json!({"state": "provisioning"}));
+    world.vmapi("v200", "provisioning", CN);
+    let soon = || json!({"startup_delay": {"min": "10s", "max": "10s"}});
+    world.live_and_crash(soon(), 5 * MIN, |_| {});
+    assert!(read(&world)["reference"].is_null());
+    for n in [1, 2, 11, 12] {
+        world.quietly(&format!("v{n}"), None);
+        world.vmapi(&format!("v{n}"), "destroyed", CN);
+    }
+    world.live_and_crash(soon(), 50 * HOUR, |_| {});
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    lawful(&world);
+}
+
 #[tokio::test(start_paused = true)] // G10, F68
 async fn vmapis_word_lifts_no_brake_while_the_node_shows_less() {
     // A hub that loses VMs may say so in events, or not.

@@ -55,8 +55,9 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
         return Err(Reason::Unread);
     }
     let known = parts.node.look(|known| known.crowd());
-    // The stream and the list may disagree: the worse one counts.
-    let crowd = Crowd { here: known.here.min(vms), gone: known.gone };
+    // The stream may not have told all that the list lacks: the worse one counts.
+    let here = known.here.min(vms);
+    let crowd = Crowd { here, gone: known.here + known.gone - here };
     let since: Duration = parts.clock.now().saturating_sub(gone.since);
     match crowd.clear(since, parts.config.times.second_look) {
         Err(Blocked::Brake(_)) if parts.is_approved(vm) => Ok(()),

@@ -91,6 +91,10 @@ fn wait(parts: &Parts, why: &Reason) -> After {
 /// VMAPI has nothing to learn of this VM for now. Returns what is to follow.
 fn settled(parts: &Parts, vm: &str, why: &Reason) -> After {
     parts.node.settle(vm);
+    // What the operator approved counts no more.
+    if parts.is_approved(vm) {
+        parts.node.change(|known| known.gone.remove(vm));
+    }
     if *why == Reason::Hidden {
         return After::Settled;
     }
@@ -146,7 +150,7 @@ async fn ask_node(parts: &Parts, vm: &str) -> Said {
                 (Some(false), Some(gone)) => Said::Gone(gone.clone()),
                 // The stream has not said so yet: its word is awaited.
                 (Some(false), None) if known.here.contains_key(vm) => wait(Reason::Overtaken),
-                (Some(false), None) => Said::Gone(Gone { since: now, last: None }),
+                (Some(false), None) => Said::Gone(Gone { since: now, last: None, settled: None }),
             })
         }
         Err(error) => wait(failed(parts, &error)),

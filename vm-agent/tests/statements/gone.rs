@@ -139,6 +139,53 @@ async fn a_view_that_is_empty_halved_or_failing_reports_nobody() {
     }
 }
 
+#[tokio::test(start_paused = true)] // W14
+async fn vmapis_word_lifts_no_brake() {
+    let few = || (0..3).map(|n| (uuid(n), object(n, &json!({})))).collect();
+    for is_restart in [false, true] {
+        let world = World::of(0..7);
+        let (_, shutdown) = world.started(&json!({})).await;
+        // The list lacks at once what the stream tells one by one.
+        world.state().lie = Some(few());
+        world.delete(3);
+        sleep(MIN).await;
+        (4..7).for_each(|n| world.delete(n));
+        if is_restart {
+            sleep(MIN).await;
+            shutdown.trigger();
+            sleep(MIN).await;
+        }
+        // Somebody asked VMAPI, and VMAPI asked this node.
+        [3, 4, 5].iter().for_each(|n| world.knows(*n, &json!({"state": "destroyed"})));
+        if is_restart {
+            world.started(&json!({})).await;
+        }
+        sleep(3 * HOUR).await;
+        assert!(world.writes().is_empty(), "restart {is_restart}: {:?}", world.writes());
+        // They are back.
+        world.state().lie = None;
+        (3..7).for_each(|n| world.vm(n, &json!({})));
+        sleep(MIN).await;
+        assert!((0..7).all(|n| world.stored(n)["state"] == "running"));
+        // One of them goes, and nothing blocks it.
+        world.delete(5);
+        sleep(MIN).await;
+        assert_eq!(world.stored(5)["state"], "destroyed", "restart {is_restart}");
+    }
+}
+
+#[tokio::test(start_paused = true)] // W14
+async fn hidden_vms_that_leave_with_others_count() {
+    let world = World::of(0..6);
+    world.started(&json!({})).await;
+    (0..4).for_each(|n| world.vm(n, &json!({"do_not_inventory": true})));
+    sleep(MIN).await;
+    world.forget();
+    (0..5).for_each(|n| world.delete(n));
+    sleep(3 * HOUR).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+}
+
 #[tokio::test(start_paused = true)] // H4, W14
 async fn many_that_leave_at_once_are_looked_at_twice() {
     let world = World::of(0..20);

@@ -26,6 +26,7 @@ mod tests;
 use std::net::SocketAddr;
 
 use crate::faults;
+pub use record::kept;
 pub use store::{Peers, Store};
 
 /// A mock VMAPI on a socket.

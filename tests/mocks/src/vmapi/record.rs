@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::restify::{falsy, iso};
 
 /// A stored record: the fields that were set, in the order in which they are shown.
-pub(super) type Record = Map<String, Value>;
+pub type Record = Map<String, Value>;
 
 /// The fields that every GET shows, in its order; `image_uuid` comes last.
 const ALWAYS: [&str; 34] = [
@@ -88,7 +88,7 @@ fn text<'a>(object: &'a Record, name: &str) -> &'a str {
 }
 
 /// Returns what is kept of an object: known fields that are neither null nor the empty text.
-pub(super) fn kept(sent: &Map<String, Value>) -> Record {
+pub fn kept(sent: &Map<String, Value>) -> Record {
     let brand = of_brand(text(sent, "brand"));
     let names = ALWAYS.iter().chain(&WHEN_SET).chain(brand);
     let mut record = Record::new();

@@ -12,8 +12,6 @@ pub mod tour; // the story, and the checks of its outcome
 
 pub mod seed; // the records of the data centre
 
-pub mod vm_agent; // a VM agent that believes everything
-
 pub mod screen; // a line per event and per write
 
 pub mod world; // the node, the mocks, and the daemons as processes

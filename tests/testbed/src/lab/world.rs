@@ -159,6 +159,11 @@ impl World {
         self.agent.as_ref().and_then(Child::id)
     }
 
+    /// The pid of vm-agent.
+    pub fn vm_agent_pid(&self) -> Option<u32> {
+        self.vm_agent.as_ref().and_then(Child::id)
+    }
+
     /// The pid of kvmd.
     pub fn kvmd_pid(&self) -> Option<u32> {
         self.kvmd.as_ref().and_then(Child::id)

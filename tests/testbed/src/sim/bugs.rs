@@ -61,10 +61,28 @@ pub enum Bug {
     IgnoreIncomplete,
     /// It does not matter which node VMAPI's word is about.
     TrustAnyServer,
+    /// What the brake of vm-agent blocks is reported all the same.
+    LiftTheBrake,
+    /// For vm-agent a hidden VM is gone (H2).
+    TakeHiddenForGone,
+    /// vm-agent reports destroyed whatever VMAPI says of the VM's node (H3).
+    DestroyWithoutAsking,
+    /// A VM that is being provisioned is destroyed for vm-agent (H1).
+    DestroyTheUnborn,
+    /// vm-agent leaves a field out (H7).
+    WriteHalfAnObject,
+    /// vm-agent puts back a state that VMAPI made up (H5).
+    PutBackMadeUpStates,
+    /// vm-agent takes VMAPI's 503 for an answer.
+    LoseTheLastEvent,
+    /// vm-agent takes each VM for one that has just come here.
+    ForgetWhatWasTold,
+    /// vm-agent does not see that a VM is hidden.
+    NameHiddenVms,
 }
 
 /// All of them, with the names they are asked for by.
-pub const BUGS: [(&str, Bug); 26] = [
+pub const BUGS: [(&str, Bug); 35] = [
     ("drop-if-match", Bug::DropIfMatch),
     ("ask-no-vmapi", Bug::AskNoVmapi),
     ("skip-second-look", Bug::SkipSecondLook),
@@ -91,6 +109,15 @@ pub const BUGS: [(&str, Bug); 26] = [
     ("take-capitals-for-another", Bug::TakeCapitalsForAnother),
     ("ignore-incomplete", Bug::IgnoreIncomplete),
     ("trust-any-server", Bug::TrustAnyServer),
+    ("lift-the-brake", Bug::LiftTheBrake),
+    ("take-hidden-for-gone", Bug::TakeHiddenForGone),
+    ("destroy-without-asking", Bug::DestroyWithoutAsking),
+    ("destroy-the-unborn", Bug::DestroyTheUnborn),
+    ("write-half-an-object", Bug::WriteHalfAnObject),
+    ("put-back-made-up-states", Bug::PutBackMadeUpStates),
+    ("lose-the-last-event", Bug::LoseTheLastEvent),
+    ("forget-what-was-told", Bug::ForgetWhatWasTold),
+    ("name-hidden-vms", Bug::NameHiddenVms),
 ];
 
 impl Bug {

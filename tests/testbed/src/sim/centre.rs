@@ -4,6 +4,9 @@
 
 //! What all nodes of one world share.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::bugs::Bug;
 use super::truth::Truth;
 use mocks::napi::{Era, Options, Store};
@@ -24,12 +27,37 @@ pub struct Centre {
     pub bug: Option<Bug>,
     /// Do nodes show less than they have, and do uuids come in capitals?
     pub lies: bool,
+    /// Do vm-agents compare everything now and then? Else only events and starts tell VMAPI.
+    pub relists: bool,
+    /// VMAPI does not hear from the nodes.
+    pub(super) unsure: Arc<AtomicBool>,
 }
 
 impl Centre {
     /// A data centre without records, whose NAPI is of this age.
     pub fn new(era: Era, seed: u64, bug: Option<Bug>, truth: &Truth) -> Self {
         let napi = Store::new(Options { seed, ..Options::era(era) });
-        Self { napi, vmapi: vmapi::Store::default(), truth: truth.clone(), seed, bug, lies: false }
+        let relists = seed.is_multiple_of(2) && bug != Some(Bug::LoseTheLastEvent);
+        let (vmapi, truth, unsure) = (vmapi::Store::default(), truth.clone(), Arc::default());
+        Self { napi, vmapi, truth, seed, bug, lies: false, relists, unsure }
+    }
+
+    /// VMAPI hears from the nodes, or does not: then it makes states up, and its lists are halved.
+    pub(super) fn doubt(&self, unsure: bool) {
+        self.unsure.store(unsure, Ordering::Relaxed);
+    }
+
+    /// Does it not?
+    pub(super) fn is_unsure(&self) -> bool {
+        self.unsure.load(Ordering::Relaxed)
+    }
+
+    /// Whatever failed of NAPI and VMAPI works.
+    pub(super) fn calm(&self) {
+        self.napi.faults().clear();
+        self.vmapi.faults().clear();
+        self.doubt(false);
+        let mut peers = self.vmapi.peers();
+        (peers.workflow, peers.storage) = (true, true);
     }
 }

@@ -78,7 +78,7 @@ async fn live(seed: u64, weather: Weather) -> anyhow::Result<Option<End>> {
     // What NAPI's clock or an agent's start decides is decided now, in every world.
     world.centre.napi.advance_clock(DAY);
     for cn in &mut world.nodes {
-        cn.end_agent().await;
+        cn.net.end().await;
         cn.start_agent()?;
     }
     settle::settle(&world.centre, &world.nodes, &world.readers, settle::RECORDS).await?;

@@ -4,8 +4,8 @@
 
 //! The gate between one agent and the world. It counts all that passes, and decides where the agent
 //! dies, what it reads stale and what it does not see. The requests of a dead agent are held for
-//! ever, as those of a killed process. It also checks that the agent only reads from its node (I8)
-//! and claims no event that it did not receive (V9).
+//! ever, as those of a killed process. It also checks that the agent writes to no host but its own
+//! (I8) and claims no event that it did not receive (V9).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,19 @@ use sdc_clients::vminfod::Lines;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::bugs::Bug;
+use super::centre::Centre;
 use super::truth::Truth;
 use mocks::napi::Store;
 use mocks::transport::InProcess;
 use mocks::vmapi;
+
+/// NAPI's name here.
+pub(super) const NAPI: &str = "napi.sim";
+/// VMAPI's.
+pub(super) const VMAPI: &str = "vmapi.sim";
 
 /// What happens once in a run, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,9 @@ struct State {
     /// One line for each request so far.
     requests: Vec<String>,
     events: usize,
+    /// Requests that are being answered, and when the last one was.
+    busy: usize,
+    answered: Option<Instant>,
     past: Option<Past>,
     /// The node is not to be seen; and since before the step that was made last.
     blind: (bool, bool),
@@ -84,20 +94,55 @@ struct State {
 pub struct Gate {
     state: Arc<Mutex<State>>,
     died: Arc<Notify>,
+    /// The only host that the agent may write to.
+    writes_to: &'static str,
     napi: Store,
+    vmapi: vmapi::Store,
     truth: Truth,
     bug: Option<Bug>,
 }
 
+/// A request that is being answered.
+pub(super) struct Busy(Arc<Mutex<State>>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.busy, state.answered) = (state.busy - 1, Some(Instant::now()));
+    }
+}
+
 impl Gate {
-    /// A gate at which nothing happens.
-    pub fn new(napi: &Store, truth: &Truth, bug: Option<Bug>) -> Self {
+    /// A gate at which nothing happens, of an agent that writes to this host alone.
+    pub(super) fn new(centre: &Centre, writes_to: &'static str) -> Self {
         Self {
             state: Arc::default(),
             died: Arc::default(),
-            napi: napi.clone(),
-            truth: truth.clone(),
-            bug,
+            writes_to,
+            napi: centre.napi.clone(),
+            vmapi: centre.vmapi.clone(),
+            truth: centre.truth.clone(),
+            bug: centre.bug,
+        }
+    }
+
+    /// The only host that the agent may write to.
+    pub(super) fn writes_to(&self) -> &'static str {
+        self.writes_to
+    }
+
+    /// A request is being answered until this is dropped.
+    pub(super) fn busy(&self) -> Busy {
+        self.state().busy += 1;
+        Busy(Arc::clone(&self.state))
+    }
+
+    /// How long no request has been under way.
+    pub(super) fn idle(&self) -> Duration {
+        let state = self.state();
+        match state.busy {
+            0 => state.answered.map_or(Duration::MAX, |at| at.elapsed()),
+            _ => Duration::ZERO,
         }
     }
 
@@ -155,19 +200,26 @@ impl Gate {
     }
 
     /// A step is about to be made: this is the past from now on.
-    pub fn remember(&self, vmapi: &vmapi::Store, vms: Bytes) {
-        let lagging = vmapi::Store::default();
-        vmapi.all().into_iter().for_each(|vm| lagging.put(vm));
+    pub fn remember(&self, vms: Bytes) {
         let mut state = self.state();
-        state.past = Some(Past { napi: self.napi.fork(), vmapi: lagging, vms });
+        state.past = Some(Past { napi: self.napi.fork(), vmapi: self.lagging(), vms });
         state.blind.1 = state.blind.0;
     }
 
-    /// The agent is about to write: what NAPI has is the past from now on.
-    pub(super) fn remember_napi(&self) {
-        let before = self.napi.fork();
-        if let Some(past) = &mut self.state().past {
-            past.napi = before;
+    /// What VMAPI has, for later.
+    fn lagging(&self) -> vmapi::Store {
+        let lagging = vmapi::Store::default();
+        self.vmapi.all().into_iter().for_each(|vm| lagging.put(vm));
+        lagging
+    }
+
+    /// The agent is about to write: what the service has is the past from now on.
+    pub(super) fn remember_writes(&self) {
+        let mut state = self.state();
+        match &mut state.past {
+            Some(past) if self.writes_to == NAPI => past.napi = self.napi.fork(),
+            Some(past) => past.vmapi = self.lagging(),
+            None => {}
         }
     }
 
@@ -203,7 +255,7 @@ impl Gate {
         }
         drop(state);
         let reads = request.method == Method::GET;
-        if !reads && (to == To::Node || request.url.host_str() == Some("vmapi.sim")) {
+        if !reads && (to == To::Node || request.url.host_str() != Some(self.writes_to)) {
             let what = format!("the agent sends {} {}", request.method, request.url);
             self.truth.fault("I8", what);
         }
@@ -245,7 +297,7 @@ impl Gate {
             let past = state.past.as_ref()?;
             let found = match (to, request.url.host_str()) {
                 (To::Node, _) => Err(past_vms(&past.vms, &path)?),
-                (To::Outside, Some("vmapi.sim")) => Ok(InProcess::new(past.vmapi.clone())),
+                (To::Outside, Some(VMAPI)) => Ok(InProcess::new(past.vmapi.clone())),
                 (To::Outside, _) => Ok(InProcess::new(past.napi.clone())),
             };
             state.happened = true;

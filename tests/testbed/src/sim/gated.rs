@@ -17,7 +17,7 @@ use sdc_clients::vminfod::Lines;
 use serde_json::json;
 
 use super::bugs::Bug;
-use super::gate::{Gate, To};
+use super::gate::{Gate, NAPI, To, VMAPI};
 
 /// The wires of a new agent, to its node and to the world; those of older ones are dead.
 pub(super) fn open(
@@ -46,8 +46,9 @@ impl Gated {
 
     /// What a deliberate bug makes of a request, and of its answer.
     fn worsen(&self, request: &mut Request) -> bool {
-        let of_a_vm =
-            request.url.host_str() == Some("vmapi.sim") && request.url.path().starts_with("/vms/");
+        let of_a_vm = self.gate.writes_to() == NAPI
+            && request.url.host_str() == Some(VMAPI)
+            && request.url.path().starts_with("/vms/");
         if of_a_vm && self.gate.bug() == Some(Bug::MeddleWithVms) {
             request.method = Method::PUT;
         }
@@ -69,8 +70,9 @@ impl Transport for Gated {
                 return answer;
             }
             if self.to == To::Outside && request.method != Method::GET {
-                self.gate.remember_napi();
+                self.gate.remember_writes();
             }
+            let _busy = self.gate.busy();
             let uuid = request.url.path().trim_start_matches("/vms/").to_owned();
             let mut answer = self.inner.send(request).await;
             if let (true, Ok(known)) = (trusts, &mut answer)

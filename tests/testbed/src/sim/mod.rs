@@ -13,9 +13,10 @@
 //! |---|---|
 //! | I1 I2 I3 I4 I5 I6 I7 I9 I10 I12 | [`judge`] and [`outside`], at each write, against the true state |
 //! | I8 V9 | [`gate`], at each request and event of an agent |
+//! | M2 M3 M4 M5 | [`record_judge`], at each request of a vm-agent, against the true state |
 //! | V1 V2 V3 V4 V6 V8 V11 | [`watch`], at each line and each read |
 //! | V5 V12 | [`watch`], after each step (V5: where no command is about to lie) |
-//! | V7 I11 V13 | [`settle`] and [`node`], at the end; V10 as the number of tasks alive |
+//! | V7 I11 M1 V13 | [`settle`] and [`node`], at the end; V10 as the number of tasks alive |
 //! | V15 | [`node`], at each start of vminfod |
 //!
 //! Held elsewhere: V10 in bytes, since worlds share one heap
@@ -40,21 +41,31 @@ pub mod world; // what the nodes share, the nodes, and who listens to each
 
 pub mod steps; // random steps
 
+mod moves; // VMs that move
+
 mod lies; // a node that shows less than it has
 
 pub mod watch; // listeners and readers, who hold the stream to its promises
 
 pub mod changes; // change records make the new object of the old one
 
-pub mod node; // a node with its vminfod and its agent
+pub mod node; // a node with its vminfod and its agents
+
+pub mod seat; // where one agent runs, and its deaths
 
 mod gated; // an agent's transport through the gate
 
 pub mod gate; // what an agent gets to see, and where it dies
 
-pub mod outside; // NAPI and VMAPI as an agent reaches them
+pub mod records; // VMAPI as a vm-agent reaches it
 
-pub mod judge; // whether a write was allowed
+pub mod record_judge; // whether a write to VMAPI was allowed
+
+pub mod outside; // NAPI and VMAPI as a net-agent reaches them
+
+pub mod judge; // whether a write to NAPI was allowed
+
+mod sight; // the node as its vm-agent sees it
 
 pub mod wire; // the vminfod of a node as an agent reaches it
 

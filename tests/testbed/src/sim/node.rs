@@ -2,20 +2,20 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! One simulated node: its files and zones, the real vminfod and net-agent on it, and the crashes
-//! of both.
+//! One simulated node: its files and zones, and the real vminfod, net-agent and vm-agent on it.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use daemon::Shutdown;
-use net_agent::agent::{Agent, clients};
+use rand::RngExt;
+use rand::rngs::StdRng;
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::{Incomplete, VmFields as _, VmObject};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
 use vminfod::http::Api;
@@ -26,10 +26,12 @@ use vminfod::node::{Ctx, Deadlines, LoadError, load};
 use super::bugs::Bug;
 use super::centre::Centre;
 use super::commands::SimCommands;
-use super::gate::Gate;
-use super::gated;
+use super::gate::{Gate, NAPI, VMAPI};
 use super::judge::Judge;
 use super::outside::Outside;
+use super::records::Records;
+use super::seat::Seat;
+use super::sight::Sight;
 use super::signals::{SimWatch, Way, carry};
 use super::truth::Life;
 use super::wire::NodeWire;
@@ -42,6 +44,8 @@ use simnode::{CreateOptions, Node, Verbs, Wait};
 pub const SECOND_LOOK: Duration = Duration::from_secs(20);
 /// Between two lists of the agent.
 pub const RELIST: Duration = Duration::from_secs(360);
+/// Between two comparisons of vm-agent, where it compares now and then.
+pub const COMPARED: Duration = Duration::from_secs(600);
 /// At most so long between two refreshes of vminfod.
 pub const REFRESH: Duration = Duration::from_secs(150);
 /// T of a node's cache: a command that hangs has its deadline, a failing VM its back-off.
@@ -67,19 +71,21 @@ pub struct Cn {
     pub watch: SimWatch,
     /// To its vminfod.
     pub wire: NodeWire,
-    /// To NAPI and VMAPI.
+    /// To NAPI and VMAPI, for its net-agent.
     pub outside: Arc<Outside>,
-    /// What passes between its agent and the world.
-    pub gate: Gate,
+    /// To VMAPI, for its vm-agent.
+    pub records: Arc<Records>,
+    /// Its net-agent.
+    pub net: Seat,
+    /// Its vm-agent.
+    pub vms: Seat,
     centre: Centre,
-    /// Where its agent keeps its memory, one place for each that died.
-    state_dir: PathBuf,
-    crashes: u64,
     starts: u64,
     vminfod: Option<(vminfod::Running, Shutdown)>,
     /// The VMs that its vminfod showed last, by zone name.
     last: HashSet<String>,
-    agent: Option<(Shutdown, JoinHandle<()>)>,
+    /// The vm-agent that lives, for its operator.
+    vm_agent: Option<Arc<vm_agent::agent::Agent>>,
     carrier: JoinHandle<()>,
     most: usize,
     left: usize,
@@ -106,9 +112,9 @@ impl Cn {
             verbs: Verbs::new(&node, Wait::none()),
             commands: SimCommands::new(honest.clone(), seed ^ 0x00c0, centre.bug),
             outside: Arc::new(outside),
-            gate: Gate::new(&centre.napi, &centre.truth, centre.bug),
-            state_dir: dir.join("agent"),
-            crashes: 0,
+            records: Arc::new(Records::new(centre, &uuid, seed ^ 0x0ec0)),
+            net: Seat::new(Gate::new(centre, NAPI), dir, "net-agent"),
+            vms: Seat::new(Gate::new(centre, VMAPI), dir, "vm-agent"),
             centre: centre.clone(),
             watch: SimWatch::new(honest.files()),
             wire,
@@ -117,13 +123,23 @@ impl Cn {
             left: 0,
             vminfod: None,
             last: HashSet::new(),
-            agent: None,
+            vm_agent: None,
             uuid,
             node,
             honest,
             way,
             carrier,
         })
+    }
+
+    /// Hides half of its VMs.
+    pub(super) async fn hide_some(&self, rng: &mut StdRng) -> anyhow::Result<()> {
+        for vm in self.centre.truth.on(&self.uuid) {
+            if rng.random() {
+                self.verbs.hide(&vm, true).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Starts vminfod; returns when it serves.
@@ -212,58 +228,58 @@ impl Cn {
             "server_nic_delay": {"min": "0s", "max": "10s"},
             "second_look": second_look, "min_age": "60s", "relist": relist, "resync": resync,
             "unsupported_backoff": "120s", "hidden_memory": "300s",
-            "state_dir": self.state_dir.to_string_lossy(), "log_level": "off",
+            "state_dir": self.net.state_dir().to_string_lossy(), "log_level": "off",
             "seed": self.centre.seed.wrapping_add(self.starts) >> 1,
             "admin_uuid": self.centre.napi.options().admin_uuid,
             "mirror_stopped": bug != Some(Bug::ForgetStopped),
         });
         let config = net_agent::config::Config::from_json(&config.to_string())?;
-        let memory = self.state_dir.join("memory.json");
-        let (node, outside) =
-            gated::open(&self.gate, Arc::new(self.wire.clone()), self.outside.clone(), &memory);
-        let made = clients(&config, outside, node)?;
-        let agent = Agent::with_clients(config, made);
-        let shutdown = Shutdown::new();
-        let task = tokio::spawn(agent.run(shutdown.clone()));
-        self.agent = Some((shutdown, task));
+        let (node, outside) = self.net.wires(Arc::new(self.wire.clone()), self.outside.clone());
+        let made = net_agent::agent::clients(&config, outside, node)?;
+        let agent = net_agent::agent::Agent::with_clients(config, made);
+        self.net.run(|shutdown| agent.run(shutdown));
         Ok(())
     }
 
-    /// Kills net-agent where it is. What it kept on the disk stays; `back`: the last write of it
-    /// never got there.
-    pub async fn kill_agent(&mut self, back: bool) -> anyhow::Result<()> {
-        self.gate.kill();
-        let kept = self.gate.memory(back);
-        self.crashes += 1;
-        self.state_dir.set_file_name(format!("agent-{}", self.crashes));
-        std::fs::create_dir_all(&self.state_dir)?;
-        if let Some(kept) = kept {
-            std::fs::write(self.state_dir.join("memory.json"), kept)?;
+    /// Starts vm-agent.
+    pub fn start_vm_agent(&mut self) -> anyhow::Result<()> {
+        self.starts += 1;
+        let bug = self.centre.bug;
+        let age = if bug == Some(Bug::DestroyTheUnborn) { "1ms" } else { "2h" };
+        if bug == Some(Bug::ForgetWhatWasTold) {
+            self.vms.edit_memory(|memory| memory["told"] = json!([]))?;
         }
-        self.end_agent().await;
+        let config = json!({
+            "vmapi_url": "http://vmapi.sim", "server_uuid": self.uuid,
+            "startup_delay": {"min": "0s", "max": "30s"}, "provisioning_age": age,
+            "relist": if self.centre.relists { format!("{}s", COMPARED.as_secs()) } else { "24h".to_owned() },
+            "state_dir": self.vms.state_dir().to_string_lossy(), "log_level": "off",
+            "seed": self.centre.seed.wrapping_add(self.starts) >> 1,
+        });
+        let config = vm_agent::config::Config::from_json(&config.to_string())?;
+        let sight = Sight::new(self.wire.of_another(), bug);
+        let (node, outside) = self.vms.wires(Arc::new(sight), self.records.clone());
+        let made = vm_agent::agent::clients(&config, &self.uuid, outside, node)?;
+        let agent = vm_agent::agent::Agent::with_clients(config, self.uuid.clone(), made);
+        self.vm_agent = Some(Arc::clone(&agent));
+        self.vms.run(|shutdown| agent.run(shutdown));
         Ok(())
     }
 
-    /// Edits what the dead agent remembers.
-    pub(super) fn edit_memory(&self, edit: impl FnOnce(&mut Value)) -> anyhow::Result<()> {
-        let file = self.state_dir.join("memory.json");
-        let Ok(text) = std::fs::read(&file) else { return Ok(()) };
-        let mut memory = serde_json::from_slice(&text)?;
-        edit(&mut memory);
-        Ok(std::fs::write(&file, memory.to_string())?)
-    }
-
-    /// Ends net-agent in good order, wherever it is: its requests are cut off.
-    pub async fn end_agent(&mut self) {
-        if let Some((shutdown, task)) = self.agent.take() {
-            shutdown.trigger();
-            drop(task.await);
+    /// A deliberate bug: what the brake of vm-agent blocks goes all the same.
+    pub(super) fn lift_brake(&self) {
+        let Some(agent) = &self.vm_agent else { return };
+        if self.centre.bug == Some(Bug::LiftTheBrake)
+            && let Some(id) = agent.offer()["approval"]["id"].as_str()
+        {
+            drop(agent.parts.approve(id, "the simulator"));
         }
     }
 
     /// Ends all that runs.
     pub async fn end(mut self) {
-        self.end_agent().await;
+        self.net.end().await;
+        self.vms.end().await;
         self.end_vminfod().await;
         self.carrier.abort();
     }

@@ -3,13 +3,13 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! Every point at which an agent can die, read stale or miss something: one scripted history with
-//! everything that net-agent does, run again for each of its requests and events. At each request
-//! the agent dies before it is sent or after it took effect, with its disk state or without its
-//! last write; each read is answered once from before the last change; after each event the node is
-//! hidden until the next step. Every promise holds in each run, and NAPI ends as in the undisturbed
-//! one.
+//! everything that net-agent and vm-agent do, run again for each of their requests and events. At each
+//! request the agent dies before it is sent or after it took effect, with its disk state or without
+//! its last write; each read is answered once from before the last change; after each event the node
+//! is hidden until the next step. Every promise holds in each run, and NAPI and VMAPI end as in the
+//! undisturbed one.
 //!
-//! Failed requests and lost answers while the agent lives are tested at every index in
+//! Failed requests and lost answers while net-agent lives are tested at every index in
 //! net-agent/tests/statements/faults.rs.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::centre::Centre;
-use super::gate::Point;
+use super::gate::{Gate, Point};
 use super::node::Cn;
 use super::outside::ELSEWHERE;
 use super::runs::alone;
@@ -41,9 +41,17 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The steps of the script.
 const STEPS: usize = 8;
 
+/// An agent of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    NetAgent,
+    VmAgent,
+}
+
 /// One point, and what the agent that is started after a death finds of its memory.
 #[derive(Clone, Copy, Debug)]
 struct Case {
+    who: Who,
     point: Option<Point>,
     /// The last write of its memory never reached the disk.
     back: bool,
@@ -53,8 +61,9 @@ struct Case {
 #[derive(Debug)]
 struct Ran {
     nics: BTreeMap<String, Value>,
-    requests: Vec<String>,
-    events: usize,
+    vms: BTreeMap<String, Value>,
+    /// The requests and the number of events of each agent.
+    counted: [(Vec<String>, usize); 2],
     /// The NIC that left a VM that stays.
     left: String,
 }
@@ -91,29 +100,29 @@ pub struct Totals {
 /// When the undisturbed run does not hold.
 pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
     let truth = Truth::default();
-    let plain = alone(script(Case { point: None, back: false }, &truth)).inspect_err(|_| {
+    let nothing = Case { who: Who::NetAgent, point: None, back: false };
+    let plain = alone(script(nothing, &truth)).inspect_err(|_| {
         truth.trace().iter().for_each(|line| println!("  {line}"));
     })?;
-    // Looking back changes how much there is to ask: a point must lie within that script, too.
-    let back = alone(script(Case { point: None, back: true }, &Truth::default()))?;
     // Who the node is does not change, the stream has no past, and what `sync` answers is
     // never stale (V5).
     let timeless = ["/sysinfo", "/events", "sync="];
     let has_past = |request: &String| {
         request.starts_with("GET") && !timeless.iter().any(|part| request.contains(part))
     };
-    let reads = (0..plain.requests.len()).filter(|nth| has_past(&plain.requests[*nth]));
     let mut cases = Vec::new();
-    for nth in 0..plain.requests.len() {
-        for point in [Point::Before(nth), Point::After(nth)] {
-            let both =
-                [false, true].into_iter().filter(|is_back| !is_back || nth < back.requests.len());
-            cases.extend(both.map(|back| Case { point: Some(point), back }));
+    for who in [Who::NetAgent, Who::VmAgent] {
+        let (requests, events) = &plain.counted[who as usize];
+        for nth in 0..requests.len() {
+            for point in [Point::Before(nth), Point::After(nth)] {
+                cases.extend([false, true].map(|back| Case { who, point: Some(point), back }));
+            }
         }
+        let whole = |point| Case { who, point: Some(point), back: false };
+        let reads = (0..requests.len()).filter(|nth| has_past(&requests[*nth]));
+        cases.extend(reads.map(Point::Stale).map(whole));
+        cases.extend((0..*events).map(Point::Unseen).map(whole));
     }
-    let whole = |point| Case { point: Some(point), back: false };
-    cases.extend(reads.map(Point::Stale).map(whole));
-    cases.extend((0..plain.events).map(Point::Unseen).map(whole));
     let cases: Vec<Case> = cases.into_iter().step_by(every.max(1)).collect();
     let kept = std::sync::atomic::AtomicUsize::new(0);
     let failed = failed_in_pairs(&cases, &|case| match alone(script(*case, &Truth::default())) {
@@ -127,10 +136,13 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
         },
         Err(error) => tell(case, &plain, &format!("{error:#}")),
     });
-    let (requests, events, points) = (plain.requests.len(), plain.events, cases.len());
-    let kept = kept.into_inner();
+    let [net, vms] = plain
+        .counted
+        .each_ref()
+        .map(|(requests, events)| format!("{} requests and {events} events", requests.len()));
+    let (points, kept) = (cases.len(), kept.into_inner());
     let text = format!(
-        "{requests} requests and {events} events: {points} points, {failed} failed; {kept} times a \
+        "{net} of net-agent, {vms} of vm-agent: {points} points, {failed} failed; {kept} times a \
          NIC that left a VM that stays was kept, for nobody saw it go"
     );
     Ok(Totals { text, points, failed })
@@ -139,7 +151,7 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
 fn tell(case: &Case, plain: &Ran, what: &str) -> bool {
     let request = match case.point {
         Some(Point::Before(nth) | Point::After(nth) | Point::Stale(nth)) => {
-            plain.requests.get(nth).map(String::as_str).unwrap_or_default()
+            plain.counted[case.who as usize].0.get(nth).map(String::as_str).unwrap_or_default()
         }
         _ => "",
     };
@@ -147,9 +159,16 @@ fn tell(case: &Case, plain: &Ran, what: &str) -> bool {
     false
 }
 
-/// Is NAPI what the undisturbed run left? Says whether the NIC that left a VM that stays went in
+/// Are NAPI and VMAPI what the undisturbed run left? Says whether the NIC that left a VM that stays went in
 /// both: an agent that did not see it go keeps it, for its VM is here (G3).
 fn compare(plain: &Ran, ran: &Ran) -> Result<bool, String> {
+    for vm in plain.vms.keys().chain(ran.vms.keys()) {
+        let (one, two) = (plain.vms.get(vm), ran.vms.get(vm));
+        if one != two {
+            let show = |vm: Option<&Value>| vm.map(Value::to_string);
+            return Err(format!("{vm} ends as {:?} instead of {:?}", show(two), show(one)));
+        }
+    }
     let keys = plain.nics.keys().chain(ran.nics.keys());
     let other = keys.filter(|mac| plain.nics.get(*mac) != ran.nics.get(*mac));
     let mut same = true;
@@ -178,25 +197,27 @@ struct Stage {
 async fn script(case: Case, truth: &Truth) -> anyhow::Result<Ran> {
     let dir = place()?;
     let mut stage = Stage::new(dir.path(), truth, case.back).await?;
-    let gate = stage.cn.gate.clone();
+    let gates = [stage.cn.net.gate.clone(), stage.cn.vms.gate.clone()];
+    let gate = &gates[case.who as usize];
     gate.plan(case.point);
-    stage.look_back().await;
+    stage.look_back();
     stage.cn.start_agent()?;
+    stage.cn.start_vm_agent()?;
     stage.pause(PAUSE).await?;
     for step in 0..STEPS {
-        stage.look_back().await;
+        stage.look_back();
         stage.step(step).await.with_context(|| format!("step {step}"))?;
         stage.cn.watch.look(&stage.cn.node.root(), &stage.cn.way);
         stage.pause(Duration::from_secs(1)).await?;
-        gate.see();
+        gates.iter().for_each(Gate::see);
         stage.pause(PAUSE).await?;
     }
-    let (requests, events) = gate.counted();
-    if case.point.is_none() {
+    let counted = gates.each_ref().map(Gate::counted);
+    for (requests, events) in counted.iter().filter(|_| case.point.is_none()) {
         // The undisturbed run is what its steps make of it, and the rest is silence.
-        ensure!(requests.len() > 40 && events > STEPS / 2, "{} requests", requests.len());
+        ensure!(requests.len() > 25 && *events > STEPS / 2, "{} requests", requests.len());
     }
-    gate.see_all();
+    gates.iter().for_each(Gate::see_all);
     // The hour before a record that is being provisioned may go is over.
     stage.centre.napi.advance_clock(DAY);
     tokio::select! {
@@ -208,7 +229,12 @@ async fn script(case: Case, truth: &Truth) -> anyhow::Result<Ran> {
     if case.point.is_some() {
         ensure!(gate.happened(), "the point was never reached");
     }
-    let mut nics = BTreeMap::new();
+    let vms = stage.centre.vmapi.all().into_iter().map(|mut vm| {
+        let times = ["create_timestamp", "last_modified", "destroyed"];
+        vm.retain(|key, _| !times.contains(&key.as_str()));
+        (vm["uuid"].as_str().unwrap_or_default().to_owned(), Value::Object(vm))
+    });
+    let (vms, mut nics) = (vms.collect(), BTreeMap::new());
     for mut nic in stage.centre.napi.nics() {
         if let Some(fields) = nic.as_object_mut() {
             let times = ["etag", "created_timestamp", "modified_timestamp"];
@@ -218,7 +244,7 @@ async fn script(case: Case, truth: &Truth) -> anyhow::Result<Ran> {
     }
     let left = stage.left.clone();
     stage.cn.end().await;
-    Ok(Ran { nics, requests, events, left })
+    Ok(Ran { nics, vms, counted, left })
 }
 
 impl Stage {
@@ -283,23 +309,31 @@ impl Stage {
     }
 
     /// What stale answers will be given from.
-    async fn look_back(&self) {
+    fn look_back(&self) {
         let vms: Vec<Value> = self.cn.shown().into_iter().map(Value::Object).collect();
-        self.cn.gate.remember(&self.centre.vmapi, Bytes::from(Value::from(vms).to_string()));
+        let vms = Bytes::from(Value::from(vms).to_string());
+        self.cn.net.gate.remember(vms.clone());
+        self.cn.vms.gate.remember(vms);
     }
 
     /// Time passes; an agent that dies meanwhile is started again.
     async fn pause(&mut self, span: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + span;
-        let gate = self.cn.gate.clone();
+        let (net, vms) = (self.cn.net.gate.clone(), self.cn.vms.gate.clone());
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => return Ok(()),
-                () = gate.death() => {
-                    self.centre.truth.note("the agent dies");
-                    self.cn.kill_agent(self.back).await?;
+                () = net.death() => {
+                    self.centre.truth.note("net-agent dies");
+                    self.cn.net.kill(self.back).await?;
                     tokio::time::sleep(Duration::from_secs(1)).await;
                     self.cn.start_agent()?;
+                }
+                () = vms.death() => {
+                    self.centre.truth.note("vm-agent dies");
+                    self.cn.vms.kill(self.back).await?;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    self.cn.start_vm_agent()?;
                 }
             }
         }
@@ -308,7 +342,6 @@ impl Stage {
     fn forget(&self, vm: &str) {
         let gone = Life::Gone(Instant::now(), self.cn.uuid.clone());
         self.centre.truth.set(vm, gone);
-        self.centre.vmapi.set(vm, "destroyed", Some(&self.cn.uuid));
     }
 
     async fn step(&mut self, step: usize) -> anyhow::Result<()> {
@@ -324,11 +357,6 @@ impl Stage {
                 let macs = self.cn.macs(&vm(1))?;
                 let mac = macs.last().context("a VM without NICs")?.clone();
                 verbs.remove_nic(&vm(1), &mac).await?;
-                let mut known = self.centre.vmapi.get(&vm(1)).context("no VM in VMAPI")?;
-                if let Some(nics) = known.get_mut("nics").and_then(Value::as_array_mut) {
-                    nics.retain(|nic| nic["mac"] != *mac);
-                }
-                self.centre.vmapi.put(known);
                 self.left = mac;
             }
             2 => verbs.halt(&vm(2), 0).await?,
@@ -348,7 +376,7 @@ impl Stage {
         let mut vm = sample::fresh("lx", Some(99))?;
         self.made = "00000000-0000-4000-8000-0000000000ff".to_owned();
         vm.insert("uuid".to_owned(), json!(self.made));
-        self.centre.vmapi.set(&self.made, "running", Some(&self.cn.uuid));
+        self.centre.vmapi.set(&self.made, "provisioning", Some(&self.cn.uuid));
         for nic in payload::list(&vm, "nics")? {
             let Some(mac) = payload::text(nic, "mac") else { continue };
             let new = NewNic::zone(mac, &self.made, &self.cn.uuid)

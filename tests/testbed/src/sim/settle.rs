@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The end of a world: the faults stop, and everything has to agree within T and to be silent then
-//! (V7, I11). Writes between the agreement and T are allowed, since a retry may be under way;
+//! (V7, I11, M1). Writes between the agreement and T are allowed, since a retry may be under way;
 //! [`super::judge`] checks them.
 
 use std::time::Duration;
@@ -13,8 +13,7 @@ use tokio::time::Instant;
 
 use super::centre::Centre;
 use super::checks;
-use super::lies;
-use super::node::{CACHE, Cn, RELIST, SECOND_LOOK};
+use super::node::{CACHE, COMPARED, Cn, RELIST, SECOND_LOOK};
 use super::steps;
 use super::world::{Reader, held};
 
@@ -25,6 +24,10 @@ pub const RECORDS: Duration =
 /// The same with the hour in which a node that shows less than 90 % of what it had may delete five.
 pub const BRAKED: Duration = RECORDS.saturating_add(Duration::from_secs(3600));
 
+/// T of VMAPI where events tell it: the deadline of a request that hangs, the longest back-off, and the
+/// second look of a crowd, each with the turn that follows.
+const TOLD: Duration = Duration::from_secs(200);
+
 /// Faults are over: everybody has to agree within T (`records` for NAPI), and then nobody writes any more.
 pub(super) async fn settle(
     centre: &Centre,
@@ -33,16 +36,15 @@ pub(super) async fn settle(
     records: Duration,
 ) -> anyhow::Result<()> {
     centre.truth.note("faults are over");
-    centre.napi.faults().clear();
-    centre.vmapi.faults().clear();
+    centre.calm();
     for cn in nodes {
         cn.calm();
-        cn.gate.see_all();
+        cn.net.gate.see_all();
+        cn.vms.gate.see_all();
     }
     for cn in nodes {
         within(CACHE, "V7", || checks::cache_is_fresh(cn)).await?;
     }
-    nodes.iter().filter(|_| centre.lies).for_each(|cn| lies::vm_agent(centre, cn));
     for (nth, cn) in nodes.iter().enumerate().filter(|(_, cn)| centre.truth.is_braked(&cn.uuid)) {
         // The agent may have a reference view by now, which it had not where it started braked.
         steps::leak(centre, &cn.uuid, &format!("90:b8:d0:fd:{nth:02x}"))
@@ -51,16 +53,20 @@ pub(super) async fn settle(
     let agreed = Instant::now();
     centre.truth.quiet();
     let right = || async { checks::napi_is_right(centre, nodes) };
-    within(records, "I11", right).await?;
-    centre.truth.note("NAPI is right");
+    let told = || async { checks::vmapi_is_right(centre, nodes) };
+    let vms = if centre.relists { TOLD + COMPARED * 5 / 4 } else { TOLD };
+    tokio::try_join!(within(records, "I11", right), within(vms, "M1", told))?;
+    centre.truth.note("NAPI and VMAPI are right");
     tokio::time::sleep_until(agreed + records).await;
-    let writes = || nodes.iter().map(|cn| cn.outside.judge().writes()).sum::<u64>();
+    let written = |cn: &Cn| cn.outside.judge().writes() + cn.records.judge().writes();
+    let writes = || nodes.iter().map(written).sum::<u64>();
     let before = writes();
     tokio::time::sleep(RELIST * 3 / 2).await;
     if writes() != before {
         bail!("I11: {} writes although nothing changes", writes() - before);
     }
     within(Duration::ZERO, "I11", right).await?;
+    within(Duration::ZERO, "M1", told).await?;
     for (cn, reader) in nodes.iter().zip(readers) {
         reader.check(cn, centre).await;
     }
@@ -73,8 +79,8 @@ pub(super) async fn settle(
     held(&centre.truth)
 }
 
-/// The tasks of a node at rest, at most: vminfod's, net-agent's, two listeners and their world.
-const TASKS: usize = 40;
+/// The tasks of a node at rest, at most: vminfod's, the agents', two listeners and their world.
+const TASKS: usize = 50;
 
 /// Waits until something holds.
 pub(crate) async fn within<F>(

@@ -10,11 +10,13 @@ use anyhow::Context;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use vminfod::node::commands::Tool;
 
 use super::centre::Centre;
 use super::commands::TROUBLES;
 use super::lies;
+use super::moves::{self, TURN};
 use super::node::Cn;
 use super::outside::{ANOTHER, ELSEWHERE};
 use super::signals::Weather;
@@ -36,13 +38,7 @@ pub async fn step(
     rng: &mut StdRng,
     only_life: bool,
 ) -> anyhow::Result<()> {
-    match rng.random_range(
-        0..match (only_life, centre.lies) {
-            (true, _) => LIFE,
-            (false, false) => 100_u32,
-            (false, true) => 110,
-        },
-    ) {
+    match rng.random_range(0..if only_life { LIFE } else { 125_u32 }) {
         0..44 => mutate(centre, cn, rng).await,
         44..52 => create(centre, cn, rng).await?,
         52..60 => delete(centre, cn, rng).await,
@@ -66,8 +62,8 @@ pub async fn step(
         95..98 => {
             centre.truth.note("net-agent crashes");
             match rng.random_range(0..3_u8) {
-                0 => cn.end_agent().await,
-                how => cn.kill_agent(how == 2).await?,
+                0 => cn.net.end().await,
+                how => cn.net.kill(how == 2).await?,
             }
             tokio::time::sleep(Duration::from_millis(rng.random_range(0..30_000))).await;
             cn.start_agent()?;
@@ -83,10 +79,22 @@ pub async fn step(
                 lies::unreadable(centre, cn, &vm, rng).await?;
             }
         }
-        _ => lies::smaller(centre, cn, rng).await?,
-    }
-    if centre.lies {
-        lies::vm_agent(centre, cn);
+        108..110 => lies::smaller(centre, cn, rng).await?,
+        110..114 => {
+            centre.truth.note("vm-agent crashes");
+            match rng.random_range(0..3_u8) {
+                0 => cn.vms.end().await,
+                how => cn.vms.kill(how == 2).await?,
+            }
+            tokio::time::sleep(Duration::from_millis(rng.random_range(0..30_000))).await;
+            cn.start_vm_agent()?;
+        }
+        114..119 => {
+            vmapi_trouble(centre, rng);
+            mutate(centre, cn, rng).await;
+        }
+        119..122 => moves::away(centre, cn, rng).await?,
+        _ => moves::here(centre, cn, rng).await?,
     }
     cn.watch.look(&cn.node.root(), &cn.way);
     Ok(())
@@ -111,8 +119,11 @@ async fn mutate(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
     }
     let done = mutation.perform(&cn.verbs, &vm).await;
     centre.truth.note(format!("{mutation:?} on {vm}: {}", done.is_ok()));
-    if done.is_err() {
-        return;
+    match (&mutation, done) {
+        (_, Err(_)) => return,
+        (Mutation::Hide(true), _) => centre.truth.hide(&vm, Instant::now() + TURN),
+        (Mutation::Hide(false), _) => centre.truth.show(&vm),
+        _ => {}
     }
     if matches!(mutation, Mutation::AddNic(_)) && rng.random() {
         let news = cn.macs(&vm).unwrap_or_default();
@@ -121,14 +132,6 @@ async fn mutate(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
             drop(centre.napi.add_nic(nic));
         }
     }
-    tell_vmapi(centre, cn, &vm);
-}
-
-/// VMAPI learns of a VM what the node says.
-fn tell_vmapi(centre: &Centre, cn: &Cn, vm: &str) {
-    let Ok(zone) = cn.node.zone(vm) else { return };
-    let state = if zone.state.is_active() { "running" } else { "stopped" };
-    centre.vmapi.set(vm, state, Some(&cn.uuid));
 }
 
 /// A VM is provisioned: NAPI and VMAPI know of it before the node does.
@@ -147,7 +150,7 @@ async fn create(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Resul
     }
     centre.truth.note(format!("create {uuid}"));
     centre.truth.set(&uuid, Life::Planned);
-    centre.vmapi.set(&uuid, "provisioning", Some(&cn.uuid));
+    provision(centre, &uuid, &cn.uuid);
     let claimed: bool = rng.random();
     for nic in payload::list(&vm, "nics")? {
         let Some(mac) = payload::text(nic, "mac") else { continue };
@@ -159,21 +162,32 @@ async fn create(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Resul
         }
         drop(centre.napi.add_nic(new));
     }
+    if rng.random_range(0..4_u8) == 0 {
+        cn.vms.kill(false).await?;
+        cn.start_vm_agent()?;
+    }
     tokio::time::sleep(Duration::from_millis(rng.random_range(0..90_000))).await;
     if rng.random_range(0..3_u8) == 0 && cn.may_leave(payload::list(&vm, "nics")?.len()) {
         // It never comes, and no event of the node will ever tell of its NICs.
         centre.truth.note(format!("{uuid} fails"));
-        centre.truth.set(&uuid, Life::Gone(tokio::time::Instant::now(), cn.uuid.clone()));
+        centre.truth.set(&uuid, Life::Gone(Instant::now(), cn.uuid.clone()));
         centre.vmapi.set(&uuid, "failed", Some(&cn.uuid));
         return Ok(());
     }
     centre.truth.set(&uuid, Life::On(cn.uuid.clone()));
     cn.verbs.create(&vm).await.with_context(|| format!("create {uuid}"))?;
-    tell_vmapi(centre, cn, &uuid);
     Ok(())
 }
 
-/// A VM goes; its NICs may stay behind in NAPI.
+/// VMAPI has begun to provision a VM on this node.
+fn provision(centre: &Centre, vm: &str, cn: &str) {
+    let begun = jiff::Timestamp::now().to_string();
+    let record = json!({"uuid": vm, "state": "provisioning", "server_uuid": cn, "brand": "joyent",
+        "create_timestamp": begun});
+    centre.vmapi.put(record.as_object().cloned().unwrap_or_default());
+}
+
+/// A VM goes; its NICs may stay behind in NAPI, and it is often the vm-agent that tells VMAPI.
 async fn delete(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
     if !cn.may_lose_one() {
         return;
@@ -184,8 +198,11 @@ async fn delete(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) {
         return;
     }
     centre.truth.note(format!("delete {vm}"));
-    centre.truth.set(&vm, Life::Gone(tokio::time::Instant::now(), cn.uuid.clone()));
-    centre.vmapi.set(&vm, "destroyed", Some(&cn.uuid));
+    centre.truth.set(&vm, Life::Gone(Instant::now(), cn.uuid.clone()));
+    // Of one that was hidden lately its agent says nothing.
+    if rng.random() || centre.truth.was_hidden(&vm) {
+        centre.vmapi.set(&vm, "destroyed", Some(&cn.uuid));
+    }
     let stay: bool = rng.random();
     if !stay || !cn.may_leave(macs.len()) {
         for mac in macs {
@@ -258,6 +275,39 @@ fn service_trouble(centre: &Centre, rng: &mut StdRng) {
     faults.add(rule);
 }
 
+/// VMAPI fails the vm-agents, in ways of its own, for a while.
+fn vmapi_trouble(centre: &Centre, rng: &mut StdRng) {
+    let lasts = Duration::from_millis(rng.random_range(10_000..120_000));
+    let some = rng.random_range(1..6);
+    let put = |action| centre.vmapi.faults().add(Rule::new("PUT", "/vms*", action).times(some));
+    let what = rng.random_range(0..5_u8);
+    match what {
+        0 => centre.vmapi.peers().workflow = false,
+        1 => centre.vmapi.peers().storage = false,
+        2 => centre.doubt(true),
+        3 => put(Action::DropResponse),
+        _ => put(Action::FailWrite { after: 1 }),
+    }
+    let names = [
+        "the workflow API is away",
+        "the storage is away",
+        "the nodes are not heard",
+        "answers to writes are lost",
+        "the storage fails within a write",
+    ];
+    centre.truth.note(format!("VMAPI: {}, {lasts:?} or {some} times", names[usize::from(what)]));
+    let centre = centre.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(lasts).await;
+        match what {
+            0 => centre.vmapi.peers().workflow = true,
+            1 => centre.vmapi.peers().storage = true,
+            2 => centre.doubt(false),
+            _ => {}
+        }
+    });
+}
+
 /// Fills NAPI and VMAPI for a new node, with what is usually wrong there.
 pub fn seed(
     centre: &Centre,
@@ -268,6 +318,9 @@ pub fn seed(
 ) -> Result<(), String> {
     centre.vmapi.seed_from_vms(vms, &cn.uuid);
     centre.vmapi.set(ANOTHER, "destroyed", Some(&cn.uuid));
+    for vm in vms.iter().filter(|vm| vm.get("do_not_inventory") == Some(&json!(true))) {
+        centre.truth.hide(vm["uuid"].as_str().unwrap_or_default(), Instant::now());
+    }
     let macs = centre.napi.seed_from_vms(vms, &cn.uuid)?;
     for mac in macs {
         match rng.random_range(0..6_u8) {
@@ -319,7 +372,7 @@ fn strays(centre: &Centre, cn: &mut Cn, nth: u64, rng: &mut StdRng) -> Result<()
             // It runs elsewhere, though the record says here; another node's word that it is
             // destroyed is no reason to delete here.
             how @ (0 | 4) => {
-                centre.truth.set(&vm, Life::On("another node".to_owned()));
+                centre.truth.set(&vm, Life::On(ELSEWHERE.to_owned()));
                 let state = if how == 0 { "running" } else { "destroyed" };
                 centre.vmapi.set(&vm, state, Some(ELSEWHERE));
                 nic
@@ -327,7 +380,7 @@ fn strays(centre: &Centre, cn: &mut Cn, nth: u64, rng: &mut StdRng) -> Result<()
             // It is to come.
             1 => {
                 centre.truth.set(&vm, Life::Planned);
-                centre.vmapi.set(&vm, "provisioning", Some(&cn.uuid));
+                provision(centre, &vm, &cn.uuid);
                 nic.with("state", json!("provisioning"))
             }
             // It was destroyed long ago.

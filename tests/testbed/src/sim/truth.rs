@@ -29,6 +29,8 @@ struct Known {
     vms: HashMap<String, Life>,
     /// Addresses in use that no configuration shows now.
     hidden: HashSet<String>,
+    /// VMs that are or were hidden, and from when on no request to VMAPI may name them.
+    secret: HashMap<String, Option<Instant>>,
     /// VMs that their node does not have at the moment, and will have again.
     vanished: HashSet<String>,
     faults: Vec<String>,
@@ -91,6 +93,29 @@ impl Truth {
     /// Is it one of these?
     pub(super) fn is_hidden_use(&self, mac: &str) -> bool {
         self.known().hidden.contains(&mac.replace(':', ""))
+    }
+
+    /// The node hides a VM, and nobody may name it from then on.
+    pub(super) fn hide(&self, vm: &str, from: Instant) {
+        self.known().secret.entry(vm.to_owned()).or_default().get_or_insert(from);
+    }
+
+    /// The node hides it no more.
+    pub(super) fn show(&self, vm: &str) {
+        if let Some(from) = self.known().secret.get_mut(vm) {
+            *from = None;
+        }
+    }
+
+    /// Is it hidden, and may nobody name it?
+    pub(super) fn is_secret(&self, vm: &str) -> bool {
+        let from = self.known().secret.get(vm).copied().flatten();
+        from.is_some_and(|from| from <= Instant::now())
+    }
+
+    /// Is it hidden, or was it once?
+    pub(super) fn was_hidden(&self, vm: &str) -> bool {
+        self.known().secret.contains_key(vm)
     }
 
     /// Nothing on their node shows these VMs any more, though they live.

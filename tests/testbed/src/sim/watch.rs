@@ -222,7 +222,8 @@ impl Watching {
 
     /// Only a VM that went may be told as deleted.
     fn judge_delete(&self, name: &str) {
-        if matches!(self.truth.life(name), Some(Life::On(_))) && !self.truth.has_vanished(name) {
+        let is_here = self.truth.life(name) == Some(Life::On(self.node.cn_uuid().to_owned()));
+        if is_here && !self.truth.has_vanished(name) {
             self.truth.fault("V8", format!("a delete of {name}, which is there"));
         }
     }

@@ -34,6 +34,11 @@ impl NodeWire {
         Self { bug, ..Self::default() }
     }
 
+    /// The wire of another agent to the same vminfod; no deliberate bug is on it.
+    pub(super) fn of_another(&self) -> Self {
+        Self { api: self.api.clone(), ..Self::default() }
+    }
+
     /// Another vminfod answers from now on, or none.
     pub fn connect(&self, api: Option<Api>) {
         *self.api.lock().unwrap_or_else(PoisonError::into_inner) = api;

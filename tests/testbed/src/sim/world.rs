@@ -47,10 +47,14 @@ impl World {
             std::fs::create_dir_all(&place)?;
             let mut cn = Cn::new(&centre, &place, nth, rng.random_range(3..9))?;
             cn.way.set(weather);
+            if rng.random_range(0..8_u8) == 0 {
+                cn.hide_some(&mut rng).await?;
+            }
             let vms = cn.load().await.context("the first load")?;
             steps::seed(&centre, &mut cn, nth, &vms, &mut rng).map_err(anyhow::Error::msg)?;
             cn.start_vminfod().await?;
             cn.start_agent()?;
+            cn.start_vm_agent()?;
             readers.push(Reader::new(&centre, &cn, nth));
             nodes.push(cn);
         }

@@ -32,7 +32,7 @@ use self::listen::Heard;
 use crate::arguments::{command, seed};
 use crate::held::{Held, held};
 use crate::lab::world::{OWN_AGENT, this_program};
-use crate::lab::{World, WorldOptions, vm_agent};
+use crate::lab::{World, WorldOptions};
 use crate::plot::{Panel, svg};
 use simnode::{Verbs, Wait};
 
@@ -123,12 +123,12 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     world.vmapi.store().seed_from_vms(&vms, &cn);
     world.napi.store().seed_from_vms(&vms, &cn).map_err(anyhow::Error::msg)?;
     world.start_agent().await?;
+    world.start_vm_agent().await?;
     world.start_kvmd().await?;
 
     let shutdown = Shutdown::new();
     let (done, heard) = (Arc::<Done>::default(), Arc::<Heard>::default());
     let mut people = JoinSet::new();
-    let teller = tokio::spawn(vm_agent::follow(hub.clone(), world.vmapi.store().clone(), cn));
     let churn = Churn {
         verbs: Verbs::new(world.node(), Wait::at(&world.vminfod_url())?.with_limit(UNSEEN)),
         hub,
@@ -151,7 +151,6 @@ pub async fn soak(program: &Path, options: &Options) -> anyhow::Result<Soaked> {
     shutdown.trigger();
     // A change that another hand has undone is waited for in vain: nobody waits for that.
     people.shutdown().await;
-    teller.abort();
     let soaked = Soaked { series: looked?, done, heard, took };
     world.stop().await?;
     ensure!(soaked.done.changes.load(Ordering::Relaxed) > 0, "nothing could be changed");
@@ -166,6 +165,7 @@ async fn look(world: &World, options: &Options, done: &Done) -> anyhow::Result<V
     let daemons = [
         ("vminfod", world.vminfod_pid()),
         ("net-agent", world.agent_pid()),
+        ("vm-agent", world.vm_agent_pid()),
         ("kvmd", world.kvmd_pid()),
     ];
     let mut series = Vec::new();

@@ -2,8 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The whole chain with real processes: vminfod, the node's VM agent that tells VMAPI, VMAPI and
-//! net-agent. What one of them gets wrong, or what answers in its place, deletes no NIC.
+//! The whole chain with real processes: vminfod, the vm-agent that tells VMAPI, VMAPI and net-agent. What one of them gets wrong, or what answers in its place, deletes no NIC.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use sdc_clients::vminfod::VmFields as _;
 use serde_json::{Value, json};
 use simnode::{Verbs, Wait};
 use testbed::lab::world::{OWN_AGENT, until};
-use testbed::lab::{World, WorldOptions, vm_agent};
+use testbed::lab::{World, WorldOptions};
 use testbed::process::Child;
 
 /// Longer than anything here takes that goes well on a busy machine.
@@ -32,8 +31,8 @@ fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_testbed"))
 }
 
-/// A world that runs, in which all records are right and the VM agent tells VMAPI.
-async fn chain(dir: &Path) -> (World, tokio::task::JoinHandle<()>) {
+/// A world that runs, in which all records are right.
+async fn chain(dir: &Path) -> World {
     let options = WorldOptions {
         speed: 600,
         era: Era::Rfd58,
@@ -46,8 +45,8 @@ async fn chain(dir: &Path) -> (World, tokio::task::JoinHandle<()>) {
     let cn = world.node().cn_uuid().to_owned();
     world.vmapi.store().seed_from_vms(&vms, &cn);
     world.napi.store().seed_from_vms(&vms, &cn).unwrap();
-    let vm_agent = tokio::spawn(vm_agent::follow(hub, world.vmapi.store().clone(), cn));
     world.start_agent().await.unwrap();
+    world.start_vm_agent().await.unwrap();
     until("a pass left nothing undecided", LATE, || async {
         let file = std::fs::read_to_string(world.agent_state_dir().join("memory.json"));
         let kept: Value = serde_json::from_str(&file.unwrap_or_default()).unwrap_or_default();
@@ -55,7 +54,7 @@ async fn chain(dir: &Path) -> (World, tokio::task::JoinHandle<()>) {
     })
     .await
     .unwrap();
-    (world, vm_agent)
+    world
 }
 
 async fn status(world: &World) -> Value {
@@ -94,7 +93,7 @@ fn blind(world: &World, blind: bool) {
 #[tokio::test(flavor = "multi_thread")] // F67, F68
 async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut world, vm_agent) = chain(dir.path()).await;
+    let mut world = chain(dir.path()).await;
     let before = world.nics().await.unwrap().len();
     // The boot environment is wrong: zoneadm prints only `global`, and the index agrees.
     world.end_vminfod(true).await.unwrap();
@@ -104,12 +103,15 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     std::fs::write(&index, "global:installed:/\n").unwrap();
     world.start_vminfod().await.unwrap();
     assert!(world.hub().unwrap().vms(true).await.unwrap().vms.is_empty());
-    // The VM agent believes it, and tells VMAPI.
-    let told = || {
-        let vms = world.vmapi.store().all();
-        !vms.is_empty() && vms.iter().filter(|vm| vm["state"] != "destroyed").count() <= 3
-    };
-    until("VMAPI has heard", LATE, || async { Ok(told()) }).await.unwrap();
+    // vm-agent does not believe it; VMAPI does, for each VM that somebody asks it about.
+    let vmapi = Http::new(&world.vmapi.url(), OWN_AGENT).unwrap();
+    for vm in world.vmapi.store().all() {
+        let asked = Call::get(&["vms", vm["uuid"].as_str().unwrap()]).query("sync", "true");
+        vmapi.execute(asked).await.unwrap();
+    }
+    assert!(world.vmapi.store().all().iter().all(|vm| vm["state"] == "destroyed"));
+    let words = world.vmapi.requests().iter().filter(|seen| seen.method == "PUT").count();
+    assert_eq!(words, 0, "vm-agent told VMAPI something");
     rounds(&world).await;
     assert_eq!(deletes(&world), 0);
     // The agent starts again too, and lists.
@@ -127,18 +129,19 @@ async fn a_node_that_suddenly_has_no_zones_loses_no_nic() {
     blind(&world, false);
     std::fs::write(&index, zones).unwrap();
     world.start_vminfod().await.unwrap();
+    let alive = || world.vmapi.store().all().iter().all(|vm| vm["state"] != "destroyed");
+    until("vm-agent has told VMAPI", LATE, || async { Ok(alive()) }).await.unwrap();
     until("the brake is off", LATE, || async { Ok(status(&world).await["brake"].is_null()) })
         .await
         .unwrap();
     assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
-    vm_agent.abort();
     world.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")] // F67
 async fn a_zoneadm_that_prints_only_global_loses_no_nic() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut world, vm_agent) = chain(dir.path()).await;
+    let mut world = chain(dir.path()).await;
     let before = world.nics().await.unwrap().len();
     world.end_vminfod(true).await.unwrap();
     blind(&world, true);
@@ -152,7 +155,6 @@ async fn a_zoneadm_that_prints_only_global_loses_no_nic() {
     world.start_agent().await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), rounds(&world)).await.ok();
     assert_eq!((deletes(&world), world.nics().await.unwrap().len()), (0, before));
-    vm_agent.abort();
     world.stop().await.unwrap();
 }
 
@@ -183,7 +185,7 @@ async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
 #[tokio::test(flavor = "multi_thread")] // F69
 async fn a_proxys_404_is_no_absence() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut world, vm_agent) = chain(dir.path()).await;
+    let mut world = chain(dir.path()).await;
     world.end_agent(false).await.unwrap();
     let wrong = Arc::new(AtomicBool::new(true));
     let proxy = Proxy { to: world.vminfod_url(), wrong: Arc::clone(&wrong), asked: Arc::default() };
@@ -225,7 +227,6 @@ async fn a_proxys_404_is_no_absence() {
     wrong.store(false, Ordering::SeqCst);
     until("vminfod's own 404 counts", LATE, || async { Ok(deletes(&world) > 0) }).await.unwrap();
     drop(agent);
-    vm_agent.abort();
     serving.abort();
     world.stop().await.unwrap();
 }

@@ -1,0 +1,142 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! VMAPI as the vm-agent of one node reaches it. Every write is judged when it takes effect.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Method, StatusCode};
+use rand::RngExt;
+use sdc_clients::http::{Request, Response, Transport};
+use sdc_clients::{Error, Phase};
+use serde_json::Value;
+
+use super::bugs::Bug;
+use super::centre::Centre;
+use super::dice::Dice;
+use super::outside::ELSEWHERE;
+use super::record_judge::RecordJudge;
+use mocks::transport::InProcess;
+
+/// The wire of one vm-agent.
+pub struct Records {
+    cn: String,
+    centre: Centre,
+    vmapi: InProcess,
+    judge: RecordJudge,
+    dice: Mutex<Dice>,
+}
+
+impl Records {
+    /// The wire of the agent on this node, whose writes are judged.
+    pub fn new(centre: &Centre, cn: &str, seed: u64) -> Self {
+        Self {
+            cn: cn.to_owned(),
+            vmapi: InProcess::new(centre.vmapi.clone()),
+            judge: RecordJudge::new(centre, cn),
+            dice: Mutex::new(Dice::new(seed)),
+            centre: centre.clone(),
+        }
+    }
+
+    /// Who judges its writes.
+    pub fn judge(&self) -> &RecordJudge {
+        &self.judge
+    }
+
+    async fn exchange(&self, mut request: Request) -> Result<Response, Error> {
+        self.judge.names(&request);
+        let (go, back) = {
+            let question = format!("{} {}", request.method, request.target());
+            let mut rng = self.dice.lock().unwrap_or_else(PoisonError::into_inner).of(question);
+            let mut while_ = || Duration::from_millis(rng.random_range(1..30));
+            (while_(), while_())
+        };
+        tokio::time::sleep(go).await;
+        let reads = request.method == Method::GET;
+        if !reads {
+            self.worsen(&mut request);
+        }
+        let sent = self.judge.sent(&request);
+        let answer = self.vmapi.send(request).await;
+        self.judge.wrote(sent);
+        tokio::time::sleep(back).await;
+        answer.map(|answer| if reads { self.read(answer) } else { self.written(answer) })
+    }
+
+    /// What a deliberate bug makes of a write.
+    fn worsen(&self, request: &mut Request) {
+        let Some(body) = &request.body else { return };
+        let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
+        for vm in each(&mut body) {
+            match self.centre.bug {
+                Some(Bug::WriteHalfAnObject) => drop(vm.remove("customer_metadata")),
+                Some(Bug::PutBackMadeUpStates) if self.centre.is_unsure() => {
+                    vm.insert("state".to_owned(), "unknown".into());
+                }
+                _ => return,
+            }
+        }
+        request.body = Some(Bytes::from(body.to_string()));
+    }
+
+    /// What is heard of a read: while VMAPI does not hear from the node it makes the state up, and its
+    /// lists are halved.
+    fn read(&self, mut answer: Response) -> Response {
+        if self.centre.bug == Some(Bug::DestroyWithoutAsking) {
+            let text = String::from_utf8_lossy(&answer.body);
+            answer.body = text.replace(ELSEWHERE, &self.cn).into();
+        }
+        if !self.centre.is_unsure() {
+            return answer;
+        }
+        let text = String::from_utf8_lossy(&answer.body);
+        let text = text.replace(r#""state":"running""#, r#""state":"unknown""#);
+        answer.body = match serde_json::from_str(&text) {
+            Ok(Value::Array(vms)) => {
+                let half = vms.into_iter().step_by(2);
+                Value::Array(half.collect()).to_string().into()
+            }
+            _ => text.into(),
+        };
+        answer
+    }
+
+    /// What is heard of a write.
+    fn written(&self, mut answer: Response) -> Response {
+        let refused = answer.status == StatusCode::SERVICE_UNAVAILABLE;
+        if refused && self.centre.bug == Some(Bug::LoseTheLastEvent) {
+            answer.status = StatusCode::OK;
+        }
+        answer
+    }
+}
+
+/// The objects of a write: one, or a map of many.
+fn each(body: &mut Value) -> Vec<&mut serde_json::Map<String, Value>> {
+    let is_many = body.get("vms").is_some_and(Value::is_object);
+    match (is_many, body) {
+        (true, body) => {
+            let vms = body["vms"].as_object_mut().into_iter().flatten();
+            vms.filter_map(|(_, vm)| vm.as_object_mut()).collect()
+        }
+        (false, body) => body.as_object_mut().into_iter().collect(),
+    }
+}
+
+impl Transport for Records {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move {
+            let (method, target, after) =
+                (request.method.clone(), request.target(), request.timeout);
+            let whole = tokio::time::timeout(after, self.exchange(request)).await;
+            whole.unwrap_or_else(|_| {
+                Err(Error::timed_out(Phase::Answer, &method, target.as_str(), after))
+            })
+        })
+    }
+}
