@@ -58,8 +58,14 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
     // The stream and the list may disagree: the worse one counts.
     let crowd = Crowd { here: known.here.min(vms), gone: known.gone };
     let since: Duration = parts.clock.now().saturating_sub(gone.since);
-    match crowd.clear(since, parts.config.times.second_look) {
-        Err(Blocked::Brake(_)) if parts.is_approved(vm) => Ok(()),
-        cleared => Ok(cleared?),
+    let second_look = parts.config.times.second_look;
+    match crowd.clear(since, second_look) {
+        Err(Blocked::Brake(_)) if parts.is_approved(vm) => return Ok(()),
+        cleared => cleared?,
     }
+    let left = second_look.saturating_sub(since);
+    if gone.last.is_none() && !left.is_zero() {
+        return Err(Reason::Missed(left));
+    }
+    Ok(())
 }
