@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::timing::Clock;
-use sdc_clients::vminfod::{Vm, is_hidden};
+use sdc_clients::vminfod::{Vm, VmFields as _};
 use tokio::sync::Notify;
 
 use crate::config::Times;
@@ -145,7 +145,7 @@ impl Node {
                 if known.is_first_run {
                     known.told.insert(vm.clone());
                 }
-                known.put(vm, is_hidden(object), until);
+                known.put(vm, object.is_hidden(), until);
             }
             known.is_first_run = false;
             if known.told.len() > MOST_TOLD {
@@ -158,7 +158,7 @@ impl Node {
     /// A VM is here. Returns its uuid if something may be said of it.
     pub fn put(&self, object: &Vm) -> Option<String> {
         let (vm, until) = (named(object)?, self.until());
-        let hidden = is_hidden(object);
+        let hidden = object.is_hidden();
         self.change(|known| known.put(vm.clone(), hidden, until));
         (!hidden).then_some(vm)
     }
@@ -169,7 +169,7 @@ impl Node {
         self.change(|known| {
             known.forget_told(&vm);
             let was_here = known.here.remove(&vm);
-            if was_here == Some(true) || is_hidden(object) {
+            if was_here == Some(true) || object.is_hidden() {
                 known.hidden.insert(vm.clone(), until);
                 return None;
             }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use sdc_clients::Error;
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value};
 
 use super::absence::prove;
@@ -133,7 +133,7 @@ pub(crate) async fn judge_now(parts: &Parts, vm: &str) -> Decision {
 async fn ask_node(parts: &Parts, vm: &str) -> Said {
     let wait = |why| Said::Enough(Decision::Wait(why));
     match parts.clients.vminfod.vm(vm, true).await {
-        Ok(object) if is_hidden(&object) => {
+        Ok(object) if object.is_hidden() => {
             parts.node.hide(vm);
             Said::Enough(Decision::Nothing(Reason::Hidden))
         }
@@ -189,6 +189,9 @@ async fn write(
         return Err(failed(parts, &error));
     }
     parts.status.count(if is_destroyed { Count::Destroyed } else { Count::Puts });
+    if is_destroyed {
+        parts.settled(vm);
+    }
     parts.status.wrote(vm, name);
     tracing::info!(action = name, "wrote the record");
     Ok(())

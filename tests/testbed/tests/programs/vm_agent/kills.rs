@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use mocks::faults::{Action, Rule};
 use mocks::vmapi::Server;
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use testbed::process;
 
 use super::told::{agrees, asked, lab, told, told_nothing_wrong};
@@ -108,9 +108,9 @@ async fn dies_in_every_step(victim: Victim, ms: u64) {
     let after = 0..3;
     let vmapi = lab.vmapi.addr();
     let all = lab.vms().await;
-    let hidden: Vec<VmObject> = all.iter().filter(|vm| is_hidden(vm)).cloned().collect();
+    let hidden: Vec<VmObject> = all.iter().filter(|vm| vm.is_hidden()).cloned().collect();
     let is_used = |vm: &VmObject| {
-        text(vm, "state") == "running" && text(vm, "brand") != "bhyve" && !is_hidden(vm)
+        text(vm, "state") == "running" && text(vm, "brand") != "bhyve" && !vm.is_hidden()
     };
     let left = all.into_iter().filter(is_used).filter(|vm| vm.contains_key("quota")).collect();
     let mut cast = Cast { left, gone: Vec::new(), runs: true };

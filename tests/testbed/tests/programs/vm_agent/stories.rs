@@ -5,7 +5,7 @@
 //! vm-agent's stories: a VMAPI that answers badly, and a node that seems empty.
 
 use mocks::faults::{Action, Rule};
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::json;
 
 use super::told::{agrees, asked, lab, told_nothing_wrong};
@@ -15,8 +15,8 @@ use crate::common::{status, text, until};
 async fn however_vmapi_fails_it_is_right_within_a_minute_after() {
     let mut lab = lab().await;
     let all = lab.vms().await;
-    let hidden: Vec<VmObject> = all.iter().filter(|vm| is_hidden(vm)).cloned().collect();
-    let is_used = |vm: &&VmObject| text(vm, "state") == "running" && !is_hidden(vm);
+    let hidden: Vec<VmObject> = all.iter().filter(|vm| vm.is_hidden()).cloned().collect();
+    let is_used = |vm: &&VmObject| text(vm, "state") == "running" && !vm.is_hidden();
     let vm = all.iter().find(is_used).unwrap();
     agrees(&lab, &[]).await;
     let body = || {

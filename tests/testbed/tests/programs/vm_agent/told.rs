@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -41,7 +41,7 @@ pub async fn agrees(lab: &Lab, gone: &[VmObject]) {
     until("VMAPI agrees with the node", async || {
         let vms = lab.vms().await;
         let keys = ["state", "zone_state", "alias", "quota", "last_modified", "server_uuid"];
-        let mut shown = vms.iter().filter(|vm| !is_hidden(vm));
+        let mut shown = vms.iter().filter(|vm| !vm.is_hidden());
         shown.all(|vm| {
             keys.iter().all(|key| told(lab, vm, key) == vm.get(*key).cloned().unwrap_or_default())
         }) && gone.iter().all(|vm| told(lab, vm, "state") == "destroyed")
