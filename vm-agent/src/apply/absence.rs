@@ -59,8 +59,14 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
     let here = known.here.min(vms);
     let crowd = Crowd { here, gone: known.here + known.gone - here };
     let since: Duration = parts.clock.now().saturating_sub(gone.since);
-    match crowd.clear(since, parts.config.times.second_look) {
-        Err(Blocked::Brake(_)) if parts.is_approved(vm) => Ok(()),
-        cleared => Ok(cleared?),
+    let second_look = parts.config.times.second_look;
+    match crowd.clear(since, second_look) {
+        Err(Blocked::Brake(_)) if parts.is_approved(vm) => return Ok(()),
+        cleared => cleared?,
     }
+    let left = second_look.saturating_sub(since);
+    if gone.last.is_none() && !left.is_zero() {
+        return Err(Reason::Missed(left));
+    }
+    Ok(())
 }

@@ -79,9 +79,9 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
 fn wait(parts: &Parts, why: &Reason) -> After {
     match why {
         Reason::ReportMode => After::Settled,
-        Reason::Provisioning(left) | Reason::Blocked(Blocked::SecondLook { left, .. }) => {
-            After::In(*left)
-        }
+        Reason::Provisioning(left)
+        | Reason::Missed(left)
+        | Reason::Blocked(Blocked::SecondLook { left, .. }) => After::In(*left),
         Reason::Blocked(Blocked::Brake(_)) => After::In(parts.config.times.second_look),
         Reason::HiddenUnknown => After::In(parts.config.times.hidden_memory),
         _ => After::Later,

@@ -48,6 +48,8 @@ pub enum Reason {
     Unread,
     #[error("vminfod's list shows it, and vminfod does not know it")]
     Contradicted,
+    #[error("it went while this agent was away: looked at again in {} s", .0.as_secs())]
+    Missed(Duration),
     #[error("it changed meanwhile")]
     Overtaken,
     #[error(transparent)]

@@ -263,10 +263,8 @@ fn a_restart_reports_what_went_meanwhile_and_nothing_else() {
     let world = World::of(0..10);
     world.live_and_crash(MIN, |world| world.vm(4, &json!({"alias": "renamed"})));
     world.quietly(3, None);
-    world.live_and_crash(MIN, |world| {
-        assert_eq!(world.stored(3)["state"], "destroyed");
-        assert_eq!(world.writes().len(), 1, "{:?}", world.writes());
-    });
+    world.live_and_crash(MIN, |world| assert!(world.writes().is_empty()));
+    assert_eq!(world.stored(3)["state"], "destroyed");
     world.live_and_crash(MIN, |world| assert!(world.writes().is_empty()));
 }
 

@@ -56,12 +56,18 @@ async fn nothing_differs_and_nothing_is_written() {
     assert_eq!(world.asked("GET").len(), 3, "one list for each start");
 }
 
-#[tokio::test(start_paused = true)] // A3, W3
+#[tokio::test(start_paused = true)] // A3, W3, W21
 async fn what_only_one_side_knows_is_told() {
     let world = World::of(0..5);
+    world.knows(7, &json!({}));
     world.knows(8, &json!({"alias": "gone"}));
     world.quietly(9, Some(&json!({"alias": "new"})));
     world.started(&json!({})).await;
+    assert!(world.puts(8).is_empty(), "it may have moved while the agent was away");
+    // Another node says so.
+    world.knows(7, &json!({"server_uuid": OTHER}));
+    sleep(MIN).await;
+    assert_eq!(world.stored(7)["state"], "running");
     let gone = &world.puts(8)[0].body;
     assert_eq!((&gone["state"], &gone["zone_state"]), (&json!("destroyed"), &json!("destroyed")));
     assert_eq!(
@@ -219,6 +225,7 @@ async fn states_that_the_server_made_up_are_no_difference_and_never_put_back() {
     world.knows(1, &json!({"state": "rebooting", "alias": "old"}));
     world.knows(9, &json!({"state": "unknown"}));
     world.started(&json!({})).await;
+    sleep(MIN).await;
     assert!(world.puts(0).is_empty());
     assert_eq!(world.batches()[0].body["vms"].as_object().unwrap().len(), 1);
     assert_eq!(world.stored(1)["state"], "running");

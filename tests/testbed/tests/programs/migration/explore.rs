@@ -24,8 +24,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::independence::{self, Touch};
-use super::scripts::{Position, Script, TargetAgent};
-use super::world::World;
+use super::scripts::{Position, Script};
+use super::world::{Kind, World};
+use super::{nics, records};
 
 /// Longer than any wait of the agents that is not a pause between tries.
 const QUIET: Duration = Duration::from_millis(150);
@@ -41,8 +42,10 @@ pub enum Step {
     Ask(usize, usize),
     /// A node tells its agent one event.
     Tell(usize),
-    /// The target's agent starts (where it is late).
-    Start,
+    /// A node's agent starts.
+    Start(usize),
+    /// A node's agent is stopped; what it asked is never answered.
+    Stop(usize),
 }
 
 /// What is left out.
@@ -84,8 +87,34 @@ struct Known {
     found: Found,
 }
 
+/// Explores all orders of one script and tells what came of it.
+pub fn orders_of(name: &str, script: &Script) {
+    let began = tokio::time::Instant::now();
+    let found = explore(script, Reduction::Commuting);
+    println!(
+        "{name}, agents {:?}, aborts {}, held on {:?}: orders of up to {} steps, {} states, \
+         {} ends judged, {} runs, {:.1} s",
+        script.agents,
+        script.aborts,
+        script.held,
+        found.longest,
+        found.states,
+        found.ends.len(),
+        found.runs,
+        began.elapsed().as_secs_f64()
+    );
+    assert!(found.runs > 1 && !found.ends.is_empty());
+}
+
+/// Compares with all orders, and with states that tell apart in which order tasks were answered.
+pub fn the_reduction_comes_to_every_end_of(script: &Script) {
+    let [all, some] = [Reduction::None, Reduction::Commuting].map(|r| explore(script, r));
+    assert_eq!(all.ends, some.ends);
+    println!("{} runs stand for {}, {} ends", some.runs, all.runs, all.ends.len());
+}
+
 /// Explores all orders of one script.
-pub fn explore(script: &Script, reduction: Reduction) -> Found {
+fn explore(script: &Script, reduction: Reduction) -> Found {
     let first = Order { steps: Vec::new(), asleep: Asleep::new() };
     let (asleep, found) = (HashMap::new(), Found::default());
     let mut known = Known { asleep, reduction, todo: vec![first], found };
@@ -158,7 +187,7 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    let world = World::new(script.min_age());
+    let world = World::new(script.kind, script.min_age());
     runtime.block_on(async {
         script.before(&world).await;
         let mut at = Position::default();
@@ -177,7 +206,10 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
                     };
                     let touch = |step| (step, independence::of(step, script, &world, at));
                     let able: Vec<_> = able.into_iter().map(touch).collect();
-                    script.always(&world, at, &told);
+                    match script.kind {
+                        Kind::Net => nics::always(script, &world, at, &told),
+                        Kind::Vm => records::always(&world, &told),
+                    }
                     let (key, seen) =
                         (world.key(at, known.reduction == Reduction::None), known.found.states);
                     match known.reached(key, &able, &order) {
@@ -188,7 +220,10 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
                         }
                         None => {
                             if able.is_empty() && known.found.states > seen {
-                                script.after(&world, at, &told).await;
+                                match script.kind {
+                                    Kind::Net => nics::after(script, &world, at, &told).await,
+                                    Kind::Vm => records::after(script, &world, at, &told).await,
+                                }
                             }
                             return;
                         }
@@ -204,10 +239,14 @@ fn run(script: &Script, mut order: Order, known: &mut Known) {
 }
 
 /// What may happen next. An agent that asks nothing does nothing until it is told something, and
-/// being told changes nothing but itself: that step commutes with every other, and is taken first.
+/// being told changes nothing but itself: that step commutes with every other but its stop, and is
+/// taken first.
 fn enabled(script: &Script, world: &World, at: Position) -> Vec<Step> {
     let mut steps = Vec::new();
-    let idle = |node: &usize| world.held()[*node] == 0 && world.untold(*node);
+    let idle = |node: &usize| {
+        let is_idle = world.held()[*node] == 0 && world.untold(*node);
+        is_idle && !script.may_still_stop(*node, world)
+    };
     if let Some(node) = (0..2).find(idle) {
         return vec![Step::Tell(node)];
     }
@@ -221,8 +260,10 @@ fn enabled(script: &Script, world: &World, at: Position) -> Vec<Step> {
     if script.may_abort(at) {
         steps.push(Step::Abort);
     }
-    if script.target_agent == TargetAgent::Late && !world.runs(1) {
-        steps.push(Step::Start);
+    steps.extend((0..2).filter(|node| script.may_start(*node, world)).map(Step::Start));
+    if world.both_hidden() {
+        let may_stop = |node: &usize| script.may_still_stop(*node, world);
+        steps.extend((0..2).filter(may_stop).map(Step::Stop));
     }
     steps
 }
@@ -250,9 +291,13 @@ fn take(script: &Script, world: &World, step: Step, at: &mut Position) -> String
             world.tell_one(node);
             format!("agent {node} hears an event")
         }
-        Step::Start => {
-            world.start(1);
-            "the target's agent starts".to_owned()
+        Step::Start(node) => {
+            world.start(node);
+            format!("agent {node} starts")
+        }
+        Step::Stop(node) => {
+            world.stop(node);
+            format!("agent {node} is stopped")
         }
     }
 }

@@ -11,11 +11,11 @@
 //! the operator is.
 
 use super::explore::Step;
-use super::scripts::{Act, Position, Script, TargetAgent};
-use super::world::{OTHER_MAC, World};
+use super::scripts::{Act, Position, Script};
+use super::world::{Kind, OTHER, OTHER_MAC, World};
 
 /// Sets of what can be touched.
-type Set = u8;
+type Set = u16;
 const NODE: [Set; 2] = [1, 2];
 const AGENT: [Set; 2] = [4, 8];
 const VMAPI: Set = 16;
@@ -25,6 +25,8 @@ const ROW: Set = 32;
 const ADDRESS: Set = 64;
 /// How far the operator is.
 const OPERATOR: Set = 128;
+/// The holds, at which an agent may look whenever it goes on.
+const HOLDS: Set = 256;
 
 /// What a step touches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,9 +48,11 @@ impl Touch {
 
 fn of_act(act: Act) -> Touch {
     let what = match act {
+        Act::Hold => HOLDS,
+        Act::StopSource | Act::StartSource => NODE[0],
         Act::HideSource | Act::ShowSource | Act::DeleteSource => NODE[0],
         Act::ShowTarget | Act::HideTarget => NODE[1],
-        Act::MoveVmapi | Act::MoveVmapiBack => VMAPI,
+        Act::Erase | Act::EraseBack | Act::Replace | Act::ReplaceBack => VMAPI,
         Act::Reserve | Act::Unreserve => ADDRESS,
         Act::DeleteRows | Act::AddRows | Act::AddRowsBack => ROW,
     };
@@ -58,12 +62,19 @@ fn of_act(act: Act) -> Touch {
 fn of_request(node: usize, label: &str) -> Touch {
     let mut words = label.split(' ');
     let (method, host) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let own = format!("/nics/{}", OTHER_MAC[node].replace(':', ""));
-    let agent = Touch { reads: 0, writes: AGENT[node] };
+    let own =
+        [format!("/nics/{}", OTHER_MAC[node].replace(':', "")), format!("/vms/{}", OTHER[node])];
+    let agent = Touch { reads: HOLDS, writes: AGENT[node] };
     agent.and(match host {
-        "vmapi.lab" => Touch { reads: VMAPI, writes: 0 },
-        // Another VM's record, which only this agent ever touches: `Script::always` sees to it.
-        "napi.lab" if words.next() == Some(own.as_str()) => Touch::default(),
+        // Another VM's record, which only this agent ever touches: what is judged at every moment
+        // sees to it.
+        "napi.lab" | "vmapi.lab"
+            if words.next().is_some_and(|it| own.iter().any(|own| own == it)) =>
+        {
+            Touch::default()
+        }
+        "vmapi.lab" if method == "GET" => Touch { reads: VMAPI, writes: 0 },
+        "vmapi.lab" => Touch { reads: OPERATOR, writes: VMAPI },
         "napi.lab" if method == "GET" => Touch { reads: ROW, writes: 0 },
         "napi.lab" => Touch { reads: OPERATOR, writes: ROW },
         _ => Touch { reads: NODE[node], writes: 0 },
@@ -77,8 +88,10 @@ pub fn of(step: Step, script: &Script, world: &World, at: Position) -> Touch {
         Step::Abort => Touch { reads: 0, writes: OPERATOR },
         Step::Ask(node, which) => of_request(node, &world.labels(node)[which]),
         // It takes the first event away; an act on the node adds a last one. Both commute.
-        Step::Tell(node) => Touch { reads: 0, writes: AGENT[node] },
-        Step::Start => Touch { reads: NODE[1], writes: AGENT[1] },
+        Step::Tell(node) => Touch { reads: HOLDS, writes: AGENT[node] },
+        Step::Start(node) => Touch { reads: NODE[node] | HOLDS, writes: AGENT[node] },
+        // It may be taken in a part of the operator's way only.
+        Step::Stop(node) => Touch { reads: OPERATOR, writes: AGENT[node] },
     }
 }
 
@@ -93,20 +106,20 @@ pub fn sufficient(steps: &[Step], script: &Script, world: &World, at: Position) 
     let acts = |set: Set| operators.iter().any(|act| of_act(*act).writes & set != 0);
     let operator = operators.iter().map(|act| of_act(*act)).fold(Touch::default(), Touch::and);
     let agent = |node: usize| {
-        let to_start = node == 1 && script.target_agent == TargetAgent::Late && !world.runs(1);
         let awake = world.held()[node] > 0 || world.untold(node) || acts(NODE[node]);
+        let to_start = script.may_start(node, world) || script.may_still_stop(node, world);
         let may_act = to_start || (world.runs(node) && awake);
         if !may_act {
             return Touch::default();
         }
-        let reads = Touch { reads: NODE[node] | VMAPI | ROW, writes: AGENT[node] };
-        let writes = Touch { reads: OPERATOR, writes: ROW };
+        let reads = Touch { reads: NODE[node] | VMAPI | ROW | HOLDS, writes: AGENT[node] };
+        let writes =
+            Touch { reads: OPERATOR, writes: if script.kind == Kind::Net { ROW } else { VMAPI } };
         if script.held.contains(&node) { reads } else { reads.and(writes) }
     };
     let party = |step: &Step| match step {
         Step::Operator | Step::Abort => 2,
-        Step::Ask(node, _) | Step::Tell(node) => *node,
-        Step::Start => 1,
+        Step::Ask(node, _) | Step::Tell(node) | Step::Start(node) | Step::Stop(node) => *node,
     };
     let mut best = steps.to_vec();
     for who in [0, 1, 2] {
@@ -117,6 +130,9 @@ pub fn sufficient(steps: &[Step], script: &Script, world: &World, at: Position) 
         };
         // An act on its node would give it something to be told, which does not commute.
         let news = who < 2 && acts(NODE[who]) && !own.contains(&Step::Tell(who));
+        // So would an act that makes the window in which it may be stopped.
+        let stop = who < 2 && script.may_still_stop(who, world) && !own.contains(&Step::Stop(who));
+        let news = news || (stop && !operators.is_empty());
         let alone = own.iter().all(|step| of(*step, script, world, at).commutes(others));
         if !own.is_empty() && !news && alone && own.len() < best.len() {
             best = own;

@@ -2,26 +2,31 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The operator's side of a migration as steps, how each is undone, and what holds at every moment
-//! and at the end.
+//! The operator's side of a migration as steps, how each is undone, and when the agents run.
 
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use mocks::faults::{Mock as _, Reply};
-use net_agent::holds::HoldsFile;
-use serde_json::json;
+use mocks::faults::{Mock, Reply};
+use serde_json::{Value, json};
 
-use super::world::{CN, IP, MAC, NETWORK, OTHER, OTHER_MAC, VM, World, record};
+use super::world::{CN, IP, Kind, MAC, NETWORK, VM, World, record};
 
 /// One step of the operator, or of the services that act for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
+    /// The operator holds the VM on both nodes, until all is over.
+    Hold,
+    StopSource,
+    StartSource,
     HideSource,
     ShowSource,
-    /// VMAPI places the VM on the target.
-    MoveVmapi,
-    MoveVmapiBack,
+    /// VMAPI places the VM on the target: the record has nothing else after it, as the shipped step does.
+    Erase,
+    EraseBack,
+    /// The same by a PUT of the copy's whole object.
+    Replace,
+    ReplaceBack,
     ShowTarget,
     HideTarget,
     /// The hidden source's copy is deleted: there is no way back.
@@ -40,8 +45,10 @@ impl Act {
     /// What takes this step back, if anything does.
     fn undone(self) -> Option<Self> {
         Some(match self {
+            Self::StopSource => Self::StartSource,
             Self::HideSource => Self::ShowSource,
-            Self::MoveVmapi => Self::MoveVmapiBack,
+            Self::Erase => Self::EraseBack,
+            Self::Replace => Self::ReplaceBack,
             Self::ShowTarget => Self::HideTarget,
             Self::Reserve => Self::Unreserve,
             Self::DeleteRows => Self::AddRowsBack,
@@ -58,13 +65,18 @@ impl Act {
         };
         let put = |node: usize, state: &str, hidden| world.put(node, VM, MAC, state, hidden);
         match self {
+            Self::Hold => world.hold(&[0, 1]),
             Self::DeleteSource => world.take(0, VM),
+            Self::StopSource => put(0, "stopped", flags(0).1),
+            Self::StartSource => put(0, "running", flags(0).1),
             Self::HideSource => put(0, &flags(0).0, true),
             Self::ShowSource => put(0, &flags(0).0, false),
             Self::ShowTarget => put(1, &flags(1).0, false),
             Self::HideTarget => put(1, &flags(1).0, true),
-            Self::MoveVmapi => world.vmapi.set(VM, "stopped", Some(CN[1])),
-            Self::MoveVmapiBack => world.vmapi.set(VM, "stopped", Some(CN[0])),
+            Self::Erase => erase(world, 1),
+            Self::EraseBack => erase(world, 0),
+            Self::Replace => replace(world, 1),
+            Self::ReplaceBack => replace(world, 0),
             Self::Reserve => reserve(world, true),
             Self::Unreserve => reserve(world, false),
             Self::DeleteRows => assert!(world.napi.remove(MAC), "the row was there"),
@@ -76,31 +88,49 @@ impl Act {
 
 fn reserve(world: &World, reserved: bool) {
     let path = format!("/networks/{NETWORK}/ips/{IP}");
-    let body = json!({"reserved": reserved}).to_string();
-    let asked = http::Request::put(path).header("content-type", "application/json");
-    let answer = world.napi.handle(asked.body(body.into()).unwrap()).now_or_never();
+    ask(&world.napi, http::Request::put(path), &json!({"reserved": reserved}));
+}
+
+fn erase(world: &World, node: usize) {
+    let path = format!("/migrations/{VM}/updateVmServerUuid");
+    ask(&world.vmapi, http::Request::post(path), &json!({"server_uuid": CN[node]}));
+}
+
+fn replace(world: &World, node: usize) {
+    let path = format!("/vms/{VM}");
+    ask(&world.vmapi, http::Request::put(path), &world.vm(node).unwrap());
+}
+
+fn ask(service: &impl Mock, request: http::request::Builder, body: &Value) {
+    let asked = request.header("content-type", "application/json");
+    let answer = service.handle(asked.body(body.to_string().into()).unwrap()).now_or_never();
     let Some(Reply::Full(answer)) = answer else { panic!("no answer") };
     assert_eq!(answer.status(), 200);
 }
 
-/// When the target's agent runs.
+/// When a node's agent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetAgent {
-    /// It has long run; the source's starts with the migration.
+pub enum When {
+    /// It has long run.
     On,
-    /// It never runs; the source's starts with the migration.
+    /// It does not.
     Off,
-    /// It starts at any moment; the source's has long run.
+    /// It starts at any moment.
     Late,
-    /// Both start with the migration.
+    /// It starts with the migration, for the first time.
     New,
+    /// It has long run, is stopped at any moment while both copies are hidden, and starts at any
+    /// moment after that.
+    Restarted,
 }
 
 /// One migration and everything that may happen around it.
 #[derive(Clone, Debug)]
 pub struct Script {
+    pub kind: Kind,
+    /// By node.
+    pub agents: [When; 2],
     pub steps: Vec<Act>,
-    pub target_agent: TargetAgent,
     /// May the operator give up after any step, and take back what was done?
     pub aborts: bool,
     /// Nodes on which the operator holds the VM from before until after.
@@ -118,13 +148,13 @@ impl Script {
     /// The shipped order.
     pub fn shipped() -> Vec<Act> {
         use Act::*;
-        vec![HideSource, MoveVmapi, ShowTarget, DeleteSource]
+        vec![HideSource, Erase, ShowTarget, DeleteSource]
     }
 
     /// RFD 34's order.
     pub fn rfd34() -> Vec<Act> {
         use Act::*;
-        vec![Reserve, DeleteRows, AddRows, HideSource, MoveVmapi, ShowTarget, DeleteSource]
+        vec![Reserve, DeleteRows, AddRows, HideSource, Replace, ShowTarget, DeleteSource]
     }
 
     /// The agents' least age of a record: none where all records are old, so that nothing hides
@@ -161,106 +191,60 @@ impl Script {
 
     /// Before anything: the holds, and the agents.
     pub async fn before(&self, world: &World) {
-        for node in self.held {
-            let holds = HoldsFile::new(&world.state_dir(*node));
-            let now = jiff::Timestamp::now();
-            holds.hold(Some(VM.to_owned()), None, "migration".to_owned(), now).unwrap();
-        }
-        let long_run = match self.target_agent {
-            TargetAgent::On => Some(1),
-            TargetAgent::Late => Some(0),
-            TargetAgent::Off | TargetAgent::New => None,
+        world.hold(self.held);
+        let has_run = |node: &usize| match self.agents[*node] {
+            When::On | When::Restarted => true,
+            // A vm-agent that was never there has nothing to tell new VMs by.
+            When::Off | When::Late => self.kind == Kind::Vm,
+            When::New => false,
         };
-        if let Some(node) = long_run {
+        for node in [0, 1].into_iter().filter(has_run) {
             world.set_free(node, true);
             world.start(node);
             tokio::time::sleep(Duration::from_secs(2)).await;
             world.set_free(node, false);
-        }
-        match self.target_agent {
-            TargetAgent::On | TargetAgent::Off => world.start(0),
-            TargetAgent::New => [0, 1].into_iter().for_each(|node| world.start(node)),
-            TargetAgent::Late => {}
-        }
-    }
-
-    /// At every moment.
-    pub fn always(&self, world: &World, at: Position, told: &[String]) {
-        let row = world.napi.nic(MAC);
-        assert_eq!(row.is_some(), self.has_row(at), "the NIC's record at {at:?}: {told:#?}");
-        for vm in OTHER {
-            let here = world.napi.nics().iter().any(|nic| nic["belongs_to_uuid"] == vm);
-            assert!(here, "a NIC of {vm} is gone: {told:#?}");
-        }
-        for node in 0..2 {
-            for line in world.asked(node) {
-                let harmless = line.starts_with("GET ") || line.starts_with("PUT ");
-                assert!(harmless, "agent {node}: {line}: {told:#?}");
-                assert!(!line.contains("UNCONDITIONAL"), "agent {node}: {line}: {told:#?}");
-                let held = self.held.contains(&node) && line.starts_with("PUT ");
-                assert!(!held, "agent {node} is held: {line}: {told:#?}");
-                let others = OTHER_MAC[1 - node].replace(':', "");
-                assert!(!line.contains(&others), "agent {node}: {line}: {told:#?}");
+            if matches!(self.agents[node], When::Off | When::Late) {
+                world.stop(node);
             }
         }
-        let hidden_target = world.vm(1).is_some_and(|vm| vm["do_not_inventory"] == true);
-        if self.row_is_for_target(at) && hidden_target {
-            let (cn, state) = (&row.as_ref().unwrap()["cn_uuid"], &row.as_ref().unwrap()["state"]);
-            assert_eq!((cn, state), (&json!(CN[1]), &json!("stopped")), "touched: {told:#?}");
+        (0..2).filter(|node| self.agents[*node] == When::New).for_each(|node| world.start(node));
+    }
+
+    /// May this node's agent be started now?
+    pub fn may_start(&self, node: usize, world: &World) -> bool {
+        let is_due = match self.agents[node] {
+            When::Late => true,
+            When::Restarted => world.was_stopped(node),
+            _ => false,
+        };
+        is_due && !world.runs(node)
+    }
+
+    /// May this node's agent be stopped yet, now or later?
+    pub fn may_still_stop(&self, node: usize, world: &World) -> bool {
+        self.agents[node] == When::Restarted && !world.was_stopped(node)
+    }
+
+    /// The operator is done: all goes on by itself for a while.
+    pub async fn go_on(&self, world: &World) {
+        (0..2).for_each(|node| world.set_free(node, true));
+        tokio::time::sleep(Duration::from_secs(130)).await;
+    }
+
+    /// After that the holds end, and the agents that run are started anew.
+    pub async fn start_anew(&self, world: &World) {
+        world.release();
+        for node in (0..2).filter(|node| world.runs(*node)) {
+            world.stop(node);
+            world.start(node);
         }
+        tokio::time::sleep(Duration::from_secs(130)).await;
     }
 
-    /// Does NAPI have the record, by what the operator has done?
-    fn has_row(&self, at: Position) -> bool {
-        self.acts_done(at).fold(true, |has, act| match act {
-            Act::DeleteRows => false,
-            Act::AddRows | Act::AddRowsBack => true,
-            _ => has,
-        })
-    }
-
-    /// Was the record made for the target, and is it not shown yet?
-    fn row_is_for_target(&self, at: Position) -> bool {
-        let shown = self.acts_done(at).any(|act| act == Act::ShowTarget);
-        !shown
-            && self.acts_done(at).fold(false, |ours, act| match act {
-                Act::AddRows => true,
-                Act::DeleteRows => false,
-                _ => ours,
-            })
-    }
-
-    fn acts_done(&self, at: Position) -> impl Iterator<Item = Act> {
+    /// The operator's acts so far, in order.
+    pub fn acts_done(&self, at: Position) -> impl Iterator<Item = Act> {
         let forward = self.steps[..at.done].iter().copied();
         let back = self.steps[..at.done].iter().rev().take(at.back.unwrap_or(0));
         forward.chain(back.filter_map(|act| act.undone()))
-    }
-
-    /// When nothing is left to do: the agents go on by themselves, are started anew, go on.
-    pub async fn after(&self, world: &World, at: Position, told: &[String]) {
-        world.set_free(0, true);
-        world.set_free(1, true);
-        tokio::time::sleep(Duration::from_secs(130)).await;
-        for node in self.held {
-            let holds = HoldsFile::new(&world.state_dir(*node));
-            holds.release(Some(VM)).unwrap();
-        }
-        for node in [0, 1] {
-            if world.runs(node) {
-                world.stop(node);
-                world.start(node);
-            }
-        }
-        tokio::time::sleep(Duration::from_secs(130)).await;
-        let unheld = Self { held: &[], ..self.clone() };
-        unheld.always(world, at, told);
-        let row = world.napi.nic(MAC).expect("the NIC survives");
-        for node in [0, 1] {
-            let shown = world.vm(node).filter(|vm| vm["do_not_inventory"] != true);
-            let Some(vm) = shown.filter(|_| world.runs(node)) else { continue };
-            assert_eq!(row["cn_uuid"], json!(CN[node]), "the VM is on node {node}: {told:#?}");
-            assert_eq!(row["state"], vm["state"], "the VM is on node {node}: {told:#?}");
-        }
-        assert_eq!(row["belongs_to_uuid"], json!(VM));
     }
 }

@@ -5,6 +5,7 @@
 //! Two nodes, one NAPI, one VMAPI, in process. A scheduler decides when each request is answered
 //! and each event is delivered: each is one step.
 
+mod agents;
 mod heard;
 mod wire;
 
@@ -15,18 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use daemon::Shutdown;
 use mocks::napi::{Era, NewNic, Options, Store};
-use mocks::transport::InProcess;
 use mocks::vmapi;
-use net_agent::agent::{Agent, clients};
-use net_agent::config::Config;
-use sdc_clients::http::Transport;
+use net_agent::holds::HoldsFile;
 use serde_json::{Value, json};
 use testbed::place::place;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::Id;
 
+pub use agents::Kind;
+use agents::Running;
 use heard::Heard;
-use wire::Wire;
 
 pub const VM: &str = "8a1f3f9c-2d0b-4b52-9f0e-1c7b7a55d001";
 pub const OTHER: [&str; 2] =
@@ -64,13 +63,22 @@ struct Node {
     events: VecDeque<Bytes>,
     stream: Option<mpsc::Sender<Bytes>>,
     heard: Heard,
-    /// Requests to NAPI that were let through, in words.
+    /// Was the agent told that the VM is hidden? If the VM goes, it stays so.
+    hidden: bool,
+    /// The agent's requests, in words, and what was wrong with some.
     asked: Vec<String>,
-    agent: Option<(Arc<Agent>, Shutdown)>,
+    wrongs: Vec<String>,
+    agent: Option<(Running, Shutdown)>,
+    /// What the agent knew when it was stopped.
+    left: Option<String>,
 }
 
 struct Inner {
     nodes: [Node; 2],
+    /// The changes of VMs so far.
+    changes: u32,
+    /// Has the operator held both nodes on the way?
+    held: bool,
     /// Hold nothing back from this node's agent.
     free: [bool; 2],
 }
@@ -82,33 +90,36 @@ pub struct World {
     pub napi: Store,
     pub vmapi: vmapi::Store,
     dir: Arc<tempfile::TempDir>,
+    kind: Kind,
     min_age: &'static str,
 }
 
 impl World {
-    /// The VM has been stopped on node 0, which NAPI has not heard yet, and its copy on node 1 is
-    /// there and hidden: the moment of the switch. Each node has another VM besides.
-    pub fn new(min_age: &'static str) -> Self {
-        let napi = Store::new(Options::era(Era::Rfd58));
-        let vmapi = vmapi::Store::default();
+    /// The VM is on node 0, and its copy on node 1 is there and hidden: the moment of the switch.
+    /// For net-agents it has been stopped, which NAPI has not heard yet. Each node has another VM.
+    pub fn new(kind: Kind, min_age: &'static str) -> Self {
+        let nodes = Default::default();
         let world = Self {
-            inner: Arc::new(Mutex::new(Inner { nodes: Default::default(), free: [false; 2] })),
-            napi,
-            vmapi,
+            inner: Arc::new(Mutex::new(Inner { nodes, changes: 0, held: false, free: [false; 2] })),
+            napi: Store::new(Options::era(Era::Rfd58)),
+            vmapi: vmapi::Store::default(),
             dir: Arc::new(place().unwrap()),
+            kind,
             min_age,
         };
         world.network();
         let day = std::time::Duration::from_secs(86_400);
         for (node, (vm, mac)) in OTHER.into_iter().zip(OTHER_MAC).enumerate() {
             world.put(node, vm, mac, "running", false);
-            world.vmapi.set(vm, "running", Some(CN[node]));
             let nic = NewNic::zone(mac, vm, CN[node]).with("owner_uuid", json!(OWNER));
             world.napi.add_nic(nic.aged(day)).unwrap();
         }
-        world.put(0, VM, MAC, "stopped", false);
+        let state = if kind == Kind::Net { "stopped" } else { "running" };
+        world.put(0, VM, MAC, state, false);
         world.put(1, VM, MAC, "stopped", true);
-        world.vmapi.set(VM, "stopped", Some(CN[0]));
+        for vm in [world.other(0), world.other(1), world.vm(0).unwrap()] {
+            world.vmapi.put(vm.as_object().unwrap().clone());
+        }
         world.napi.add_nic(record(CN[0], "running").aged(day)).unwrap();
         world
     }
@@ -129,9 +140,16 @@ impl World {
 
     /// Puts a VM on a node, or changes it there; the node tells its agent.
     pub fn put(&self, node: usize, uuid: &str, mac: &str, state: &str, hidden: bool) {
+        let mut inner = self.lock();
+        inner.changes += 1;
+        let at = format!("2026-01-01T00:{:02}:00.000Z", inner.changes);
+        drop(inner);
+        let zone_state = if state == "running" { "running" } else { "installed" };
         let vm = json!({"uuid": uuid, "zonename": uuid, "state": state, "owner_uuid": OWNER,
-            "brand": "joyent", "do_not_inventory": hidden,
-            "nics": [{"mac": mac, "primary": true}]});
+            "brand": "joyent", "do_not_inventory": hidden, "zone_state": zone_state,
+            "zonepath": format!("/zones/{uuid}"), "customer_metadata": {}, "tags": {},
+            "internal_metadata": {}, "snapshots": [], "last_modified": at,
+            "server_uuid": CN[node], "nics": [{"mac": mac, "primary": true}]});
         let old = self.lock().nodes[node].vms.insert(uuid.to_owned(), vm.clone());
         let kind = if old.is_some() { "modify" } else { "create" };
         let mut event = json!({"type": kind, "date": "2026-01-01T00:00:00.000Z",
@@ -158,6 +176,16 @@ impl World {
         self.lock().nodes[node].vms.get(VM).cloned()
     }
 
+    /// The node's other VM.
+    pub fn other(&self, node: usize) -> Value {
+        self.lock().nodes[node].vms[OTHER[node]].clone()
+    }
+
+    /// Are both copies hidden?
+    pub fn both_hidden(&self) -> bool {
+        (0..2).all(|node| self.vm(node).is_some_and(|vm| vm["do_not_inventory"] == true))
+    }
+
     fn tell(&self, node: usize, event: &Value) {
         let mut inner = self.lock();
         let free = inner.free[node];
@@ -173,28 +201,8 @@ impl World {
 
     /// Starts a node's agent.
     pub fn start(&self, node: usize) {
-        let dir = self.state_dir(node);
-        let short = |low: &str, high: &str| json!({"min": low, "max": high});
-        let config = json!({
-            "napi": {"url": "http://napi.lab"}, "vmapi": {"url": "http://vmapi.lab"},
-            "cn_uuid": CN[node], "seed": 7 + node, "log_level": "off", "state_dir": dir,
-            "startup_delay": short("20ms", "20ms"), "server_nic_delay": short("0s", "0s"),
-            "settle": "20ms", "second_look": "20ms", "min_age": self.min_age,
-            "provisioning_age": "1ms", "resync": "60s", "relist": "0s",
-            "verdict_retry": ["50ms", "100ms", "20s"], "retry": short("20s", "30s"),
-            "conflict_retry": short("10ms", "20ms"), "pace": {"per_second": 1000, "in_flight": 8},
-        });
-        let config = Config::from_json(&config.to_string()).unwrap();
-        let wire: Arc<dyn Transport> = Arc::new(Wire {
-            world: self.clone(),
-            node,
-            napi: InProcess::new(self.napi.clone()),
-            vmapi: InProcess::new(self.vmapi.clone()),
-        });
-        let made = clients(&config, Arc::clone(&wire), wire).unwrap();
-        let agent = Agent::with_clients(config, made);
         let shutdown = Shutdown::new();
-        tokio::spawn(Arc::clone(&agent).run(shutdown.clone()));
+        let agent = Running::start(self, node, &shutdown);
         self.lock().nodes[node].agent = Some((agent, shutdown));
     }
 
@@ -202,10 +210,16 @@ impl World {
     pub fn stop(&self, node: usize) {
         let mut inner = self.lock();
         let node = &mut inner.nodes[node];
-        if let Some((_, shutdown)) = node.agent.take() {
+        if let Some((agent, shutdown)) = node.agent.take() {
+            node.left = Some(agent.known());
             shutdown.trigger();
         }
         (node.stream, node.events, node.held) = Default::default();
+    }
+
+    /// Was the node's agent stopped?
+    pub fn was_stopped(&self, node: usize) -> bool {
+        self.lock().nodes[node].left.is_some()
     }
 
     /// Does the node's agent run?
@@ -264,14 +278,38 @@ impl World {
         let node = &mut inner.nodes[node];
         if let (Some(event), Some(stream)) = (node.events.pop_front(), &node.stream) {
             node.heard.told(&event);
-            stream.try_send(event).expect("the agent keeps up");
+            stream.try_send(event.clone()).expect("the agent keeps up");
+            node.learns(&event);
             node.overtake();
         }
     }
 
-    /// Requests of a node's agent to NAPI so far.
+    /// Requests of a node's agent so far.
     pub fn asked(&self, node: usize) -> Vec<String> {
         self.lock().nodes[node].asked.clone()
+    }
+
+    /// Requests of a node's agent that it should not have made, and why.
+    pub fn wrongs(&self, node: usize) -> Vec<String> {
+        self.lock().nodes[node].wrongs.clone()
+    }
+
+    /// The operator holds the VM on both nodes.
+    pub fn hold(&self, nodes: &[usize]) {
+        for node in nodes {
+            let holds = HoldsFile::new(&self.state_dir(*node));
+            let now = jiff::Timestamp::now();
+            holds.hold(Some(VM.to_owned()), None, "migration".to_owned(), now).unwrap();
+        }
+        self.lock().held = nodes.len() == 2;
+    }
+
+    /// The operator's holds end.
+    pub fn release(&self) {
+        for node in 0..2 {
+            HoldsFile::new(&self.state_dir(node)).release(Some(VM)).unwrap();
+        }
+        self.lock().held = false;
     }
 
     /// A task that asks nothing has nothing half done: what its agent knows is all that is left of
@@ -299,8 +337,8 @@ impl World {
         }
         for node in &self.lock().nodes {
             node.heard.hash_into(&mut hasher, &node.held, in_order);
-            node.agent.as_ref().map(|(agent, _)| known_to(agent)).hash(&mut hasher);
-            node.events.hash(&mut hasher);
+            node.agent.as_ref().map(|(agent, _)| agent.known()).hash(&mut hasher);
+            (&node.left, node.hidden, &node.events).hash(&mut hasher);
             Value::from_iter(node.vms.clone()).to_string().hash(&mut hasher);
         }
         hasher.finish()
@@ -321,39 +359,30 @@ pub fn record(cn: &str, state: &str) -> NewNic {
         .with("check_owner", json!(false))
 }
 
-/// What an agent knows and means to do, without the times.
-fn known_to(agent: &Agent) -> String {
-    let parts = &agent.parts;
-    let departures: Vec<String> = parts
-        .departures
-        .all()
-        .iter()
-        .map(|(mac, d)| format!("{mac} {} {:?} {} {:?} {}", d.vm, d.left, d.tries, d.waits, d.why))
-        .collect();
-    let all = format!(
-        "{} {:?} {:?} {:?}",
-        parts.node.look(|inventory| format!("{inventory:?}")),
-        departures,
-        parts.status.waiting_for(),
-        parts.schedule
-    );
-    let timeless = |word: &&str| {
-        let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        word.len() == unit.len() || !matches!(unit, "s" | "ms" | "µs" | "ns")
-    };
-    all.split(|c: char| !c.is_alphanumeric() && c != '.').filter(timeless).collect()
-}
-
 impl Node {
     /// The agent has learnt of the node: a view that it asked for earlier is older than that.
     fn overtake(&mut self) {
+        // A vm-agent uses each view, and leaves out of it what it has learnt since.
+        if matches!(self.agent, Some((Running::Vm(_), _))) {
+            return;
+        }
         let views = self.held.iter_mut().filter(|held| is_view(&held.label));
         views.for_each(|held| held.overtaken = true);
     }
 
     fn deliver(&mut self) {
         while let (Some(event), Some(stream)) = (self.events.pop_front(), &self.stream) {
-            let _gone = stream.try_send(event);
+            let _gone = stream.try_send(event.clone());
+            self.learns(&event);
+        }
+    }
+
+    /// The agent is told an event, or is answered with a VM.
+    fn learns(&mut self, text: &[u8]) {
+        let Ok(told) = serde_json::from_slice::<Value>(text) else { return };
+        let vm = told.get("vm").unwrap_or(&told);
+        if vm["uuid"] == VM {
+            self.hidden = vm["do_not_inventory"] == true;
         }
     }
 }

@@ -15,6 +15,9 @@ use tokio::task::Id;
 
 use super::{Answered, Held};
 
+/// So many views that came too late, one after another, are what an agent puts up with.
+const TRIES: u8 = 5;
+
 /// What one agent has been answered and told.
 #[derive(Default)]
 pub(super) struct Heard {
@@ -43,6 +46,13 @@ impl Heard {
             Answered::InTime => Answers { in_order: mixed(before.in_order, answer), too_late: 0 },
             Answered::TooLate => Answers { too_late: before.too_late + 1, ..*before },
         };
+    }
+
+    /// Was this task last answered with a view that is older than what its agent has learnt since, and
+    /// has not given up?
+    pub(super) fn has_old_view(&self) -> bool {
+        let task = self.tasks.get(&tokio::task::id());
+        task.is_some_and(|answers| (1..TRIES).contains(&answers.too_late))
     }
 
     pub(super) fn forget_all_but(&mut self, busy: &[Id]) {

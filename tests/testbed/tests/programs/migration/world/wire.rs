@@ -13,7 +13,7 @@ use sdc_clients::http::{Request, Response, StreamResponse, Transport};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Answered, CN, Held, World, is_view};
+use super::{Answered, CN, Held, Kind, MAC, VM, World, is_view};
 
 /// One agent's wire.
 pub(super) struct Wire {
@@ -39,6 +39,30 @@ impl Wire {
                 vms.get(name).map_or_else(missing, |vm| reply(200, vm))
             }
         }
+    }
+
+    /// Keeps a request, and what is wrong with it now that it is made.
+    fn judge(&self, request: &Request, label: &str) {
+        let mut inner = self.world.lock();
+        let (kind, held) = (self.world.kind, inner.held);
+        let node = &mut inner.nodes[self.node];
+        let writes = request.method != Method::GET;
+        let names = match kind {
+            Kind::Net => writes && label.contains(&MAC.replace(':', "")),
+            Kind::Vm => label.contains("vmapi.lab") && label.contains(VM),
+        };
+        let is_bare = kind == Kind::Net && request.headers.get("if-match").is_none();
+        for (is_so, wrong) in [
+            (names && node.hidden, "it names a hidden VM"),
+            (writes && held, "it writes what is held"),
+            (writes && is_bare, "it writes without a condition"),
+            (node.heard.has_old_view() && !is_view(label), "it goes by a view that is too old"),
+        ] {
+            if is_so {
+                node.wrongs.push(format!("{wrong}: {label}"));
+            }
+        }
+        node.asked.push(label.to_owned());
     }
 
     async fn gate(&self, label: &str) -> Answered {
@@ -75,20 +99,13 @@ impl Transport for Wire {
             let label = format!("{} {host} {} {body}", request.method, request.target());
             // The node has no such NICs, whenever it is asked: no order of these answers matters.
             let lists = |kind| label.contains(&format!("belongs_to_type={kind}"));
+            self.judge(&request, &label);
             let answered = match lists("server") || lists("other") {
                 true => Answered::InTime,
                 false => self.gate(&label).await,
             };
-            let write = request.method != Method::GET;
             let outcome = match host.as_str() {
-                "napi.lab" => {
-                    let condition = request.headers.get("if-match").is_some();
-                    self.world.lock().nodes[self.node].asked.push(format!(
-                        "{label} {}",
-                        if write && !condition { "UNCONDITIONAL" } else { "" }
-                    ));
-                    self.napi.send(request).await
-                }
+                "napi.lab" => self.napi.send(request).await,
                 "vmapi.lab" => self.vmapi.send(request).await,
                 _ => Ok(self.vminfod(&path)),
             };
@@ -98,8 +115,15 @@ impl Transport for Wire {
             };
             let mut inner = self.world.lock();
             let node = &mut inner.nodes[self.node];
-            if is_view(&label) {
+            // Of a view that it does not use, an agent learns which VMs are hidden.
+            let shows_hidden = node.vms.values().any(|vm| vm["do_not_inventory"] == true);
+            if is_view(&label) && (answered == Answered::InTime || shows_hidden) {
                 node.overtake();
+            }
+            if let (true, Ok(answer)) =
+                (path == format!("/vms/{VM}") && host != "vmapi.lab", &outcome)
+            {
+                node.learns(&answer.body);
             }
             node.heard.answered(tokio::task::id(), answered, &(label, heard));
             outcome
@@ -116,6 +140,7 @@ impl Transport for Wire {
                 "vms": serde_json::to_string(&vms).unwrap()});
             tell.try_send(Bytes::from(format!("{ready}\n"))).unwrap();
             node.heard.told(&ready.to_string());
+            vms.iter().for_each(|vm| node.learns(vm.to_string().as_bytes()));
             node.events.clear();
             node.stream = Some(tell);
             let body = futures_util::stream::unfold(told, |mut told| async move {

@@ -1,0 +1,79 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What holds of the NIC's record, at every moment and at the end: it survives, and ends where the
+//! VM is.
+
+use serde_json::json;
+
+use super::scripts::{Act, Position, Script};
+use super::world::{CN, MAC, OTHER, OTHER_MAC, VM, World};
+
+/// At every moment.
+pub fn always(script: &Script, world: &World, at: Position, told: &[String]) {
+    let row = world.napi.nic(MAC);
+    assert_eq!(row.is_some(), has_row(script, at), "the NIC's record at {at:?}: {told:#?}");
+    for vm in OTHER {
+        let here = world.napi.nics().iter().any(|nic| nic["belongs_to_uuid"] == vm);
+        assert!(here, "a NIC of {vm} is gone: {told:#?}");
+    }
+    for node in 0..2 {
+        let wrongs = world.wrongs(node);
+        assert!(wrongs.is_empty(), "agent {node}: {wrongs:#?}: {told:#?}");
+        for line in world.asked(node) {
+            let harmless = line.starts_with("GET ") || line.starts_with("PUT ");
+            assert!(harmless, "agent {node}: {line}: {told:#?}");
+            let held = script.held.contains(&node) && line.starts_with("PUT ");
+            assert!(!held, "agent {node} is held: {line}: {told:#?}");
+            let others = OTHER_MAC[1 - node].replace(':', "");
+            assert!(!line.contains(&others), "agent {node}: {line}: {told:#?}");
+        }
+    }
+    let hidden_target = world.vm(1).is_some_and(|vm| vm["do_not_inventory"] == true);
+    if row_is_for_target(script, at) && hidden_target {
+        let (cn, state) = (&row.as_ref().unwrap()["cn_uuid"], &row.as_ref().unwrap()["state"]);
+        assert_eq!((cn, state), (&json!(CN[1]), &json!("stopped")), "touched: {told:#?}");
+    }
+}
+
+/// When nothing is left to do: a vm-agent reports, the agents go on by themselves, are started anew,
+/// go on.
+pub async fn after(script: &Script, world: &World, at: Position, told: &[String]) {
+    let shown = |vm: &serde_json::Value| vm["do_not_inventory"] != true;
+    for vm in (0..2).filter_map(|node| world.vm(node)).filter(shown) {
+        world.vmapi.put(vm.as_object().unwrap().clone());
+    }
+    script.go_on(world).await;
+    script.start_anew(world).await;
+    let unheld = Script { held: &[], ..script.clone() };
+    always(&unheld, world, at, told);
+    let row = world.napi.nic(MAC).expect("the NIC survives");
+    for node in [0, 1] {
+        let shown = world.vm(node).filter(|vm| vm["do_not_inventory"] != true);
+        let Some(vm) = shown.filter(|_| world.runs(node)) else { continue };
+        assert_eq!(row["cn_uuid"], json!(CN[node]), "the VM is on node {node}: {told:#?}");
+        assert_eq!(row["state"], vm["state"], "the VM is on node {node}: {told:#?}");
+    }
+    assert_eq!(row["belongs_to_uuid"], json!(VM));
+}
+
+/// Does NAPI have the record, by what the operator has done?
+fn has_row(script: &Script, at: Position) -> bool {
+    script.acts_done(at).fold(true, |has, act| match act {
+        Act::DeleteRows => false,
+        Act::AddRows | Act::AddRowsBack => true,
+        _ => has,
+    })
+}
+
+/// Was the record made for the target, and is it not shown yet?
+fn row_is_for_target(script: &Script, at: Position) -> bool {
+    let shown = script.acts_done(at).any(|act| act == Act::ShowTarget);
+    !shown
+        && script.acts_done(at).fold(false, |ours, act| match act {
+            Act::AddRows => true,
+            Act::DeleteRows => false,
+            _ => ours,
+        })
+}
