@@ -38,11 +38,11 @@ pub fn clients(
 ) -> Result<Clients, Error> {
     let services = &config.services;
     let agent = user_agent("vm-agent", env!("CARGO_PKG_VERSION"), Some(cn_uuid));
-    let jitter = config.basics.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
+    let mut jitter = config.basics.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let pace = Arc::new(Pace::new(services.per_second, services.in_flight));
     let health = Health::new("VMAPI");
     let observed: Arc<dyn Transport> = Arc::new(Observed::new(outside, Arc::clone(&health)));
-    let paced = Paced::new(observed, Arc::clone(&pace), jitter);
+    let paced = Paced::new(observed, Arc::clone(&pace), jitter.fork());
     let entry = Arc::new(paced.refused_within(config.times.retry));
     let to = |transport: Arc<dyn Transport>| {
         let http = Http::with_transport(&services.vmapi, &agent, transport)?;

@@ -109,7 +109,7 @@ impl Config {
                 in_flight: f.number("pace.in_flight", 4, 1..=64),
             },
             times: Times {
-                startup_delay: f.window("startup_delay", s(0), s(300), DAY),
+                startup_delay: f.window("startup_delay", s(0), s(600), DAY),
                 relist: f.span("relist", DAY, s(0)..=WEEK),
                 retry: f.window("retry", ms(500), s(30), DAY),
                 resync: f.span("resync", s(300), ms(10)..=DAY),

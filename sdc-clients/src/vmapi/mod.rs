@@ -117,6 +117,10 @@ impl Vmapi {
                 return Err(reply.unexpected(&format!("at most {PAGE} VMs")));
             }
             let whole = vms.len() == PAGE;
+            // Counts all that match, not what follows the marker: what came or went since the first
+            // page would mislead.
+            let count = reply.text("x-joyent-resource-count").and_then(|count| count.parse().ok());
+            let is_all = marker.is_none() && count == Some(vms.len());
             let before = found.len();
             for vm in vms {
                 let Some(uuid) = uuid_of(&vm) else {
@@ -130,7 +134,7 @@ impl Vmapi {
                     found.push(vm);
                 }
             }
-            if !whole {
+            if !whole || is_all {
                 return Ok(found);
             }
             if found.len() == before {

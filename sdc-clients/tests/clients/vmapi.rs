@@ -61,6 +61,28 @@ async fn listing_pages_until_a_short_page() {
 }
 
 #[tokio::test]
+async fn a_first_page_that_is_full_and_counts_as_all_ends_the_list() {
+    for (total, requests) in [(999u32, 1), (1000, 1), (1001, 2), (2000, 3)] {
+        let script = Script::new(move |request| async move {
+            let first = query(&request, "marker").is_none();
+            let next = if first { 0 } else { 1000.min(total) };
+            let next = if query(&request, "marker").is_some_and(|it| it.contains("1999")) {
+                total
+            } else {
+                next
+            };
+            let page = (next..(next + 1000).min(total))
+                .map(|n| json!({ "uuid": n.to_string(), "state": "x" }));
+            let mut reply = answer(200, &page.collect());
+            reply.headers.insert("x-joyent-resource-count", total.into());
+            Ok(reply)
+        });
+        let found = Vmapi::new(script.http()).records(&VmQuery::default()).await.unwrap();
+        assert_eq!((found.len(), script.count()), (total as usize, requests));
+    }
+}
+
+#[tokio::test]
 async fn writes_go_where_vmapi_reads_them() {
     let script = Script::new(|_| async { Ok(answer(200, &json!({}))) });
     let vmapi = Vmapi::new(script.http());

@@ -213,10 +213,33 @@ impl Cn {
         Ok(text.lines().map(str::to_owned).collect())
     }
 
+    /// Has zfs print for each of a zone's datasets alone what it prints in the list of all.
+    pub(super) fn show(&self, zone: &str) -> anyhow::Result<()> {
+        // Disks are beside the root dataset.
+        let of_zone = format!("zones/{zone}");
+        for (dataset, rows) in self.listed.iter().filter(|(name, _)| name.starts_with(&of_zone)) {
+            for line in rows.lines() {
+                let name = line.split('\t').nth(4).unwrap_or_default();
+                self.show_rows(name, &format!("{line}\n"))?;
+            }
+            self.show_rows(dataset, rows)?;
+        }
+        Ok(())
+    }
+
+    fn show_rows(&self, dataset: &str, rows: &str) -> anyhow::Result<()> {
+        let path = self.canned.join("one").join(format!("{dataset}.rows"));
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        replace(&path, rows)?;
+        Ok(())
+    }
+
     /// Sets the quota that zfs prints for a zone's root dataset from now on.
     pub(super) fn set_quota(&self, zone: &str, gib: u64) -> anyhow::Result<()> {
         let dataset = format!("zones/{zone}");
-        let Some(own) = self.listed.get(&dataset) else { bail!("{dataset} is not listed") };
+        let own = self.listed.get(&dataset).with_context(|| format!("{dataset} is not listed"))?;
         let mut rows = String::new();
         for line in own.lines() {
             let mut cells: Vec<&str> = line.split('\t').collect();
@@ -228,12 +251,7 @@ impl Cn {
             }
             rows += &(cells.join("\t") + "\n");
         }
-        let path = self.canned.join("one").join(format!("{dataset}.rows"));
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        replace(&path, &rows)?;
-        Ok(())
+        self.show_rows(&dataset, &rows)
     }
 
     /// Sets the state that `zoneadm -z` prints for this zone from now on.

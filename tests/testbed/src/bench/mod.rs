@@ -38,6 +38,7 @@ mod setting;
 mod start;
 mod streams;
 mod table;
+mod vm_agent;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -84,7 +85,7 @@ const PROFILE: &str = env!("BUILD_PROFILE");
 
 type Group = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, anyhow::Result<Vec<Row>>>;
 
-const GROUPS: [(&str, Group); 12] = [
+const GROUPS: [(&str, Group); 13] = [
     ("start", |bench| Box::pin(start::run(bench))),
     ("load", |bench| Box::pin(load::run(bench))),
     ("serve", |bench| Box::pin(serve::run(bench))),
@@ -95,6 +96,7 @@ const GROUPS: [(&str, Group); 12] = [
     ("refresh", |bench| Box::pin(refresh::run(bench))),
     ("diff", |bench| Box::pin(diff::run(bench))),
     ("agent", |bench| Box::pin(agent::run(bench))),
+    ("vm-agent", |bench| Box::pin(vm_agent::run(bench))),
     ("mocks", |bench| Box::pin(mocks::run(bench))),
     ("kvmd", |bench| Box::pin(kvmd::run(bench))),
 ];

@@ -21,6 +21,7 @@ use super::client::Client;
 use super::cn::{Change, Cn, Stream};
 use super::served::Served;
 use super::streams::Listeners;
+use super::vm_agent::VmAgent;
 use crate::client::tools::fetch;
 
 const VMS: u32 = 100;
@@ -78,6 +79,7 @@ pub(super) async fn run() -> anyhow::Result<Vec<Count>> {
     tokio::time::sleep(YOUNG).await;
     let mut counts = start_and_sweeps(&mut cn).await?;
     counts.extend(requests_and_events(&mut cn).await?);
+    counts.extend(vm_agent(&mut cn).await?);
     counts.extend(memory(&mut cn).await?);
     Ok(counts)
 }
@@ -170,6 +172,36 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     count("a refresh, nothing changed: serialisations", written() - before, 10);
     daemon.stop().await;
     Ok(counts)
+}
+
+/// What vm-agent asks of VMAPI where nothing differs, and where one VM has changed.
+async fn vm_agent(cn: &mut Cn) -> anyhow::Result<[Count; 4]> {
+    let zones = cn.busy(1);
+    cn.show(&zones[0].name)?;
+    let daemon = Daemon::start(cn, Duration::from_secs(3600)).await?;
+    let agent = VmAgent::start(daemon.running.address, cn.uuid()).await?;
+    let (lists, others) = agent.asked();
+    cn.change(Change::Tags, &zones[0], 4).await?;
+    tokio::time::sleep(SETTLED).await;
+    agent.calm().await?;
+    let (more_lists, after) = agent.asked();
+    let puts = after.iter().filter(|seen| seen.method == "PUT").count();
+    if puts == 0 {
+        bail!("a changed VM is not told to VMAPI");
+    }
+    agent.stop().await?;
+    daemon.stop().await;
+    Ok([
+        Count::new("vm-agent starts, nothing differs: lists", lists.len(), 1),
+        Count::new("vm-agent starts, nothing differs: other requests", others.len(), 0),
+        // Its record is read before.
+        Count::new("vm-agent, a changed VM: PUTs", puts, 1),
+        Count::new(
+            "vm-agent, a changed VM: other requests",
+            after.len() + more_lists.len() - lists.len() - puts,
+            1,
+        ),
+    ])
 }
 
 /// vminfod in this process, asked without blocking its runtime.

@@ -106,8 +106,12 @@ impl Wire {
             store
                 .add_nic(nic.with("primary", json!(true)).aged(old))
                 .map_err(anyhow::Error::msg)?;
-            vms.push(json!({"uuid": vm, "zonename": vm, "state": "running", "owner_uuid": OWNER,
-                "brand": "joyent", "server_uuid": cn, "nics": [{"mac": mac, "primary": true}]}));
+            vms.push(
+                json!({"uuid": vm, "zonename": vm, "state": "running", "zone_state": "running",
+                "owner_uuid": OWNER, "brand": "joyent", "server_uuid": cn,
+                "zonepath": format!("/zones/{vm}"), "nics": [{"mac": mac, "primary": true}],
+                "customer_metadata": {}, "internal_metadata": {}, "tags": {}, "snapshots": []}),
+            );
         }
         let mut links = serde_json::Map::new();
         for n in 0..shape.links {
@@ -233,6 +237,7 @@ impl Wire {
             "/sysinfo" => reply(StatusCode::OK, self.sysinfo.clone()),
             "/vms" => reply(StatusCode::OK, self.vms.clone()),
             _ => {
+                self.centre.series.arrived(Kind::OneVm);
                 let body = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
                 reply(StatusCode::NOT_FOUND, Bytes::from(body))
             }

@@ -366,7 +366,7 @@ fn rules_and_dashboard_ask_for_documented_metrics_only() {
     let known: BTreeSet<String> = pages.into_iter().flat_map(documented).collect();
     for name in ["metrics/alerts.yml", "metrics/grafana.json"] {
         let asked = metrics(&text(name));
-        for program in ["vminfod_", "net_agent_", "kvmd_"] {
+        for program in ["vminfod_", "net_agent_", "vm_agent_", "kvmd_"] {
             assert!(asked.iter().any(|metric| metric.starts_with(program)), "{name}: {program}");
         }
         assert!(asked.len() >= 8, "{name}: {asked:?}");

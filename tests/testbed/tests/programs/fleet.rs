@@ -63,12 +63,28 @@ fn a_small_fleet_neither_drowns_a_slow_napi_nor_waits_for_ever() {
     }
 }
 
-#[test]
-fn a_small_fleet_of_vm_agents_costs_a_list_each_and_writes_nothing() {
+/// Many enough that chance alone makes no peak. Abandoned work is dropped: a VMAPI as slow as these few
+/// agents need would work at a full backlog for longer than any of them waits.
+fn vm_agents(capacity: f64) -> Counts {
     let shape = Shape { vms: 2, links: 0 };
-    let start = Start { agents: 1000, shape, era: Era::Rfd58, with: With::VmAgent };
-    let (run, counts) = fleet_of(start, 20.0, Overload::Drops, 1);
+    let start = Start { agents: 3000, shape, era: Era::Rfd58, with: With::VmAgent };
+    let (run, counts) = fleet_of(start, capacity, Overload::Drops, 1);
     kept(&run, &counts);
     assert_eq!((counts.of(Kind::Write), counts.of(Kind::Probe)), (0, 0));
-    assert_eq!((counts.total(), counts.given_up), (1000, 0));
+    counts
+}
+
+#[test]
+fn a_fleet_of_vm_agents_costs_a_list_each_and_writes_nothing() {
+    let counts = vm_agents(20.0);
+    assert_eq!((counts.total(), counts.given_up), (3000, 0));
+}
+
+#[test]
+fn a_fleet_of_vm_agents_neither_drowns_a_slow_vmapi_nor_waits_for_ever() {
+    // 70 % of what the start needs, and 45 %.
+    for capacity in [3.5, 2.25] {
+        let counts = vm_agents(capacity);
+        assert!(counts.given_up > 0, "{capacity}: too little load to show anything");
+    }
 }
