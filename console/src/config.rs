@@ -11,6 +11,8 @@ use serde_json::Value;
 
 /// The name under which the page shows the hub.
 pub(crate) const HUB: &str = "vminfod";
+/// The hub's port.
+const HUB_PORT: u16 = 9090;
 /// The port of the page.
 const PORT: u16 = 5310;
 /// The agents that are shown if the file names none.
@@ -45,10 +47,10 @@ impl Config {
     /// # Errors
     /// Wrong values: all of them, each with its key.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
-        let default = Self::beside(local(9090));
+        let default = Self::beside(local(HUB_PORT));
         let config = Self {
-            listen: loopback(&mut fields, "listen", default.listen),
-            vminfod: loopback(&mut fields, "vminfod", default.vminfod),
+            listen: fields.loopback("listen", PORT),
+            vminfod: fields.loopback("vminfod", HUB_PORT),
             agents: agents(&mut fields).unwrap_or(default.agents),
             log_level: fields.text("log_level", &default.log_level),
         };
@@ -58,15 +60,6 @@ impl Config {
 
 fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
-}
-
-/// An address of this node alone; any other is a fault.
-fn loopback(fields: &mut Fields, key: &str, default: SocketAddr) -> SocketAddr {
-    let address: SocketAddr = fields.parse(key, &default.to_string());
-    if !address.ip().is_loopback() {
-        fields.fault(key, "expected a loopback ADDRESS:PORT");
-    }
-    address
 }
 
 /// `agents`: an object from name to address.
@@ -105,7 +98,7 @@ mod tests {
     #[test]
     fn reads_defaults_and_overrides() {
         let (config, _) = read("{}").unwrap();
-        assert_eq!(config, Config::beside(local(9090)));
+        assert_eq!(config, Config::beside(local(HUB_PORT)));
         let (config, unknown) = read(
             r#"{"listen": "127.0.0.1:1", "vminfod": "[::1]:2", "agents": {"a": "127.0.0.1:3"}, "odd": 1}"#,
         )

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Path, RawQuery, State};
 use axum::middleware::map_response;
 use axum::routing::get;
-use daemon::http::{Body, Router, refuse, reply, reply_json};
+use daemon::http::{Body, Router, refuse, reply, reply_json, with_ping};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, LOCATION, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -40,9 +40,8 @@ type Routes = State<Arc<Api>>;
 pub(crate) fn router(config: Config, relay: Relay) -> Router {
     let api = Arc::new(Api { config, relay, started: Instant::now() });
     let no_path = || refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path");
-    Router::new()
+    with_ping(Router::new())
         .route("/", get(async || to_the_page()))
-        .route("/ping", get(async || reply_json(StatusCode::OK, &json!({"ping": "pong"}))))
         .route("/status", get(async |State(api): Routes| api.status()))
         .route("/ui", get(async move || page::file("index.html").unwrap_or_else(no_path)))
         .route("/ui/", get(async move || page::file("index.html").unwrap_or_else(no_path)))
@@ -52,10 +51,6 @@ pub(crate) fn router(config: Config, relay: Relay) -> Router {
         )
         .route("/ui/agents", get(async |State(api): Routes| api.relay.names()))
         .route("/ui/agents/{name}/{page}", get(relayed))
-        .fallback(async move || no_path())
-        .method_not_allowed_fallback(async || {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "BadMethod", "only GET is served")
-        })
         .with_state(api)
         .layer(map_response(secured))
 }

@@ -39,11 +39,25 @@ pub enum Refused {
 pub struct Approvals<K> {
     offers: Vec<Offer<K>>,
     approved: BTreeMap<K, (String, Duration)>,
+    last: Option<Approval>,
+}
+
+/// What an operator approved last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// Who.
+    pub by: String,
+    /// When, on the agent's clock.
+    pub at: Duration,
+    /// How many records.
+    pub count: usize,
+    /// How many approved records are not settled yet.
+    pub left: usize,
 }
 
 impl<K> Default for Approvals<K> {
     fn default() -> Self {
-        Self { offers: Vec::new(), approved: BTreeMap::new() }
+        Self { offers: Vec::new(), approved: BTreeMap::new(), last: None }
     }
 }
 
@@ -72,7 +86,7 @@ impl<K: Ord + Clone + Display> Approvals<K> {
     ///
     /// # Errors
     /// If it is unknown or too old.
-    pub fn approve(&mut self, id: &str, now: Duration) -> Result<usize, Refused> {
+    pub fn approve(&mut self, id: &str, by: &str, now: Duration) -> Result<usize, Refused> {
         let young = |offer: &&Offer<K>| now.saturating_sub(offer.made) < VALID;
         let offer = self.offers.iter().filter(young).find(|offer| offer.id == id);
         let offer = offer.ok_or(Refused::Unknown)?;
@@ -80,7 +94,20 @@ impl<K: Ord + Clone + Display> Approvals<K> {
         for (key, etag) in &offer.pairs {
             self.approved.insert(key.clone(), (etag.clone(), now + VALID));
         }
-        Ok(offer.pairs.len())
+        let count = offer.pairs.len();
+        self.last = Some(Approval { by: by.to_owned(), at: now, count, left: 0 });
+        Ok(count)
+    }
+
+    /// Nothing is left to do about this record.
+    pub fn settle(&mut self, key: &K) {
+        self.approved.remove(key);
+    }
+
+    /// Returns what was approved last, while it holds.
+    pub fn last(&self, now: Duration) -> Option<Approval> {
+        let last = self.last.clone().filter(|last| now.saturating_sub(last.at) < VALID)?;
+        Some(Approval { left: self.keys(now).count(), ..last })
     }
 
     /// Returns true if this record is approved as it is.
@@ -121,13 +148,20 @@ mod tests {
         assert_eq!(approvals.offer(pairs("A"), s(1)).unwrap().id, offer.id, "same list, same id");
         let other = approvals.offer(pairs("C"), s(2)).unwrap();
         assert_ne!(other.id, offer.id);
-        assert_eq!(approvals.approve("nonsense", s(3)), Err(Refused::Unknown));
+        assert_eq!(approvals.approve("nonsense", "root", s(3)), Err(Refused::Unknown));
         assert!(!approvals.covers(&mac(1), "A", s(3)), "an offer alone approves nothing");
-        assert_eq!(approvals.approve(&offer.id, s(900)), Ok(2));
+        assert_eq!(approvals.approve(&offer.id, "alice", s(900)), Ok(2));
+        assert_eq!(
+            approvals.last(s(900)).map(|a| (a.by, a.count, a.left)),
+            Some(("alice".into(), 2, 2))
+        );
         assert!(approvals.covers(&mac(1), "A", s(900)) && approvals.covers(&mac(2), "B", s(900)));
         assert!(!approvals.covers(&mac(1), "C", s(900)), "it changed since");
         assert!(!approvals.covers(&mac(3), "A", s(900)));
         assert!(!approvals.covers(&mac(1), "A", s(1800)), "run out");
-        assert_eq!(approvals.approve(&other.id, s(902)), Err(Refused::Unknown), "too old");
+        assert_eq!(approvals.approve(&other.id, "root", s(902)), Err(Refused::Unknown), "too old");
+        approvals.settle(&mac(1));
+        assert_eq!(approvals.last(s(903)).unwrap().left, 1);
+        assert_eq!(approvals.last(s(1800)), None, "run out");
     }
 }

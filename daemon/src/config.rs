@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -197,6 +198,25 @@ impl Fields {
             Ok(value) => value,
             Err(err) => panic!("invariant: the default of {key} parses: {err}"),
         }
+    }
+
+    /// Returns the base URL of a service, without a slash at its end, or its default.
+    pub fn url(&mut self, key: &str, default: &str) -> String {
+        let text = self.text(key, default);
+        http_url(&text).unwrap_or_else(|reason| {
+            self.fault(key, reason);
+            String::new()
+        })
+    }
+
+    /// Returns an address of this node alone, or `port` of the loopback address.
+    pub fn loopback(&mut self, key: &str, port: u16) -> SocketAddr {
+        let default = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let address: SocketAddr = self.parse(key, &default.to_string());
+        if !address.ip().is_loopback() {
+            self.fault(key, "only a loopback address is allowed");
+        }
+        address
     }
 
     /// Returns a path, or its default.

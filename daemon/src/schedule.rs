@@ -7,14 +7,16 @@
 //! runs again afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sdc_clients::Jitter;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::config::Window;
-use crate::timing::Retry;
+use crate::tasks::caught;
+use crate::timing::{Clock, HOUR, Retry};
 
 /// Jobs at once.
 const AT_ONCE: usize = 4;
@@ -147,10 +149,48 @@ impl<W: Work> Schedule<W> {
             (due, queue.busy.iter().cloned().collect())
         })
     }
+}
 
-    /// Waits for a wake. Cancel-safe: a wake that nobody waited for is kept.
-    pub async fn woken(&self) {
-        self.woken.notified().await;
+impl<W: Work + Send + 'static> Schedule<W> {
+    /// Runs a job for each VM that is due, for ever: a few at once and one for each VM. A job that
+    /// panics is logged, and given to `panicked`.
+    pub async fn work<F>(
+        self: &Arc<Self>,
+        clock: Clock,
+        job: impl Fn(String, Due<W>) -> F,
+        panicked: impl Fn(),
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut jobs = JoinSet::new();
+        loop {
+            let now = clock.now();
+            let until = match self.take(now) {
+                Ok((vm, due)) => {
+                    let (schedule, job) = (Arc::clone(self), job(vm.clone(), due));
+                    jobs.spawn(async move {
+                        let done = caught("the job of a VM", job).await;
+                        schedule.release(&vm);
+                        done.is_none()
+                    });
+                    continue;
+                }
+                Err(until) => until,
+            };
+            let nap = until.map_or(HOUR, |at| at.saturating_sub(now));
+            // All arms are cancel-safe: a wake is kept, a finished job stays in the set.
+            // One order, so that a simulated run can be repeated.
+            tokio::select! {
+                biased;
+                Some(ended) = jobs.join_next() => {
+                    if ended.unwrap_or(true) {
+                        panicked();
+                    }
+                }
+                () = self.woken.notified() => {}
+                () = tokio::time::sleep(nap) => {}
+            }
+        }
     }
 }
 

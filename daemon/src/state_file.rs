@@ -11,21 +11,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use sdc_clients::Jitter;
+use sdc_clients::retry::Backoff;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::config::Window;
 use crate::disk::{self, stamp};
-use crate::timing::HOUR;
+use crate::timing::{HOUR, policy};
 
 /// Bytes of the file.
 const LONGEST: usize = 32 << 20;
+/// The waits after a write that failed.
+const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(4) };
 
 /// What is kept in a state file. Its JSON has the fields `version` and `cn_uuid`.
-pub trait State: Serialize + DeserializeOwned + Send + 'static {
+pub trait State: Serialize + DeserializeOwned + Clone + Send + 'static {
     /// The version of the layout.
     const VERSION: u32;
+    /// What is worse while the file cannot be written, for the log.
+    const UNWRITTEN: &str;
+
+    /// Returns true if there is no need to write `other` after this.
+    fn is_same(&self, other: &Self) -> bool;
 }
 
 /// A time of the wall clock.
@@ -38,6 +48,26 @@ impl Seen {
     pub fn rest(self, span: Duration, now: Timestamp) -> Duration {
         let passed = Duration::try_from(now.duration_since(self.0)).unwrap_or_default();
         span.saturating_sub(passed)
+    }
+
+    /// Returns the time `ago`.
+    pub fn ago(now: Timestamp, ago: Duration) -> Self {
+        let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::MAX);
+        Self(now.checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH))
+    }
+
+    /// Compares two times that were computed back from the monotonic clock: less than a second, by which
+    /// the wall clock drifts, is no difference.
+    pub fn is_close(self, other: Self) -> bool {
+        self.0.duration_since(other.0).abs() < SignedDuration::from_secs(1)
+    }
+
+    /// Compares as [`Seen::is_close`].
+    pub fn are_close(one: Option<Self>, two: Option<Self>) -> bool {
+        match (one, two) {
+            (Some(one), Some(two)) => one.is_close(two),
+            (one, two) => one.is_none() && two.is_none(),
+        }
     }
 }
 
@@ -130,6 +160,45 @@ impl StateFile {
         match disk::blocking(move || disk::write_atomically(&path, &kept, LONGEST)).await {
             Some(written) => Ok(written?),
             None => Err(Unwritten(io::Error::other("the write was aborted"))),
+        }
+    }
+
+    /// Writes `kept` if it differs from `saved`, and stores whether the file can be written. Returns false
+    /// if it could not.
+    pub async fn save<K: State>(&self, kept: K, saved: &mut Option<K>) -> bool {
+        if saved.as_ref().is_some_and(|saved| saved.is_same(&kept)) {
+            return true;
+        }
+        let fault = self.write(kept.clone()).await.err().map(|err| err.to_string());
+        if self.set_fault(fault.clone())
+            && let Some(reason) = &fault
+        {
+            tracing::error!(reason, "{}", K::UNWRITTEN);
+        }
+        if fault.is_none() {
+            *saved = Some(kept);
+        }
+        fault.is_none()
+    }
+
+    /// Writes what `collect` returns whenever that changes, for ever; nothing while it returns none.
+    pub async fn keep_saving<K: State>(&self, jitter: Jitter, collect: impl Fn() -> Option<K>) {
+        if self.is_damaged() {
+            self.keep_damaged().await;
+        }
+        let mut saved = None;
+        let mut retry = Backoff::new(&policy(RETRY, None), jitter);
+        loop {
+            let is_saved = match collect() {
+                Some(kept) => self.save(kept, &mut saved).await,
+                None => true,
+            };
+            if is_saved {
+                retry.reset();
+                self.changed().await;
+            } else {
+                tokio::time::sleep(retry.next_delay().unwrap_or(RETRY.max)).await;
+            }
         }
     }
 

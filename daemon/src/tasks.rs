@@ -103,6 +103,21 @@ impl Tasks {
         })
     }
 
+    /// Starts a vital task that the shutdown drops at whatever it awaits.
+    pub fn spawn_dropped<F>(&self, name: &'static str, work: F) -> JoinHandle<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.shutdown.clone();
+        self.spawn_vital(name, async move {
+            tokio::select! {
+                biased;
+                () = stop.wait() => {}
+                () = work => {}
+            }
+        })
+    }
+
     /// Waits for the shutdown, then for all tasks, at most 4.5 s; returns whether they have ended.
     pub async fn ended(&self) -> bool {
         self.shutdown.wait().await;

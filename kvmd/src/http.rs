@@ -12,7 +12,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use daemon::Shutdown;
 use daemon::http::events::{self, Follow};
-use daemon::http::{Counts, Gone, Listeners, Router, Start, now_iso, refuse, reply, reply_json};
+use daemon::http::{Counts, Gone, Listeners, Router, Start, now_iso, reply, with_ping};
 use futures_util::stream;
 use http::header::USER_AGENT;
 use http::{HeaderMap, StatusCode};
@@ -42,15 +42,10 @@ pub(crate) fn router(
 ) -> Router {
     let (started, listeners) = (Instant::now(), Listeners::default());
     let api = Arc::new(Api { ledger, rule, started, counts, listeners, shutdown });
-    Router::new()
-        .route("/ping", get(async || reply_json(StatusCode::OK, &json!({"ping": "pong"}))))
+    with_ping(Router::new())
         .route("/status", get(async |State(api): State<Arc<Api>>| api.status()))
         .route("/metrics", get(async |State(api): State<Arc<Api>>| api.metrics()))
         .route("/events", get(events))
-        .fallback(async || refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path"))
-        .method_not_allowed_fallback(async || {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "BadMethod", "only GET is served")
-        })
         .with_state(api)
 }
 

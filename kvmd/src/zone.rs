@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 
 use crate::verdict::{Confidence, Initiator, Kind, Verdict};
@@ -43,22 +43,16 @@ pub struct Facts {
 impl Facts {
     /// Reads a VM object; `None` if the brand is no virtual machine.
     pub fn of(vm: &VmObject) -> Option<Self> {
-        let text = |key: &str| vm.get(key).and_then(Value::as_str).map(str::to_owned);
-        let flag = |key: &str| match vm.get(key) {
-            Some(Value::Bool(value)) => Some(*value),
-            Some(Value::String(word)) => word.parse().ok(),
-            _ => None,
-        };
-        let brand = text("brand").filter(|brand| BRANDS.contains(&brand.as_str()))?;
+        let text = |key: &str| vm.text(key).map(str::to_owned);
         Some(Self {
-            brand,
+            brand: text("brand").filter(|brand| BRANDS.contains(&brand.as_str()))?,
             zone_state: text("zone_state")?,
             state: text("state").unwrap_or_default(),
             transition_to: text("transition_to"),
-            autoboot: both(flag("vm_autoboot"), flag("autoboot")),
+            autoboot: both(vm.flag("vm_autoboot"), vm.flag("autoboot")),
             exit_status: vm.get("exit_status").and_then(Value::as_i64),
             exit_timestamp: text("exit_timestamp"),
-            hidden: flag("do_not_inventory").unwrap_or(false),
+            hidden: vm.is_hidden(),
             zonepath: text("zonepath"),
         })
     }

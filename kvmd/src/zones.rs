@@ -102,15 +102,15 @@ impl Follower {
             WatchEvent::Synced(vms) => vms.iter().for_each(|vm| self.see(vm)),
             WatchEvent::Created(vm)
             | WatchEvent::Modified { vm, .. }
-            | WatchEvent::Hidden { vm }
-            | WatchEvent::Shown { vm } => self.see(&vm),
-            WatchEvent::Deleted { vm } => {
+            | WatchEvent::Hidden(vm)
+            | WatchEvent::Shown(vm) => self.see(&vm),
+            WatchEvent::Deleted(vm) => {
                 if let Some(name) = key_of(&vm) {
                     self.deleted(name);
                 }
             }
             // Changes meanwhile are found with the next complete view.
-            WatchEvent::Lost(_) => {}
+            _ => {}
         }
     }
 

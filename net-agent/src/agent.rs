@@ -40,7 +40,7 @@ pub fn clients(
 ) -> Result<Clients, Error> {
     let (services, cn_uuid) = (&config.services, &config.policy.cn_uuid);
     let agent = user_agent("net-agent", env!("CARGO_PKG_VERSION"), Some(cn_uuid));
-    let mut jitter = config.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
+    let mut jitter = config.basics.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let pace = Arc::new(Pace::new(services.per_second, services.in_flight));
     let (napi_health, vmapi_health) = (Health::new("NAPI"), Health::new("VMAPI"));
     let observed = |health: &Arc<Health>| -> Arc<dyn Transport> {
@@ -95,7 +95,7 @@ impl Agent {
     pub async fn run(self: Arc<Self>, shutdown: Shutdown) {
         let status = &self.parts.status;
         status.step(history::SERVER);
-        if !self.parts.config.no_rabbit {
+        if !self.parts.config.basics.no_rabbit {
             tracing::warn!("{}", State::Off);
             status.is(Task::Pass, State::Off);
             shutdown.wait().await;
@@ -104,32 +104,18 @@ impl Agent {
         status.is(Task::Events, State::Connecting);
         self.restore().await;
         let tasks = Tasks::new(shutdown.clone());
-        macro_rules! start {
-            ($name:literal, $parts:ident => $work:expr) => {{
-                let ($parts, stop) = (Arc::clone(&self.parts), shutdown.clone());
-                tasks.spawn_vital($name, async move {
-                    // Dropping the work at any await is safe: a request may be cut off, and its
-                    // outcome is read at the next start.
-                    tokio::select! {
-                        biased;
-                        () = stop.wait() => {}
-                        () = $work => {}
-                    }
-                });
-            }};
-        }
-        start!("events", parts => events::follow(&parts));
-        start!("worker", parts => worker::work(&parts));
-        start!("identity", parts => identity::watch(&parts));
-        start!("comparison", parts => comparison::compare(&parts));
-        start!("own-nics", parts => async {
-            own_nics::keep_own(&parts).await;
-            std::future::pending::<()>().await;
-        });
-        start!("pass", parts => pass::run(&parts));
-        start!("saver", parts => saver::keep_saving(&parts));
+        let parts = || Arc::clone(&self.parts);
+        // Dropping the work at any await is safe: a request may be cut off, and its outcome is read at the
+        // next start.
+        tasks.spawn_dropped("events", events::follow(parts()));
+        tasks.spawn_dropped("worker", worker::work(parts()));
+        tasks.spawn_dropped("identity", identity::watch(parts()));
+        tasks.spawn_dropped("comparison", comparison::compare(parts()));
+        tasks.spawn_dropped("own-nics", own_nics::keep_own(parts()));
+        tasks.spawn_dropped("pass", pass::run(parts()));
+        tasks.spawn_dropped("saver", saver::keep_saving(parts()));
         shutdown.wait().await;
         tasks.drain(Duration::from_secs(5)).await;
-        saver::save(&self.parts, &mut None).await;
+        saver::save(&self.parts).await;
     }
 }

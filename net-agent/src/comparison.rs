@@ -5,6 +5,7 @@
 //! The comparison task: every 300 s ± 10 % a fresh view of the node against what is known (R13). It
 //! makes no request to NAPI unless they differ.
 
+use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::changes::missed;
@@ -13,7 +14,8 @@ use crate::status::Count;
 use crate::view::ViewError;
 
 /// Compares, for ever.
-pub(crate) async fn compare(parts: &Parts) {
+pub(crate) async fn compare(parts: Arc<Parts>) {
+    let parts = &*parts;
     let mut failed = None;
     loop {
         tokio::time::sleep(parts.random.around(parts.config.times.resync, 0.1)).await;

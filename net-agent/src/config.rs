@@ -6,10 +6,9 @@
 //! …) with the keys of this agent beside them. Durations carry units and have bounds. No key
 //! switches a guard off.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use daemon::agent::{Basics, Files};
 use daemon::config::{http_url, lower_uuid};
 use daemon::{ConfigError, Fields, Window};
 
@@ -28,30 +27,17 @@ pub enum Fallback {
     Never,
 }
 
-/// Whether the agent writes or only reports what it would write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// It writes.
-    On,
-    /// It only reports.
-    Report,
-}
+impl std::str::FromStr for Fallback {
+    type Err = &'static str;
 
-macro_rules! words {
-    ($name:ident { $($text:literal => $variant:ident),+ }) => {
-        impl std::str::FromStr for $name {
-            type Err = String;
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($text => Ok(Self::$variant),)+
-                    _ => Err(concat!("expected one of", $(" ", $text),+).to_owned()),
-                }
-            }
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "probe" => Ok(Self::Probe),
+            "never" => Ok(Self::Never),
+            _ => Err("expected one of probe never"),
         }
-    };
+    }
 }
-words!(Fallback { "probe" => Probe, "never" => Never });
-words!(Mode { "on" => On, "report" => Report });
 
 /// Where VMAPI is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,17 +111,6 @@ pub struct Times {
     pub config_poll: Duration,
 }
 
-/// Where the agent keeps its files and listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
-    /// Holds, lock, state file.
-    pub state_dir: PathBuf,
-    /// The unix socket for root: offers, approvals, explanations.
-    pub control_socket: PathBuf,
-    /// Status listener; loopback only.
-    pub status_listen: SocketAddr,
-}
-
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -145,54 +120,41 @@ pub struct Config {
     pub policy: Policy,
     /// The waits.
     pub times: Times,
-    /// Files and listeners.
-    pub places: Places,
-    /// The shipped feature flag: false means no NAPI traffic at all.
-    pub no_rabbit: bool,
-    /// on or report.
-    pub mode: Mode,
-    /// Seed of all jitter; drawn if absent.
-    pub seed: Option<u64>,
-    /// Tracing filter.
-    pub log_level: String,
-    /// Unknown keys.
-    pub unknown: Vec<String>,
+    /// What every agent has.
+    pub basics: Basics,
+}
+
+impl AsRef<Basics> for Config {
+    fn as_ref(&self) -> &Basics {
+        &self.basics
+    }
 }
 
 impl Config {
-    /// Reads `file`, and the keys of this agent from `policy` if that is given.
-    ///
-    /// # Errors
-    /// Returns all faults at once, each with its key.
-    pub fn load(file: &Path, policy: Option<&Path>) -> Result<Self, ConfigError> {
-        let shipped = Fields::load(file)?;
-        let ours = policy.map(Fields::load).transpose()?;
-        Self::read(shipped, ours)
-    }
-
     /// Reads JSON text (one file that holds everything).
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// As [`Config::read`].
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        Self::read(Fields::from_json(text)?, None)
+        Self::read(Files::from_json(text)?)
     }
 
-    fn read(mut shipped: Fields, policy: Option<Fields>) -> Result<Self, ConfigError> {
+    /// Reads the two files.
+    ///
+    /// # Errors
+    /// All faults at once, each with its key.
+    pub fn read(mut files: Files) -> Result<Self, ConfigError> {
+        let shipped = files.shipped();
         let napi_url = shipped.required("napi.url", http_url);
         let cn_uuid = shipped.required("cn_uuid", lower_uuid);
         let admin_uuid = shipped.optional_text("admin_uuid").filter(|text| !text.is_empty());
-        let no_rabbit = shipped.flag("no_rabbit", true);
         for key in ["agent_uuid", "bindip", "cueballAgent", "instance_uuid", "datacenter_name"] {
             shipped.get(key);
         }
-        let separate = policy.is_some();
-        let mut ours = policy.unwrap_or_else(Fields::empty);
-        let f = if separate { &mut ours } else { &mut shipped };
-        let config = Self::ours(f, napi_url, cn_uuid, admin_uuid, no_rabbit);
-        let mut unknown = shipped.finish()?;
-        unknown.extend(ours.finish()?);
-        Ok(Self { unknown, ..config })
+        let basics = files.basics("net-agent", 5311);
+        let mut config = Self::ours(files.ours(), napi_url, cn_uuid, admin_uuid, basics);
+        config.basics.unknown = files.finish()?;
+        Ok(config)
     }
 
     fn ours(
@@ -200,27 +162,17 @@ impl Config {
         napi_url: String,
         cn_uuid: String,
         admin_uuid: Option<String>,
-        no_rabbit: bool,
+        basics: Basics,
     ) -> Self {
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
         let vmapi = vmapi(f, &napi_url);
-        let vminfod = f.text("vminfod.url", "http://127.0.0.1:9090");
-        let vminfod_url = http_url(&vminfod).unwrap_or_else(|reason| {
-            f.fault("vminfod.url", reason);
-            String::new()
-        });
-        let status_listen: SocketAddr = f.parse("status.listen", "127.0.0.1:5311");
-        let state_dir = f.path("state_dir", "/var/db/net-agent");
-        if !status_listen.ip().is_loopback() {
-            f.fault("status.listen", "only a loopback address is allowed");
-        }
         let ask_vmapi = vmapi != VmapiChoice::None;
         Self {
             services: Services {
                 napi: napi_url,
                 vmapi,
-                vminfod: vminfod_url,
+                vminfod: f.url("vminfod.url", "http://127.0.0.1:9090"),
                 fallback: f.parse("fallback", "probe"),
                 per_second: f.number("pace.per_second", 5, 1..=1000),
                 in_flight: f.number("pace.in_flight", 4, 1..=64),
@@ -247,16 +199,7 @@ impl Config {
                 hidden_memory: f.span("hidden_memory", s(300), s(300)..=DAY),
                 config_poll: f.span("config_poll", s(10), ms(10)..=s(3600)),
             },
-            places: Places {
-                control_socket: f.path("control.socket", state_dir.join("control.sock")),
-                state_dir,
-                status_listen,
-            },
-            no_rabbit,
-            mode: f.parse("mode", "on"),
-            seed: f.get("seed").is_some().then(|| f.number("seed", 0, 0..=u64::MAX)),
-            log_level: f.text("log_level", "info"),
-            unknown: Vec::new(),
+            basics,
         }
     }
 }
@@ -326,8 +269,8 @@ mod tests {
         assert_eq!(config.services.vmapi, VmapiChoice::Url("http://vmapi.lab.example".to_owned()));
         assert_eq!(config.times.startup_delay.min, Duration::from_secs(120));
         assert_eq!(config.times.startup_delay.max, Duration::from_secs(600));
-        assert_eq!(config.unknown, ["logLevel"]);
-        assert!(config.no_rabbit);
+        assert_eq!(config.basics.unknown, ["logLevel"]);
+        assert!(config.basics.no_rabbit);
     }
 
     #[test]

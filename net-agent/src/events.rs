@@ -7,6 +7,7 @@
 
 use daemon::schedule::Due;
 use sdc_clients::vminfod::{VmObject, WatchEvent, watch};
+use std::sync::Arc;
 
 use crate::changes::{changed, wake_departures};
 use crate::departures::Left;
@@ -16,7 +17,8 @@ use crate::status::{Count, State, Task, history};
 use crate::view::{LocalView, LocalVm};
 
 /// Follows the stream, for ever.
-pub(crate) async fn follow(parts: &Parts) {
+pub(crate) async fn follow(parts: Arc<Parts>) {
+    let parts = &*parts;
     parts.status.step(history::WATCHER);
     let mut watcher = watch(&parts.clients.vminfod, parts.random.fork());
     parts.status.step(history::WATCHER_DONE);
@@ -31,9 +33,9 @@ pub(crate) async fn follow(parts: &Parts) {
             }
             WatchEvent::Created(vm)
             | WatchEvent::Modified { vm, .. }
-            | WatchEvent::Hidden { vm }
-            | WatchEvent::Shown { vm } => present(parts, &vm),
-            WatchEvent::Deleted { vm } => deleted(parts, &vm),
+            | WatchEvent::Hidden(vm)
+            | WatchEvent::Shown(vm) => present(parts, &vm),
+            WatchEvent::Deleted(vm) => deleted(parts, &vm),
             WatchEvent::Lost(err) => {
                 let why = daemon::log::chain(&err);
                 if parts.node.lost() {
@@ -45,6 +47,7 @@ pub(crate) async fn follow(parts: &Parts) {
                 }
                 parts.status.is(Task::Events, State::NoAnswer(why));
             }
+            _ => {}
         }
     }
 }

@@ -24,6 +24,9 @@ use crate::status::evidence_json;
 use crate::view::{LocalVm, ViewError};
 use crate::{changes, pass, worker};
 
+/// The most records of one offer: at the usual 5 requests per second they are read in 50 s.
+const MOST: usize = 250;
+
 /// Why there is no rehearsal.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unrehearsed {
@@ -59,9 +62,19 @@ pub(crate) async fn explain(parts: &Parts, mac: MacAddr) -> Value {
         Value::Null,
         |(_, d)| json!({"vm": d.vm, "why": clip(&d.why.to_string()), "tries": d.tries}),
     );
+    let last = parts.history.last_of(mac).await;
+    said["history"] = last.as_ref().and_then(|entry| serde_json::to_value(entry).ok()).into();
     let (action, reason) = match apply::read(parts, mac).await {
         Ok(Found::Record(fresh)) => judged(parts, &fresh, is_here, &mut said).await,
-        Ok(Found::Missing) => ("keep", Reason::NoRecord),
+        Ok(Found::Missing) => {
+            let deleted = last.as_ref().filter(|entry| entry.is_delete());
+            let reason = deleted.map_or(Reason::NoRecord, |entry| Reason::DeletedHere {
+                at: entry.at,
+                rule: entry.rule.clone(),
+                why: entry.why.clone(),
+            });
+            ("keep", reason)
+        }
         Err(why) => {
             said["napi"] = json!({"unknown": why.to_string()});
             ("defer", why)
@@ -119,8 +132,12 @@ async fn judged(
     }
 }
 
-/// Reads each record that the brake blocks and offers them for approval.
+/// Reads the records that the brake blocks, within the budget of requests, and offers them for approval. Of
+/// more than [`MOST`] the first: what is approved and gone makes room for the next.
 pub(crate) async fn offer(parts: &Parts) {
+    let blocked: Vec<_> = blocked(parts).into_iter().take(MOST).collect();
+    let of = blocked.len();
+    let at_once = usize::try_from(parts.config.services.in_flight).unwrap_or(1);
     let read = |(mac, vm): (MacAddr, String)| async move {
         match apply::read(parts, mac).await {
             Ok(Found::Record(fresh)) if fresh.value.belongs_to_uuid == vm => {
@@ -129,8 +146,16 @@ pub(crate) async fn offer(parts: &Parts) {
             _ => None,
         }
     };
-    let read = futures_util::stream::iter(blocked(parts)).map(read).buffer_unordered(4);
-    let pairs: BTreeMap<_, _> = read.filter_map(std::future::ready).collect().await;
+    let mut read = futures_util::stream::iter(blocked).map(read).buffer_unordered(at_once);
+    let mut pairs = BTreeMap::new();
+    for done in 0.. {
+        parts.status.reading(Some((done, of)));
+        match read.next().await {
+            Some(pair) => pairs.extend(pair),
+            None => break,
+        }
+    }
+    parts.status.reading(None);
     parts.brake.offer(pairs);
 }
 

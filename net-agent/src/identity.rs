@@ -5,6 +5,7 @@
 //! The identity task: reads sysinfo until it names this node, then at each comparison interval, in
 //! case it changes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::Window;
@@ -38,7 +39,8 @@ pub(crate) async fn read(parts: &Parts) -> Result<(), Unidentified> {
 }
 
 /// Reads sysinfo, for ever.
-pub(crate) async fn watch(parts: &Parts) {
+pub(crate) async fn watch(parts: Arc<Parts>) {
+    let parts = &*parts;
     let times = &parts.config.times;
     let window = Window { min: RETRY, max: times.config_poll };
     let mut retry = Backoff::new(&policy(window, None), parts.random.fork());

@@ -77,4 +77,6 @@ mod view; // the node as vminfod shows it
 
 pub mod holds; // the operator's holds
 
+pub mod history; // what was written and deleted
+
 pub mod config; // the configuration

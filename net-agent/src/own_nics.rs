@@ -5,6 +5,8 @@
 //! The own-NICs task: claims the records of the node's own MACs and sets them and the `server` records
 //! of this node to `running` (R11), once after the start. The pass does it again with each list.
 
+use std::sync::Arc;
+
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use sdc_clients::MacAddr;
 use sdc_clients::napi::{BelongsToType, NicList, NicQuery};
@@ -19,7 +21,8 @@ const AT_ONCE: usize = 4;
 const MOST: u32 = 100;
 
 /// Does it until each record is decided.
-pub(crate) async fn keep_own(parts: &Parts) {
+pub(crate) async fn keep_own(parts: Arc<Parts>) {
+    let parts = &*parts;
     parts.ready(Task::OwnNics).await;
     tokio::time::sleep(parts.random.within(parts.config.times.server_nic_delay)).await;
     let mut open = macs(parts).await;
@@ -32,6 +35,7 @@ pub(crate) async fn keep_own(parts: &Parts) {
         }
     }
     parts.status.is(Task::OwnNics, State::Resting);
+    std::future::pending::<()>().await;
 }
 
 /// Returns the node's own MACs: those of sysinfo, and those of NAPI's `server` records of this node,

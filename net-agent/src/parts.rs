@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use crate::brake::{Brake, Reference, Scale};
 use crate::config::Config;
 use crate::departures::Departures;
+use crate::history::History;
 use crate::holds::HoldsFile;
 use crate::permit::{Gate, Writer};
 use crate::plan::Reason;
@@ -71,12 +72,14 @@ pub struct Parts {
     pub(crate) gate: Gate,
     /// The operator's holds.
     pub holds: HoldsFile,
+    /// What was written and deleted.
+    pub history: History,
     /// The NICs that left the node.
     pub departures: Departures,
     /// The mass-delete brake.
     pub brake: Brake,
     /// The VMs that are to be worked on.
-    pub schedule: Schedule<Upkeep>,
+    pub schedule: Arc<Schedule<Upkeep>>,
     /// What outlives the process.
     pub(crate) state_file: Arc<StateFile>,
     /// What the operator sees.
@@ -86,9 +89,9 @@ pub struct Parts {
 impl Parts {
     /// Parts that know nothing yet.
     pub fn new(config: Config, clients: Clients) -> Arc<Self> {
-        let (clock, random) = (Clock::start(), Random::new(config.seed));
+        let (clock, random) = (Clock::start(), Random::new(config.basics.seed));
         let save = Arc::new(Notify::new());
-        let state_dir = &config.places.state_dir;
+        let state_dir = &config.basics.places.state_dir;
         let node = Arc::new(Node::new(clock, config.times.hidden_memory, Arc::clone(&save)));
         let holds = HoldsFile::new(state_dir);
         let state_file = Arc::new(StateFile::new(state_dir, Arc::clone(&save)));
@@ -105,9 +108,14 @@ impl Parts {
             node,
             gate,
             holds,
+            history: History::new(state_dir),
             departures: Departures::new(&config, clock, random.fork(), Arc::clone(&save)),
             brake: Brake::new(clock, save),
-            schedule: Schedule::new(config.times.retry, config.times.resync, random.fork()),
+            schedule: Arc::new(Schedule::new(
+                config.times.retry,
+                config.times.resync,
+                random.fork(),
+            )),
             state_file,
             status: Status::new(clock, services),
             clock,

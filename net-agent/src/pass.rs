@@ -8,8 +8,10 @@
 //! looked at again in rounds until they are decided or the next list replaces them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::agent::Mode;
 use daemon::schedule::Due;
 use daemon::timing::HOUR;
 use futures_util::StreamExt as _;
@@ -20,7 +22,6 @@ use tokio::time::Instant;
 use crate::apply;
 use crate::brake::{BrakeOf, Clearance, Tripped};
 use crate::changes::{missed, wake_departures};
-use crate::config::Mode;
 use crate::listing::{self, ListError, NicListing};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
@@ -91,7 +92,8 @@ impl Open {
 }
 
 /// Passes, for ever: one per start, and one per `relist`.
-pub(crate) async fn run(parts: &Parts) {
+pub(crate) async fn run(parts: Arc<Parts>) {
+    let parts = &*parts;
     let (status, times) = (&parts.status, &parts.config.times);
     let delay = parts.random.within(times.startup_delay);
     status.is(Task::Pass, State::StartupDelay(delay));
@@ -151,14 +153,16 @@ async fn pass(parts: &Parts, pass: u64) -> Result<Open, Failed> {
     }
     let mut open = Open { listing, read, ..Open::default() };
     let mut local = view(parts).await?;
-    if config.mode == Mode::On && unlisted::add(parts, &mut open.listing, &local, is_first).await {
+    if config.basics.mode == Mode::On
+        && unlisted::add(parts, &mut open.listing, &local, is_first).await
+    {
         // The records first, then the view that they are judged by.
         local = view(parts).await?;
     }
     let first = compared(parts, &open, &local, &BTreeMap::new()).await;
     open.candidates = first.decisions.iter().filter(|d| d.is_candidate()).count();
     status.planned(first.clone());
-    status.step(if config.mode == Mode::On { history::REAP } else { history::SKIPPED });
+    status.step(if config.basics.mode == Mode::On { history::REAP } else { history::SKIPPED });
     let missing = backfill(parts, &first).await?;
     doubt_an_empty_list(parts, open.listing.listed, missing);
     if !is_first {

@@ -14,6 +14,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use daemon::agent::Mode;
 use daemon::health::Health;
 use daemon::state_file::StateFile;
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ use sdc_clients::http::Precondition;
 use sdc_clients::napi::Napi;
 use sdc_clients::{Error, MacAddr};
 
-use crate::config::{Config, Mode};
+use crate::config::Config;
 use crate::holds::HoldsFile;
 use crate::plan::{Refusal, Wish};
 use crate::view::Node;
@@ -77,7 +78,7 @@ impl Gate {
         state_file: Arc<StateFile>,
         napi: Arc<Health>,
     ) -> Self {
-        let (cn_uuid, mode) = (config.policy.cn_uuid.clone(), config.mode);
+        let (cn_uuid, mode) = (config.policy.cn_uuid.clone(), config.basics.mode);
         Self { node, holds, state_file, napi, cn_uuid, mode }
     }
 

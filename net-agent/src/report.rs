@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
+use daemon::agent::{Mode, approval_json};
 use daemon::log::clip;
 use serde_json::{Value, json};
 
-use crate::config::Mode;
 use crate::metrics::{Gauge, Reading};
 use crate::parts::Parts;
 use crate::status::Count;
@@ -27,18 +27,19 @@ pub(crate) async fn status(parts: &Parts) -> Value {
             format!("vminfod: the NICs of zone {zone} are not known, so nothing is deleted").into()
         }));
     }
+    if let Some(waiting) = page["waiting_for"].as_array_mut() {
+        waiting.extend(held_up(parts).await.into_iter().map(Value::from));
+    }
     let config = &parts.config;
+    let approved = parts.brake.approval_given();
     let strays = parts.departures.strays();
-    let mode = match config.mode {
-        Mode::On => "on",
-        Mode::Report => "report",
-    };
     for (key, value) in [
         ("brake", parts.brake.sentence().into()),
+        ("approved", approved.map(|approval| approval_json(&approval, parts.clock.now())).into()),
         ("memory", parts.state_file.sentence().into()),
         ("version", env!("CARGO_PKG_VERSION").into()),
         ("cn_uuid", config.policy.cn_uuid.clone().into()),
-        ("mode", mode.into()),
+        ("mode", config.basics.mode.name().into()),
         ("mute", parts.gate.writable().err().map(|refusal| refusal.to_string()).into()),
         ("vms", parts.node.look(|i| i.view.vms.len()).into()),
         ("unread_zones", unread.into_iter().collect()),
@@ -52,6 +53,34 @@ pub(crate) async fn status(parts: &Parts) -> Value {
         page[key] = value;
     }
     page
+}
+
+/// Returns what holds work up besides what the tasks wait for.
+async fn held_up(parts: &Parts) -> Vec<String> {
+    let mut all = Vec::new();
+    if parts.brake.sentence().is_some() {
+        all.push(match parts.brake.approval_given() {
+            Some(approval) if approval.left > 0 => {
+                format!("the deletes of {} approved records", approval.left)
+            }
+            _ => "an operator: the brake is on, see `net-agent plan --fresh`".to_owned(),
+        });
+    }
+    if parts.config.basics.mode == Mode::Report {
+        all.push("mode \"on\": in report mode nothing is written".to_owned());
+    }
+    let holds = parts.holds.read_or_hold_all().await;
+    all.extend(holds.in_force(parts.gate.time()).take(SHOWN).map(|hold| {
+        let what = hold.vm.as_deref().unwrap_or("the whole node");
+        clip(&format!("the end of the hold on {what}: {}", hold.reason))
+    }));
+    let departed = parts.departures.all();
+    if let Some((mac, first)) = departed.first() {
+        let count = departed.len();
+        let why = clip(&first.why.to_string());
+        all.push(format!("{count} NICs that left the node, the first {mac}: {why}"));
+    }
+    all
 }
 
 /// Returns `/plan`.

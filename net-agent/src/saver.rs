@@ -2,19 +2,17 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The state file task: takes over what the last run left, then saves what changes. Times in the
+//! What the last run left, and what the state file should say now. Times in the
 //! file are the wall clock's. A clock that is ahead at a restart must not end the protection of hidden
 //! VMs or the count of deletes, so both begin anew with each start.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::Window;
 use daemon::state_file::Seen;
-use daemon::timing::{HOUR, policy};
-use jiff::{SignedDuration, Timestamp};
+use daemon::timing::HOUR;
 use sdc_clients::MacAddr;
-use sdc_clients::retry::Backoff;
 
 use crate::brake::Deletes;
 use crate::departures::{Departure, Left};
@@ -22,15 +20,6 @@ use crate::parts::Parts;
 use crate::plan::Reason;
 use crate::state_file::{Kept, KeptDeparture};
 use crate::view::LocalVm;
-
-/// The waits after a write that failed.
-const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(4) };
-
-/// Returns the wall clock's time `ago`.
-fn time(now: Timestamp, ago: Duration) -> Seen {
-    let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::MAX);
-    Seen(now.checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH))
-}
 
 /// Takes over what the last run left. Called once, before the tasks start.
 pub(crate) async fn restore(parts: &Parts) {
@@ -81,7 +70,7 @@ fn collect(parts: &Parts) -> Kept {
         for (vm, until) in inventory.hidden() {
             let here = inventory.view.vms.contains_key(vm);
             let since = (clock + memory).saturating_sub(*until);
-            kept.hidden.insert(vm.clone(), (!here).then(|| time(now, since)));
+            kept.hidden.insert(vm.clone(), (!here).then(|| Seen::ago(now, since)));
         }
     });
     let keep = |(mac, departure): (MacAddr, Departure)| {
@@ -89,7 +78,7 @@ fn collect(parts: &Parts) -> Kept {
         KeptDeparture { mac, vm, left, waits, why: why.to_string() }
     };
     kept.departed = parts.departures.all().into_iter().map(keep).collect();
-    let when = |until: Duration| time(now, (clock + HOUR).saturating_sub(until));
+    let when = |until: Duration| Seen::ago(now, (clock + HOUR).saturating_sub(until));
     let Deletes { counted, exempted } = parts.brake.deletes();
     kept.deletes = counted.into_iter().map(when).collect();
     kept.exempted = exempted.into_iter().map(when).collect();
@@ -100,57 +89,12 @@ fn collect(parts: &Parts) -> Kept {
 }
 
 /// Saves the file whenever its content changes, for ever.
-pub(crate) async fn keep_saving(parts: &Parts) {
-    if parts.state_file.is_damaged() {
-        parts.state_file.keep_damaged().await;
-    }
-    let mut saved = None;
-    let mut retry = Backoff::new(&policy(RETRY, None), parts.random.fork());
-    loop {
-        if save(parts, &mut saved).await {
-            retry.reset();
-            parts.state_file.changed().await;
-        } else {
-            tokio::time::sleep(retry.next_delay().unwrap_or(RETRY.max)).await;
-        }
-    }
+pub(crate) async fn keep_saving(parts: Arc<Parts>) {
+    let collect = || Some(collect(&parts));
+    parts.state_file.keep_saving(parts.random.fork(), collect).await;
 }
 
-/// Saves the file if its content differs from `saved`. Returns false if that failed.
-pub(crate) async fn save(parts: &Parts, saved: &mut Option<Kept>) -> bool {
-    let kept = collect(parts);
-    if saved.as_ref().is_some_and(|saved| same(saved, &kept)) {
-        return true;
-    }
-    let fault = parts.state_file.write(kept.clone()).await.err().map(|err| err.to_string());
-    let good = fault.is_none();
-    if good {
-        *saved = Some(kept);
-    }
-    if parts.state_file.set_fault(fault.clone())
-        && let Some(reason) = fault
-    {
-        tracing::error!(reason, "nothing is deleted while the state file cannot be written");
-    }
-    good
-}
-
-/// Compares two contents. Times are computed back from the monotonic clock and differ by the drift
-/// of the wall clock, so less than a second is no difference.
-fn same(one: &Kept, two: &Kept) -> bool {
-    let close = |a: Seen, b: Seen| a.0.duration_since(b.0).abs() < SignedDuration::from_secs(1);
-    let both = |a: &Option<Seen>, b: &Option<Seen>| match (a, b) {
-        (Some(a), Some(b)) => close(*a, *b),
-        (a, b) => a.is_none() && b.is_none(),
-    };
-    let all =
-        |a: &[Seen], b: &[Seen]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| close(*a, *b));
-    one.reference == two.reference
-        && one.macs == two.macs
-        && one.hidden.len() == two.hidden.len()
-        && one.hidden.iter().zip(&two.hidden).all(|((v, a), (w, b))| v == w && both(a, b))
-        && one.departed == two.departed
-        && all(&one.deletes, &two.deletes)
-        && all(&one.exempted, &two.exempted)
-        && both(&one.lost, &two.lost)
+/// Saves the file.
+pub(crate) async fn save(parts: &Parts) {
+    parts.state_file.save(collect(parts), &mut None).await;
 }

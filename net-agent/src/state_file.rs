@@ -63,6 +63,22 @@ pub struct KeptDeparture {
 
 impl State for Kept {
     const VERSION: u32 = 1;
+    const UNWRITTEN: &str = "nothing is deleted while the state file cannot be written";
+
+    fn is_same(&self, other: &Self) -> bool {
+        let all = |one: &[Seen], two: &[Seen]| {
+            one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.is_close(*two))
+        };
+        let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
+        self.reference == other.reference
+            && self.macs == other.macs
+            && self.hidden.len() == other.hidden.len()
+            && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
+            && self.departed == other.departed
+            && all(&self.deletes, &other.deletes)
+            && all(&self.exempted, &other.exempted)
+            && Seen::are_close(self.lost, other.lost)
+    }
 }
 
 impl Kept {

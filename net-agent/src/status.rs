@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::listing::NicListing;
 use crate::outcome::Outcome;
-use crate::plan::{Decision, Evidence, Plan, Reason, Refusal};
+use crate::plan::{Action, Decision, Evidence, Plan, Reason, Refusal};
 
 /// The tasks whose state is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,6 +177,8 @@ struct Board {
     last_plan: Option<(Timestamp, Plan)>,
     /// What came of the plan's lines so far.
     outcomes: BTreeMap<MacAddr, Outcome>,
+    /// How many records of an offer are read, and how many are to be read.
+    reading: Option<(usize, usize)>,
 }
 
 impl Board {
@@ -303,6 +305,12 @@ impl Status {
         });
     }
 
+    /// Stores how many records of an offer are read, and how many are to be read; none if there is no offer
+    /// in the making.
+    pub fn reading(&self, progress: Option<(usize, usize)>) {
+        self.with(|b| b.reading = progress);
+    }
+
     /// Stores what came of one line of the plan.
     pub fn outcome(&self, mac: MacAddr, outcome: Outcome) {
         self.with(|b| b.outcomes.insert(mac, outcome));
@@ -335,15 +343,19 @@ impl Status {
 
     /// Returns this part of `/plan`.
     pub fn plan_json(&self) -> Value {
-        self.with(|b| match &b.last_plan {
-            None => json!({"made": null, "brake": null, "decisions": [],
-                "waiting_for": b.waiting_for(&self.services)}),
-            Some((made, plan)) => json!({
-                "made": format!("{made:.3}"),
-                "brake": plan.brake.as_ref().map(ToString::to_string),
-                "decisions": plan.decisions.iter()
-                    .map(|d| decision_json(d, b.outcomes.get(&d.mac))).collect::<Vec<_>>(),
-            }),
+        self.with(|b| {
+            let mut page = match &b.last_plan {
+                None => json!({"made": null, "brake": null, "decisions": [],
+                    "waiting_for": b.waiting_for(&self.services)}),
+                Some((made, plan)) => json!({
+                    "made": format!("{made:.3}"),
+                    "brake": plan.brake.as_ref().map(ToString::to_string),
+                    "decisions": plan.decisions.iter()
+                        .map(|d| decision_json(d, b.outcomes.get(&d.mac))).collect::<Vec<_>>(),
+                }),
+            };
+            page["reading"] = b.reading.map(|(done, of)| json!({"done": done, "of": of})).into();
+            page
         })
     }
 }
@@ -355,6 +367,7 @@ fn decision_json(decision: &Decision, outcome: Option<&Outcome>) -> Value {
         "action": decision.action.name(),
         "reason": clip(&decision.reason.to_string()),
         "napi": decision.napi,
+        "open": outcome.map_or(decision.action != Action::Keep, Outcome::is_open),
         "outcome": outcome.map(|outcome| clip(&outcome.to_string())),
         "evidence": decision.evidence.iter().map(evidence_json).collect::<Vec<_>>(),
     })

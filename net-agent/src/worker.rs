@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use daemon::schedule::Due;
 use sdc_clients::MacAddr;
-use tokio::task::JoinSet;
 
 use crate::apply;
 use crate::brake::BrakeOf;
@@ -23,47 +22,14 @@ use crate::plan::reap::Basis;
 use crate::plan::upkeep::unwritable;
 use crate::view::ViewError;
 
-/// Releases the VM even if its job panics.
-struct Busy<'a>(&'a Parts, &'a str);
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.schedule.release(self.1);
-    }
-}
-
 /// Runs jobs, for ever.
-pub(crate) async fn work(parts: &Arc<Parts>) {
-    let mut jobs = JoinSet::new();
-    loop {
-        let now = parts.clock.now();
-        let until = match parts.schedule.take(now) {
-            Ok((vm, due)) => {
-                let parts = Arc::clone(parts);
-                jobs.spawn(async move {
-                    let busy = Busy(&parts, &vm);
-                    job(&parts, &vm, due).await;
-                    drop(busy);
-                });
-                continue;
-            }
-            Err(until) => until,
-        };
-        let nap = until.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now));
-        // All arms are cancel-safe: a wake is kept, a finished job stays in the set.
-        // One order, so that a simulated run can be repeated.
-        tokio::select! {
-            biased;
-            Some(ended) = jobs.join_next() => {
-                if let Err(err) = ended && err.is_panic() {
-                    tracing::error!("the job of a VM panicked");
-                    parts.status.failed("the job of a VM panicked".to_owned());
-                }
-            }
-            () = parts.schedule.woken() => {}
-            () = tokio::time::sleep(nap) => {}
-        }
-    }
+pub(crate) async fn work(parts: Arc<Parts>) {
+    let run = |vm: String, due| {
+        let parts = Arc::clone(&parts);
+        async move { job(&parts, &vm, due).await }
+    };
+    let panicked = || parts.status.failed("the job of a VM panicked".to_owned());
+    parts.schedule.work(parts.clock, run, panicked).await;
 }
 
 #[tracing::instrument(skip(parts, due), fields(upkeep = due.work.0))]

@@ -44,11 +44,11 @@ async fn desk() -> Desk {
     let agent = world.agent(HOME, over.clone());
     let mut config = json!({"napi": {"url": "http://127.0.0.1:9"}, "vmapi": {"url": "none"},
         "vminfod": {"url": "http://127.0.0.1:9"}, "cn_uuid": CN,
-        "state_dir": agent.parts.config.places.state_dir});
+        "state_dir": agent.parts.config.basics.places.state_dir});
     config.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
     let file = world.dir.path().join("net-agent.config.json");
     std::fs::write(&file, config.to_string()).unwrap();
-    std::fs::create_dir_all(&agent.parts.config.places.state_dir).unwrap();
+    std::fs::create_dir_all(&agent.parts.config.basics.places.state_dir).unwrap();
     let shutdown = Shutdown::new();
     let tasks = Tasks::new(shutdown.clone());
     agent.listen(port, &tasks, &shutdown);
@@ -90,13 +90,17 @@ const DONE: &str = "ExitCode(unix_exit_status(0))";
 const FAILED: &str = "ExitCode(unix_exit_status(1))";
 const USAGE: &str = "ExitCode(unix_exit_status(2))";
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread")] // C36, C37, C38
 async fn approves_only_through_the_socket() {
     let desk = desk().await;
     desk.until("the brake is on", || desk.agent.parts.brake.sentence().is_some()).await;
-    let socket = &desk.agent.parts.config.places.control_socket;
+    let socket = &desk.agent.parts.config.basics.places.control_socket;
     assert_eq!(std::fs::metadata(socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(desk.cli(&["plan"]).await, DONE);
+    assert!(desk.agent.parts.brake.offered().is_none(), "a look reads no record");
+    let status = desk.agent.status_json().await;
+    assert!(status["waiting_for"].to_string().contains("an operator"), "{status}");
+    assert_eq!(desk.cli(&["plan", "--fresh"]).await, DONE);
     let (offer, _) = desk.agent.parts.brake.offered().unwrap();
     let body = json!({"id": offer.id}).to_string();
     for (method, path) in [("POST", "/approve"), ("POST", "/plan"), ("DELETE", "/holds")] {
@@ -113,7 +117,19 @@ async fn approves_only_through_the_socket() {
     assert!(desk.world.writes().is_empty());
     assert_eq!(desk.cli(&["approve", &offer.id]).await, DONE);
     desk.until("the approved ones go", || desk.world.writes().len() == 8).await;
+    desk.until("none is left", || {
+        desk.agent.parts.brake.approval_given().is_some_and(|approval| approval.left == 0)
+    })
+    .await;
+    let approved = desk.agent.status_json().await["approved"].clone();
+    assert_eq!((&approved["count"], approved["by"] == "somebody"), (&json!(8), false));
     assert!(desk.world.has(1));
+    let history = net_agent::history::Asked::default();
+    let done = desk.agent.parts.history.read(&history).unwrap();
+    assert_eq!(done.iter().filter(|entry| entry.is_delete()).count(), 8);
+    assert!(done.iter().all(|entry| !entry.why.is_empty() && !entry.old.is_empty()), "{done:?}");
+    let gone = desk.agent.explain("f20000000002".parse().unwrap()).await;
+    assert!(gone["reason"].to_string().contains("this agent deleted it at"), "{gone}");
     for verb in [
         &["nic", "F2-00-00-00-00-01"][..],
         &["nic", "f20000000002", "-j"],
@@ -121,6 +137,8 @@ async fn approves_only_through_the_socket() {
         &["plan", "--all"],
         &["status", "-j"],
         &["reap", "--dry-run"],
+        &["history"],
+        &["history", "--since", "2h", "--mac", "F2-00-00-00-00-02", "-o", "ago,why"],
         &["hold", "--reason", "test", "--for", "1h"],
         &["holds", "-j"],
         &["release"],
@@ -134,6 +152,7 @@ async fn approves_only_through_the_socket() {
         &["nic", "nonsense"][..],
         &["plan", "--mac", "x"],
         &["nothing"],
+        &["history", "--since", "soon"],
         &["approve"],
         &["hold", "--vm", "not-a-uuid", "--reason", "x"],
         &["hold", "--reason", " "],
@@ -144,7 +163,7 @@ async fn approves_only_through_the_socket() {
     }
     desk.shutdown.trigger();
     assert!(desk.tasks.drain(Duration::from_secs(10)).await);
-    assert!(!desk.agent.parts.config.places.control_socket.exists());
+    assert!(!desk.agent.parts.config.basics.places.control_socket.exists());
     for (verb, code) in [
         (&["status"][..], FAILED),
         (&["approve", "0123456789abcdef"], FAILED),
@@ -183,7 +202,7 @@ async fn port_refuses_requests_from_browsers() {
 #[tokio::test(flavor = "multi_thread")] // race 29
 async fn second_copy_does_not_start() {
     let desk = desk().await;
-    let _first = Lock::take(&desk.agent.parts.config.places.state_dir.join("lock")).unwrap();
+    let _first = Lock::take(&desk.agent.parts.config.basics.places.state_dir.join("lock")).unwrap();
     assert_eq!(desk.cli(&["serve"]).await, FAILED);
     desk.shutdown.trigger();
     desk.tasks.drain(Duration::from_secs(10)).await;

@@ -38,7 +38,7 @@ pub fn clients(
 ) -> Result<Clients, Error> {
     let services = &config.services;
     let agent = user_agent("vm-agent", env!("CARGO_PKG_VERSION"), Some(cn_uuid));
-    let jitter = config.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
+    let jitter = config.basics.seed.map_or_else(Jitter::from_entropy, Jitter::from_seed);
     let pace = Arc::new(Pace::new(services.per_second, services.in_flight));
     let health = Health::new("VMAPI");
     let observed: Arc<dyn Transport> = Arc::new(Observed::new(outside, Arc::clone(&health)));
@@ -68,7 +68,7 @@ impl Agent {
     /// Runs until the shutdown signal.
     pub async fn run(self: Arc<Self>, shutdown: Shutdown) {
         let status = &self.parts.status;
-        if !self.parts.config.no_rabbit {
+        if !self.parts.config.basics.no_rabbit {
             tracing::warn!("{}", State::Off);
             status.is(Task::Start, State::Off);
             shutdown.wait().await;
@@ -77,27 +77,16 @@ impl Agent {
         status.is(Task::Events, State::Connecting);
         saver::restore(&self.parts).await;
         let tasks = Tasks::new(shutdown.clone());
-        macro_rules! start {
-            ($name:literal, $parts:ident => $work:expr) => {{
-                let ($parts, stop) = (Arc::clone(&self.parts), shutdown.clone());
-                tasks.spawn_vital($name, async move {
-                    // Dropping the work at any await is safe: a request may be cut off, and its
-                    // outcome is read at the next start.
-                    tokio::select! {
-                        biased;
-                        () = stop.wait() => {}
-                        () = $work => {}
-                    }
-                });
-            }};
-        }
-        start!("events", parts => events::follow(&parts));
-        start!("worker", parts => worker::work(&parts));
-        start!("start", parts => start::run(&parts));
-        start!("identity", parts => identity::watch(&parts));
-        start!("saver", parts => saver::keep_saving(&parts));
+        let parts = || Arc::clone(&self.parts);
+        // Dropping the work at any await is safe: a request may be cut off, and its outcome is read at the
+        // next start.
+        tasks.spawn_dropped("events", events::follow(parts()));
+        tasks.spawn_dropped("worker", worker::work(parts()));
+        tasks.spawn_dropped("start", start::run(parts()));
+        tasks.spawn_dropped("identity", identity::watch(parts()));
+        tasks.spawn_dropped("saver", saver::keep_saving(parts()));
         shutdown.wait().await;
         tasks.drain(Duration::from_secs(5)).await;
-        saver::save(&self.parts, &mut None).await;
+        saver::save(&self.parts).await;
     }
 }

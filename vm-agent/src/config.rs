@@ -5,10 +5,9 @@
 //! The configuration: the shipped agent's file (`vmapi_url`, `server_uuid`, `no_rabbit`, …) with the
 //! keys of this agent beside them. Durations carry units and have bounds. No key switches a guard off.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use daemon::agent::{Basics, Files};
 use daemon::config::{http_url, lower_uuid};
 use daemon::{ConfigError, Fields, Window};
 
@@ -17,27 +16,6 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 /// Where the shipped platform keeps the agent's file.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/vm-agent.config.json";
-
-/// Whether the agent writes or only reports what it would write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// It writes.
-    On,
-    /// It only reports.
-    Report,
-}
-
-impl std::str::FromStr for Mode {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "on" => Ok(Self::On),
-            "report" => Ok(Self::Report),
-            _ => Err("expected one of on report"),
-        }
-    }
-}
 
 /// The services and how they are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,17 +49,6 @@ pub struct Times {
     pub second_look: Duration,
 }
 
-/// Where the agent keeps its files and listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
-    /// Lock and state file.
-    pub state_dir: PathBuf,
-    /// The unix socket for root: explanations and approvals.
-    pub control_socket: PathBuf,
-    /// Status listener; loopback only.
-    pub status_listen: SocketAddr,
-}
-
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -91,76 +58,53 @@ pub struct Config {
     pub services: Services,
     /// The waits.
     pub times: Times,
-    /// Files and listeners.
-    pub places: Places,
-    /// The shipped feature flag: false means no VMAPI traffic at all.
-    pub no_rabbit: bool,
-    /// on or report.
-    pub mode: Mode,
-    /// Seed of all jitter; drawn if absent.
-    pub seed: Option<u64>,
-    /// Tracing filter.
-    pub log_level: String,
-    /// Unknown keys.
-    pub unknown: Vec<String>,
+    /// What every agent has.
+    pub basics: Basics,
+}
+
+impl AsRef<Basics> for Config {
+    fn as_ref(&self) -> &Basics {
+        &self.basics
+    }
 }
 
 impl Config {
-    /// Reads `file`, and the keys of this agent from `policy` if that is given.
-    ///
-    /// # Errors
-    /// Returns all faults at once, each with its key.
-    pub fn load(file: &Path, policy: Option<&Path>) -> Result<Self, ConfigError> {
-        let shipped = Fields::load(file)?;
-        let ours = policy.map(Fields::load).transpose()?;
-        Self::read(shipped, ours)
-    }
-
     /// Reads JSON text (one file that holds everything).
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// As [`Config::read`].
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        Self::read(Fields::from_json(text)?, None)
+        Self::read(Files::from_json(text)?)
     }
 
-    fn read(mut shipped: Fields, policy: Option<Fields>) -> Result<Self, ConfigError> {
+    /// Reads the two files.
+    ///
+    /// # Errors
+    /// All faults at once, each with its key.
+    pub fn read(mut files: Files) -> Result<Self, ConfigError> {
+        let shipped = files.shipped();
         let vmapi = shipped.required("vmapi_url", http_url);
         let cn_uuid = match shipped.get("server_uuid").is_some() {
             true => Some(shipped.required("server_uuid", lower_uuid)),
             false => None,
         };
-        let no_rabbit = shipped.flag("no_rabbit", true);
         for key in ["periodic_interval", "cueballHttpAgent", "logLevel", "agent_uuid"] {
             shipped.get(key);
         }
-        let separate = policy.is_some();
-        let mut ours = policy.unwrap_or_else(Fields::empty);
-        let f = if separate { &mut ours } else { &mut shipped };
-        let config = Self::ours(f, vmapi, cn_uuid, no_rabbit);
-        let mut unknown = shipped.finish()?;
-        unknown.extend(ours.finish()?);
-        Ok(Self { unknown, ..config })
+        let basics = files.basics("vm-agent", 5313);
+        let mut config = Self::ours(files.ours(), vmapi, cn_uuid, basics);
+        config.basics.unknown = files.finish()?;
+        Ok(config)
     }
 
-    fn ours(f: &mut Fields, vmapi: String, cn_uuid: Option<String>, no_rabbit: bool) -> Self {
+    fn ours(f: &mut Fields, vmapi: String, cn_uuid: Option<String>, basics: Basics) -> Self {
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
-        let vminfod = f.text("vminfod.url", "http://127.0.0.1:9090");
-        let vminfod = http_url(&vminfod).unwrap_or_else(|reason| {
-            f.fault("vminfod.url", reason);
-            String::new()
-        });
-        let status_listen: SocketAddr = f.parse("status.listen", "127.0.0.1:5313");
-        if !status_listen.ip().is_loopback() {
-            f.fault("status.listen", "only a loopback address is allowed");
-        }
-        let state_dir = f.path("state_dir", "/var/db/vm-agent");
         Self {
             cn_uuid,
             services: Services {
                 vmapi,
-                vminfod,
+                vminfod: f.url("vminfod.url", "http://127.0.0.1:9090"),
                 per_second: f.number("pace.per_second", 5, 1..=1000),
                 in_flight: f.number("pace.in_flight", 4, 1..=64),
             },
@@ -173,16 +117,7 @@ impl Config {
                 provisioning_age: f.span("provisioning_age", s(7200), ms(1)..=WEEK),
                 second_look: f.span("second_look", s(60), ms(1)..=DAY),
             },
-            places: Places {
-                control_socket: f.path("control.socket", state_dir.join("control.sock")),
-                state_dir,
-                status_listen,
-            },
-            no_rabbit,
-            mode: f.parse("mode", "on"),
-            seed: f.get("seed").is_some().then(|| f.number("seed", 0, 0..=u64::MAX)),
-            log_level: f.text("log_level", "info"),
-            unknown: Vec::new(),
+            basics,
         }
     }
 }
@@ -199,8 +134,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.services.vmapi, "http://vmapi.lab.example");
-        assert_eq!((config.cn_uuid, config.no_rabbit), (None, true));
-        assert_eq!(config.unknown, ["odd"]);
+        assert_eq!((config.cn_uuid, config.basics.no_rabbit), (None, true));
+        assert_eq!(config.basics.unknown, ["odd"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! The events task: follows vminfod's stream. An event carries no work of its own; it wakes the VM, and
 //! the turn reads the node as it is then.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sdc_clients::vminfod::{WatchEvent, watch};
@@ -14,7 +15,8 @@ use crate::plan::{Reason, named};
 use crate::status::{Count, State, Task};
 
 /// Follows the stream, for ever.
-pub(crate) async fn follow(parts: &Parts) {
+pub(crate) async fn follow(parts: Arc<Parts>) {
+    let parts = &*parts;
     let mut watcher = watch(&parts.clients.vminfod, parts.random.fork());
     loop {
         match watcher.next().await {
@@ -26,16 +28,16 @@ pub(crate) async fn follow(parts: &Parts) {
             WatchEvent::Modified { vm, .. } => wake(parts, parts.node.put(&vm), parts.clock.now()),
             // A VM that came, or came out of hiding, goes first: after the switch of a migration VMAPI
             // knows nothing of it.
-            WatchEvent::Created(vm) | WatchEvent::Shown { vm } => {
+            WatchEvent::Created(vm) | WatchEvent::Shown(vm) => {
                 wake(parts, parts.node.put(&vm), Duration::ZERO);
             }
-            WatchEvent::Hidden { vm } => {
+            WatchEvent::Hidden(vm) => {
                 parts.node.put(&vm);
                 if let Some(vm) = named(&vm) {
                     parts.status.decided(&vm, "nothing", Reason::Hidden, false);
                 }
             }
-            WatchEvent::Deleted { vm } => wake(parts, parts.node.remove(&vm), parts.clock.now()),
+            WatchEvent::Deleted(vm) => wake(parts, parts.node.remove(&vm), parts.clock.now()),
             WatchEvent::Lost(error) => {
                 let why = daemon::log::chain(&error);
                 if parts.node.change(|known| std::mem::take(&mut known.synced)) {
@@ -47,6 +49,7 @@ pub(crate) async fn follow(parts: &Parts) {
                 }
                 parts.status.is(Task::Events, State::NoAnswer(why));
             }
+            _ => {}
         }
     }
 }

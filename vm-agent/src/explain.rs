@@ -13,11 +13,12 @@ use crate::parts::Parts;
 pub(crate) async fn explain(parts: &Parts, vm: &str) -> Value {
     let _admitted = parts.admission().await;
     let decision = judge_now(parts, vm).await;
+    let now = parts.clock.now();
     let (here, is_hidden, is_told, gone) = parts.node.look(|known| {
         let here = known.here.get(vm).copied();
         (
             here.is_some(),
-            here == Some(true),
+            here == Some(true) || known.was_hidden(vm, now) == Some(true),
             known.told.contains(vm),
             known.gone.get(vm).map(|it| it.since),
         )

@@ -7,6 +7,7 @@
 use daemon::Window;
 use daemon::timing::Retry;
 use sdc_clients::vminfod::Vminfod;
+use std::sync::Arc;
 use tokio::time::Duration;
 
 use crate::parts::Parts;
@@ -17,7 +18,8 @@ use crate::status::{State, Task};
 const RETRY: Window = Window { min: Duration::from_secs(1), max: Duration::from_secs(10) };
 
 /// Reads sysinfo, for ever.
-pub(crate) async fn watch(parts: &Parts) {
+pub(crate) async fn watch(parts: Arc<Parts>) {
+    let parts = &*parts;
     let mut retry = Retry::new(RETRY, RETRY.max, parts.random.fork());
     // One log line for each change of state, not for each reading.
     let mut said = None;

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::timing::Clock;
-use sdc_clients::vminfod::{Vm, is_hidden};
+use sdc_clients::vminfod::{Vm, VmFields as _};
 use tokio::sync::Notify;
 
+use crate::config::Times;
 use crate::plan::{Crowd, named};
 
 /// Above this number, VMs that are not here are forgotten.
@@ -40,6 +41,9 @@ pub struct Known {
     pub hidden_unknown: Duration,
     /// The VMs of which VMAPI knows since they came here.
     pub told: BTreeSet<String>,
+    /// The VMs of which it was told since, and when it is looked at again: what the node that had the
+    /// VM before wrote last may arrive later than what this one wrote.
+    pub looks: BTreeMap<String, Duration>,
     /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
     pub is_first_run: bool,
     /// True while the stream is connected and its snapshot is read.
@@ -68,10 +72,15 @@ impl Known {
         Crowd { here: self.here.len(), gone: self.gone.len() }
     }
 
+    fn forget_told(&mut self, vm: &str) {
+        self.told.remove(vm);
+        self.looks.remove(vm);
+    }
+
     fn put(&mut self, vm: String, is_hidden: bool, until: Duration) {
         self.gone.remove(&vm);
         if is_hidden {
-            self.told.remove(&vm);
+            self.forget_told(&vm);
             self.hidden.insert(vm.clone(), until);
         } else {
             self.hidden.remove(&vm);
@@ -86,6 +95,7 @@ pub struct Node {
     known: Mutex<Known>,
     clock: Clock,
     hidden_memory: Duration,
+    second_look: Duration,
     /// Wakes tasks that wait until they may write.
     news: Notify,
     /// Wakes the task that saves the state file.
@@ -94,8 +104,10 @@ pub struct Node {
 
 impl Node {
     /// Nothing is known yet.
-    pub fn new(clock: Clock, hidden_memory: Duration, save: Arc<Notify>) -> Self {
-        Self { known: Mutex::default(), clock, hidden_memory, news: Notify::new(), save }
+    pub fn new(clock: Clock, times: &Times, save: Arc<Notify>) -> Self {
+        let (hidden_memory, second_look) = (times.hidden_memory, times.second_look);
+        let (known, news) = (Mutex::default(), Notify::new());
+        Self { known, clock, hidden_memory, second_look, news, save }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -133,7 +145,7 @@ impl Node {
                 if known.is_first_run {
                     known.told.insert(vm.clone());
                 }
-                known.put(vm, is_hidden(object), until);
+                known.put(vm, object.is_hidden(), until);
             }
             known.is_first_run = false;
             if known.told.len() > MOST_TOLD {
@@ -146,7 +158,7 @@ impl Node {
     /// A VM is here. Returns its uuid if something may be said of it.
     pub fn put(&self, object: &Vm) -> Option<String> {
         let (vm, until) = (named(object)?, self.until());
-        let hidden = is_hidden(object);
+        let hidden = object.is_hidden();
         self.change(|known| known.put(vm.clone(), hidden, until));
         (!hidden).then_some(vm)
     }
@@ -155,9 +167,9 @@ impl Node {
     pub fn remove(&self, object: &Arc<Vm>) -> Option<String> {
         let (vm, now, until) = (named(object)?, self.clock.now(), self.until());
         self.change(|known| {
-            known.told.remove(&vm);
+            known.forget_told(&vm);
             let was_here = known.here.remove(&vm);
-            if was_here == Some(true) || is_hidden(object) {
+            if was_here == Some(true) || object.is_hidden() {
                 known.hidden.insert(vm.clone(), until);
                 return None;
             }
@@ -175,7 +187,7 @@ impl Node {
         let until = self.until();
         self.change(|known| {
             known.hidden.insert(vm.to_owned(), until);
-            known.told.remove(vm);
+            known.forget_told(vm);
             known.gone.remove(vm);
             if let Some(is_hidden) = known.here.get_mut(vm) {
                 *is_hidden = true;
@@ -214,13 +226,21 @@ impl Node {
         self.change(|known| known.gone.remove(vm));
     }
 
-    /// VMAPI knows of these VMs.
-    pub fn told(&self, vms: impl IntoIterator<Item = String>) {
+    /// VMAPI knows of this VM. Returns when to look again, if that is not certain yet.
+    pub fn told(&self, vm: &str) -> Option<Duration> {
+        let now = self.clock.now();
         self.change(|known| {
-            let vms = vms.into_iter().filter(|vm| known.here.get(vm) == Some(&false));
-            let vms: Vec<String> = vms.collect();
-            known.told.extend(vms);
-        });
+            if !known.shows(vm) || known.told.contains(vm) {
+                return None;
+            }
+            let at = *known.looks.entry(vm.to_owned()).or_insert(now + self.second_look);
+            if now < at {
+                return Some(at);
+            }
+            known.looks.remove(vm);
+            known.told.insert(vm.to_owned());
+            None
+        })
     }
 
     /// Forgets VMs that were hidden and are gone for long enough; keeps those that are here.

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use daemon::approval::{Approvals, Offer, Refused, VALID};
+use daemon::agent::Mode;
+use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
 use daemon::health::Health;
 use daemon::pace::{Pace, Paced};
 use daemon::schedule::Schedule;
@@ -21,7 +22,7 @@ use sdc_clients::vmapi::Vmapi;
 use sdc_clients::vminfod::Vminfod;
 use tokio::sync::{Notify, RwLock};
 
-use crate::config::{Config, Mode};
+use crate::config::Config;
 use crate::node::Node;
 use crate::plan::{Judge, Reason};
 use crate::status::{State, Status, Task};
@@ -58,7 +59,7 @@ pub struct Parts {
     /// What is known of the node.
     pub node: Arc<Node>,
     /// The VMs that are to be worked on.
-    pub schedule: Schedule<()>,
+    pub schedule: Arc<Schedule<()>>,
     /// Held by each turn, and alone by the write of many records: none is written from two sides.
     pub(crate) turns: RwLock<()>,
     /// While a start compares: the VMs that had a turn since its view was asked for.
@@ -71,15 +72,23 @@ pub struct Parts {
     pub status: Status,
 }
 
+/// For the explorer, which compares what agents know and mean to do.
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.node.look(|known| write!(f, "{known:?}"))?;
+        write!(f, " {:?} turned {:?}", self.schedule, self.turned())
+    }
+}
+
 impl Parts {
     /// Parts that know nothing yet.
     pub fn new(config: Config, cn_uuid: String, clients: Clients) -> Arc<Self> {
-        let (clock, random) = (Clock::start(), Random::new(config.seed));
+        let (clock, random) = (Clock::start(), Random::new(config.basics.seed));
         let save = Arc::new(Notify::new());
-        let (times, state_dir) = (&config.times, &config.places.state_dir);
+        let (times, state_dir) = (&config.times, &config.basics.places.state_dir);
         Arc::new(Self {
-            node: Arc::new(Node::new(clock, times.hidden_memory, Arc::clone(&save))),
-            schedule: Schedule::new(times.retry, times.retry.max, random.fork()),
+            node: Arc::new(Node::new(clock, times, Arc::clone(&save))),
+            schedule: Arc::new(Schedule::new(times.retry, times.retry.max, random.fork())),
             turns: RwLock::default(),
             turned: Mutex::default(),
             approvals: Mutex::default(),
@@ -122,7 +131,7 @@ impl Parts {
             }
             if known.synced { Ok(()) } else { Err(Reason::NotSynced) }
         })?;
-        match self.config.mode {
+        match self.config.basics.mode {
             Mode::On => Ok(()),
             Mode::Report => Err(Reason::ReportMode),
         }
@@ -198,13 +207,23 @@ impl Parts {
     ///
     /// # Errors
     /// If no valid offer has this id.
-    pub fn approve(&self, id: &str) -> Result<usize, Refused> {
+    pub fn approve(&self, id: &str, by: &str) -> Result<usize, Refused> {
         let (count, vms) = self.approvals(|approvals, now| {
-            let count = approvals.approve(id, now)?;
+            let count = approvals.approve(id, by, now)?;
             Ok((count, approvals.keys(now).collect::<Vec<_>>()))
         })?;
         vms.iter().for_each(|vm| self.schedule.wake_changed(vm, self.clock.now(), ()));
         Ok(count)
+    }
+
+    /// Returns what the operator approved last, while it holds.
+    pub(crate) fn approved(&self) -> Option<Approval> {
+        self.approvals(|approvals, now| approvals.last(now))
+    }
+
+    /// This VM is reported destroyed.
+    pub(crate) fn settled(&self, vm: &str) {
+        self.approvals(|approvals, _| approvals.settle(&vm.to_owned()));
     }
 
     /// Returns true if the operator approved that this VM is reported destroyed.

@@ -6,31 +6,29 @@
 
 use std::time::Duration;
 
+use daemon::agent::approval_json;
 use serde_json::{Value, json};
 
-use crate::config::Mode;
 use crate::parts::Parts;
 
 /// Returns `/status`.
 pub(crate) fn status(parts: &Parts) -> Value {
+    let now = parts.clock.now();
     let mut page = parts.status.to_json();
     let (here, gone, hidden) = parts.node.look(|known| {
         let hidden = known.here.values().filter(|is_hidden| **is_hidden).count();
         (known.here.len(), known.gone.len(), hidden)
     });
-    let mode = match parts.config.mode {
-        Mode::On => "on",
-        Mode::Report => "report",
-    };
     for (key, value) in [
         ("memory", parts.state_file.sentence().into()),
         ("version", env!("CARGO_PKG_VERSION").into()),
         ("cn_uuid", parts.cn_uuid.clone().into()),
-        ("mode", mode.into()),
+        ("mode", parts.config.basics.mode.name().into()),
         ("mute", parts.writable().err().map(|why| why.to_string()).into()),
         ("vms", here.into()),
         ("hidden", hidden.into()),
         ("gone", gone.into()),
+        ("approved", parts.approved().map(|approval| approval_json(&approval, now)).into()),
         ("queue", parts.schedule.queued().0.len().into()),
         ("admissions", parts.clients.pace.taken().into()),
     ] {

@@ -8,9 +8,11 @@
 use crate::apply::compare;
 use crate::parts::Parts;
 use crate::status::{State, Task};
+use std::sync::Arc;
 
 /// Compares, for ever.
-pub(crate) async fn run(parts: &Parts) {
+pub(crate) async fn run(parts: Arc<Parts>) {
+    let parts = &*parts;
     let times = &parts.config.times;
     let wait = parts.random.within(times.startup_delay);
     parts.status.is(Task::Start, State::StartupDelay(wait));

@@ -30,6 +30,15 @@ pub struct Kept {
 
 impl State for Kept {
     const VERSION: u32 = 1;
+    const UNWRITTEN: &str = "a restart would forget which VMs were hidden";
+
+    fn is_same(&self, other: &Self) -> bool {
+        let (hidden, others) = (self.hidden.iter(), other.hidden.iter());
+        self.told == other.told
+            && self.hidden.len() == other.hidden.len()
+            && hidden.zip(others).all(|((v, a), (w, b))| v == w && Seen::are_close(*a, *b))
+            && Seen::are_close(self.lost, other.lost)
+    }
 }
 
 impl Kept {

@@ -16,11 +16,14 @@ pub mod table; // lists
 
 pub mod progress; // what is shown while something takes long
 
+pub mod span; // durations
+
 pub mod screen; // where output goes, and its colours
 
 pub use clap_complete::Shell;
 pub use grammar::{ListArgs, completions, man, misuse, parse, valid_config};
-pub use program::{begin, late_config, print, run};
+pub use program::{Usage, author, begin, finish, late_config, print, run};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
+pub use span::{ago, span};
 pub use table::{Cell, Layout, Table, UnknownColumn, facts};

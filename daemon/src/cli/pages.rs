@@ -5,13 +5,15 @@
 //! Pages of a running agent, read from its loopback port, and how they are shown.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use sdc_clients::http::Call;
 use sdc_clients::{Class, Http};
 use serde_json::Value;
 
 use super::screen::{Screen, Tone, visible};
-use super::table::{Layout, Table, UnknownColumn};
+use super::span::span;
+use super::table::{Layout, Table, UnknownColumn, facts, plain};
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +85,80 @@ pub fn fields(object: &Value, layout: &Layout, screen: Screen) -> Result<String,
         table.row(vec![key.as_str().into(), value.clone().into()]);
     }
     table.print(layout, screen)
+}
+
+/// Returns a page as a table if the flags ask for one, as `lines` on a terminal, else as JSON.
+///
+/// # Errors
+/// If a column that is asked for does not exist.
+pub fn shown(
+    page: &Value,
+    layout: &Layout,
+    screen: Screen,
+    lines: impl FnOnce(&Value, Screen) -> String,
+) -> Result<String, UnknownColumn> {
+    if layout.asks_for_table() {
+        return fields(page, layout, screen);
+    }
+    Ok(match screen.is_terminal && !layout.json {
+        true => lines(page, screen),
+        false => screen.harmless(&format!("{page:#}\n")),
+    })
+}
+
+/// Returns the first lines of an agent's status: whether it writes, what it waits for, what is wrong.
+pub fn state_lines(page: &Value, screen: Screen) -> Vec<(&'static str, String)> {
+    let state = match page["mute"].as_str() {
+        None if page["brake"].is_string() => {
+            screen.paint(Tone::Bad, "the brake is on; all that it does not block goes on")
+        }
+        None => screen.paint(Tone::Good, "writing"),
+        Some(why) => screen.paint(Tone::Odd, &format!("writes nothing: {}", visible(why))),
+    };
+    let mut lines = vec![("state", state)];
+    for what in page["waiting_for"].as_array().into_iter().flatten() {
+        let what = visible(what.as_str().unwrap_or("-"));
+        lines.push(("waiting for", screen.paint(Tone::Odd, &what)));
+    }
+    for (key, name) in [("brake", "brake"), ("memory", "memory fault")] {
+        if page[key].is_string() {
+            lines.push((name, screen.paint(Tone::Bad, &text(page, key))));
+        }
+    }
+    if let Some(by) = page["approved"]["by"].as_str() {
+        let number = |key: &str| page["approved"][key].as_u64().unwrap_or_default();
+        let ago = span(Duration::from_secs(number("ago_s")));
+        let (count, left) = (number("count"), number("left"));
+        let approved = format!("{count} by {} {ago} ago, {left} of them left", visible(by));
+        lines.push(("approved", screen.paint(Tone::Odd, &approved)));
+    }
+    lines
+}
+
+/// Returns the last lines of an agent's status: what it has counted under these names, and what went wrong
+/// last.
+pub fn count_lines<'a>(
+    page: &Value,
+    names: impl Iterator<Item = &'a str>,
+    screen: Screen,
+) -> Vec<(&'static str, String)> {
+    let number = |name: &str| page[name].as_u64().unwrap_or_default();
+    let names = names.filter(|name| number(name) > 0);
+    let done: Vec<String> = names.map(|name| format!("{name} {}", number(name))).collect();
+    let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
+    let mut lines = vec![("so far", done)];
+    if page["last_error"].is_string() {
+        let at = page["last_error_at"].as_str().map_or("-".to_owned(), to_the_second);
+        let error = format!("{at} {}", text(page, "last_error"));
+        lines.push(("last error", screen.paint(Tone::Bad, &error)));
+    }
+    lines
+}
+
+/// Returns these fields of a page, one per line.
+pub fn named_fields(page: &Value, names: &[&'static str]) -> String {
+    let line = |name: &&'static str| (*name, plain(&page[*name]));
+    facts(&names.iter().map(line).collect::<Vec<_>>())
 }
 
 /// Returns a timestamp without its fraction, and any other text as it is.

@@ -4,12 +4,14 @@
 
 //! How a program runs, from `main` to its exit code.
 
+use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use super::screen;
-use crate::config::ConfigError;
+use super::table::UnknownColumn;
+use crate::config::{ConfigError, environment};
 use crate::tasks::Shutdown;
 use crate::{disk, exit, log};
 
@@ -71,6 +73,42 @@ pub async fn late_config<C: Send + 'static>(
             () = tokio::time::sleep(CONFIG_POLL) => {}
         }
     }
+}
+
+/// Returns who runs the program, for what is recorded of it: the user behind sudo, else the one who logged
+/// in, else the uid.
+pub fn author() -> String {
+    let names = ["SUDO_USER", "LOGNAME", "USER"].iter().filter_map(|name| environment(name));
+    let name = names.filter_map(|name| name.into_string().ok()).next();
+    name.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+}
+
+/// Wrong usage of the command line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// Prints what a command returned, or why it failed: wrong usage and a wrong configuration have a code of
+/// their own.
+pub fn finish<E>(program: &str, done: Result<String, E>) -> ExitCode
+where
+    E: std::ops::Deref<Target = dyn Error + Send + Sync>,
+{
+    match done {
+        Ok(text) => print(program, &text),
+        Err(error) => exit::report(program, &*error, code_of(&*error)),
+    }
+}
+
+fn code_of(error: &(dyn Error + 'static)) -> u8 {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<Usage>() || error.is::<ConfigError>() || error.is::<UnknownColumn>() {
+            return exit::USAGE;
+        }
+        cause = error.source();
+    }
+    exit::FAILED
 }
 
 /// Writes to stdout. A reader that went away (`| head`) is no failure.

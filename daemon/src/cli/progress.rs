@@ -24,14 +24,21 @@ const BAR: usize = 24;
 /// Shows progress until it is dropped.
 #[derive(Debug)]
 pub struct Progress {
-    _painter: Option<Painter>,
+    painter: Option<Painter>,
 }
 
 impl Progress {
     /// Begins showing `what`.
     pub fn begin(what: &str) -> Progress {
         let painter = screen::shows_progress().then(|| Painter::begin(what));
-        Progress { _painter: painter.flatten() }
+        Progress { painter: painter.flatten() }
+    }
+
+    /// Shows `what` from now on.
+    pub fn say(&self, what: &str) {
+        let shown = self.painter.as_ref().and_then(|painter| painter.open.as_ref());
+        // Without a terminal nobody listens.
+        let _unheard = shown.map(|open| open.send(what.to_owned()));
     }
 }
 
@@ -44,7 +51,7 @@ pub fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
 /// The thread that paints; it ends when its channel does.
 #[derive(Debug)]
 struct Painter {
-    open: Option<Sender<()>>,
+    open: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -66,14 +73,17 @@ impl Drop for Painter {
     }
 }
 
-fn paint_until(end: &Receiver<()>, what: &str) {
+fn paint_until(news: &Receiver<String>, what: &str) {
+    let mut what = what.to_owned();
     let began = Instant::now();
     let mut pause = PATIENCE;
     for tick in 0.. {
-        if end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-            break;
+        match news.recv_timeout(pause) {
+            Ok(new) => what = new,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
         }
-        paint(&picture(what, tick, began.elapsed()));
+        paint(&picture(&what, tick, began.elapsed()));
         pause = FRAME;
     }
     if pause == FRAME {

@@ -65,13 +65,7 @@ impl Cell {
     }
 
     fn text(&self) -> String {
-        match (&self.shown, &self.value) {
-            (Some(text), _) => visible(text),
-            (None, Value::Null) => "-".to_owned(),
-            (None, Value::String(text)) if text.is_empty() => "-".to_owned(),
-            (None, Value::String(text)) => visible(text),
-            (None, other) => visible(&other.to_string()),
-        }
+        self.shown.as_deref().map_or_else(|| plain(&self.value), visible)
     }
 
     fn parsable(&self) -> String {
@@ -198,6 +192,25 @@ impl Table {
     }
 }
 
+/// Returns a value for people: lists as `a, b`, objects as `name value, name value`, `-` for nothing.
+pub fn plain(value: &Value) -> String {
+    let text = match value {
+        Value::Null => String::new(),
+        Value::String(text) => visible(text),
+        Value::Array(all) => {
+            let between = if all.iter().any(Value::is_object) { "; " } else { ", " };
+            all.iter().map(plain).collect::<Vec<_>>().join(between)
+        }
+        Value::Object(all) => {
+            let pairs =
+                all.iter().map(|(name, value)| format!("{} {}", visible(name), plain(value)));
+            pairs.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    };
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
 /// Returns named facts, one per line.
 pub fn facts(lines: &[(&str, String)]) -> String {
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
@@ -216,6 +229,8 @@ fn order(a: Option<&Cell>, b: Option<&Cell>) -> std::cmp::Ordering {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const PLAIN: Screen = Screen { is_terminal: false, colour: false };
@@ -260,6 +275,24 @@ mod tests {
         assert!(
             table().print(&list(None, None), colours).unwrap().contains("\u{1b}[32mok\u{1b}[0m")
         );
+    }
+
+    #[test]
+    fn no_json_stands_in_a_cell() {
+        for (value, text) in [
+            (json!(["a", 1]), "a, 1"),
+            (
+                json!([{"mac": "x", "primary": true}, {"mac": "y\n"}]),
+                "mac x, primary true; mac y\\u000a",
+            ),
+            (json!({"vms": []}), "vms -"),
+            (json!(null), "-"),
+        ] {
+            assert_eq!(
+                plain(&value).replace("vms -, complete false", "complete false, vms -"),
+                text
+            );
+        }
     }
 
     #[test]

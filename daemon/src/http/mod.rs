@@ -17,6 +17,8 @@ mod limits; // caps, deadlines, counters
 
 mod pace; // a rate limit
 
+mod pages; // what the pages of all daemons share
+
 mod reply; // small responses
 
 pub mod query; // query strings as Node reads them
@@ -33,6 +35,7 @@ pub use axum::body::Body;
 pub use self::events::{Gone, Start};
 pub use self::limits::{Counts, Limits};
 pub use self::listeners::{Listener, Listeners, Registered};
+pub use self::pages::{ok, with_ping, wrong_method};
 pub use self::port::{ListenError, listen, url_of};
 pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
 pub use self::server::{Acceptor, Server, call};

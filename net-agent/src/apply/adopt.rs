@@ -46,7 +46,8 @@ pub(crate) async fn adopt(parts: &Parts, mac: MacAddr, vm: &str) -> Outcome {
         // As with another node's cn_uuid: never without an etag.
         let cn_uuid = Some(policy.cn_uuid.clone());
         let wish = Wish { cn_uuid, foreign: true, ..Wish::default() };
-        let target = Target { mac, vm, rule: "adopt" };
+        let why = format!("VMAPI says that VM {vm} was destroyed on this node");
+        let target = Target { mac, vm, rule: "adopt", why: &why };
         let still = || obstacle().is_none();
         if let Some(outcome) = put(parts, target, &fresh, &wish, still).await {
             return outcome;

@@ -52,6 +52,7 @@ async fn attempt(
     let fresh = match read(parts, mac).await {
         Ok(Found::Record(fresh)) => fresh,
         Ok(Found::Missing) => {
+            parts.brake.settled(mac);
             parts.status.count(Count::AlreadyGone);
             return Some(Outcome::Done);
         }
@@ -90,12 +91,13 @@ async fn attempt(
         Err(refusal) => return Some(refused(parts, refusal, &"delete")),
     };
     drop(turn);
-    let audit = Audit { mac, vm, rule: basis.rule(), etag: Some(&last.etag), request: "DELETE" };
-    answered(parts, &audit, &answer, &last)
+    let (rule, nic) = (basis.rule(), &fresh.value);
+    let audit = Audit { vm, rule, etag: Some(&last.etag), nic, wish: None };
+    answered(parts, &audit, &answer, &last).await
 }
 
 /// Counts and logs the answer to the request. Returns none if the record is to be read again.
-fn answered(
+async fn answered(
     parts: &Parts,
     audit: &Audit<'_>,
     answer: &Result<(), Error>,
@@ -104,17 +106,19 @@ fn answered(
     match answer {
         Ok(()) => {
             parts.brake.deleted(last.clearance);
+            parts.brake.settled(audit.nic.mac);
             parts.status.count(Count::Reaped);
-            audit.write("deleted", &sentences(&last.judgement));
+            audit.write(parts, "deleted", &sentences(&last.judgement)).await;
             Some(Outcome::Done)
         }
         Err(err) if err.is_not_found_resource() => {
+            parts.brake.settled(audit.nic.mac);
             parts.status.count(Count::AlreadyGone);
-            audit.write("already gone", "");
+            audit.write(parts, "already gone", &sentences(&last.judgement)).await;
             Some(Outcome::Done)
         }
         Err(err) => {
-            audit.write("failed", &err.to_string());
+            audit.write(parts, "failed", &err.to_string()).await;
             conflict(parts, err)
         }
     }

@@ -4,15 +4,18 @@
 
 //! Reading a record, asking VMAPI, and what all writes share.
 
+use daemon::log::clip;
 use daemon::timing::policy;
 use sdc_clients::http::Versioned;
 use sdc_clients::napi::Nic;
 use sdc_clients::retry::Backoff;
 use sdc_clients::{Class, Error, MacAddr};
+use serde_json::{Map, Value};
 
+use crate::history::Entry;
 use crate::outcome::Outcome;
 use crate::parts::Parts;
-use crate::plan::{Reason, Refusal, Verdict};
+use crate::plan::{Reason, Refusal, Verdict, Wish};
 use crate::status::Count;
 
 /// Attempts (read, decide, write) before a record is left to the next pass.
@@ -114,20 +117,39 @@ pub(super) fn refused(parts: &Parts, refusal: Refusal, request: &dyn std::fmt::D
     Outcome::Left(refusal.into())
 }
 
-/// One line of the audit log for one request: it is written at every log level, so it carries the
-/// fields of its span itself.
+/// What is recorded of one request: a line of the audit log, which is written at every log level, so it
+/// carries the fields of its span itself, and an entry of the history.
 pub(super) struct Audit<'a> {
-    pub(super) mac: MacAddr,
     pub(super) vm: &'a str,
     pub(super) rule: &'a str,
     pub(super) etag: Option<&'a str>,
-    pub(super) request: &'a str,
+    /// The record as it was read.
+    pub(super) nic: &'a Nic,
+    /// What is written; none for a delete.
+    pub(super) wish: Option<&'a Wish>,
 }
 
 impl Audit<'_> {
-    pub(super) fn write(&self, outcome: &str, why: &str) {
-        let Self { mac, vm, rule, etag, request } = self;
-        let etag = etag.unwrap_or_default();
+    /// Records what came of the request; `why` is the evidence, or why it failed.
+    pub(super) async fn write(&self, parts: &Parts, outcome: &str, why: &str) {
+        let Self { vm, rule, etag, nic, wish } = *self;
+        let (mac, etag) = (nic.mac, etag.unwrap_or_default());
+        let request = wish.map_or_else(|| "DELETE".to_owned(), ToString::to_string);
         tracing::info!(target: daemon::log::AUDIT, audit = true, %mac, vm, rule, etag, outcome, request, why, "write");
+        let mut old = fields(nic);
+        let new = wish.map(|wish| fields(&wish.update()));
+        if let Some(new) = &new {
+            old.retain(|field, _| new.contains_key(field));
+        }
+        let [vm, outcome, rule, why] = [vm, outcome, rule, why].map(clip);
+        let at = daemon::wall::now();
+        parts.history.note(Entry { at, mac, vm, outcome, rule, why, old, new }).await;
+    }
+}
+
+fn fields(value: &impl serde::Serialize) -> Map<String, Value> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
     }
 }

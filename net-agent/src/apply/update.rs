@@ -23,6 +23,8 @@ pub(super) struct Target<'a> {
     pub(super) vm: &'a str,
     /// The rule's name in the audit log.
     pub(super) rule: &'a str,
+    /// On what evidence, in words.
+    pub(super) why: &'a str,
 }
 
 /// Sends the wish if there is a permit and `still` returns true at that moment. Returns none if the
@@ -34,7 +36,7 @@ pub(super) async fn put(
     wish: &Wish,
     still: impl Fn() -> bool,
 ) -> Option<Outcome> {
-    let Target { mac, vm, rule } = target;
+    let Target { mac, vm, rule, why } = target;
     let etag = fresh.etag.as_deref().filter(|etag| !etag.is_empty());
     let condition = match etag {
         Some(etag) => Precondition::IfMatch(etag.to_owned()),
@@ -57,20 +59,19 @@ pub(super) async fn put(
         Err(refusal) => return Some(refused(parts, refusal, wish)),
     };
     drop(turn);
-    let request = wish.to_string();
-    let audit = Audit { mac, vm, rule, etag, request: &request };
+    let audit = Audit { vm, rule, etag, nic: &fresh.value, wish: Some(wish) };
     match answer {
         Ok(()) => {
             tally(parts, wish);
-            audit.write("updated", "");
+            audit.write(parts, "updated", why).await;
             Some(Outcome::Done)
         }
         Err(err) if err.is_not_found_resource() => {
-            audit.write("gone", "");
+            audit.write(parts, "gone", why).await;
             Some(left(parts, Reason::RecordGone))
         }
         Err(err) => {
-            audit.write("failed", &err.to_string());
+            audit.write(parts, "failed", &err.to_string()).await;
             conflict(parts, &err)
         }
     }

@@ -63,7 +63,12 @@ pub(crate) async fn keep_up(parts: &Parts, mac: MacAddr, vm: &str, mirror: bool)
             return deferred(parts, why);
         }
         let still = || judge(verdict.as_ref()) == Upkeep::Write(wish.clone());
-        let target = Target { mac, vm, rule: "upkeep" };
+        let state = parts.node.look(|i| i.view.vms.get(vm).map(|vm| vm.state.to_string()));
+        let said = verdict.as_ref().map(|verdict| format!("; VMAPI says {verdict}"));
+        let state = state.unwrap_or_else(|| "here".to_owned());
+        let why =
+            format!("vminfod says that VM {vm} is {state} and has it{}", said.unwrap_or_default());
+        let target = Target { mac, vm, rule: "upkeep", why: &why };
         if let Some(outcome) = put(parts, target, &fresh, &wish, still).await {
             return outcome;
         }
@@ -90,7 +95,8 @@ pub(crate) async fn keep_up_own(parts: &Parts, mac: MacAddr) -> Outcome {
             Upkeep::Leave(why) => return left(parts, why),
             Upkeep::Agrees | Upkeep::AskVmapi => return Outcome::Done,
         };
-        let target = Target { mac, vm: &policy.cn_uuid, rule: "own-nic" };
+        let why = "sysinfo, or NAPI's records of this node, name it as the node's own";
+        let target = Target { mac, vm: &policy.cn_uuid, rule: "own-nic", why };
         if let Some(outcome) = put(parts, target, &fresh, &wish, || true).await {
             return outcome;
         }

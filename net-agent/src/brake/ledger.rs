@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use daemon::approval::{Approvals, Offer, Refused, VALID};
+use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
 use daemon::brake::Reference;
 use daemon::timing::{Clock, HOUR};
 use sdc_clients::MacAddr;
@@ -155,6 +155,16 @@ impl Brake {
         self.ledger().listed
     }
 
+    /// The record is gone: an approval of it is settled.
+    pub fn settled(&self, mac: MacAddr) {
+        self.ledger().approvals.settle(&mac);
+    }
+
+    /// Returns what the operator approved last, while it holds.
+    pub fn approval_given(&self) -> Option<Approval> {
+        self.ledger().approvals.last(self.clock.now())
+    }
+
     /// Counts a delete. One that VMAPI's word exempts is counted by [`Self::take_exemption`].
     pub fn deleted(&self, clearance: Clearance) {
         if clearance != Clearance::Exempted {
@@ -235,8 +245,8 @@ impl Brake {
     ///
     /// # Errors
     /// If no valid offer has this id.
-    pub fn approve(&self, id: &str) -> Result<usize, Refused> {
-        let approved = self.ledger().approvals.approve(id, self.clock.now())?;
+    pub fn approve(&self, id: &str, by: &str) -> Result<usize, Refused> {
+        let approved = self.ledger().approvals.approve(id, by, self.clock.now())?;
         self.approved.notify_one();
         Ok(approved)
     }

@@ -7,9 +7,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use daemon::agent::FileArgs;
 use daemon::cli::{ListArgs, Shell};
 
 use crate::config::DEFAULT_FILE;
+
+/// The name in messages and logs.
+pub(super) const NAME: &str = "net-agent";
 
 const ABOUT: &str = "\
 Examples:
@@ -17,7 +21,9 @@ Examples:
   net-agent nic 90:b8:d0:12:34:56               everything that is known about one NIC
   net-agent hold --vm UUID --for 2h --reason 'migration'
   net-agent release --vm UUID
+  net-agent history --since 2h                  what it wrote and deleted, and why
   net-agent reap --dry-run                      make a plan, with or without the daemon
+  net-agent plan --fresh                        offer what the brake is blocking for approval
   net-agent approve 9f3c52a1b6d07e48            approve the deletions that the brake is blocking
   net-agent status | json waiting_for           what it is waiting for
 
@@ -27,24 +33,12 @@ Colours only on a terminal, and never with NO_COLOR.";
 /// Keeps NAPI's NIC records in step with the node.
 #[derive(Parser, Debug)]
 #[command(name = "net-agent", version, after_help = ABOUT)]
+#[command(mut_arg("config", |arg| arg.default_value(DEFAULT_FILE)))]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Option<Verb>,
     #[command(flatten)]
-    pub files: Files,
-}
-
-#[derive(Args, Debug, Clone)]
-pub struct Files {
-    /// The agent's file, as config-agent writes it.
-    #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_FILE)]
-    pub config: PathBuf,
-    /// A second file with the keys that the shipped agent does not have.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub policy: Option<PathBuf>,
-    /// Check the configuration and exit.
-    #[arg(long, global = true)]
-    pub check_config: bool,
+    pub files: FileArgs,
 }
 
 #[derive(Subcommand, Debug)]
@@ -80,12 +74,13 @@ Examples:
 Examples:
   net-agent plan                         each NIC that differs, and every guard's answer
   net-agent plan --all                   also the NICs that are kept as they are
+  net-agent plan --fresh                 read again what the brake blocks, for `approve`
   net-agent plan --mac 90:b8:d0:12:34:56
   net-agent plan -H -o mac,action -s action
   net-agent plan -j | json decisions
 
 With -H, -p, -o or -s: one row for each NIC, without the evidence (columns: mac, vm, action, reason,
-outcome, napi). With -j alone: everything that is known.")]
+outcome, napi, open). With -j alone: everything that is known.")]
     Plan(PlanArgs),
     /// Show what would be reaped; the command line never deletes.
     #[command(after_help = "\
@@ -139,7 +134,7 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Approve the deletions that the brake is blocking, as `plan` listed them.
+    /// Approve the deletions that the brake is blocking, as `plan --fresh` listed them.
     #[command(after_help = "\
 Examples:
   net-agent approve 9f3c52a1b6d07e48
@@ -147,7 +142,7 @@ Examples:
 The id stands for exactly those records in exactly those versions, and lasts 15 minutes. Every other
 guard still runs before each delete.")]
     Approve {
-        /// The id that `plan` printed.
+        /// The id that `plan --fresh` printed.
         id: String,
     },
     /// Show what NAPI, the node and VMAPI say about one NIC, and what would be done.
@@ -162,6 +157,17 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
+    /// Show what was written and deleted, by which rule and on what evidence.
+    #[command(after_help = "\
+Examples:
+  net-agent history                          the oldest first
+  net-agent history --since 2h --vm UUID
+  net-agent history --mac 90:b8:d0:12:34:56 -o at,outcome,rule,why
+  net-agent history -j | json -a at mac outcome
+
+Columns: at, mac, outcome, rule, change, vm; with -o also why, ago. It reads the journal in the state
+directory, whether the daemon runs or not. The journal has the last some thousand requests.")]
+    History(HistoryArgs),
     /// Print completions for a shell.
     #[command(after_help = "\
 Examples:
@@ -182,12 +188,30 @@ Examples:
 }
 
 #[derive(Args, Debug)]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// Only this NIC, in any spelling.
+    #[arg(long)]
+    pub mac: Option<String>,
+    /// Only NICs of this VM.
+    #[arg(long, value_name = "UUID")]
+    pub vm: Option<String>,
+    /// Not older than this: 2h, 3d, or a time in ISO 8601.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+}
+
+#[derive(Args, Debug)]
 pub struct PlanArgs {
     #[command(flatten)]
     pub list: ListArgs,
     /// Also show records that are kept as they are.
     #[arg(long)]
     pub all: bool,
+    /// Read what the brake blocks again, and offer it for approval; needs root.
+    #[arg(long)]
+    pub fresh: bool,
     /// Only this NIC.
     #[arg(long)]
     pub mac: Option<String>,

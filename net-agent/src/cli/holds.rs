@@ -6,15 +6,14 @@
 //! daemon runs or not; it reads the file before each write.
 
 use anyhow::anyhow;
-use daemon::cli::{Layout, Screen, Table};
+use daemon::cli::{Layout, Screen, Table, Usage};
 use jiff::{SignedDuration, Timestamp};
 
-use super::args::Files;
-use super::common::{Usage, load};
+use crate::config::Config;
 use crate::holds::{Hold, HoldsFile};
 
 pub(super) fn hold(
-    files: &Files,
+    config: &Config,
     vm: Option<String>,
     length: Option<&str>,
     reason: String,
@@ -34,13 +33,13 @@ pub(super) fn hold(
         )));
     }
     let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
-    let file = HoldsFile::new(&load(files)?.places.state_dir);
+    let file = HoldsFile::new(&config.basics.places.state_dir);
     let held = file.hold(vm, length, reason, daemon::wall::now())?;
     Ok(describe(&held) + "\n")
 }
 
-pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<String> {
-    let file = HoldsFile::new(&load(files)?.places.state_dir);
+pub(super) fn release(config: &Config, vm: Option<String>) -> anyhow::Result<String> {
+    let file = HoldsFile::new(&config.basics.places.state_dir);
     let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
     let released = file.release(vm.as_deref())?;
     let what = vm.unwrap_or_else(|| "the node".to_owned());
@@ -50,9 +49,9 @@ pub(super) fn release(files: &Files, vm: Option<String>) -> anyhow::Result<Strin
     Ok(format!("released {what}\n"))
 }
 
-pub(super) fn holds(files: &Files, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
+pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
     let now = daemon::wall::now();
-    let all = HoldsFile::new(&load(files)?.places.state_dir).read()?;
+    let all = HoldsFile::new(&config.basics.places.state_dir).read()?;
     let held: Vec<&Hold> = all.holds.iter().collect();
     if layout.json && !layout.asks_for_table() {
         return Ok(format!("{:#}\n", serde_json::to_value(held)?));

@@ -15,9 +15,9 @@ mod show;
 
 mod holds;
 
-mod output;
+mod history;
 
-mod common;
+mod output;
 
 mod args;
 
@@ -25,11 +25,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use daemon::cli::{self, Screen, UnknownColumn, valid_config};
-use daemon::exit;
+use daemon::agent::{self, FileArgs};
+use daemon::cli::{self, Screen, pages};
 
-use self::args::{Cli, Files, Verb};
-use self::common::{NAME, Usage};
+use self::args::{Cli, NAME, Verb};
 use crate::config::Config;
 
 /// Runs the program; `args` begin with its name.
@@ -38,37 +37,37 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    if cli.files.check_config {
-        return check(&cli.files);
-    }
     let (files, screen) = (&cli.files, Screen::of_stdout());
-    let done = match cli.verb.unwrap_or(Verb::Serve) {
-        Verb::Serve => return serve::serve(files),
-        Verb::Ping { json } => show::ping(files, json, screen),
-        Verb::Status { list } => show::status(files, &list.layout(), screen),
-        Verb::Plan(args) => plan::plan(files, &args, screen),
-        Verb::Reap { plan, .. } => plan::rehearse(files, &plan, screen),
-        Verb::Approve { id } => plan::approve(files, &id),
-        Verb::Nic { mac, list } => show::nic(files, &mac, &list.layout(), screen),
-        Verb::Hold { vm, length, reason } => holds::hold(files, vm, length.as_deref(), reason),
-        Verb::Release { vm } => holds::release(files, vm),
-        Verb::Holds { list } => holds::holds(files, &list.layout(), screen),
-        Verb::Completions { shell } => Ok(cli::completions::<Cli>(shell)),
-        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages"),
-    };
-    match done {
-        Ok(text) => cli::print(NAME, &text),
-        Err(err) => {
-            let usage =
-                err.is::<daemon::ConfigError>() || err.is::<Usage>() || err.is::<UnknownColumn>();
-            exit::report(NAME, &*err, if usage { exit::USAGE } else { exit::FAILED })
-        }
+    if files.check_config {
+        return agent::check(NAME, files, Config::read);
+    }
+    match cli.verb.unwrap_or(Verb::Serve) {
+        Verb::Serve => serve::serve(files),
+        verb => cli::run(NAME, async { cli::finish(NAME, answer(verb, files, screen).await) }),
     }
 }
 
-fn check(files: &Files) -> ExitCode {
-    match Config::load(&files.config, files.policy.as_deref()) {
-        Ok(config) => valid_config(NAME, &config.unknown),
-        Err(err) => exit::report(NAME, &err, exit::config_code()),
-    }
+async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<String> {
+    let config = || files.load(Config::read);
+    let listen = || anyhow::Ok(config()?.basics.places.status_listen);
+    Ok(match verb {
+        Verb::Serve => String::new(),
+        Verb::Ping { json } => pages::ping(NAME, listen()?, json, screen).await?,
+        Verb::Status { list } => {
+            let page = pages::page(NAME, listen()?, "status").await?;
+            pages::shown(&page, &list.layout(), screen, show::status_lines)?
+        }
+        Verb::Plan(args) => plan::plan(config()?, &args, screen).await?,
+        Verb::Reap { plan, .. } => plan::rehearse(config()?, &plan, screen).await?,
+        Verb::Approve { id } => plan::approve(&config()?, &id).await?,
+        Verb::Nic { mac, list } => show::nic(config()?, &mac, &list.layout(), screen).await?,
+        Verb::Hold { vm, length, reason } => {
+            holds::hold(&config()?, vm, length.as_deref(), reason)?
+        }
+        Verb::Release { vm } => holds::release(&config()?, vm)?,
+        Verb::Holds { list } => holds::holds(&config()?, &list.layout(), screen)?,
+        Verb::History(args) => history::history(&config()?, &args, screen)?,
+        Verb::Completions { shell } => cli::completions::<Cli>(shell),
+        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages")?,
+    })
 }

@@ -5,64 +5,52 @@
 //! `plan`, `reap --dry-run`, `approve`: ask the running agent, by its socket if this user may open
 //! it, else by its port. A rehearsal is made here if no agent runs. Nothing here writes to NAPI.
 
-use anyhow::{Context as _, anyhow};
-use daemon::cli::control::{self, ControlError};
-use daemon::cli::pages::{page, text};
-use daemon::cli::{Cell, Layout, Progress, Screen, Table};
-use sdc_clients::MacAddr;
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::args::{Files, PlanArgs};
-use super::common::{NAME, Usage, load, runtime};
+use anyhow::{Context as _, anyhow};
+use daemon::agent::{approve_plan, running_plan};
+use daemon::cli::pages::text;
+use daemon::cli::{Cell, Layout, Progress, Screen, Table, Usage, ago, span};
+use sdc_clients::MacAddr;
+use serde_json::Value;
+
+use super::args::{NAME, PlanArgs};
 use super::output::{evidence, painted, tone};
 use crate::agent::Agent;
 use crate::config::Config;
 
 /// The columns of a plan; the usual ones first.
-const COLUMNS: [&str; 6] = ["mac", "vm", "action", "reason", "outcome", "napi"];
+const COLUMNS: [&str; 7] = ["mac", "vm", "action", "reason", "outcome", "napi", "open"];
 /// How many of them are usual.
 const USUAL: usize = 5;
 
-pub(super) fn plan(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
-    let config = load(files)?;
-    let _shown = Progress::begin("net-agent is reading the records");
-    let found = runtime()?.block_on(running_plan(&config))?;
+pub(super) async fn plan(
+    config: Config,
+    args: &PlanArgs,
+    screen: Screen,
+) -> anyhow::Result<String> {
+    let found = running_plan(NAME, &config.basics.places, args.fresh).await?;
     show(found, args, screen)
 }
 
-/// Returns the running agent's plan. Asked by its socket, the agent reads the records that the brake
-/// blocks and offers them for approval.
-async fn running_plan(config: &Config) -> anyhow::Result<Value> {
-    match control::ask(&config.places.control_socket, "POST", "/plan", None).await {
-        Ok(plan) => Ok(plan),
-        Err(ControlError::Absent { .. }) => {
-            Ok(page(NAME, config.places.status_listen, "plan").await?)
+pub(super) async fn rehearse(
+    config: Config,
+    args: &PlanArgs,
+    screen: Screen,
+) -> anyhow::Result<String> {
+    let found = match running_plan(NAME, &config.basics.places, args.fresh).await {
+        Ok(plan) if !plan["made"].is_null() => plan,
+        _ => {
+            eprintln!("net-agent: no running agent has a plan; making one from a single look");
+            let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
+            Agent::new(config)?.rehearse().await?
         }
-        Err(err) => Err(err.into()),
-    }
+    };
+    show(found, args, screen)
 }
 
-pub(super) fn rehearse(files: &Files, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
-    let config = load(files)?;
-    let found: anyhow::Result<Value> = runtime()?.block_on(async {
-        match running_plan(&config).await {
-            Ok(plan) if !plan["made"].is_null() => Ok(plan),
-            _ => {
-                eprintln!("net-agent: no running agent has a plan; making one from a single look");
-                let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
-                let agent = Agent::new(config)?;
-                Ok(agent.rehearse().await?)
-            }
-        }
-    });
-    show(found?, args, screen)
-}
-
-pub(super) fn approve(files: &Files, id: &str) -> anyhow::Result<String> {
-    let config = load(files)?;
-    let body = json!({"id": id});
-    let asked = control::ask(&config.places.control_socket, "POST", "/approve", Some(&body));
-    let done = runtime()?.block_on(asked).context("approve")?;
+pub(super) async fn approve(config: &Config, id: &str) -> anyhow::Result<String> {
+    let done = approve_plan(&config.basics.places, id).await.context("approve")?;
     Ok(format!("approved {} NICs for 15 minutes; every other guard still runs\n", done["nics"]))
 }
 
@@ -111,25 +99,33 @@ fn rows(page: &Value, kept_too: bool, layout: &Layout, screen: Screen) -> anyhow
     for d in departed(page) {
         let (mac, vm, why) = (d["mac"].clone(), d["vm"].clone(), d["why"].clone());
         let none = || Cell::from(Value::Null);
-        table.row(vec![mac.into(), vm.into(), "departed".into(), why.into(), none(), none()]);
+        table.row(vec![
+            mac.into(),
+            vm.into(),
+            "departed".into(),
+            why.into(),
+            none(),
+            none(),
+            true.into(),
+        ]);
     }
     Ok(table.print(layout, screen)?)
 }
 
 /// Returns each NIC with every guard's answer, and what the brake blocks.
 fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
-    let mut out = format!("made {}\n", text(page, "made"));
+    let age = page["made"].as_str().and_then(|made| made.parse().ok());
+    let mut out = match age {
+        Some(at) => format!("made {} ({})\n", ago(at), text(page, "made")),
+        None => {
+            "no plan yet: the first pass has not begun (net-agent status says why)\n".to_owned()
+        }
+    };
     let (shown, kept) = decisions(page, kept_too);
-    for d in shown {
-        let action = text(d, "action");
-        let (mac, vm) = (text(d, "mac"), text(d, "vm"));
-        let became = d["outcome"].as_str().map(|_| format!(" → {}", text(d, "outcome")));
-        out += &format!(
-            "{mac}  {vm}  {}  {}{}\n",
-            painted(&action, screen),
-            text(d, "reason"),
-            became.unwrap_or_default()
-        );
+    let (open, finished): (Vec<_>, Vec<_>) =
+        shown.into_iter().partition(|d| d["open"] != false || d["outcome"].is_null());
+    for d in open {
+        out += &line(d, screen);
         if d["napi"].as_str().is_some_and(|said| !said.is_empty()) {
             out += &format!("    NAPI       {}\n", text(d, "napi"));
         }
@@ -137,6 +133,10 @@ fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
     }
     for d in departed(page) {
         out += &format!("{}  {}  departed   {}\n", text(d, "mac"), text(d, "vm"), text(d, "why"));
+    }
+    if !finished.is_empty() {
+        out += "finished since:\n";
+        out.extend(finished.into_iter().map(|d| line(d, screen)));
     }
     if kept > 0 {
         out += &format!("{kept} more are kept as they are (--all shows them)\n");
@@ -146,24 +146,41 @@ fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
     }
     if let Some(id) = page["approval"]["id"].as_str() {
         let nics = page["approval"]["nics"].as_array().map_or(0, Vec::len);
-        let left = page["approval"]["expires_in_s"].as_u64().unwrap_or_default() / 60;
+        let left = span(Duration::from_secs(
+            page["approval"]["expires_in_s"].as_u64().unwrap_or_default(),
+        ));
+        out += &format!("net-agent approve {id}   # these {nics} NICs as they are; {left} left\n");
+    } else if page["braked"].is_string() {
         out +=
-            &format!("net-agent approve {id}   # these {nics} NICs as they are; {left} min left\n");
+            "net-agent plan --fresh   # reads what the brake blocks, and offers it for approval\n";
     }
     out
 }
 
+/// Returns one NIC in one line.
+fn line(d: &Value, screen: Screen) -> String {
+    let (mac, vm, reason) = (text(d, "mac"), text(d, "vm"), text(d, "reason"));
+    let became = d["outcome"].as_str().map(|_| format!(" → {}", text(d, "outcome")));
+    let action = painted(&text(d, "action"), screen);
+    format!("{mac}  {vm}  {action}  {reason}{}\n", became.unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const PIPE: Screen = Screen { is_terminal: false, colour: false };
 
     fn page() -> Value {
         json!({
-            "made": "2026-05-31T16:34:39Z", "braked": "too many\u{1b}[2J", "decisions": [
+            "made": "2999-05-31T16:34:39Z", "braked": "too many\u{1b}[2J", "decisions": [
                 {"mac": "90:b8:d0:00:00:01", "vm": "a", "action": "delete", "reason": "leaked",
                  "napi": "cn_uuid here", "outcome": null,
+                 "evidence": [{"guard": "vm_absent", "answer": "pass", "said": "gone"}]},
+                {"mac": "90:b8:d0:00:00:04", "vm": "d", "action": "delete", "reason": "leaked",
+                 "napi": "", "outcome": "done", "open": false,
                  "evidence": [{"guard": "vm_absent", "answer": "pass", "said": "gone"}]},
                 {"mac": "90:b8:d0:00:00:02", "vm": "b", "action": "keep", "reason": "agree",
                  "napi": "", "outcome": null, "evidence": []}],
@@ -175,14 +192,16 @@ mod tests {
     fn shows_nics_with_their_evidence() {
         assert_eq!(
             story(&page(), false, PIPE),
-            "made 2026-05-31T16:34:39Z\n\
+            "made now (2999-05-31T16:34:39Z)\n\
              90:b8:d0:00:00:01  a  delete     leaked\n\
              \x20   NAPI       cn_uuid here\n\
              \x20   vm_absent      pass  gone\n\
              90:b8:d0:00:00:03  c  departed   settling\n\
+             finished since:\n\
+             90:b8:d0:00:00:04  d  delete     leaked → done\n\
              1 more are kept as they are (--all shows them)\n\
              brake: too many\\u001b[2J\n\
-             net-agent approve 9f3c   # these 1 NICs as they are; 14 min left\n"
+             net-agent approve 9f3c   # these 1 NICs as they are; 14m left\n"
         );
     }
 
@@ -192,7 +211,7 @@ mod tests {
         let layout = Layout { no_header: true, columns, ..Layout::default() };
         assert_eq!(
             rows(&page(), true, &layout, PIPE).unwrap(),
-            "90:b8:d0:00:00:01  delete\n90:b8:d0:00:00:02  keep\n90:b8:d0:00:00:03  departed\n"
+            "90:b8:d0:00:00:01  delete\n90:b8:d0:00:00:04  delete\n90:b8:d0:00:00:02  keep\n90:b8:d0:00:00:03  departed\n"
         );
         let layout = Layout { parsable: true, ..Layout::default() };
         assert_eq!(

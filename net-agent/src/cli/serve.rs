@@ -7,74 +7,26 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use daemon::cli::late_config;
-use daemon::disk;
-use daemon::{ConfigError, Lock, Shutdown, exit};
+use daemon::Shutdown;
+use daemon::agent::{FileArgs, ServeError};
+use daemon::http::listen;
 
-use super::args::Files;
-use super::common::{NAME, runtime};
+use super::args::NAME;
 use crate::agent::Agent;
 use crate::config::{Config, VmapiChoice};
-use crate::serve::CONNECTIONS;
 
-pub(super) fn serve(files: &Files) -> ExitCode {
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(err) => return exit::report(NAME, &*err, exit::FAILED),
-    };
-    let code = runtime.block_on(async {
-        let shutdown = Shutdown::new();
-        if let Err(err) = shutdown.on_signals() {
-            return exit::report(NAME, &err, exit::FAILED);
-        }
-        let Some(config) = (match late_config(NAME, loader(files), &shutdown).await {
-            Ok(config) => config,
-            Err(err) => return exit::report(NAME, &err, exit::config_code()),
-        }) else {
-            return ExitCode::SUCCESS;
-        };
-        match serve_with(config, shutdown).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(err) => {
-                let again = err.downcast_ref::<daemon::lock::LockError>();
-                let held = matches!(again, Some(daemon::lock::LockError::Held { .. }));
-                exit::report(NAME, &*err, if held { exit::second_code() } else { exit::FAILED })
-            }
-        }
-    });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    code
+pub(super) fn serve(files: &FileArgs) -> ExitCode {
+    daemon::agent::serve(NAME, files, Config::read, serve_with)
 }
 
-fn loader(files: &Files) -> impl Fn() -> Result<Config, ConfigError> + Clone + Send + 'static {
-    let (file, policy) = (files.config.clone(), files.policy.clone());
-    move || Config::load(&file, policy.as_deref())
-}
-
-async fn serve_with(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
-    daemon::log::init(NAME, &config.log_level);
-    for key in &config.unknown {
-        tracing::warn!(key, "unknown key in the configuration");
-    }
-    // One listener is a port, the other a socket.
-    daemon::descriptors::raise(2 * CONNECTIONS);
-    let dir = config.places.state_dir.clone();
-    let locked = disk::blocking(move || {
-        std::fs::create_dir_all(&dir).with_context(|| format!("state_dir {}", dir.display()))?;
-        anyhow::Ok(Lock::take(&dir.join("lock"))?)
-    });
-    let _only_one = locked.await.context("the lock")??;
-    let address = config.places.status_listen;
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .with_context(|| format!("status.listen {address}"))?;
+async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
+    let (listener, address) = listen(config.basics.places.status_listen).await?;
     let vmapi = match &config.services.vmapi {
         VmapiChoice::Url(url) => url,
         VmapiChoice::None => "none",
     };
     tracing::info!(
-        address = %listener.local_addr()?,
+        %address,
         version = env!("CARGO_PKG_VERSION"),
         cn_uuid = config.policy.cn_uuid,
         napi = config.services.napi,
@@ -93,16 +45,20 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use daemon::cli::late_config;
+
     use super::*;
 
     #[tokio::test(start_paused = true)] // C25
     async fn waits_for_a_missing_file() {
         let dir = tempfile::tempdir().unwrap();
-        let files = Files {
+        let files = FileArgs {
             config: dir.path().join("net-agent.config.json"),
             policy: None,
             check_config: false,
         };
+        let from = files.clone();
+        let load = move || from.load(Config::read);
         let started = tokio::time::Instant::now();
         let (path, shutdown) = (files.config.clone(), Shutdown::new());
         let write = async {
@@ -111,14 +67,14 @@ mod tests {
             let text = format!(r#"{{"napi": {{"url": "http://napi.lab"}}, "cn_uuid": "{cn}"}}"#);
             std::fs::write(path, text).unwrap();
         };
-        let (found, ()) = tokio::join!(late_config(NAME, loader(&files), &shutdown), write);
+        let (found, ()) = tokio::join!(late_config(NAME, load.clone(), &shutdown), write);
         assert_eq!(found.unwrap().unwrap().services.napi, "http://napi.lab");
         assert_eq!(started.elapsed(), Duration::from_secs(3600), "read every ten seconds");
         // A wrong file ends the wait, and so does the shutdown.
         std::fs::write(&files.config, "{").unwrap();
-        assert!(late_config(NAME, loader(&files), &shutdown).await.is_err());
+        assert!(late_config(NAME, load.clone(), &shutdown).await.is_err());
         std::fs::remove_file(&files.config).unwrap();
         shutdown.trigger();
-        assert!(late_config(NAME, loader(&files), &shutdown).await.unwrap().is_none());
+        assert!(late_config(NAME, load.clone(), &shutdown).await.unwrap().is_none());
     }
 }

@@ -7,53 +7,22 @@
 
 use anyhow::anyhow;
 use daemon::cli::control::{self, ControlError};
-use daemon::cli::pages::{self, fields, page, text, to_the_second};
+use daemon::cli::pages::{self, count_lines, named_fields, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
-use daemon::cli::{Layout, Progress, Screen, Tone, facts};
+use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts};
 use sdc_clients::MacAddr;
 use serde_json::Value;
 
-use super::args::Files;
-use super::common::{NAME, Usage, load, runtime};
 use super::output::{evidence, painted};
 use crate::agent::Agent;
+use crate::config::Config;
 use crate::status::Count;
 
-pub(super) fn ping(files: &Files, json: bool, screen: Screen) -> anyhow::Result<String> {
-    let listen = load(files)?.places.status_listen;
-    Ok(runtime()?.block_on(pages::ping(NAME, listen, json, screen))?)
-}
-
-pub(super) fn status(files: &Files, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
-    let config = load(files)?;
-    let page = runtime()?.block_on(page(NAME, config.places.status_listen, "status"))?;
-    if layout.asks_for_table() {
-        return Ok(fields(&page, layout, screen)?);
-    }
-    Ok(match screen.is_terminal && !layout.json {
-        true => status_lines(&page, screen),
-        false => screen.harmless(&format!("{page:#}\n")),
-    })
-}
-
 /// Returns `/status` for people: one fact per line.
-fn status_lines(page: &Value, screen: Screen) -> String {
+pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
     let items = |key: &str| page[key].as_array().map_or(&[][..], Vec::as_slice);
     let number = |key: &str| page[key].as_u64().unwrap_or_default();
-    let state = match page["mute"].as_str() {
-        None => screen.paint(Tone::Good, "writing"),
-        Some(why) => screen.paint(Tone::Odd, &format!("writes nothing: {}", visible(why))),
-    };
-    let mut lines = vec![("state", state)];
-    for what in items("waiting_for") {
-        lines
-            .push(("waiting for", screen.paint(Tone::Odd, &visible(what.as_str().unwrap_or("-")))));
-    }
-    for (key, name) in [("brake", "brake"), ("memory", "memory fault")] {
-        if page[key].is_string() {
-            lines.push((name, screen.paint(Tone::Bad, &text(page, key))));
-        }
-    }
+    let mut lines = state_lines(page, screen);
     for hold in items("holds") {
         let what = hold["vm"].as_str().map_or_else(|| "the whole node".to_owned(), visible);
         let until = hold["until"]
@@ -78,56 +47,38 @@ fn status_lines(page: &Value, screen: Screen) -> String {
         format!("{} look leaked, {} left the node", number("candidates"), items("departed").len()),
     ));
     let names = Count::ALL.iter().map(|count| count.name());
-    let done = names.filter(|name| !matches!(*name, "listed" | "unreadable") && number(name) > 0);
-    let done: Vec<String> = done.map(|name| format!("{name} {}", number(name))).collect();
-    lines.push(("so far", if done.is_empty() { "nothing".to_owned() } else { done.join(", ") }));
-    if page["last_error"].is_string() {
-        let at = page["last_error_at"].as_str().map_or("-".to_owned(), to_the_second);
-        let error = format!("{at} {}", text(page, "last_error"));
-        lines.push(("last error", screen.paint(Tone::Bad, &error)));
-    }
+    let names = names.filter(|name| !matches!(*name, "listed" | "unreadable"));
+    lines.extend(count_lines(page, names, screen));
     facts(&lines)
 }
 
-pub(super) fn nic(
-    files: &Files,
+pub(super) async fn nic(
+    config: Config,
     mac: &str,
     layout: &Layout,
     screen: Screen,
 ) -> anyhow::Result<String> {
     let mac: MacAddr = mac.parse().map_err(|err| anyhow!(Usage(format!("{mac}: {err}"))))?;
-    let config = load(files)?;
-    let said = runtime()?.block_on(async {
-        let _shown = Progress::begin("looking at the node, NAPI and VMAPI");
-        match control::ask(&config.places.control_socket, "GET", &format!("/nics/{mac}"), None)
-            .await
-        {
-            Err(ControlError::Absent { .. }) => {
-                let mut said = Agent::new(config)?.explain_offline(mac).await;
-                said["mute"] = "the daemon is not running: nothing is written".into();
-                Ok(said)
-            }
-            answer => answer.map_err(anyhow::Error::from),
+    let shown = Progress::begin("looking at the node, NAPI and VMAPI");
+    let (socket, target) = (&config.basics.places.control_socket, format!("/nics/{mac}"));
+    let said = match control::ask(socket, "GET", &target, None).await {
+        Err(ControlError::Absent { .. }) => {
+            let mut said = Agent::new(config)?.explain_offline(mac).await;
+            said["mute"] = "the daemon is not running: nothing is written".into();
+            said
         }
-    })?;
-    if layout.asks_for_table() {
-        return Ok(fields(&said, layout, screen)?);
-    }
-    if layout.json {
-        return Ok(screen.harmless(&format!("{said:#}\n")));
-    }
-    let mut out = String::new();
-    for key in ["mac", "napi", "etag", "node", "vmapi", "hold", "departed", "brake", "mute"] {
-        let shown = match &said[key] {
-            Value::Null => "-".to_owned(),
-            Value::String(text) => visible(text),
-            value => visible(&value.to_string()),
-        };
-        out += &format!("{key:<9} {shown}\n");
-    }
-    out += &evidence(&said);
-    out += &format!("{} {}\n", painted(&text(&said, "action"), screen), text(&said, "reason"));
-    Ok(out)
+        answer => answer?,
+    };
+    drop(shown);
+    let people = Screen { is_terminal: true, ..screen };
+    Ok(pages::shown(&said, layout, people, |said, _| {
+        const FIELDS: [&str; 10] = [
+            "mac", "napi", "etag", "node", "vmapi", "hold", "departed", "history", "brake", "mute",
+        ];
+        let action = painted(&text(said, "action"), screen);
+        let verdict = format!("{action} {}\n", text(said, "reason"));
+        named_fields(said, &FIELDS) + &evidence(said) + &verdict
+    })?)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! Every reason for which something is done, left or put off. Decisions compare variants; the
 //! sentences are for people only.
 
+use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use sdc_clients::napi::Nic;
 
@@ -162,6 +163,8 @@ pub enum Reason {
     Refused(#[from] Refusal),
     #[error("NAPI has no record of it")]
     NoRecord,
+    #[error("NAPI has no record of it: this agent deleted it at {at:.0} by rule {rule}: {why}")]
+    DeletedHere { at: Timestamp, rule: String, why: String },
     #[error("the record was deleted meanwhile")]
     RecordGone,
     #[error("it came back")]

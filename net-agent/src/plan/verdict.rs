@@ -10,6 +10,7 @@ use std::fmt;
 
 use sdc_clients::MacAddr;
 use sdc_clients::vmapi::Vm;
+use sdc_clients::vminfod::VmFields as _;
 
 /// What VMAPI says about the VM of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +37,7 @@ impl Verdict {
         if matches!(state.as_str(), "destroyed" | "failed") {
             return Self::Gone { state, server };
         }
-        let macs = vm.other.get("nics").and_then(|nics| nics.as_array()).map(|nics| {
-            let macs = nics.iter().filter_map(|nic| nic.get("mac")?.as_str()?.parse().ok());
-            macs.collect()
-        });
+        let macs = vm.other.nics().map(|nics| nics.filter_map(|nic| nic.mac()).collect());
         Self::Alive { state, server, macs }
     }
 

@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sdc_clients::vminfod::{Incomplete, View, VmObject};
+use sdc_clients::vminfod::{Incomplete, View, VmFields as _, VmObject};
 use sdc_clients::{MacAddr, uuid_value};
-use serde_json::Value;
 
 /// One NIC of a local VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,29 +64,20 @@ impl LocalVm {
     /// Reads a VM object. The second value is false if its NICs are not known: an object without
     /// `nics` does not say that there are none.
     pub fn read(object: &VmObject) -> Option<(Self, bool)> {
-        let text = |key: &str| object.get(key).and_then(Value::as_str).map(uuid_value);
-        let zonename = text("zonename");
-        let uuid = text("uuid").or_else(|| zonename.clone())?;
-        let mut whole = true;
-        let mut nics = Vec::new();
-        match object.get("nics") {
-            Some(Value::Array(list)) => {
-                for nic in list {
-                    match nic.get("mac").and_then(Value::as_str).map(str::parse) {
-                        Some(Ok(mac)) => {
-                            nics.push(LocalNic { mac, primary: truthy(nic.get("primary")) })
-                        }
-                        _ => whole = false,
-                    }
-                }
-            }
-            _ => whole = false,
-        }
+        let zonename = object.zonename().map(uuid_value);
+        let uuid = object.uuid().map(uuid_value).or_else(|| zonename.clone())?;
+        let mut whole = object.nics().is_some();
+        let nics = object.nics().into_iter().flatten().filter_map(|nic| {
+            let mac = nic.mac();
+            whole &= mac.is_some();
+            Some(LocalNic { mac: mac?, primary: nic.is_primary() })
+        });
+        let nics = nics.collect();
         let vm = Self {
             zonename: zonename.filter(|name| *name != uuid),
-            state: text("state").as_deref().unwrap_or("unknown").into(),
-            hidden: truthy(object.get("do_not_inventory")),
-            owner_uuid: text("owner_uuid"),
+            state: object.state().unwrap_or("unknown").into(),
+            hidden: object.is_hidden(),
+            owner_uuid: object.owner_uuid().map(uuid_value),
             nics,
             uuid,
         };
@@ -109,14 +99,6 @@ impl LocalVm {
     /// Returns true if the VM has this MAC.
     pub fn has(&self, mac: MacAddr) -> bool {
         self.nics.iter().any(|nic| nic.mac == mac)
-    }
-}
-
-fn truthy(value: Option<&Value>) -> bool {
-    match value {
-        Some(Value::Bool(flag)) => *flag,
-        Some(Value::String(text)) => text == "true",
-        _ => false,
     }
 }
 
@@ -199,7 +181,7 @@ impl LocalView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn object(value: Value) -> VmObject {
         value.as_object().unwrap().clone()

@@ -195,14 +195,14 @@ async fn approved_plan_goes_as_it_was_listed() {
     let page = agent.offer().await;
     let id = page["approval"]["id"].as_str().unwrap().to_owned();
     assert_eq!(page["approval"]["nics"].as_array().unwrap().len(), 8);
-    assert!(agent.approve("0123456789abcdef").is_err());
+    assert!(agent.approve("0123456789abcdef", "root").is_err());
     // Between the list and the approval: one record changed, one VM is here after all, one is held.
     world.state().nics.get_mut("f20000000002").unwrap().1 = 7;
     world.vm("gone3", "running", &[3], false);
     let now = jiff::Timestamp::now();
     agent.parts.holds.hold(Some("gone4".into()), None, "x".into(), now).unwrap();
     world.nic(10, "gone10", json!({}));
-    assert_eq!(agent.approve(&id), Ok(8));
+    assert_eq!(agent.approve(&id, "root"), Ok(8));
     sleep(14 * MIN).await;
     let left: Vec<u8> = (1..=10).filter(|n| world.has(*n)).collect();
     assert_eq!(left, [1, 2, 3, 4, 10], "only what was listed, as it was; every guard still ran");
@@ -220,9 +220,9 @@ async fn offer_lasts_15_minutes() {
     sleep(HOUR).await;
     let id = agent.offer().await["approval"]["id"].as_str().unwrap().to_owned();
     sleep(15 * MIN + Duration::from_secs(1)).await;
-    assert!(agent.approve(&id).is_err() && agent.plan_json()["approval"].is_null());
+    assert!(agent.approve(&id, "root").is_err() && agent.plan_json()["approval"].is_null());
     assert_eq!(agent.offer().await["approval"]["id"], json!(id), "the same list, the same id");
-    assert_eq!(agent.approve(&id), Ok(8));
+    assert_eq!(agent.approve(&id, "root"), Ok(8));
     sleep(10 * MIN).await;
     assert_eq!((1..=9).filter(|n| world.has(*n)).count(), 1);
     assert!(agent.parts.brake.sentence().is_none() && agent.parts.brake.blocked().is_empty());
@@ -283,7 +283,7 @@ async fn vmapis_word_lifts_no_brake_while_the_node_shows_less() {
         let brake = agent.parts.brake.sentence().unwrap();
         assert!(brake.contains("2 of the 10 VMs that the node had"), "{brake}");
         let id = agent.offer().await["approval"]["id"].as_str().unwrap().to_owned();
-        assert_eq!(agent.approve(&id), Ok(8));
+        assert_eq!(agent.approve(&id, "root"), Ok(8));
         sleep(20 * MIN).await;
         assert_eq!(world.writes().len(), 8, "{brake}");
         // The operator has accepted the node as it is.
@@ -381,7 +381,7 @@ async fn brake_covers_witnessed_deletes() {
     assert!(agent.parts.brake.sentence().unwrap().contains("8 candidates"));
     let page = agent.offer().await;
     let id = page["approval"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(agent.approve(&id), Ok(8));
+    assert_eq!(agent.approve(&id, "root"), Ok(8));
     sleep(3 * MIN).await;
     assert_eq!(world.writes().len(), 8);
     sleep(10 * MIN).await;

@@ -125,7 +125,7 @@ async fn days(seed: u64, steps: u64) -> usize {
     sleep(8 * HOUR).await;
     // Chance may take more than half of the node's VMs at once: only the operator says that this is true.
     if let Some(id) = agent.offer().await["approval"]["id"].as_str() {
-        agent.approve(id).unwrap();
+        agent.approve(id, "root").unwrap();
         sleep(HOUR).await;
     }
     assert!(!shutdown.is_triggered(), "seed {seed}: a vital task ended");

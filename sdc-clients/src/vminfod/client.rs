@@ -27,10 +27,10 @@ pub struct Vminfod {
 }
 
 impl Vminfod {
-    /// A client of the vminfod at `base_url`.
-    pub fn new(base_url: &str) -> Result<Vminfod, Error> {
-        let agent = concat!("sdc-clients/", env!("CARGO_PKG_VERSION"));
-        Ok(Vminfod::with_http(Http::new(base_url, agent)?.without_retries()))
+    /// A client of the vminfod at `base_url`. `user_agent` is the caller's name, as `my-agent/1.0`:
+    /// vminfod's status lists its listeners by it.
+    pub fn new(base_url: &str, user_agent: &str) -> Result<Vminfod, Error> {
+        Ok(Vminfod::with_http(Http::new(base_url, user_agent)?.without_retries()))
     }
 
     /// A client that speaks through `http`, with its user agent and its retries.

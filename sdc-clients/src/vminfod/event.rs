@@ -6,19 +6,20 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::types::{Change, VmObject};
 use crate::error::Error;
 
-/// An event of a watcher.
+/// An event of a watcher. Where there is more to say than one thing, it has names. Later versions may add
+/// events: a consumer ignores those that it does not know.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum WatchEvent {
     /// Everything there is, as of now. After a reconnect, what it changes was said before it.
     Synced(Vec<Arc<Vm>>),
     /// A VM is new.
     Created(Arc<Vm>),
     /// A VM changed.
+    #[non_exhaustive]
     Modified {
         /// The VM now.
         vm: Arc<Vm>,
@@ -27,21 +28,12 @@ pub enum WatchEvent {
         /// What the service says changed; empty where it was found by comparison.
         changes: Vec<Change>,
     },
-    /// A VM is gone.
-    Deleted {
-        /// The VM as it was last known.
-        vm: Arc<Vm>,
-    },
+    /// A VM is gone: it as it was last known.
+    Deleted(Arc<Vm>),
     /// A VM is to be left out of the inventory from now on (`do_not_inventory`); it still exists.
-    Hidden {
-        /// The VM now.
-        vm: Arc<Vm>,
-    },
+    Hidden(Arc<Vm>),
     /// A VM is to be in the inventory again.
-    Shown {
-        /// The VM now.
-        vm: Arc<Vm>,
-    },
+    Shown(Arc<Vm>),
     /// The stream broke: the view is stale until the next `Synced`. Said once per attempt.
     Lost(Error),
 }
@@ -49,9 +41,10 @@ pub enum WatchEvent {
 /// A VM as the watcher knows it: its object, and which of all VMs that ever had its name it is.
 ///
 /// ```
-/// # use sdc_clients::vminfod::Vm;
+/// use sdc_clients::vminfod::{Vm, VmFields};
+///
 /// fn is_lx(vm: &Vm) -> bool {
-///     vm.get("brand").is_some_and(|brand| brand == "lx")
+///     vm.brand() == Some("lx")
 /// }
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -70,11 +63,6 @@ impl Vm {
     /// under one uuid is two. It stays while the VM changes, and means nothing to another watcher.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
-    }
-
-    /// The uuid of the node it is on (`server_uuid`), where the service told it.
-    pub fn node_uuid(&self) -> Option<&str> {
-        self.object.get("server_uuid").and_then(Value::as_str)
     }
 }
 

@@ -8,9 +8,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::event::{Vm, WatchEvent};
+use super::fields::VmFields as _;
 use super::types::{Change, VmObject, key_of};
 
 /// Returns true if the two are different VMs: a field that is fixed at creation differs.
@@ -30,15 +29,6 @@ pub struct Mirror {
     incarnations: u64,
     /// Whether a snapshot was ever taken: the first one derives nothing.
     filled: bool,
-}
-
-/// Returns true if the inventory is to leave this VM out (`do_not_inventory`).
-pub fn is_hidden(vm: &VmObject) -> bool {
-    match vm.get("do_not_inventory") {
-        Some(Value::Bool(flag)) => *flag,
-        Some(Value::String(text)) => text == "true",
-        _ => false,
-    }
 }
 
 impl Mirror {
@@ -105,7 +95,7 @@ impl Mirror {
     /// A delete; of an unknown VM it is no news.
     pub(super) fn remove(&mut self, name: &str, out: &mut VecDeque<WatchEvent>) {
         match self.vms.remove(name) {
-            Some(vm) => out.push_back(WatchEvent::Deleted { vm }),
+            Some(vm) => out.push_back(WatchEvent::Deleted(vm)),
             None => tracing::debug!(vm = name, "delete of a VM that was not known"),
         }
     }
@@ -122,7 +112,7 @@ impl Mirror {
             && let Some(gone) = self.vms.remove(&name)
             && let Some(out) = &mut out
         {
-            out.push_back(WatchEvent::Deleted { vm: gone });
+            out.push_back(WatchEvent::Deleted(gone));
         }
         let old = match self.vms.get(&name) {
             // Key order is no difference to anybody who holds the old object.
@@ -141,9 +131,9 @@ impl Mirror {
         let Some(out) = out else { return vm };
         out.push_back(match old {
             None => WatchEvent::Created(Arc::clone(&vm)),
-            Some(old) => match (is_hidden(&old), is_hidden(&vm)) {
-                (false, true) => WatchEvent::Hidden { vm: Arc::clone(&vm) },
-                (true, false) => WatchEvent::Shown { vm: Arc::clone(&vm) },
+            Some(old) => match (old.is_hidden(), vm.is_hidden()) {
+                (false, true) => WatchEvent::Hidden(Arc::clone(&vm)),
+                (true, false) => WatchEvent::Shown(Arc::clone(&vm)),
                 _ => WatchEvent::Modified { vm: Arc::clone(&vm), old, changes },
             },
         });

@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! vminfod: what this node's VMs look like, and every change of them.
+//! vminfod: what this node's VMs look like, and every change of them. A client is a [`Vminfod`]: it asks
+//! once. [`watch`] follows, and [`VmFields`] has the fields of a VM by name.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -15,10 +16,12 @@
 //! # let url = format!("http://{}", listener.local_addr()?);
 //! # tokio::spawn(async move { axum::serve(listener, app).await });
 //! use sdc_clients::Jitter;
-//! use sdc_clients::vminfod::{Vminfod, WatchEvent, watch};
+//! use sdc_clients::vminfod::{VmFields, Vminfod, WatchEvent, watch};
 //!
-//! let vminfod = Vminfod::new(&url)?;
-//! println!("{} VMs", vminfod.vms(false).await?.vms.len());
+//! let vminfod = Vminfod::new(&url, "my-agent/1.0")?;
+//! for vm in vminfod.vms(false).await?.vms {
+//!     println!("{:?} is {:?}", vm.alias(), vm.state());
+//! }
 //! let mut watcher = watch(&vminfod, Jitter::from_entropy());
 //! loop {
 //!     match watcher.next().await {
@@ -42,6 +45,10 @@ mod mirror; // the copy of the node that the stream keeps
 
 mod event; // what the stream tells
 
+mod fields; // the fields of a VM by name and type
+
+mod filter; // what the service is to leave out
+
 mod lines; // lines of a bounded length
 
 mod client; // the other routes
@@ -52,8 +59,10 @@ mod types; // objects and events on the wire
 
 pub use client::Vminfod;
 pub use event::{Vm, WatchEvent};
+pub use fields::{VmFields, VmNic};
+pub use filter::Filter;
 pub use lines::{LineTooLong, Lines};
-pub use mirror::{Mirror, is_hidden};
+pub use mirror::Mirror;
 pub use types::{Action, BadLine, Change, Record, VmObject, key_of, parse_line, parse_ready};
 pub use view::{INCOMPLETE, Incomplete, View};
-pub use watch::{Watcher, watch};
+pub use watch::{Watcher, watch, watch_filtered};

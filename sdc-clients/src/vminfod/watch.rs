@@ -18,6 +18,8 @@
 //! the service was restarted, has dropped the events or does not number them, a new snapshot is compared
 //! with the known one. A line that cannot be parsed is not requested again.
 //!
+//! A filtered stream has numbers with gaps, so it is not resumed: the next snapshot is compared.
+//!
 //! There is no task behind it: [`Watcher::next`] drives the machine and is cancel-safe. A silent stream
 //! is a quiet node, not a loss.
 
@@ -26,13 +28,14 @@ use std::time::Duration;
 
 use ::http::Method;
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt as _};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::Vminfod;
 use super::event::WatchEvent;
+use super::filter::Filter;
 use super::lines::Lines;
 use super::mirror::Mirror;
 use super::types::{Record, parse_line};
@@ -76,6 +79,7 @@ type Body = BoxStream<'static, Result<Bytes, Error>>;
 /// Follows one vminfod. Made by [`watch`].
 pub struct Watcher {
     client: Vminfod,
+    filter: Filter,
     backoff: Backoff,
     step: Step,
     mirror: Mirror,
@@ -102,9 +106,16 @@ impl std::fmt::Debug for Watcher {
 
 /// Watches the VMs of `client`'s node; `jitter` spreads the reconnects.
 pub fn watch(client: &Vminfod, jitter: Jitter) -> Watcher {
+    watch_filtered(client, Filter::default(), jitter)
+}
+
+/// The same for the VMs and fields that `filter` passes. A VM that comes to fit is `Created`, one that ceases
+/// to is `Deleted`.
+pub fn watch_filtered(client: &Vminfod, filter: Filter, jitter: Jitter) -> Watcher {
     let policy = Policy { max: LONGEST_WAIT, ..Policy::probe() };
     Watcher {
         client: client.clone(),
+        filter,
         backoff: Backoff::new(&policy, jitter),
         step: Step::Wait(Instant::now()),
         mirror: Mirror::default(),
@@ -125,6 +136,11 @@ impl Watcher {
                 self.lose(error);
             }
         }
+    }
+
+    /// The events as a [`Stream`] that never ends.
+    pub fn into_stream(self) -> impl Stream<Item = WatchEvent> + Send {
+        stream::unfold(self, |mut watcher| async { Some((watcher.next().await, watcher)) })
     }
 
     /// Whether the stream is up and the view complete.
@@ -148,7 +164,7 @@ impl Watcher {
             Step::Wait(until) => {
                 sleep_until(*until).await;
                 let http = self.client.http().clone();
-                let mut call = Call::get(&["events"]).timeout(READY_WITHIN);
+                let mut call = self.filter.on(Call::get(&["events"])).timeout(READY_WITHIN);
                 if let (Some(epoch), Some(seq)) = self.position() {
                     call = call.query("epoch", epoch).query("since", seq.to_string());
                 }
@@ -194,7 +210,9 @@ impl Watcher {
         match record {
             Record::Ready { vms, seq, epoch, .. } => {
                 self.mirror.snapshot(vms, &mut self.out);
-                (self.seq, self.epoch) = (seq, epoch);
+                if self.filter.is_none() {
+                    (self.seq, self.epoch) = (seq, epoch);
+                }
                 Ok(None)
             }
             Record::Resume { seq, newest, epoch }
@@ -234,7 +252,9 @@ impl Watcher {
                 return Err(broken(format!("gap: event {seq} after {last}")));
             }
         }
-        self.seq = record.seq().or(self.seq);
+        if self.filter.is_none() {
+            self.seq = record.seq().or(self.seq);
+        }
         match record {
             Record::Create { zonename, vm, .. } => {
                 self.mirror.apply(zonename, vm, Vec::new(), &mut self.out);

@@ -33,7 +33,7 @@ async fn routes_and_their_absence() {
         .route("/vms/page", get(|| async { (StatusCode::NOT_FOUND, "<html>Not Found</html>") }))
         .route("/vms/{other}", get(|| async { (StatusCode::NOT_FOUND, "VM Not Found: y") }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "Unsupported URL Path") });
-    let vminfod = Vminfod::new(&serve(router).await).unwrap();
+    let vminfod = Vminfod::new(&serve(router).await, "test/1").unwrap();
     vminfod.ping().await.unwrap();
     assert_eq!(vminfod.status().await.unwrap()["pid"], 1);
     let View { vms, incomplete } = vminfod.vms(false).await.unwrap();
@@ -65,7 +65,7 @@ async fn an_absent_service_is_said_at_once() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let error = Vminfod::new(&base).unwrap().ping().await.unwrap_err();
+    let error = Vminfod::new(&base, "test/1").unwrap().ping().await.unwrap_err();
     assert_eq!((error.class(), error.attempts()), (Class::Connect, 1));
 }
 

@@ -16,6 +16,7 @@ use clap::Parser;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::faults::{Rule, Server, Service};
 use crate::napi::{Era, Options, SeedFile};
@@ -80,8 +81,8 @@ struct Vmapi {
 
 /// Mock NAPI and VMAPI in one process, for agents and clients under test.
 ///
-/// Both keep their records in memory and are driven over HTTP under /_mock/ (faults, requests,
-/// seed, dump). They imitate the routes that the agents of a compute node use, not all of Triton.
+/// Both keep their records in memory. GET /_mock/ on either lists how to drive it: seed, faults,
+/// requests, dump, reset. They imitate the routes that the agents of a compute node use, not all of Triton.
 #[derive(Debug, Parser)]
 #[command(name = "mock-triton")]
 struct Triton {
@@ -188,7 +189,15 @@ fn say(line: &str) -> anyhow::Result<()> {
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")
 }
 
-/// Parses the arguments and runs `work` to its end.
+/// Waits for SIGTERM or Ctrl-C.
+async fn told_to_end(mut term: Signal) -> anyhow::Result<()> {
+    tokio::select! {
+        _ = term.recv() => Ok(()),
+        pressed = tokio::signal::ctrl_c() => pressed.context("waiting for Ctrl-C"),
+    }
+}
+
+/// Parses the arguments and runs `work` to its end, or to the signal that ends it.
 fn run<A: Parser>(
     program: &str,
     args: impl IntoIterator<Item = OsString>,
@@ -203,7 +212,14 @@ fn run<A: Parser>(
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.context("starting the runtime").and_then(|runtime| runtime.block_on(work(args))) {
+    let ends = async |args| {
+        let term = signal(SignalKind::terminate()).context("listening for signals")?;
+        tokio::select! {
+            done = work(args) => done,
+            told = told_to_end(term) => told,
+        }
+    };
+    match runtime.context("starting the runtime").and_then(|runtime| runtime.block_on(ends(args))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             drop(writeln!(std::io::stderr(), "{program}: {error:#}"));

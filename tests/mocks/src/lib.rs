@@ -4,7 +4,28 @@
 
 //! Mock services of a data centre, in memory: what a node's agents talk to.
 //! They talk to nothing but their clients. Under `/_mock/` other processes drive them: fault rules,
-//! log, seed and dump.
+//! log, seed and dump; `docs/mocks.md` has an example of each.
+//!
+//! Where to start: [`napi::Server`] and [`vmapi::Server`] listen on a socket of a test's own;
+//! [`transport::InProcess`] does without one, for tests under tokio's paused clock.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use mocks::napi::{self, NewNic};
+//! use sdc_clients::Http;
+//! use sdc_clients::napi::Napi;
+//!
+//! let (vm, cn) = ("40000000-0000-4000-8000-000000000001", "c0000000-0000-4000-8000-000000000001");
+//! let mock = napi::Server::start("127.0.0.1:0".parse()?, napi::Options::default()).await?;
+//! mock.store().add_nic(NewNic::zone("90:b8:d0:00:00:01", vm, cn))?;
+//!
+//! let napi = Napi::new(Http::new(&mock.url(), "my-test/1.0")?);
+//! let nic = napi.get_nic("90:b8:d0:00:00:01".parse()?).await?;
+//! assert_eq!(nic.value.cn_uuid.as_deref(), Some(cn));
+//! assert_eq!(mock.requests()[0].headers["user-agent"], "my-test/1.0");
+//! # Ok(()) }
+//! ```
 //!
 //! Modules, highest first; each uses only modules listed below it.
 

@@ -4,6 +4,9 @@
 
 //! `mock-triton` as a process.
 
+#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
+
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -11,12 +14,70 @@ use sdc_clients::Http;
 use sdc_clients::http::Call;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 const LATE: Duration = Duration::from_secs(60);
 
-#[tokio::test]
+/// The program, and a client of each service.
 #[allow(clippy::disallowed_methods)] // It starts the program under test.
+async fn start(args: &[&Path]) -> (Child, Http, Http) {
+    let mut mocks = Command::new(env!("CARGO_BIN_EXE_mock-triton"))
+        .args(args)
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(mocks.stdout.take().unwrap()).lines();
+    let mut service = async |name: &str| {
+        let line = tokio::time::timeout(LATE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let url = line.strip_prefix(&format!("{name} listening ")).expect(&line).to_owned();
+        Http::new(&url, "test/1").unwrap()
+    };
+    let (napi, vmapi) = (service("napi").await, service("vmapi").await);
+    (mocks, napi, vmapi)
+}
+
+#[tokio::test]
+async fn sigterm_ends_it_with_0() {
+    let (mut mocks, napi, _) = start(&[]).await;
+    // A connection that stays open is no reason to stay.
+    napi.execute(Call::get(&["ping"])).await.unwrap();
+    let pid = rustix::process::Pid::from_raw(mocks.id().unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let ended = tokio::time::timeout(LATE, mocks.wait()).await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(0), "{ended}");
+}
+
+#[tokio::test]
+async fn each_door_that_is_listed_opens() {
+    let (_mocks, napi, vmapi) = start(&[]).await;
+    let mut opened = 0;
+    for service in [&napi, &vmapi] {
+        let listed = service.execute(Call::get(&["_mock"])).await.unwrap().object().unwrap();
+        for door in listed["doors"].as_object().unwrap().keys() {
+            let (method, path) = door.split_once(" /_mock/").unwrap();
+            if path.is_empty() {
+                continue;
+            }
+            let body = match path {
+                "era" => json!({"era": "rfd58"}),
+                "initializing" => json!({"initializing": false}),
+                "seed" if service.base() == napi.base() => json!({"nic_tags": [{"name": "admin"}]}),
+                "seed" => json!([{"uuid": "40000000-0000-4000-8000-000000000001"}]),
+                _ => json!([]),
+            };
+            let call = Call::new(method.parse().unwrap(), &["_mock", path]);
+            let call = if matches!(method, "POST" | "PUT") { call.json(&body) } else { call };
+            service.execute(call).await.unwrap_or_else(|error| panic!("{door}: {error}"));
+            opened += 1;
+        }
+    }
+    assert_eq!(opened, 11 + 8);
+    let unknown = napi.execute(Call::get(&["_mock", "nonsense"])).await.unwrap_err();
+    assert!(unknown.message().contains("GET /_mock/"), "{unknown}");
+}
+
+#[tokio::test]
 async fn seeds_are_served_and_faults_apply() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, content: Value| {
@@ -30,22 +91,8 @@ async fn seeds_are_served_and_faults_apply() {
     let seed = file("seed.json", json!({"napi": {"nics": [nic]}, "vmapi": vms}));
     let unavailable = json!({"path": "/vms", "action": {"do": "status", "status": 503}});
     let faults = file("faults.json", json!({"vmapi": [unavailable]}));
-    let mut mocks = Command::new(env!("CARGO_BIN_EXE_mock-triton"))
-        .arg("--seed")
-        .arg(seed)
-        .arg("--faults")
-        .arg(faults)
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(mocks.stdout.take().unwrap()).lines();
-    let mut service = async |name: &str| {
-        let line = tokio::time::timeout(LATE, lines.next_line()).await.unwrap().unwrap().unwrap();
-        let url = line.strip_prefix(&format!("{name} listening ")).expect(&line).to_owned();
-        Http::new(&url, "test/1").unwrap()
-    };
-    let (napi, vmapi) = (service("napi").await, service("vmapi").await);
+    let (_mocks, napi, vmapi) =
+        start(&["--seed".as_ref(), &seed, "--faults".as_ref(), &faults]).await;
     let nics = napi.execute(Call::get(&["nics"])).await.unwrap().json::<Value>("NICs").unwrap();
     assert_eq!(nics[0]["mac"], nic["mac"]);
     let found = vmapi.execute(Call::get(&["vms", vm])).await.unwrap();

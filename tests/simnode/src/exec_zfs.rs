@@ -13,7 +13,7 @@ use crate::payload;
 
 mod get;
 
-const USAGE: &str = "usage: zfs list|get|create|clone|snapshot|bookmark|destroy|set|inherit|rollback|mount|unmount|\
+const USAGE: &str = "usage: zfs list|get|create|clone|snapshot|bookmark|destroy|rename|set|inherit|rollback|mount|unmount|\
                      send|receive ...";
 
 fn usage() -> Failed {
@@ -93,6 +93,11 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
             let p = parsed(args, "f", "")?;
             let [name] = p.operands.as_slice() else { return Err(usage()) };
             Ok(node.zfs_mount(name, verb == "mount")?)
+        }
+        "rename" => {
+            let p = parsed(args, "prfu", "")?;
+            let [old, new] = p.operands.as_slice() else { return Err(usage()) };
+            Ok(node.zfs_rename(old, new)?)
         }
         _ => Err(Failed(2, format!("unrecognized command '{verb}'\n{USAGE}"))),
     }

@@ -9,6 +9,9 @@
 //! under the node's lock, and its sysevent is posted before the lock is released: events are in
 //! the order of the changes.
 //!
+//! Where to start: [`Node::create`] makes a node, [`Verbs`] does to its VMs what vmadm does,
+//! [`in_process::InProcess`] answers its commands without processes.
+//!
 //! Modules, highest first; each uses only modules listed below it.
 
 #![forbid(unsafe_code)]
@@ -64,6 +67,8 @@ pub mod send_plan; // what `zfs send` sends
 pub mod dataset_ops; // the rules of `zfs`, on a table
 
 pub mod properties; // the rules of properties
+
+mod memory; // the memory limits of a VM, which follow one another
 
 pub mod payload; // VM payloads
 

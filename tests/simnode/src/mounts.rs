@@ -140,6 +140,43 @@ impl Node {
         })
     }
 
+    /// zfs rename, with the directories. A file system that a running zone uses cannot be unmounted.
+    pub fn zfs_rename(&self, old: &str, new: &str) -> Result<(), NodeError> {
+        let zones = self.zones()?;
+        let is_inside = |path: &str| path == old || is_below(path, old);
+        let mut active =
+            zones.listed(false).into_iter().map(|zone| zone.zonepath.trim_start_matches('/'));
+        if let Some(busy) = active.find(|zonepath| is_inside(zonepath)) {
+            return Err(NodeError::refused(format!("cannot unmount '/{busy}': Device busy")));
+        }
+        self.change(
+            |all| all.rename(old, new),
+            |_| {
+                let (from, to) = (self.path(&format!("/{old}")), self.path(&format!("/{new}")));
+                if from.is_dir() {
+                    std::fs::rename(&from, &to).map_err(|e| NodeError::io("rename", &from, e))?;
+                }
+                self.rename_kept(old, new)
+            },
+        )
+    }
+
+    /// Gives the contents that are kept in the node's `state` directory the names of their datasets.
+    fn rename_kept(&self, old: &str, new: &str) -> Result<(), NodeError> {
+        let dir = self.state_dir().join("snapshots");
+        let entries = std::fs::read_dir(&dir).map_err(|e| NodeError::io("read", &dir, e))?;
+        for entry in entries {
+            let entry = entry.map_err(|e| NodeError::io("read", &dir, e))?;
+            let name = entry.file_name().to_string_lossy().replace('+', "/");
+            if name == old || is_below(&name, old) {
+                let renamed = dir.join(name.replacen(old, new, 1).replace('/', "+"));
+                std::fs::rename(entry.path(), renamed)
+                    .map_err(|e| NodeError::io("rename", &entry.path(), e))?;
+            }
+        }
+        Ok(())
+    }
+
     /// `zfs rollback`, with the contents that the snapshot kept.
     pub fn zfs_rollback(&self, snapshot: &str, recursive: bool) -> Result<(), NodeError> {
         self.not_receiving("rollback", owner(snapshot))?;

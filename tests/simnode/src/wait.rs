@@ -38,8 +38,8 @@ impl Wait {
 
     /// Ask the vminfod at this URL.
     pub fn at(url: &str) -> Result<Wait, NodeError> {
-        let client =
-            Vminfod::new(url).map_err(|e| NodeError::invalid("vminfod url", e.to_string()))?;
+        let client = Vminfod::new(url, "vmadm")
+            .map_err(|e| NodeError::invalid("vminfod url", e.to_string()))?;
         Ok(Wait { client: Some(client), limit: LIMIT })
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sdc_clients::uuid_value;
-use sdc_clients::vminfod::{Incomplete, View, is_hidden};
+use sdc_clients::vminfod::{Incomplete, View, VmFields as _};
 
 use crate::node::Gone;
 use crate::parts::Parts;
@@ -41,7 +41,7 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
         Ok(view) => view,
         Err(error) => return Err(parts.status.failed(&error)),
     };
-    for hidden in view.vms.iter().filter(|vm| is_hidden(vm)) {
+    for hidden in view.vms.iter().filter(|vm| vm.is_hidden()) {
         if let Some(uuid) = crate::plan::named(hidden) {
             parts.node.note_hidden(&uuid);
         }

@@ -5,6 +5,7 @@
 //! The comparison of a start: VMAPI's list, a synced view, at most one write of many records. Turns go
 //! on meanwhile, but not during that write, and what they wrote is left out of it.
 
+use daemon::schedule::Due;
 use sdc_clients::vmapi::VmQuery;
 use sdc_clients::{Class, Error};
 
@@ -61,8 +62,12 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
     }
     write(parts, &mut start).await?;
     drop(alone);
-    parts.node.told(start.settled.iter().cloned());
     let now = parts.clock.now();
+    for vm in &start.settled {
+        if let Some(at) = parts.node.told(vm) {
+            parts.schedule.wake(vm, Due { at, work: () });
+        }
+    }
     for vm in &start.gone {
         if parts.node.miss(vm) {
             parts.schedule.wake_changed(vm, now, ());
@@ -74,11 +79,11 @@ pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
     Ok(())
 }
 
-/// Leaves out what is newer than the view: VMs that were hidden since, and those that had a turn.
+/// Leaves out what is newer than the view: VMs that were hidden or went since, and those that had a turn.
 fn leave_to_turns(parts: &Parts, start: &mut Start) {
     let turned = parts.noted_turns();
     parts.node.look(|known| {
-        let is_ours = |vm: &String| known.here.get(vm) != Some(&true) && !turned.contains(vm);
+        let is_ours = |vm: &String| known.shows(vm) && !turned.contains(vm);
         start.batch.retain(|vm, _| is_ours(vm));
         start.first.retain(|(vm, _)| is_ours(vm));
         start.why.retain(|vm, _| is_ours(vm));
@@ -98,6 +103,10 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
         writable => writable.map_err(NotStarted::Refused)?,
     }
     for (vm, object) in std::mem::take(&mut start.first) {
+        // The writes before this one took time.
+        if !parts.node.look(|known| known.shows(&vm)) {
+            continue;
+        }
         if taken(parts, parts.clients.vmapi.put_vm(&vm, &object).await)? {
             parts.status.count(Count::Puts);
             parts.status.wrote(&vm, "put");
@@ -107,6 +116,7 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
             start.alone.insert(vm);
         }
     }
+    parts.node.look(|known| start.batch.retain(|vm, _| known.shows(vm)));
     if start.batch.is_empty() {
         return Ok(());
     }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use sdc_clients::Error;
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value};
 
 use super::absence::prove;
@@ -49,9 +49,8 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
             if *why == Reason::Same {
                 parts.status.count(Count::Same);
             }
-            settled(parts, vm, why);
             parts.status.decided(vm, name, why.clone(), false);
-            return After::Settled;
+            return settled(parts, vm, why);
         }
         Decision::Wait(why) => Err(why.clone()),
         Decision::Put(_, object) => write(parts, vm, object, name).await,
@@ -59,9 +58,9 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
     };
     match written {
         Ok(()) => {
-            settled(parts, vm, &why);
+            let after = settled(parts, vm, &why);
             parts.status.decided(vm, name, why, false);
-            After::Settled
+            after
         }
         Err(why) => {
             parts.status.count(Count::Deferred);
@@ -89,12 +88,14 @@ fn wait(parts: &Parts, why: &Reason) -> After {
     }
 }
 
-/// VMAPI has nothing to learn of this VM for now.
-fn settled(parts: &Parts, vm: &str, why: &Reason) {
+/// VMAPI has nothing to learn of this VM for now. Returns what is to follow.
+fn settled(parts: &Parts, vm: &str, why: &Reason) -> After {
     parts.node.settle(vm);
-    if *why != Reason::Hidden {
-        parts.node.told([vm.to_owned()]);
+    if *why == Reason::Hidden {
+        return After::Settled;
     }
+    let look = parts.node.told(vm);
+    look.map_or(After::Settled, |at| After::In(at.saturating_sub(parts.clock.now())))
 }
 
 /// Reads both sides and judges.
@@ -132,7 +133,7 @@ pub(crate) async fn judge_now(parts: &Parts, vm: &str) -> Decision {
 async fn ask_node(parts: &Parts, vm: &str) -> Said {
     let wait = |why| Said::Enough(Decision::Wait(why));
     match parts.clients.vminfod.vm(vm, true).await {
-        Ok(object) if is_hidden(&object) => {
+        Ok(object) if object.is_hidden() => {
             parts.node.hide(vm);
             Said::Enough(Decision::Nothing(Reason::Hidden))
         }
@@ -177,7 +178,8 @@ async fn write(
         true => {
             !known.here.contains_key(vm) && known.was_hidden(vm, parts.clock.now()) == Some(false)
         }
-        false => known.here.get(vm) != Some(&true),
+        // One that went meanwhile may have been hidden before it went.
+        false => known.shows(vm),
     });
     if !is_so {
         return Err(Reason::Overtaken);
@@ -187,6 +189,9 @@ async fn write(
         return Err(failed(parts, &error));
     }
     parts.status.count(if is_destroyed { Count::Destroyed } else { Count::Puts });
+    if is_destroyed {
+        parts.settled(vm);
+    }
     parts.status.wrote(vm, name);
     tracing::info!(action = name, "wrote the record");
     Ok(())

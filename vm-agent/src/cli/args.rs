@@ -6,7 +6,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
+use daemon::agent::FileArgs;
 use daemon::cli::{ListArgs, Shell};
 
 use crate::config::DEFAULT_FILE;
@@ -28,24 +29,12 @@ Colours only on a terminal, and never with NO_COLOR.";
 /// Keeps VMAPI's VM records in step with the node.
 #[derive(Parser, Debug)]
 #[command(name = "vm-agent", version, after_help = ABOUT)]
+#[command(mut_arg("config", |arg| arg.default_value(DEFAULT_FILE)))]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Option<Verb>,
     #[command(flatten)]
-    pub files: Files,
-}
-
-#[derive(Args, Debug, Clone)]
-pub struct Files {
-    /// The agent's file, as config-agent writes it.
-    #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_FILE)]
-    pub config: PathBuf,
-    /// A second file with the keys that the shipped agent does not have.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub policy: Option<PathBuf>,
-    /// Check the configuration and exit.
-    #[arg(long, global = true)]
-    pub check_config: bool,
+    pub files: FileArgs,
 }
 
 #[derive(Subcommand, Debug)]

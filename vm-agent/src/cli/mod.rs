@@ -17,10 +17,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use daemon::cli::{self, Screen, UnknownColumn, valid_config};
-use daemon::exit;
+use daemon::agent::{self, FileArgs};
+use daemon::cli::{self, Screen, pages};
 
-use self::args::{Cli, Files, NAME, Verb};
+use self::args::{Cli, NAME, Verb};
 use crate::config::Config;
 
 /// Runs the program; `args` begin with its name.
@@ -29,35 +29,31 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    if cli.files.check_config {
-        return check(&cli.files);
-    }
     let (files, screen) = (&cli.files, Screen::of_stdout());
-    let done = match cli.verb.unwrap_or(Verb::Serve) {
-        Verb::Serve => return serve::serve(files),
-        Verb::Ping { json } => show::ping(files, json, screen),
-        Verb::Status { list } => show::status(files, &list.layout(), screen),
-        Verb::Plan { list, all } => show::plan(files, &list.layout(), all, screen),
-        Verb::Why { vm } => show::why(files, &vm),
-        Verb::Vm { vm, list } => show::vm(files, &vm, &list.layout(), screen),
-        Verb::Approve { id } => show::approve(files, &id),
-        Verb::Completions { shell } => Ok(cli::completions::<Cli>(shell)),
-        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages"),
-    };
-    match done {
-        Ok(text) => cli::print(NAME, &text),
-        Err(err) => {
-            let usage = err.is::<daemon::ConfigError>()
-                || err.is::<show::Usage>()
-                || err.is::<UnknownColumn>();
-            exit::report(NAME, &*err, if usage { exit::USAGE } else { exit::FAILED })
-        }
+    if files.check_config {
+        return agent::check(NAME, files, Config::read);
+    }
+    match cli.verb.unwrap_or(Verb::Serve) {
+        Verb::Serve => serve::serve(files),
+        verb => cli::run(NAME, async { cli::finish(NAME, answer(verb, files, screen).await) }),
     }
 }
 
-fn check(files: &Files) -> ExitCode {
-    match Config::load(&files.config, files.policy.as_deref()) {
-        Ok(config) => valid_config(NAME, &config.unknown),
-        Err(err) => exit::report(NAME, &err, exit::config_code()),
-    }
+async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<String> {
+    let config = || files.load(Config::read);
+    let listen = || anyhow::Ok(config()?.basics.places.status_listen);
+    Ok(match verb {
+        Verb::Serve => String::new(),
+        Verb::Ping { json } => pages::ping(NAME, listen()?, json, screen).await?,
+        Verb::Status { list } => {
+            let page = pages::page(NAME, listen()?, "status").await?;
+            pages::shown(&page, &list.layout(), screen, show::status_lines)?
+        }
+        Verb::Plan { list, all } => show::plan(&config()?, &list.layout(), all, screen).await?,
+        Verb::Why { vm } => show::why(&config()?, &vm).await?,
+        Verb::Vm { vm, list } => show::vm(&config()?, &vm, &list.layout(), screen).await?,
+        Verb::Approve { id } => show::approve(&config()?, &id).await?,
+        Verb::Completions { shell } => cli::completions::<Cli>(shell),
+        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages")?,
+    })
 }

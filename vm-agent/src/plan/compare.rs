@@ -5,6 +5,7 @@
 //! What differs between the node's object and VMAPI's record. What VMAPI adds to a record, leaves out
 //! of it or makes up is no difference.
 
+use sdc_clients::vminfod::VmFields as _;
 use serde_json::{Map, Value};
 
 use super::record::Record;
@@ -80,7 +81,7 @@ fn is_stored(key: &str, object: &Map<String, Value>) -> bool {
     if !BY_BRAND.contains(&key) {
         return STORED.contains(&key);
     }
-    let brand = object.get("brand").and_then(Value::as_str);
+    let brand = object.brand();
     let has_disks = matches!(brand, Some("kvm" | "bhyve"));
     has_disks == (key != "image_uuid")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use sdc_clients::uuid_value;
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value};
 
 use super::compare::differences;
@@ -66,7 +66,7 @@ const WHOLE: [(&str, Is); 10] = [
 
 /// Returns the VM's uuid, as the requests name it.
 pub fn named(object: &VmObject) -> Option<String> {
-    let uuid = object.get("uuid").and_then(Value::as_str)?;
+    let uuid = object.uuid()?;
     uuid::Uuid::try_parse(uuid).ok().map(|_| uuid_value(uuid))
 }
 
@@ -106,7 +106,7 @@ impl Judge<'_> {
         } else if let Some(server) = record.server()
             && record.over().is_none()
             && !is_new
-            && object.get("zone_state").and_then(Value::as_str) != Some("running")
+            && object.zone_state() != Some("running")
         {
             // The other node was told later than this one that it has the VM.
             return Decision::Nothing(Reason::Elsewhere(server));
@@ -120,7 +120,7 @@ impl Judge<'_> {
 
     /// Checks that the object may be told at all: shown, whole, of this node.
     fn is_sayable(&self, object: &VmObject) -> Result<(), Reason> {
-        if is_hidden(object) {
+        if object.is_hidden() {
             return Err(Reason::Hidden);
         }
         if named(object).is_none() {
@@ -130,8 +130,7 @@ impl Judge<'_> {
         if let Some((key, _)) = lacking {
             return Err(Reason::Partial(key));
         }
-        let server = object.get("server_uuid").and_then(Value::as_str);
-        match server.map(uuid_value) {
+        match object.node_uuid().map(uuid_value) {
             Some(server) if server == self.cn_uuid => Ok(()),
             Some(server) => Err(Reason::WrongNode(server)),
             None => Err(Reason::Partial("server_uuid")),

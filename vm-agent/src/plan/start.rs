@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sdc_clients::uuid_value;
-use sdc_clients::vminfod::{View, is_hidden};
+use sdc_clients::vminfod::{View, VmFields as _};
 use serde_json::{Map, Value};
 
 use super::judge::{Decision, Judge, named};
@@ -40,15 +40,15 @@ impl Start {
         let mut records: BTreeMap<String, Record> = records
             .into_iter()
             .filter_map(|record| {
-                let uuid = uuid_value(record.get("uuid")?.as_str()?);
+                let uuid = uuid_value(record.uuid()?);
                 Some((uuid, Record(record)))
             })
             .collect();
         for object in &view.vms {
             let Some(vm) = named(object) else { continue };
             let record = records.remove(&vm);
-            let zonename = object.get("zonename").and_then(Value::as_str).unwrap_or(&vm);
-            if is_hidden(object) {
+            let zonename = object.zonename().unwrap_or(&vm);
+            if object.is_hidden() {
                 start.hidden.insert(vm);
                 continue;
             }

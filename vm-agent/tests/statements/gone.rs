@@ -171,10 +171,10 @@ async fn the_operator_approves_what_the_brake_blocks() {
     assert!(world.writes().is_empty());
     let status = agent.status_json();
     assert!(status["brake"].as_str().unwrap().contains("fewer than half"), "{status:#}");
-    assert!(agent.parts.approve("nonsense").is_err());
+    assert!(agent.parts.approve("nonsense", "root").is_err());
     let plan = agent.offer();
     assert_eq!(plan["approval"]["vms"].as_array().unwrap().len(), 8, "{plan:#}");
-    assert_eq!(agent.parts.approve(plan["approval"]["id"].as_str().unwrap()), Ok(8));
+    assert_eq!(agent.parts.approve(plan["approval"]["id"].as_str().unwrap(), "root"), Ok(8));
     sleep(MIN).await;
     assert!((0..8).all(|n| world.stored(n)["state"] == "destroyed"));
     assert!(agent.status_json()["brake"].is_null());
@@ -194,16 +194,21 @@ async fn what_comes_back_or_is_hidden_between_reading_and_writing_is_not_reporte
         assert!(world.puts(2).is_empty(), "{:?}", world.puts(2));
         assert_eq!(world.stored(2)["state"], "running");
     }
-    // The other way round: it is hidden after it was read.
-    let world = World::of(0..5);
-    world.started(&json!({})).await;
-    world.forget();
-    world.state().after_reading = Some(Box::new(|world: &World| {
-        world.vm(2, &json!({"do_not_inventory": true}));
-    }));
-    world.vm(2, &json!({"alias": "new"}));
-    sleep(MIN).await;
-    assert!(world.puts(2).is_empty());
+    // The other way round: it is hidden after it was read, and may be gone by then.
+    for goes in [false, true] {
+        let world = World::of(0..5);
+        world.started(&json!({})).await;
+        world.forget();
+        world.state().after_reading = Some(Box::new(move |world: &World| {
+            world.vm(2, &json!({"do_not_inventory": true}));
+            if goes {
+                world.delete(2);
+            }
+        }));
+        world.vm(2, &json!({"alias": "new"}));
+        sleep(MIN).await;
+        assert!(world.puts(2).is_empty(), "{:?}", world.puts(2));
+    }
 }
 
 #[test] // W17
@@ -224,7 +229,7 @@ async fn after_a_damaged_state_file_nobody_is_reported_for_five_minutes() {
     let (_, shutdown) = world.started(&json!({})).await;
     shutdown.trigger();
     sleep(MIN).await;
-    let file = world.config(&json!({})).places.state_dir.join("memory.json");
+    let file = world.config(&json!({})).basics.places.state_dir.join("memory.json");
     std::fs::write(&file, "{").unwrap();
     world.cut();
     world.forget();

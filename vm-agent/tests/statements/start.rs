@@ -133,15 +133,19 @@ async fn what_is_newer_or_elsewhere_is_left_alone() {
     assert_eq!(world.puts(0).len(), 1);
 }
 
-#[tokio::test(start_paused = true)] // W7
+#[tokio::test(start_paused = true)] // W7, W20
 async fn what_came_here_is_taken_over_from_another_node() {
     let world = World::of(0..3);
     world.started(&json!({})).await;
     world.knows(9, &json!({"server_uuid": OTHER}));
     let stopped = json!({"state": "stopped", "zone_state": "installed"});
     world.vm(9, &stopped);
-    sleep(MIN).await;
+    sleep(MIN / 2).await;
     assert_eq!((world.puts(9).len(), &world.stored(9)["server_uuid"]), (1, &json!(CN)));
+    // What the other node sent before arrives after it.
+    world.knows(9, &json!({"server_uuid": OTHER, "alias": "late"}));
+    sleep(MIN).await;
+    assert_eq!((world.puts(9).len(), &world.stored(9)["server_uuid"]), (2, &json!(CN)));
     // The other node has it again; this one has had its say.
     world.knows(9, &json!({"server_uuid": OTHER, "alias": "theirs"}));
     world.vm(9, &json!({"state": "stopped", "zone_state": "installed", "alias": "ours"}));
@@ -155,6 +159,57 @@ async fn what_came_here_is_taken_over_from_another_node() {
         (&json!("ours"), &json!(CN))
     );
     lawful(&world);
+}
+
+#[test] // W20, W4
+fn what_a_start_tells_of_a_vm_that_came_here_is_looked_at_again() {
+    let world = World::of(0..3);
+    world.live_and_crash(MIN, |_| {});
+    // It comes while the agent is away, and VMAPI has nothing but where it is.
+    world.quietly(9, Some(&json!({})));
+    world.vmapi.put(json!({"uuid": uuid(9), "server_uuid": CN}).as_object().unwrap().clone());
+    world.live_and_crash(2 * MIN, |world| {
+        assert_eq!(world.puts(9).len(), 1);
+        world.knows(9, &json!({"server_uuid": OTHER, "state": "stopped"}));
+    });
+    assert_eq!(world.stored(9)["server_uuid"], CN);
+    // A restart within the minute begins it anew.
+    let world = World::of(0..3);
+    world.live_and_crash(MIN, |_| {});
+    let stopped = json!({"state": "stopped", "zone_state": "installed"});
+    world.live_and_crash(SEC, |world| world.vm(9, &stopped));
+    world.knows(9, &json!({"server_uuid": OTHER}));
+    world.live_and_crash(SEC, |_| {});
+    assert_eq!(world.stored(9)["server_uuid"], CN);
+}
+
+#[tokio::test(start_paused = true)] // A4, W16
+async fn what_is_hidden_or_goes_while_a_start_writes_is_not_written() {
+    for goes in [false, true] {
+        let world = World::of(0..6);
+        world.vmapi.put(json!({"uuid": uuid(1), "server_uuid": CN}).as_object().unwrap().clone());
+        world.vmapi.put(json!({"uuid": uuid(2), "server_uuid": CN}).as_object().unwrap().clone());
+        world.quietly(3, Some(&json!({"alias": "new"})));
+        world.quietly(4, Some(&json!({"alias": "new"})));
+        let slow = mocks::faults::Action::DelayCommit { ms: 1000 };
+        let path = format!("/vms/{}", uuid(1));
+        world.vmapi.faults().add(mocks::faults::Rule::new("PUT", &path, slow));
+        world.start(&json!({}));
+        while world.puts(1).is_empty() {
+            sleep(SEC / 100).await;
+        }
+        for n in [2, 3] {
+            world.vm(n, &json!({"do_not_inventory": true}));
+            if goes {
+                world.delete(n);
+            }
+        }
+        sleep(MIN).await;
+        assert!(world.puts(2).is_empty());
+        let vms = world.batches()[0].body["vms"].as_object().unwrap().clone();
+        assert_eq!(vms.keys().collect::<Vec<_>>(), [&uuid(4)]);
+        lawful(&world);
+    }
 }
 
 #[tokio::test(start_paused = true)] // H5

@@ -25,6 +25,9 @@ use crate::node::commands::{CommandPaths, RealCommands};
 use crate::service::{ServeError, serve};
 use crate::shadow;
 
+/// The user agent of what `--shadow` asks.
+const AGENT: &str = concat!("vminfod/", env!("CARGO_PKG_VERSION"));
+
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(transparent)]
@@ -81,7 +84,8 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
     std::fs::read_dir(&config.root)
         .map_err(|source| StartError::Root { path: config.root.clone(), source })?;
     check_commands(&config.commands)?;
-    let other = args.shadow.as_deref().map(Vminfod::new).transpose().map_err(StartError::Shadow)?;
+    let shadowed = |url| Vminfod::new(url, AGENT).map_err(StartError::Shadow);
+    let other = args.shadow.as_deref().map(shadowed).transpose()?;
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }
@@ -98,8 +102,7 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
     };
     let tasks = Tasks::new(stop.clone());
     if let Some(other) = other {
-        let ours = Vminfod::new(&format!("http://{}", running.address));
-        let ours = ours.map_err(StartError::Shadow)?;
+        let ours = shadowed(&format!("http://{}", running.address))?;
         tasks.spawn("shadow", shadow::run(ours, other, every, stop.clone()));
     }
     let beside = page.map(|(page, at)| page(running.address, at, stop));

@@ -62,7 +62,7 @@ async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
         );
         let running = running.await.unwrap();
         assert!(began.elapsed() < Duration::from_secs(30), "{slow}: {:?}", began.elapsed());
-        let client = Vminfod::new(&format!("http://{}", running.address)).unwrap();
+        let client = Vminfod::new(&format!("http://{}", running.address), "test/1").unwrap();
         // A refresh begins the listing once more; nobody waits for it.
         node.write("/bin/slow", "40");
         let views = async { (client.vms(true).await.unwrap(), client.zones().await.unwrap()) };

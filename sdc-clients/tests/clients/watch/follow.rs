@@ -200,7 +200,7 @@ async fn over_real_sockets_reconnects_included() {
             }
         }),
     );
-    let vminfod = Vminfod::new(&serve(router).await).unwrap();
+    let vminfod = Vminfod::new(&serve(router).await, "test/1").unwrap();
     let mut watcher = watch(&vminfod, Jitter::from_seed(3));
     assert_eq!(
         says(&mut watcher, 7).await,
@@ -220,7 +220,7 @@ async fn over_real_sockets_reconnects_included() {
 async fn a_service_without_the_route_says_so() {
     let router = Router::new()
         .fallback(|| async { (axum::http::StatusCode::NOT_FOUND, "Unsupported URL Path") });
-    let vminfod = Vminfod::new(&serve(router).await).unwrap();
+    let vminfod = Vminfod::new(&serve(router).await, "test/1").unwrap();
     let mut watcher = watch(&vminfod, Jitter::from_seed(3));
     let WatchEvent::Lost(error) = watcher.next().await else { panic!("not lost") };
     assert_eq!(error.class(), Class::NotFoundRoute);

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use sdc_clients::http::StreamResponse;
-use sdc_clients::vminfod::{Vminfod, WatchEvent, Watcher, watch};
+use sdc_clients::vminfod::{Filter, Vminfod, WatchEvent, Watcher, watch_filtered};
 use sdc_clients::{Error, Jitter};
 use serde_json::{Value, json};
 
@@ -85,6 +85,11 @@ fn stays(pieces: Vec<Bytes>) -> Option<Connection> {
 /// A watcher of a service that serves these connections in turn (`None`
 /// refuses), and then refuses for ever.
 fn watched(connections: Vec<Option<Connection>>) -> (Watcher, Arc<Script>) {
+    watched_through(Filter::default(), connections)
+}
+
+/// The same through a filter.
+fn watched_through(filter: Filter, connections: Vec<Option<Connection>>) -> (Watcher, Arc<Script>) {
     let queue = Mutex::new(VecDeque::from(connections));
     let script = Script::streaming(move |request| {
         let next = queue.lock().unwrap().pop_front().flatten();
@@ -97,7 +102,7 @@ fn watched(connections: Vec<Option<Connection>>) -> (Watcher, Arc<Script>) {
         let status = 200u16.try_into().unwrap();
         Ok(StreamResponse { status, headers: Default::default(), body })
     });
-    (watch(&Vminfod::with_http(script.http()), Jitter::from_seed(7)), script)
+    (watch_filtered(&Vminfod::with_http(script.http()), filter, Jitter::from_seed(7)), script)
 }
 
 /// An event in one short word per VM.
@@ -111,13 +116,14 @@ fn say(event: WatchEvent) -> String {
             format!("synced {}", names.join(" "))
         }
         WatchEvent::Created(vm) => format!("created {}", name(&vm)),
-        WatchEvent::Modified { vm, old, changes } => {
+        WatchEvent::Modified { vm, old, changes, .. } => {
             format!("modified {} from {} with {}", name(&vm), name(&old), changes.len())
         }
-        WatchEvent::Deleted { vm } => format!("deleted {}", name(&vm)),
-        WatchEvent::Hidden { vm } => format!("hidden {}", name(&vm)),
-        WatchEvent::Shown { vm } => format!("shown {}", name(&vm)),
+        WatchEvent::Deleted(vm) => format!("deleted {}", name(&vm)),
+        WatchEvent::Hidden(vm) => format!("hidden {}", name(&vm)),
+        WatchEvent::Shown(vm) => format!("shown {}", name(&vm)),
         WatchEvent::Lost(error) => format!("lost {}", error.class().as_str()),
+        other => format!("{other:?}"),
     }
 }
 

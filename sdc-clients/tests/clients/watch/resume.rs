@@ -11,12 +11,13 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use pretty_assertions::assert_eq;
 use sdc_clients::http::StreamResponse;
-use sdc_clients::vminfod::{Mirror, Vminfod, WatchEvent, watch};
+use sdc_clients::vminfod::{Filter, Mirror, VmFields as _, Vminfod, WatchEvent, watch};
 use sdc_clients::{Class, Jitter};
 use serde_json::{Value, json};
 
 use super::{
-    counted, create, delete, ends, line, modify, numbered, ready, resume, says, stays, vm, watched,
+    counted, create, delete, ends, line, modify, numbered, ready, resume, say, says, stays, vm,
+    watched, watched_through,
 };
 use crate::script::Script;
 
@@ -102,6 +103,39 @@ async fn what_cannot_be_resumed_begins_with_a_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_filtered_stream_has_gaps_and_begins_anew() {
+    let first = vec![
+        counted(&[vm("a", 1)], 8, "e1"),
+        numbered(modify(vm("a", 2)), 11),
+        numbered(create(vm("b", 1)), 15),
+    ];
+    let second = vec![counted(&[vm("b", 2)], 19, "e1")];
+    let filter = Filter::default().states(&["running", "stopped"]).uuids(&[]).fields(&["ram"]);
+    let (mut watcher, script) = watched_through(filter, vec![ends(first), stays(second)]);
+    assert_eq!(
+        says(&mut watcher, 7).await,
+        [
+            "synced a/1",
+            "modified a/2 from a/1 with 1",
+            "created b/1",
+            "lost interrupted",
+            "modified b/2 from b/1 with 0",
+            "deleted a/2",
+            "synced b/2",
+        ]
+    );
+    let query = "filter=1&state=running%2Cstopped&fields=ram%2Cdo_not_inventory%2Ccreate_timestamp";
+    assert_eq!(script.targets(), vec![format!("/events?{query}"); 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_is_a_stream_too() {
+    let (watcher, _) = watched(vec![stays(vec![ready(&[vm("a", 1)]), modify(vm("a", 2))])]);
+    let said: Vec<String> = watcher.into_stream().take(2).map(say).collect().await;
+    assert_eq!(said, ["synced a/1", "modified a/2 from a/1 with 1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bad_line_is_not_requested_again() {
     for bad in [Bytes::from_static(b"{\n"), numbered(modify(vm("a", 3)), 11), resume(8, 8, "e1")] {
         let first = vec![counted(&[vm("a", 1)], 8, "e1"), bad];
@@ -143,7 +177,7 @@ async fn a_recreated_vm_is_another_one() {
             WatchEvent::Modified { vm, old, .. } => {
                 seen.push(format!("modified {} {}", old.incarnation(), vm.incarnation()));
             }
-            WatchEvent::Deleted { vm } => seen.push(format!("deleted {}", vm.incarnation())),
+            WatchEvent::Deleted(vm) => seen.push(format!("deleted {}", vm.incarnation())),
             WatchEvent::Lost(_) => seen.push("lost".to_owned()),
             other => panic!("{other:?}"),
         }

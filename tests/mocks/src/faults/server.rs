@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, header};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::http::{Listening, Mock, Reply, listen};
 use super::record::{Recorder, Seen};
@@ -20,6 +20,19 @@ use crate::restify::build;
 
 /// The answer of a side door: a body, nothing (there is no such door), or a status and a reason.
 pub type Door = Result<Option<Value>, (u16, String)>;
+
+/// One line about a side door: method, name, and what it does.
+pub type Listed = (&'static str, &'static str, &'static str);
+
+/// The doors that every mock has.
+const COMMON: [Listed; 6] = [
+    ("GET", "", "this list"),
+    ("GET", "faults", "the fault rules, each with the number of requests that it matched"),
+    ("POST", "faults", "adds a fault rule, or an array of them"),
+    ("DELETE", "faults", "removes the fault rules"),
+    ("GET", "requests", "the requests so far, oldest first, with the status of each answer"),
+    ("DELETE", "requests", "forgets the requests so far"),
+];
 
 /// 400 for a body that is not what a door expects.
 pub(crate) fn bad(error: serde_json::Error) -> (u16, String) {
@@ -31,7 +44,10 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// Its fault rules and its log.
     fn parts(&self) -> (&Faults, &Recorder);
 
-    /// Answers a request to `/_mock/WHAT`, if this mock has that door of its own.
+    /// The doors of its own, as they are listed.
+    const DOORS: &'static [Listed];
+
+    /// Answers a request to one of them; nothing if there is no such door.
     fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door;
 
     /// Makes an answer with this status and body.
@@ -54,11 +70,15 @@ impl<S: Service> Mock for S {
     fn handle(&self, request: Request<Bytes>) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             let uri = request.uri();
-            if let Some(what) = uri.path().strip_prefix("/_mock/") {
+            if let Some(what) = uri.path().strip_prefix("/_mock").filter(|rest| is_door(rest)) {
+                let what = what.trim_start_matches('/');
                 let (status, body) = match side_door(self, &request, what) {
                     Ok(Some(body)) => (200, body),
                     Ok(None) => {
-                        let message = format!("no such side door: {} {what}", request.method());
+                        let message = format!(
+                            "no such side door: {} {what}; GET /_mock/ lists them",
+                            request.method()
+                        );
                         (404, json!({ "message": message }))
                     }
                     Err((status, message)) => (status, json!({ "message": message })),
@@ -76,10 +96,20 @@ impl<S: Service> Mock for S {
     }
 }
 
-/// The doors that all mocks have: fault rules and the log.
-fn side_door(service: &impl Service, request: &Request<Bytes>, what: &str) -> Door {
+fn is_door(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('/')
+}
+
+/// Answers at the doors that all mocks have: the list of doors, fault rules and the log.
+fn side_door<S: Service>(service: &S, request: &Request<Bytes>, what: &str) -> Door {
     let (faults, log) = service.parts();
     Ok(Some(match (request.method(), what) {
+        (&Method::GET, "") => {
+            let listed = COMMON.iter().chain(S::DOORS);
+            let line =
+                |(method, name, does): &Listed| (format!("{method} /_mock/{name}"), json!(does));
+            json!({ "doors": listed.map(line).collect::<Map<_, _>>() })
+        }
         (&Method::GET, "faults") => {
             let rules = faults.list();
             rules.iter().map(|(rule, seen)| json!({ "rule": rule, "seen": seen })).collect()

@@ -10,7 +10,17 @@ use serde_json::{Value, json};
 
 use super::seed::SeedFile;
 use super::store::Store;
-use crate::faults::{Door, bad};
+use crate::faults::{Door, Listed, bad};
+
+/// The routes, as they are listed.
+pub(super) const DOORS: &[Listed] = &[
+    ("POST", "seed", "adds records: {nic_tags, networks, network_pools, nics}"),
+    ("GET", "dump", "the era and every NIC"),
+    ("POST", "reset", "drops all records; fault rules and requests stay"),
+    ("GET", "era", "the era that is imitated"),
+    ("PUT", "era", "another era from now on: {era}; the records stay"),
+    ("PUT", "initializing", "answers 503 while {initializing: true}"),
+];
 
 /// Answers a request below `/_mock/`.
 pub(super) fn handle(store: &Store, request: &Request<Bytes>, what: &str) -> Door {

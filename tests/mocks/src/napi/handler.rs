@@ -19,7 +19,7 @@ use super::errors::ApiError;
 use super::etag::{self, Verdict};
 use super::routes::{self, Form, Route};
 use super::store::Store;
-use crate::faults::{Action, Door, Faults, Recorder, Service};
+use crate::faults::{Action, Door, Faults, Listed, Recorder, Service};
 use crate::restify::{self, BadBody, Params};
 
 /// The version of the imitated service.
@@ -36,6 +36,8 @@ impl Service for Store {
     fn parts(&self) -> (&Faults, &Recorder) {
         (self.faults(), self.log())
     }
+
+    const DOORS: &'static [Listed] = admin::DOORS;
 
     fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
         admin::handle(self, request, what)

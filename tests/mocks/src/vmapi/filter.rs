@@ -23,8 +23,8 @@ pub(super) enum Filter {
     Is(String, &'static str, String),
 }
 
-/// The fields that can be asked for, besides tags and internal metadata.
-const INDEXED: [&str; 14] = [
+/// The fields by which a list can be sorted.
+pub(super) const SORTABLE: [&str; 13] = [
     "uuid",
     "owner_uuid",
     "image_uuid",
@@ -38,7 +38,6 @@ const INDEXED: [&str; 14] = [
     "max_physical_memory",
     "create_timestamp",
     "docker",
-    "internal_metadata",
 ];
 const OPERATORS: [(&str, &str); 5] =
     [("eq", "="), ("ge", ">="), ("le", "<="), ("gt", ">"), ("lt", "<")];
@@ -66,7 +65,8 @@ impl Filter {
             Filter::All(parts) | Filter::Any(parts) => parts.iter().find_map(Filter::refused),
             Filter::Not(part) => part.refused(),
             Filter::Is(field, operator, _) => {
-                let known = INDEXED.contains(&field.as_str())
+                let known = SORTABLE.contains(&field.as_str())
+                    || field == "internal_metadata"
                     || field.starts_with("tag.")
                     || field.starts_with("internal_metadata.");
                 (!known || matches!(*operator, ">" | "<")).then_some(self)

@@ -15,7 +15,7 @@ use super::errors::{ApiError, missing};
 use super::list;
 use super::record::{Record, kept, with_fields};
 use super::store::{Peers, Store, find};
-use crate::faults::{Action, Door, Faults, Recorder, Service, bad};
+use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
 use crate::restify::{self, BadBody, Params, falsy, is_uuid};
 
 const VERSION: [u32; 3] = [9, 16, 0];
@@ -91,6 +91,12 @@ impl Service for Store {
         (self.faults(), self.log())
     }
 
+    const DOORS: &'static [Listed] = &[
+        ("POST", "seed", "adds records: an array of VMs"),
+        ("GET", "dump", "every record"),
+        ("POST", "reset", "drops all records; fault rules and requests stay"),
+    ];
+
     fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
         Ok(Some(match (request.method(), what) {
             (&Method::POST, "seed") => {
@@ -100,6 +106,10 @@ impl Service for Store {
                 json!({})
             }
             (&Method::GET, "dump") => json!({ "vms": self.all() }),
+            (&Method::POST, "reset") => {
+                self.reset();
+                json!({})
+            }
             _ => return Ok(None),
         }))
     }

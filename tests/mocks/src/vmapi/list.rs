@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::errors::{ApiError, element};
-use super::filter::{self, Filter, text};
+use super::filter::{self, Filter, SORTABLE, text};
 use super::record::{Record, is_field};
 use crate::restify::{Params, is_uuid, parse_json};
 
@@ -18,22 +18,6 @@ use crate::restify::{Params, is_uuid, parse_json};
 const PAGE: usize = 1000;
 const STATES: &str = "Must be one of: active, destroyed, running, stopped";
 const BRANDS: [&str; 5] = ["bhyve", "joyent", "joyent-minimal", "kvm", "lx"];
-const SORTABLE: [&str; 13] = [
-    "uuid",
-    "owner_uuid",
-    "image_uuid",
-    "billing_id",
-    "server_uuid",
-    "package_name",
-    "package_version",
-    "brand",
-    "state",
-    "alias",
-    "max_physical_memory",
-    "create_timestamp",
-    "docker",
-];
-
 /// What a list is asked for.
 #[derive(Debug)]
 pub(super) struct Wanted {

@@ -132,6 +132,11 @@ impl Store {
         }
     }
 
+    /// Drops all records.
+    pub fn reset(&self) {
+        self.vms().clear();
+    }
+
     /// A record: the fields that are set.
     pub fn get(&self, uuid: &str) -> Option<Record> {
         find(&self.vms(), uuid).cloned()

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sdc_clients::Jitter;
-use sdc_clients::vminfod::{Action, Change, VmObject, Vminfod, WatchEvent, watch};
+use sdc_clients::vminfod::{Action, Change, VmFields, VmObject, Vminfod, WatchEvent, watch};
 use serde_json::Value;
 
 use super::world::OWN_AGENT;
@@ -80,19 +80,23 @@ impl Screen {
                 }
                 WatchEvent::Created(vm) => {
                     self.learn(&vm);
-                    self.say(Voice::Hub, &format!("create {} ({})", name(&vm), text(&vm, "brand")));
+                    self.say(
+                        Voice::Hub,
+                        &format!("create {} ({})", name(&vm), vm.brand().unwrap_or("no brand")),
+                    );
                 }
                 WatchEvent::Modified { vm, changes, .. } => {
                     self.learn(&vm);
                     let told: Vec<String> = changes.iter().map(change).collect();
                     self.say(Voice::Hub, &format!("modify {}: {}", name(&vm), told.join(", ")));
                 }
-                WatchEvent::Deleted { vm } => {
+                WatchEvent::Deleted(vm) => {
                     self.say(Voice::Hub, &format!("delete {}", name(&vm)));
                 }
-                WatchEvent::Hidden { vm } => self.say(Voice::Hub, &format!("hide {}", name(&vm))),
-                WatchEvent::Shown { vm } => self.say(Voice::Hub, &format!("show {}", name(&vm))),
+                WatchEvent::Hidden(vm) => self.say(Voice::Hub, &format!("hide {}", name(&vm))),
+                WatchEvent::Shown(vm) => self.say(Voice::Hub, &format!("show {}", name(&vm))),
                 WatchEvent::Lost(err) => self.say(Voice::Hub, &format!("stream lost: {err}")),
+                _ => {}
             }
         }
     }
@@ -127,7 +131,7 @@ impl Screen {
                 let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
                 let what = match body["vms"].as_object() {
                     Some(vms) => format!("{} VMs", vms.len()),
-                    None => text(body.as_object().unwrap_or(&VmObject::new()), "state").to_owned(),
+                    None => body["state"].as_str().unwrap_or_default().to_owned(),
                 };
                 let status = request.status.map_or("no answer".to_owned(), |s| s.to_string());
                 let (method, path) = (&request.method, &request.path);
@@ -140,7 +144,7 @@ impl Screen {
 
     fn learn(&self, vm: &VmObject) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.insert(text(vm, "uuid").to_owned(), name(vm));
+        names.insert(vm.uuid().unwrap_or_default().to_owned(), name(vm));
     }
 }
 
@@ -152,16 +156,12 @@ fn is_news(request: &Seen) -> bool {
 
 /// How a VM is called on the screen: its alias and the start of its uuid.
 pub fn name(vm: &VmObject) -> String {
-    let uuid = text(vm, "uuid");
+    let uuid = vm.uuid().unwrap_or_default();
     let short = uuid.get(..8).unwrap_or(uuid);
-    match vm.get("alias").and_then(Value::as_str) {
+    match vm.alias() {
         Some(alias) => format!("{alias} {short}"),
         None => short.to_owned(),
     }
-}
-
-fn text<'a>(vm: &'a VmObject, key: &str) -> &'a str {
-    vm.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn change(change: &Change) -> String {

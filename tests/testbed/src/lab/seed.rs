@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sdc_clients::MacAddr;
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ pub fn fill(world: &World, vms: &[VmObject]) -> Result<Wrongs, LabError> {
     let store = world.napi.store();
     world.vmapi.store().seed_from_vms(vms, &cn);
     // One that VMAPI has by an older name.
-    let is_named = |vm: &&VmObject| vm.contains_key("alias") && !is_hidden(vm);
+    let is_named = |vm: &&VmObject| vm.alias().is_some() && !vm.is_hidden();
     if let Some(mut vm) = vms.iter().find(is_named).cloned() {
         vm.insert("alias".to_owned(), json!("old-name"));
         world.vmapi.store().seed_from_vms(&[vm], &cn);
@@ -78,11 +78,10 @@ pub fn fill(world: &World, vms: &[VmObject]) -> Result<Wrongs, LabError> {
     }
     for (mac, vm) in owners(vms).into_iter().filter(|(mac, _)| wrongs.bare.contains(mac)) {
         store.remove(&mac.to_string());
-        let text = |key: &str| vm.get(key).and_then(Value::as_str).unwrap_or_default();
-        let nic = NewNic::zone(&mac.to_string(), text("uuid"), &cn)
+        let nic = NewNic::zone(&mac.to_string(), vm.uuid().unwrap_or_default(), &cn)
             .without("cn_uuid")
-            .with("owner_uuid", json!(text("owner_uuid")))
-            .with("state", json!(text("state")))
+            .with("owner_uuid", json!(vm.owner_uuid()))
+            .with("state", json!(vm.state()))
             .aged(AGE);
         store.add_nic(nic).map_err(LabError::Seed)?;
     }
@@ -94,22 +93,12 @@ pub fn fill(world: &World, vms: &[VmObject]) -> Result<Wrongs, LabError> {
 
 /// The MACs of VMs in this state that the inventory shows, in the node's order.
 pub fn macs(vms: &[VmObject], state: &str) -> Vec<MacAddr> {
-    let shown = vms.iter().filter(|vm| {
-        vm.get("state").and_then(Value::as_str) == Some(state)
-            && vm.get("do_not_inventory") != Some(&Value::Bool(true))
-    });
-    shown.flat_map(nics_of).collect()
-}
-
-/// The MACs of one VM.
-pub fn nics_of(vm: &VmObject) -> Vec<MacAddr> {
-    let nics = vm.get("nics").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let texts = nics.iter().filter_map(|nic| nic.get("mac")?.as_str());
-    texts.filter_map(|text| MacAddr::from_str(text).ok()).collect()
+    let shown = vms.iter().filter(|vm| vm.state() == Some(state) && !vm.is_hidden());
+    shown.flat_map(|vm| vm.macs()).collect()
 }
 
 fn owners(vms: &[VmObject]) -> Vec<(MacAddr, &VmObject)> {
-    vms.iter().flat_map(|vm| nics_of(vm).into_iter().map(move |mac| (mac, vm))).collect()
+    vms.iter().flat_map(|vm| vm.macs().into_iter().map(move |mac| (mac, vm))).collect()
 }
 
 fn parse(mac: &str) -> Result<MacAddr, LabError> {

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use sdc_clients::MacAddr;
 use sdc_clients::napi::{Nic, NicState};
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 
 use super::error::LabError;
 use super::screen::{Screen, Voice, name};
-use super::seed::{Wrongs, nics_of};
+use super::seed::Wrongs;
 use super::world::{World, found, until};
 use crate::process;
 use simnode::{Verbs, Wait};
@@ -27,24 +27,30 @@ const GIB: u64 = 1 << 30;
 /// What came of the tour.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    lines: Vec<(String, bool)>,
+    checks: Vec<(String, bool)>,
 }
 
 impl Outcome {
-    fn add(&mut self, text: String, good: bool) {
-        self.lines.push((text, good));
+    /// Prints a check and keeps it.
+    fn add(&mut self, screen: &Screen, text: String, good: bool) {
+        say(screen, &format!("{} {text}", if good { "ok  " } else { "FAIL" }));
+        self.checks.push((text, good));
     }
 
     /// Did everything come true?
     pub fn is_good(&self) -> bool {
-        self.lines.iter().all(|(_, good)| *good)
+        self.checks.iter().all(|(_, good)| *good)
     }
 
-    /// The summary, one line per promise.
-    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.lines
-            .iter()
-            .map(|(text, good)| format!("{} {text}", if *good { "ok  " } else { "FAIL" }))
+    /// The summary: how many came true, and which did not.
+    pub fn summary(&self) -> String {
+        let failed: Vec<&str> =
+            self.checks.iter().filter(|(_, good)| !good).map(|(text, _)| text.as_str()).collect();
+        let (good, all) = (self.checks.len() - failed.len(), self.checks.len());
+        match failed.as_slice() {
+            [] => format!("{good} of {all} checks came true"),
+            failed => format!("{good} of {all} checks came true, not: {}", failed.join("; ")),
+        }
     }
 }
 
@@ -67,33 +73,31 @@ pub async fn play(world: &World, wrongs: &Wrongs, screen: &Screen) -> Result<Out
         ("backfilled", filled, wrongs.bare.len()),
         ("provisioning fixed", fixed, wrongs.stuck.len()),
     ] {
-        outcome.add(format!("{what} {got}/{all}"), got == all);
+        outcome.add(screen, format!("{what} {got}/{all}"), got == all);
     }
 
-    let spoilt = put_right(world, screen).await?;
-    outcome.add(format!("record put right in VMAPI: {spoilt}"), spoilt);
-    let boot = boot(world, screen).await?;
-    outcome.add(
-        format!("booted VM seen running, in VMAPI too, its NICs running in NAPI: {boot}"),
-        boot,
-    );
-    let quota = quota(world, screen).await?;
-    outcome.add(format!("quota set by zfs seen, in VMAPI too: {quota}"), quota);
+    let checked = put_right(world, screen).await?;
+    outcome.add(screen, "wrong record put right in VMAPI".to_owned(), checked);
+    let checked = boot(world, screen).await?;
+    let text = "booted VM seen running, in VMAPI too, its NICs running in NAPI";
+    outcome.add(screen, text.to_owned(), checked);
+    let checked = quota(world, screen).await?;
+    outcome.add(screen, "quota set by zfs seen, in VMAPI too".to_owned(), checked);
     let deleted = delete(world, screen).await?;
     let left = world.nics().await?.iter().filter(|nic| deleted.contains(&nic.mac)).count();
     let gone = deleted.len() - left;
-    outcome.add(format!("deleted VM's NICs gone {gone}/{}", deleted.len()), left == 0);
-    untouched(world, wrongs, &deleted, &mut outcome).await?;
+    outcome.add(screen, format!("deleted VM's NICs gone {gone}/{}", deleted.len()), left == 0);
+    untouched(world, wrongs, &deleted, screen, &mut outcome).await?;
     Ok(outcome)
 }
 
 /// Boots a stopped VM that has NICs; true when hub and NAPI agree that it runs.
 async fn boot(world: &World, screen: &Screen) -> Result<bool, LabError> {
-    let vm = cast(world, "stopped VM with a NIC", |vm| is(vm, "state", "stopped")).await?;
+    let vm = cast(world, "stopped VM with a NIC", |vm| vm.state() == Some("stopped")).await?;
     say(screen, &format!("tour 1/3: booting {}", name(&vm)));
     let uuid = uuid(&vm);
     Verbs::new(world.node(), Wait::of(world.node())?).boot(uuid).await?;
-    let macs = nics_of(&vm);
+    let macs = vm.macs();
     let done = until("the booted VM's NICs are running in NAPI", PATIENCE, || async {
         let nics = world.nics().await?;
         let is_told = told(world, uuid, "state") == "running";
@@ -112,7 +116,7 @@ fn told(world: &World, uuid: &str, key: &str) -> Value {
 /// Was the record that VMAPI had wrong from the beginning put right?
 async fn put_right(world: &World, screen: &Screen) -> Result<bool, LabError> {
     let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
-    let shown = |vm: &&VmObject| !is_hidden(vm);
+    let shown = |vm: &&VmObject| !vm.is_hidden();
     let done = until("VMAPI knows what the node knows", PATIENCE, || async {
         let is_told = |vm: &VmObject| told(world, uuid(vm), "alias") == vm["alias"];
         Ok(vms.iter().filter(shown).filter(|vm| vm.contains_key("alias")).all(is_told))
@@ -124,18 +128,18 @@ async fn put_right(world: &World, screen: &Screen) -> Result<bool, LabError> {
 /// Changes a quota as an operator would, past vmadm; true when the hub shows it.
 async fn quota(world: &World, screen: &Screen) -> Result<bool, LabError> {
     let vm = cast(world, "running VM with a quota", |vm| {
-        is(vm, "state", "running") && vm.contains_key("quota") && !is(vm, "brand", "bhyve")
+        vm.state() == Some("running") && vm.quota().is_some() && vm.brand() != Some("bhyve")
     })
     .await?;
-    let dataset = vm.get("zfs_filesystem").and_then(Value::as_str).unwrap_or_default();
-    let gib = vm.get("quota").and_then(Value::as_u64).unwrap_or(10) + 7;
+    let dataset = vm.text("zfs_filesystem").unwrap_or_default();
+    let gib = vm.quota().unwrap_or(10) + 7;
     say(screen, &format!("tour 2/3: zfs set quota={gib}g {dataset} ({})", name(&vm)));
     run(world, "zfs", &["set", &format!("quota={}", gib * GIB), dataset]).await?;
     let hub = world.hub()?;
     let done = until("the quota is seen", PATIENCE, || async {
         let now = found(hub.vm(uuid(&vm), false).await, "reading the VM")?;
         let is_told = told(world, uuid(&vm), "quota") == gib;
-        Ok(is_told && now.is_some_and(|now| now.get("quota").and_then(Value::as_u64) == Some(gib)))
+        Ok(is_told && now.is_some_and(|now| now.quota() == Some(gib)))
     })
     .await;
     note_late(screen, done)
@@ -144,8 +148,8 @@ async fn quota(world: &World, screen: &Screen) -> Result<bool, LabError> {
 /// Deletes a VM behind vmadm's back; its NICs.
 async fn delete(world: &World, screen: &Screen) -> Result<Vec<MacAddr>, LabError> {
     let vm =
-        cast(world, "running VM with a NIC to delete", |vm| is(vm, "state", "running")).await?;
-    let macs = nics_of(&vm);
+        cast(world, "running VM with a NIC to delete", |vm| vm.state() == Some("running")).await?;
+    let macs = vm.macs();
     say(screen, &format!("tour 3/3: deleting {} with zoneadm and zonecfg", name(&vm)));
     Verbs::new(world.node(), Wait::none()).delete_raw(uuid(&vm)).await?;
     let done = until("the deleted VM's NICs are gone from NAPI", PATIENCE, || async {
@@ -166,6 +170,7 @@ async fn untouched(
     world: &World,
     wrongs: &Wrongs,
     deleted: &[MacAddr],
+    screen: &Screen,
     outcome: &mut Outcome,
 ) -> Result<(), LabError> {
     let may_go: BTreeSet<MacAddr> = wrongs.leaked.iter().chain(deleted).copied().collect();
@@ -179,11 +184,9 @@ async fn untouched(
         wrong += usize::from(!mac.is_some_and(|mac: MacAddr| may_go.contains(&mac)));
         bare += usize::from(!request.headers.contains_key("if-match"));
     }
-    outcome.add(
-        format!("NICs of live VMs lost {lost}, deletes sent for them {wrong}"),
-        lost + wrong == 0,
-    );
-    outcome.add(format!("deletes without If-Match {bare}"), bare == 0);
+    let text = format!("NICs of live VMs lost {lost}, deletes sent for them {wrong}");
+    outcome.add(screen, text, lost + wrong == 0);
+    outcome.add(screen, format!("deletes without If-Match {bare}"), bare == 0);
     Ok(())
 }
 
@@ -208,9 +211,8 @@ async fn cast(
     fits: impl Fn(&VmObject) -> bool,
 ) -> Result<VmObject, LabError> {
     let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
-    let shown = |vm: &VmObject| vm.get("do_not_inventory") != Some(&Value::Bool(true));
     vms.into_iter()
-        .find(|vm| shown(vm) && !nics_of(vm).is_empty() && fits(vm))
+        .find(|vm| !vm.is_hidden() && !vm.macs().is_empty() && fits(vm))
         .ok_or(LabError::Cast(role))
 }
 
@@ -240,10 +242,6 @@ fn say(screen: &Screen, text: &str) {
     screen.say(Voice::Lab, text);
 }
 
-fn is(vm: &VmObject, key: &str, value: &str) -> bool {
-    vm.get(key).and_then(Value::as_str) == Some(value)
-}
-
 fn uuid(vm: &VmObject) -> &str {
-    vm.get("uuid").and_then(Value::as_str).unwrap_or_default()
+    vm.uuid().unwrap_or_default()
 }

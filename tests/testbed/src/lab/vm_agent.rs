@@ -7,8 +7,7 @@
 //! test what net-agent makes of it.
 
 use sdc_clients::Jitter;
-use sdc_clients::vminfod::{VmObject, Vminfod, WatchEvent, watch};
-use serde_json::Value;
+use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod, WatchEvent, watch};
 
 use mocks::vmapi::Store;
 
@@ -18,34 +17,23 @@ pub async fn follow(hub: Vminfod, vmapi: Store, cn_uuid: String) {
     loop {
         match watcher.next().await {
             WatchEvent::Synced(vms) => vms.iter().for_each(|vm| tell(&vmapi, vm, &cn_uuid)),
-            WatchEvent::Created(vm)
-            | WatchEvent::Shown { vm }
-            | WatchEvent::Modified { vm, .. } => {
+            WatchEvent::Created(vm) | WatchEvent::Shown(vm) | WatchEvent::Modified { vm, .. } => {
                 tell(&vmapi, &vm, &cn_uuid);
             }
-            WatchEvent::Deleted { vm } => {
-                if let (Some(uuid), false) = (uuid(&vm), hidden(&vm)) {
+            WatchEvent::Deleted(vm) => {
+                if let (Some(uuid), false) = (vm.uuid(), vm.is_hidden()) {
                     vmapi.set(uuid, "destroyed", Some(&cn_uuid));
                 }
             }
             // A hidden VM is not this agent's to speak of, not even when it goes; a lost stream
             // comes back by itself.
-            WatchEvent::Hidden { .. } | WatchEvent::Lost(_) => {}
+            _ => {}
         }
     }
 }
 
 fn tell(vmapi: &Store, vm: &VmObject, cn_uuid: &str) {
-    if let (Some(uuid), false) = (uuid(vm), hidden(vm)) {
-        let state = vm.get("state").and_then(Value::as_str).unwrap_or("unknown");
-        vmapi.set(uuid, state, Some(cn_uuid));
+    if let (Some(uuid), false) = (vm.uuid(), vm.is_hidden()) {
+        vmapi.set(uuid, vm.state().unwrap_or("unknown"), Some(cn_uuid));
     }
-}
-
-fn hidden(vm: &VmObject) -> bool {
-    vm.get("do_not_inventory") == Some(&Value::Bool(true))
-}
-
-fn uuid(vm: &VmObject) -> Option<&str> {
-    vm.get("uuid").and_then(Value::as_str)
 }

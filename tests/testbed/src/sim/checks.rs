@@ -5,8 +5,7 @@
 //! Checks after the faults have ended: everything agrees with the truth (V7, I11), and is then
 //! silent.
 
-use sdc_clients::vminfod::VmObject;
-use serde_json::Value;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 
 use super::centre::Centre;
 use super::judge::{PROVISIONING, age, owner};
@@ -43,13 +42,13 @@ pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
                     return Err(format!("{vm} is not shown by the vminfod of its node"));
                 };
                 // Nothing is written for what the operator hides, or does not know.
-                if shown.get("do_not_inventory") == Some(&Value::Bool(true)) || !has(&shown, mac) {
+                if shown.is_hidden() || !has(&shown, mac) {
                     continue;
                 }
                 if text("cn_uuid") != on {
                     return Err(format!("{mac} of {vm} has no cn_uuid"));
                 }
-                let lives = shown.get("state").and_then(Value::as_str).unwrap_or_default();
+                let lives = shown.state().unwrap_or_default();
                 if matches!(lives, "running" | "stopped") && state != lives {
                     return Err(format!("{mac} is {state}, its VM {vm} is {lives}"));
                 }
@@ -77,6 +76,5 @@ fn shown(cn: &Cn, vm: &str) -> Option<VmObject> {
 }
 
 fn has(vm: &VmObject, mac: &str) -> bool {
-    let nics = vm.get("nics").and_then(Value::as_array);
-    nics.into_iter().flatten().any(|nic| nic["mac"] == *mac)
+    vm.macs().iter().any(|own| own.to_string() == mac)
 }

@@ -14,7 +14,7 @@ use anyhow::Context;
 use daemon::Shutdown;
 use net_agent::agent::{Agent, clients};
 use sdc_clients::Jitter;
-use sdc_clients::vminfod::{Incomplete, VmObject};
+use sdc_clients::vminfod::{Incomplete, VmFields as _, VmObject};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
@@ -166,7 +166,7 @@ impl Cn {
     }
 
     fn names(&self) -> HashSet<String> {
-        let name = |vm: VmObject| vm.get("zonename")?.as_str().map(str::to_owned);
+        let name = |vm: VmObject| vm.zonename().map(str::to_owned);
         self.shown().into_iter().filter_map(name).collect()
     }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -225,13 +226,10 @@ impl Stage {
         let centre = Centre::new(Era::Rfd58, 7, None, truth);
         let cn = Cn::new(&centre, dir, 0, 8)?;
         let all = cn.load().await.context("the first load")?;
-        let fit = |vm: &&sdc_clients::vminfod::VmObject| {
-            vm.get("state") == Some(&Value::from("running"))
-                && vm.get("do_not_inventory") != Some(&Value::Bool(true))
-                && vm.get("nics").and_then(Value::as_array).is_some_and(|nics| !nics.is_empty())
+        let fit = |vm: &&VmObject| {
+            vm.state() == Some("running") && !vm.is_hidden() && !vm.macs().is_empty()
         };
-        let name =
-            |vm: &sdc_clients::vminfod::VmObject| vm.get("uuid")?.as_str().map(str::to_owned);
+        let name = |vm: &VmObject| vm.uuid().map(str::to_owned);
         let vms: Vec<String> = all.iter().filter(fit).filter_map(name).collect();
         ensure!(vms.len() >= 5, "only {} VMs run and have NICs", vms.len());
         centre.vmapi.seed_from_vms(&all, &cn.uuid);

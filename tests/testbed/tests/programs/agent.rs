@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use mocks::faults::{Action, Rule, Seen};
 use mocks::napi::{Era, NewNic};
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Map, Value, json};
-use testbed::lab::seed::nics_of;
 use tokio::time::Instant;
 
 use super::common::{LATE, Lab, run, text, until};
@@ -51,17 +50,17 @@ impl Story {
 
     /// VMs in this state that have NICs and are in the inventory.
     fn pick(&self, state: &str) -> Vec<&VmObject> {
-        let shown = |vm: &&VmObject| vm.get("do_not_inventory") != Some(&Value::Bool(true));
-        let all = self.vms.iter().filter(shown);
-        all.filter(|vm| text(vm, "state") == state && !nics_of(vm).is_empty()).collect()
+        let fits =
+            |vm: &&VmObject| vm.state() == Some(state) && !vm.is_hidden() && !vm.macs().is_empty();
+        self.vms.iter().filter(fits).collect()
     }
 
     fn has_all(&self, vm: &VmObject) -> bool {
-        nics_of(vm).iter().all(|mac| self.lab.napi.store().nic(&mac.to_string()).is_some())
+        vm.macs().iter().all(|mac| self.lab.napi.store().nic(&mac.to_string()).is_some())
     }
 
     fn has_none(&self, vm: &VmObject) -> bool {
-        !nics_of(vm).iter().any(|mac| self.lab.napi.store().nic(&mac.to_string()).is_some())
+        !vm.macs().iter().any(|mac| self.lab.napi.store().nic(&mac.to_string()).is_some())
     }
 
     async fn status(&self) -> Value {

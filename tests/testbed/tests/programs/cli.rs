@@ -256,7 +256,8 @@ async fn help_teaches_and_pages_are_generated() {
     };
     let dir = tempfile::tempdir().unwrap();
     let of_vminfod = "serve ping status vms vm events list lookup get why check completions man";
-    let of_agent = "serve ping status plan reap hold release holds approve nic completions man";
+    let of_agent =
+        "serve ping status plan reap hold release holds approve nic history completions man";
     let of_vm_agent = "serve ping status plan why vm approve completions man";
     let of_kvmd = "start serve ping status verdicts watch clear completions man";
     let of_console = "serve status completions man";

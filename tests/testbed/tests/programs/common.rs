@@ -13,10 +13,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use sdc_clients::Jitter;
 use sdc_clients::http::{Call, Http};
-use sdc_clients::vminfod::{VmObject, Vminfod, WatchEvent, Watcher, watch};
+use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod, WatchEvent, Watcher, watch};
 use serde_json::Value;
 use simnode::{CreateOptions, Node, Verbs, Wait};
-use testbed::lab::seed::{self, Wrongs, nics_of};
+use testbed::lab::seed::{self, Wrongs};
 use testbed::lab::world::OWN_AGENT;
 use testbed::lab::{World, WorldOptions};
 use testbed::process::{self, Child, Finished};
@@ -112,7 +112,7 @@ impl Lab {
 
     /// A VM in this state that has a NIC.
     pub async fn pick(&self, state: &str) -> VmObject {
-        let found = |vm: &VmObject| text(vm, "state") == state && !nics_of(vm).is_empty();
+        let found = |vm: &VmObject| vm.state() == Some(state) && !vm.macs().is_empty();
         let vm = self.vms().await.into_iter().find(found);
         vm.unwrap_or_else(|| panic!("no {state} VM with a NIC"))
     }

@@ -24,6 +24,7 @@ mod fswatcher;
 mod hangs;
 mod house;
 mod hub;
+mod keys;
 mod kvmd_node;
 mod kvmd_qemu;
 mod logs;

@@ -33,7 +33,7 @@ async fn a_shadow_tells_what_lasts_and_when_it_is_over() {
     said(&mut shadow, "listening").await;
     assert_eq!(said(&mut shadow, "shadow: compared").await["differences"], 0);
 
-    let vms = Vminfod::new(&url).unwrap().vms(false).await.unwrap().vms;
+    let vms = Vminfod::new(&url, "test/1").unwrap().vms(false).await.unwrap().vms;
     let vm = vms.iter().find(|vm| vm["brand"] != "bhyve" && vm.contains_key("quota")).unwrap();
     let vm = vm["zonename"].as_str().unwrap().to_owned();
     Verbs::new(&first, Wait::none()).set_quota(&vm, 77).await.unwrap();

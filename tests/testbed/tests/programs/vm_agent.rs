@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use mocks::faults::{Action, Rule};
-use sdc_clients::vminfod::{VmObject, is_hidden};
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ async fn agrees(lab: &Lab, gone: &[VmObject]) {
     until("VMAPI agrees with the node", async || {
         let vms = lab.vms().await;
         let keys = ["state", "zone_state", "alias", "quota", "last_modified", "server_uuid"];
-        let mut shown = vms.iter().filter(|vm| !is_hidden(vm));
+        let mut shown = vms.iter().filter(|vm| !vm.is_hidden());
         shown.all(|vm| {
             keys.iter().all(|key| told(lab, vm, key) == vm.get(*key).cloned().unwrap_or_default())
         }) && gone.iter().all(|vm| told(lab, vm, "state") == "destroyed")
@@ -74,8 +74,8 @@ fn told_nothing_wrong(lab: &Lab, gone: &[VmObject], hidden: &[VmObject]) {
 async fn whoever_is_killed_vmapi_is_right_within_a_minute_of_its_return() {
     let mut lab = lab().await;
     let all = lab.vms().await;
-    let hidden: Vec<VmObject> = all.iter().filter(|vm| is_hidden(vm)).cloned().collect();
-    let is_used = |vm: &&VmObject| text(vm, "state") == "running" && !is_hidden(vm);
+    let hidden: Vec<VmObject> = all.iter().filter(|vm| vm.is_hidden()).cloned().collect();
+    let is_used = |vm: &&VmObject| vm.state() == Some("running") && !vm.is_hidden();
     let running: Vec<VmObject> = all.iter().filter(is_used).cloned().collect();
     let [a, b, c, d, ..] = &running[..] else { panic!("{} running VMs", running.len()) };
     agrees(&lab, &[]).await;

@@ -195,12 +195,12 @@ fn follow(event: &WatchEvent, mirror: &mut Vec<VmObject>) {
         WatchEvent::Synced(vms) => *mirror = vms.iter().map(|vm| vm.object().clone()).collect(),
         WatchEvent::Created(vm)
         | WatchEvent::Modified { vm, .. }
-        | WatchEvent::Hidden { vm }
-        | WatchEvent::Shown { vm } => {
+        | WatchEvent::Hidden(vm)
+        | WatchEvent::Shown(vm) => {
             mirror.retain(|old| key_of(old) != key_of(vm));
             mirror.push(vm.object().clone());
         }
-        WatchEvent::Deleted { vm } => mirror.retain(|old| key_of(old) != key_of(vm)),
+        WatchEvent::Deleted(vm) => mirror.retain(|old| key_of(old) != key_of(vm)),
         _ => {}
     }
 }

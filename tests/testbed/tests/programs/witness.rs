@@ -16,6 +16,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use mocks::napi::Era;
 use sdc_clients::http::{Call, Http};
+use sdc_clients::vminfod::VmFields as _;
 use serde_json::{Value, json};
 use simnode::{Verbs, Wait};
 use testbed::lab::world::{OWN_AGENT, until};
@@ -207,11 +208,15 @@ async fn a_proxys_404_is_no_absence() {
     })
     .await
     .unwrap();
-    let vm = world.hub().unwrap().vms(true).await.unwrap().vms.into_iter().find(|vm| {
-        vm.get("state") == Some(&json!("running"))
-            && vm.get("do_not_inventory") != Some(&json!(true))
-            && vm["nics"].as_array().is_some_and(|nics| !nics.is_empty())
-    });
+    let vm = world
+        .hub()
+        .unwrap()
+        .vms(true)
+        .await
+        .unwrap()
+        .vms
+        .into_iter()
+        .find(|vm| vm.state() == Some("running") && !vm.is_hidden() && !vm.macs().is_empty());
     let uuid = vm.unwrap()["uuid"].as_str().unwrap().to_owned();
     Verbs::new(world.node(), Wait::none()).delete_raw(&uuid).await.unwrap();
     until("the page was shown", LATE, || async { Ok(asked.load(Ordering::SeqCst)) }).await.unwrap();

@@ -51,7 +51,7 @@ impl Rig {
     }
 
     pub fn hub(&self) -> Vminfod {
-        Vminfod::new(&self.url()).unwrap()
+        Vminfod::new(&self.url(), "test/1").unwrap()
     }
 
     pub async fn connect(&self) -> TcpStream {

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use super::source::{self, Kind};
 
 /// Says in which pages a number is looked up, in this order, by words of the file's path.
-const SCOPES: [(&[&str], &[&str]); 6] = [
+const SCOPES: [(&[&str], &[&str]); 7] = [
+    (&["migration/src"], &["migration"]),
     (&["kvmd"], &["kvmd"]),
     (&["vm-agent"], &["vm-agent", "vmapi", "faults"]),
     (&["napi", "vmapi", "mocks", "sdc-clients"], &["napi", "vmapi"]),

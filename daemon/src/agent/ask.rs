@@ -1,0 +1,74 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What the command line asks a running agent.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::cli::control::{ControlError, ask};
+use crate::cli::pages::{NoPage, page};
+use crate::cli::{Progress, author};
+
+use super::basics::Places;
+
+/// The time between two looks at how far a fresh plan is.
+const GLANCE: Duration = Duration::from_millis(300);
+
+/// Why a running agent has no plan to show.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPlan {
+    /// The socket was there, and the exchange failed.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The port has no plan either.
+    #[error(transparent)]
+    Page(#[from] NoPage),
+}
+
+/// Returns the running agent's plan. A fresh one is asked for by the socket: the agent then reads what the
+/// brake blocks and offers it for approval; meanwhile the terminal shows how far it is. For who may not open the
+/// socket it is the last plan.
+///
+/// # Errors
+/// If the agent does not answer.
+pub async fn running_plan(
+    program: &'static str,
+    places: &Places,
+    fresh: bool,
+) -> Result<Value, NoPlan> {
+    let last = || page(program, places.status_listen, "plan");
+    if !fresh {
+        return Ok(last().await?);
+    }
+    let shown = Progress::begin("waiting for a fresh plan");
+    let made = ask(&places.control_socket, "POST", "/plan", None);
+    let watched = async {
+        loop {
+            tokio::time::sleep(GLANCE).await;
+            let reading = last().await.map(|page| page["reading"].clone()).unwrap_or_default();
+            if let (Some(done), Some(of)) = (reading["done"].as_u64(), reading["of"].as_u64()) {
+                shown.say(&format!("reading the records that the brake blocks, {done} of {of}"));
+            }
+        }
+    };
+    // The request is polled until it has its answer; the other arm never ends.
+    let made = tokio::select! {
+        made = made => made,
+        () = watched => return Ok(last().await?),
+    };
+    match made {
+        Err(ControlError::Absent { .. }) => Ok(last().await?),
+        made => Ok(made?),
+    }
+}
+
+/// Approves the plan with this id; returns the agent's answer.
+///
+/// # Errors
+/// If no agent answers, or it refuses.
+pub async fn approve_plan(places: &Places, id: &str) -> Result<Value, ControlError> {
+    ask(&places.control_socket, "POST", "/approve", Some(&json!({"id": id, "by": author()}))).await
+}

@@ -1,0 +1,155 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The part of the configuration that all agents have. An agent has two files: the shipped agent's, which
+//! config-agent writes, and optionally one with the keys that the shipped agent does not have.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::config::{ConfigError, Fields};
+
+/// Whether the agent writes or only reports what it would write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It writes.
+    On,
+    /// It only reports.
+    Report,
+}
+
+impl Mode {
+    /// Returns its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Report => "report",
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "on" => Ok(Self::On),
+            "report" => Ok(Self::Report),
+            _ => Err("expected one of on report"),
+        }
+    }
+}
+
+/// Where an agent keeps its files and listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Lock, state file and what else the agent keeps.
+    pub state_dir: PathBuf,
+    /// The unix socket for root: offers, approvals, explanations.
+    pub control_socket: PathBuf,
+    /// Status listener; loopback only.
+    pub status_listen: SocketAddr,
+}
+
+/// What the configuration of every agent has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Basics {
+    /// Files and listeners.
+    pub places: Places,
+    /// The shipped feature flag: false means that the agent's service is left alone.
+    pub no_rabbit: bool,
+    /// on or report.
+    pub mode: Mode,
+    /// Seed of all jitter; drawn if absent.
+    pub seed: Option<u64>,
+    /// Tracing filter.
+    pub log_level: String,
+    /// Unknown keys.
+    pub unknown: Vec<String>,
+}
+
+/// The arguments that name the files. An agent's grammar sets the default of `--config`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct FileArgs {
+    /// The agent's file, as config-agent writes it.
+    #[arg(long, global = true, value_name = "FILE", default_value = "")]
+    pub config: PathBuf,
+    /// A second file with the keys that the shipped agent does not have.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Check the configuration and exit.
+    #[arg(long, global = true)]
+    pub check_config: bool,
+}
+
+impl FileArgs {
+    /// Loads a configuration from these files.
+    ///
+    /// # Errors
+    /// All faults at once, each with its key.
+    pub fn load<C>(&self, read: Read<C>) -> Result<C, ConfigError> {
+        let policy = self.policy.as_deref().map(Fields::load).transpose()?;
+        read(Files { shipped: Fields::load(&self.config)?, policy })
+    }
+}
+
+/// Reads a configuration from the two files.
+pub type Read<C> = fn(Files) -> Result<C, ConfigError>;
+
+/// The two files.
+#[derive(Debug)]
+pub struct Files {
+    shipped: Fields,
+    policy: Option<Fields>,
+}
+
+impl Files {
+    /// Reads JSON text: one file that holds everything.
+    ///
+    /// # Errors
+    /// If it is no configuration.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        Ok(Self { shipped: Fields::from_json(text)?, policy: None })
+    }
+
+    /// Returns the keys of the shipped agent.
+    pub fn shipped(&mut self) -> &mut Fields {
+        &mut self.shipped
+    }
+
+    /// Returns the keys that the shipped agent does not have.
+    pub fn ours(&mut self) -> &mut Fields {
+        self.policy.as_mut().unwrap_or(&mut self.shipped)
+    }
+
+    /// Reads what all agents have; `name` and `port` are the agent's own defaults.
+    pub fn basics(&mut self, name: &str, port: u16) -> Basics {
+        let no_rabbit = self.shipped.flag("no_rabbit", true);
+        let f = self.ours();
+        let state_dir = f.path("state_dir", format!("/var/db/{name}"));
+        Basics {
+            places: Places {
+                control_socket: f.path("control.socket", state_dir.join("control.sock")),
+                state_dir,
+                status_listen: f.loopback("status.listen", port),
+            },
+            no_rabbit,
+            mode: f.parse("mode", Mode::On.name()),
+            seed: f.get("seed").is_some().then(|| f.number("seed", 0, 0..=u64::MAX)),
+            log_level: f.text("log_level", "info"),
+            unknown: Vec::new(),
+        }
+    }
+
+    /// Returns the unknown keys of both files.
+    ///
+    /// # Errors
+    /// All faults of a file as one.
+    pub fn finish(self) -> Result<Vec<String>, ConfigError> {
+        let mut unknown = self.shipped.finish()?;
+        unknown.extend(self.policy.map(Fields::finish).transpose()?.unwrap_or_default());
+        Ok(unknown)
+    }
+}

@@ -1,0 +1,82 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The listeners of an agent, and what their routes share: a loopback port for every process of the node,
+//! whose pages change nothing and cause no request, and a unix socket for root.
+
+use std::path::Path;
+use std::time::Duration;
+
+use axum::extract::Request;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::approval::{Approval, Refused};
+use crate::http::{Body, Limits, Router, Server, bind_unix, collect, ok, refuse};
+use crate::log::{AUDIT, clip};
+use crate::tasks::{Shutdown, Tasks};
+
+/// The longest body of a request to the socket, and the time to send it in.
+const BODY: usize = 4096;
+const BODY_TIME: Duration = Duration::from_secs(5);
+/// Connections of each listener at once.
+pub(super) const CONNECTIONS: usize = 256;
+
+/// Returns the refusal of a parameter or body.
+pub fn invalid(why: &str) -> Response<Body> {
+    refuse(StatusCode::UNPROCESSABLE_ENTITY, "InvalidParameters", why)
+}
+
+/// Answers an approval, whose body is `{"id": PLAN-ID, "by": NAME}`; `approve` returns how many `what` it stands for.
+pub async fn approve(
+    request: Request,
+    what: &str,
+    approve: impl FnOnce(&str, &str) -> Result<usize, Refused>,
+) -> Response<Body> {
+    let Some(bytes) = collect(request.into_body(), BODY, BODY_TIME).await else {
+        return invalid("the body is too long or did not arrive in time");
+    };
+    let asked: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let Some(id) = asked.get("id").and_then(Value::as_str) else {
+        return invalid("the body must be {\"id\": PLAN-ID}");
+    };
+    let by = clip(asked.get("by").and_then(Value::as_str).unwrap_or("somebody"));
+    match approve(id, &by) {
+        Ok(count) => {
+            tracing::warn!(target: AUDIT, audit = true, id, by, count, what, "the operator approved a plan");
+            ok(&json!({"id": id, what: count}))
+        }
+        Err(refused) => {
+            tracing::warn!(target: AUDIT, audit = true, id, by, reason = %refused, "refused an approval");
+            refuse(StatusCode::NOT_FOUND, "ResourceNotFound", &refused.to_string())
+        }
+    }
+}
+
+/// Returns an approval for a page.
+pub fn approval_json(approval: &Approval, now: Duration) -> Value {
+    let Approval { by, at, count, left } = approval;
+    json!({"by": by, "ago_s": now.saturating_sub(*at).as_secs(), "count": count, "left": left})
+}
+
+/// Serves the routes of the port and those of the socket until the shutdown.
+pub fn listen(
+    (listener, port): (TcpListener, Router),
+    (socket, control): (&Path, Router),
+    tasks: &Tasks,
+    shutdown: &Shutdown,
+) {
+    let limits = Limits { connections: CONNECTIONS, requests_per_second: 200, ..Limits::default() };
+    let server = || Server::new(limits, shutdown.clone());
+    tasks.spawn("status", server().serve(listener, port));
+    match bind_unix(socket, 0o600) {
+        Ok(bound) => drop(tasks.spawn("control", server().serve(bound, control))),
+        // Everything but approvals works without it.
+        Err(err) => {
+            let socket = socket.display();
+            tracing::error!(%socket, reason = %err, "no control socket: approvals have to wait");
+        }
+    }
+}

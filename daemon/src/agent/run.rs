@@ -1,0 +1,104 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! From the command line to a running agent.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::cli::{late_config, valid_config};
+use crate::http::ListenError;
+use crate::lock::{Lock, LockError};
+use crate::tasks::Shutdown;
+use crate::{cli, descriptors, disk, exit, log};
+
+use super::basics::{Basics, FileArgs, Read};
+use super::routes::CONNECTIONS;
+
+/// Why an agent does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Its directory cannot be made.
+    #[error("state_dir {}: {source}", path.display())]
+    StateDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another copy runs, or the lock cannot be taken.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// `status.listen` cannot be bound.
+    #[error("status.listen: {0}")]
+    Listen(#[from] ListenError),
+    /// A client cannot be made.
+    #[error(transparent)]
+    Client(#[from] sdc_clients::Error),
+}
+
+/// Runs an agent: waits for its configuration, opens the log, takes the lock, and runs `work` until
+/// SIGTERM or SIGINT.
+pub fn serve<C, F>(
+    program: &'static str,
+    files: &FileArgs,
+    read: Read<C>,
+    work: impl FnOnce(C, Shutdown) -> F,
+) -> ExitCode
+where
+    C: AsRef<Basics> + Send + 'static,
+    F: Future<Output = Result<(), ServeError>>,
+{
+    cli::run(program, async {
+        let shutdown = Shutdown::new();
+        if let Err(err) = shutdown.on_signals() {
+            return exit::report(program, &err, exit::FAILED);
+        }
+        let files = files.clone();
+        let config = match late_config(program, move || files.load(read), &shutdown).await {
+            Ok(Some(config)) => config,
+            Ok(None) => return ExitCode::SUCCESS,
+            Err(err) => return exit::report(program, &err, exit::config_code()),
+        };
+        let basics = config.as_ref();
+        log::init(program, &basics.log_level);
+        for key in &basics.unknown {
+            tracing::warn!(key, "unknown key in the configuration");
+        }
+        // One listener is a port, the other a socket.
+        descriptors::raise(2 * CONNECTIONS);
+        let dir = basics.places.state_dir.clone();
+        let done = async {
+            let _only_one = only_one(dir).await?;
+            work(config, shutdown).await
+        };
+        match done.await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(err @ ServeError::Lock(LockError::Held { .. })) => {
+                exit::report(program, &err, exit::second_code())
+            }
+            Err(err) => exit::report(program, &err, exit::FAILED),
+        }
+    })
+}
+
+/// Makes the state directory and takes the lock in it.
+async fn only_one(dir: PathBuf) -> Result<Lock, ServeError> {
+    let path = dir.join("lock");
+    let taken = disk::blocking(move || {
+        let unmade = |source| ServeError::StateDir { path: dir.clone(), source };
+        std::fs::create_dir_all(&dir).map_err(unmade)?;
+        Ok(Lock::take(&dir.join("lock"))?)
+    });
+    let aborted = || std::io::Error::other("the attempt was aborted");
+    taken.await.unwrap_or_else(|| Err(LockError::Io { path, source: aborted() }.into()))
+}
+
+/// Checks the configuration (`--check-config`); needs no node.
+pub fn check<C: AsRef<Basics>>(program: &str, files: &FileArgs, read: Read<C>) -> ExitCode {
+    match files.load(read) {
+        Ok(config) => valid_config(program, &config.as_ref().unknown),
+        Err(err) => exit::report(program, &err, exit::config_code()),
+    }
+}

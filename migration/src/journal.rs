@@ -1,0 +1,126 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What must be known before an order is sent, written into the record before the order.
+//!
+//! Deployed services ignore the key `journal`, and keep it: they store the record that they read.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::time::Time;
+
+/// One of the two nodes of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// The node that the VM was on when the migration began.
+    Source,
+    /// The node that it moves to.
+    Target,
+}
+
+impl End {
+    /// Returns the other node.
+    pub fn other(self) -> End {
+        match self {
+            End::Source => End::Target,
+            End::Target => End::Source,
+        }
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            End::Source => "source",
+            End::Target => "target",
+        })
+    }
+}
+
+/// What the VM did before an operation stopped it, to be restored when the operation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // vminfod's names
+pub struct Power {
+    pub running: bool,
+    pub autoboot: bool,
+}
+
+/// The word of an operator that something is so: who said it, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // see above
+pub struct Word {
+    pub by: Uuid,
+    pub at: Time,
+}
+
+/// What the steps so far have promised, forbidden or made irrevocable. Empty until an operation needs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Journal {
+    /// Raised and stored before each round of observing and acting. A node that has heard of a round
+    /// refuses the orders of earlier ones, so that an order that was late in the network does nothing.
+    pub revision: u64,
+    /// Power and autoboot of the VM before the running operation, until they are restored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power: Option<Power>,
+    /// The number of the snapshot that the running operation takes and sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sending: Option<u32>,
+    /// Bytes of the last syncs, oldest first; as many as the rule of another sync looks at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sync_sizes: Vec<u64>,
+    /// The running operation is stopped, and what it did is undone; why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
+    /// The running sync is to be paused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pause: bool,
+    /// The target was, or is about to be, ordered to show itself: the point of no return of a switch.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub target_shown: bool,
+    /// The target was, or is about to be, allowed to boot, so that it may hold data that the source lacks.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub target_booted: bool,
+    /// A rollback has ordered, or is about to order, the source to show itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub source_shown: bool,
+    /// A finalize deletes, or is about to delete, the source.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub source_goes: bool,
+    /// The operator says that the source's node is dead and stays so (`switch --source-dead`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_dead: Option<Word>,
+    /// The operator says that the target's node is dead and stays so (`--target-dead`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_dead: Option<Word>,
+    /// The migration is over. The record stays because a node was declared dead: when it comes back, its
+    /// agent must find that its copy was replaced.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
+    /// The operator gives up what the target wrote since the switch (`rollback --discard`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discard: Option<Word>,
+}
+
+impl Journal {
+    /// Returns true if the copy on this node, whose node was declared dead, is not to be used again: its
+    /// agent stops and hides it before anything else.
+    pub fn is_replaced(&self, end: End) -> bool {
+        let other_is_shown = match end {
+            End::Source => self.target_shown && !self.source_shown,
+            End::Target => self.source_shown,
+        };
+        other_is_shown && self.is_dead(end)
+    }
+
+    /// Returns true if the operator has said that this node is dead.
+    pub fn is_dead(&self, end: End) -> bool {
+        match end {
+            End::Source => self.source_dead.is_some(),
+            End::Target => self.target_dead.is_some(),
+        }
+    }
+}

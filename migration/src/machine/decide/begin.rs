@@ -1,0 +1,30 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Begin: a hidden target on another node (RFD 34, R3, R4).
+
+use super::failed;
+use super::stage::{Stage, copy, node, unless};
+use crate::journal::End;
+use crate::machine::facts::Facts;
+use crate::machine::next::{Ending, Next, Reason, Step};
+use crate::record::Record;
+
+/// Returns what follows, or the ending.
+pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
+    if record.journal.undo.is_some() {
+        return Ok(failed(record)); // nothing was changed on the source; abort removes a target
+    }
+    copy(facts, End::Source)?;
+    unless(record.target_server_uuid.is_some(), Step::Place)?;
+    let target = node(facts, End::Target)?;
+    // Before there is a copy: net-agent must not take its NICs for those of another node's VM.
+    unless(target.held, Step::Hold(End::Target))?;
+    let Some(copy) = &target.copy else { return Err(Next::Do(Step::Create)) };
+    if !copy.hidden {
+        return Err(Next::GiveUp(Reason::Shown(End::Target))); // not ours
+    }
+    unless(!copy.autoboot, Step::NoAutoboot(End::Target))?;
+    Ok(Ending::Begun)
+}

@@ -1,0 +1,45 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Finalize: the hidden source goes (deployed service; RFD 34 does it in the switch).
+
+use super::failed;
+use super::stage::{Stage, copy, fenced, forgotten, is_dead, node, quota, released, unless};
+use crate::journal::End;
+use crate::machine::facts::Facts;
+use crate::machine::fence::MayDelete;
+use crate::machine::next::{Ending, Next, Note, Reason, Step};
+use crate::record::Record;
+
+/// Returns what follows, or the ending.
+pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
+    let journal = &record.journal;
+    if journal.undo.is_some() {
+        return Ok(failed(record));
+    }
+    if copy(facts, End::Target)?.hidden {
+        return Err(Next::GiveUp(Reason::Hidden(End::Target)));
+    }
+    if facts.vmapi == Some(End::Source) {
+        return Err(Next::GiveUp(Reason::NotInVmapi(End::Target)));
+    }
+    let is_dead = is_dead(journal, facts, End::Source);
+    let source = if is_dead { None } else { node(facts, End::Source)?.copy.as_ref() };
+    if source.is_some_and(|copy| !copy.hidden) {
+        return Err(Next::GiveUp(Reason::Shown(End::Source)));
+    }
+    if !journal.source_goes {
+        return Err(Next::Note(Note::SourceGoes)); // no order of this, late, must meet a rollback
+    }
+    if source.is_some() {
+        let permission = fenced(MayDelete::check(End::Source, facts))?;
+        return Err(Next::Do(Step::Delete(permission)));
+    }
+    released(facts, End::Source)?;
+    released(facts, End::Target)?;
+    quota(facts, End::Target)?;
+    unless(!facts.reserved, Step::Unreserve)?;
+    forgotten(facts, End::Target, None)?;
+    Ok(Ending::Finalized)
+}

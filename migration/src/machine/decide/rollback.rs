@@ -1,0 +1,105 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Rollback: the VM goes on on the source, with what the target wrote.
+
+use super::failed;
+use super::stage::{
+    Stage, copy, fenced, forgotten, hidden, is_dead, moved, node, powered, quota, released, shown,
+    stopped, unless,
+};
+use super::sync;
+use crate::journal::{End, Power};
+use crate::machine::facts::{Copy, Facts};
+use crate::machine::fence::MayDelete;
+use crate::machine::next::{Ending, Next, Note, Reason, Step};
+use crate::record::Record;
+
+/// Returns what follows, or the ending.
+pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
+    let journal = &record.journal;
+    if journal.undo.is_some() {
+        return Ok(failed(record)); // both copies stay; the next command goes on
+    }
+    copy(facts, End::Source)?;
+    if !journal.source_shown {
+        target_off(record, facts)?;
+        moved(journal, facts, End::Source)?;
+        return Err(Next::Note(Note::SourceShown));
+    }
+    source_on(record, facts)?;
+    Ok(Ending::RolledBack)
+}
+
+/// The target is stopped, sent back if it may have written, and hidden, in this order.
+fn target_off(record: &Record, facts: &Facts) -> Stage<()> {
+    let journal = &record.journal;
+    let is_lost = is_dead(journal, facts, End::Target) || facts.is_absent(End::Target);
+    let must_return = journal.target_booted && journal.discard.is_none();
+    if is_lost && must_return {
+        return Err(Next::GiveUp(Reason::TargetLost));
+    }
+    if journal.power.is_none() {
+        let power = if is_lost {
+            Power { running: true, autoboot: true } // nobody can be asked
+        } else {
+            let target = copy(facts, End::Target)?;
+            Power { running: target.running, autoboot: target.autoboot }
+        };
+        return Err(Next::Note(Note::Power(power)));
+    }
+    // Nobody but a person shows or starts the source before it is its turn.
+    stopped(facts, End::Source)?;
+    hidden(facts, End::Source)?;
+    if is_lost {
+        return unless(!source_is_partial(facts), Step::Settle(End::Source));
+    }
+    let target = copy(facts, End::Target)?;
+    if must_return && journal.sending.is_none() && facts.common().is_none() {
+        return Err(Next::GiveUp(Reason::NoCommonSnapshot)); // before anything is stopped
+    }
+    if journal.sending.is_some() && (target.running || is_newer_than_sent(target, journal.sending))
+    {
+        return Err(Next::Note(Note::Sending(None)));
+    }
+    stopped(facts, End::Target)?;
+    hidden(facts, End::Target)?;
+    if must_return {
+        return sync::sent(record, facts, End::Target);
+    }
+    quota(facts, End::Source)?;
+    quota(facts, End::Target)?;
+    unless(!source_is_partial(facts), Step::Settle(End::Source))
+}
+
+/// The source is shown, runs if the target ran, and nothing of the migration is left.
+fn source_on(record: &Record, facts: &Facts) -> Stage<()> {
+    let journal = &record.journal;
+    shown(journal, facts, End::Source)?;
+    moved(journal, facts, End::Source)?;
+    if let Some(power) = journal.power {
+        powered(journal, facts, End::Source, power)?;
+    }
+    quota(facts, End::Source)?;
+    unless(!facts.reserved, Step::Unreserve)?;
+    if !is_dead(journal, facts, End::Target) {
+        let target = node(facts, End::Target)?;
+        if target.copy.is_some() {
+            let permission = fenced(MayDelete::check(End::Target, facts))?;
+            return Err(Next::Do(Step::Delete(permission)));
+        }
+        released(facts, End::Target)?;
+    }
+    forgotten(facts, End::Source, None)
+}
+
+fn source_is_partial(facts: &Facts) -> bool {
+    facts.copy(End::Source).is_some_and(|copy| copy.partial)
+}
+
+/// The copy was started since the snapshot of this number, which it has.
+fn is_newer_than_sent(copy: &Copy, sending: Option<u32>) -> bool {
+    let newest = copy.snapshots.last().map(|it| it.number);
+    copy.started_since_snapshot && newest == sending
+}

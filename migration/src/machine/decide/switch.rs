@@ -1,0 +1,105 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Switch: the VM goes on on the target (RFD 34, R6).
+
+use super::failed;
+use super::restore;
+use super::stage::{
+    Stage, copy, forgotten, hidden, is_dead, moved, powered, quota, released, shown, stopped,
+    unless,
+};
+use super::sync;
+use crate::journal::{End, Power};
+use crate::machine::facts::{Copy, Facts};
+use crate::machine::next::{Ending, Next, Note, Reason, Step};
+use crate::record::Record;
+
+/// What is assumed of a VM whose node died before it was asked.
+const UNKNOWN: Power = Power { running: true, autoboot: true };
+
+/// Returns what follows, or the ending.
+pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
+    let journal = &record.journal;
+    if journal.target_shown && journal.undo.is_some() {
+        return Ok(failed(record)); // the next command goes on, or rolls back
+    }
+    if journal.undo.is_some() {
+        restore::source(record, facts)?;
+        return Ok(failed(record));
+    }
+    if !journal.target_shown {
+        source_off(record, facts)?;
+        moved(journal, facts, End::Target)?;
+        return Err(Next::Note(Note::TargetShown));
+    }
+    target_on(record, facts)?;
+    Ok(Ending::Switched)
+}
+
+/// The source is stopped, sent whole and hidden, in this order.
+fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
+    let journal = &record.journal;
+    let target = copy(facts, End::Target)?;
+    if !target.is_off() {
+        return Err(Next::GiveUp(Reason::Shown(End::Target)));
+    }
+    let is_dead = journal.is_dead(End::Source);
+    if !is_dead {
+        copy(facts, End::Source)?;
+    }
+    let source = facts.copy(End::Source);
+    if journal.power.is_none() {
+        let power = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
+        return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, power))));
+    }
+    if let Some(number) = journal.sending
+        && source.is_some_and(|it| it.running || was_started_after(it, number))
+    {
+        return Err(Next::GiveUp(Reason::Started));
+    }
+    stopped(facts, End::Source)?;
+    if is_dead {
+        // What all its datasets received is all there is.
+        unless(!target.partial, Step::Settle(End::Target))?;
+    } else {
+        sync::sent(record, facts, End::Source)?;
+        unless(facts.same_object, Step::BringOver)?;
+    }
+    unless(facts.reserved, Step::Reserve)?;
+    hidden(facts, End::Source)
+}
+
+/// The copy was started since the snapshot of this number, which it has.
+fn was_started_after(copy: &Copy, number: u32) -> bool {
+    copy.started_since_snapshot && copy.snapshots.last().is_some_and(|it| it.number == number)
+}
+
+/// The target is shown, runs if the source ran, and nothing of the sync is left but its last snapshot.
+fn target_on(record: &Record, facts: &Facts) -> Stage<()> {
+    let journal = &record.journal;
+    let power = journal.power.unwrap_or(UNKNOWN);
+    stopped(facts, End::Source)?;
+    hidden(facts, End::Source)?;
+    shown(journal, facts, End::Target)?;
+    moved(journal, facts, End::Target)?;
+    if power != (Power { running: false, autoboot: false }) && !journal.target_booted {
+        return Err(Next::Note(Note::TargetBooted));
+    }
+    powered(journal, facts, End::Target, power)?;
+    quota(facts, End::Target)?;
+    quota(facts, End::Source)?;
+    unless(!facts.reserved, Step::Unreserve)?;
+    if is_dead(journal, facts, End::Source) {
+        return released(facts, End::Target);
+    }
+    // A rollback needs it: it stays on both sides until finalize.
+    match facts.common() {
+        Some(last) => {
+            forgotten(facts, End::Source, Some(last.number))?;
+            forgotten(facts, End::Target, Some(last.number))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,46 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Sync: both copies have a new snapshot (RFD 34, R5, R8).
+
+use super::failed;
+use super::stage::{Stage, copy, forgotten, node, quota};
+use crate::journal::End;
+use crate::machine::facts::Facts;
+use crate::machine::next::{Ending, Next, Note, Reason, Step};
+use crate::record::Record;
+
+/// Returns what follows, or the ending.
+pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
+    let journal = &record.journal;
+    if journal.undo.is_some() || journal.pause {
+        node(facts, End::Source)?;
+        quota(facts, End::Source)?;
+        quota(facts, End::Target)?;
+        return Ok(if journal.undo.is_some() { failed(record) } else { Ending::Paused });
+    }
+    copy(facts, End::Source)?;
+    sent(record, facts, End::Source)?;
+    Ok(Ending::Synced)
+}
+
+/// The other copy, which is hidden and stopped, has what this one had when the snapshot was taken.
+///
+/// What went before is destroyed only now that both have the new snapshot.
+pub fn sent(record: &Record, facts: &Facts, from: End) -> Stage<()> {
+    let to = copy(facts, from.other())?;
+    if !to.is_off() {
+        return Err(Next::GiveUp(Reason::Shown(from.other())));
+    }
+    let Some(number) = record.journal.sending else {
+        return Err(Next::Note(Note::Sending(Some(facts.unused_number()))));
+    };
+    if facts.common().is_none_or(|it| it.number != number) || to.partial {
+        return Err(Next::Do(Step::Send { from, number }));
+    }
+    quota(facts, End::Source)?;
+    quota(facts, End::Target)?;
+    forgotten(facts, End::Source, Some(number))?;
+    forgotten(facts, End::Target, Some(number))
+}

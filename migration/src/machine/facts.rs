@@ -1,0 +1,117 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What was observed of the two nodes and of the services in one round.
+
+use crate::journal::End;
+
+/// The answers of a round. An answer that failed is no fact: nothing follows from silence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The source's node.
+    pub source: Seen,
+    /// The target's node.
+    pub target: Seen,
+    /// Where VMAPI says that the VM is; None: it did not say, or named a third server.
+    pub vmapi: Option<End>,
+    /// This migration's reservations of addresses stand in NAPI.
+    pub reserved: bool,
+    /// The target's object has what the source's has: alias, tags, metadata, sizes, NICs, resolvers.
+    pub same_object: bool,
+}
+
+/// What the agent of a node said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It did not answer.
+    Silent,
+    /// It answered, after a reading that began after it was asked.
+    Node(Node),
+}
+
+/// One node, as far as the VM is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// net-agent is held for the VM.
+    pub held: bool,
+    /// The node's copy of the VM.
+    pub copy: Option<Copy>,
+}
+
+/// One copy of the VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copy {
+    /// It runs, or is on its way up or down.
+    pub running: bool,
+    /// It has `do_not_inventory`.
+    pub hidden: bool,
+    /// It boots with the node.
+    pub autoboot: bool,
+    /// Its quota is raised or removed for a sync.
+    pub quota_lifted: bool,
+    /// Some of its datasets have received more than others: a sync ended half way.
+    pub partial: bool,
+    /// It was started since its newest sync snapshot was taken.
+    pub started_since_snapshot: bool,
+    /// The sync snapshots that all its datasets have, oldest first.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// A sync snapshot. Two of the same number may differ; two of the same GUID are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// N of `vm-migration-N`.
+    pub number: u32,
+    /// The GUID of the snapshot of the root dataset.
+    pub guid: u64,
+}
+
+impl Facts {
+    /// Returns what was seen of a node.
+    pub fn seen(&self, end: End) -> &Seen {
+        match end {
+            End::Source => &self.source,
+            End::Target => &self.target,
+        }
+    }
+
+    /// Returns the copy on a node, if the node answered and has one.
+    pub fn copy(&self, end: End) -> Option<&Copy> {
+        self.node(end).and_then(|node| node.copy.as_ref())
+    }
+
+    /// Returns the node, if it answered.
+    pub fn node(&self, end: End) -> Option<&Node> {
+        match self.seen(end) {
+            Seen::Node(node) => Some(node),
+            Seen::Silent => None,
+        }
+    }
+
+    /// Returns true if the node answered that it has no copy.
+    pub fn is_absent(&self, end: End) -> bool {
+        self.node(end).is_some_and(|node| node.copy.is_none())
+    }
+
+    /// Returns the newest snapshot that both copies have, by GUID.
+    pub fn common(&self) -> Option<Snapshot> {
+        let (source, target) = (self.copy(End::Source)?, self.copy(End::Target)?);
+        let is_there = |it: &&Snapshot| target.snapshots.iter().any(|other| other.guid == it.guid);
+        source.snapshots.iter().rev().find(is_there).copied()
+    }
+
+    /// Returns a number that no sync snapshot of either copy has.
+    pub fn unused_number(&self) -> u32 {
+        let copies = [End::Source, End::Target].into_iter().filter_map(|end| self.copy(end));
+        let numbers = copies.flat_map(|copy| copy.snapshots.iter().map(|it| it.number));
+        numbers.max().unwrap_or(0) + 1
+    }
+}
+
+impl Copy {
+    /// Returns true if it is stopped, hidden and does not boot with its node.
+    pub fn is_off(&self) -> bool {
+        !self.running && self.hidden && !self.autoboot
+    }
+}

@@ -1,0 +1,162 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What follows from a record and the facts of a round.
+
+use super::fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
+use crate::journal::{End, Power};
+
+/// What to do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Store this in the journal, then begin the next round.
+    Note(Note),
+    /// Send this order, with the record's id and revision, then begin the next round.
+    Do(Step),
+    /// Nothing can be done now; try again later, and give up after the retries (R15).
+    Wait(Wait),
+    /// The operation cannot succeed: undo it ([`super::give_up`]).
+    GiveUp(Reason),
+    /// The operation is over.
+    End(Ending),
+}
+
+/// An entry of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// What the VM did before.
+    Power(Power),
+    /// Power and autoboot are as they were.
+    Restored,
+    /// The snapshot of this number is about to be taken and sent; None: it is too old, another will be.
+    Sending(Option<u32>),
+    /// The target is about to be ordered to show itself: the point of no return.
+    TargetShown,
+    /// The target is about to be allowed to boot.
+    TargetBooted,
+    /// A rollback is about to order the source to show itself.
+    SourceShown,
+    /// A finalize is about to delete the source: there is no way back.
+    SourceGoes,
+}
+
+/// An order. Each is done once however often it is given, and its effect is a fact of a later round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Choose the target's node and store it in the record.
+    Place,
+    /// Create the hidden target from the source's object, its image first.
+    Create,
+    /// Hold net-agent for the VM.
+    Hold(End),
+    /// Release that hold.
+    Release(End),
+    /// Set autoboot=false.
+    NoAutoboot(End),
+    /// Set autoboot=true.
+    Autoboot(MayBoot),
+    /// Stop the VM.
+    Stop(End),
+    /// Boot the VM.
+    Boot(MayBoot),
+    /// Take the snapshot where it is missing and bring the other copy to it, quotas lifted.
+    Send {
+        /// The node that sends.
+        from: End,
+        /// The snapshot's number.
+        number: u32,
+    },
+    /// Set quota and reservation as they were.
+    RestoreQuota(End),
+    /// Destroy the sync snapshots other than this one, which both copies have; None: all.
+    Forget {
+        /// The node of the snapshots.
+        end: End,
+        /// The number that stays.
+        keep: Option<u32>,
+    },
+    /// Roll all datasets back to the newest snapshot that all of them have.
+    Settle(End),
+    /// Bring the source's changed settings over to the target.
+    BringOver,
+    /// Reserve the VM's addresses in NAPI.
+    Reserve,
+    /// Remove the reservations that this migration made.
+    Unreserve,
+    /// Set do_not_inventory=true.
+    Hide(End),
+    /// Set do_not_inventory=false.
+    Show(MayShow),
+    /// Put the object that this node's agent has just read into VMAPI, whole, and read it back.
+    MoveRecord(MayMove),
+    /// Delete the copy, its protection against deletion first.
+    Delete(MayDelete),
+}
+
+/// Why nothing can be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wait {
+    /// The agent does not answer.
+    #[error("the {0}'s node does not answer")]
+    Silent(End),
+    /// VMAPI does not say where the VM is.
+    #[error("VMAPI does not say where the VM is")]
+    Vmapi,
+    /// A step would not be safe.
+    #[error(transparent)]
+    Unsafe(#[from] Unsafe),
+}
+
+/// Why an operation cannot succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// There is no copy where one must be.
+    #[error("the {0}'s node has no copy of the VM")]
+    Absent(End),
+    /// A copy that must be hidden is shown.
+    #[error("the copy on the {0}'s node is shown")]
+    Shown(End),
+    /// A copy that must be shown is hidden.
+    #[error("the copy on the {0}'s node is hidden")]
+    Hidden(End),
+    /// The VM was started after it was stopped for the last sync.
+    #[error("the VM was started during the final sync")]
+    Started,
+    /// Both copies have no snapshot in common, so that the target's changes cannot be sent back.
+    #[error("the copies have no snapshot in common; use --discard to lose what the target wrote")]
+    NoCommonSnapshot,
+    /// The target's node is declared dead, and what it wrote would be lost.
+    #[error("what the target wrote cannot be read; use --discard to lose it")]
+    TargetLost,
+    /// The target may have written since it was allowed to boot, so that it is no rest to be removed.
+    #[error("the target may have run: use migration rollback")]
+    UseRollback,
+    /// VMAPI has the VM on another node.
+    #[error("VMAPI does not have the VM on the {0}'s node")]
+    NotInVmapi(End),
+    /// The retries are used up.
+    #[error(transparent)]
+    Waited(#[from] Wait),
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The hidden target is there.
+    Begun,
+    /// Both copies have the snapshot.
+    Synced,
+    /// The sync was stopped by pause.
+    Paused,
+    /// The VM is on the target.
+    Switched,
+    /// The VM is on the source and the target is gone.
+    RolledBack,
+    /// As if the migration had never begun.
+    Aborted,
+    /// The VM is on the target and the source is gone.
+    Finalized,
+    /// The operation failed, and what could be undone was.
+    Failed(String),
+}

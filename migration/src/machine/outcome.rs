@@ -1,0 +1,191 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What an operation's beginning, notes and end make of the record.
+
+use uuid::Uuid;
+
+use super::next::{Ending, Note, Reason};
+use crate::journal::End;
+use crate::record::{Entry, EntryFields, Phase, Record, State};
+use crate::time::Time;
+
+/// What becomes of a record after an ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It stays, and people can act on it.
+    Stays,
+    /// It stays as history (RFD 34); the deployed service removes it.
+    Over,
+    /// It is removed.
+    Goes,
+}
+
+/// Begins an operation, or continues one that failed: nothing of the last try but facts is relied on.
+///
+/// A record of the deployed service does not say how far a switch came: the target may have run.
+pub fn start(record: &mut Record, phase: Phase, message: &str, job: Uuid, now: Time) {
+    let is_late = matches!(record.phase, Phase::Switch | Phase::Rollback);
+    if record.journal.revision == 0 && is_late {
+        record.journal.target_shown = true;
+        record.journal.target_booted = true;
+    }
+    record.phase = phase;
+    record.state = State::Running;
+    record.error = None;
+    record.error_detail = None;
+    record.finished_timestamp = None;
+    record.started_timestamp.get_or_insert(now);
+    record.journal.undo = None;
+    record.journal.sending = None;
+    record.journal.pause = false;
+    // A word is given with a command, and for it; but once the other copy was shown, a node that comes
+    // back must still find that it was replaced.
+    if !record.journal.target_shown {
+        record.journal.source_dead = None;
+    }
+    if !record.journal.source_shown {
+        record.journal.target_dead = None;
+        record.journal.discard = None;
+    }
+    record.progress_history.push(Entry::new(EntryFields {
+        kind: "progress".into(),
+        phase,
+        state: State::Running,
+        current_progress: Some(1),
+        total_progress: Some(100),
+        message: Some(message.into()),
+        started_timestamp: Some(now),
+        job_uuid: Some(job),
+        finished_timestamp: None,
+        error: None,
+        error_detail: None,
+        disallow_retry: None,
+        duration_ms: None,
+    }));
+}
+
+/// Writes a note into the journal.
+pub fn note(record: &mut Record, note: Note) {
+    let journal = &mut record.journal;
+    match note {
+        Note::Power(power) => journal.power = Some(power),
+        Note::Restored => journal.power = None,
+        Note::Sending(number) => journal.sending = number,
+        Note::TargetShown => journal.target_shown = true,
+        Note::TargetBooted => journal.target_booted = true,
+        Note::SourceShown => {
+            journal.source_shown = true;
+            journal.source_dead = None;
+        }
+        Note::SourceGoes => journal.source_goes = true,
+    }
+}
+
+/// Gives an operation up. What can be undone is undone in the rounds that follow. The first reason stays.
+pub fn give_up(record: &mut Record, reason: &Reason) {
+    record.journal.undo.get_or_insert_with(|| reason.to_string());
+}
+
+/// Ends an operation that cannot go on nor be undone now, because a node does not answer. The next command
+/// takes it up where it is.
+pub fn stall(record: &mut Record, reason: &Reason, now: Time) {
+    give_up(record, reason);
+    finish(record, State::Failed, now);
+    record.error = record.journal.undo.clone();
+}
+
+/// Ends an operation. Returns what becomes of the record.
+pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
+    match ending {
+        Ending::Begun => finish(record, State::Successful, now),
+        Ending::Synced => {
+            record.num_sync_phases += 1;
+            finish(record, State::Successful, now);
+        }
+        Ending::Paused => finish(record, State::Paused, now),
+        Ending::Switched => {
+            record.journal.power = None;
+            finish(record, State::Successful, now);
+            record.state = State::Successful;
+            record.finished_timestamp = Some(now);
+            return After::Stays;
+        }
+        Ending::Aborted => {
+            finish(record, State::Successful, now);
+            record.state = State::Aborted;
+            record.finished_timestamp = Some(now);
+            return After::Over;
+        }
+        Ending::RolledBack => return leave(record, End::Target),
+        Ending::Finalized => return leave(record, End::Source),
+        Ending::Failed(error) => {
+            fail(record, error, now);
+            return After::Stays;
+        }
+    }
+    record.state = State::Paused;
+    record.journal.sending = None;
+    record.journal.pause = false;
+    After::Stays
+}
+
+/// Ends a record whose copy on `end` is gone, or will be found by its agent when the node is back.
+fn leave(record: &mut Record, end: End) -> After {
+    record.journal.over = record.journal.is_dead(end);
+    if record.journal.over { After::Over } else { After::Goes }
+}
+
+fn fail(record: &mut Record, error: String, now: Time) {
+    let is_past_return = record.journal.target_shown;
+    let is_finalize = record.state == State::Successful;
+    record.error = Some(error);
+    record.journal.undo = None;
+    if is_finalize {
+        return; // a finalize that failed can be repeated: the record stays successful
+    }
+    finish(record, State::Failed, now);
+    // A switch that was undone leaves the migration where it was: ready for a sync.
+    if record.phase == Phase::Switch && !is_past_return {
+        record.phase = Phase::Sync;
+    }
+    // What a failed begin made is removed by abort; nothing is begun on top of it.
+    let has_target = record.phase == Phase::Begin && record.target_server_uuid.is_some();
+    if (has_target || is_past_return)
+        && let Some(entry) = record.progress_history.last_mut()
+    {
+        entry.disallow_retry = Some(true);
+    }
+}
+
+/// Closes the last entry of the history.
+fn finish(record: &mut Record, state: State, now: Time) {
+    let error = record.error.clone();
+    record.state = state;
+    if let Some(entry) = record.progress_history.last_mut() {
+        entry.state = state;
+        entry.error = if state == State::Failed { error } else { None };
+        entry.current_progress = entry.total_progress;
+        entry.finished_timestamp = Some(now);
+        entry.duration_ms = Some(now.since(entry.started_timestamp.unwrap_or(now)));
+    }
+}
+
+/// Returns the phase that follows by itself once a record is paused: an automatic migration syncs after
+/// begin, then as long as another sync is worth it, then switches; a scheduled one syncs once and waits.
+pub fn follow(record: &Record, is_synced_enough: bool) -> Option<Phase> {
+    match (record.phase, record.state) {
+        (Phase::Begin, State::Paused)
+            if record.automatic || record.scheduled_timestamp.is_some() =>
+        {
+            Some(Phase::Sync)
+        }
+        (Phase::Sync, State::Paused)
+            if record.automatic && record.scheduled_timestamp.is_none() =>
+        {
+            Some(if is_synced_enough { Phase::Switch } else { Phase::Sync })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,208 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is done after each failure (the rows of the failure table).
+
+use pretty_assertions::assert_eq;
+
+use super::model::{Fault, World};
+use crate::journal::End;
+use crate::machine::*;
+use crate::record::{Phase, State};
+
+fn runs(world: &mut World) {
+    while world.is_busy() {
+        world.round(Fault::None);
+        world.check();
+        assert_eq!(world.broken, None);
+    }
+}
+
+/// A world in which these commands were given and ended.
+fn after(actions: &[Action]) -> World {
+    let mut world = World::new(true, None);
+    for action in actions {
+        assert!(world.command(*action), "{action:?}");
+        runs(&mut world);
+    }
+    world
+}
+
+fn state(world: &World) -> (Phase, State) {
+    let record = world.record.as_ref().unwrap();
+    (record.phase, record.state)
+}
+
+/// Does rounds until this order was given.
+fn until(world: &mut World, order: &str) {
+    while world.orders.last().is_none_or(|last| last != order) {
+        world.round(Fault::None);
+    }
+}
+
+#[test] // M19, R10
+fn a_stream_that_is_cut_is_sent_again_and_a_dead_end_fails_with_the_quota_restored() {
+    let mut world = after(&[Action::Begin]);
+    world.command(Action::Sync);
+    for _ in 0..3 {
+        world.round(Fault::Cut);
+    }
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Paused));
+    world.command(Action::Sync);
+    world.round(Fault::Cut);
+    world.round(Fault::Cut);
+    world.goes_down(End::Target);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Failed));
+    assert!(!world.disk(End::Source).unwrap().seen.quota_lifted);
+    world.comes_up(End::Target);
+    world.command(Action::Sync);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Paused));
+}
+
+#[test] // M19
+fn a_source_that_reboots_in_a_sync_boots_its_vm_and_goes_on() {
+    let mut world = after(&[Action::Begin]);
+    world.command(Action::Sync);
+    world.round(Fault::None);
+    world.goes_down(End::Source);
+    world.round(Fault::None);
+    world.comes_up(End::Source);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Paused));
+    assert!(world.disk(End::Source).unwrap().seen.running);
+}
+
+#[test] // M20
+fn a_vm_that_is_started_during_the_final_sync_sends_the_switch_back_to_sync() {
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    world.command(Action::Switch);
+    until(&mut world, "send 2 from source");
+    let disk = world.disk(End::Source).unwrap();
+    (disk.seen.running, disk.seen.started_since_snapshot) = (true, true);
+    world.writes(End::Source);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Failed));
+    let source = world.disk(End::Source).unwrap().seen.clone();
+    assert!(source.running && source.autoboot && !source.hidden);
+    let error = world.record.as_ref().unwrap().error.clone();
+    assert_eq!(error.as_deref(), Some("the VM was started during the final sync"));
+    assert!(world.command(Action::Switch));
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Switch, State::Successful));
+}
+
+#[test] // M21, R16
+fn a_target_lost_after_the_source_was_hidden_gives_the_source_back_by_itself() {
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    world.command(Action::Switch);
+    until(&mut world, "hide source");
+    world.goes_down(End::Target);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Failed));
+    let source = world.disk(End::Source).unwrap().seen.clone();
+    assert!(source.running && source.autoboot && !source.hidden && !source.quota_lifted);
+    assert!(!world.reserved && world.vmapi == End::Source);
+}
+
+#[test] // M22, R16
+fn a_stale_target_boots_by_the_word_of_an_operator_only() {
+    let mut world = after(&[Action::Begin, Action::Sync]);
+    world.writes(End::Source);
+    world.command(Action::Switch);
+    until(&mut world, "stop source");
+    world.goes_down(End::Source);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Switch, State::Failed));
+    assert!(!world.disk(End::Target).unwrap().seen.running);
+    // Without the word a repeated switch waits, and fails again.
+    world.command(Action::Switch);
+    runs(&mut world);
+    assert!(world.disk(End::Target).unwrap().seen.hidden);
+    world.declare_dead(End::Source);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Switch, State::Successful));
+    assert!(world.disk(End::Target).unwrap().seen.running);
+    // The source that comes back does not boot its old copy.
+    world.disk(End::Source).unwrap().seen.autoboot = true;
+    world.comes_up(End::Source);
+    world.check();
+    assert_eq!(world.broken, None);
+    assert!(world.disk(End::Source).unwrap().seen.is_off());
+}
+
+#[test] // M23
+fn a_rollback_without_a_common_snapshot_changes_nothing_unless_the_loss_is_accepted() {
+    let mut world = after(&[Action::Begin, Action::Sync, Action::Switch]);
+    world.disk(End::Source).unwrap().seen.snapshots.clear();
+    world.command(Action::Rollback);
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Rollback, State::Failed));
+    assert!(world.disk(End::Target).unwrap().seen.running);
+    world.command(Action::Rollback);
+    let word =
+        crate::journal::Word { by: uuid::Uuid::nil(), at: crate::time::Time::from_millis(0) };
+    world.record.as_mut().unwrap().journal.discard = Some(word);
+    world.truth = world.disk(End::Source).unwrap().data; // by his word
+    runs(&mut world);
+    assert!(world.record.is_none() && world.disk(End::Source).unwrap().seen.running);
+}
+
+#[test] // M24, R18
+fn pause_restores_the_quota_and_the_next_sync_goes_on() {
+    let mut world = after(&[Action::Begin]);
+    world.command(Action::Sync);
+    world.round(Fault::None);
+    world.round(Fault::Cut);
+    assert!(world.command(Action::Pause));
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Sync, State::Paused));
+    assert_eq!(world.record.as_ref().unwrap().num_sync_phases, 0);
+    assert!(!world.disk(End::Source).unwrap().seen.quota_lifted);
+    assert!(!world.disk(End::Target).unwrap().seen.quota_lifted);
+    world.command(Action::Sync);
+    runs(&mut world);
+    assert_eq!(world.record.as_ref().unwrap().num_sync_phases, 1);
+}
+
+#[test] // M25
+fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
+    let json = serde_json::json!({"phase": "switch", "state": "successful", "num_sync_phases": 2});
+    let mut record = crate::samples::record(json);
+    let now = crate::time::Time::from_millis(0);
+    start(&mut record, Phase::Rollback, "x", uuid::Uuid::nil(), now);
+    assert!(record.journal.target_shown && record.journal.target_booted);
+    // The deployed service removes the snapshots at the end of a switch.
+    let off = Copy { hidden: true, ..Copy::default() };
+    let on = Copy { running: true, autoboot: true, ..Copy::default() };
+    let seen = |copy| Seen::Node(Node { held: true, copy: Some(copy) });
+    let facts = Facts {
+        source: seen(off),
+        target: seen(on),
+        vmapi: Some(End::Target),
+        reserved: false,
+        same_object: true,
+    };
+    note(&mut record, Note::Power(crate::journal::Power { running: true, autoboot: true }));
+    assert_eq!(next(&record, &facts), Next::GiveUp(Reason::NoCommonSnapshot));
+    start(&mut record, Phase::Abort, "x", uuid::Uuid::nil(), now);
+    assert_eq!(next(&record, &facts), Next::GiveUp(Reason::UseRollback));
+}
+
+#[test] // M26
+fn a_failed_begin_that_made_a_target_is_aborted_and_not_begun_again() {
+    let mut world = World::new(true, None);
+    world.command(Action::Begin);
+    until(&mut world, "create");
+    world.disk(End::Target).unwrap().seen.hidden = false; // another VM of this uuid
+    world.disk(End::Source).unwrap().seen.hidden = true; // so that the model does not count two
+    runs(&mut world);
+    assert_eq!(state(&world), (Phase::Begin, State::Failed));
+    assert_eq!(admit(world.record.as_ref(), Call::new(Action::Begin)), Err(Refusal::Active));
+    world.command(Action::Abort);
+    world.round(Fault::None);
+    assert!(world.disk(End::Target).is_some(), "what is not ours stays");
+}

@@ -1,0 +1,23 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What one sync has to do on both nodes: which datasets, which snapshots, which streams.
+//!
+//! The plan is made again after each of its steps from what both sides then show; an empty one is the end.
+//! Snapshots are compared by GUID, never by name.
+
+// Blank lines keep the modules in layer order.
+
+#[cfg(test)]
+mod tests;
+
+mod plan;
+
+mod side;
+
+mod datasets;
+
+pub use datasets::{Disks, Mode, Sent, Vm, sent};
+pub use plan::{Act, Base, Capabilities, Refusal, forget, plan};
+pub use side::{Row, Side, Token, number_of, snapshot_name};

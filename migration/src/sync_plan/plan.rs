@@ -1,0 +1,210 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Both sides and a number → what is to be done now.
+
+use super::datasets::{Mode, Sent};
+use super::side::{Row, Side, Token, number_of, snapshot_name};
+
+/// What the zfs commands of both nodes can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// `receive -s` and `send -t`.
+    pub resume: bool,
+    /// A bookmark can be the base of an increment.
+    pub bookmarks: bool,
+}
+
+/// What to do. The acts of one plan belong to different datasets, and may be done at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Take the snapshot of all datasets in one command, recursively, on the sender.
+    Snapshot(Vec<String>),
+    /// Destroy these snapshots on the sender: they were not taken of all datasets at once.
+    DropSnapshot(Vec<String>),
+    /// Forget what was received in part, on the receiver.
+    DropPartial(String),
+    /// Destroy the dataset on the receiver: it has nothing in common with the sender's.
+    DestroyDataset(String),
+    /// Destroy these snapshots on the receiver, whose names would be taken.
+    DestroySnapshots(Vec<String>),
+    /// Send a stream.
+    Send {
+        /// Dataset and snapshot.
+        to: String,
+        /// What the receiver has already.
+        base: Option<Base>,
+        /// How.
+        mode: Mode,
+    },
+    /// Go on with a stream that was cut.
+    Resume {
+        /// The dataset.
+        dataset: String,
+        /// `receive_resume_token`.
+        token: String,
+    },
+}
+
+/// What an increment starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// A snapshot; those between it and the end are sent too (`-I`).
+    Snapshot(String),
+    /// A bookmark (`-i`).
+    Bookmark(String),
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A dataset of the VM is gone from the sender.
+    #[error("{0} is not there to be sent")]
+    Missing(String),
+    /// The image is to be installed on the receiver first.
+    #[error(
+        "{dataset} is a clone, and the other node does not have the snapshot that it was made of"
+    )]
+    NoOrigin {
+        /// The clone.
+        dataset: String,
+        /// The GUID of the snapshot.
+        guid: u64,
+    },
+    /// A full stream would replace a copy that must not be replaced.
+    #[error("{0} has no snapshot in common with the other node's")]
+    NothingInCommon(String),
+}
+
+/// Returns what to do now so that the receiver has the snapshot `number` of each dataset; nothing if it has.
+///
+/// `may_restart`: the receiver's copy may be destroyed and sent anew. It may when the hidden target
+/// receives, and never when a rollback sends back to the source.
+pub fn plan(
+    sent: &[Sent],
+    from: &Side,
+    to: &Side,
+    number: u32,
+    can: Capabilities,
+    may_restart: bool,
+) -> Result<Vec<Act>, Refusal> {
+    if let Some(gone) = sent.iter().find(|it| !from.datasets.contains(&it.dataset)) {
+        return Err(Refusal::Missing(gone.dataset.clone()));
+    }
+    let name = snapshot_name(number);
+    let full = |it: &Sent| format!("{}@{name}", it.dataset);
+    let has = |it: &&Sent| from.of(&it.dataset).iter().any(|row| row.name == name);
+    let (with, without): (Vec<&Sent>, Vec<&Sent>) = sent.iter().partition(has);
+    if with.is_empty() {
+        return Ok(vec![Act::Snapshot(without.into_iter().map(full).collect())]);
+    }
+    if !without.is_empty() {
+        return Ok(vec![Act::DropSnapshot(with.into_iter().map(full).collect())]);
+    }
+    let acts = sent.iter().map(|it| dataset(it, from, to, &name, can, may_restart));
+    Ok(acts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// The next act for one dataset.
+fn dataset(
+    it: &Sent,
+    from: &Side,
+    to: &Side,
+    name: &str,
+    can: Capabilities,
+    may_restart: bool,
+) -> Result<Option<Act>, Refusal> {
+    let dataset = it.dataset.clone();
+    let (ours, theirs) = (from.of(&dataset), to.of(&dataset));
+    let Some(goal) = ours.iter().find(|row| row.name == name) else { return Ok(None) };
+    if theirs.iter().any(|row| row.guid == goal.guid) {
+        return Ok(None);
+    }
+    if let Some(token) = to.tokens.iter().find(|token| token.dataset == dataset) {
+        return Ok(Some(resume(token, &ours, can)));
+    }
+    let is_theirs = |row: &&&Row| theirs.iter().any(|other| other.guid == row.guid);
+    let before_goal: Vec<&Row> =
+        ours.iter().take_while(|row| row.guid != goal.guid).copied().collect();
+    if let Some(base) = before_goal.iter().rev().find(is_theirs) {
+        // Those that are younger than the base go with the roll-back of `receive -F`.
+        let older = theirs.iter().take_while(|row| row.guid != base.guid);
+        let clashing: Vec<String> = older
+            .filter(|row| ours.iter().any(|own| own.name == row.name && own.guid != row.guid))
+            .map(|row| full_name(row))
+            .collect();
+        if !clashing.is_empty() {
+            return Ok(Some(Act::DestroySnapshots(clashing)));
+        }
+        return Ok(Some(send(it, goal, Some(Base::Snapshot(full_name(base))))));
+    }
+    // A stream from a bookmark has no children.
+    let is_alone = !from.datasets.iter().any(|other| other.starts_with(&format!("{dataset}/")));
+    let marks = from.bookmarks.iter().rev().filter(|mark| mark.dataset == dataset);
+    let mut common = marks.filter(|mark| theirs.iter().any(|row| row.guid == mark.guid));
+    if let Some(mark) = common.next().filter(|_| can.bookmarks && is_alone) {
+        let base = Base::Bookmark(format!("{dataset}#{}", mark.name));
+        return Ok(Some(Act::Send { to: full_name(goal), base: Some(base), mode: Mode::Props }));
+    }
+    if !may_restart {
+        return Err(Refusal::NothingInCommon(dataset));
+    }
+    if to.datasets.contains(&dataset) {
+        return Ok(Some(Act::DestroyDataset(dataset)));
+    }
+    first(it, goal, &ours, from, to).map(Some)
+}
+
+/// The first stream of a dataset. Docker's begins with the oldest snapshot there is, so that those that
+/// people made travel; a replicated one brings them along.
+fn first(it: &Sent, goal: &Row, ours: &[&Row], from: &Side, to: &Side) -> Result<Act, Refusal> {
+    if it.mode == Mode::Props {
+        return Ok(send(it, ours.first().unwrap_or(&goal), None));
+    }
+    let origin = from.origins.iter().find(|(dataset, _)| *dataset == it.dataset);
+    match origin.map(|(_, guid)| *guid).filter(|guid| !to.has(*guid)) {
+        Some(guid) => Err(Refusal::NoOrigin { dataset: it.dataset.clone(), guid }),
+        None => Ok(send(it, goal, None)),
+    }
+}
+
+/// Goes on with a stream whose snapshot is still there; what was received of another one is dropped.
+fn resume(token: &Token, ours: &[&Row], can: Capabilities) -> Act {
+    let dataset = token.dataset.clone();
+    if can.resume && ours.iter().any(|row| row.guid == token.guid) {
+        Act::Resume { dataset, token: token.text.clone() }
+    } else {
+        Act::DropPartial(dataset)
+    }
+}
+
+fn send(it: &Sent, to: &Row, base: Option<Base>) -> Act {
+    Act::Send { to: full_name(to), base, mode: it.mode }
+}
+
+fn full_name(row: &Row) -> String {
+    format!("{}@{}", row.dataset, row.name)
+}
+
+/// Returns the sync snapshots of the datasets to destroy on one node, where `keep` stays: the full names,
+/// each to be destroyed with those of the children.
+///
+/// Where it is on this node only, or the node lacks it, nothing goes: the one before it is still needed.
+pub fn forget(sent: &[Sent], node: &Side, other: &Side, keep: Option<u32>) -> Vec<String> {
+    let mut names = Vec::new();
+    for it in sent {
+        let rows = node.of(&it.dataset);
+        if let Some(keep) = keep {
+            let kept = rows.iter().find(|row| number_of(&row.name) == Some(keep));
+            if kept
+                .is_none_or(|kept| !other.of(&it.dataset).iter().any(|row| row.guid == kept.guid))
+            {
+                return Vec::new();
+            }
+        }
+        let is_old = |row: &&&Row| number_of(&row.name).is_some_and(|number| Some(number) != keep);
+        names.extend(rows.iter().filter(is_old).map(|row| full_name(row)));
+    }
+    names
+}

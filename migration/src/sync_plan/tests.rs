@@ -1,0 +1,362 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Each line of the planner's checklist, as tables.
+
+#![allow(clippy::unwrap_used)]
+
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+
+use super::*;
+
+const ROOT: &str = "zones/vm";
+const ALL: Capabilities = Capabilities { resume: true, bookmarks: true };
+
+/// Reads `NAME=GUID` of the root, or `DATASET@NAME=GUID`; a leading `#` is a bookmark, `!` a token,
+/// `^` the origin.
+fn side(text: &str) -> Side {
+    let mut side = Side::default();
+    for word in text.split_whitespace() {
+        let (name, guid) = word.split_once('=').unwrap();
+        let guid = guid.parse().unwrap();
+        let plain = name.trim_start_matches(['#', '!', '^']);
+        let (dataset, snapshot) = plain.split_once('@').unwrap_or((ROOT, plain));
+        let row = Row { dataset: dataset.into(), name: long(snapshot), guid };
+        if !side.datasets.iter().any(|it| it == dataset) && !dataset.starts_with("zones/image") {
+            side.datasets.push(dataset.into());
+        }
+        match name.chars().next() {
+            Some('#') => side.bookmarks.push(row),
+            Some('!') => {
+                side.tokens.push(Token { dataset: dataset.into(), text: snapshot.into(), guid })
+            }
+            Some('^') => side.origins.push((dataset.into(), guid)),
+            _ if snapshot != "-" => side.snapshots.push(row),
+            _ => {}
+        }
+    }
+    side
+}
+
+/// `3` stands for `vm-migration-3`.
+fn long(name: &str) -> String {
+    name.parse().map_or(name.to_owned(), snapshot_name)
+}
+
+fn short(act: &Act) -> String {
+    let name = |text: &str| {
+        text.replace("vm-migration-", "")
+            .replace(&format!("{ROOT}@"), "")
+            .replace(&format!("{ROOT}#"), "#")
+    };
+    let names = |all: &[String]| all.iter().map(|it| name(it)).collect::<Vec<_>>().join(",");
+    match act {
+        Act::Snapshot(all) => format!("snapshot {}", names(all)),
+        Act::DropSnapshot(all) => format!("drop {}", names(all)),
+        Act::DropPartial(dataset) => format!("drop partial {dataset}"),
+        Act::DestroyDataset(dataset) => format!("destroy {dataset}"),
+        Act::DestroySnapshots(all) => format!("destroy {}", names(all)),
+        Act::Send { to, base, mode } => {
+            let base = match base {
+                None => String::new(),
+                Some(Base::Snapshot(it) | Base::Bookmark(it)) => format!(" from {}", name(it)),
+            };
+            let alone = if *mode == Mode::Props { " alone" } else { "" };
+            format!("send {}{base}{alone}", name(to))
+        }
+        Act::Resume { dataset: _, token } => format!("resume {token}"),
+    }
+}
+
+fn planned(
+    sent: &[Sent],
+    from: &str,
+    to: &str,
+    number: u32,
+    can: Capabilities,
+    restart: bool,
+) -> String {
+    match plan(sent, &side(from), &side(to), number, can, restart) {
+        Ok(acts) => acts.iter().map(short).collect::<Vec<_>>().join("; "),
+        Err(refusal) => format!("refused: {refusal}"),
+    }
+}
+
+fn root(mode: Mode) -> Vec<Sent> {
+    vec![Sent { dataset: ROOT.into(), mode }]
+}
+
+#[test] // M13, R8, R9, R11, R25
+fn the_sends_follow_from_the_snapshots_of_both_sides() {
+    for (what, number, from, to, want) in [
+        ("none, none", 1, "-=0", "", "snapshot 1"),
+        ("first", 1, "1=11", "", "send 1"),
+        ("first, the target was created with a dataset", 1, "1=11", "-=0", "destroy zones/vm"),
+        ("done", 1, "1=11", "1=11", ""),
+        ("1 on both", 2, "1=11", "1=11", "snapshot 2"),
+        ("next", 2, "1=11 2=12", "1=11", "send 2 from 1"),
+        ("only on the source, with a token", 2, "1=11 2=12", "1=11 !tok=12", "resume tok"),
+        ("only on the source, without", 1, "1=11", "", "send 1"),
+        ("token of a first stream", 1, "1=11", "!tok=11", "resume tok"),
+        (
+            "token of a snapshot that is gone",
+            2,
+            "1=11 2=12",
+            "1=11 !tok=99",
+            "drop partial zones/vm",
+        ),
+        ("a gap: 2 never arrived", 3, "1=11 2=12 3=13", "1=11", "send 3 from 1"),
+        ("the predecessor is gone from the target", 3, "2=12 3=13", "1=11", "destroy zones/vm"),
+        ("the target is ahead", 1, "1=21", "1=11 2=12", "destroy zones/vm"),
+        ("the target has some, the source none", 3, "-=0", "2=12", "snapshot 3"),
+        ("the source was reprovisioned", 3, "3=33", "2=12", "destroy zones/vm"),
+        ("rolled back to 1 by hand", 3, "1=11 3=13", "1=11 2=12", "send 3 from 1"),
+        ("same name, another GUID", 2, "1=11 2=12", "1=11 2=99", "send 2 from 1"),
+        ("same names, nothing in common", 2, "1=11 2=12", "1=21 2=22", "destroy zones/vm"),
+        ("a clash before the base", 3, "u=50 2=12 3=13", "u=99 2=12", "destroy u"),
+        ("people's snapshots between", 2, "u=50 1=11 w=51 2=12 x=52", "u=50 1=11", "send 2 from 1"),
+        ("a person's is the last that arrived", 2, "1=11 w=51 2=12", "1=11 w=51", "send 2 from w"),
+        ("a person's alone is common", 2, "w=51 2=12", "w=51", "send 2 from w"),
+        (
+            "names like ours",
+            2,
+            "vm-migration-x=7 vm-migration-01=8 2=12",
+            "vm-migration-01=8",
+            "send 2 from 01",
+        ),
+        ("a bookmark of 1 is left", 2, "#1=11 2=12", "1=11", "send 2 from #1 alone"),
+        ("a bookmark, and a child", 2, "#1=11 2=12 zones/vm/data@2=31", "1=11", "destroy zones/vm"),
+        ("a clone whose image is there", 1, "1=11 ^x=77", "zones/image@final=77", "send 1"),
+        (
+            "a clone whose image is not there",
+            1,
+            "1=11 ^x=77",
+            "",
+            "refused: zones/vm is a clone, and the other node does not have the snapshot that it was made of",
+        ),
+        (
+            "the image's snapshot of the same name",
+            1,
+            "1=11 ^x=77",
+            "zones/image@x=78",
+            "refused: zones/vm is a clone, and the other node does not have the snapshot that it was made of",
+        ),
+        ("an increment of a clone needs no image", 2, "1=11 2=12 ^x=77", "1=11", "send 2 from 1"),
+    ] {
+        assert_eq!(planned(&root(Mode::Replicate), from, to, number, ALL, true), want, "{what}");
+    }
+}
+
+#[test] // M14
+fn nothing_is_relied_on_that_a_node_cannot_do() {
+    let none = Capabilities::default();
+    let sent = root(Mode::Replicate);
+    assert_eq!(planned(&sent, "1=11 2=12", "1=11 !t=12", 2, none, true), "drop partial zones/vm");
+    assert_eq!(planned(&sent, "#1=11 2=12", "1=11", 2, none, true), "destroy zones/vm");
+}
+
+#[test] // M15
+fn a_rollback_never_destroys_the_source() {
+    let sent = root(Mode::Replicate);
+    assert_eq!(planned(&sent, "2=12 3=13", "1=11 2=12", 3, ALL, false), "send 3 from 2");
+    let want = "refused: zones/vm has no snapshot in common with the other node's";
+    assert_eq!(planned(&sent, "3=13", "2=12", 3, ALL, false), want);
+    assert_eq!(planned(&sent, "3=13", "-=0", 3, ALL, false), want);
+}
+
+#[test] // M13
+fn docker_begins_with_its_oldest_snapshot() {
+    let sent = root(Mode::Props);
+    for (from, to, want) in [
+        ("layer=5 1=11 ^x=77", "", "send layer alone"),
+        ("layer=5 1=11", "layer=5", "send 1 from layer alone"),
+        ("1=11", "", "send 1 alone"),
+        ("layer=5 1=11", "other=6", "destroy zones/vm"),
+    ] {
+        assert_eq!(planned(&sent, from, to, 1, ALL, true), want, "{from} → {to}");
+    }
+}
+
+#[test] // M13
+fn several_datasets_have_one_moment() {
+    let sent: Vec<Sent> = ["zones/vm", "zones/vm-disk0"]
+        .map(|dataset| Sent { dataset: dataset.into(), mode: Mode::Replicate })
+        .into();
+    let from = "zones/vm@1=11 zones/vm-disk0@1=21 zones/vm/child@1=31";
+    assert_eq!(planned(&sent, from, "", 1, ALL, true), "send 1; send zones/vm-disk0@1");
+    // A child's snapshot of the same name is not the dataset's.
+    let to = "zones/vm/child@1=31 zones/vm-disk0@1=21";
+    assert_eq!(planned(&sent, from, to, 1, ALL, true), "send 1");
+    let half = "zones/vm@1=11 zones/vm@2=12 zones/vm-disk0@1=21";
+    assert_eq!(planned(&sent, half, from, 2, ALL, true), "drop 2");
+    let gone = "zones/vm@1=11";
+    assert_eq!(
+        planned(&sent, gone, from, 1, ALL, true),
+        "refused: zones/vm-disk0 is not there to be sent"
+    );
+}
+
+#[test] // M12
+fn the_datasets_of_each_kind_of_vm() {
+    let vm = Vm { zfs_filesystem: ROOT.into(), ..Vm::default() };
+    let disks = || vec!["zones/vm-disk1".to_owned(), "zones/vm-disk0".to_owned()];
+    let data = Some("zones/vm/data".to_owned());
+    for (what, vm, want) in [
+        ("zone", vm.clone(), "zones/vm"),
+        ("delegated", Vm { delegated: data.clone(), ..vm.clone() }, "zones/vm"),
+        (
+            "delegated elsewhere",
+            Vm { delegated: Some("zones/data".into()), ..vm.clone() },
+            "zones/data zones/vm",
+        ),
+        ("bhyve", Vm { disks: Disks::Below, ..vm.clone() }, "zones/vm"),
+        (
+            "kvm",
+            Vm { disks: Disks::Beside(disks()), ..vm.clone() },
+            "zones/vm zones/vm-disk0 zones/vm-disk1",
+        ),
+        ("docker", Vm { is_docker: true, ..vm.clone() }, "zones/vm(alone)"),
+        (
+            "docker with all",
+            Vm { is_docker: true, has_shared_volumes: true, delegated: data, ..vm },
+            "zones/vm(alone) zones/vm/data zones/vm/volumes",
+        ),
+    ] {
+        let name = |it: &Sent| {
+            let alone = if it.mode == Mode::Props { "(alone)" } else { "" };
+            format!("{}{alone}", it.dataset)
+        };
+        let names: Vec<String> = sent(&vm).iter().map(name).collect();
+        assert_eq!(names.join(" "), want, "{what}");
+    }
+}
+
+#[test] // M16
+fn a_predecessor_goes_when_both_sides_have_the_next_one() {
+    let sent = root(Mode::Replicate);
+    for (node, other, keep, want) in [
+        ("1=11 u=50 2=12", "1=11 2=12", Some(2), "1"),
+        ("1=11 2=12", "1=11", Some(2), ""),
+        ("1=11", "1=11 2=12", Some(2), ""),
+        ("1=11 2=12", "1=11 2=99", Some(2), ""),
+        ("1=11 2=12 u=50", "", None, "1,2"),
+    ] {
+        let names: Vec<String> = forget(&sent, &side(node), &side(other), keep)
+            .iter()
+            .map(|it| it.replace("zones/vm@vm-migration-", ""))
+            .collect();
+        assert_eq!(names.join(","), want, "{node} | {other}");
+    }
+}
+
+#[test]
+fn names_of_sync_snapshots() {
+    for (name, number) in [
+        ("vm-migration-1", Some(1)),
+        ("vm-migration-12", Some(12)),
+        ("vm-migration-0", None),
+        ("vm-migration-01", None),
+        ("vm-migration-", None),
+        ("vm-migration-+1", None),
+        ("migrate-snap-1", None),
+        ("vm-migration-99999999999", None),
+    ] {
+        assert_eq!(number_of(name), number, "{name}");
+    }
+    assert_eq!(side("u=1 2=2 10=3 4=4").last_number(ROOT), 10);
+}
+
+/// Does what a plan says, as zfs would.
+fn does(act: Act, from: &mut Side, to: &mut Side, next: &mut u64) {
+    match act {
+        Act::Snapshot(names) => names.iter().for_each(|name| {
+            *next += 1;
+            let (dataset, name) = name.split_once('@').unwrap();
+            let row = Row { dataset: dataset.into(), name: name.into(), guid: *next };
+            from.snapshots.push(row);
+        }),
+        Act::DropSnapshot(names) => {
+            from.snapshots.retain(|row| !names.contains(&format!("{}@{}", row.dataset, row.name)));
+        }
+        Act::DropPartial(dataset) => to.tokens.retain(|token| token.dataset != dataset),
+        Act::DestroyDataset(dataset) => {
+            to.datasets.retain(|it| *it != dataset);
+            to.snapshots.retain(|row| row.dataset != dataset);
+        }
+        Act::DestroySnapshots(names) => {
+            to.snapshots.retain(|row| !names.contains(&format!("{}@{}", row.dataset, row.name)));
+        }
+        Act::Send { to: goal, base, mode } => {
+            let (dataset, _) = goal.split_once('@').unwrap();
+            let ours: Vec<Row> = from.of(dataset).into_iter().cloned().collect();
+            let end =
+                ours.iter().position(|row| goal.ends_with(&format!("@{}", row.name))).unwrap();
+            let start = match &base {
+                None if mode == Mode::Props => end,
+                None => 0,
+                Some(Base::Snapshot(base)) => {
+                    let at = ours.iter().position(|row| base.ends_with(&format!("@{}", row.name)));
+                    let guid = ours[at.unwrap()].guid;
+                    let at_theirs = to.snapshots.iter().position(|row| row.guid == guid).unwrap();
+                    let younger: Vec<u64> = to.snapshots[at_theirs + 1..]
+                        .iter()
+                        .filter(|row| row.dataset == dataset)
+                        .map(|row| row.guid)
+                        .collect();
+                    to.snapshots.retain(|row| !younger.contains(&row.guid)); // receive -F
+                    at.unwrap() + 1
+                }
+                Some(Base::Bookmark(_)) => end,
+            };
+            if !to.datasets.iter().any(|it| it == dataset) {
+                to.datasets.push(dataset.into());
+            }
+            to.snapshots.extend(ours[start..=end].iter().cloned());
+        }
+        Act::Resume { dataset, token: _ } => {
+            let at = to.tokens.iter().position(|it| it.dataset == dataset).unwrap();
+            let guid = to.tokens.remove(at).guid;
+            let row = from.snapshots.iter().find(|row| row.guid == guid).unwrap().clone();
+            to.snapshots.push(row);
+        }
+    }
+}
+
+proptest! {
+    /// Wherever both sides are, the plans lead to the goal in a few steps, and no two snapshots of a
+    /// dataset have one name then.
+    #[test] // M13
+    fn plans_lead_to_the_goal(
+        ours in prop::collection::vec((1..6_u32, 1..9_u64), 0..5),
+        theirs in prop::collection::vec((1..6_u32, 1..9_u64), 0..5),
+        is_there: bool, token in prop::option::of(1..9_u64), resume: bool, number in 1..6_u32,
+    ) {
+        let make = |rows: &[(u32, u64)]| {
+            let mut side = Side { datasets: vec![ROOT.into()], ..Side::default() };
+            for (number, guid) in rows {
+                let name = snapshot_name(*number);
+                if side.snapshots.iter().all(|row| row.name != name && row.guid != *guid) {
+                    side.snapshots.push(Row { dataset: ROOT.into(), name, guid: *guid });
+                }
+            }
+            side
+        };
+        let (mut from, mut to) = (make(&ours), make(&theirs));
+        if !is_there {
+            to = Side::default();
+        }
+        to.tokens = token.map(|guid| Token { dataset: ROOT.into(), text: "t".into(), guid }).into_iter().collect();
+        let can = Capabilities { resume, bookmarks: false };
+        let mut next = 100;
+        for _ in 0..8 {
+            let acts = plan(&root(Mode::Replicate), &from, &to, number, can, true).unwrap();
+            acts.into_iter().for_each(|act| does(act, &mut from, &mut to, &mut next));
+        }
+        let acts = plan(&root(Mode::Replicate), &from, &to, number, can, true).unwrap();
+        prop_assert_eq!(acts, Vec::new());
+        let goal = from.snapshots.iter().find(|row| row.name == snapshot_name(number)).unwrap();
+        prop_assert!(to.has(goal.guid));
+    }
+}

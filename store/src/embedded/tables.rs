@@ -1,0 +1,214 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The tables, and what is written to them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redb::{ReadableTable as _, TableDefinition, WriteTransaction};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::file::{Failure, File};
+use crate::engine::{Fence, Writes};
+use crate::error::{Error, Invalid};
+use crate::index::{self, Entry};
+use crate::schema::Schema;
+
+/// The layout of the tables.
+const FORMAT: u32 = 1;
+
+/// Bucket, key → etag, JSON.
+pub(super) const RECORDS: TableDefinition<'static, (&str, &str), (i64, &str)> =
+    TableDefinition::new("records");
+/// Bucket, field, value, key: the indices.
+pub(super) const ENTRIES: TableDefinition<'static, (&str, &str, &[u8], &str), ()> =
+    TableDefinition::new("entries");
+/// Bucket → version, fields.
+const BUCKETS: TableDefinition<'static, &str, (u32, &str)> = TableDefinition::new("buckets");
+/// Lease → the number under which it was held last.
+const LEASES: TableDefinition<'static, &str, i64> = TableDefinition::new("leases");
+/// `format`, and `etag`: the number of the last write.
+const NUMBERS: TableDefinition<'static, &str, i64> = TableDefinition::new("numbers");
+
+/// Makes the tables and checks the format.
+pub(super) fn prepare(txn: &WriteTransaction) -> Result<(), Failure> {
+    txn.open_table(RECORDS)?;
+    txn.open_table(ENTRIES)?;
+    let mut numbers = txn.open_table(NUMBERS)?;
+    let found = numbers.get("format")?.map(|number| number.value());
+    match found.and_then(|number| u32::try_from(number).ok()) {
+        None => {
+            numbers.insert("format", i64::from(FORMAT))?;
+            Ok(())
+        }
+        Some(FORMAT) => Ok(()),
+        Some(found) => {
+            let what = "the store".to_owned();
+            Err(Failure::Refused(Error::Newer { what, found, known: FORMAT }))
+        }
+    }
+}
+
+/// Makes a bucket, or its indices anew.
+pub(super) fn declare(txn: &WriteTransaction, schema: &Schema) -> Result<(), Failure> {
+    let mut buckets = txn.open_table(BUCKETS)?;
+    let fields = schema.fields_text();
+    let found = buckets.get(schema.bucket)?.map(|row| (row.value().0, row.value().1.to_owned()));
+    match found {
+        Some((version, _)) if version > schema.version => {
+            return Err(Failure::Refused(newer(schema.bucket, version, schema.version)));
+        }
+        Some((version, found)) if version == schema.version => {
+            if found == fields {
+                return Ok(());
+            }
+            let bucket = schema.bucket.to_owned();
+            return Err(Failure::Refused(Invalid::Fields { bucket, version }.into()));
+        }
+        Some(_) => index_again(txn, schema)?,
+        None => {}
+    }
+    buckets.insert(schema.bucket, (schema.version, fields.as_str()))?;
+    Ok(())
+}
+
+/// The entries of a stored record. One that is no JSON is found by its key alone.
+fn index_of(schema: &Schema, text: &str) -> Result<Vec<Entry>, Error> {
+    let record: Value = serde_json::from_str(text).unwrap_or_default();
+    index::entries(schema, &record)
+}
+
+/// The error for a program that knows an older version of the bucket than the store.
+fn newer(bucket: &str, found: u32, known: u32) -> Error {
+    Error::Newer { what: format!("bucket {bucket}"), found, known }
+}
+
+fn index_again(txn: &WriteTransaction, schema: &Schema) -> Result<(), Failure> {
+    let records = txn.open_table(RECORDS)?;
+    let mut entries = txn.open_table(ENTRIES)?;
+    let bucket = schema.bucket;
+    let end = end(bucket);
+    let all = (bucket, "", &[][..], "")..(end.as_str(), "", &[][..], "");
+    entries.retain_in(all, |_, ()| false)?;
+    for row in records.range((bucket, "")..(end.as_str(), ""))? {
+        let (name, content) = row?;
+        let key = name.value().1;
+        for entry in index_of(schema, content.value().1).map_err(|error| {
+            let (bucket, key) = (bucket.to_owned(), key.to_owned());
+            Failure::Refused(Error::Corrupt { bucket, key, why: error.to_string() })
+        })? {
+            entries.insert((bucket, entry.field, entry.value.as_slice(), key), ())?;
+        }
+    }
+    Ok(())
+}
+
+/// The end of a bucket's range: no name has a NUL.
+pub(super) fn end(bucket: &str) -> String {
+    format!("{bucket}\0")
+}
+
+/// Makes all writes, or fails with the first that does not find what it expects.
+pub(super) fn apply(txn: &WriteTransaction, writes: &Writes) -> Result<Vec<Option<i64>>, Failure> {
+    let buckets = txn.open_table(BUCKETS)?;
+    let mut records = txn.open_table(RECORDS)?;
+    let mut entries = txn.open_table(ENTRIES)?;
+    let mut numbers = txn.open_table(NUMBERS)?;
+    let mut last = numbers.get("etag")?.map_or(0, |number| number.value());
+    let mut etags = Vec::new();
+    for write in &writes.writes {
+        let (bucket, key) = (write.schema.bucket, write.key.as_str());
+        let version = buckets.get(bucket)?.map_or(0, |row| row.value().0);
+        if version != write.schema.version {
+            return Err(Failure::Refused(newer(bucket, version, write.schema.version)));
+        }
+        let old = records.get((bucket, key))?.map(|row| (row.value().0, row.value().1.to_owned()));
+        let found = old.as_ref().map(|(etag, _)| *etag);
+        if !write.accepts(found) {
+            return Err(Failure::Refused(write.conflict(found)));
+        }
+        if let Some((_, text)) = old {
+            for entry in index_of(&write.schema, &text).map_err(Failure::Refused)? {
+                entries.remove((bucket, entry.field, entry.value.as_slice(), key))?;
+            }
+        }
+        let Some(content) = &write.content else {
+            records.remove((bucket, key))?;
+            etags.push(None);
+            continue;
+        };
+        last += 1;
+        records.insert((bucket, key), (last, content.text.as_str()))?;
+        for entry in &content.entries {
+            entries.insert((bucket, entry.field, entry.value.as_slice(), key), ())?;
+        }
+        etags.push(Some(last));
+    }
+    numbers.insert("etag", last)?;
+    Ok(etags)
+}
+
+/// The ends of the leases, and the numbers under which they are held now.
+#[derive(Debug, Default)]
+pub(super) struct Leases(Mutex<HashMap<String, Held>>);
+
+#[derive(Debug)]
+struct Held {
+    holder: String,
+    number: i64,
+    until: Instant,
+}
+
+impl Leases {
+    fn held(&self) -> MutexGuard<'_, HashMap<String, Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails unless the lease is held under this number. It stays so until the transaction ends, as a
+    /// takeover needs one of its own.
+    pub(super) fn check(&self, fence: &Fence) -> Result<(), Error> {
+        let held = self.held();
+        let is_held = held
+            .get(&fence.lease)
+            .is_some_and(|it| it.number == fence.number && Instant::now() < it.until);
+        let (lease, number) = (fence.lease.clone(), fence.number);
+        if is_held { Ok(()) } else { Err(Error::Fenced { lease, number }) }
+    }
+
+    /// Renews the lease, or takes it under the next number.
+    pub(super) fn claim(
+        &self,
+        file: &File,
+        lease: &str,
+        holder: &str,
+        duration: Duration,
+    ) -> Result<Option<i64>, Error> {
+        file.write(|txn| {
+            let now = Instant::now();
+            if let Some(held) = self.held().get_mut(lease)
+                && now < held.until
+            {
+                if held.holder != holder {
+                    return Ok(None);
+                }
+                held.until = now + duration;
+                return Ok(Some(held.number));
+            }
+            let mut numbers = txn.open_table(LEASES)?;
+            let number = numbers.get(lease)?.map_or(0, |number| number.value()) + 1;
+            numbers.insert(lease, number)?;
+            let held = Held { holder: holder.to_owned(), number, until: now + duration };
+            self.held().insert(lease.to_owned(), held);
+            Ok(Some(number))
+        })
+    }
+
+    /// Ends the lease, if it is held under this number.
+    pub(super) fn release(&self, fence: &Fence) {
+        self.held().retain(|lease, held| *lease != fence.lease || held.number != fence.number);
+    }
+}

@@ -1,0 +1,188 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The connections, and which errors pass.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Object, RecyclingMethod, Runtime};
+use sdc_clients::Jitter;
+use sdc_clients::retry::{Backoff, Policy};
+use tokio::sync::OnceCell;
+use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
+
+use super::tables;
+use crate::error::{Error, Invalid};
+
+const CONNECTIONS: usize = 4;
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long one call may take on the server, and how long we wait for it.
+pub(super) const CALL: Duration = Duration::from_secs(10);
+/// What each connection asks of the server. A write is acknowledged after it is on the disk, whatever
+/// the server's configuration says.
+const OPTIONS: &str = "-c statement_timeout=10s -c lock_timeout=10s \
+     -c idle_in_transaction_session_timeout=10s -c synchronous_commit=on -c client_min_messages=warning";
+
+/// Why a call was given up.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The call is refused: it would be again.
+    Refused(Error),
+    /// The server was away, or two calls got in each other's way: nothing was done, and it may be tried
+    /// again.
+    Passing(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Refused(error)
+    }
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Failure {
+        let why = match error.as_db_error() {
+            Some(told) => format!("{} ({})", told.message(), told.code().code()),
+            None => with_sources(&error),
+        };
+        match error.code() {
+            Some(code) if !passes(code) => Failure::Refused(Error::Unavailable { why }),
+            _ => Failure::Passing(why),
+        }
+    }
+}
+
+/// Whether an error of the server may go away: lost connections, shutdowns and starts, lack of
+/// connections, deadlocks, and statements that took too long.
+fn passes(code: &SqlState) -> bool {
+    let class = code.code().get(..2).unwrap_or_default();
+    matches!(class, "08" | "40" | "57")
+        || [SqlState::TOO_MANY_CONNECTIONS, SqlState::LOCK_NOT_AVAILABLE].contains(code)
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(next) = source {
+        text = format!("{text}: {next}");
+        source = next.source();
+    }
+    text
+}
+
+/// A few connections, made when they are needed.
+#[derive(Debug)]
+pub(super) struct Pool {
+    connections: deadpool_postgres::Pool,
+    tables: OnceCell<()>,
+    jitter: Mutex<Jitter>,
+}
+
+impl Pool {
+    /// Connections to the server at this address; none is made yet.
+    pub(super) fn new(address: &str) -> Result<Pool, Error> {
+        let mut config: tokio_postgres::Config =
+            address.parse().map_err(|error| Invalid::Address(with_sources(&error)))?;
+        config.connect_timeout(CONNECT).keepalives_idle(Duration::from_secs(30));
+        config.options(OPTIONS);
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let connections =
+            deadpool_postgres::Pool::builder(Manager::from_config(config, NoTls, recycling))
+                .max_size(CONNECTIONS)
+                .create_timeout(Some(CONNECT))
+                .wait_timeout(Some(CALL))
+                .recycle_timeout(Some(CONNECT))
+                .runtime(Runtime::Tokio1)
+                .build()
+                .map_err(|error| Invalid::Address(with_sources(&error)))?;
+        let jitter = Mutex::new(Jitter::from_entropy());
+        Ok(Pool { connections, tables: OnceCell::new(), jitter })
+    }
+
+    /// The waits between the tries of one call.
+    pub(super) fn backoff(&self) -> Backoff {
+        let policy = Policy {
+            initial: Duration::from_millis(50),
+            max: Duration::from_secs(2),
+            multiplier: 2.0,
+            max_attempts: None,
+            max_elapsed: Some(Duration::from_secs(15)),
+        };
+        let mut jitter = self.jitter.lock().unwrap_or_else(PoisonError::into_inner);
+        Backoff::new(&policy, jitter.fork())
+    }
+
+    /// A connection to a server that has our tables.
+    pub(super) async fn connection(&self) -> Result<Connection, Failure> {
+        let passing = |error| Failure::Passing(with_sources(&error));
+        let connect = async || Ok(Connection(Some(self.connections.get().await.map_err(passing)?)));
+        let tables = || async { within(CALL, tables::prepare(connect().await?)).await };
+        self.tables.get_or_try_init(tables).await?;
+        connect().await
+    }
+
+    /// Calls until an answer came that stays, or the waits are over. `work` may be repeated; each time it
+    /// has `limit` to end.
+    pub(super) async fn retried<R, F: Future<Output = Result<R, Failure>>>(
+        &self,
+        limit: Duration,
+        work: impl Fn(Connection) -> F,
+    ) -> Result<R, Error> {
+        let mut backoff = self.backoff();
+        loop {
+            let once = async { within(limit, work(self.connection().await?)).await };
+            let why = match once.await {
+                Ok(answer) => return Ok(answer),
+                Err(Failure::Refused(error)) => return Err(error),
+                Err(Failure::Passing(why)) => why,
+            };
+            pause(&mut backoff, why).await?;
+        }
+    }
+}
+
+/// A connection. One that is dropped is closed, as the call on it did not end well.
+#[derive(Debug)]
+pub(super) struct Connection(Option<Object>);
+
+impl Connection {
+    /// The client.
+    pub(super) fn client(&mut self) -> &mut ClientWrapper {
+        self.0.as_mut().expect("invariant: only the end of its life takes it")
+    }
+
+    /// Gives the connection back to the pool.
+    pub(super) fn release(mut self) {
+        self.0.take();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+/// Waits before the next try; fails when there is to be none.
+pub(super) async fn pause(backoff: &mut Backoff, why: String) -> Result<(), Error> {
+    let Some(wait) = backoff.next_delay() else { return Err(Error::Unavailable { why }) };
+    tracing::debug!(%why, wait_ms = wait.as_millis() as u64, "asking PostgreSQL again");
+    tokio::time::sleep(wait).await;
+    Ok(())
+}
+
+/// Waits for the server no longer than `limit`.
+pub(super) async fn within<R, E: Into<Failure>>(
+    limit: Duration,
+    work: impl Future<Output = Result<R, E>>,
+) -> Result<R, Failure> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(Failure::Passing(format!("no answer within {} s", limit.as_secs()))),
+    }
+}
