@@ -13,11 +13,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Value, json};
 
+use crate::checksum::Checksum;
 use crate::datasets::Datasets;
 use crate::error::NodeError;
 use crate::files;
 use crate::new_vm;
-use crate::node::{Node, NodeInfo, TOOLS};
+use crate::node::{Node, NodeInfo, TOOLS, Zfs};
 use crate::payload::{self, Payload};
 use crate::sample::{self, BORN, MIX, Site, uuid};
 use crate::state::{ZoneKstat, ZoneState, Zones};
@@ -137,6 +138,7 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         napi_url: None,
         vmapi_url: None,
         pace_ms: options.pace_ms,
+        zfs: Zfs::default(),
     };
     for part in ["root/etc/zones", "root/zones", "root/tmp", "bin", "state/snapshots", "run"] {
         files::make_dir(&dir.join(part))?;
@@ -147,6 +149,8 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     files::write_json(&node.path("/tmp/.sysinfo.json"), &facts)?;
 
     let mut all = pool(&Site::new())?;
+    // The images' snapshots have the same numbers on every node; later ones do not.
+    all.salt = Checksum::of(node.cn_uuid().as_bytes());
     let mut zones = Zones::default();
     let mut taken = HashSet::new();
     for n in 0..options.vms as usize {

@@ -5,20 +5,14 @@
 //! The effect of each zfs subcommand on the table of datasets. Pure: an operation returns the
 //! history it wrote, or the error text of zfs.
 
-use indexmap::IndexMap;
-
-use vm_model::parse::zfs_list::COLUMNS;
-
-use crate::datasets::{Dataset, Datasets, History, NO_LIMIT, owner};
+use crate::checksum::Checksum;
+use crate::datasets::{Dataset, Datasets, History, NO_LIMIT, is_below, owner};
 use crate::error::NodeError;
-use crate::{files, payload};
-
-fn is_below(name: &str, top: &str) -> bool {
-    name.strip_prefix(top).is_some_and(|rest| rest.starts_with(['/', '@']))
-}
+use crate::files;
+use crate::properties::{READ_ONLY, checked, is_known, stored};
 
 impl Datasets {
-    fn need(&mut self, name: &str) -> Result<&mut Dataset, NodeError> {
+    pub(crate) fn need(&mut self, name: &str) -> Result<&mut Dataset, NodeError> {
         self.rows.get_mut(name).ok_or_else(|| NodeError::NoSuchDataset(name.to_string()))
     }
 
@@ -27,20 +21,26 @@ impl Datasets {
         self.txg
     }
 
-    fn record(&mut self, dsname: &str, action: &'static str, detail: impl Into<String>) -> History {
+    pub(crate) fn record(
+        &mut self,
+        dsname: &str,
+        action: &'static str,
+        detail: impl Into<String>,
+    ) -> History {
         let txg = self.step();
         let dsid = self.rows.get(dsname).map_or(self.dsid, |d| d.dsid);
         History { dsname: dsname.to_string(), action, detail: detail.into(), dsid, txg }
     }
 
-    fn add(&mut self, name: &str, kind: &str) -> Result<&mut Dataset, NodeError> {
+    pub(crate) fn add(&mut self, name: &str, kind: &str) -> Result<&mut Dataset, NodeError> {
         if self.rows.contains_key(name) {
+            let what = if kind == "snapshot" { "snapshot " } else { "" };
             return Err(NodeError::refused(format!(
-                "cannot create '{name}': dataset already exists"
+                "cannot create {what}'{name}': dataset already exists"
             )));
         }
         check_name(name)?;
-        if kind != "snapshot"
+        if !name.contains(['@', '#'])
             && let Some((parent, _)) = name.rsplit_once('/')
             && !self.rows.contains_key(parent)
         {
@@ -50,9 +50,13 @@ impl Datasets {
         }
         self.dsid = self.dsid.max(50) + 1;
         let (dsid, txg) = (self.dsid, self.step());
-        let mut row = Dataset { name: name.to_string(), dsid, txg, props: IndexMap::new() };
+        let mut row = Dataset::new(name, dsid, txg);
         row.put("type", kind);
         row.put("creation", files::now_seconds().to_string());
+        if kind == "snapshot" {
+            let guid = Checksum::of(format!("{}/{dsid}/{txg}/{name}", self.salt).as_bytes());
+            row.put("guid", guid.to_string());
+        }
         Ok(self.rows.entry(name.to_string()).or_insert(row))
     }
 
@@ -76,6 +80,8 @@ impl Datasets {
             row.put(key, value);
         }
         row.put("mountpoint", format!("/{name}"));
+        let above = parent_properties(self, name);
+        above.iter().for_each(|key| self.settle(name, key));
         Ok(vec![self.record(name, "create", "")])
     }
 
@@ -114,9 +120,11 @@ impl Datasets {
 
     /// `zfs set`.
     pub fn set(&mut self, name: &str, key: &str, value: &str) -> Result<Vec<History>, NodeError> {
-        let row = self.need(name)?;
-        let value = checked(row, key, value)?;
+        let (row, key) = (self.need(name)?, stored(key));
+        let value = checked(&row.name, key, value)?;
         row.put(key, value.as_str());
+        row.local.insert(key.to_string());
+        self.settle(name, key);
         let shown = match value.as_str() {
             "on" if key != "compression" => "1",
             "off" if key != "compression" => "0",
@@ -125,39 +133,73 @@ impl Datasets {
         Ok(vec![self.record(name, "set", format!("{key}={shown}"))])
     }
 
-    /// `zfs inherit` of a property that an operator made up.
-    pub fn inherit(&mut self, name: &str, key: &str) -> Result<Vec<History>, NodeError> {
-        let row = self.need(name)?;
-        if !key.contains(':') {
+    /// `zfs inherit`: the value of the parent or the default; with `received` (`-S`) what a stream
+    /// brought, if one did.
+    pub fn inherit(
+        &mut self,
+        name: &str,
+        key: &str,
+        received: bool,
+    ) -> Result<Vec<History>, NodeError> {
+        let (row, key) = (self.need(name)?, stored(key));
+        let is_limit = matches!(
+            key,
+            "quota" | "refquota" | "reservation" | "refreservation" | "volsize" | "canmount"
+        );
+        if is_limit && !received {
             return Err(NodeError::refused(format!("'{key}' property cannot be inherited")));
         }
-        row.props.shift_remove(key);
+        if !is_known(key) || READ_ONLY.contains(&key) {
+            return Err(NodeError::refused(format!("invalid property '{key}'")));
+        }
+        row.local.remove(key);
+        if !received {
+            row.received.shift_remove(key);
+        }
+        self.settle(name, key);
         Ok(vec![self.record(name, "inherit", format!("{key}=-"))])
     }
 
     /// `zfs snapshot`, with `-r` of everything below too.
     pub fn snapshot(&mut self, full: &str, recursive: bool) -> Result<Vec<History>, NodeError> {
         let Some((top, snap)) = full.split_once('@') else {
-            return Err(NodeError::invalid("snapshot", format!("'{full}' has no '@'")));
+            return Err(NodeError::refused(format!(
+                "cannot snapshot '{full}': missing '@' delimiter in snapshot name"
+            )));
         };
         self.need(top)?;
         let mut history = Vec::new();
-        for name in self.tree(top, recursive) {
+        let mut names = vec![top.to_string()];
+        if recursive {
+            names = self.tree(top).into_iter().map(|row| row.name.clone()).collect();
+        }
+        for name in names {
             let written = self.get(&name).map_or("0", |d| d.get("written")).to_string();
             let full = format!("{name}@{snap}");
             let row = self.add(&full, "snapshot")?;
             row.put("userrefs", "0");
             row.put("written", written);
             history.push(self.record(&full, "snapshot", ""));
+            self.need(&name)?.props.shift_remove(TOUCHED);
         }
         Ok(history)
     }
 
-    fn tree(&self, top: &str, recursive: bool) -> Vec<String> {
-        let below = |n: &&String| recursive && is_below(n, top) && !n.contains('@');
-        let mut names = vec![top.to_string()];
-        names.extend(self.rows.keys().filter(below).cloned());
-        names
+    /// `zfs bookmark`: keeps the number of a snapshot, so that changes can be sent after it is gone.
+    pub fn bookmark(&mut self, snapshot: &str, full: &str) -> Result<Vec<History>, NodeError> {
+        let from = self.need(snapshot)?.clone();
+        if from.kind() != "snapshot"
+            || full.split_once('#').is_none_or(|(of, _)| of != owner(snapshot))
+        {
+            return Err(NodeError::refused(format!(
+                "cannot create bookmark '{full}': bookmark is in a different dataset"
+            )));
+        }
+        let row = self.add(full, "bookmark")?;
+        row.txg = from.txg;
+        row.put("creation", from.get("creation"));
+        row.put("guid", from.get("guid"));
+        Ok(vec![self.record(full, "bookmark", "")])
     }
 
     /// `zfs destroy`: one record per dataset, children and snapshots first.
@@ -173,12 +215,19 @@ impl Datasets {
                 .filter(|n| n.ends_with(&suffix) && is_below(owner(n), top))
                 .cloned()
                 .collect();
-        } else if !recursive && !doomed.is_empty() {
+        } else if !recursive && doomed.iter().any(|n| !n.contains('#')) {
             return Err(NodeError::refused(format!(
                 "cannot destroy '{name}': filesystem has children"
             )));
         }
         doomed.push(name.to_string());
+        if let Some((_, clones)) = self.dependents(&doomed).into_iter().next() {
+            let what = if name.contains('@') { "snapshot" } else { self.need(name)?.kind() };
+            return Err(NodeError::refused(format!(
+                "cannot destroy '{name}': {what} has dependent clones\n\
+                 use '-R' to destroy the following datasets:\n{clones}"
+            )));
+        }
         doomed.sort_by_key(|n| std::cmp::Reverse((n.matches(['/', '@']).count(), n.clone())));
         let mut history = Vec::new();
         for name in doomed {
@@ -186,6 +235,58 @@ impl Datasets {
             self.rows.shift_remove(&name);
         }
         Ok(history)
+    }
+
+    /// The clones of these snapshots that are not among these datasets: origin and clone.
+    fn dependents(&self, doomed: &[String]) -> Vec<(String, String)> {
+        let of = |row: &Dataset| {
+            row.props.get("origin").filter(|origin| doomed.contains(origin)).cloned()
+        };
+        let clones = self.rows.values().filter(|row| !doomed.contains(&row.name));
+        clones.filter_map(|row| Some((of(row)?, row.name.clone()))).collect()
+    }
+
+    /// `zfs destroy -R`: the clones of its snapshots first.
+    pub fn destroy_with_clones(&mut self, name: &str) -> Result<Vec<History>, NodeError> {
+        self.need(name)?;
+        let inside: Vec<String> =
+            self.rows.keys().filter(|n| *n == name || is_below(n, name)).cloned().collect();
+        let mut history = Vec::new();
+        for (_, clone) in self.dependents(&inside) {
+            history.extend(self.destroy_with_clones(&clone)?);
+        }
+        history.extend(self.destroy(name, true)?);
+        Ok(history)
+    }
+
+    /// `zfs mount` and `zfs unmount`. A mount changes the dataset: it writes access times.
+    pub fn mount(&mut self, name: &str, mounted: bool) -> Result<Vec<History>, NodeError> {
+        let row = self.need(name)?;
+        let verb = if mounted { "mount" } else { "unmount" };
+        let refused = |why: &str| Err(NodeError::refused(format!("cannot {verb} '{name}': {why}")));
+        if row.kind() != "filesystem" {
+            return refused("operation not applicable to datasets of this type");
+        }
+        if mounted && row.get("zoned") == "on" {
+            return refused("dataset is exported to a local zone");
+        }
+        if mounted && matches!(row.get("mountpoint"), "legacy" | "none") {
+            return refused("legacy or no mountpoint");
+        }
+        if is_mounted(row) == mounted {
+            return refused(if mounted {
+                "filesystem already mounted"
+            } else {
+                "not currently mounted"
+            });
+        }
+        if mounted {
+            row.props.shift_remove(UNMOUNTED);
+            row.put(TOUCHED, "yes");
+        } else {
+            row.put(UNMOUNTED, "yes");
+        }
+        Ok(Vec::new())
     }
 
     /// `zfs rename`, with everything below. The record has the old name.
@@ -233,7 +334,7 @@ impl Datasets {
         let later: Vec<String> = self
             .rows
             .values()
-            .filter(|d| d.txg > age && d.name.contains('@') && owner(&d.name) == top)
+            .filter(|d| d.txg > age && d.name.contains(['@', '#']) && owner(&d.name) == top)
             .map(|d| d.name.clone())
             .collect();
         if !later.is_empty() && !recursive {
@@ -245,6 +346,10 @@ impl Datasets {
         for name in later {
             history.extend(self.destroy(&name, false)?);
         }
+        let row = self.need(&top)?;
+        if !is_mounted(row) {
+            row.props.shift_remove(TOUCHED);
+        }
         let shadow = format!("{top}/%rollback");
         history.push(self.record(&shadow, "destroy", ""));
         history.push(self.record(&shadow, "clone swap", format!("parent={top}")));
@@ -252,43 +357,40 @@ impl Datasets {
     }
 }
 
+/// Mark of a file system that `zfs unmount`, or a receive with `-u`, left unmounted.
+pub(crate) const UNMOUNTED: &str = "%unmounted";
+/// Mark of a file system that was mounted since its last snapshot.
+pub(crate) const TOUCHED: &str = "%touched";
+
+/// Returns true if the global zone has it mounted below `/zones`.
+pub(crate) fn is_mounted(row: &Dataset) -> bool {
+    let at = row.get("mountpoint");
+    row.kind() == "filesystem"
+        && row.get("zoned") != "on"
+        && row.get("canmount") != "off"
+        && row.get(UNMOUNTED) == "-"
+        && at.starts_with("/zones/")
+        && !at.contains("/../")
+}
+
+/// What a new dataset may have of those above.
+fn parent_properties(all: &Datasets, name: &str) -> Vec<String> {
+    let above = name.rsplit_once('/').and_then(|(parent, _)| all.rows.get(parent));
+    let own = |key: &&String| key.contains(':') || *key == "zoned" || *key == "readonly";
+    above.map(|row| row.props.keys().filter(own).cloned().collect()).unwrap_or_default()
+}
+
 fn check_name(name: &str) -> Result<(), NodeError> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.:%/@ ".contains(c);
-    let parts_fine = name.split(['/', '@']).all(|p| !p.is_empty() && p != "." && p != "..");
-    if name.len() < 256 && parts_fine && name.chars().all(fine) && name.matches('@').count() < 2 {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.:%/@# ".contains(c);
+    let parts_fine = name.split(['/', '@', '#']).all(|p| !p.is_empty() && p != "." && p != "..");
+    if name.len() < 256
+        && parts_fine
+        && name.chars().all(fine)
+        && name.matches(['@', '#']).count() < 2
+    {
         return Ok(());
     }
     Err(NodeError::invalid("dataset name", format!("{name:?}")))
-}
-
-/// Returns a property's value in the form that zfs stores, or why it is invalid.
-fn checked(row: &Dataset, key: &str, value: &str) -> Result<String, NodeError> {
-    let refused = |why: &str| {
-        NodeError::refused(format!("cannot set property for '{}': '{key}' {why}", row.name))
-    };
-    let number = |parsed: Option<u64>| {
-        let wrong = || refused(&format!("must be a number: {value:?}"));
-        parsed.map(|number| number.to_string()).ok_or_else(wrong)
-    };
-    if value.contains(['\t', '\n']) {
-        return Err(refused("must be one line"));
-    }
-    match key {
-        "quota" | "refquota" | "refreservation" | "volsize" | "recsize" => match value {
-            "none" => Ok("0".to_string()),
-            text => number(payload::bytes(text)),
-        },
-        "filesystem_limit" | "snapshot_limit" => match value {
-            "none" => Ok(NO_LIMIT.to_string()),
-            text => number(text.parse().ok()),
-        },
-        "zoned" if !matches!(value, "on" | "off") => Err(refused("must be one of 'on | off'")),
-        "name" | "type" | "creation" | "written" | "usedbysnapshots" | "userrefs" => {
-            Err(refused("is readonly"))
-        }
-        k if k.contains(':') || COLUMNS.split(',').any(|known| known == k) => Ok(value.to_string()),
-        _ => Err(refused("is no property")),
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 
 //! The table of the node's datasets, volumes and snapshots with their properties. Pure.
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -24,14 +26,21 @@ pub struct History {
     pub txg: u64,
 }
 
-/// One dataset, volume or snapshot.
+/// One dataset, volume, snapshot or bookmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dataset {
-    /// `pool/a/b` or `pool/a/b@snap`.
+    /// `pool/a/b`, `pool/a/b@snap` or `pool/a/b#bookmark`.
     pub name: String,
     pub(crate) dsid: u64,
     pub(crate) txg: u64,
+    /// The values that are in force.
     pub(crate) props: IndexMap<String, String>,
+    /// The names of those that were set here.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) local: BTreeSet<String>,
+    /// What a stream set, also where a local value covers it.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub(crate) received: IndexMap<String, String>,
 }
 
 impl Dataset {
@@ -49,14 +58,36 @@ impl Dataset {
         self.props.insert(key.to_string(), value.into());
     }
 
-    /// filesystem, volume or snapshot.
+    /// A dataset or snapshot without properties.
+    pub(crate) fn new(name: &str, dsid: u64, txg: u64) -> Dataset {
+        Dataset {
+            name: name.to_string(),
+            dsid,
+            txg,
+            props: IndexMap::new(),
+            local: BTreeSet::new(),
+            received: IndexMap::new(),
+        }
+    }
+
+    /// Returns true if the property was set here or by a stream.
+    pub(crate) fn owns(&self, key: &str) -> bool {
+        self.local.contains(key) || self.received.contains_key(key)
+    }
+
+    /// The number that a snapshot keeps in every pool that receives it.
+    pub fn guid(&self) -> Option<u64> {
+        self.props.get("guid")?.parse().ok()
+    }
+
+    /// filesystem, volume, snapshot or bookmark.
     pub fn kind(&self) -> &str {
         self.get("type")
     }
 
     /// Depth below the pool; a snapshot is one below its dataset.
     pub fn depth(&self) -> usize {
-        self.name.matches(['/', '@']).count()
+        self.name.matches(['/', '@', '#']).count()
     }
 }
 
@@ -66,10 +97,19 @@ pub struct Datasets {
     pub(crate) rows: IndexMap<String, Dataset>,
     pub(crate) dsid: u64,
     pub(crate) txg: u64,
+    /// Makes the numbers of this pool's snapshots differ from those of other pools.
+    #[serde(default)]
+    pub(crate) salt: u64,
 }
 
+/// The dataset of a snapshot or bookmark.
 pub(crate) fn owner(name: &str) -> &str {
-    name.split('@').next().unwrap_or(name)
+    name.split(['@', '#']).next().unwrap_or(name)
+}
+
+/// Returns true if a name is inside the tree of another one: a child, a snapshot or a bookmark.
+pub(crate) fn is_below(name: &str, top: &str) -> bool {
+    name.strip_prefix(top).is_some_and(|rest| rest.starts_with(['/', '@', '#']))
 }
 
 impl Datasets {
@@ -82,10 +122,44 @@ impl Datasets {
     pub fn sorted(&self) -> Vec<&Dataset> {
         let mut rows: Vec<&Dataset> = self.rows.values().collect();
         rows.sort_by(|a, b| {
-            let key = |d: &Dataset| (owner(&d.name).to_string(), d.kind() == "snapshot");
+            let key = |d: &Dataset| (owner(&d.name).to_string(), d.name.contains(['@', '#']));
             key(a).cmp(&key(b)).then(a.txg.cmp(&b.txg)).then(a.name.cmp(&b.name))
         });
         rows
+    }
+
+    /// The dataset and the datasets below it, parents first.
+    pub fn tree(&self, top: &str) -> Vec<&Dataset> {
+        let inside = |row: &&Dataset| {
+            !row.name.contains(['@', '#']) && (row.name == top || is_below(&row.name, top))
+        };
+        let mut rows: Vec<&Dataset> = self.rows.values().filter(inside).collect();
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        rows
+    }
+
+    /// The snapshots of one dataset, oldest first.
+    pub fn snapshots(&self, dataset: &str) -> Vec<&Dataset> {
+        let of = |row: &&Dataset| {
+            row.name.strip_prefix(dataset).is_some_and(|rest| rest.starts_with('@'))
+        };
+        let mut rows: Vec<&Dataset> = self.rows.values().filter(of).collect();
+        rows.sort_by_key(|row| row.txg);
+        rows
+    }
+
+    /// The snapshot with this number, in the tree of `near` or else of its parents.
+    pub fn by_guid(&self, guid: u64, near: &str) -> Option<&Dataset> {
+        let mut top = Some(near);
+        while let Some(name) = top {
+            let mut inside = self.rows.values().filter(|row| is_below(&row.name, name));
+            let found = inside.find(|row| row.kind() == "snapshot" && row.guid() == Some(guid));
+            if found.is_some() {
+                return found;
+            }
+            top = name.rsplit_once('/').map(|(parent, _)| parent);
+        }
+        None
     }
 
     /// Sets a creation time that does not depend on the clock.

@@ -44,6 +44,9 @@ pub enum NodeError {
     /// The dataset does not exist.
     #[error("cannot open '{0}': dataset does not exist")]
     NoSuchDataset(String),
+    /// A stream's base is in another dataset.
+    #[error("incremental source must be in same filesystem")]
+    OtherFilesystem,
     /// The node's rules forbid it.
     #[error("{0}")]
     Refused(String),

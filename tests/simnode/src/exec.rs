@@ -6,7 +6,7 @@
 //! `exec_zfs.rs`). Arguments, output and errors are those of the real ones.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,11 +16,16 @@ use vminfod::node::commands::Output;
 use crate::getopt::{Ended, Failed, Parsed};
 use crate::node::{Node, TOOLS};
 use crate::state::Zone;
+use crate::streams::receive::{Flow, receive};
+use crate::streams::send::{Then, send};
 use crate::tap::Stream;
 use crate::{exec_zfs, fswatcher, sysevent, zones};
 
 /// The line of the global zone in a list of zones.
 pub(crate) const GLOBAL: &str = "0:global:running:/::liveimg:shared:0\n";
+
+/// So many bytes of a stream are read at once.
+pub(crate) const PIECE: usize = 64 * 1024;
 
 /// A zone's line in the zone index: name, state, zonepath, uuid, brand, IP type, debug id.
 const INDEX_COLUMNS: usize = 7;
@@ -58,6 +63,48 @@ pub fn run(tool: &str, node: &Path, args: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// Returns true for the verbs of `zfs` that write or read a stream.
+pub(crate) fn is_stream(verb: &str) -> bool {
+    matches!(verb, "send" | "receive" | "recv")
+}
+
+/// `zfs send` to stdout, `zfs receive` from stdin.
+fn stream(node: &Node, args: &[String]) -> Ended {
+    let (verb, args) =
+        args.split_first().ok_or_else(|| Failed(2, "missing command".to_string()))?;
+    if verb == "send" {
+        let sent = send(node, args)?;
+        let mut out = std::io::stdout().lock();
+        out.write_all(&sent.bytes)
+            .and_then(|()| out.flush())
+            .map_err(|error| Failed(1, format!("warning: cannot send: {error}")))?;
+        return match sent.then {
+            Then::Ends(0, _) => Ok(String::new()),
+            Then::Ends(status, text) => Err(Failed(status, text)),
+            Then::Hangs => hang(),
+        };
+    }
+    let Some(mut receiver) = receive(node, args)? else { return Ok(String::new()) };
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = std::io::stdin().lock().read(&mut piece);
+        match read.map_err(|error| Failed(1, format!("cannot receive: {error}")))? {
+            0 => return receiver.finish().map(|()| String::new()),
+            len => match receiver.push(piece.get(..len).unwrap_or_default())? {
+                Flow::Reads => {}
+                Flow::Hangs => hang(),
+            },
+        }
+    }
+}
+
+/// Does nothing until the process is killed.
+fn hang() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Runs a command in this process.
 pub(crate) fn answer(node: &Node, tool: &str, args: &[String]) -> Output {
     let (status, stdout, stderr) = match on_node(tool, node, args) {
@@ -75,6 +122,7 @@ fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Ended {
         args.into_iter().map(|arg| arg.into_string().map_err(bad)).collect::<Result<_, _>>()?;
     let node = Node::open(dir).map_err(|error| Failed(1, format!("{tool}: {error}")))?;
     match tool {
+        "zfs" if args.first().is_some_and(|verb| is_stream(verb)) => stream(&node, &args),
         "sysevent" => sysevent(&node, &args),
         "fswatcher" => fswatcher(&args),
         _ => on_node(tool, &node, &args),

@@ -5,13 +5,16 @@
 //! The node's `zfs`: arguments and output of the subcommands that vmadm, imgadm and vminfod use.
 //! Their effects are in `dataset_ops.rs`.
 
-use crate::datasets::{Dataset, Datasets, History};
+use crate::datasets::{Dataset, Datasets, History, is_below};
 use crate::error::NodeError;
 use crate::getopt::{Ended, Failed, Parsed};
-use crate::node::Node;
+use crate::node::{Node, Zfs};
 use crate::payload;
 
-const USAGE: &str = "usage: zfs list|create|snapshot|destroy|rename|set|inherit|rollback ...";
+mod get;
+
+const USAGE: &str = "usage: zfs list|get|create|clone|snapshot|bookmark|destroy|rename|set|inherit|rollback|mount|unmount|\
+                     send|receive ...";
 
 fn usage() -> Failed {
     Failed(2, USAGE.to_string())
@@ -23,10 +26,11 @@ fn parsed(args: &[String], plain: &str, with: &str) -> Result<Parsed, Failed> {
 
 pub(crate) fn zfs(node: &Node, args: &[String]) -> Ended {
     let (verb, args) = args.split_first().ok_or_else(usage)?;
-    if verb == "list" {
-        return list(node, args);
+    match verb.as_str() {
+        "list" => list(node, args),
+        "get" => get::get(node, args),
+        _ => change(node, verb, args).map(|()| String::new()),
     }
-    change(node, verb, args).map(|()| String::new())
 }
 
 type Change<'a> = &'a dyn Fn(&mut Datasets, &str) -> Result<Vec<History>, NodeError>;
@@ -38,25 +42,32 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
         names => Ok(names.iter().try_for_each(|name| node.zfs(|all| change(all, name)))?),
     };
     match verb {
-        "set" => {
-            let [pair, names @ ..] = args else { return Err(usage()) };
-            let (key, value) = pair.split_once('=').ok_or_else(usage)?;
-            each(names, &|all, name| all.set(name, key, value))
-        }
+        "set" => set(node, args),
         "inherit" => {
-            let [key, names @ ..] = args else { return Err(usage()) };
-            each(names, &|all, name| all.inherit(name, key))
+            let p = parsed(args, "rS", "")?;
+            let [key, names @ ..] = p.operands.as_slice() else { return Err(usage()) };
+            each(names, &|all, name| all.inherit(name, key, p.has('S')))
         }
         "create" => {
-            let p = parsed(args, "ps", "V")?;
+            let p = parsed(args, "ps", "Vo")?;
+            if node.info().zfs == Zfs::Fuse && p.value('V').is_some() {
+                return Err(Failed(134, "internal error: Function not implemented".to_string()));
+            }
             let size = p.value('V').map(|text| {
                 let bad = || Failed(2, format!("bad volume size '{text}': invalid numeric value"));
                 payload::bytes(text).ok_or_else(bad)
             });
             match size.transpose()? {
-                Some(size) => each(&p.operands, &|all, name| all.create_volume(name, size)),
-                None => each(&p.operands, &|all, name| all.create(name)),
+                Some(size) => each(&p.operands, &|all, name| all.create_volume(name, size))?,
+                None => each(&p.operands, &|all, name| all.create(name))?,
             }
+            p.values('o').try_for_each(|pair| {
+                set(node, &[&[pair.to_string()], p.operands.as_slice()].concat())
+            })
+        }
+        "clone" => {
+            let [origin, name] = args else { return Err(usage()) };
+            Ok(node.zfs(|all| all.clone_from(origin, name))?)
         }
         "snapshot" | "snap" => {
             let p = parsed(args, "r", "")?;
@@ -64,12 +75,24 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
         }
         "destroy" => {
             let p = parsed(args, "rRfF", "")?;
-            each(&p.operands, &|all, name| all.destroy(name, p.has('r') || p.has('R')))
+            each(&p.operands, &|all, name| match p.has('R') {
+                true => all.destroy_with_clones(name),
+                false => all.destroy(name, p.has('r')),
+            })
         }
         "rollback" => {
             let p = parsed(args, "rRf", "")?;
             let [name] = p.operands.as_slice() else { return Err(usage()) };
             Ok(node.zfs_rollback(name, p.has('r') || p.has('R'))?)
+        }
+        "bookmark" if node.info().zfs == Zfs::Illumos => {
+            let [snapshot, bookmark] = args else { return Err(usage()) };
+            Ok(node.zfs_bookmark(snapshot, bookmark)?)
+        }
+        "mount" | "unmount" | "umount" => {
+            let p = parsed(args, "f", "")?;
+            let [name] = p.operands.as_slice() else { return Err(usage()) };
+            Ok(node.zfs_mount(name, verb == "mount")?)
         }
         "rename" => {
             let p = parsed(args, "prfu", "")?;
@@ -80,8 +103,25 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
     }
 }
 
+/// `zfs set` of one property, or of several where the node's `zfs` can.
+fn set(node: &Node, args: &[String]) -> Result<(), Failed> {
+    let pairs = args.iter().take_while(|arg| arg.contains('=')).count();
+    let pairs = if node.info().zfs == Zfs::Fuse { pairs.min(1) } else { pairs };
+    let (pairs, names) = args.split_at(pairs);
+    if pairs.is_empty() || names.is_empty() {
+        return Err(usage());
+    }
+    for name in names {
+        for (key, value) in pairs.iter().filter_map(|pair| pair.split_once('=')) {
+            node.check_limit(name, key, value)?;
+            node.zfs(|all| all.set(name, key, value))?;
+        }
+    }
+    Ok(())
+}
+
 fn list(node: &Node, args: &[String]) -> Ended {
-    let p = parsed(args, "Hpr", "dto")?;
+    let p = parsed(args, if node.info().zfs == Zfs::Fuse { "Hr" } else { "Hpr" }, "dtosS")?;
     let columns: Vec<&str> =
         p.value('o').unwrap_or("name,used,available,refer,mountpoint").split(',').collect();
     let kinds: Vec<&str> = p.value('t').unwrap_or("filesystem,volume").split(',').collect();
@@ -114,12 +154,7 @@ fn list(node: &Node, args: &[String]) -> Ended {
     }
     for name in &p.operands {
         let top = all.get(name).ok_or_else(|| NodeError::NoSuchDataset(name.clone()))?;
-        let below = |r: &&&Dataset| {
-            r.name == *name
-                || r.name
-                    .strip_prefix(name.as_str())
-                    .is_some_and(|rest| rest.starts_with(['/', '@']))
-        };
+        let below = |r: &&&Dataset| r.name == *name || is_below(&r.name, name);
         let near = |r: &&&Dataset| depth.is_none_or(|d| r.depth() - top.depth() <= d);
         rows.iter().filter(below).filter(near).for_each(|r| print(r));
     }

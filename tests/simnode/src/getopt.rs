@@ -7,7 +7,8 @@
 use crate::error::NodeError;
 
 /// A status other than 0, and what stderr says.
-pub(crate) struct Failed(pub(crate) u8, pub(crate) String);
+#[derive(Debug)]
+pub struct Failed(pub u8, pub String);
 
 /// What a command prints, or how it failed.
 pub(crate) type Ended = Result<String, Failed>;
@@ -57,6 +58,11 @@ impl Parsed {
 
     pub(crate) fn has(&self, flag: char) -> bool {
         self.flags.contains(flag)
+    }
+
+    /// Every value of an option that may be given more than once.
+    pub(crate) fn values(&self, flag: char) -> impl Iterator<Item = &str> {
+        self.values.iter().filter(move |(f, _)| *f == flag).map(|(_, v)| v.as_str())
     }
 
     pub(crate) fn value(&self, flag: char) -> Option<&str> {

@@ -13,6 +13,7 @@ use crate::exec;
 use crate::feeds::Feeds;
 use crate::fswatcher::Told;
 use crate::node::Node;
+use crate::pipes;
 use crate::tap::{Stream, Tap};
 
 /// The commands of one node.
@@ -72,11 +73,17 @@ impl Commands for InProcess {
         })
     }
 
-    fn follow(&self, _tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        Ok(self.feeds.follow(&args))
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        match tool {
+            Tool::Zfs => Ok(pipes::send(&self.node, args)),
+            _ => Ok(self.feeds.follow(&args)),
+        }
     }
 
-    fn converse(&self, _tool: Tool, _args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        Ok(self.files.converse())
+    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        match tool {
+            Tool::Zfs => Ok(pipes::receive(&self.node, args)),
+            _ => Ok(self.files.converse()),
+        }
     }
 }

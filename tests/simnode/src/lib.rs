@@ -36,9 +36,13 @@ pub mod decorators; // the commands with failures
 
 pub mod in_process; // the commands without processes
 
+pub mod pipes; // `zfs send` and `zfs receive` without processes
+
 pub mod exec; // the executables of the node
 
 pub mod exec_zfs; // `zfs`
+
+pub mod streams; // `zfs send` and `zfs receive`
 
 pub mod recorded; // commands that print what was recorded
 
@@ -50,11 +54,19 @@ pub mod fswatcher; // the platform's file watcher
 
 pub mod zones; // the rules of zones
 
+pub mod sizes; // what datasets take, in bytes
+
 pub mod mounts; // the rules of mounted datasets
 
 pub mod state; // the state directory and its lock
 
+pub mod receive_rules; // what `zfs receive` accepts
+
+pub mod send_plan; // what `zfs send` sends
+
 pub mod dataset_ops; // the rules of `zfs`, on a table
+
+pub mod properties; // the rules of properties
 
 mod memory; // the memory limits of a VM, which follow one another
 
@@ -63,6 +75,12 @@ pub mod payload; // VM payloads
 pub mod xml; // zone configurations
 
 pub mod sysevent; // events to other processes
+
+pub mod stream; // the format of `zfs send`
+
+pub mod trees; // the contents of datasets
+
+mod checksum; // a checksum
 
 pub mod datasets; // the table of datasets
 

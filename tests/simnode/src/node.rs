@@ -17,6 +17,23 @@ use crate::tap::Tap;
 /// The commands in the `bin` directory of every node.
 pub const TOOLS: [&str; 5] = ["zoneadm", "zfs", "sysevent", "kstat", "fswatcher"];
 
+/// What the node's `zfs` can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Zfs {
+    /// What that of illumos can: estimates, resumed streams, bookmarks.
+    #[default]
+    Illumos,
+    /// What zfs-fuse 0.7.0 can.
+    Fuse,
+}
+
+impl Zfs {
+    fn is_default(&self) -> bool {
+        *self == Zfs::default()
+    }
+}
+
 /// The content of `node.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeInfo {
@@ -37,6 +54,9 @@ pub struct NodeInfo {
     /// How long a zone stays in each state on its way, in milliseconds.
     #[serde(default)]
     pub pace_ms: u64,
+    /// What its `zfs` can do.
+    #[serde(default, skip_serializing_if = "Zfs::is_default")]
+    pub zfs: Zfs,
 }
 
 fn default_hostname() -> String {

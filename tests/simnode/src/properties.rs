@@ -1,0 +1,219 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The rules of properties: which there are, which values they take, what a dataset has of its
+//! parent, and what a stream brings. Pure.
+
+use indexmap::IndexMap;
+
+use vm_model::parse::zfs_list::COLUMNS;
+
+use crate::datasets::{Dataset, Datasets, NO_LIMIT, is_below};
+use crate::error::NodeError;
+use crate::payload;
+
+/// Those that can be set, besides an operator's own, with what they are where nobody set them.
+const SETTABLE: [(&str, &str); 15] = [
+    ("atime", "on"),
+    ("canmount", "on"),
+    ("compression", "lz4"),
+    ("filesystem_limit", NO_LIMIT),
+    ("mountpoint", "-"),
+    ("quota", "0"),
+    ("readonly", "off"),
+    ("recsize", "131072"),
+    ("refquota", "0"),
+    ("refreservation", "0"),
+    ("reservation", "0"),
+    ("snapshot_limit", NO_LIMIT),
+    ("sync", "standard"),
+    ("volsize", "-"),
+    ("zoned", "off"),
+];
+/// Those that children have of their parents, besides an operator's own.
+const INHERITED: [&str; 6] = ["atime", "compression", "readonly", "recsize", "sync", "zoned"];
+/// Those that only zfs sets.
+pub(crate) const READ_ONLY: [&str; 17] = [
+    "available",
+    "createtxg",
+    "creation",
+    "guid",
+    "mounted",
+    "name",
+    "origin",
+    "receive_resume_token",
+    "refer",
+    "referenced",
+    "type",
+    "used",
+    "usedbydataset",
+    "usedbysnapshots",
+    "userrefs",
+    "volblocksize",
+    "written",
+];
+
+/// The name under which the table has a property.
+pub(crate) fn stored(key: &str) -> &str {
+    if key == "recordsize" { "recsize" } else { key }
+}
+
+/// Returns true if zfs has the property.
+pub(crate) fn is_known(key: &str) -> bool {
+    let key = stored(key);
+    key.contains(':')
+        || SETTABLE.iter().any(|(known, _)| *known == key)
+        || READ_ONLY.contains(&key)
+        || COLUMNS.split(',').any(|known| known == key)
+}
+
+fn is_inherited(key: &str) -> bool {
+    key.contains(':') || INHERITED.contains(&key)
+}
+
+fn default_of(key: &str) -> Option<&'static str> {
+    SETTABLE.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
+}
+
+/// Returns a property's value in the form that zfs stores, or why it is invalid.
+pub(crate) fn checked(name: &str, key: &str, value: &str) -> Result<String, NodeError> {
+    let refused =
+        |why: &str| NodeError::refused(format!("cannot set property for '{name}': '{key}' {why}"));
+    let number = |parsed: Option<u64>| {
+        let wrong = || {
+            NodeError::refused(format!(
+                "cannot set property for '{name}': bad numeric value '{value}'"
+            ))
+        };
+        parsed.map(|number| number.to_string()).ok_or_else(wrong)
+    };
+    if value.contains(['\t', '\n']) {
+        return Err(refused("must be one line"));
+    }
+    match key {
+        "quota" | "refquota" | "reservation" | "refreservation" | "volsize" | "recsize" => {
+            match value {
+                "none" => Ok("0".to_string()),
+                text => number(payload::bytes(text)),
+            }
+        }
+        "filesystem_limit" | "snapshot_limit" => match value {
+            "none" => Ok(NO_LIMIT.to_string()),
+            text => number(text.parse().ok()),
+        },
+        "zoned" | "readonly" | "atime" if !matches!(value, "on" | "off") => {
+            Err(refused("must be one of 'on | off'"))
+        }
+        "canmount" if !matches!(value, "on" | "off" | "noauto") => {
+            Err(refused("must be one of 'on | off | noauto'"))
+        }
+        key if key.contains(':') || default_of(key).is_some() => Ok(value.to_string()),
+        key if is_known(key) => Err(refused("is readonly")),
+        _ => {
+            let what = format!("cannot set property for '{name}': invalid property '{key}'");
+            Err(NodeError::refused(what))
+        }
+    }
+}
+
+/// A value, and where it is from in the words of `zfs get`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sourced {
+    /// The value.
+    pub value: String,
+    /// `local`, `received`, `default`, `inherited from DATASET`, or `-`.
+    pub source: String,
+}
+
+impl Datasets {
+    /// A property of one row as `zfs get` shows it. Sizes are what the table has.
+    pub fn sourced(&self, row: &Dataset, key: &str) -> Sourced {
+        let key = stored(key);
+        let shown = |value: &str, source: &str| Sourced {
+            value: value.to_string(),
+            source: source.to_string(),
+        };
+        let is_dataset = !row.name.contains(['@', '#']);
+        if READ_ONLY.contains(&key) || !is_dataset && !key.contains(':') {
+            return shown(row.get(key), "-");
+        }
+        if row.local.contains(key) {
+            return shown(row.get(key), "local");
+        }
+        if row.received.contains_key(key) {
+            return shown(row.get(key), "received");
+        }
+        if is_inherited(key)
+            && let Some(from) = self.giver(&row.name, key)
+        {
+            return shown(from.get(key), &format!("inherited from {}", from.name));
+        }
+        match (row.props.get(key), default_of(key)) {
+            (Some(value), _) => shown(value, "default"),
+            (None, Some(value)) if row.kind() == "filesystem" => shown(value, "default"),
+            _ => shown("-", "-"),
+        }
+    }
+
+    /// The nearest dataset above that owns a property.
+    fn giver(&self, name: &str, key: &str) -> Option<&Dataset> {
+        let mut name = name;
+        while let Some((parent, _)) = name.rsplit_once(['/', '@', '#']) {
+            name = parent;
+            if let Some(row) = self.rows.get(name).filter(|row| row.owns(key)) {
+                return Some(row);
+            }
+        }
+        None
+    }
+
+    /// Brings into force what a dataset and those below it have after its own value of a property
+    /// changed.
+    pub(crate) fn settle(&mut self, name: &str, key: &str) {
+        let mut concerned: Vec<String> = vec![name.to_string()];
+        if is_inherited(key) && !name.contains('@') {
+            let below =
+                |row: &&Dataset| is_below(&row.name, name) && !row.name.contains(['@', '#']);
+            concerned.extend(self.rows.values().filter(below).map(|row| row.name.clone()));
+            concerned.sort();
+        }
+        for name in concerned {
+            let given = is_inherited(key).then(|| self.giver(&name, key)).flatten();
+            let given = given.map(|row| row.get(key).to_string());
+            let Some(row) = self.rows.get_mut(&name) else { continue };
+            if row.local.contains(key) {
+                continue;
+            }
+            let default = match (key, row.kind()) {
+                ("mountpoint", "filesystem") => Some(format!("/{name}")),
+                ("volsize" | "mountpoint", _) => continue,
+                _ => default_of(key).map(str::to_string),
+            };
+            match row.received.get(key).cloned().or(given).or(default) {
+                Some(value) => row.put(key, value),
+                None => {
+                    row.props.shift_remove(key);
+                }
+            }
+        }
+    }
+
+    /// What a stream carries of a row: what it owns.
+    pub fn own_properties(&self, name: &str) -> IndexMap<String, String> {
+        let Some(row) = self.rows.get(name) else { return IndexMap::new() };
+        let mut own: Vec<&str> = row.props.keys().map(String::as_str).collect();
+        own.retain(|key| row.owns(key));
+        own.sort_unstable();
+        own.into_iter().map(|key| (key.to_string(), row.get(key).to_string())).collect()
+    }
+
+    /// Takes what a stream brought: it replaces what an earlier stream brought, and local values
+    /// cover it.
+    pub(crate) fn receive_properties(&mut self, name: &str, brought: IndexMap<String, String>) {
+        let Some(row) = self.rows.get_mut(name) else { return };
+        let old = std::mem::replace(&mut row.received, brought);
+        let keys: Vec<String> = old.into_keys().chain(row.received.keys().cloned()).collect();
+        keys.iter().for_each(|key| self.settle(name, key));
+    }
+}
