@@ -10,7 +10,9 @@ use sdc_clients::vminfod::{VmFields as _, Vminfod};
 async fn main() -> Result<(), sdc_clients::Error> {
     let vminfod = Vminfod::new("http://127.0.0.1:9090", "my-agent/0.1")?;
     for vm in vminfod.vms(false).await?.vms {
-        println!("{:?} is {:?}, NICs {:?}", vm.alias(), vm.state(), vm.macs());
+        let macs: Vec<String> = vm.macs().iter().map(ToString::to_string).collect();
+        let (alias, state) = (vm.alias().unwrap_or("-"), vm.state().unwrap_or("-"));
+        println!("{alias} is {state}: {}", macs.join(" "));
     }
     Ok(())
 }

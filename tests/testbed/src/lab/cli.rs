@@ -209,8 +209,16 @@ fn hints(args: &Args, world: &World, screen: &Screen) {
     screen.say(Voice::Lab, "in another terminal:");
     println!(
         "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm stop UUID\n  \
-         zfs set quota=37g zones/UUID\n  net-agent status\n  vm-agent status\n  kvmd status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",
+         zfs set quota=37g zones/UUID\n  sdc-napi /nics/MAC\n  tail -f {dir}/vminfod.log",
     );
+    for (part, name) in
+        [(Part::NetAgent, "net-agent"), (Part::VmAgent, "vm-agent"), (Part::Kvmd, "kvmd")]
+    {
+        if !args.without.contains(&part) {
+            println!("  {name} status");
+        }
+    }
+    println!();
 }
 
 fn pid(pid: Option<u32>) -> String {
