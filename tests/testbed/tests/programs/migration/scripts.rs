@@ -164,7 +164,9 @@ impl Script {
         for node in self.held {
             let holds = HoldsFile::new(&world.state_dir(*node));
             let now = jiff::Timestamp::now();
-            holds.hold(Some(VM.to_owned()), None, "migration".to_owned(), now).unwrap();
+            holds
+                .hold(Some(VM.to_owned()), None, "migration".to_owned(), "root".to_owned(), now)
+                .unwrap();
         }
         let long_run = match self.target_agent {
             TargetAgent::On => Some(1),
