@@ -5,6 +5,10 @@
 //! What every daemon of this project does besides its work. Nothing here knows of zones, NICs or
 //! routes; an agent names what it works on, such as a VM, and nothing here looks at the name.
 //!
+//! Where to start: an agent's `main` reads its file with [`Fields`], logs with
+//! [`log::init`], waits for the end with [`Shutdown`], runs its loops as [`Tasks`] and ends by [`exit`].
+//! `docs/agents.md` shows a small one.
+//!
 //! Modules, highest first; each uses only modules listed below it.
 
 #![forbid(unsafe_code)]

@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! kvmd: tells who turned a VM off.
+//! kvmd: tells who turned a VM off. Where to start: `zone` judges by what vminfod says of a zone,
+//! [`judge`] by what QEMU says; both are pure. `zones` follows vminfod and asks them.
 //!
 //! Modules, highest first; each uses only modules listed below it.
 

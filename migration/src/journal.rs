@@ -69,6 +69,9 @@ pub struct Journal {
     /// The number of the snapshot that the running operation takes and sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sending: Option<u32>,
+    /// Bytes of the last syncs, oldest first; as many as the rule of another sync looks at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sync_sizes: Vec<u64>,
     /// The running operation is stopped, and what it did is undone; why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,

@@ -9,9 +9,28 @@
 
 #![forbid(unsafe_code)]
 
+pub mod checks; // everything that stands against a begin
+
+pub mod target_payload; // the payload of the hidden target
+
+pub mod progress; // marks in the history, bytes of a stream, the events of a watch
+
+pub mod permit; // who may do what
+
+pub mod limits; // how many migrations a node has at once, how often a step is tried, the settings
+
+pub mod schedule; // when a scheduled migration syncs and switches
+
+pub mod estimate; // bytes, seconds and downtime beforehand
+
+pub mod resync; // whether an automatic migration syncs once more
+
 pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams of one sync
 
 pub mod machine; // which action is taken when, and what its next step is
+
+#[cfg(test)]
+mod samples;
 
 pub mod record; // the migration record, as deployed services store it and as people see it
 

@@ -6,6 +6,26 @@
 //! VMAPI and CNAPI in the data centre. The crate knows wire formats, retries and errors, and no
 //! policy.
 //!
+//! Where to start: [`vminfod::Vminfod`] answers what this node's VMs are, [`vminfod::watch`] follows every
+//! change of them, [`napi::Napi`] and [`vmapi::Vmapi`] read and write the data centre's records.
+//! `docs/agents.md` of the repository builds an agent with them, the package `mock-triton` has servers for tests.
+//!
+//! ```no_run
+//! use sdc_clients::napi::Napi;
+//! use sdc_clients::vminfod::{VmFields as _, Vminfod};
+//! use sdc_clients::{Error, Http};
+//!
+//! # async fn example() -> Result<(), Error> {
+//! let vminfod = Vminfod::new("http://127.0.0.1:9090", "my-agent/1.0")?;
+//! let napi = Napi::new(Http::new("http://napi.example.com", "my-agent/1.0")?);
+//! for vm in vminfod.vms(false).await?.vms {
+//!     for mac in vm.macs() {
+//!         println!("{mac} of {:?} is {}", vm.alias(), napi.get_nic(mac).await?.value.state);
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! Modules, highest first; each uses only modules listed below it.
 
 #![forbid(unsafe_code)]

@@ -35,7 +35,7 @@ pub struct RecordFields {
     /// The VM's owner. The deployed service sets it in calls of users only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_uuid: Option<Uuid>,
-    /// Who asked (RFD 34). None: an operator.
+    /// The account that asked (RFD 34), operators' included. The deployed service does not set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account_uuid: Option<Uuid>,
     pub phase: Phase,

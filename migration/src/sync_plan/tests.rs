@@ -88,7 +88,7 @@ fn root(mode: Mode) -> Vec<Sent> {
     vec![Sent { dataset: ROOT.into(), mode }]
 }
 
-#[test] // M13
+#[test] // M13, R8, R9, R11, R25
 fn the_sends_follow_from_the_snapshots_of_both_sides() {
     for (what, number, from, to, want) in [
         ("none, none", 1, "-=0", "", "snapshot 1"),

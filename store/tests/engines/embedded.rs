@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use store::{Batch, Bucket, Error, Expect, Query, Store};
 use tempfile::TempDir;
 
-use crate::suite::{OTHER, VOLUMES, suite};
+use crate::schemas::{OTHER, VOLUMES};
+use crate::suite::suite;
 
 async fn open() -> Option<(Store, TempDir)> {
     let dir = tempfile::tempdir().unwrap();
@@ -150,7 +151,7 @@ async fn outgrows_its_disk() {
     let record = json!({"x": "x".repeat(100_000)});
     let old = getrlimit(Resource::Fsize);
     let limit = std::fs::metadata(given()).unwrap().len() + 300_000;
-    setrlimit(Resource::Fsize, Rlimit { current: Some(limit), ..old.clone() }).unwrap();
+    setrlimit(Resource::Fsize, Rlimit { current: Some(limit), ..old }).unwrap();
     let mut acked = 0;
     let error = loop {
         match bucket.put(&acked.to_string(), Expect::Anything, &record).await {

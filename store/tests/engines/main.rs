@@ -4,7 +4,15 @@
 
 //! The engines: one suite that all of them pass (`suite`, `model`), and what dies under each of them.
 
+#![allow(clippy::unwrap_used)] // a test may stop at once
+
 mod suite; // what holds for every engine
+
+mod writes; // writes, batches, leases and limits
+
+mod searches; // searches, pages, indices
+
+mod schemas; // the buckets that the tests use
 
 mod model; // the same as a map, whatever is asked of it
 
@@ -12,8 +20,8 @@ mod embedded; // one file: the suite, kill -9, a full disk
 
 mod memory; // the suite under paused time, lost answers
 
-//mod postgres; // the suite, lost replies, a server that is killed
+mod postgres; // the suite, lost replies, a server that is killed
 
-//mod cluster; // a PostgreSQL server of our own
+mod cluster; // a PostgreSQL server of our own
 
-//mod proxy; // cuts the connection at COMMIT
+mod proxy; // cuts the connection at COMMIT

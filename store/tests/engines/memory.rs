@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use store::{Bucket, Call, Error, Expect, Fault, Faults, Query, Store};
 
-use crate::suite::{VOLUMES, suite};
+use crate::schemas::VOLUMES;
+use crate::suite::suite;
 
 async fn open() -> Option<(Store, ())> {
     Some((Store::in_memory().unwrap(), ()))

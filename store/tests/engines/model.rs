@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use store::{Batch, Bucket, Error, Etag, Expect, Query, Store};
 
-use crate::suite::VOLUMES;
+use crate::schemas::VOLUMES;
 
 #[derive(Debug, Clone)]
 struct Write {

@@ -42,8 +42,10 @@ fn blocks(page: &str, words: &[&str]) -> Vec<String> {
 /// Starts the mocks as the page says, on free ports; the URLs of NAPI and VMAPI.
 #[allow(clippy::disallowed_methods)] // It starts the program under test.
 async fn start(page: &str) -> (Child, [String; 2]) {
-    let [line] = &blocks(page, &["cargo run -p mocks"])[..] else { panic!("one command: {page}") };
-    let args = line.trim().strip_prefix("cargo run -p mocks -- ").unwrap();
+    let [line] = &blocks(page, &["cargo run -p mock-triton"])[..] else {
+        panic!("one command: {page}")
+    };
+    let args = line.trim().strip_prefix("cargo run -p mock-triton -- ").unwrap();
     let args =
         args.replace("127.0.0.1:8080", "127.0.0.1:0").replace("127.0.0.1:8081", "127.0.0.1:0");
     let mut mocks = Command::new(env!("CARGO_BIN_EXE_mock-triton"))

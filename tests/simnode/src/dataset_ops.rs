@@ -188,6 +188,44 @@ impl Datasets {
         Ok(history)
     }
 
+    /// `zfs rename`, with everything below. The record has the old name.
+    pub fn rename(&mut self, old: &str, new: &str) -> Result<Vec<History>, NodeError> {
+        self.need(old)?;
+        let refused = |why: &str| Err(NodeError::refused(format!("cannot rename '{old}': {why}")));
+        check_name(new)?;
+        let snap_of = |name: &str| name.split_once('@').map(|(top, _)| top.to_string());
+        match (snap_of(old), snap_of(new)) {
+            (Some(of), Some(to)) if of == to => {}
+            (None, None) => {}
+            _ => return refused("snapshots must be part of same dataset"),
+        }
+        if self.rows.contains_key(new) {
+            return refused(&format!("dataset '{new}' already exists"));
+        }
+        if is_below(new, old) {
+            return refused("new dataset name cannot be a descendant of current dataset name");
+        }
+        if new.rsplit_once(['/', '@']).is_none_or(|(parent, _)| !self.rows.contains_key(parent)) {
+            return refused("parent does not exist");
+        }
+        let history = self.record(old, "rename", format!("-> {new}"));
+        let moved =
+            |name: &str| (name == old || is_below(name, old)).then(|| name.replacen(old, new, 1));
+        let rows = std::mem::take(&mut self.rows).into_iter().map(|(name, mut row)| {
+            let name = moved(&name).unwrap_or(name);
+            row.name.clone_from(&name);
+            for (key, from) in [("mountpoint", "/"), ("origin", "")] {
+                let value = row.get(key).strip_prefix(from).and_then(moved);
+                if let Some(value) = value {
+                    row.put(key, format!("{from}{value}"));
+                }
+            }
+            (name, row)
+        });
+        self.rows = rows.collect();
+        Ok(vec![history])
+    }
+
     /// `zfs rollback`: later snapshots must be gone already, or go with `-r`.
     pub fn rollback(&mut self, snapshot: &str, recursive: bool) -> Result<Vec<History>, NodeError> {
         let age = self.need(snapshot)?.txg;

@@ -12,7 +12,7 @@ use crate::error::NodeError;
 use crate::payload::{self, Payload};
 use crate::verbs::Verbs;
 use crate::xml::Element;
-use crate::{clock, files, zones};
+use crate::{clock, files, memory, zones};
 
 /// The maps of a VM that live in its config directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,9 @@ impl Verbs {
         let zone = self.resolve(name)?;
         let z = zone.zonename.as_str();
         let mut fields = Payload::new();
-        for (key, value) in changes {
+        let mut whole = changes.clone();
+        memory::follow(&mut whole, &self.node().zone_config(z)?);
+        for (key, value) in &whole {
             let map = ConfigMap::ALL.into_iter().find_map(|m| match key.split_once('_') {
                 Some(("set", rest)) if rest == m.key() => Some((m, true)),
                 Some(("remove", rest)) if rest == m.key() => Some((m, false)),

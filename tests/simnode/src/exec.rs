@@ -22,6 +22,9 @@ use crate::{exec_zfs, fswatcher, sysevent, zones};
 /// The line of the global zone in a list of zones.
 pub(crate) const GLOBAL: &str = "0:global:running:/::liveimg:shared:0\n";
 
+/// A zone's line in the zone index: name, state, zonepath, uuid, brand, IP type, debug id.
+const INDEX_COLUMNS: usize = 7;
+
 /// Returns the tool and the node's directory if the program was started as `NODE/bin/TOOL`, by its
 /// path or by `PATH`.
 pub fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
@@ -97,6 +100,9 @@ fn zoneadm(node: &Node, args: &[String]) -> Ended {
         return list(node, name, uuid, options);
     }
     let name = name.or(uuid).ok_or_else(usage)?;
+    if !rows(node, true)?.iter().any(|row| is_of(row, name)) {
+        return Err(no_such_zone(name));
+    }
     let done = match verb.as_str() {
         "boot" => node.zone_boot(name),
         "halt" => node.zone_halt(name, zones::CLEAN_EXIT),
@@ -115,24 +121,46 @@ fn zoneadm(node: &Node, args: &[String]) -> Ended {
     done.map(|()| String::new()).map_err(|error| Failed(1, format!("zoneadm: {error}")))
 }
 
+fn no_such_zone(name: &str) -> Failed {
+    Failed(1, format!("zoneadm: {name}: No such zone configured"))
+}
+
+/// Returns true if the row is of the zone with this name or uuid.
+fn is_of(row: &str, name: &str) -> bool {
+    let mut columns = row.split(':').skip(1);
+    columns.next() == Some(name) || columns.nth(2) == Some(name)
+}
+
+/// Returns the rows of the zones: those that the kernel has as it has them, with `all` the others too, as
+/// the zone index has them. A line of the index that lacks columns is left out.
+fn rows(node: &Node, all: bool) -> Result<Vec<String>, Failed> {
+    let zones = node.zones().map_err(|error| Failed(1, format!("zoneadm: {error}")))?;
+    let mut rows = vec![GLOBAL.trim_end().to_owned()];
+    rows.extend(zones.listed(false).into_iter().map(Zone::line));
+    if all {
+        let index = std::fs::read_to_string(node.path("/etc/zones/index")).unwrap_or_default();
+        let lines = index.lines().filter(|line| line.split(':').count() >= INDEX_COLUMNS);
+        let is_up = |name: &str| zones.find(name).is_some_and(|zone| zone.state.is_active());
+        let resting = lines.filter(|line| !line.split(':').next().is_none_or(is_up));
+        rows.extend(resting.map(|line| format!("-:{line}")));
+    }
+    Ok(rows)
+}
+
 fn list(node: &Node, name: Option<&str>, uuid: Option<&str>, options: &[String]) -> Ended {
     let parsed = Parsed::read(options, "pciv", "")
         .map_err(|what| Failed(2, format!("zoneadm: list: {what}")))?;
     if let [operand, ..] = parsed.operands.as_slice() {
         return Err(Failed(2, format!("zoneadm: list: illegal option '{operand}'")));
     }
-    let zones = node.zones().map_err(|error| Failed(1, format!("zoneadm: {error}")))?;
-    let global = GLOBAL.trim_end().to_owned();
-    let lines = if let Some(wanted) = name.or(uuid) {
-        vec![match zones.find(wanted) {
-            Some(zone) if uuid.is_none_or(|u| u == zone.uuid) => zone.line(),
-            None if wanted == "global" => global,
-            _ => return Err(Failed(1, format!("zoneadm: {wanted}: No such zone configured"))),
-        }]
-    } else {
-        let listed = zones.listed(parsed.has('c') || parsed.has('i'));
-        std::iter::once(global).chain(listed.into_iter().map(Zone::line)).collect()
-    };
+    let wanted = name.or(uuid);
+    let mut lines = rows(node, wanted.is_some() || parsed.has('c') || parsed.has('i'))?;
+    if let Some(wanted) = wanted {
+        lines.retain(|row| is_of(row, wanted) && uuid.is_none_or(|uuid| is_of(row, uuid)));
+        if lines.is_empty() {
+            return Err(no_such_zone(wanted));
+        }
+    }
     let shown = lines.iter().map(|line| match parsed.has('p') {
         true => line.as_str(),
         false => line.split(':').nth(1).unwrap_or(line),

@@ -11,7 +11,7 @@ use crate::getopt::{Ended, Failed, Parsed};
 use crate::node::Node;
 use crate::payload;
 
-const USAGE: &str = "usage: zfs list|create|snapshot|destroy|set|inherit|rollback ...";
+const USAGE: &str = "usage: zfs list|create|snapshot|destroy|rename|set|inherit|rollback ...";
 
 fn usage() -> Failed {
     Failed(2, USAGE.to_string())
@@ -70,6 +70,11 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
             let p = parsed(args, "rRf", "")?;
             let [name] = p.operands.as_slice() else { return Err(usage()) };
             Ok(node.zfs_rollback(name, p.has('r') || p.has('R'))?)
+        }
+        "rename" => {
+            let p = parsed(args, "prfu", "")?;
+            let [old, new] = p.operands.as_slice() else { return Err(usage()) };
+            Ok(node.zfs_rename(old, new)?)
         }
         _ => Err(Failed(2, format!("unrecognized command '{verb}'\n{USAGE}"))),
     }

@@ -9,6 +9,9 @@
 //! under the node's lock, and its sysevent is posted before the lock is released: events are in
 //! the order of the changes.
 //!
+//! Where to start: [`Node::create`] makes a node, [`Verbs`] does to its VMs what vmadm does,
+//! [`in_process::InProcess`] answers its commands without processes.
+//!
 //! Modules, highest first; each uses only modules listed below it.
 
 #![forbid(unsafe_code)]
@@ -52,6 +55,8 @@ pub mod mounts; // the rules of mounted datasets
 pub mod state; // the state directory and its lock
 
 pub mod dataset_ops; // the rules of `zfs`, on a table
+
+mod memory; // the memory limits of a VM, which follow one another
 
 pub mod payload; // VM payloads
 

@@ -81,6 +81,28 @@ impl Node {
         Ok(())
     }
 
+    /// zfs rename, with the directories. A file system that a running zone uses cannot be unmounted.
+    pub fn zfs_rename(&self, old: &str, new: &str) -> Result<(), NodeError> {
+        let zones = self.zones()?;
+        let is_below = |path: &str| {
+            path == old || path.strip_prefix(old).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let mut active =
+            zones.listed(false).into_iter().map(|zone| zone.zonepath.trim_start_matches('/'));
+        if let Some(busy) = active.find(|zonepath| is_below(zonepath)) {
+            return Err(NodeError::refused(format!("cannot unmount '/{busy}': Device busy")));
+        }
+        self.change(
+            |all| all.rename(old, new),
+            |_| match (self.path(&format!("/{old}")), self.path(&format!("/{new}"))) {
+                (from, to) if from.is_dir() => {
+                    std::fs::rename(&from, &to).map_err(|e| NodeError::io("rename", &from, e))
+                }
+                _ => Ok(()),
+            },
+        )
+    }
+
     /// zfs rollback, with the files that the snapshot kept.
     pub fn zfs_rollback(&self, snapshot: &str, recursive: bool) -> Result<(), NodeError> {
         self.change(

@@ -220,6 +220,14 @@ pub fn apply(zone: &mut Element, key: &str, value: &Value) -> Result<bool, NodeE
     Ok(true)
 }
 
+/// Returns a limit of a zone's, such as `max_swap`, in the unit of payloads.
+pub fn limit(zone: &Element, key: &str) -> Option<u64> {
+    let (_, name, _, unit) = RCTLS.iter().find(|(k, _, _, _)| *k == key)?;
+    let rctl = zone.all("rctl").find(|rctl| rctl.get("name") == Some(name))?;
+    let value: u64 = rctl.children.first()?.get("limit")?.parse().ok()?;
+    Some(value / unit)
+}
+
 /// The whole configuration of a new VM. `place` names zonepath and debug id.
 pub fn zone_xml(payload: &Payload, zonepath: &str, zonedid: i64) -> Result<Element, NodeError> {
     let need = |key: &str| text(payload, key).ok_or_else(|| NodeError::invalid(key, "is required"));

@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::payload::{self, Payload};
 use crate::state::{Zone, ZoneState};
 use crate::wait::Wait;
-use crate::{files, zones};
+use crate::{files, memory, zones};
 
 /// vmadm's verbs on one node.
 #[derive(Clone)]
@@ -271,16 +271,12 @@ fn complete(given: &Payload) -> Result<Payload, NodeError> {
             return Err(NodeError::invalid("uuid", format!("{other} is no lower-case UUID")));
         }
     }
-    let memory =
-        vm.get("max_physical_memory").or_else(|| vm.get("ram")).cloned().unwrap_or(json!(256));
+    memory::complete(&mut vm, &brand);
     for (key, value) in [
         ("v", json!(1)),
         ("create_timestamp", json!(files::now_iso())),
         ("quota", json!(10)),
         ("owner_uuid", json!("00000000-0000-0000-0000-000000000000")),
-        ("max_physical_memory", memory.clone()),
-        ("max_locked_memory", memory.clone()),
-        ("max_swap", memory),
         ("max_lwps", json!(2000)),
         ("cpu_shares", json!(100)),
         ("zfs_io_priority", json!(100)),

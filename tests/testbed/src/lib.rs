@@ -4,7 +4,8 @@
 
 //! The testbed: everything that runs on the simulated node (`simnode`) and the mock services
 //! (`mocks`).
-//! `tests/README.md` lists the runners with their questions and minutes.
+//! Where to start: a test of programs makes a [`lab::World`]; `tests/programs/common.rs` has what such tests
+//! share. `tests/README.md` lists the runners with their questions and minutes.
 //!
 //! Modules, highest first; each uses only modules listed below it.
 

@@ -2,7 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/etc/zones/index`: the second source of which zones exist. A line is `NAME:STATE:ZONEPATH:UUID`.
+//! `/etc/zones/index`: the second source of which zones exist. A line is `NAME:STATE:ZONEPATH:UUID`;
+//! SmartOS adds `:BRAND:IP-TYPE:DEBUG-ID`.
 
 /// One zone of the index; the global zone is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +22,14 @@ pub fn lines(index: &[u8]) -> impl Iterator<Item = IndexLine<'_>> {
         if name == "global" || name.starts_with('#') {
             return None;
         }
-        // The zonepath may have colons; the uuid is the last column.
-        let uuid = line.rsplit(':').next().filter(|uuid| uuid.len() == 36);
+        // The zonepath may have colons, and contain the uuid as one of its names.
+        let uuid = line.split(':').skip(3).find(|uuid| is_uuid(uuid));
         Some(IndexLine { name, uuid })
     })
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36 && !text.contains('/')
 }
 
 /// Returns true if an index has a line for this zone.
@@ -41,10 +46,14 @@ mod tests {
     #[test]
     fn names_and_uuids() {
         let text = format!(
-            "# comment\nglobal:installed:/:\nz1:running:/zones/z1:{U}\nnone:installed:/zones/none:\n\nc:installed:/a:b:{U}\n"
+            "# comment\nglobal:installed:/:\nz1:running:/zones/z1:{U}\nnone:installed:/zones/none:\n\nc:installed:/a:b:{U}\n\
+             s:installed:/zones/{U}:{U}:lx:excl:17\nbare:installed:/zones/bare::lx:excl:18\n"
         );
         let found: Vec<_> = lines(text.as_bytes()).map(|line| (line.name, line.uuid)).collect();
-        assert_eq!(found, [("z1", Some(U)), ("none", None), ("c", Some(U))]);
+        assert_eq!(
+            found,
+            [("z1", Some(U)), ("none", None), ("c", Some(U)), ("s", Some(U)), ("bare", None)]
+        );
         assert!(lists(text.as_bytes(), "z1") && lists(text.as_bytes(), "global"));
         assert!(!lists(text.as_bytes(), "z") && !lists(text.as_bytes(), U) && !lists(b"", "z1"));
     }

@@ -16,6 +16,7 @@ mod folds;
 mod hostile;
 mod http;
 mod loaded;
+mod openapi;
 mod rfd39;
 mod serving;
 mod stamps;

@@ -41,7 +41,7 @@ fn until(world: &mut World, order: &str) {
     }
 }
 
-#[test] // M19
+#[test] // M19, R10
 fn a_stream_that_is_cut_is_sent_again_and_a_dead_end_fails_with_the_quota_restored() {
     let mut world = after(&[Action::Begin]);
     world.command(Action::Sync);
@@ -95,7 +95,7 @@ fn a_vm_that_is_started_during_the_final_sync_sends_the_switch_back_to_sync() {
     assert_eq!(state(&world), (Phase::Switch, State::Successful));
 }
 
-#[test] // M21
+#[test] // M21, R16
 fn a_target_lost_after_the_source_was_hidden_gives_the_source_back_by_itself() {
     let mut world = after(&[Action::Begin, Action::Sync]);
     world.command(Action::Switch);
@@ -108,7 +108,7 @@ fn a_target_lost_after_the_source_was_hidden_gives_the_source_back_by_itself() {
     assert!(!world.reserved && world.vmapi == End::Source);
 }
 
-#[test] // M22
+#[test] // M22, R16
 fn a_stale_target_boots_by_the_word_of_an_operator_only() {
     let mut world = after(&[Action::Begin, Action::Sync]);
     world.writes(End::Source);
@@ -151,7 +151,7 @@ fn a_rollback_without_a_common_snapshot_changes_nothing_unless_the_loss_is_accep
     assert!(world.record.is_none() && world.disk(End::Source).unwrap().seen.running);
 }
 
-#[test] // M24
+#[test] // M24, R18
 fn pause_restores_the_quota_and_the_next_sync_goes_on() {
     let mut world = after(&[Action::Begin]);
     world.command(Action::Sync);
@@ -171,7 +171,7 @@ fn pause_restores_the_quota_and_the_next_sync_goes_on() {
 #[test] // M25
 fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
     let json = serde_json::json!({"phase": "switch", "state": "successful", "num_sync_phases": 2});
-    let mut record = super::table::record(json);
+    let mut record = crate::samples::record(json);
     let now = crate::time::Time::from_millis(0);
     start(&mut record, Phase::Rollback, "x", uuid::Uuid::nil(), now);
     assert!(record.journal.target_shown && record.journal.target_booted);

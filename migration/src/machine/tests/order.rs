@@ -23,7 +23,7 @@ fn orders(world: &mut World, action: Action) -> Vec<String> {
     world.orders.clone()
 }
 
-#[test] // M17
+#[test] // M17, R3, R6
 fn the_order_of_each_operation() {
     let mut world = World::new(true, None);
     assert_eq!(orders(&mut world, Action::Begin), ["place", "hold target", "create"]);
@@ -99,9 +99,9 @@ fn abort_removes_what_begin_and_sync_made() {
     assert!(world.record.is_none() && world.target.copy.is_none());
 }
 
-#[test] // M18
+#[test] // M18, R2
 fn what_follows_by_itself() {
-    let mut record = super::table::record(serde_json::json!({}));
+    let mut record = crate::samples::record(serde_json::json!({}));
     for (phase, state, automatic, scheduled, enough, want) in [
         (Phase::Begin, State::Paused, true, false, false, Some(Phase::Sync)),
         (Phase::Begin, State::Paused, false, true, false, Some(Phase::Sync)),

@@ -198,7 +198,7 @@ fn search(cases: u32, bug: Option<Bug>) -> Result<(), String> {
     run.map_err(|error| error.to_string())
 }
 
-#[test] // M10, M11
+#[test] // M10, M11, R17
 fn no_story_breaks_a_promise() {
     search(1_500, None).unwrap();
 }

@@ -30,7 +30,7 @@ impl World {
             self.late.clear();
             (self.source.heard, self.target.heard) = (0, 0);
             let fields = serde_json::json!({"state": "running", "target_server_uuid": null});
-            self.record = Some(super::table::record(fields));
+            self.record = Some(crate::samples::record(fields));
         }
         let record = self.record.as_mut().unwrap();
         match admitted {

@@ -43,7 +43,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
         let [zone, dataset] = &measured.commands;
         rows.extend([
             Row::new(format!("zone event, {size}, p50"), Unit::Time, &measured.zone).against(
-                "zoneadm and zone-kstat",
+                "zoneadm and zone-kstats",
                 zone.median(),
                 1.5,
             ),

@@ -96,7 +96,7 @@ async fn start_and_sweeps(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     let loads = daemon.counter("loads").await? - again;
     daemon.stop().await;
     Ok(vec![
-        // Three helpers, zoneadm, zone-kstat, datasets, snapshots.
+        // Three helpers, zoneadm, zone-kstats, datasets, snapshots.
         Count::new("start: child processes", children, 7),
         Count::new("start: serialisations", serialised, VMS as usize + 5),
         Count::new("after a start: VMs read again", again, 0),

@@ -11,9 +11,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use daemon::exit;
+use tokio::task::JoinSet;
 
 use super::error::LabError;
-use super::options::WorldOptions;
+use super::options::{Part, WorldOptions};
 use super::screen::{Screen, Voice};
 use super::world::{World, shown, this_program};
 use super::{seed, tour};
@@ -44,6 +45,9 @@ struct Args {
     /// The age of NAPI to imitate: master, rfd58, era-c, mid2017, old2015
     #[arg(long, default_value = "master")]
     era: Era,
+    /// Daemons to leave out: your own agent can take their place
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES")]
+    without: Vec<Part>,
     /// Port of vminfod (0: a free one)
     #[arg(long, default_value_t = 0)]
     vminfod_port: u16,
@@ -106,29 +110,45 @@ async fn lab(args: Args) -> Result<bool, LabError> {
         console_port: args.console_port,
         napi_port: args.napi_port,
         vmapi_port: args.vmapi_port,
+        without: args.without.clone(),
         ..WorldOptions::new(&dir, this_program()?)
     })
     .await?;
+    let (mut ended, mut followers) = (world.ended(), JoinSet::new());
     // Cancel-safe: whichever arm is dropped, the world is stopped below.
     let result = tokio::select! {
-        result = live(&args, &mut world, &screen, &shutdown) => result,
+        result = begin(&args, &mut world, &screen, &mut followers) => result,
+        Some(ended) = ended.recv() => Err(ended),
         () = shutdown.wait() => Ok(true),
     };
+    if result.is_ok() && !args.once && !shutdown.is_triggered() {
+        hints(&args, &world, &screen);
+        // Both arms are cancel-safe.
+        while let Some(ended) = tokio::select! {
+            ended = ended.recv() => ended,
+            () = shutdown.wait() => None,
+        } {
+            screen.say(Voice::Lab, &ended.to_string());
+        }
+    }
+    followers.shutdown().await;
     screen.say(Voice::Lab, "stopping");
     world.stop().await?;
     if args.dir.is_some() {
         screen.say(Voice::Lab, &format!("kept {}", shown(&dir)));
     }
-    result
+    Ok(result? || !args.once)
 }
 
-async fn live(
+/// Starts everything and plays the story; returns whether it came true.
+async fn begin(
     args: &Args,
     world: &mut World,
     screen: &Screen,
-    shutdown: &daemon::Shutdown,
+    followers: &mut JoinSet<()>,
 ) -> Result<bool, LabError> {
     let say = |text: &str| screen.say(Voice::Lab, text);
+    let is_in = |part| !args.without.contains(&part);
     say(&format!("a node of {} VMs in {}", args.vms, shown(world.node().dir())));
     world.start_vminfod().await?;
     say(&format!("vminfod   {}  (pid {})", world.vminfod_url(), pid(world.vminfod_pid())));
@@ -144,39 +164,49 @@ async fn live(
         wrongs.stuck.len(),
         wrongs.leaked.len()
     ));
-    let followers = [
-        tokio::spawn(screen.clone().follow_hub(hub)),
-        tokio::spawn(screen.clone().follow_napi(world.napi.store().clone())),
-        tokio::spawn(screen.clone().follow_vmapi(world.vmapi.store().clone())),
-    ];
-    world.start_agent().await?;
-    say(&format!("net-agent {}  (pid {})", world.agent_url(), pid(world.agent_pid())));
-    world.start_vm_agent().await?;
-    say(&format!("vm-agent  {}", world.vm_agent_url()));
-    world.start_kvmd().await?;
-    say(&format!("kvmd      {}", world.kvmd_url()));
-    world.start_console().await?;
-    say(&format!("console   {}", world.console_url()));
-    let mut good = true;
-    if args.script == Script::Tour {
-        let outcome = tour::play(world, &wrongs, screen).await?;
-        good = outcome.is_good();
-        say("summary");
-        outcome.lines().for_each(|line| say(&line));
+    followers.spawn(screen.clone().follow_hub(hub));
+    followers.spawn(screen.clone().follow_napi(world.napi.store().clone()));
+    followers.spawn(screen.clone().follow_vmapi(world.vmapi.store().clone()));
+    if is_in(Part::NetAgent) {
+        world.start_agent().await?;
+        say(&format!("net-agent {}  (pid {})", world.agent_url(), pid(world.agent_pid())));
     }
-    if !args.once {
-        hints(world, screen);
-        shutdown.wait().await;
+    if is_in(Part::VmAgent) {
+        world.start_vm_agent().await?;
+        say(&format!("vm-agent  {}", world.vm_agent_url()));
     }
-    followers.iter().for_each(tokio::task::JoinHandle::abort);
-    Ok(good || !args.once)
+    if is_in(Part::Kvmd) {
+        world.start_kvmd().await?;
+        say(&format!("kvmd      {}", world.kvmd_url()));
+    }
+    if is_in(Part::Console) {
+        world.start_console().await?;
+        say(&format!("console   {}", world.console_url()));
+    }
+    if args.script == Script::None {
+        return Ok(true);
+    }
+    if !(is_in(Part::NetAgent) && is_in(Part::VmAgent)) {
+        say("no story: it needs net-agent and vm-agent");
+        return Ok(true);
+    }
+    let outcome = tour::play(world, &wrongs, screen).await?;
+    say(&outcome.summary());
+    Ok(outcome.is_good())
 }
 
-fn hints(world: &World, screen: &Screen) {
+fn hints(args: &Args, world: &World, screen: &Screen) {
     let dir = shown(world.node().dir());
-    screen.say(Voice::Lab, "up; Ctrl-C ends it and leaves nothing behind. In a browser:");
-    println!("\n  {}/\n", world.console_url());
-    screen.say(Voice::Lab, "or in another terminal:");
+    let left = match args.dir {
+        Some(_) => format!("keeps {dir}"),
+        None => "removes everything".to_owned(),
+    };
+    screen.say(Voice::Lab, &format!("up; Ctrl-C ends it and {left}"));
+    if !args.without.contains(&Part::Console) {
+        screen.say(Voice::Lab, "in a browser:");
+        println!("\n  {}/\n", world.console_url());
+    }
+    screen.say(Voice::Lab, "in another terminal:");
     println!(
         "\n  export PATH={dir}/bin:$PATH\n  vmadm list\n  vminfod events\n  vmadm stop UUID\n  \
          zfs set quota=37g zones/UUID\n  net-agent status\n  vm-agent status\n  kvmd status\n  sdc-napi /nics/MAC\n  tail -f {dir}/net-agent.log\n",

@@ -7,9 +7,10 @@
 
 use std::path::PathBuf;
 
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::options::WorldOptions;
+use super::options::{Part, WorldOptions};
 use super::ports::{Ports, local, url};
 use simnode::Node;
 
@@ -99,14 +100,17 @@ impl Configs<'_> {
     }
 
     pub(super) fn console(&self) -> Value {
+        let agents = [
+            (Part::NetAgent, "net-agent", self.ports.agent),
+            (Part::VmAgent, "vm-agent", self.ports.vm_agent),
+            (Part::Kvmd, "kvmd", self.ports.kvmd),
+        ];
+        let agents = agents.iter().filter(|(part, ..)| !self.options.without.contains(part));
+        let agents = agents.map(|(_, name, port)| (*name, local(*port).to_string()));
         json!({
             "listen": local(self.ports.console).to_string(),
             "vminfod": local(self.ports.vminfod).to_string(),
-            "agents": {
-                "net-agent": local(self.ports.agent).to_string(),
-                "vm-agent": local(self.ports.vm_agent).to_string(),
-                "kvmd": local(self.ports.kvmd).to_string(),
-            },
+            "agents": agents.collect::<IndexMap<_, _>>(),
         })
     }
 

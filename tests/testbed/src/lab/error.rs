@@ -34,8 +34,8 @@ pub enum LabError {
     /// The mock would not take a record.
     #[error("seeding the mock NAPI: {0}")]
     Seed(String),
-    /// A program ended before it was ready.
-    #[error("{name} ended before it was ready; its last words: {last}")]
+    /// A program ended by itself.
+    #[error("{name} ended; its last words: {last}")]
     Ended {
         /// The program.
         name: String,

@@ -6,9 +6,23 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use serde_json::{Map, Value};
 
 use mocks::napi::Era;
+
+/// A daemon that a lab can do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// The agent of NAPI's records.
+    NetAgent,
+    /// The agent of VMAPI's records.
+    VmAgent,
+    /// Who turned a VM off.
+    Kvmd,
+    /// The web page.
+    Console,
+}
 
 /// The options of a world.
 #[derive(Clone, Debug)]
@@ -35,6 +49,8 @@ pub struct WorldOptions {
     pub napi_port: u16,
     /// Port of the mock VMAPI; 0 takes a free one.
     pub vmapi_port: u16,
+    /// Daemons that are not started, so that the page does not show them as down.
+    pub without: Vec<Part>,
     /// Keys of vminfod's configuration besides the lab's own; they win.
     pub vminfod: Map<String, Value>,
 }
@@ -54,6 +70,7 @@ impl WorldOptions {
             console_port: 0,
             napi_port: 0,
             vmapi_port: 0,
+            without: Vec::new(),
             vminfod: Map::new(),
         }
     }

@@ -57,10 +57,23 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     let vmadm = format!(
         "{reach}verb=$1\ncase $verb in\n\
          list|lookup|get|json|events|help) exec {testbed} @vmadm \"$@\" ;;\n\
-         start) verb=boot ;;\nstop) verb=halt ;;\nesac\n\
-         shift\nexec {testbed} vm --cn {node} \"$verb\" \"$@\""
+         start) verb=boot ;;\nstop) verb=halt ;;\n\
+         create-snapshot) verb=snapshot ;;\nrollback-snapshot) verb=rollback ;;\nesac\n\
+         shift\n\
+         # A payload comes from standard input unless the arguments have one.\n\
+         case $verb:$# in create:0|update:1)\n\
+         if [ -t 0 ]; then echo \"vmadm $verb: no payload: give -f FILE, or one on stdin\" >&2; exit 2; fi\n\
+         set -- \"$@\" -f - ;;\nesac\n\
+         exec {testbed} vm --cn {node} \"$verb\" \"$@\""
+    );
+    // SMF runs nothing here: the lab's log of a daemon is beside its node, in lines that are not coloured.
+    let svcs = format!(
+        "[ \"$1\" = -L ] && [ -f {node}/\"$2\".log ] && exec echo {node}/\"$2\".log\n\
+         echo 'svcs: in the lab, only -L and the name of a daemon' >&2\nexit 1"
     );
     let scripts = [
+        ("svcs", svcs),
+        ("bunyan", "exec cat".to_owned()),
         ("vmadm", vmadm),
         ("vminfod", vminfod),
         ("vminfo", vminfo),

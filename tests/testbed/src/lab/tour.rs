@@ -27,24 +27,30 @@ const GIB: u64 = 1 << 30;
 /// What came of the tour.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    lines: Vec<(String, bool)>,
+    checks: Vec<(String, bool)>,
 }
 
 impl Outcome {
-    fn add(&mut self, text: String, good: bool) {
-        self.lines.push((text, good));
+    /// Prints a check and keeps it.
+    fn add(&mut self, screen: &Screen, text: String, good: bool) {
+        say(screen, &format!("{} {text}", if good { "ok  " } else { "FAIL" }));
+        self.checks.push((text, good));
     }
 
     /// Did everything come true?
     pub fn is_good(&self) -> bool {
-        self.lines.iter().all(|(_, good)| *good)
+        self.checks.iter().all(|(_, good)| *good)
     }
 
-    /// The summary, one line per promise.
-    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.lines
-            .iter()
-            .map(|(text, good)| format!("{} {text}", if *good { "ok  " } else { "FAIL" }))
+    /// The summary: how many came true, and which did not.
+    pub fn summary(&self) -> String {
+        let failed: Vec<&str> =
+            self.checks.iter().filter(|(_, good)| !good).map(|(text, _)| text.as_str()).collect();
+        let (good, all) = (self.checks.len() - failed.len(), self.checks.len());
+        match failed.as_slice() {
+            [] => format!("{good} of {all} checks came true"),
+            failed => format!("{good} of {all} checks came true, not: {}", failed.join("; ")),
+        }
     }
 }
 
@@ -67,23 +73,21 @@ pub async fn play(world: &World, wrongs: &Wrongs, screen: &Screen) -> Result<Out
         ("backfilled", filled, wrongs.bare.len()),
         ("provisioning fixed", fixed, wrongs.stuck.len()),
     ] {
-        outcome.add(format!("{what} {got}/{all}"), got == all);
+        outcome.add(screen, format!("{what} {got}/{all}"), got == all);
     }
 
-    let spoilt = put_right(world, screen).await?;
-    outcome.add(format!("record put right in VMAPI: {spoilt}"), spoilt);
-    let boot = boot(world, screen).await?;
-    outcome.add(
-        format!("booted VM seen running, in VMAPI too, its NICs running in NAPI: {boot}"),
-        boot,
-    );
-    let quota = quota(world, screen).await?;
-    outcome.add(format!("quota set by zfs seen, in VMAPI too: {quota}"), quota);
+    let checked = put_right(world, screen).await?;
+    outcome.add(screen, "wrong record put right in VMAPI".to_owned(), checked);
+    let checked = boot(world, screen).await?;
+    let text = "booted VM seen running, in VMAPI too, its NICs running in NAPI";
+    outcome.add(screen, text.to_owned(), checked);
+    let checked = quota(world, screen).await?;
+    outcome.add(screen, "quota set by zfs seen, in VMAPI too".to_owned(), checked);
     let deleted = delete(world, screen).await?;
     let left = world.nics().await?.iter().filter(|nic| deleted.contains(&nic.mac)).count();
     let gone = deleted.len() - left;
-    outcome.add(format!("deleted VM's NICs gone {gone}/{}", deleted.len()), left == 0);
-    untouched(world, wrongs, &deleted, &mut outcome).await?;
+    outcome.add(screen, format!("deleted VM's NICs gone {gone}/{}", deleted.len()), left == 0);
+    untouched(world, wrongs, &deleted, screen, &mut outcome).await?;
     Ok(outcome)
 }
 
@@ -166,6 +170,7 @@ async fn untouched(
     world: &World,
     wrongs: &Wrongs,
     deleted: &[MacAddr],
+    screen: &Screen,
     outcome: &mut Outcome,
 ) -> Result<(), LabError> {
     let may_go: BTreeSet<MacAddr> = wrongs.leaked.iter().chain(deleted).copied().collect();
@@ -179,11 +184,9 @@ async fn untouched(
         wrong += usize::from(!mac.is_some_and(|mac: MacAddr| may_go.contains(&mac)));
         bare += usize::from(!request.headers.contains_key("if-match"));
     }
-    outcome.add(
-        format!("NICs of live VMs lost {lost}, deletes sent for them {wrong}"),
-        lost + wrong == 0,
-    );
-    outcome.add(format!("deletes without If-Match {bare}"), bare == 0);
+    let text = format!("NICs of live VMs lost {lost}, deletes sent for them {wrong}");
+    outcome.add(screen, text, lost + wrong == 0);
+    outcome.add(screen, format!("deletes without If-Match {bare}"), bare == 0);
     Ok(())
 }
 

@@ -30,6 +30,8 @@ use simnode::{CreateOptions, Node};
 const LOOK: Duration = Duration::from_millis(25);
 /// How long a daemon may take to stop when asked.
 const GRACE: Duration = Duration::from_secs(5);
+/// How many ends of daemons are kept for the listener; more are not told.
+const ENDS: usize = 16;
 /// The user agent of the lab's own requests.
 pub const OWN_AGENT: &str = "testbed";
 
@@ -48,6 +50,9 @@ pub struct World {
     kvmd: Option<Child>,
     console: Option<Child>,
     ports: Ports,
+    /// What tells that a daemon has ended, and who hears it.
+    told: mpsc::Sender<LabError>,
+    ended: Option<mpsc::Receiver<LabError>>,
 }
 
 impl World {
@@ -79,6 +84,7 @@ impl World {
             kvmd: free(0).await?,
             console: free(options.console_port).await?,
         };
+        let (told, ended) = mpsc::channel(ENDS);
         let mut world = Self {
             options,
             node,
@@ -90,6 +96,8 @@ impl World {
             kvmd: None,
             console: None,
             ports,
+            told,
+            ended: Some(ended),
         };
         let (napi_url, vmapi_url) = (world.napi.url(), world.vmapi.url());
         world.node.set_info(|info| {
@@ -97,6 +105,11 @@ impl World {
             info.vmapi_url = Some(vmapi_url);
         })?;
         Ok(world)
+    }
+
+    /// Tells of each daemon that ends from now on, also of one that is stopped. There is one listener.
+    pub fn ended(&mut self) -> mpsc::Receiver<LabError> {
+        self.ended.take().unwrap_or_else(|| mpsc::channel(1).1)
     }
 
     /// The simulated node.
@@ -155,7 +168,8 @@ impl World {
     pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
         let config = self.configs().vminfod();
         let (mut child, log) = self.spawn("vminfod", "serve", &config).await?;
-        said(&mut child, "listening", log).await?;
+        let log = said(&mut child, "listening", log).await?;
+        tokio::spawn(keep(child.name().to_owned(), child.take_lines(), log, self.told.clone()));
         let url = self.vminfod_url();
         self.node.set_info(|info| info.vminfod_url = Some(url.clone()))?;
         self.vminfod = Some(child);
@@ -252,7 +266,7 @@ impl World {
     /// Starts a daemon whose lines go to its log.
     async fn start(&self, name: &str, verb: &str, config: &Value) -> Result<Child, LabError> {
         let (mut child, log) = self.spawn(name, verb, config).await?;
-        tokio::spawn(keep(child.take_lines(), log));
+        tokio::spawn(keep(name.to_owned(), child.take_lines(), log, self.told.clone()));
         Ok(child)
     }
 
@@ -317,26 +331,38 @@ pub fn found<T>(result: Result<T, Error>, what: &str) -> Result<Option<T>, LabEr
 }
 
 /// Waits for a bunyan line with this `msg`; all lines go to the log.
-async fn said(child: &mut Child, msg: &str, log: tokio::fs::File) -> Result<Value, LabError> {
-    let mut log = log;
+async fn said(
+    child: &mut Child,
+    msg: &str,
+    mut log: tokio::fs::File,
+) -> Result<tokio::fs::File, LabError> {
     let mut last = String::from("none");
     while let Some(line) = child.line().await {
         write_line(&mut log, &line).await;
         if let Ok(value) = serde_json::from_str::<Value>(&line)
             && value["msg"] == msg
         {
-            tokio::spawn(keep(child.take_lines(), log));
-            return Ok(value);
+            return Ok(log);
         }
         last = line;
     }
     Err(LabError::Ended { name: child.name().to_owned(), last })
 }
 
-async fn keep(mut lines: mpsc::Receiver<String>, mut log: tokio::fs::File) {
+/// Writes the lines to the log, and tells when there are no more.
+async fn keep(
+    name: String,
+    mut lines: mpsc::Receiver<String>,
+    mut log: tokio::fs::File,
+    told: mpsc::Sender<LabError>,
+) {
+    let mut last = String::from("none");
     while let Some(line) = lines.recv().await {
         write_line(&mut log, &line).await;
+        last = line;
     }
+    // Nobody may be listening.
+    drop(told.try_send(LabError::Ended { name, last }));
 }
 
 async fn write_line(log: &mut tokio::fs::File, line: &str) {

@@ -24,6 +24,23 @@ fn text(name: &str) -> String {
     std::fs::read_to_string(deploy(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// The programs that vminfod runs unless its file names others are the platform's, or the image has them.
+#[test]
+fn the_commands_that_vminfod_runs_by_default_are_installed() {
+    let paths = vminfod::node::commands::CommandPaths::default();
+    let platform =
+        ["/usr/sbin/zoneadm", "/usr/sbin/zfs", "/usr/vm/sbin/sysevent", "/usr/vm/sbin/fswatcher"];
+    let image = layout();
+    for path in [paths.zoneadm, paths.zfs, paths.kstat, paths.sysevent, paths.fswatcher] {
+        let path = path.to_str().unwrap();
+        assert!(platform.contains(&path) || image.contains_key(&path[1..]), "{path}");
+    }
+    // The shipped file repeats the default of what is ours.
+    let file: serde_json::Value = serde_json::from_str(&text("config/vminfod.json")).unwrap();
+    let kstat = file["commands"]["kstat"].as_str().unwrap();
+    assert!(image.contains_key(&kstat[1..]), "{kstat}");
+}
+
 fn manifests() -> Vec<String> {
     let files = std::fs::read_dir(deploy("smf")).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = files

@@ -132,7 +132,8 @@ async fn the_readmes_changes_by_hand_are_seen_as_they_are_made() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_agent_runs_as_its_page_says() {
     let page = document("docs/agents.md");
-    let [command] = &blocks(&page, &["cargo run"])[..] else { panic!("one command: {page}") };
+    let [start, command] = &blocks(&page, &["cargo run"])[..] else { panic!("two: {page}") };
+    let port = start.split_once("--vminfod-port ").unwrap().1.split(' ').next().unwrap();
     let words: Vec<&str> = command.split(' ').collect();
     let ["cargo", "run", "-p", program, "--", url] = words[..] else { panic!("{command}") };
     let program = Path::new(env!("CARGO_BIN_EXE_testbed")).with_file_name(program);
@@ -141,7 +142,7 @@ async fn the_example_agent_runs_as_its_page_says() {
         return;
     }
     let (lab, _) = lab().await;
-    assert_eq!(url, "http://127.0.0.1:9090", "the port that the page gives the lab");
+    assert_eq!(url, format!("http://127.0.0.1:{port}"), "the port that the page gives the lab");
     let mut agent = Child::spawn("boot-times", &program, &[lab.vminfod_url()]).unwrap();
     line_with(&mut agent, "in step with the node").await;
     type_in(
@@ -152,6 +153,46 @@ async fn the_example_agent_runs_as_its_page_says() {
     line_with(&mut agent, "\"msg\":\"down\"").await;
     line_with(&mut agent, "\"msg\":\"running\"").await;
     lab.stop().await;
+}
+
+/// The text between a line that begins a block of this language and the line that ends it.
+fn fenced<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("```{language}\n");
+    document.split(&begin).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn the_code_that_the_agents_page_shows_is_compiled() {
+    let page = document("docs/agents.md");
+    let files =
+        ["examples/src/main.rs", "examples/src/bin/nic-states.rs", "sdc-clients/examples/vms.rs"];
+    let sources = files.map(document);
+    let shown = fenced(&page, "rust");
+    assert_eq!(shown.len(), files.len());
+    for block in shown {
+        assert!(sources.iter().any(|source| source.contains(block)), "in no file:\n{block}");
+    }
+    // The crates are where the page says, and what else it names has the version that they use.
+    let workspace = document("Cargo.toml");
+    let manifest = fenced(&page, "toml").concat();
+    let mut named = 0;
+    for (name, value) in manifest.lines().filter_map(|line| line.split_once(" = ")) {
+        let quoted = value.split('"').nth(1).unwrap();
+        match quoted.strip_prefix("../hub/") {
+            Some(folder) => {
+                let manifest = document(&format!("{folder}/Cargo.toml"));
+                // A crate's name is that of its library, which the page gives.
+                assert!(manifest.contains(&format!("name = \"{name}\"\n")), "{folder}");
+            }
+            None => {
+                let same =
+                    |line: &str| line.starts_with(&format!("{name} = {{ version = \"{quoted}"));
+                assert!(workspace.lines().any(same), "{name} {quoted}");
+            }
+        }
+        named += 1;
+    }
+    assert_eq!(named, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,9 +209,6 @@ async fn one_change_is_followed_through_the_log_as_written() {
         .filter_map(|(_, rest)| rest.split(" (").next())
         .collect();
     assert!(shown.len() >= 4, "{guide}");
-    // What SmartOS has and this machine has not: where the log is, and the log's own reader.
-    let log = lab.node().dir().join("vminfod.log");
-    let tools = format!("svcs() {{ echo '{}'; }}\nbunyan() {{ cat; }}", log.display());
     let (set_up, look) = typed.rsplit_once('\n').unwrap();
     let vm = set_up.lines().next().unwrap();
     // Another reading of the VM at the same moment, as for a view of net-agent, has lines among these:
@@ -178,9 +216,9 @@ async fn one_change_is_followed_through_the_log_as_written() {
     for quota in 7..40 {
         let change = set_up.replace("quota=7g", &format!("quota={quota}g"));
         assert!(quota == 7 || change != set_up);
-        type_in(&lab, &format!("{tools}\n{change}")).await;
+        type_in(&lab, &change).await;
         for _ in 0..20 {
-            let printed = type_in(&lab, &format!("{tools}\n{vm}\n{look}")).await;
+            let printed = type_in(&lab, &format!("{vm}\n{look}")).await;
             let lines = printed.lines().map(|line| serde_json::from_str(line).unwrap());
             let told: Vec<serde_json::Value> = lines.collect();
             let told: Vec<&str> = told.iter().filter_map(|line| line["msg"].as_str()).collect();
@@ -244,6 +282,20 @@ async fn the_event_stream_answers_as_written() {
     first(3, r#""type":"ready""#);
     assert!(told[3].lines().any(|line| line.starts_with('[')), "{}", told[3]);
     first(4, r#""type":"ack""#);
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_http_reference_asks_as_written() {
+    let (lab, _) = lab().await;
+    let page = document("docs/http-vminfod.md");
+    let lines = blocks(&page, &["curl "]).join("\n");
+    let here = lines.replace("http://127.0.0.1:9090", &lab.vminfod_url());
+    let vm = "VM=$(vmadm list -H -o uuid state=running | head -n 1)";
+    let printed = type_in(&lab, &format!("{vm}\n{here}")).await;
+    for part in ["\"read_ms_ago\"", "\"fields\"", "\"sysinfo\"", "\"zoneadm\"", "\"zfs\""] {
+        assert!(printed.contains(part), "{part}");
+    }
     lab.stop().await;
 }
 

@@ -37,12 +37,56 @@ async fn the_lab_leaves_nothing_behind_when_it_is_interrupted() {
     let args = ["lab", "--script", "none", "--dir", &dir.path().join("cn").to_string_lossy()]
         .map(str::to_owned);
     let mut lab = Child::spawn("lab", &program(), &args).unwrap();
-    line_with(&mut lab, "Ctrl-C").await;
-    assert!(!processes_naming(dir.path()).is_empty(), "the daemons run");
+    let told = line_with(&mut lab, "Ctrl-C").await;
+    let node = dir.path().join("cn");
+    assert!(told.ends_with(&format!("keeps {}", node.display())), "{told}");
+    let running = processes_naming(dir.path());
+    let agent = running.iter().find(|one| one.command.contains("@net-agent")).unwrap();
+    signal(agent.pid, Signal::KILL);
+    line_with(&mut lab, "net-agent ended; its last words: ").await;
+    assert!(processes_naming(dir.path()).iter().any(|one| one.command.contains("@vm-agent")));
     lab.signal(Signal::INT);
     let status = tokio::time::timeout(LATE, lab.wait()).await.expect("it ends").unwrap();
     assert_eq!(status.code(), Some(0));
     until("no process is left", async || processes_naming(dir.path()).is_empty()).await;
+    assert!(node.join("net-agent.log").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lab_can_do_without_daemons() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = dir.path().join("cn");
+    let place = ["--dir", &node.to_string_lossy()];
+    let args = [&["lab", "--once", "--without", "net-agent,kvmd"], &place[..]].concat();
+    let done = process::run(&program(), &args, LATE).await.unwrap();
+    assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("no story: it needs net-agent"), "{}", done.stdout);
+    assert!(node.join("vm-agent.log").exists() && !node.join("net-agent.log").exists());
+    let page = std::fs::read_to_string(node.join("console.json")).unwrap();
+    assert!(page.contains("vm-agent") && !page.contains("net-agent") && !page.contains("kvmd"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn vmadm_reads_payloads_from_standard_input() {
+    let lab = Lab::of(2).await;
+    let uuid = "00000000-0000-4000-8000-00000000beef";
+    let vmadm = lab.node().dir().join("bin/vmadm");
+    let vmadm = vmadm.display();
+    let script = format!(
+        "set -euo pipefail\n\
+         echo '{{\"uuid\": \"{uuid}\", \"brand\": \"joyent-minimal\", \"ram\": 512}}' | {vmadm} create\n\
+         echo '{{\"alias\": \"by-pipe\", \"max_physical_memory\": 1024}}' | {vmadm} update {uuid}\n\
+         {vmadm} update {uuid} quota=21 </dev/null\n\
+         ! echo nonsense | {vmadm} update {uuid}\n\
+         ! {vmadm} create </dev/null"
+    );
+    let done = process::run(Path::new("/bin/bash"), &["-c", &script], LATE).await.unwrap();
+    assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
+    let vm = lab.client().vm(uuid, false).await.unwrap();
+    let memory = ["max_physical_memory", "max_locked_memory", "max_swap"];
+    assert_eq!((vm.alias(), vm.quota()), (Some("by-pipe"), Some(21)));
+    assert_eq!(memory.map(|field| vm.number(field)), [Some(1024); 3]);
+    lab.stop().await;
 }
 
 /// Processes whose command line names this directory.

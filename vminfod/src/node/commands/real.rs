@@ -44,7 +44,7 @@ impl Default for CommandPaths {
         CommandPaths {
             zoneadm: "/usr/sbin/zoneadm".into(),
             zfs: "/usr/sbin/zfs".into(),
-            kstat: "/usr/vm/sbin/zone-kstat".into(),
+            kstat: "/usr/vm/sbin/zone-kstats".into(),
             sysevent: "/usr/vm/sbin/sysevent".into(),
             fswatcher: "/usr/vm/sbin/fswatcher".into(),
         }

@@ -101,6 +101,11 @@ fn zfs_answers_as_zfs_does() {
     fails(zfs(&["destroy", "zones/a"]), 1);
     ok(zfs(&["set", "com.example:note=x", "zones/a"]));
     ok(zfs(&["inherit", "com.example:note", "zones/a"]));
+    ok(zfs(&["rename", "zones/a", "zones/b"]));
+    assert_eq!(list(&["-t", "all", "-d", "1", "zones/b"]), "zones/b\nzones/b@s\nzones/b/v\n");
+    assert_eq!(ok(zfs(&["list", "-H", "-o", "mountpoint", "zones/b"])), "/zones/b\n");
+    assert!(node.path("/zones/b").is_dir() && !node.path("/zones/a").exists());
+    ok(zfs(&["rename", "zones/b", "zones/a"]));
     ok(zfs(&["destroy", "-r", "zones/a"]));
     let gone = fails(zfs(&["list", "-H", "-d", "1", "zones/a"]), 1);
     assert_eq!(gone, "cannot open 'zones/a': dataset does not exist\n");
@@ -110,9 +115,46 @@ fn zfs_answers_as_zfs_does() {
         &["create", "zones/no/parent"],
         &["create", "zones/../../x"],
         &["rollback", "zones@none"],
+        &["rename", "zones/none", "zones/x"],
+        &["rename", "zones", "zones/x"],
     ] {
         fails(zfs(bad), 1);
     }
+}
+
+#[test]
+fn a_dataset_that_a_running_zone_uses_is_busy() {
+    let (_dir, node) = new_node(4);
+    let zones = node.zones().unwrap();
+    let running = zones.iter().find(|zone| zone.state == ZoneState::Running).unwrap();
+    let (dataset, away) = (&running.zonepath[1..], "zones/away");
+    let busy = fails(run(node.tool("zfs"), &["rename", dataset, away]), 1);
+    assert_eq!(busy, format!("cannot unmount '{}': Device busy\n", running.zonepath));
+    ok(run(node.tool("zoneadm"), &["-z", &running.zonename, "halt"]));
+    ok(run(node.tool("zfs"), &["rename", dataset, away]));
+    assert!(node.path("/zones/away/config").is_dir());
+}
+
+#[test]
+fn zoneadm_knows_the_zones_that_the_index_names_and_those_that_run() {
+    let (_dir, node) = new_node(8);
+    let stopped = stopped(&node).remove(0);
+    let zoneadm = |args: &[&str]| run(node.tool("zoneadm"), args);
+    let before = ok(zoneadm(&["list", "-pc"]));
+    assert!(before.contains(&stopped));
+    let index = node.path("/etc/zones/index");
+    let whole = std::fs::read_to_string(&index).unwrap();
+    std::fs::write(&index, "global:installed:/\nnonsense\n").unwrap();
+    let after = ok(zoneadm(&["list", "-pc"]));
+    let running: String =
+        before.lines().filter(|row| !row.starts_with('-')).map(|row| format!("{row}\n")).collect();
+    assert_eq!(after, running);
+    for verb in ["boot", "list"] {
+        let gone = fails(zoneadm(&["-z", &stopped, verb]), 1);
+        assert_eq!(gone, format!("zoneadm: {stopped}: No such zone configured\n"));
+    }
+    std::fs::write(&index, whole).unwrap();
+    assert_eq!(ok(zoneadm(&["list", "-pc"])), before);
 }
 
 #[test]

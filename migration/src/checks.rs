@@ -1,0 +1,284 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Everything that stands against a begin, told at once (RFD 34, R22–R24).
+
+use std::collections::BTreeSet;
+
+use crate::journal::End;
+use crate::time::Time;
+
+/// What is known before a begin. `None` is "not known", which is an obstacle where it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The VM's state in VMAPI.
+    pub state: String,
+    /// `tags.smartdc_type` is `core`.
+    pub is_core: bool,
+    /// `tags.smartdc_role` is `nat`: such a core VM may move.
+    pub is_nat: bool,
+    /// Devices passed through to the VM.
+    pub pci_devices: usize,
+    /// The MACs of NICs that have no network or no address in NAPI.
+    pub odd_nics: Vec<String>,
+    /// What the datasets use, in bytes, with the sizes that they have now.
+    pub used_bytes: u64,
+    /// IMGAPI has the VM's image.
+    pub has_image: bool,
+    /// The node that the VM is on.
+    pub source: Node,
+    /// The node that was named or chosen, if one was.
+    pub target: Option<Node>,
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The version that migration-agent speaks; none: there is no agent, or it does not answer.
+    pub agent_version: Option<u32>,
+    /// The kind of CPU: vendor, and what guests see of it.
+    pub cpu: Option<String>,
+    /// The platform, such as `20260101T000000Z`.
+    pub platform: Option<String>,
+    /// How much its clock differs from the service's, in ms.
+    pub clock_ms: Option<i64>,
+    /// The pool has `extensible_dataset`, which resuming needs.
+    pub can_resume: bool,
+    /// Free space in the pool, in bytes.
+    pub free_bytes: Option<u64>,
+    /// NIC tags that the VM needs and the node lacks.
+    pub missing_nic_tags: BTreeSet<String>,
+    /// When the node is to be rebooted next.
+    pub next_reboot: Option<Time>,
+    /// It has a copy of the VM already: the rest of a failed migration, or another VM of this uuid.
+    pub has_copy: bool,
+}
+
+/// How much clocks may differ.
+const MOST_CLOCK_MS: i64 = 60_000;
+
+/// What stands against a begin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Obstacle {
+    /// The deployed service's reply for a VM that is not provisioned.
+    #[error("Cannot call migrate for a VM that has not been provisioned yet")]
+    Unallocated,
+    /// The deployed service begins to move a destroyed VM.
+    #[error("Cannot migrate an instance in state {0}")]
+    State(String),
+    /// The deployed service's sentence.
+    #[error("Cannot migrate a core instance")]
+    Core,
+    /// It cannot have the same device elsewhere.
+    #[error("The instance has {0} PCI devices passed through")]
+    PciDevices(usize),
+    /// The target would not get it.
+    #[error("The NIC {0} has no network or no address in NAPI")]
+    Nic(String),
+    /// Nobody there sends or receives.
+    #[error("migration-agent does not answer on the {0}'s node")]
+    NoAgent(End),
+    /// The agents would not understand each other.
+    #[error(
+        "migration-agent speaks version {source_version} on the source's node and {target_version} on the target's"
+    )]
+    Agents {
+        /// On the source.
+        source_version: u32,
+        /// On the target.
+        target_version: u32,
+    },
+    /// Guests see the CPU.
+    #[error("The target's CPU is of another kind: {target_cpu}, not {source_cpu}")]
+    Cpu {
+        /// On the source.
+        source_cpu: String,
+        /// On the target.
+        target_cpu: String,
+    },
+    /// A VM may rely on what its platform has.
+    #[error("The target's platform {target_platform} is older than {source_platform}")]
+    Platform {
+        /// On the source.
+        source_platform: String,
+        /// On the target.
+        target_platform: String,
+    },
+    /// What has to be compared is not known.
+    #[error("The {what} of the {end}'s node is not known")]
+    Unknown {
+        /// Which node.
+        end: End,
+        /// What.
+        what: &'static str,
+    },
+    /// The times in the VM would jump.
+    #[error("The clock of the {end}'s node is {seconds} s off")]
+    Clock {
+        /// Which node.
+        end: End,
+        /// How much, to the next second.
+        seconds: i64,
+    },
+    /// The copy does not fit.
+    #[error("The target's pool has {free} bytes free, and the instance uses {used}")]
+    Room {
+        /// Free bytes.
+        free: u64,
+        /// Used bytes.
+        used: u64,
+    },
+    /// The target could not have the VM's NICs.
+    #[error("The target's node lacks the NIC tags {0}")]
+    NicTags(String),
+    /// Removed by abort, by operators.
+    #[error("The target's node has a copy of the instance already")]
+    HasCopy,
+    /// The node that was named is the one that the VM is on.
+    #[error("The target's node is the source's")]
+    SameNode,
+}
+
+/// What a begin is done in spite of; the operator is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// It is copied from the source's node.
+    #[error("IMGAPI does not have the image: it is copied from the source's node")]
+    NoImage,
+    /// A stream that is cut starts from the last common snapshot.
+    #[error("The pool of the {0}'s node cannot resume a stream that was cut")]
+    NoResume(End),
+    /// Both copies will be there until the reboot, and the migration waits for it.
+    #[error("The {0}'s node is to be rebooted at {1}")]
+    Reboot(End, Time),
+}
+
+/// The findings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// With any of these there is no begin.
+    pub obstacles: Vec<Obstacle>,
+    /// With these there is.
+    pub warnings: Vec<Warning>,
+}
+
+impl Obstacle {
+    /// Returns the HTTP status.
+    pub fn status(&self) -> u16 {
+        if *self == Obstacle::Unallocated { 409 } else { 412 }
+    }
+
+    /// Returns the code of the body.
+    pub fn code(&self) -> &'static str {
+        if *self == Obstacle::Unallocated { "UnallocatedVM" } else { "PreconditionFailed" }
+    }
+}
+
+/// Returns everything that stands against a begin at `now`.
+pub fn check(known: &Known, is_same_node: bool, now: Time) -> Findings {
+    let mut found = Findings::default();
+    of_vm(known, &mut found);
+    of_node(End::Source, &known.source, now, &mut found);
+    if is_same_node {
+        found.obstacles.push(Obstacle::SameNode);
+    }
+    if let Some(target) = &known.target {
+        of_node(End::Target, target, now, &mut found);
+        of_pair(&known.source, target, &mut found);
+        of_target(known.used_bytes, target, &mut found);
+    }
+    found
+}
+
+fn of_vm(known: &Known, found: &mut Findings) {
+    match known.state.as_str() {
+        "running" | "stopped" | "stopping" => {}
+        "provisioning" => found.obstacles.push(Obstacle::Unallocated),
+        state => found.obstacles.push(Obstacle::State(state.to_owned())),
+    }
+    if known.is_core && !known.is_nat {
+        found.obstacles.push(Obstacle::Core);
+    }
+    if known.pci_devices > 0 {
+        found.obstacles.push(Obstacle::PciDevices(known.pci_devices));
+    }
+    found.obstacles.extend(known.odd_nics.iter().cloned().map(Obstacle::Nic));
+    if !known.has_image {
+        found.warnings.push(Warning::NoImage);
+    }
+}
+
+fn of_node(end: End, node: &Node, now: Time, found: &mut Findings) {
+    if node.agent_version.is_none() {
+        found.obstacles.push(Obstacle::NoAgent(end));
+    }
+    match node.clock_ms {
+        None => found.obstacles.push(Obstacle::Unknown { end, what: "clock" }),
+        Some(ms) if ms.saturating_abs() > MOST_CLOCK_MS => {
+            let seconds = ms.saturating_abs() / 1000;
+            found.obstacles.push(Obstacle::Clock { end, seconds });
+        }
+        Some(_) => {}
+    }
+    if !node.can_resume {
+        found.warnings.push(Warning::NoResume(end));
+    }
+    if let Some(at) = node.next_reboot.filter(|at| *at >= now) {
+        found.warnings.push(Warning::Reboot(end, at));
+    }
+}
+
+fn of_pair(source: &Node, target: &Node, found: &mut Findings) {
+    if let (Some(source_version), Some(target_version)) =
+        (source.agent_version, target.agent_version)
+        && source_version != target_version
+    {
+        found.obstacles.push(Obstacle::Agents { source_version, target_version });
+    }
+    if let Some((source_cpu, target_cpu)) = both("CPU", &source.cpu, &target.cpu, found)
+        && source_cpu != target_cpu
+    {
+        found.obstacles.push(Obstacle::Cpu { source_cpu, target_cpu });
+    }
+    let platforms = both("platform", &source.platform, &target.platform, found);
+    // Buildstamps are compared as texts: they have one length and form.
+    if let Some((source_platform, target_platform)) = platforms
+        && target_platform < source_platform
+    {
+        found.obstacles.push(Obstacle::Platform { source_platform, target_platform });
+    }
+}
+
+/// Returns both values, or notes which of them is not known.
+fn both(
+    what: &'static str,
+    source: &Option<String>,
+    target: &Option<String>,
+    found: &mut Findings,
+) -> Option<(String, String)> {
+    for (end, value) in [(End::Source, source), (End::Target, target)] {
+        if value.is_none() {
+            found.obstacles.push(Obstacle::Unknown { end, what });
+        }
+    }
+    source.clone().zip(target.clone())
+}
+
+fn of_target(used: u64, target: &Node, found: &mut Findings) {
+    match target.free_bytes {
+        None => found.obstacles.push(Obstacle::Unknown { end: End::Target, what: "free space" }),
+        Some(free) if free < used => found.obstacles.push(Obstacle::Room { free, used }),
+        Some(_) => {}
+    }
+    if !target.missing_nic_tags.is_empty() {
+        let tags: Vec<&str> = target.missing_nic_tags.iter().map(String::as_str).collect();
+        found.obstacles.push(Obstacle::NicTags(tags.join(", ")));
+    }
+    if target.has_copy {
+        found.obstacles.push(Obstacle::HasCopy);
+    }
+}
+
+#[cfg(test)]
+mod tests;

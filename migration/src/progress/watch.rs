@@ -1,0 +1,119 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The events that one watcher gets.
+
+use serde_json::{Value, json};
+
+use crate::record::{Phase, Record, State};
+use crate::time::Time;
+
+/// An event that says nothing new is sent again after this many ms.
+const AGAIN: i64 = 60_000;
+
+/// The latest event of bytes that a service has, and the phase that it belongs to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latest {
+    /// The id of the entry of the history that it belongs to: its `started_timestamp`.
+    pub of: Option<Time>,
+    /// The event.
+    pub event: Value,
+}
+
+/// One watcher. What it has to remember; the rest is in the record, so that it outlives a restart of the
+/// service that serves it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Watch {
+    has_begun: bool,
+    entries: usize,
+    event: Option<Value>,
+    sent: Option<Time>,
+    phase: Option<Phase>,
+    is_over: bool,
+}
+
+impl Watch {
+    /// Returns a watcher that has seen nothing.
+    pub fn new() -> Watch {
+        Watch::default()
+    }
+
+    /// Returns true if the end was sent.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Returns the lines to send now.
+    ///
+    /// At the beginning the last entry of the history is sent if it runs. Then each new entry, then the
+    /// latest event of bytes if it belongs to the entry that runs, then the end if nothing runs any more.
+    /// `record`: none if it is gone.
+    pub fn step(
+        &mut self,
+        record: Option<&Record>,
+        latest: Option<&Latest>,
+        now: Time,
+    ) -> Vec<Value> {
+        let mut lines = Vec::new();
+        if self.is_over {
+            return lines;
+        }
+        let Some(record) = record else {
+            lines.push(self.gone());
+            return lines;
+        };
+        self.phase = Some(record.phase);
+        let history = &record.progress_history;
+        if !self.has_begun {
+            self.has_begun = true;
+            let runs = history.last().is_some_and(|entry| entry.state == State::Running);
+            self.entries = history.len() - usize::from(runs);
+        }
+        let new = history.get(self.entries..).unwrap_or_default();
+        lines.extend(new.iter().map(|entry| entry.public(now)));
+        self.entries = self.entries.max(history.len());
+        let current = history.last().filter(|entry| entry.state == State::Running);
+        let started = current.and_then(|entry| entry.started_timestamp);
+        let latest = latest.filter(|latest| started.is_some() && latest.of == started);
+        if let Some(latest) = latest.filter(|latest| self.event.as_ref() != Some(&latest.event)) {
+            lines.push(latest.event.clone());
+            self.event = Some(latest.event.clone());
+        }
+        if !matches!(record.state, State::Running | State::Queued) {
+            lines.push(end(record.phase, record.state.name(), record.error.as_deref()));
+            self.is_over = true;
+        }
+        let is_silent = self.sent.is_some_and(|sent| now.since(sent) >= AGAIN);
+        if lines.is_empty() && is_silent {
+            let again = latest.map(|latest| latest.event.clone());
+            lines.extend(again.or_else(|| current.map(|entry| entry.public(now))));
+        }
+        if !lines.is_empty() || self.sent.is_none() {
+            self.sent = Some(now);
+        }
+        lines
+    }
+
+    /// A record that goes while it is watched was rolled back, or ended in another way.
+    fn gone(&mut self) -> Value {
+        self.is_over = true;
+        match self.phase {
+            Some(phase @ (Phase::Rollback | Phase::Abort)) => {
+                end(phase, State::Successful.name(), None)
+            }
+            phase => end(phase.unwrap_or(Phase::Begin), "unknown", None),
+        }
+    }
+}
+
+fn end(phase: Phase, state: &str, message: Option<&str>) -> Value {
+    let mut line = json!({"type": "end", "phase": phase, "state": state});
+    if let Some(message) = message {
+        line["message"] = json!(message);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

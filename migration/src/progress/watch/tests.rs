@@ -1,0 +1,143 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The watch against the recorded ones.
+
+#![allow(clippy::unwrap_used)]
+
+use pretty_assertions::assert_eq;
+
+use super::*;
+use crate::samples::record;
+
+/// Plays what was stored before and during a recorded watch, a second at a time. Returns the lines.
+fn played(before: &Value, meanwhile: &Value) -> Vec<Value> {
+    let read = |value: &Value| Record::read(value).unwrap();
+    let mut record = read(before);
+    let mut latest = None;
+    let mut watch = Watch::new();
+    let mut lines = watch.step(Some(&record), None, Time::from_millis(0));
+    for (at, request) in meanwhile.as_array().into_iter().flatten().enumerate() {
+        let body = &request["body"];
+        if request["path"].as_str().unwrap().ends_with("/store") {
+            record = read(body);
+        } else {
+            let entry = record.progress_history.last();
+            let of = entry.filter(|entry| body["phase"] == entry.phase.name());
+            let of = of.and_then(|entry| entry.started_timestamp);
+            latest = Some(Latest { of, event: body.clone() });
+        }
+        let now = Time::from_millis(1000 * (at as i64 + 1));
+        lines.extend(watch.step(Some(&record), latest.as_ref(), now));
+    }
+    assert!(watch.is_over());
+    lines
+}
+
+/// How long an entry runs depends on the time of the recording.
+fn timeless(mut lines: Vec<Value>) -> Vec<Value> {
+    for line in &mut lines {
+        if line["state"] == "running" || line["state"] == "failed" {
+            line.as_object_mut().unwrap().shift_remove("duration_ms");
+        }
+    }
+    lines
+}
+
+#[test] // R19
+fn the_lines_are_the_recorded_ones_without_those_of_another_phase() {
+    let text = recordings::text("vmapi-transcripts.jsonl").unwrap();
+    let (mut before, mut checked) = (Value::Null, 0);
+    for line in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        if line["group"] != "watch" {
+            continue;
+        }
+        if line["world"]["do"] == "record" {
+            before = line["world"]["record"].clone();
+        }
+        let Some(stream) = line["response"]["stream"].as_array() else { continue };
+        if line["id"] == "m-watch-08" {
+            continue; // what 07 left in the process's memory, and the end
+        }
+        let is_left_over = |it: &Value| {
+            it["transfer_bytes_second"] == 20 && line["id"] != "m-watch-07" // of 07's sync
+        };
+        let want: Vec<Value> = stream.iter().map(|it| it["line"].clone()).collect();
+        let want: Vec<Value> = want.into_iter().filter(|it| !is_left_over(it)).collect();
+        let got = played(&before, &line["request"]["meanwhile"]);
+        assert_eq!(timeless(got), timeless(want), "{}", line["id"]);
+        checked += 1;
+    }
+    assert_eq!(checked, 7);
+}
+
+fn running(entries: &[(&str, &str, i64)]) -> Record {
+    let history: Vec<Value> = entries
+        .iter()
+        .map(|(phase, state, at)| {
+            let at = Time::from_millis(*at);
+            json!({"type": "progress", "phase": phase, "state": state, "started_timestamp": at})
+        })
+        .collect();
+    let phase = entries.last().map_or("begin", |it| it.0);
+    record(json!({"state": "running", "phase": phase, "progress_history": history}))
+}
+
+#[test] // R19
+fn an_event_of_an_earlier_sync_is_not_sent() {
+    let record = running(&[("sync", "successful", 1), ("sync", "running", 2)]);
+    let old = Latest { of: Some(Time::from_millis(1)), event: json!({"n": 1}) };
+    let new = Latest { of: Some(Time::from_millis(2)), event: json!({"n": 2}) };
+    let mut watch = Watch::new();
+    let now = Time::from_millis(5);
+    assert_eq!(watch.step(Some(&record), Some(&old), now).len(), 1); // the entry that runs
+    assert_eq!(watch.step(Some(&record), Some(&old), now), Vec::<Value>::new());
+    assert_eq!(watch.step(Some(&record), Some(&new), now), vec![new.event.clone()]);
+    assert_eq!(watch.step(Some(&record), Some(&new), now), Vec::<Value>::new());
+    let later = now.plus(AGAIN);
+    assert_eq!(watch.step(Some(&record), Some(&new), later), vec![new.event.clone()], "it lives");
+    assert_eq!(watch.step(Some(&record), Some(&new), later.plus(1000)), Vec::<Value>::new());
+}
+
+#[test] // R19
+fn watchers_are_independent_and_end_in_each_state() {
+    let one = running(&[("begin", "running", 1)]);
+    let (mut early, mut late) = (Watch::new(), Watch::new());
+    let now = Time::from_millis(9);
+    assert_eq!(early.step(Some(&one), None, now).len(), 1);
+    let two = running(&[("begin", "successful", 1), ("sync", "running", 2)]);
+    assert_eq!(early.step(Some(&two), None, now).len(), 1);
+    assert_eq!(late.step(Some(&two), None, now).len(), 1);
+    for (state, is_end) in [
+        ("queued", false),
+        ("running", false),
+        ("paused", true),
+        ("scheduled", true),
+        ("failed", true),
+        ("successful", true),
+        ("aborted", true),
+    ] {
+        let record = record(json!({"state": state, "error": "x"}));
+        let mut watch = Watch::new();
+        let lines = watch.step(Some(&record), None, now);
+        let want = json!({"type": "end", "phase": "begin", "state": state, "message": "x"});
+        assert_eq!(lines, if is_end { vec![want] } else { Vec::new() });
+        assert_eq!(watch.is_over(), is_end);
+    }
+}
+
+#[test] // R19
+fn a_record_that_goes_while_it_is_watched_ends_the_watch() {
+    for (phase, state) in
+        [("rollback", "successful"), ("abort", "successful"), ("switch", "unknown")]
+    {
+        let record = running(&[(phase, "running", 1)]);
+        let mut watch = Watch::new();
+        watch.step(Some(&record), None, Time::from_millis(0));
+        let end = json!({"type": "end", "phase": phase, "state": state});
+        assert_eq!(watch.step(None, None, Time::from_millis(1)), [end]);
+        assert_eq!(watch.step(None, None, Time::from_millis(2)), Vec::<Value>::new());
+    }
+    assert_eq!(Watch::new().step(None, None, Time::from_millis(0))[0]["state"], json!("unknown"));
+}
