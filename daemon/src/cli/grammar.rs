@@ -75,7 +75,10 @@ fn first_paragraph(text: &str) -> String {
     let lines: Vec<&str> =
         text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let what = lines.join(" ").trim_start_matches("error: ").to_owned();
-    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: a similar "));
+    // One name, or several.
+    let tips = ["tip: a similar ", "tip: some similar "];
+    let tip = |line| tips.iter().find_map(|tip| str::strip_prefix(str::trim(line), tip));
+    let tip = text.lines().find_map(tip);
     let meant = tip.and_then(|tip| tip.split_once(": ")).map(|(_, name)| name);
     match meant {
         Some(name) => format!("{what}: did you mean {name}?"),
