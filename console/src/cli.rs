@@ -14,10 +14,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{self, Shell, valid_config};
+use daemon::cli::{self, Shell, pages, valid_config};
+use daemon::http::url_of;
 use daemon::{ConfigError, Fields, exit};
-use sdc_clients::http::{Call, Http};
-use serde_json::Value;
 
 use crate::config::Config;
 use crate::service::serve;
@@ -37,7 +36,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF
 
 /// Serves one web page that shows vminfod and its agents.
 #[derive(Debug, Parser)]
-#[command(name = "console", version, args_conflicts_with_subcommands = true, after_help = ABOUT)]
+#[command(name = "console", version = daemon::cli::version(), args_conflicts_with_subcommands = true, after_help = ABOUT)]
 struct Cli {
     #[command(flatten)]
     serve: ServeArgs,
@@ -59,7 +58,7 @@ Examples:
 Examples:
   console status
   console status | json agents")]
-    Status(FileArgs),
+    Status(StatusArgs),
     /// Print completions for a shell.
     #[command(after_help = "\
 Examples:
@@ -84,6 +83,15 @@ struct FileArgs {
     /// Configuration file, JSON or TOML (default: /etc/console.json if it exists).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Where the console serves (default: `listen` of the configuration).
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -135,12 +143,12 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn status(args: &FileArgs) -> anyhow::Result<String> {
-    let (config, _) = load(args)?;
-    let agent = concat!("console/", env!("CARGO_PKG_VERSION"));
-    let http = Http::new(&format!("http://{}", config.listen), agent)?.without_retries();
-    let answer = http.execute(Call::get(&["status"])).await?;
-    Ok(format!("{:#}\n", answer.json::<Value>("JSON")?))
+async fn status(args: &StatusArgs) -> anyhow::Result<String> {
+    let base = match &args.url {
+        Some(url) => url.clone(),
+        None => url_of(load(&args.file)?.0.listen),
+    };
+    Ok(format!("{:#}\n", pages::page(NAME, &base, "status").await?))
 }
 
 fn load(args: &FileArgs) -> Result<(Config, Vec<String>), ConfigError> {

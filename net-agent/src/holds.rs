@@ -27,6 +27,9 @@ pub struct Hold {
     pub vm: Option<String>,
     /// Why, in the operator's words.
     pub reason: String,
+    /// Who placed it; files of older versions do not say.
+    #[serde(default)]
+    pub by: String,
     /// Since when.
     #[serde(with = "stamp")]
     pub since: Timestamp,
@@ -127,7 +130,7 @@ impl HoldsFile {
             None => "the holds file cannot be read".to_owned(),
         };
         let (since, until) = (daemon::wall::now(), None);
-        Holds { holds: vec![Hold { vm: None, reason: why, since, until }] }
+        Holds { holds: vec![Hold { vm: None, reason: why, by: String::new(), since, until }] }
     }
 
     /// Adds a hold, replacing one on the same VM. Blocks.
@@ -139,16 +142,38 @@ impl HoldsFile {
         vm: Option<String>,
         length: Option<SignedDuration>,
         reason: String,
+        by: String,
         now: Timestamp,
     ) -> Result<Hold, HoldsError> {
         let _one_at_a_time = self.lock()?;
         let mut all = self.read()?;
         let until = length.and_then(|length| now.checked_add(length).ok());
-        let hold = Hold { vm, reason, since: now, until };
+        let hold = Hold { vm, reason, by, since: now, until };
         all.holds.retain(|other| other.vm != hold.vm);
         all.holds.push(hold.clone());
         self.write(&all)?;
         Ok(hold)
+    }
+
+    /// Moves the end of a hold. Returns it, or none if there is no such hold. Blocks.
+    ///
+    /// # Errors
+    /// As [`HoldsFile::hold`].
+    pub fn extend(
+        &self,
+        vm: Option<&str>,
+        length: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Option<Hold>, HoldsError> {
+        let _one_at_a_time = self.lock()?;
+        let mut all = self.read()?;
+        let Some(hold) = all.holds.iter_mut().find(|hold| hold.vm.as_deref() == vm) else {
+            return Ok(None);
+        };
+        hold.until = now.checked_add(length).ok();
+        let extended = hold.clone();
+        self.write(&all)?;
+        Ok(Some(extended))
     }
 
     /// Removes a hold. Returns the number of holds removed. Blocks.
@@ -200,12 +225,19 @@ mod tests {
         let file = HoldsFile::new(dir.path());
         assert_eq!(file.read().unwrap(), Holds::default());
         let two_hours = SignedDuration::from_hours(2);
-        file.hold(Some("v1".into()), Some(two_hours), "migration".into(), at(1000)).unwrap();
+        file.hold(Some("v1".into()), Some(two_hours), "migration".into(), "alice".into(), at(1000))
+            .unwrap();
         let again = HoldsFile::new(dir.path()).read().unwrap();
         assert!(again.covering("v1", at(1001)).is_some());
         assert!(again.covering("v2", at(1001)).is_none());
         assert!(again.covering("v1", at(1000 + 7200)).is_none(), "expired");
-        file.hold(None, None, "work".into(), at(1002)).unwrap();
+        let longer = file.extend(Some("v1"), two_hours, at(8000)).unwrap().unwrap();
+        assert_eq!(
+            (longer.by.as_str(), longer.since, longer.until),
+            ("alice", at(1000), Some(at(15_200)))
+        );
+        assert_eq!(file.extend(Some("v3"), two_hours, at(8000)).unwrap(), None);
+        file.hold(None, None, "work".into(), "bob".into(), at(1002)).unwrap();
         assert!(file.read().unwrap().covering("v2", at(9_000_000)).is_some(), "the node");
         assert_eq!(file.release(None).unwrap(), 1);
         assert_eq!(file.release(Some("v1")).unwrap(), 1);
@@ -218,7 +250,9 @@ mod tests {
         std::thread::scope(|scope| {
             for n in 0..8 {
                 let file = HoldsFile::new(dir.path());
-                scope.spawn(move || file.hold(Some(format!("v{n}")), None, "x".into(), at(1)));
+                scope.spawn(move || {
+                    file.hold(Some(format!("v{n}")), None, "x".into(), "bob".into(), at(1))
+                });
             }
         });
         assert_eq!(HoldsFile::new(dir.path()).read().unwrap().holds.len(), 8);
@@ -236,7 +270,10 @@ mod tests {
         assert!(file.read().unwrap_err().to_string().contains("larger than"));
         let reason = "x".repeat(LONGEST);
         std::fs::remove_file(&path).unwrap();
-        assert!(file.hold(None, None, reason, at(1)).is_err(), "what could not be read again");
+        assert!(
+            file.hold(None, None, reason, "bob".into(), at(1)).is_err(),
+            "what could not be read again"
+        );
         std::fs::create_dir(&path).unwrap();
         assert!(file.read().unwrap_err().to_string().contains("not a regular file"));
         assert!(file.read_or_hold_all().await.covering("any", at(2)).is_some());

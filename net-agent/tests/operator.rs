@@ -90,7 +90,7 @@ const DONE: &str = "ExitCode(unix_exit_status(0))";
 const FAILED: &str = "ExitCode(unix_exit_status(1))";
 const USAGE: &str = "ExitCode(unix_exit_status(2))";
 
-#[tokio::test(flavor = "multi_thread")] // C36, C37, C38
+#[tokio::test(flavor = "multi_thread")] // C36–C39
 async fn approves_only_through_the_socket() {
     let desk = desk().await;
     desk.until("the brake is on", || desk.agent.parts.brake.sentence().is_some()).await;
@@ -140,6 +140,7 @@ async fn approves_only_through_the_socket() {
         &["history"],
         &["history", "--since", "2h", "--mac", "F2-00-00-00-00-02", "-o", "ago,why"],
         &["hold", "--reason", "test", "--for", "1h"],
+        &["extend", "--for", "2h"],
         &["holds", "-j"],
         &["release"],
         &["completions", "bash"],
@@ -169,7 +170,9 @@ async fn approves_only_through_the_socket() {
         (&["approve", "0123456789abcdef"], FAILED),
         (&["nic", "f20000000001"], DONE),
         (&["hold", "--reason", "off"], DONE),
+        (&["extend", "--for", "1h"], DONE),
         (&["release"], DONE),
+        (&["extend", "--for", "1h"], FAILED),
         (&["release"], FAILED),
     ] {
         assert_eq!(desk.cli(verb).await, code, "nothing runs: {verb:?}");

@@ -4,6 +4,7 @@
 
 //! What the command line asks a running agent.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ pub enum NoPlan {
     Page(#[from] NoPage),
 }
 
-/// Returns the running agent's plan. A fresh one is asked for by the socket: the agent then reads what the
+/// Returns the running agent's last plan; with its socket, a fresh one: the agent then reads what the
 /// brake blocks and offers it for approval; meanwhile the terminal shows how far it is. For who may not open the
 /// socket it is the last plan.
 ///
@@ -36,15 +37,13 @@ pub enum NoPlan {
 /// If the agent does not answer.
 pub async fn running_plan(
     program: &'static str,
-    places: &Places,
-    fresh: bool,
+    base: &str,
+    socket: Option<&Path>,
 ) -> Result<Value, NoPlan> {
-    let last = || page(program, places.status_listen, "plan");
-    if !fresh {
-        return Ok(last().await?);
-    }
+    let last = || page(program, base, "plan");
+    let Some(socket) = socket else { return Ok(last().await?) };
     let shown = Progress::begin("waiting for a fresh plan");
-    let made = ask(&places.control_socket, "POST", "/plan", None);
+    let made = ask(socket, "POST", "/plan", None);
     let watched = async {
         loop {
             tokio::time::sleep(GLANCE).await;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::config::{ConfigError, Fields};
+use crate::http::url_of;
 
 /// Whether the agent writes or only reports what it would write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,9 @@ pub struct FileArgs {
     /// A second file with the keys that the shipped agent does not have.
     #[arg(long, global = true, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    /// Where the agent's pages are (default: `status.listen` of the configuration).
+    #[arg(long, global = true, value_name = "URL")]
+    pub url: Option<String>,
     /// Check the configuration and exit.
     #[arg(long, global = true)]
     pub check_config: bool,
@@ -92,6 +96,17 @@ impl FileArgs {
     pub fn load<C>(&self, read: Read<C>) -> Result<C, ConfigError> {
         let policy = self.policy.as_deref().map(Fields::load).transpose()?;
         read(Files { shipped: Fields::load(&self.config)?, policy })
+    }
+
+    /// Returns the base URL of the agent's pages. With `--url` no configuration is read.
+    ///
+    /// # Errors
+    /// As [`FileArgs::load`].
+    pub fn base<C: AsRef<Basics>>(&self, read: Read<C>) -> Result<String, ConfigError> {
+        match &self.url {
+            Some(url) => Ok(url.clone()),
+            None => Ok(url_of(self.load(read)?.as_ref().places.status_listen)),
+        }
     }
 }
 

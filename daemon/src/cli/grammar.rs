@@ -74,7 +74,16 @@ pub fn valid_config(program: &str, unknown: &[String]) -> ExitCode {
 fn first_paragraph(text: &str) -> String {
     let lines: Vec<&str> =
         text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-    lines.join(" ").trim_start_matches("error: ").to_owned()
+    let what = lines.join(" ").trim_start_matches("error: ").to_owned();
+    // One name, or several.
+    let tips = ["tip: a similar ", "tip: some similar "];
+    let tip = |line| tips.iter().find_map(|tip| str::strip_prefix(str::trim(line), tip));
+    let tip = text.lines().find_map(tip);
+    let meant = tip.and_then(|tip| tip.split_once(": ")).map(|(_, name)| name);
+    match meant {
+        Some(name) => format!("{what}: did you mean {name}?"),
+        None => what,
+    }
 }
 
 /// Parses the arguments, which begin with the program's name.
@@ -123,6 +132,19 @@ pub fn man<C: Parser>(dir: Option<&Path>) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_similar_name_is_offered() {
+        #[derive(Debug, clap::Parser)]
+        enum Verbs {
+            Status,
+        }
+        let error = Verbs::try_parse_from(["x", "statsu"]).unwrap_err().to_string();
+        assert_eq!(
+            first_paragraph(&error),
+            "unrecognized subcommand 'statsu': did you mean 'status'?"
+        );
+    }
 
     #[test]
     fn what_is_wrong_is_one_line() {

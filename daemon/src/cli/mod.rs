@@ -8,6 +8,10 @@ pub mod control; // the client of an agent's unix socket
 
 pub mod pages; // pages of a running agent
 
+pub mod names; // VMs as people type them
+
+pub mod version; // what --version says
+
 mod program; // how a program runs
 
 mod grammar; // options that all programs share
@@ -27,3 +31,4 @@ pub use progress::Progress;
 pub use screen::{Screen, Tone};
 pub use span::{ago, span};
 pub use table::{Cell, Layout, Table, UnknownColumn, facts};
+pub use version::version;

@@ -4,7 +4,6 @@
 
 //! Pages of a running agent, read from its loopback port, and how they are shown.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use sdc_clients::http::Call;
@@ -19,33 +18,37 @@ use super::table::{Layout, Table, UnknownColumn, facts, plain};
 #[derive(Debug, thiserror::Error)]
 pub enum NoPage {
     /// Nothing listens.
-    #[error("the daemon is not running: nothing answers on {0}")]
-    Absent(SocketAddr),
+    #[error("{program} is not running: nothing answers on {base}")]
+    Absent {
+        /// Who should.
+        program: &'static str,
+        /// Where.
+        base: String,
+    },
     /// It does not answer as it should.
-    #[error("no answer from the daemon at {0}")]
-    Broken(SocketAddr, #[source] sdc_clients::Error),
+    #[error("no answer from {0}")]
+    Broken(String, #[source] sdc_clients::Error),
     /// Something else listens there.
-    #[error("another program than {program} answers on {listen}")]
+    #[error("another program than {program} answers on {base}")]
     Another {
         /// Who should.
         program: &'static str,
         /// Where.
-        listen: SocketAddr,
+        base: String,
     },
 }
 
-/// Reads a page, such as `status`, from the loopback port of `program`.
+/// Reads a page, such as `status`, of `program` at this base URL.
 ///
 /// # Errors
 /// If there is none.
-pub async fn page(program: &'static str, listen: SocketAddr, name: &str) -> Result<Value, NoPage> {
-    let broken = |error| NoPage::Broken(listen, error);
-    let base = format!("http://{listen}");
-    let http = Http::new(&base, &format!("{program}-cli")).map_err(broken)?.without_retries();
+pub async fn page(program: &'static str, base: &str, name: &str) -> Result<Value, NoPage> {
+    let broken = |error| NoPage::Broken(base.to_owned(), error);
+    let http = Http::new(base, &format!("{program}-cli")).map_err(broken)?.without_retries();
     let answer = http.execute(Call::get(&[name])).await;
     let answer = answer.and_then(|reply| reply.json::<Value>("a JSON page"));
     answer.map_err(|error| match error.class() {
-        Class::Connect => NoPage::Absent(listen),
+        Class::Connect => NoPage::Absent { program, base: base.to_owned() },
         _ => broken(error),
     })
 }
@@ -56,13 +59,13 @@ pub async fn page(program: &'static str, listen: SocketAddr, name: &str) -> Resu
 /// If it is not.
 pub async fn ping(
     program: &'static str,
-    listen: SocketAddr,
+    base: &str,
     json: bool,
     screen: Screen,
 ) -> Result<String, NoPage> {
-    let answer = page(program, listen, "ping").await?;
+    let answer = page(program, base, "ping").await?;
     if answer["ping"] != "pong" {
-        return Err(NoPage::Another { program, listen });
+        return Err(NoPage::Another { program, base: base.to_owned() });
     }
     Ok(match screen.is_terminal && !json {
         true => screen.paint(Tone::Good, "pong") + "\n",

@@ -30,7 +30,7 @@ pub(super) const NAME: &str = "kvmd";
 
 /// Tells who turned a VM off.
 #[derive(Debug, Parser)]
-#[command(name = "kvmd", version, after_help = ABOUT, subcommand_required = true)]
+#[command(name = "kvmd", version = daemon::cli::version(), after_help = ABOUT, subcommand_required = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -8,7 +8,8 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use daemon::cli::{Layout, Screen, Tone, UnknownColumn, screen};
+use daemon::cli::pages::{self, NoPage};
+use daemon::cli::{Layout, Screen, UnknownColumn, screen};
 use daemon::{ConfigError, exit};
 use futures_util::StreamExt;
 use sdc_clients::Error;
@@ -34,8 +35,8 @@ enum Problem {
     Column(#[from] UnknownColumn),
     #[error(transparent)]
     Daemon(#[from] Error),
-    #[error("something else than kvmd answers")]
-    Stranger,
+    #[error(transparent)]
+    Page(#[from] NoPage),
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
 }
@@ -73,18 +74,11 @@ fn client(reach: &ReachArgs) -> Result<Http, Problem> {
 }
 
 async fn get(reach: &ReachArgs, path: &'static str) -> Result<Value, Problem> {
-    Ok(Value::Object(client(reach)?.execute(Call::get(&[path])).await?.object()?))
+    Ok(pages::page(NAME, &settings::url(reach)?, path).await?)
 }
 
 async fn ping(reach: &ReachArgs, json: bool, screen: Screen) -> Result<String, Problem> {
-    let pong = get(reach, "ping").await?;
-    if pong["ping"] != "pong" {
-        return Err(Problem::Stranger);
-    }
-    Ok(match screen.is_terminal && !json {
-        true => screen.paint(Tone::Good, "pong") + "\n",
-        false => format!("{pong:#}\n"),
-    })
+    Ok(pages::ping(NAME, &settings::url(reach)?, json, screen).await?)
 }
 
 async fn status(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<String, Problem> {
@@ -122,7 +116,7 @@ async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(),
     verdicts::table(std::iter::empty(), layout, screen)?;
     let http = client(reach)?;
     // A daemon that is off at the start is an error.
-    http.execute(Call::get(&["ping"])).await?;
+    get(reach, "ping").await?;
     let mut position: Option<(String, u64)> = None;
     loop {
         let mut call = Call::get(&["events"]);

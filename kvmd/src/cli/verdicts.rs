@@ -4,8 +4,10 @@
 
 //! Verdicts and instances as lines and rows. Pure.
 
+use std::time::Duration;
+
 use daemon::cli::screen::visible;
-use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, facts};
+use daemon::cli::{Cell, Layout, Screen, Table, Tone, UnknownColumn, facts, span};
 use serde_json::Value;
 
 /// The columns of a verdict; the default ones first.
@@ -71,7 +73,7 @@ pub fn status_lines(status: &Value, screen: Screen) -> Result<String, UnknownCol
     let count = |key: &str| status["counts"][key].as_u64().unwrap_or_default();
     let mut lines = vec![
         ("rule", text(&status["rule"])),
-        ("up", format!("{} s", status["up_s"])),
+        ("up", span(Duration::from_secs(status["up_s"].as_u64().unwrap_or_default()))),
         ("verdicts", format!("{}, {} of them users' wishes", count("verdicts"), count("users"))),
         ("markers", format!("{} written", count("markers_written"))),
     ];
@@ -150,7 +152,7 @@ mod tests {
             "verdicts": [verdict]});
         let told = status_lines(&status, PIPE).unwrap();
         assert!(
-            told.starts_with("rule      reason\nup        7 s\nverdicts  1, 1 of them"),
+            told.starts_with("rule      reason\nup        7s\nverdicts  1, 1 of them"),
             "{told}"
         );
         assert!(

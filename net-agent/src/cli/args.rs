@@ -32,7 +32,7 @@ Colours only on a terminal, and never with NO_COLOR.";
 
 /// Keeps NAPI's NIC records in step with the node.
 #[derive(Parser, Debug)]
-#[command(name = "net-agent", version, after_help = ABOUT)]
+#[command(name = "net-agent", version = daemon::cli::version(), after_help = ABOUT)]
 #[command(mut_arg("config", |arg| arg.default_value(DEFAULT_FILE)))]
 pub struct Cli {
     #[command(subcommand)]
@@ -104,8 +104,8 @@ Examples:
 
 It works whether the daemon runs or not, and survives restarts.")]
     Hold {
-        /// The VM; without it, the whole node.
-        #[arg(long, value_name = "UUID")]
+        /// The VM (uuid, a unique beginning of it, or alias); without it, the whole node.
+        #[arg(long, value_name = "VM")]
         vm: Option<String>,
         /// For how long (2h, 30m); without it, until released.
         #[arg(long = "for", value_name = "TIME")]
@@ -114,6 +114,19 @@ It works whether the daemon runs or not, and survives restarts.")]
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
+    /// Move the end of a hold.
+    #[command(after_help = "\
+Examples:
+  net-agent extend --vm UUID --for 2h      from now
+  net-agent extend --for 30m               the hold on the whole node")]
+    Extend {
+        /// The VM; without it, the hold on the whole node.
+        #[arg(long, value_name = "VM")]
+        vm: Option<String>,
+        /// For how long from now (2h, 30m).
+        #[arg(long = "for", value_name = "TIME")]
+        length: String,
+    },
     /// Remove a hold.
     #[command(after_help = "\
 Examples:
@@ -121,7 +134,7 @@ Examples:
   net-agent release            the hold on the whole node")]
     Release {
         /// The VM; without it, the hold on the whole node.
-        #[arg(long, value_name = "UUID")]
+        #[arg(long, value_name = "VM")]
         vm: Option<String>,
     },
     /// Show the holds in force.
@@ -195,7 +208,7 @@ pub struct HistoryArgs {
     #[arg(long)]
     pub mac: Option<String>,
     /// Only NICs of this VM.
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "VM")]
     pub vm: Option<String>,
     /// Not older than this: 2h, 3d, or a time in ISO 8601.
     #[arg(long, value_name = "TIME")]

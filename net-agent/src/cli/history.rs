@@ -7,11 +7,11 @@
 
 use anyhow::{Context as _, anyhow};
 use daemon::cli::table::plain;
-use daemon::cli::{Cell, Screen, Table, Usage, ago};
+use daemon::cli::{Cell, Screen, Table, Usage, ago, names};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::args::HistoryArgs;
+use super::args::{HistoryArgs, NAME};
 use crate::config::Config;
 use crate::history::{Asked, Entry, History};
 
@@ -20,15 +20,20 @@ const COLUMNS: [&str; 8] = ["at", "mac", "outcome", "rule", "change", "vm", "why
 /// How many of them are usual.
 const USUAL: usize = 6;
 
-pub(super) fn history(
+pub(super) async fn history(
     config: &Config,
-    args: &HistoryArgs,
+    args: HistoryArgs,
     screen: Screen,
 ) -> anyhow::Result<String> {
     let layout = args.list.layout();
+    let vm = match args.vm {
+        // A VM that is gone has its whole uuid only.
+        Some(typed) => Some(names::vm(&config.services.vminfod, NAME, &typed).await?.uuid),
+        None => None,
+    };
     let asked = Asked {
         mac: args.mac.as_deref().map(mac_of).transpose()?,
-        vm: args.vm.clone(),
+        vm,
         since: args.since.as_deref().map(since_of).transpose()?,
     };
     let found =

@@ -2,56 +2,76 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `hold`, `release`, `holds`: they read and replace the file themselves, so they work whether the
+//! `hold`, `extend`, `release`, `holds`: they read and replace the file themselves, so they work whether the
 //! daemon runs or not; it reads the file before each write.
 
+use std::time::Duration;
+
 use anyhow::anyhow;
-use daemon::cli::{Layout, Screen, Table, Usage};
+use daemon::cli::{Layout, Screen, Table, Usage, author, names, span};
 use jiff::{SignedDuration, Timestamp};
 
+use super::args::NAME;
 use crate::config::Config;
 use crate::holds::{Hold, HoldsFile};
 
-pub(super) fn hold(
+pub(super) async fn hold(
     config: &Config,
     vm: Option<String>,
     length: Option<&str>,
     reason: String,
 ) -> anyhow::Result<String> {
-    let length = length
-        .map(|text| {
-            daemon::config::parse_span(text).map_err(|why| anyhow!(Usage(format!("--for: {why}"))))
-        })
-        .transpose()?
-        .map(|span| SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX));
-    if length.is_some_and(|length| length.is_zero()) {
-        return Err(anyhow!(Usage("--for: must be longer than 0".to_owned())));
-    }
+    let length = length.map(length_of).transpose()?;
     if reason.trim().is_empty() {
         return Err(anyhow!(Usage(
             "--reason: must not be empty; it is shown with the hold".to_owned()
         )));
     }
-    let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
-    let file = HoldsFile::new(&config.basics.places.state_dir);
-    let held = file.hold(vm, length, reason, daemon::wall::now())?;
+    let vm = uuid_of(config, vm).await?;
+    let held = holds_file(config).hold(vm, length, reason, author(), daemon::wall::now())?;
     Ok(describe(&held) + "\n")
 }
 
-pub(super) fn release(config: &Config, vm: Option<String>) -> anyhow::Result<String> {
-    let file = HoldsFile::new(&config.basics.places.state_dir);
-    let vm = vm.map(|vm| uuid_of(&vm)).transpose()?;
-    let released = file.release(vm.as_deref())?;
-    let what = vm.unwrap_or_else(|| "the node".to_owned());
-    if released == 0 {
-        return Err(anyhow!("there is no hold on {what}"));
+pub(super) async fn extend(
+    config: &Config,
+    vm: Option<String>,
+    length: &str,
+) -> anyhow::Result<String> {
+    let (length, vm) = (length_of(length)?, uuid_of(config, vm).await?);
+    match holds_file(config).extend(vm.as_deref(), length, daemon::wall::now())? {
+        Some(held) => Ok(describe(&held) + "\n"),
+        None => Err(none_on(vm)),
     }
-    Ok(format!("released {what}\n"))
+}
+
+pub(super) async fn release(config: &Config, vm: Option<String>) -> anyhow::Result<String> {
+    let vm = uuid_of(config, vm).await?;
+    if holds_file(config).release(vm.as_deref())? == 0 {
+        return Err(none_on(vm));
+    }
+    Ok(format!("released {}\n", vm.as_deref().unwrap_or("the node")))
+}
+
+fn holds_file(config: &Config) -> HoldsFile {
+    HoldsFile::new(&config.basics.places.state_dir)
+}
+
+fn none_on(vm: Option<String>) -> anyhow::Error {
+    anyhow!("there is no hold on {}", vm.as_deref().unwrap_or("the node"))
+}
+
+fn length_of(text: &str) -> anyhow::Result<SignedDuration> {
+    let wrong = |why: &str| anyhow!(Usage(format!("--for: {why}")));
+    let span = daemon::config::parse_span(text).map_err(|why| wrong(&why))?;
+    if span.is_zero() {
+        return Err(wrong("must be longer than 0"));
+    }
+    Ok(SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX))
 }
 
 pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow::Result<String> {
     let now = daemon::wall::now();
-    let all = HoldsFile::new(&config.basics.places.state_dir).read()?;
+    let all = holds_file(config).read()?;
     let held: Vec<&Hold> = all.holds.iter().collect();
     if layout.json && !layout.asks_for_table() {
         return Ok(format!("{:#}\n", serde_json::to_value(held)?));
@@ -59,7 +79,7 @@ pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow:
     if held.is_empty() && !layout.asks_for_table() {
         return Ok("no holds\n".to_owned());
     }
-    let mut table = Table::new(&["vm", "until", "reason", "since"]).usually(3);
+    let mut table = Table::new(&["vm", "until", "left", "by", "reason", "since"]).usually(5);
     let at = |time: Timestamp| format!("{time:.0}");
     for hold in held {
         table.row(vec![
@@ -70,6 +90,8 @@ pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow:
                 Some(until) => format!("{} (past)", at(until)),
             }
             .into(),
+            hold.until.map_or_else(|| "-".to_owned(), |until| left(until, now)).into(),
+            hold.by.as_str().into(),
             hold.reason.as_str().into(),
             at(hold.since).into(),
         ]);
@@ -77,15 +99,28 @@ pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow:
     Ok(table.print(layout, screen)?)
 }
 
-/// Checks that the VM is a uuid: a hold on another name would protect nothing.
-fn uuid_of(vm: &str) -> anyhow::Result<String> {
-    let parsed = uuid::Uuid::try_parse(vm);
-    Ok(parsed.map_err(|err| anyhow!(Usage(format!("--vm {vm}: {err}"))))?.hyphenated().to_string())
+/// Returns how long a hold still lasts.
+fn left(until: Timestamp, now: Timestamp) -> String {
+    span(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+}
+
+/// Returns the uuid of a VM as it was typed. A hold on a name that is no VM's would protect nothing; one on
+/// a VM that is not here is placed with a warning, since the VM may be on its way.
+async fn uuid_of(config: &Config, typed: Option<String>) -> anyhow::Result<Option<String>> {
+    let Some(typed) = typed else { return Ok(None) };
+    let named = names::vm(&config.services.vminfod, NAME, &typed).await;
+    let named = named.map_err(|Usage(why)| anyhow!(Usage(format!("--vm {why}"))))?;
+    if named.is_here == Some(false) {
+        eprintln!("{NAME}: warning: the node has no VM {}", named.uuid);
+    }
+    Ok(Some(named.uuid))
 }
 
 fn describe(hold: &Hold) -> String {
     let what = hold.vm.as_deref().unwrap_or("the whole node");
-    let until =
-        hold.until.map_or_else(|| "until released".to_owned(), |at| format!("until {at:.0}"));
-    format!("held {what} {until}: {}", hold.reason)
+    let until = hold.until.map_or_else(
+        || "until released".to_owned(),
+        |at| format!("until {at:.0} (for {})", left(at, daemon::wall::now())),
+    );
+    format!("held {what} {until} by {}: {}", hold.by, hold.reason)
 }

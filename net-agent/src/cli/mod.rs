@@ -49,24 +49,25 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<String> {
     let config = || files.load(Config::read);
-    let listen = || anyhow::Ok(config()?.basics.places.status_listen);
+    let base = || files.base(Config::read);
     Ok(match verb {
         Verb::Serve => String::new(),
-        Verb::Ping { json } => pages::ping(NAME, listen()?, json, screen).await?,
+        Verb::Ping { json } => pages::ping(NAME, &base()?, json, screen).await?,
         Verb::Status { list } => {
-            let page = pages::page(NAME, listen()?, "status").await?;
+            let page = pages::page(NAME, &base()?, "status").await?;
             pages::shown(&page, &list.layout(), screen, show::status_lines)?
         }
-        Verb::Plan(args) => plan::plan(config()?, &args, screen).await?,
-        Verb::Reap { plan, .. } => plan::rehearse(config()?, &plan, screen).await?,
+        Verb::Plan(args) => plan::plan(&config()?, &base()?, &args, screen).await?,
+        Verb::Reap { plan, .. } => plan::rehearse(config()?, &base()?, &plan, screen).await?,
         Verb::Approve { id } => plan::approve(&config()?, &id).await?,
         Verb::Nic { mac, list } => show::nic(config()?, &mac, &list.layout(), screen).await?,
         Verb::Hold { vm, length, reason } => {
-            holds::hold(&config()?, vm, length.as_deref(), reason)?
+            holds::hold(&config()?, vm, length.as_deref(), reason).await?
         }
-        Verb::Release { vm } => holds::release(&config()?, vm)?,
+        Verb::Extend { vm, length } => holds::extend(&config()?, vm, &length).await?,
+        Verb::Release { vm } => holds::release(&config()?, vm).await?,
         Verb::Holds { list } => holds::holds(&config()?, &list.layout(), screen)?,
-        Verb::History(args) => history::history(&config()?, &args, screen)?,
+        Verb::History(args) => history::history(&config()?, args, screen).await?,
         Verb::Completions { shell } => cli::completions::<Cli>(shell),
         Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages")?,
     })

@@ -5,6 +5,7 @@
 //! `plan`, `reap --dry-run`, `approve`: ask the running agent, by its socket if this user may open
 //! it, else by its port. A rehearsal is made here if no agent runs. Nothing here writes to NAPI.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -25,20 +26,26 @@ const COLUMNS: [&str; 7] = ["mac", "vm", "action", "reason", "outcome", "napi", 
 const USUAL: usize = 5;
 
 pub(super) async fn plan(
-    config: Config,
+    config: &Config,
+    base: &str,
     args: &PlanArgs,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let found = running_plan(NAME, &config.basics.places, args.fresh).await?;
+    let found = running_plan(NAME, base, socket(config, args)).await?;
     show(found, args, screen)
+}
+
+fn socket<'a>(config: &'a Config, args: &PlanArgs) -> Option<&'a Path> {
+    args.fresh.then_some(config.basics.places.control_socket.as_path())
 }
 
 pub(super) async fn rehearse(
     config: Config,
+    base: &str,
     args: &PlanArgs,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let found = match running_plan(NAME, &config.basics.places, args.fresh).await {
+    let found = match running_plan(NAME, base, socket(&config, args)).await {
         Ok(plan) if !plan["made"].is_null() => plan,
         _ => {
             eprintln!("net-agent: no running agent has a plan; making one from a single look");

@@ -55,6 +55,7 @@ mod tests {
         let files = FileArgs {
             config: dir.path().join("net-agent.config.json"),
             policy: None,
+            url: None,
             check_config: false,
         };
         let from = files.clone();

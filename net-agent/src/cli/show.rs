@@ -5,11 +5,14 @@
 //! `ping`, `status`, `nic`: ask the running agent; `nic` is answered here if no agent runs. Nothing
 //! here writes to NAPI.
 
+use std::time::Duration;
+
 use anyhow::anyhow;
 use daemon::cli::control::{self, ControlError};
 use daemon::cli::pages::{self, count_lines, named_fields, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
-use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts};
+use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts, span};
+use jiff::Timestamp;
 use sdc_clients::MacAddr;
 use serde_json::Value;
 
@@ -17,6 +20,16 @@ use super::output::{evidence, painted};
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::status::Count;
+
+/// A hold that ends within this time is said to end soon.
+const SOON: Duration = Duration::from_secs(900);
+
+/// Returns when a hold ends, and how soon if that is soon.
+fn ends(at: Timestamp) -> String {
+    let left = Duration::try_from(at.duration_since(daemon::wall::now())).unwrap_or_default();
+    let soon = if left < SOON { "ENDS SOON, " } else { "" };
+    format!("{soon}until {at:.0} (in {})", span(left))
+}
 
 /// Returns `/status` for people: one fact per line.
 pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
@@ -27,10 +40,14 @@ pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
         let what = hold["vm"].as_str().map_or_else(|| "the whole node".to_owned(), visible);
         let until = hold["until"]
             .as_str()
-            .map_or("until released".to_owned(), |at| format!("until {}", to_the_second(at)));
+            .and_then(|at| at.parse::<Timestamp>().ok())
+            .map_or("until released".to_owned(), ends);
         lines.push((
             "hold",
-            screen.paint(Tone::Odd, &format!("{what} {until}: {}", text(hold, "reason"))),
+            screen.paint(
+                Tone::Odd,
+                &format!("{what} {until}, by {}: {}", text(hold, "by"), text(hold, "reason")),
+            ),
         ));
     }
     lines.push(("VMs", number("vms").to_string()));
@@ -90,7 +107,7 @@ mod tests {
     fn shows_a_status_for_people() {
         let page = json!({
             "mute": "report mode", "waiting_for": ["vminfod"], "brake": null, "memory": null,
-            "holds": [{"reason": "a\u{7}", "since": "x"}], "vms": 3, "listed": 7, "pass": 1,
+            "holds": [{"reason": "a\u{7}", "by": "alice", "since": "x"}], "vms": 3, "listed": 7, "pass": 1,
             "last_pass": "2026-05-31T16:34:39.123456789Z", "candidates": 2, "departed": [{}], "reaped": 4,
             "last_error": null,
         });
@@ -99,7 +116,7 @@ mod tests {
             status_lines(&page, screen),
             "state        writes nothing: report mode\n\
              waiting for  vminfod\n\
-             hold         the whole node until released: a\\u0007\n\
+             hold         the whole node until released, by alice: a\\u0007\n\
              VMs          3\n\
              NICs         7 in NAPI's last list\n\
              passes       1, the last 2026-05-31T16:34:39Z\n\

@@ -200,7 +200,7 @@ async fn approved_plan_goes_as_it_was_listed() {
     world.state().nics.get_mut("f20000000002").unwrap().1 = 7;
     world.vm("gone3", "running", &[3], false);
     let now = jiff::Timestamp::now();
-    agent.parts.holds.hold(Some("gone4".into()), None, "x".into(), now).unwrap();
+    agent.parts.holds.hold(Some("gone4".into()), None, "x".into(), "root".into(), now).unwrap();
     world.nic(10, "gone10", json!({}));
     assert_eq!(agent.approve(&id, "root"), Ok(8));
     sleep(14 * MIN).await;

@@ -160,7 +160,7 @@ async fn hold_stops_queued_work_until_released() {
     let now = jiff::Timestamp::now();
     world.delete_vm("v");
     sleep(4 * SEC).await;
-    agent.parts.holds.hold(Some("v".into()), None, "migration".into(), now).unwrap();
+    agent.parts.holds.hold(Some("v".into()), None, "migration".into(), "root".into(), now).unwrap();
     sleep(3 * HOUR).await;
     assert!(world.has(1) && world.writes().is_empty());
     let status = agent.status_json().await.to_string();

@@ -170,7 +170,7 @@ async fn clock_that_is_ahead_ends_no_hold() {
     world.state().clock_base = Some(ago(3));
     let holds = world.agent(crate::world::HOME, json!({})).parts.holds.clone();
     let two_hours = jiff::SignedDuration::from_hours(2);
-    holds.hold(None, Some(two_hours), "migration".into(), ago(3)).unwrap();
+    holds.hold(None, Some(two_hours), "migration".into(), "root".into(), ago(3)).unwrap();
     let (agent, _) = world.start(json!({"relist": "1h"}));
     assert!(agent.status_json().await["holds"].to_string().contains("migration"));
     sleep(HOUR).await;

@@ -43,7 +43,7 @@ async fn hold_after_the_last_check_stops_the_delete() {
             let holds = HoldsFile::new(&world.dir.path().join(HOME));
             Box::new(move |_| {
                 let (vm, now) = (Some("gone".to_owned()), jiff::Timestamp::now());
-                holds.hold(vm, None, "migration".to_owned(), now).unwrap();
+                holds.hold(vm, None, "migration".to_owned(), "root".to_owned(), now).unwrap();
             })
         };
         let (world, shutdown) = about_to_delete(departs, place).await;

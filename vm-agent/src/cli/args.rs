@@ -28,7 +28,7 @@ Colours only on a terminal, and never with NO_COLOR.";
 
 /// Keeps VMAPI's VM records in step with the node.
 #[derive(Parser, Debug)]
-#[command(name = "vm-agent", version, after_help = ABOUT)]
+#[command(name = "vm-agent", version = daemon::cli::version(), after_help = ABOUT)]
 #[command(mut_arg("config", |arg| arg.default_value(DEFAULT_FILE)))]
 pub struct Cli {
     #[command(subcommand)]
@@ -86,7 +86,7 @@ With -j alone: everything that is known, the queue included.")]
 Examples:
   vm-agent why 0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11")]
     Why {
-        /// The VM.
+        /// The VM: its uuid, a unique beginning of it, or its alias.
         vm: String,
     },
     /// Ask the node and VMAPI about one VM now, and show what would be done.
@@ -97,7 +97,7 @@ Examples:
 
 Needs root: it asks the running agent by its socket.")]
     Vm {
-        /// The VM.
+        /// The VM: its uuid, a unique beginning of it, or its alias.
         vm: String,
         #[command(flatten)]
         list: ListArgs,

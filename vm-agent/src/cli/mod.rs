@@ -41,16 +41,18 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<String> {
     let config = || files.load(Config::read);
-    let listen = || anyhow::Ok(config()?.basics.places.status_listen);
+    let base = || files.base(Config::read);
     Ok(match verb {
         Verb::Serve => String::new(),
-        Verb::Ping { json } => pages::ping(NAME, listen()?, json, screen).await?,
+        Verb::Ping { json } => pages::ping(NAME, &base()?, json, screen).await?,
         Verb::Status { list } => {
-            let page = pages::page(NAME, listen()?, "status").await?;
+            let page = pages::page(NAME, &base()?, "status").await?;
             pages::shown(&page, &list.layout(), screen, show::status_lines)?
         }
-        Verb::Plan { list, all } => show::plan(&config()?, &list.layout(), all, screen).await?,
-        Verb::Why { vm } => show::why(&config()?, &vm).await?,
+        Verb::Plan { list, all } => {
+            show::plan(&config()?, &base()?, &list.layout(), all, screen).await?
+        }
+        Verb::Why { vm } => show::why(&config()?, &base()?, &vm).await?,
         Verb::Vm { vm, list } => show::vm(&config()?, &vm, &list.layout(), screen).await?,
         Verb::Approve { id } => show::approve(&config()?, &id).await?,
         Verb::Completions { shell } => cli::completions::<Cli>(shell),

@@ -4,21 +4,20 @@
 
 //! `ping`, `status`, `plan`, `why`, `vm`, `approve`: ask the running agent.
 
-use anyhow::anyhow;
+use std::time::Duration;
+
 use daemon::agent::{approve_plan, running_plan};
 use daemon::cli::pages::{self, count_lines, named_fields, page, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
-use daemon::cli::{Layout, Screen, Table, Usage, control, facts};
-use sdc_clients::uuid_value;
+use daemon::cli::{Layout, Screen, Table, control, facts, names, span};
 use serde_json::Value;
 
 use super::args::NAME;
 use crate::config::Config;
 use crate::status::Count;
 
-fn uuid_of(vm: &str) -> anyhow::Result<String> {
-    uuid::Uuid::try_parse(vm).map_err(|err| anyhow!(Usage(format!("{vm}: {err}"))))?;
-    Ok(uuid_value(vm))
+async fn uuid_of(config: &Config, vm: &str) -> anyhow::Result<String> {
+    Ok(names::vm(&config.services.vminfod, NAME, vm).await?.uuid)
 }
 
 /// Returns `/status` for people: one fact per line.
@@ -43,11 +42,12 @@ pub(super) fn status_lines(page: &Value, screen: Screen) -> String {
 
 pub(super) async fn plan(
     config: &Config,
+    base: &str,
     layout: &Layout,
     all: bool,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let plan = running_plan(NAME, &config.basics.places, true).await?;
+    let plan = running_plan(NAME, base, Some(&config.basics.places.control_socket)).await?;
     if layout.json && !layout.asks_for_table() {
         return Ok(screen.harmless(&format!("{plan:#}\n")));
     }
@@ -69,9 +69,9 @@ pub(super) async fn plan(
     Ok(out)
 }
 
-pub(super) async fn why(config: &Config, vm: &str) -> anyhow::Result<String> {
-    let (vm, listen) = (uuid_of(vm)?, config.basics.places.status_listen);
-    let plan = page(NAME, listen, "plan").await?;
+pub(super) async fn why(config: &Config, base: &str, vm: &str) -> anyhow::Result<String> {
+    let vm = uuid_of(config, vm).await?;
+    let plan = page(NAME, base, "plan").await?;
     let is_it = |line: &&Value| line["vm"] == *vm;
     let queued = plan["queue"].as_array().into_iter().flatten().find(is_it);
     let mut out = match plan["decisions"].as_array().into_iter().flatten().find(is_it) {
@@ -81,7 +81,7 @@ pub(super) async fn why(config: &Config, vm: &str) -> anyhow::Result<String> {
         None => "nothing was decided about it since the agent's start\n".to_owned(),
     };
     if let Some(due) = queued.and_then(|line| line["due_in_ms"].as_u64()) {
-        out += &format!("its next turn is due in {due} ms\n");
+        out += &format!("its next turn is due in {}\n", span(Duration::from_millis(due)));
     }
     Ok(out)
 }
@@ -92,7 +92,7 @@ pub(super) async fn vm(
     layout: &Layout,
     screen: Screen,
 ) -> anyhow::Result<String> {
-    let vm = uuid_of(vm)?;
+    let vm = uuid_of(config, vm).await?;
     let target = format!("/vms/{vm}");
     let said = control::ask(&config.basics.places.control_socket, "GET", &target, None).await?;
     let people = Screen { is_terminal: true, ..screen };

@@ -28,7 +28,7 @@ Colours only on a terminal, and never with NO_COLOR.";
 
 /// The node's single consumer of sysevents and cache of VM objects.
 #[derive(Debug, Parser)]
-#[command(name = "vminfod", version, args_conflicts_with_subcommands = true, after_help = ABOUT)]
+#[command(name = "vminfod", version = daemon::cli::version(), args_conflicts_with_subcommands = true, after_help = ABOUT)]
 pub struct Cli {
     #[command(flatten)]
     pub serve: ServeArgs,
@@ -65,6 +65,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   vminfod vms
+  vminfod vms state=running 'alias=~^web' tags.role=db
   vminfod vms -o uuid,brand,quota -s -quota
   vminfod vms -p -o uuid,nics.0.ip
   vminfod vms --sync | json -ag uuid state alias")]
@@ -228,6 +229,9 @@ pub struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub struct VmsArgs {
+    /// Only VMs with this value; FIELD=~REGEXP matches a part, as in `list`.
+    #[arg(value_name = "FIELD=VALUE")]
+    pub filters: Vec<String>,
     #[command(flatten)]
     pub reach: ReachArgs,
     #[command(flatten)]
@@ -239,7 +243,7 @@ pub struct VmsArgs {
 
 #[derive(Debug, Args)]
 pub struct VmArgs {
-    /// Zone name of the VM, usually its uuid.
+    /// The VM: its uuid, a unique beginning of it, its alias, or its zone's name.
     pub name: String,
     #[command(flatten)]
     pub reach: ReachArgs,
@@ -252,7 +256,7 @@ pub struct VmArgs {
 
 #[derive(Debug, Args)]
 pub struct EventsArgs {
-    /// Only events of this VM.
+    /// Only events of this VM: its uuid, a unique beginning of it, or its alias.
     pub uuid: Option<String>,
     #[command(flatten)]
     pub reach: ReachArgs,
@@ -280,7 +284,7 @@ pub struct VmadmArgs {
 
 #[derive(Debug, Args)]
 pub struct WhyArgs {
-    /// The VM.
+    /// The VM: its uuid, a unique beginning of it, or its alias.
     pub uuid: String,
     /// One field only: `quota`, `nics`, `disks.0.size`.
     pub field: Option<String>,

@@ -65,10 +65,10 @@ impl Either {
         loop {
             match self.daemon.get(sdc_clients::http::Call::get(&["ping"])).await {
                 Ok(_) => return Ok(Source::Daemon),
-                Err(SupplyError::Refused) if Instant::now() < end => {
+                Err(SupplyError::Refused(_)) if Instant::now() < end => {
                     tokio::time::sleep(AGAIN).await;
                 }
-                Err(SupplyError::Refused) => return Err(SupplyError::NotUp(limit)),
+                Err(SupplyError::Refused(_)) => return Err(SupplyError::NotUp(limit)),
                 Err(error) => return Err(error),
             }
         }
@@ -88,7 +88,7 @@ impl Supplier for Either {
             if !self.direct {
                 let _shown = Progress::begin("asking vminfod");
                 match self.daemon.objects(only).await {
-                    Err(SupplyError::Refused) => {}
+                    Err(SupplyError::Refused(_)) => {}
                     answered => return answered,
                 }
                 if let Source::Daemon = self.refused().await? {

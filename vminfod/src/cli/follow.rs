@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::args::{EventsArgs, NAME};
 use super::problem::Problem;
-use super::show::daemon;
+use super::show::{daemon, name_of};
 use super::stream::{self, StreamEnd};
 use super::supply::SupplyError;
 use super::vmadm::events::{EventFault, Printer, ReadyVms, Style};
@@ -44,11 +44,15 @@ impl Place {
 /// Runs until stdout is closed or the first connection fails.
 pub async fn run(args: &EventsArgs, screen: Screen) -> Result<(), Problem> {
     let daemon = daemon(&args.reach)?;
+    let only = match &args.uuid {
+        Some(typed) => Some(name_of(&args.reach, typed).await?),
+        None => None,
+    };
     let mut printer = Printer {
         style: Style::Plain { short: args.short },
         json: args.json.then_some(ReadyVms::List),
         ready: args.ready,
-        only: args.uuid.clone(),
+        only,
     };
     let mut place = Place::default();
     let mut jitter = Jitter::from_entropy();

@@ -48,9 +48,9 @@ impl Problem {
             {
                 ExitCode::SUCCESS
             }
-            Problem::Supply(SupplyError::Refused)
-            | Problem::Stream(StreamEnd::Supply(SupplyError::Refused)) => {
-                eprintln!("{program}: vminfod is not running (connection refused)");
+            Problem::Supply(SupplyError::Refused(url))
+            | Problem::Stream(StreamEnd::Supply(SupplyError::Refused(url))) => {
+                eprintln!("{program}: vminfod is not running: nothing answers on {url}");
                 ExitCode::from(exit::FAILED)
             }
             Problem::Config(_) | Problem::Usage(_) | Problem::Column(_) => {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use daemon::cli::screen::visible;
-use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone, facts};
+use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone, Usage, facts, names};
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
@@ -17,6 +17,7 @@ use super::problem::Problem;
 use super::settings::Settings;
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Failure;
+use super::vmadm::filter::Filters;
 use super::vmadm::list::{self, Listing};
 use super::vmadm::value::{at, compact, items, pretty, text_form};
 
@@ -56,6 +57,7 @@ pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem
 pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
     let daemon = daemon(&args.reach)?;
     let value = read(&daemon, Call::get(&["vms"]), args.sync).await?;
+    let value = if args.filters.is_empty() { value } else { picked(value, &args.filters)? };
     let layout = args.list.layout();
     if !as_rows(&layout, screen) {
         return Ok(json(&value, screen));
@@ -63,29 +65,47 @@ pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
     let (order, sort) = (layout.columns.as_deref(), layout.sort.as_deref());
     let header = !layout.no_header && !layout.parsable;
     let listing = Listing::all(order, sort, layout.parsable, header);
-    let objects = match value {
-        Value::Array(list) => list.into_iter().filter_map(object).collect(),
-        _ => Vec::new(),
-    };
+    let objects = objects(value);
     let printed = match layout.json {
         true => listing.objects(objects).map(|vms| list::json(&vms)),
         false => listing.print(objects),
     };
-    let text = printed.map_err(|failure| match failure {
-        // An unknown column is wrong usage here (2); in vmadm it is a failure (1).
+    Ok(screen.harmless(&printed.map_err(wrong)?))
+}
+
+/// Returns the VMs that match vmadm's filters.
+fn picked(vms: Value, filters: &[String]) -> Result<Value, Problem> {
+    let filters = Filters::read(filters).map_err(|error| wrong(Failure::from(error)))?;
+    if let Some(key) = filters.invalid_key() {
+        return Err(Problem::Usage(format!("no VM has a property {key:?}")));
+    }
+    let picked = list::picked(filters, objects(vms), None).map_err(wrong)?;
+    Ok(picked.into_iter().map(|vm| Value::Object(vm.object)).collect())
+}
+
+/// An unknown column or filter is wrong usage here (2); in vmadm it is a failure (1).
+fn wrong(failure: Failure) -> Problem {
+    match failure {
         Failure::Failed(text) => Problem::Usage(text),
         Failure::Usage(text) => Problem::Usage(text.unwrap_or_default()),
-    })?;
-    Ok(screen.harmless(&text))
+    }
+}
+
+fn objects(vms: Value) -> Vec<VmObject> {
+    match vms {
+        Value::Array(list) => list.into_iter().filter_map(object).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// `vm`
 pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
     let daemon = daemon(&args.reach)?;
-    let found = read(&daemon, Call::get(&["vms", &args.name]), args.sync).await;
+    let name = name_of(&args.reach, &args.name).await?;
+    let found = read(&daemon, Call::get(&["vms", &name]), args.sync).await;
     let value = match found {
         Err(Problem::Supply(SupplyError::Status(404))) => {
-            return Err(Problem::Failed(format!("there is no VM {}", args.name)));
+            return Err(Problem::Failed(format!("there is no VM {name}")));
         }
         other => other?,
     };
@@ -103,6 +123,26 @@ pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
         table.row(vec![key.as_str().into(), cell]);
     }
     Ok(table.print(&layout, screen)?)
+}
+
+/// Returns the name of the zone that is meant: the alias or the beginning of the uuid of one VM stands for
+/// it; anything else stays as it was typed.
+pub async fn name_of(reach: &ReachArgs, typed: &str) -> Result<String, Problem> {
+    if uuid::Uuid::try_parse(typed).is_ok() {
+        return Ok(typed.to_owned());
+    }
+    let Value::Array(vms) = daemon(reach)?.get(Call::get(&["vms"])).await? else {
+        return Ok(typed.to_owned());
+    };
+    let text = |vm: &Value, key: &str| vm[key].as_str().unwrap_or_default().to_owned();
+    let known: Vec<[String; 3]> =
+        vms.iter().map(|vm| ["zonename", "uuid", "alias"].map(|key| text(vm, key))).collect();
+    if known.iter().any(|[zonename, uuid, _]| zonename == typed || uuid == typed) {
+        return Ok(typed.to_owned());
+    }
+    let pairs: Vec<(&str, &str)> =
+        known.iter().map(|[_, uuid, alias]| (uuid.as_str(), alias.as_str())).collect();
+    names::find(&pairs, typed).map_err(|Usage(why)| Problem::Failed(why))
 }
 
 async fn read(daemon: &FromDaemon, call: Call, sync: bool) -> Result<Value, Problem> {

@@ -68,7 +68,7 @@ async fn lines(
     print: &mut (dyn FnMut(&[u8]) -> Result<String, EventFault> + Send),
     write: &mut (dyn FnMut(&str) -> io::Result<()> + Send),
 ) -> Result<(), StreamEnd> {
-    let opened = daemon.http().open(call).await.map_err(SupplyError::from)?;
+    let opened = daemon.open(call).await?;
     if opened.status.as_u16() != 200 {
         return Err(SupplyError::Status(opened.status.as_u16()).into());
     }

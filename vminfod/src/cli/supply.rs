@@ -6,7 +6,7 @@
 //! the same order.
 
 use futures_util::future::BoxFuture;
-use sdc_clients::http::{Call, Http};
+use sdc_clients::http::{Call, Http, StreamResponse};
 use sdc_clients::vminfod::VmObject;
 use sdc_clients::{Class, Error};
 use serde_json::Value;
@@ -20,9 +20,9 @@ const LIST_CAP: usize = 256 << 20;
 /// Why no objects could be read. The texts of the first two are the shipped tools'.
 #[derive(Debug, thiserror::Error)]
 pub enum SupplyError {
-    /// Nothing listens there.
+    /// Nothing listens at this URL.
     #[error("connect ECONNREFUSED")]
-    Refused,
+    Refused(String),
     /// An answer with an error status.
     #[error("bad statusCode: {0}")]
     Status(u16),
@@ -43,7 +43,7 @@ impl From<Error> for SupplyError {
             Some(status) if error.class() != Class::Protocol || status != 200 => {
                 SupplyError::Status(status)
             }
-            _ if is_refused(&error) => SupplyError::Refused,
+            _ if is_refused(&error) => SupplyError::Refused(String::new()),
             _ => SupplyError::Request(daemon::log::chain(&error)),
         }
     }
@@ -76,6 +76,7 @@ pub trait Supplier: Send + Sync {
 /// The daemon.
 #[derive(Debug, Clone)]
 pub struct FromDaemon {
+    url: String,
     http: Http,
 }
 
@@ -83,12 +84,13 @@ impl FromDaemon {
     /// A client of the daemon at `url`, with `program` as its user agent.
     pub fn new(url: &str, program: &str) -> Result<FromDaemon, SupplyError> {
         let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
-        Ok(FromDaemon { http: Http::new(url, &agent)?.without_retries() })
+        Ok(FromDaemon { url: url.to_owned(), http: Http::new(url, &agent)?.without_retries() })
     }
 
     /// Sends a request and returns the JSON of the answer.
     pub async fn get(&self, call: Call) -> Result<Value, SupplyError> {
-        let reply = self.http.execute(call.body_cap(LIST_CAP)).await?;
+        let reply = self.http.execute(call.body_cap(LIST_CAP)).await;
+        let reply = reply.map_err(|error| self.named(error))?;
         if reply.status().as_u16() != 200 {
             return Err(SupplyError::Status(reply.status().as_u16()));
         }
@@ -96,9 +98,16 @@ impl FromDaemon {
         parsed.map_err(|error| SupplyError::Request(format!("the answer: {error}")))
     }
 
-    /// The HTTP client, for streams.
-    pub fn http(&self) -> &Http {
-        &self.http
+    /// Opens a stream.
+    pub async fn open(&self, call: Call) -> Result<StreamResponse, SupplyError> {
+        self.http.open(call).await.map_err(|error| self.named(error))
+    }
+
+    fn named(&self, error: Error) -> SupplyError {
+        match error.into() {
+            SupplyError::Refused(_) => SupplyError::Refused(self.url.clone()),
+            other => other,
+        }
     }
 }
 

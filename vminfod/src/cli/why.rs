@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::args::{NAME, WhyArgs};
 use super::problem::Problem;
-use super::show::daemon;
+use super::show::{daemon, name_of};
 use super::supply::SupplyError;
 use vm_model::compose::origin;
 
@@ -19,9 +19,14 @@ const COLUMNS: [&str; 5] = ["field", "source", "read", "stale", "error"];
 
 /// Prints the table.
 pub async fn run(args: &WhyArgs, screen: Screen) -> Result<String, Problem> {
-    let answer = match daemon(&args.reach)?.get(Call::get(&["why", &args.uuid])).await {
+    let name = match name_of(&args.reach, &args.uuid).await {
+        // Without the daemon the sources are the same for every VM.
+        Err(Problem::Supply(SupplyError::Refused(_))) => args.uuid.clone(),
+        name => name?,
+    };
+    let answer = match daemon(&args.reach)?.get(Call::get(&["why", &name])).await {
         Ok(answer) => Some(answer),
-        Err(SupplyError::Refused) => {
+        Err(SupplyError::Refused(_)) => {
             eprintln!("{NAME}: vminfod is not running: when the sources were read is not known");
             None
         }

@@ -41,7 +41,7 @@ fn each_guard_alone_stops_a_delete() {
     });
     let held = with(json!({}), |c| {
         let since = Timestamp::from_second(NOW).unwrap();
-        let hold = Hold { vm: None, reason: "work".into(), since, until: None };
+        let hold = Hold { vm: None, reason: "work".into(), by: "bob".into(), since, until: None };
         c.holds = Holds { holds: vec![hold] };
     });
     let unborn = with(provisioning.clone(), |c| c.verdict = Some(Verdict::Unknown));

@@ -89,7 +89,13 @@ fn cases() -> Vec<(&'static str, &'static str, String)> {
     let vmapi = |over, verdict| with(over, |c| c.verdict = Some(verdict));
     let held = with(json!({}), |c| {
         let since = Timestamp::from_second(NOW).unwrap();
-        c.holds.holds.push(Hold { vm: None, reason: "move".into(), since, until: None });
+        c.holds.holds.push(Hold {
+            vm: None,
+            reason: "move".into(),
+            by: "bob".into(),
+            since,
+            until: None,
+        });
     });
     let back = with(json!({}), |c| {
         (c.local, c.verdict) = (here("running", true), Some(alive("running", Some(CN))));

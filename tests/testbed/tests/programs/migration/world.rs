@@ -299,7 +299,8 @@ impl World {
         for node in nodes {
             let holds = HoldsFile::new(&self.state_dir(*node));
             let now = jiff::Timestamp::now();
-            holds.hold(Some(VM.to_owned()), None, "migration".to_owned(), now).unwrap();
+            let (vm, reason) = (Some(VM.to_owned()), "migration".to_owned());
+            holds.hold(vm, None, reason, "root".to_owned(), now).unwrap();
         }
         self.lock().held = nodes.len() == 2;
     }

@@ -1,0 +1,112 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The names under which people type a VM: its uuid, the beginning of one, or its alias.
+
+use std::time::Duration;
+
+use sdc_clients::uuid_value;
+use sdc_clients::vminfod::{VmFields as _, Vminfod};
+
+use super::program::Usage;
+use super::span::span;
+
+/// The fewest characters of a uuid's beginning.
+const SHORTEST: usize = 4;
+/// A hold must not wait for a vminfod that hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// VMs that are named where several fit.
+const SHOWN: usize = 5;
+
+/// A VM that was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedVm {
+    /// Its uuid.
+    pub uuid: String,
+    /// Whether the node has it; none if vminfod does not answer.
+    pub is_here: Option<bool>,
+}
+
+/// Finds a VM by what was typed. A whole uuid need not be here, nor need vminfod answer.
+///
+/// # Errors
+/// If no VM or several have that name.
+pub async fn vm(vminfod: &str, program: &str, typed: &str) -> Result<NamedVm, Usage> {
+    let whole = uuid::Uuid::try_parse(typed).ok().map(|_| uuid_value(typed));
+    let asked = async { Vminfod::new(vminfod, &format!("{program}-cli"))?.vms(false).await };
+    let answer = match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(answer) => answer.map_err(|error| crate::log::chain(&error)),
+        Err(_) => Err(format!("no answer in {}", span(PATIENCE))),
+    };
+    let vms = match (answer, &whole) {
+        (Ok(view), _) => view.vms,
+        (Err(_), Some(uuid)) => return Ok(NamedVm { uuid: uuid.clone(), is_here: None }),
+        (Err(why), None) => {
+            return Err(Usage(format!(
+                "{typed}: without vminfod only a whole uuid is known ({why})"
+            )));
+        }
+    };
+    let known: Vec<(&str, &str)> =
+        vms.iter().filter_map(|vm| Some((vm.uuid()?, vm.alias().unwrap_or_default()))).collect();
+    match whole {
+        Some(uuid) => {
+            let is_here = known.iter().any(|(known, _)| *known == uuid);
+            Ok(NamedVm { uuid, is_here: Some(is_here) })
+        }
+        None => {
+            let uuid = find(&known, typed)?;
+            Ok(NamedVm { uuid, is_here: Some(true) })
+        }
+    }
+}
+
+/// Finds the one VM with this alias, or else with a uuid that begins so.
+///
+/// # Errors
+/// If there is none, or several.
+pub fn find(known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
+    let mut fits: Vec<_> = known.iter().filter(|(_, alias)| *alias == typed).collect();
+    if fits.is_empty() && typed.len() >= SHORTEST {
+        let typed = typed.to_ascii_lowercase();
+        fits = known.iter().filter(|(uuid, _)| uuid.starts_with(&typed)).collect();
+    }
+    match fits.as_slice() {
+        [(uuid, _)] => Ok((*uuid).to_owned()),
+        [] => Err(Usage(format!(
+            "no VM has the alias {typed:?}, or a uuid that begins so (at least {SHORTEST} characters)"
+        ))),
+        several => {
+            let names = several.iter().take(SHOWN).map(|(uuid, alias)| format!("{uuid} {alias}"));
+            let names = names.collect::<Vec<_>>().join(", ");
+            Err(Usage(format!("{typed:?} fits {} VMs: {names}", several.len())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_one_vm_or_says_which_fit() {
+        let known = [("0b4a4a3e-1", "web"), ("0b4a9999-2", "db"), ("77777777-3", "db")];
+        for (typed, found) in [
+            ("web", Some("0b4a4a3e-1")),
+            ("0B4A4", Some("0b4a4a3e-1")),
+            ("7777", Some("77777777-3")),
+        ] {
+            assert_eq!(find(&known, typed).ok().as_deref(), found, "{typed}");
+        }
+        for (typed, why) in [
+            ("db", "\"db\" fits 2 VMs: 0b4a9999-2 db, 77777777-3 db"),
+            ("0b4a", "\"0b4a\" fits 2 VMs: 0b4a4a3e-1 web, 0b4a9999-2 db"),
+            ("0b4", "no VM has the alias \"0b4\""),
+            ("", "no VM has the alias"),
+        ] {
+            let error = find(&known, typed).unwrap_err().to_string();
+            assert!(error.starts_with(why), "{typed}: {error}");
+        }
+    }
+}
