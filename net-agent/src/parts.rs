@@ -142,7 +142,7 @@ impl Parts {
             listed_vms,
             local_vms: view.vms.len(),
             reference: self.reference_in(view),
-            had: self.brake.had(|vm| view.has_vm(vm)),
+            had: self.brake.had(|vm| view.confirms(vm)),
         }
     }
 

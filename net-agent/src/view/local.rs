@@ -163,8 +163,17 @@ impl LocalView {
 
     /// Returns true if a VM has this uuid or a zone this name.
     pub fn has_vm(&self, uuid: &str) -> bool {
+        self.vm(uuid).is_some()
+    }
+
+    /// Returns true if a VM has this uuid or a zone this name, and is shown as it is now.
+    pub fn confirms(&self, uuid: &str) -> bool {
+        self.vm(uuid).is_some_and(|vm| !self.older.iter().any(|name| vm.is(name)))
+    }
+
+    fn vm(&self, uuid: &str) -> Option<&LocalVm> {
         let uuid = uuid_value(uuid);
-        self.vms.contains_key(&uuid) || self.vms.values().any(|vm| vm.is(&uuid))
+        self.vms.get(&uuid).or_else(|| self.vms.values().find(|vm| vm.is(&uuid)))
     }
 
     /// Returns the VMs that have this MAC (more than one during some migrations).
@@ -217,6 +226,10 @@ mod tests {
             |names: &[&str]| Incomplete::Zones(names.iter().map(|n| n.to_string()).collect());
         assert!(of(Incomplete::Nothing).is_complete());
         assert!(of(zones(&["z", "u"])).is_complete(), "shown as last read");
+        // The brake does not count it as here.
+        let counted = |view: LocalView| (view.has_vm("u"), view.confirms("u"), view.confirms("z"));
+        assert_eq!(counted(of(Incomplete::Nothing)), (true, true, true));
+        assert_eq!(counted(of(zones(&["z"]))), (true, false, false));
         assert_eq!(of(zones(&["z", "y"])).unread, ["y".to_owned()].into());
         assert!(!of(Incomplete::Everything).listed);
     }

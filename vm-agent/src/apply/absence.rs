@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sdc_clients::uuid_value;
-use sdc_clients::vminfod::{Incomplete, View, VmFields as _};
+use sdc_clients::vminfod::{Incomplete, View, VmFields as _, VmObject};
 
 use crate::node::Gone;
 use crate::parts::Parts;
@@ -46,8 +46,10 @@ pub(super) async fn prove(parts: &Parts, vm: &str, gone: &Gone) -> Result<(), Re
             parts.node.note_hidden(&uuid);
         }
     }
-    let vms = view.vms.len();
     let listed = Listed::of(&view);
+    // One that is shown as it was read earlier may be gone like this one.
+    let is_older = |vm: &VmObject| listed.incomplete.has(vm.zonename().unwrap_or_default());
+    let vms = view.vms.iter().filter(|vm| !is_older(vm)).count();
     if listed.shown.contains(vm) {
         return Err(Reason::Contradicted);
     }

@@ -92,9 +92,16 @@ async fn a_view_that_is_empty_halved_or_failing_reports_nobody() {
     let all = || (0..10).map(|n| (uuid(n), object(n, &json!({}))));
     let broken = |status, text: &str| Some((status, text.to_owned()));
     type Wrap<'a> = (&'a str, Box<dyn Fn(&World)>);
-    let wraps: [Wrap<'_>; 7] = [
+    let wraps: [Wrap<'_>; 8] = [
         ("empty", Box::new(|world| world.state().lie = Some([].into()))),
         ("halved", Box::new(move |world| world.state().lie = Some(all().take(4).collect()))),
+        (
+            "six of ten, two of them as they were earlier",
+            Box::new(move |world| {
+                world.state().lie = Some(all().take(6).collect());
+                world.state().unread = vec![uuid(0), uuid(1)];
+            }),
+        ),
         ("failing", Box::new(move |world| world.state().broken = broken(500, "zoneadm"))),
         ("garbage", Box::new(move |world| world.state().broken = broken(200, "[{"))),
         ("null", Box::new(move |world| world.state().broken = broken(200, "null"))),
