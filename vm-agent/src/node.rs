@@ -31,7 +31,8 @@ pub struct Gone {
 }
 
 impl Gone {
-    fn new(since: Duration, last: Option<Arc<Vm>>) -> Self {
+    /// A VM that left, of which something may be to be said.
+    pub fn new(since: Duration, last: Option<Arc<Vm>>) -> Self {
         Self { since, last, settled: None }
     }
 
@@ -57,6 +58,8 @@ pub struct Known {
     /// The VMs of which it was told since, and when it is looked at again: what the node that had the
     /// VM before wrote last may arrive later than what this one wrote.
     pub looks: BTreeMap<String, Duration>,
+    /// The VMs of which a write got no answer, and when it will have been carried out or never is.
+    pub late: BTreeMap<String, Duration>,
     /// True if `told` does not say which VMs are new: the first run, or the state file was lost.
     pub is_first_run: bool,
     /// True while the stream is connected and its snapshot is read.
@@ -255,7 +258,7 @@ impl Node {
         });
     }
 
-    /// VMAPI lists a VM that the node does not show. Returns true if something may be said of it.
+    /// VMAPI has a VM that the node does not show. Returns true if something may be said of it.
     pub fn miss(&self, vm: &str) -> bool {
         let now = self.clock.now();
         self.change(|known| {
@@ -294,6 +297,25 @@ impl Node {
             known.looks.remove(vm);
             known.told.insert(vm.to_owned());
             None
+        })
+    }
+
+    /// A write about this VM got no answer, and may still be carried out. Returns when to look again.
+    pub fn unanswered(&self, vm: &str) -> Duration {
+        let until = self.clock.now() + self.second_look;
+        self.change(|known| known.late.insert(vm.to_owned(), until));
+        until
+    }
+
+    /// Returns when to look again at a VM of which a write got no answer.
+    pub fn late(&self, vm: &str) -> Option<Duration> {
+        let now = self.clock.now();
+        self.change(|known| {
+            let until = known.late.get(vm).copied().filter(|until| now < *until);
+            if until.is_none() {
+                known.late.remove(vm);
+            }
+            until
         })
     }
 

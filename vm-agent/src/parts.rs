@@ -13,10 +13,11 @@ use daemon::agent::Mode;
 use daemon::approval::{Approval, Approvals, Offer, Refused, VALID};
 use daemon::health::Health;
 use daemon::pace::{Pace, Paced};
-use daemon::schedule::Schedule;
+use daemon::schedule::{Due, Schedule};
 use daemon::state_file::StateFile;
 use daemon::timing::{Clock, Random, Retry};
 use jiff::Timestamp;
+use sdc_clients::Error;
 use sdc_clients::http::{Permit, Transport as _};
 use sdc_clients::vmapi::Vmapi;
 use sdc_clients::vminfod::Vminfod;
@@ -219,6 +220,17 @@ impl Parts {
     /// Returns what the operator approved last, while it holds.
     pub(crate) fn approved(&self) -> Option<Approval> {
         self.approvals(|approvals, now| approvals.last(now))
+    }
+
+    /// A write about these VMs failed. If it may be carried out all the same, and late, they are looked
+    /// at again when it will have been.
+    pub(crate) fn unanswered<'a>(&self, error: &Error, vms: impl IntoIterator<Item = &'a str>) {
+        if error.may_have_applied() {
+            for vm in vms {
+                let at = self.node.unanswered(vm);
+                self.schedule.wake(vm, Due { at, work: () });
+            }
+        }
     }
 
     /// This VM is reported destroyed.

@@ -107,7 +107,8 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
         if !parts.node.look(|known| known.shows(&vm)) {
             continue;
         }
-        if taken(parts, parts.clients.vmapi.put_vm(&vm, &object).await)? {
+        let sent = parts.clients.vmapi.put_vm(&vm, &object).await;
+        if taken(parts, sent, [vm.as_str()])? {
             parts.status.count(Count::Puts);
             parts.status.wrote(&vm, "put");
             parts.status.decided(&vm, "put", Reason::Bare, false);
@@ -122,7 +123,7 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
     }
     let sent = parts.clients.vmapi.put_vms(&parts.cn_uuid, &start.batch).await;
     let vms = start.batch.keys().cloned();
-    if taken(parts, sent)? {
+    if taken(parts, sent, start.batch.keys().map(String::as_str))? {
         parts.status.count(Count::Batches);
         parts.status.add(Count::Batched, start.batch.len());
         start.batch.keys().for_each(|vm| parts.status.wrote(vm, "batch"));
@@ -134,7 +135,14 @@ async fn write(parts: &Parts, start: &mut Start) -> Result<(), NotStarted> {
 }
 
 /// Returns false if VMAPI refuses the records: then each is tried on its own.
-fn taken(parts: &Parts, sent: Result<(), Error>) -> Result<bool, NotStarted> {
+fn taken<'a>(
+    parts: &Parts,
+    sent: Result<(), Error>,
+    vms: impl IntoIterator<Item = &'a str>,
+) -> Result<bool, NotStarted> {
+    if let Err(error) = &sent {
+        parts.unanswered(error, vms);
+    }
     match sent {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.class(), Class::Server | Class::Invalid | Class::Conflict) => {

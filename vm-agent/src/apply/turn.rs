@@ -52,7 +52,14 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
             parts.status.decided(vm, name, why.clone(), false);
             return settled(parts, vm, why);
         }
-        Decision::Wait(why) => Err(why.clone()),
+        Decision::Wait(why) => {
+            // From now on it counts as gone: one that was settled may be alive for VMAPI again, after a
+            // write that came late.
+            if matches!(why, Reason::Missed(_)) {
+                parts.node.miss(vm);
+            }
+            Err(why.clone())
+        }
         Decision::Put(_, object) => write(parts, vm, object, name).await,
         Decision::Destroyed(object) => write(parts, vm, object, name).await,
     };
@@ -98,7 +105,7 @@ fn settled(parts: &Parts, vm: &str, why: &Reason) -> After {
     if *why == Reason::Hidden {
         return After::Settled;
     }
-    let look = parts.node.told(vm);
+    let look = parts.node.told(vm).max(parts.node.late(vm));
     look.map_or(After::Settled, |at| After::In(at.saturating_sub(parts.clock.now())))
 }
 
@@ -144,13 +151,14 @@ async fn ask_node(parts: &Parts, vm: &str) -> Said {
         Ok(object) => Said::Here(object),
         Err(error) if error.is_not_found_resource() => {
             let now = parts.clock.now();
-            parts.node.look(|known| match (known.was_hidden(vm, now), known.gone.get(vm)) {
-                (Some(true), _) => Said::Enough(Decision::Nothing(Reason::LatelyHidden)),
-                (None, _) => wait(Reason::HiddenUnknown),
-                (Some(false), Some(gone)) => Said::Gone(gone.clone()),
+            parts.node.look(|known| match known.was_hidden(vm, now) {
+                Some(true) => Said::Enough(Decision::Nothing(Reason::LatelyHidden)),
+                None => wait(Reason::HiddenUnknown),
                 // The stream has not said so yet: its word is awaited.
-                (Some(false), None) if known.here.contains_key(vm) => wait(Reason::Overtaken),
-                (Some(false), None) => Said::Gone(Gone { since: now, last: None, settled: None }),
+                Some(false) if known.here.contains_key(vm) => wait(Reason::Overtaken),
+                Some(false) => {
+                    Said::Gone(known.gone.get(vm).cloned().unwrap_or(Gone::new(now, None)))
+                }
             })
         }
         Err(error) => wait(failed(parts, &error)),
@@ -190,6 +198,7 @@ async fn write(
     }
     let sent = parts.clients.vmapi.put_vm(vm, object).await;
     if let Err(error) = sent {
+        parts.unanswered(&error, [vm]);
         return Err(failed(parts, &error));
     }
     parts.status.count(if is_destroyed { Count::Destroyed } else { Count::Puts });

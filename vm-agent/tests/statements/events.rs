@@ -81,6 +81,35 @@ async fn a_write_that_fails_is_repeated_with_a_fresh_object() {
     }
 }
 
+#[tokio::test(start_paused = true)] // W22
+async fn a_write_that_is_carried_out_late_does_not_stay() {
+    for is_deleted in [false, true] {
+        let world = World::of(0..5);
+        world.started(&json!({})).await;
+        // Longer than anybody waits for the answer.
+        let late = Rule::new("PUT", "/vms/*", Action::Hang { ms: 45_000 });
+        world.vmapi.faults().add(late.times(1));
+        world.vm(2, &json!({"alias": "first"}));
+        sleep(35 * SEC).await;
+        let last = if is_deleted {
+            world.delete(2);
+            json!("destroyed")
+        } else {
+            world.vm(2, &json!({"alias": "last"}));
+            json!("running")
+        };
+        sleep(5 * SEC).await;
+        let shown =
+            |world: &World| (world.stored(2)["alias"].clone(), world.stored(2)["state"].clone());
+        assert_eq!(shown(&world).1, last);
+        let before = shown(&world);
+        sleep(10 * SEC).await;
+        assert_eq!(shown(&world), (json!("first"), json!("running")), "the late one has won");
+        sleep(3 * MIN).await;
+        assert_eq!(shown(&world), before);
+    }
+}
+
 #[tokio::test(start_paused = true)] // A9
 async fn what_happened_while_the_stream_was_away_is_told() {
     let world = World::of(0..9);
