@@ -50,7 +50,7 @@ fn the_reduction_comes_to_every_end_of_the_first_two_steps() {
 }
 
 #[test]
-#[ignore = "minutes: all orders, one by one; .ci/run has it"]
+#[ignore = "more than ten minutes: all orders, one by one"]
 fn the_reduction_comes_to_every_end_of_the_shipped_order() {
     with_the_targets_agent_off(&Script::shipped());
 }
