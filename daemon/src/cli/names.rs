@@ -10,6 +10,7 @@ use sdc_clients::uuid_value;
 use sdc_clients::vminfod::{VmFields as _, Vminfod};
 
 use super::program::Usage;
+use super::screen::visible;
 use super::span::span;
 
 /// The fewest characters of a uuid's beginning.
@@ -62,23 +63,26 @@ pub async fn vm(vminfod: &str, program: &str, typed: &str) -> Result<NamedVm, Us
     }
 }
 
-/// Finds the one VM with this alias, or else with a uuid that begins so.
+/// Finds the one VM with this alias, or with a uuid that begins so. Tenants choose aliases: one that is the
+/// beginning of another VM's uuid makes what was typed ambiguous, and never means their VM instead.
 ///
 /// # Errors
 /// If there is none, or several.
 pub fn find(known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
-    let mut fits: Vec<_> = known.iter().filter(|(_, alias)| *alias == typed).collect();
-    if fits.is_empty() && typed.len() >= SHORTEST {
-        let typed = typed.to_ascii_lowercase();
-        fits = known.iter().filter(|(uuid, _)| uuid.starts_with(&typed)).collect();
-    }
+    let lower = typed.to_ascii_lowercase();
+    let begins = |uuid: &str| typed.len() >= SHORTEST && uuid.starts_with(&lower);
+    let fits = known.iter().filter(|(uuid, alias)| *alias == typed || begins(uuid));
+    let fits: Vec<_> = fits.collect();
     match fits.as_slice() {
+        // An empty alias is none.
+        _ if typed.is_empty() => Err(Usage("an empty name of a VM".to_owned())),
         [(uuid, _)] => Ok((*uuid).to_owned()),
         [] => Err(Usage(format!(
             "no VM has the alias {typed:?}, or a uuid that begins so (at least {SHORTEST} characters)"
         ))),
         several => {
-            let names = several.iter().take(SHOWN).map(|(uuid, alias)| format!("{uuid} {alias}"));
+            let named = |(uuid, alias): &&(&str, &str)| format!("{uuid} {}", visible(alias));
+            let names = several.iter().take(SHOWN).map(named);
             let names = names.collect::<Vec<_>>().join(", ");
             Err(Usage(format!("{typed:?} fits {} VMs: {names}", several.len())))
         }
@@ -91,7 +95,16 @@ mod tests {
 
     #[test]
     fn finds_one_vm_or_says_which_fit() {
-        let known = [("0b4a4a3e-1", "web"), ("0b4a9999-2", "db"), ("77777777-3", "db")];
+        let known = [
+            ("0b4a4a3e-1", "web"),
+            ("0b4a9999-2", "db"),
+            ("77777777-3", "db"),
+            ("88888888-4", ""),
+            // Tenants' words.
+            ("99999999-5", "8888"),
+            ("aaaaaaaa-6", "esc\u{1b}[2J"),
+            ("aaaaaaaa-7", ""),
+        ];
         for (typed, found) in [
             ("web", Some("0b4a4a3e-1")),
             ("0B4A4", Some("0b4a4a3e-1")),
@@ -103,7 +116,9 @@ mod tests {
             ("db", "\"db\" fits 2 VMs: 0b4a9999-2 db, 77777777-3 db"),
             ("0b4a", "\"0b4a\" fits 2 VMs: 0b4a4a3e-1 web, 0b4a9999-2 db"),
             ("0b4", "no VM has the alias \"0b4\""),
-            ("", "no VM has the alias"),
+            ("", "an empty name"),
+            ("8888", "\"8888\" fits 2 VMs: 88888888-4 , 99999999-5 8888"),
+            ("aaaa", "\"aaaa\" fits 2 VMs: aaaaaaaa-6 esc\\u001b[2J, aaaaaaaa-7 "),
         ] {
             let error = find(&known, typed).unwrap_err().to_string();
             assert!(error.starts_with(why), "{typed}: {error}");
