@@ -11,10 +11,13 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{self, Shell, pages, valid_config};
+use daemon::cli::{
+    self, Layout, ListArgs, Screen, Shell, UnknownColumn, pages, span, valid_config,
+};
 use daemon::http::url_of;
 use daemon::{ConfigError, Fields, exit};
 
@@ -53,12 +56,29 @@ Examples:
   console serve --listen 127.0.0.1:8080
   console serve --check-config --config FILE    is the file valid?")]
     Serve(ServeArgs),
-    /// Print the status of a running console as JSON.
+    /// Exit 0 if it answers.
+    #[command(after_help = "\
+Examples:
+  console ping")]
+    Ping {
+        #[command(flatten)]
+        reach: ReachArgs,
+        /// JSON, also on a terminal.
+        #[arg(short = 'j', long)]
+        json: bool,
+    },
+    /// Show what it shows, and where (JSON if stdout is no terminal).
     #[command(after_help = "\
 Examples:
   console status
+  console status -p -o field,value
   console status | json agents")]
-    Status(StatusArgs),
+    Status {
+        #[command(flatten)]
+        reach: ReachArgs,
+        #[command(flatten)]
+        list: ListArgs,
+    },
     /// Print completions for a shell.
     #[command(after_help = "\
 Examples:
@@ -86,7 +106,7 @@ struct FileArgs {
 }
 
 #[derive(Debug, Default, Args)]
-struct StatusArgs {
+struct ReachArgs {
     #[command(flatten)]
     file: FileArgs,
     /// Where the console serves (default: `listen` of the configuration).
@@ -115,7 +135,12 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     cli::run(NAME, async {
         let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
             Command::Serve(args) => start(args).await,
-            Command::Status(args) => status(&args).await.map(|text| cli::print(NAME, &text)),
+            Command::Ping { reach, json } => {
+                ping(&reach, json).await.map(|text| cli::print(NAME, &text))
+            }
+            Command::Status { reach, list } => {
+                status(&reach, &list.layout()).await.map(|text| cli::print(NAME, &text))
+            }
             Command::Completions { shell } => Ok(cli::print(NAME, &cli::completions::<Cli>(shell))),
             Command::Man { dir } => {
                 let page = cli::man::<Cli>(dir.as_deref());
@@ -123,8 +148,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             }
         };
         result.unwrap_or_else(|error| {
-            let wrong_config = error.is::<ConfigError>();
-            let code = if wrong_config { exit::config_code() } else { exit::FAILED };
+            let code = match () {
+                () if error.is::<ConfigError>() => exit::config_code(),
+                () if error.is::<UnknownColumn>() => exit::USAGE,
+                () => exit::FAILED,
+            };
             exit::report(NAME, error.as_ref(), code)
         })
     })
@@ -143,12 +171,24 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn status(args: &StatusArgs) -> anyhow::Result<String> {
-    let base = match &args.url {
-        Some(url) => url.clone(),
-        None => url_of(load(&args.file)?.0.listen),
-    };
-    Ok(format!("{:#}\n", pages::page(NAME, &base, "status").await?))
+async fn ping(reach: &ReachArgs, json: bool) -> anyhow::Result<String> {
+    Ok(pages::ping(NAME, &base(reach)?, json, Screen::of_stdout()).await?)
+}
+
+async fn status(reach: &ReachArgs, layout: &Layout) -> anyhow::Result<String> {
+    let page = pages::page(NAME, &base(reach)?, "status", "version").await?;
+    Ok(pages::shown(&page, layout, Screen::of_stdout(), |page, _| {
+        let up = span(Duration::from_secs(page["up_s"].as_u64().unwrap_or_default()));
+        pages::named_fields(page, &["vminfod", "agents", "streams", "version", "pid"])
+            + &format!("up       {up}\n")
+    })?)
+}
+
+fn base(reach: &ReachArgs) -> Result<String, ConfigError> {
+    match &reach.url {
+        Some(url) => Ok(url.clone()),
+        None => Ok(url_of(load(&reach.file)?.0.listen)),
+    }
 }
 
 fn load(args: &FileArgs) -> Result<(Config, Vec<String>), ConfigError> {

@@ -6,11 +6,16 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use daemon::config::http_url;
 use daemon::{ConfigError, Fields};
 use serde_json::Value;
 
 /// The name under which the page shows the hub.
 pub(crate) const HUB: &str = "vminfod";
+/// The name under which the page shows migration-service.
+pub(crate) const MIGRATIONS: &str = "migrations";
+/// The name under which the page shows volapi.
+pub(crate) const VOLUMES: &str = "volumes";
 /// The hub's port.
 const HUB_PORT: u16 = 9090;
 /// The port of the page.
@@ -27,6 +32,12 @@ pub struct Config {
     pub vminfod: SocketAddr,
     /// Name and address of each agent; loopback only.
     pub agents: Vec<(String, SocketAddr)>,
+    /// The URL of migration-service, which is elsewhere in the data centre; none: no tab.
+    pub migrations: Option<String>,
+    /// The URL of volapi, which is elsewhere in the data centre; none: no tab.
+    pub volumes: Option<String>,
+    /// Where other nodes may collect metrics, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// A tracing filter.
     pub log_level: String,
 }
@@ -38,6 +49,9 @@ impl Config {
             listen: local(PORT),
             vminfod,
             agents: AGENTS.map(|(name, port)| (name.to_owned(), local(port))).into(),
+            migrations: None,
+            volumes: None,
+            metrics: None,
             log_level: "info".to_owned(),
         }
     }
@@ -52,6 +66,9 @@ impl Config {
             listen: fields.loopback("listen", PORT),
             vminfod: fields.loopback("vminfod", HUB_PORT),
             agents: agents(&mut fields).unwrap_or(default.agents),
+            migrations: service(&mut fields, MIGRATIONS),
+            volumes: service(&mut fields, VOLUMES),
+            metrics: fields.metrics(),
             log_level: fields.text("log_level", &default.log_level),
         };
         Ok((config, fields.finish()?))
@@ -60,6 +77,11 @@ impl Config {
 
 fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
+}
+
+fn service(fields: &mut Fields, name: &str) -> Option<String> {
+    let given = fields.optional_text(name)?;
+    http_url(&given).map_err(|why| fields.fault(name, why)).ok()
 }
 
 /// `agents`: an object from name to address.
@@ -71,8 +93,9 @@ fn agents(fields: &mut Fields) -> Option<Vec<(String, SocketAddr)>> {
     let mut agents = Vec::new();
     for (name, address) in given {
         let key = format!("agents.{name}");
-        if !is_name(&name) || name == HUB {
-            fields.fault(&key, "expected a name of letters, digits and -, other than vminfod");
+        if !is_name(&name) || [HUB, MIGRATIONS, VOLUMES].contains(&name.as_str()) {
+            let what = "expected a name of letters, digits and -, other than vminfod, migrations and volumes";
+            fields.fault(&key, what);
         }
         match address.as_str().map(str::parse::<SocketAddr>) {
             Some(Ok(address)) if address.ip().is_loopback() => agents.push((name, address)),
@@ -100,21 +123,36 @@ mod tests {
         let (config, _) = read("{}").unwrap();
         assert_eq!(config, Config::beside(local(HUB_PORT)));
         let (config, unknown) = read(
-            r#"{"listen": "127.0.0.1:1", "vminfod": "[::1]:2", "agents": {"a": "127.0.0.1:3"}, "odd": 1}"#,
+            r#"{"listen": "127.0.0.1:1", "vminfod": "[::1]:2", "agents": {"a": "127.0.0.1:3"},
+                "migrations": "http://10.0.0.9:80/", "volumes": "http://10.0.0.8", "odd": 1}"#,
         )
         .unwrap();
         assert_eq!((config.listen, config.vminfod.to_string()), (local(1), "[::1]:2".to_owned()));
         assert_eq!(config.agents, [("a".to_owned(), local(3))]);
+        assert_eq!(config.migrations.as_deref(), Some("http://10.0.0.9:80"));
+        assert_eq!(config.volumes.as_deref(), Some("http://10.0.0.8"));
         assert_eq!(unknown, ["odd"]);
     }
 
     #[test]
     fn refuses_addresses_of_other_nodes_and_odd_names() {
         let text = r#"{"listen": "0.0.0.0:1", "vminfod": "10.0.0.1:2",
-            "agents": {"far": "10.0.0.1:3", "a/b": "127.0.0.1:4", "vminfod": "127.0.0.1:5", "no": 6}}"#;
+            "agents": {"far": "10.0.0.1:3", "a/b": "127.0.0.1:4", "vminfod": "127.0.0.1:5", "no": 6,
+                "migrations": "127.0.0.1:7", "volumes": "127.0.0.1:8"}, "migrations": "https://x",
+                "volumes": "y"}"#;
         let message = read(text).unwrap_err().to_string();
-        for key in ["listen", "vminfod", "agents.far", "agents.a/b", "agents.vminfod", "agents.no"]
-        {
+        for key in [
+            "listen",
+            "vminfod",
+            "agents.far",
+            "agents.a/b",
+            "agents.vminfod",
+            "agents.no",
+            "agents.migrations",
+            "agents.volumes",
+            "migrations",
+            "volumes",
+        ] {
             assert!(message.contains(&format!("{key}:")), "{key} in {message}");
         }
         assert!(read(r#"{"agents": []}"#).is_err());

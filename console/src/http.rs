@@ -11,6 +11,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::middleware::map_response;
 use axum::routing::get;
 use daemon::http::{Body, Router, refuse, reply, reply_json, with_ping};
+use daemon::metrics::{gauges, size};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, LOCATION, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -43,6 +44,7 @@ pub(crate) fn router(config: Config, relay: Relay) -> Router {
     with_ping(Router::new())
         .route("/", get(async || to_the_page()))
         .route("/status", get(async |State(api): Routes| api.status()))
+        .route("/metrics", get(async |State(api): Routes| api.metrics()))
         .route("/ui", get(async move || page::file("index.html").unwrap_or_else(no_path)))
         .route("/ui/", get(async move || page::file("index.html").unwrap_or_else(no_path)))
         .route(
@@ -74,9 +76,23 @@ impl Api {
             "up_s": self.started.elapsed().as_secs(),
             "vminfod": self.config.vminfod,
             "agents": agents,
+            "migrations": self.config.migrations,
             "streams": self.relay.open_streams(),
         });
         reply_json(StatusCode::OK, &body)
+    }
+
+    fn metrics(&self) -> Response<Body> {
+        let (streams, up) = (size(self.relay.open_streams()), self.started.elapsed());
+        daemon::metrics::answer(&daemon::metrics::registry("console", |registry| {
+            gauges(
+                registry,
+                [
+                    ("streams", "Streams of events and VMs that are open", streams),
+                    ("uptime_seconds", "Time since the start", up.as_secs_f64()),
+                ],
+            );
+        }))
     }
 }
 

@@ -23,6 +23,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
         "main.js" "place.js" "tabs.js" "stream.js" "source.js" "history.js" "alarms.js"
         "vms.js" "filter.js" "summary.js" "trends.js" "events.js" "health.js"
         "detail.js" "fields.js" "agents.js" "net-agent.js" "vm-agent.js" "kvmd.js"
+        "migration-agent.js" "migrations.js" "volumes.js"
         "drawing.js" "dom.js" "format.js";
 };
 

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Passes requests of the page on to vminfod and the agents: GET only, only the pages listed here,
-//! only to configured loopback addresses, and only JSON comes back.
+//! Passes requests of the page on to vminfod, the agents, migration-service and volapi: GET only, only the pages
+//! listed here, only to the configured addresses (loopback but for the services'), and only JSON comes back.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use sdc_clients::{Error, http::StreamResponse};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::config::{Config, HUB};
+use crate::config::{Config, HUB, MIGRATIONS, VOLUMES};
 
 /// Largest answer that is held in memory.
 const ANSWER_CAP: usize = 16 << 20;
@@ -36,10 +36,13 @@ pub(crate) struct Relay {
 impl Relay {
     pub(crate) fn new(config: &Config, shutdown: Shutdown) -> Result<Self, Error> {
         let hub = (HUB.to_owned(), config.vminfod);
-        let all = std::iter::once(&hub).chain(&config.agents).map(|(name, address)| {
+        let here = std::iter::once(&hub).chain(&config.agents);
+        let here = here.map(|(name, address)| (name.clone(), format!("http://{address}")));
+        let services = [(MIGRATIONS, &config.migrations), (VOLUMES, &config.volumes)].into_iter();
+        let services = services.filter_map(|(name, url)| Some((name.to_owned(), url.clone()?)));
+        let all = here.chain(services).map(|(name, url)| {
             let agent = concat!("console/", env!("CARGO_PKG_VERSION"));
-            let http = Http::new(&format!("http://{address}"), agent)?;
-            Ok((name.clone(), http.without_retries()))
+            Ok((name, Http::new(&url, agent)?.without_retries()))
         });
         Ok(Self {
             programs: Arc::new(all.collect::<Result<_, Error>>()?),
@@ -66,9 +69,23 @@ impl Relay {
         asked: Option<&str>,
     ) -> Option<Response<Body>> {
         let (name, http) = self.programs.iter().find(|(name, _)| name == program)?;
+        if name == MIGRATIONS {
+            let call = Call::get(&["migrations"]).query("format", "raw");
+            return if page == "status" { Some(whole(http, call).await) } else { None };
+        }
+        if name == VOLUMES {
+            return match page {
+                "status" => Some(whole(http, Call::get(&["status"])).await),
+                "plan" => Some(whole(http, Call::get(&["volumes"])).await),
+                _ => None,
+            };
+        }
         match page {
-            "status" | "plan" | "metrics" => Some(whole(http, &[page]).await),
-            "why" if name == HUB => Some(whole(http, &[page, query::value(asked, "vm")?]).await),
+            "status" | "plan" | "history" => Some(whole(http, Call::get(&[page])).await),
+            "metrics" => Some(text(http, Call::get(&[page])).await),
+            "why" if name == HUB => {
+                Some(whole(http, Call::get(&[page, query::value(asked, "vm")?])).await)
+            }
             "vms" if name == HUB => Some(self.stream(http, Call::get(&["vms"])).await),
             "events" if name == HUB => {
                 let call = Call::get(&["events"])
@@ -110,14 +127,20 @@ impl Relay {
     }
 }
 
-/// Reads the whole answer and writes it anew, so that nothing but JSON is passed on: metrics as one
-/// string.
-async fn whole(http: &Http, path: &[&str]) -> Response<Body> {
-    let answer = http.execute(Call::get(path).body_cap(ANSWER_CAP)).await;
-    match answer.and_then(|answer| match path {
-        ["metrics"] => Ok(String::from_utf8_lossy(answer.body()).into()),
-        _ => answer.json::<Value>("JSON"),
-    }) {
+/// Reads the whole answer and writes it anew, so that nothing but JSON is passed on.
+async fn whole(http: &Http, call: Call) -> Response<Body> {
+    let answer = http.execute(call.body_cap(ANSWER_CAP)).await;
+    passed(answer.and_then(|answer| answer.json::<Value>("JSON")))
+}
+
+/// The same of a text, as one JSON string.
+async fn text(http: &Http, call: Call) -> Response<Body> {
+    let answer = http.execute(call.body_cap(ANSWER_CAP)).await;
+    passed(answer.map(|answer| String::from_utf8_lossy(answer.body()).into()))
+}
+
+fn passed(answer: Result<Value, Error>) -> Response<Body> {
+    match answer {
         Ok(value) => reply_json(StatusCode::OK, &value),
         Err(error) => bad_gateway(&error.to_string()),
     }

@@ -57,8 +57,10 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Running, ServeE
     let relay = Relay::new(&config, shutdown.clone())?;
     let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
     let server = Server::new(limits, shutdown.clone());
-    let tasks = Tasks::new(shutdown);
-    tasks.spawn_vital("http", server.serve(listener, http::router(config, relay)));
+    let tasks = Tasks::new(shutdown.clone());
+    let (metrics, routes) = (config.metrics, http::router(config, relay));
+    daemon::metrics::serve(metrics, routes.clone(), &tasks, &shutdown);
+    tasks.spawn_vital("http", server.serve(listener, routes));
     tracing::info!(%address, page = %format_args!("http://{address}/"), "console is listening");
     Ok(Running { address, tasks })
 }

@@ -68,12 +68,22 @@ async fn fixture() -> Fixture {
         .route("/plan", get(|| async { r#"{"decisions":[]}"# }))
         .route("/holds", get(|| async { "[]" }));
     let odd = Router::new().route("/status", get(|| async { "<script>alert(1)</script>" }));
+    let service = Router::new()
+        .route(
+            "/migrations",
+            get(|RawQuery(query)| async move { format!("[\"{}\"]", query.unwrap_or_default()) }),
+        )
+        .route("/status", get(|| async { r#"{"degraded":[]}"# }))
+        .route("/volumes", get(|| async { r#"[{"uuid":"v"}]"# }));
+    let service = start(service).await;
     let off = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let (hub, agent, odd) = (start(hub).await, start(agent).await, start(odd).await);
     let agents = [("net-agent", agent), ("odd", odd), ("off", off)];
     let config = Config {
         listen: "127.0.0.1:0".parse().unwrap(),
         agents: agents.map(|(name, at)| (name.to_owned(), at)).into(),
+        migrations: Some(format!("http://{service}")),
+        volumes: Some(format!("http://{service}")),
         ..Config::beside(hub)
     };
     let shutdown = Shutdown::new();
@@ -126,7 +136,10 @@ async fn serves_the_page_with_its_policy() {
         }
     }
     let (_, body) = ask(console, "GET", "/ui/agents", "localhost").await;
-    assert!(body.contains(r#"["vminfod","net-agent","odd","off"]"#), "{body}");
+    assert!(
+        body.contains(r#"["vminfod","net-agent","odd","off","migrations","volumes"]"#),
+        "{body}"
+    );
     let (_, body) = ask(console, "GET", "/status", "localhost").await;
     assert!(
         body.contains("\"streams\":0") && body.contains("\"net-agent\":\"127.0.0.1:"),
@@ -144,6 +157,9 @@ async fn passes_on_json_of_known_programs_only() {
         ("/ui/agents/vminfod/metrics", r##""# HELP\nup 1\n""##),
         ("/ui/agents/net-agent/status", r#"{"pass":1}"#),
         ("/ui/agents/net-agent/plan", r#"{"decisions":[]}"#),
+        ("/ui/agents/migrations/status", r#"["format=raw"]"#),
+        ("/ui/agents/volumes/status", r#"{"degraded":[]}"#),
+        ("/ui/agents/volumes/plan", r#"[{"uuid":"v"}]"#),
     ] {
         let (head, body) = ask(console, "GET", path, "localhost").await;
         assert!(head.contains(" 200 ") && head.contains("application/json"), "{path}: {head}");
@@ -154,6 +170,10 @@ async fn passes_on_json_of_known_programs_only() {
         ("/ui/agents/off/status", " 502 "),
         ("/ui/agents/net-agent/holds", " 404 "),
         ("/ui/agents/net-agent/vms", " 404 "),
+        ("/ui/agents/migrations/plan", " 404 "),
+        ("/ui/agents/migrations/metrics", " 404 "),
+        ("/ui/agents/volumes/metrics", " 404 "),
+        ("/ui/agents/volumes/history", " 404 "),
         ("/ui/agents/vminfod/why", " 404 "),
         ("/ui/agents/vminfod/why/x", " 404 "),
         ("/ui/agents/vminfod/why?vm=..", " 502 "),

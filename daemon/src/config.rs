@@ -17,7 +17,7 @@
 //! # Ok::<(), daemon::ConfigError>(())
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
@@ -28,6 +28,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 /// Largest configuration file that is read, in bytes.
 const FILE_CAP: u64 = 1 << 20;
@@ -209,6 +210,30 @@ impl Fields {
         })
     }
 
+    /// Returns base URLs by uuids of nodes; none by default.
+    pub fn urls_of_nodes(&mut self, key: &str) -> BTreeMap<Uuid, String> {
+        let given = match self.get(key) {
+            Some(Value::Object(given)) => given.clone(),
+            Some(_) => {
+                self.fault(key, "expected an object from a node's uuid to an address");
+                return BTreeMap::new();
+            }
+            None => return BTreeMap::new(),
+        };
+        let mut urls = BTreeMap::new();
+        for (node, url) in given {
+            let url = url.as_str().and_then(|url| http_url(url).ok());
+            match (node.parse(), url) {
+                (Ok(node), Some(url)) => drop(urls.insert(node, url)),
+                _ => {
+                    let reason = "expected a uuid and an http:// address";
+                    self.fault(&format!("{key}.{node}"), reason);
+                }
+            }
+        }
+        urls
+    }
+
     /// Returns an address of this node alone, or `port` of the loopback address.
     pub fn loopback(&mut self, key: &str, port: u16) -> SocketAddr {
         let default = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -217,6 +242,14 @@ impl Fields {
             self.fault(key, "only a loopback address is allowed");
         }
         address
+    }
+
+    /// Returns `metrics.listen`: where other nodes may collect metrics, if anywhere.
+    pub fn metrics(&mut self) -> Option<SocketAddr> {
+        let text = self.optional_text("metrics.listen")?;
+        text.parse()
+            .map_err(|err| self.fault("metrics.listen", format_args!("{text:?}: {err}")))
+            .ok()
     }
 
     /// Returns a path, or its default.

@@ -8,6 +8,8 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use crate::text::visible;
+
 /// It ran and failed.
 pub const FAILED: u8 = 1;
 /// The command line or the configuration is wrong.
@@ -17,7 +19,8 @@ pub const SMF_FATAL: u8 = 95;
 /// SMF: misconfigured, do not restart (`SMF_EXIT_ERR_CONFIG`).
 pub const SMF_CONFIG: u8 = 96;
 
-/// Prints `program: error: cause: cause` on stderr as one line and returns the exit code.
+/// Prints `program: error: cause: cause` on stderr as one line and returns the exit code. What a peer said
+/// controls no terminal.
 pub fn report(program: &str, error: &(dyn Error + 'static), code: u8) -> ExitCode {
     eprintln!("{program}: {}", one_line(&crate::log::chain(error)));
     ExitCode::from(code)
@@ -34,5 +37,5 @@ pub fn second_code() -> u8 {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    visible(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }

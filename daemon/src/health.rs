@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use sdc_clients::http::{Permit, Request, Response, Transport};
+use sdc_clients::http::{Duplex, Permit, Request, Response, Transport};
 use sdc_clients::{Class, Error, Phase};
 use tokio::time::Instant;
+
+use crate::metrics::Durations;
 
 /// A service that has answered nothing for this long, with a request under way, is silent.
 const SILENT: Duration = Duration::from_secs(5);
@@ -60,13 +62,15 @@ struct State {
 #[derive(Debug)]
 pub struct Health {
     service: &'static str,
+    /// How long its requests took, until the answer or the failure.
+    pub took: Durations,
     state: Mutex<State>,
 }
 
 impl Health {
     /// Nothing is known of the service yet.
     pub fn new(service: &'static str) -> Arc<Self> {
-        Arc::new(Self { service, state: Mutex::default() })
+        Arc::new(Self { service, took: Durations::default(), state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -202,6 +206,7 @@ impl Transport for Observed {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(async move {
             let asked = Asked { method: request.method.clone(), target: request.target() };
+            let began = Instant::now();
             let mut sending = self.inner.send(request);
             let outcome = tokio::select! {
                 biased;
@@ -211,8 +216,13 @@ impl Transport for Observed {
                     sending.await
                 }
             };
+            self.health.took.took(began.elapsed());
             self.health.heard(&asked, &outcome);
             outcome
         })
+    }
+
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+        self.inner.upgrade(request)
     }
 }

@@ -15,6 +15,10 @@
 
 pub mod agent; // what the agents of a node have in common
 
+pub mod health; // whether a service answers
+
+pub mod metrics; // /metrics
+
 pub mod cli; // command lines: grammar, lists, progress
 
 pub mod state_file; // what outlives the process
@@ -27,10 +31,6 @@ pub mod brake; // the measures of a mass-delete brake
 
 pub mod pace; // the budget of requests
 
-pub mod health; // whether a service answers
-
-pub mod metrics; // /metrics
-
 pub mod http; // HTTP with caps and deadlines, event streams that resume
 
 pub mod journal; // the ring of serialised events
@@ -41,6 +41,8 @@ pub mod lock; // the single-instance lock
 
 pub mod descriptors; // the limit of open files
 
+pub mod process; // what the system says about this process
+
 pub mod timing; // the clock, random waits, back-off
 
 pub mod disk; // small files on the disk
@@ -50,6 +52,8 @@ pub mod config; // configuration files
 pub mod exit; // one way to end a program
 
 pub mod log; // bunyan logs
+
+pub mod text; // text of others, made harmless
 
 pub mod wall; // the time of day
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub use strain::Strain;
 
 use futures_util::future::BoxFuture;
-use sdc_clients::http::{Permit, Request, Response, Transport};
+use sdc_clients::http::{Duplex, Permit, Request, Response, Transport};
 use sdc_clients::{Error, Jitter};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -101,6 +101,10 @@ impl Transport for Admitted {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
         self.0.send(request)
     }
+
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+        self.0.upgrade(request)
+    }
 }
 
 impl Transport for Paced {
@@ -122,6 +126,10 @@ impl Transport for Paced {
             self.strain.heard(&outcome, asked.elapsed());
             outcome
         })
+    }
+
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+        self.inner.upgrade(request)
     }
 }
 

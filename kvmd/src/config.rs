@@ -28,6 +28,8 @@ pub struct Config {
     pub need: Need,
     /// Where it serves.
     pub listen: SocketAddr,
+    /// Where other nodes may collect metrics, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// Lock, histories and clearings.
     pub run_dir: PathBuf,
     /// Sockets in one directory, markers beside them.
@@ -109,6 +111,7 @@ impl Config {
                 ssconf: f.optional_text("ssconf_dir").map(PathBuf::from),
             },
             listen: f.parse("listen", "127.0.0.1:5312"),
+            metrics: f.metrics(),
             run_dir: f.path("run_dir", "/var/run/kvmd"),
             control: control(f),
             zones: zones(f),

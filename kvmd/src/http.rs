@@ -79,7 +79,7 @@ async fn events(
 
 impl Api {
     fn metrics(&self) -> Response {
-        let (listeners, up) = (self.listeners.list().len(), self.started.elapsed().as_secs());
+        let (listeners, up) = (self.listeners.list().len(), self.started.elapsed().as_secs_f64());
         daemon::metrics::answer(&metrics::registry(&self.ledger.snapshot(), listeners, up))
     }
 

@@ -35,6 +35,11 @@ pub enum State {
     Watching,
 }
 
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Dialing, Self::Greeting, Self::Queued, Self::Watching];
+}
+
 /// An instance, as `/status` and `ready` show it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Instance {

@@ -118,7 +118,8 @@ pub async fn serve(
         tasks.spawn_vital("zones", follower.run(client));
     }
     let server = Server::new(HttpLimits::default(), shutdown.clone());
-    let routes = http::router(ledger.clone(), config.rule, server.counts(), shutdown);
+    let routes = http::router(ledger.clone(), config.rule, server.counts(), shutdown.clone());
+    daemon::metrics::serve(config.metrics, routes.clone(), &tasks, &shutdown);
     tasks.spawn_vital("http", server.serve(listener, routes));
     tracing::info!(%address, "listening");
     Ok(Running { address, ledger, tasks, _lock: lock })

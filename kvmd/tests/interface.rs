@@ -131,7 +131,6 @@ async fn the_clients_show_people_and_programs_the_same() {
             "db01:host:quit:high:-\nweb01:guest:poweroff:high:user\n",
         ),
         (&["verdicts", "web01", "-H", "-o", "marker"], "written\n"),
-        (&["verdicts", "nobody", "-H"], ""),
         (&["ping"], "{\n  \"ping\": \"pong\"\n}\n"),
     ] {
         let output = node.kvmd(&[args, &["--url", &url]].concat()).await;
@@ -139,8 +138,12 @@ async fn the_clients_show_people_and_programs_the_same() {
     }
     let rows = said(&node.kvmd(&["verdicts", "-j", "--url", &url]).await);
     assert_eq!(serde_json::from_str::<Value>(&rows).unwrap()[0]["name"], "web01");
-    for wrong in [&["verdicts", "-o", "nope"][..], &["status", "-s", "nope"], &["watch", "-o", "x"]]
-    {
+    for wrong in [
+        &["verdicts", "-o", "nope"][..],
+        &["verdicts", "nobody"],
+        &["status", "-s", "nope"],
+        &["watch", "-o", "x"],
+    ] {
         let output = node.kvmd(&[wrong, &["--url", &url]].concat()).await;
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{wrong:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{wrong:?}");

@@ -26,8 +26,8 @@ pub struct Known {
     pub used_bytes: u64,
     /// IMGAPI has the VM's image.
     pub has_image: bool,
-    /// The node that the VM is on.
-    pub source: Node,
+    /// The node that the VM is on; none: nodes are not asked, since others do the steps.
+    pub source: Option<Node>,
     /// The node that was named or chosen, if one was.
     pub target: Option<Node>,
 }
@@ -179,13 +179,14 @@ impl Obstacle {
 pub fn check(known: &Known, is_same_node: bool, now: Time) -> Findings {
     let mut found = Findings::default();
     of_vm(known, &mut found);
-    of_node(End::Source, &known.source, now, &mut found);
     if is_same_node {
         found.obstacles.push(Obstacle::SameNode);
     }
+    let Some(source) = &known.source else { return found };
+    of_node(End::Source, source, now, &mut found);
     if let Some(target) = &known.target {
         of_node(End::Target, target, now, &mut found);
-        of_pair(&known.source, target, &mut found);
+        of_pair(source, target, &mut found);
         of_target(known.used_bytes, target, &mut found);
     }
     found

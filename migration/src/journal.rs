@@ -96,6 +96,15 @@ pub struct Journal {
     /// The operator says that the target's node is dead and stays so (`--target-dead`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_dead: Option<Word>,
+    /// When a node that was declared dead came back with a copy that was replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub returned: Option<Time>,
+    /// Since when neither copy was seen shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden_since: Option<Time>,
+    /// What each node holds of the VM, in bytes, after the last sync.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_bytes: Option<u64>,
     /// The migration is over. The record stays because a node was declared dead: when it comes back, its
     /// agent must find that its copy was replaced.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -103,6 +112,21 @@ pub struct Journal {
     /// The operator gives up what the target wrote since the switch (`rollback --discard`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<Word>,
+    /// The id of the operation that waits for its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<Uuid>,
+    /// A finalize was asked for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub finalize: bool,
+    /// All addresses of the VM are reserved; `reserved_nics` has those that this migration reserves.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reserved: bool,
+    /// CNAPI's ticket, while a placement, a creation, a switch or a rollback runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<String>,
+    /// Where to place the VM relative to others, as the caller asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub affinity: Vec<String>,
 }
 
 impl Journal {

@@ -4,12 +4,20 @@
 
 //! Moves a VM to another compute node: the incremental offline migration of RFD 34.
 //!
-//! The modules below are in layer order: each uses only modules listed below it. All but `stream` are pure:
-//! no I/O, no tokio, no clock. Time, facts and chance are handed in.
+//! The modules below are in layer order: each uses only modules listed below it. All but the three programs and
+//! `stream` are pure: no I/O, no tokio, no clock. Time, facts and chance are handed in.
 
 #![forbid(unsafe_code)]
 
+pub mod cli; // sdc-migrate: orders, watches, evacuations, settings
+
+pub mod service; // the program in the data centre, in front of VMAPI
+
+pub mod agent; // does on a node what the service orders, and moves the data
+
 pub mod stream; // a dataset's bytes from one agent to another, authenticated
+
+pub mod protocol; // what the service and the agents say to each other
 
 pub mod checks; // everything that stands against a begin
 

@@ -21,6 +21,12 @@ pub struct Settings {
     pub zfs_send_mbps_limit: u32,
     /// Attempts of a step in a row that bring nothing forward.
     pub max_attempts: u32,
+    /// How late a scheduled switch may start, in seconds.
+    pub schedule_leeway: u32,
+    /// Seconds after a switch after which its migration is finalized by itself; none: never.
+    pub auto_finalize_after: Option<u32>,
+    /// Seconds after which a paused migration is aborted by itself; none: never.
+    pub max_paused: Option<u32>,
     /// The values of single nodes.
     pub of_cn: BTreeMap<Uuid, Overrides>,
 }
@@ -41,6 +47,9 @@ impl Default for Settings {
             max_running_migrations_per_cn: 5,
             zfs_send_mbps_limit: 500,
             max_attempts: 10,
+            schedule_leeway: 3600,
+            auto_finalize_after: None,
+            max_paused: None,
             of_cn: BTreeMap::new(),
         }
     }

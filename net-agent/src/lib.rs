@@ -31,6 +31,8 @@ mod explain; // answers for the operator that make requests
 
 mod report; // the content of the pages
 
+mod metrics; // the metrics by name
+
 pub mod agent; // one agent: clients, parts, tasks
 
 mod pass; // the pass task
@@ -60,8 +62,6 @@ mod permit; // the checks before each write, and the only way to write
 pub mod state_file; // the file of what outlives the process
 
 mod departures; // the NICs that left the node
-
-mod metrics; // the metrics by name
 
 pub mod status; // the states, counters and last plan that the operator sees
 

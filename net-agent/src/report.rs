@@ -2,18 +2,23 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What `/status`, `/plan`, `/holds` and `/metrics` contain.
+//! What `/status`, `/plan`, `/history` and `/holds` contain.
 
 use std::time::Duration;
 
 use daemon::agent::{Mode, approval_json};
+use daemon::disk;
+use daemon::http::{Body, ok, refuse};
 use daemon::log::clip;
+use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::metrics::{Gauge, Reading};
+use crate::history::Asked;
+use crate::holds::Hold;
 use crate::parts::Parts;
-use crate::status::Count;
 
+/// Entries of the history that the page has.
+const REMEMBERED: usize = 200;
 /// Zones of one kind that are named as something to wait for.
 const SHOWN: usize = 8;
 
@@ -69,8 +74,7 @@ async fn held_up(parts: &Parts) -> Vec<String> {
     if parts.config.basics.mode == Mode::Report {
         all.push("mode \"on\": in report mode nothing is written".to_owned());
     }
-    let holds = parts.holds.read_or_hold_all().await;
-    all.extend(holds.in_force(parts.gate.time()).take(SHOWN).map(|hold| {
+    all.extend(in_force(parts).await.iter().take(SHOWN).map(|hold| {
         let what = hold.vm.as_deref().unwrap_or("the whole node");
         clip(&format!("the end of the hold on {what}: {}", hold.reason))
     }));
@@ -107,38 +111,27 @@ fn departed(parts: &Parts) -> Value {
     all.collect()
 }
 
-/// Returns `/holds`: the holds in force.
-pub(crate) async fn holds(parts: &Parts) -> Value {
-    let holds = parts.holds.read_or_hold_all().await;
-    let in_force: Vec<_> = holds.in_force(parts.gate.time()).collect();
-    serde_json::to_value(in_force).unwrap_or_default()
+/// Answers `/history`: the newest entries, the oldest of them first.
+pub(crate) async fn history(parts: &Parts) -> Response<Body> {
+    let file = parts.history.clone();
+    let read = disk::blocking(move || file.read(&Asked::default())).await;
+    let why = match read {
+        Some(Ok(all)) => {
+            let newest = all.get(all.len().saturating_sub(REMEMBERED)..).unwrap_or_default();
+            return ok(&serde_json::to_value(newest).unwrap_or_default());
+        }
+        Some(Err(err)) => err.to_string(),
+        None => "the reading was aborted".to_owned(),
+    };
+    refuse(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &format!("the history: {why}"))
 }
 
-/// Reads all metrics.
-pub(crate) async fn metrics(parts: &Parts) -> Reading {
-    let status = &parts.status;
-    let flag = |on: bool| f64::from(u8::from(on));
-    let size = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
-    let holds = holds(parts).await.as_array().map_or(0, Vec::len);
-    let last_pass = status.last_pass().map_or(0, |at| at.as_second());
-    let last_pass = Duration::from_secs(u64::try_from(last_pass).unwrap_or(0));
-    let gauge = |gauge| match gauge {
-        Gauge::Listed => size(usize::try_from(status.get(Count::Listed)).unwrap_or(0)),
-        Gauge::Unreadable => size(usize::try_from(status.get(Count::Unreadable)).unwrap_or(0)),
-        Gauge::Vms => size(parts.node.look(|i| i.view.vms.len())),
-        Gauge::Brake => flag(parts.brake.sentence().is_some()),
-        Gauge::Writing => flag(parts.gate.writable().is_ok()),
-        Gauge::Candidates => size(parts.brake.candidates()),
-        Gauge::Departed => size(parts.departures.count()),
-        Gauge::Holds => size(holds),
-        Gauge::MemoryFault => flag(parts.state_file.sentence().is_some()),
-        Gauge::LastPass => last_pass.as_secs_f64(),
-        Gauge::Uptime => parts.clock.now().as_secs_f64(),
-    };
-    Reading {
-        counts: Count::ALL.iter().map(|count| (*count, status.get(*count))).collect(),
-        passes: status.passes(),
-        requests: parts.clients.pace.taken(),
-        gauges: Gauge::ALL.iter().map(|of| (*of, gauge(*of))).collect(),
-    }
+/// Returns the holds in force.
+pub(crate) async fn in_force(parts: &Parts) -> Vec<Hold> {
+    parts.holds.read_or_hold_all().await.in_force(parts.gate.time()).cloned().collect()
+}
+
+/// Returns `/holds`.
+pub(crate) async fn holds(parts: &Parts) -> Value {
+    serde_json::to_value(in_force(parts).await).unwrap_or_default()
 }

@@ -35,7 +35,8 @@ fn pages() -> Router<Arc<Agent>> {
 /// The routes of the port.
 fn port(agent: &Arc<Agent>) -> Router {
     let plan = get(async |State(agent): Routes| ok(&agent.plan_json()));
-    pages().route("/plan", plan).with_state(Arc::clone(agent))
+    let history = get(async |State(agent): Routes| report::history(&agent.parts).await);
+    pages().route("/plan", plan).route("/history", history).with_state(Arc::clone(agent))
 }
 
 /// The routes of the socket.
@@ -53,8 +54,8 @@ fn control(agent: &Arc<Agent>) -> Router {
 }
 
 async fn page_of_metrics(State(agent): Routes) -> Response<Body> {
-    let reading = report::metrics(&agent.parts).await;
-    daemon::metrics::answer(&metrics::registry(reading))
+    let holds = report::in_force(&agent.parts).await;
+    daemon::metrics::answer(&metrics::registry(&agent.parts, &holds))
 }
 
 async fn nic(State(agent): Routes, Path(mac): Path<String>) -> Response<Body> {
@@ -68,8 +69,8 @@ impl Agent {
     /// Serves the pages on this port, and the operator's requests on the configured socket, until
     /// the shutdown.
     pub fn listen(self: &Arc<Self>, listener: TcpListener, tasks: &Tasks, shutdown: &Shutdown) {
-        let socket = &self.parts.config.basics.places.control_socket;
-        agent::listen((listener, port(self)), (socket, control(self)), tasks, shutdown);
+        let places = &self.parts.config.basics.places;
+        agent::listen(places, (listener, port(self)), control(self), tasks, shutdown);
     }
 
     /// Returns `/status`.

@@ -13,6 +13,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use sdc_clients::napi::{Nic, NicList, NicQuery};
 use sdc_clients::vmapi::VmQuery;
 use sdc_clients::{Error, MacAddr};
+use serde_json::json;
 
 use crate::apply::{self, Found};
 use crate::listing::NicListing;
@@ -118,11 +119,10 @@ async fn of_vmapi(
 ) -> Result<Vec<Nic>, Unread> {
     let Some(vmapi) = &parts.clients.vmapi else { return Ok(Vec::new()) };
     let policy = &parts.config.policy;
-    let mut vms = Vec::new();
-    for state in ["destroyed", "failed"] {
-        let (server_uuid, state) = (Some(policy.cn_uuid.clone()), Some(state.to_owned()));
-        vms.extend(vmapi.list_vms(&VmQuery { server_uuid, state }).await?);
-    }
+    // VMAPI's `state` takes one state, and not this one: 409.
+    let gone = json!({"or": [{"eq": ["state", "destroyed"]}, {"eq": ["state", "failed"]}]});
+    let (server_uuid, predicate) = (Some(policy.cn_uuid.clone()), Some(gone));
+    let vms = vmapi.list_vms(&VmQuery { server_uuid, predicate, ..VmQuery::default() }).await?;
     // The filter is not trusted.
     let gone = vms.into_iter().filter(|vm| Verdict::of(vm).is_gone_from(&policy.cn_uuid));
     let gone: Vec<String> = gone.map(|vm| vm.uuid).filter(|vm| !view.has_vm(vm)).collect();

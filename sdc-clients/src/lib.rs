@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Typed clients for the services that a compute node speaks to: vminfod on the node itself, NAPI,
-//! VMAPI and CNAPI in the data centre. The crate knows wire formats, retries and errors, and no
-//! policy.
+//! Typed clients for the services that this project speaks to: vminfod on the node itself; NAPI, VMAPI, CNAPI,
+//! PAPI, IMGAPI, volapi and the workflow API in the data centre. The crate knows wire formats, retries and errors,
+//! and no policy.
 //!
 //! Where to start: [`vminfod::Vminfod`] answers what this node's VMs are, [`vminfod::watch`] follows every
 //! change of them, [`napi::Napi`] and [`vmapi::Vmapi`] read and write the data centre's records.
@@ -30,13 +30,29 @@
 
 #![forbid(unsafe_code)]
 
+pub mod migrations; // migrations of VMs between nodes
+
+pub mod snapshots; // snapshots of what is delegated to a VM
+
+pub mod agents; // the migration-agents of the nodes
+
 pub mod vminfod; // the VMs of this node, and every change of them
 
 pub mod vmapi; // the data centre's records of VMs
 
-pub mod cnapi; // the data centre's records of nodes
+pub mod cnapi; // the data centre's records of nodes, its locks and its tasks
+
+pub mod volapi; // shared volumes
+
+pub mod papi; // packages
+
+pub mod imgapi; // images
+
+pub mod workflow; // jobs
 
 pub mod napi; // the data centre's records of NICs and networks
+
+pub mod signed; // requests that prove who sends them
 
 pub mod http; // requests with deadlines, retries and request ids
 

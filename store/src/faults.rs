@@ -46,6 +46,11 @@ pub enum Fault {
 pub trait Faults: Debug + Send + Sync {
     /// The fate of the next call.
     fn next(&self, call: Call) -> Fault;
+
+    /// Waits as long as the call is held up, before it is done, and again before it is answered.
+    fn held(&self, _call: Call, _is_done: bool) -> BoxFuture<'_, ()> {
+        Box::pin(future::ready(()))
+    }
 }
 
 /// An engine whose answers may be lost.
@@ -66,8 +71,13 @@ impl Faulty {
         work: impl Future<Output = Result<R, Error>>,
     ) -> Result<R, Error> {
         let why = "the answer was lost on purpose".to_owned();
+        self.faults.held(call, false).await;
         match self.faults.next(call) {
-            Fault::None => work.await,
+            Fault::None => {
+                let done = work.await;
+                self.faults.held(call, true).await;
+                done
+            }
             Fault::Before => Err(Error::Unavailable { why }),
             Fault::After => {
                 work.await?;

@@ -66,8 +66,8 @@ impl Agent {
     /// Serves the pages on this port, and the operator's requests on the configured socket, until the
     /// shutdown.
     pub fn listen(self: &Arc<Self>, listener: TcpListener, tasks: &Tasks, shutdown: &Shutdown) {
-        let socket = &self.parts.config.basics.places.control_socket;
-        agent::listen((listener, port(self)), (socket, control(self)), tasks, shutdown);
+        let places = &self.parts.config.basics.places;
+        agent::listen(places, (listener, port(self)), control(self), tasks, shutdown);
     }
 
     /// Returns `/status`.

@@ -52,6 +52,8 @@ pub struct Config {
     pub host_names: Vec<String>,
     /// A unix socket to serve on as well.
     pub socket: Option<Socket>,
+    /// Where other nodes may collect metrics, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// Caps and deadlines of connections.
     pub http: HttpLimits,
     /// The node's programs.
@@ -101,6 +103,7 @@ impl Config {
             listen_beyond_loopback: fields.flag("listen_beyond_loopback", false),
             host_names: fields.texts("host_names"),
             socket: Socket::read(&mut fields),
+            metrics: fields.metrics(),
             http: http_limits(&mut fields),
             commands: CommandPaths {
                 zoneadm: fields.path("commands.zoneadm", paths.zoneadm),

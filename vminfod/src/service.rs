@@ -178,6 +178,7 @@ pub async fn serve_with(
         shutdown: shutdown.clone(),
     };
     let (port, max_jobs, socket) = (config.listen, config.concurrency, config.socket.clone());
+    let metrics = config.metrics;
     let server = Server::new(config.http, shutdown.clone())
         .with_first_line(compat::first_line)
         .with_names(&config.host_names);
@@ -186,7 +187,8 @@ pub async fn serve_with(
         tasks.stop().await;
         return Err(ServeError::Stopped);
     }
-    let api = Api::new(reconciler.published(), status, asks, server.counts(), max_jobs, shutdown);
+    let counts = server.counts();
+    let api = Api::new(reconciler.published(), status, asks, counts, max_jobs, shutdown.clone());
     let bound = async {
         let port = listen(port).await?;
         let socket = socket.map(|Socket { path, mode }| match bind_unix(&path, mode) {
@@ -206,6 +208,7 @@ pub async fn serve_with(
         tracing::info!(path = %path.display(), "listening");
         tasks.spawn_vital("http on the socket", server.clone().serve(bound, api.router()));
     }
+    daemon::metrics::serve(metrics, api.router(), &tasks, &shutdown);
     tasks.spawn_vital("http", server.serve(listener, api.router()));
     tracing::info!(%address, "listening");
     tasks.spawn_vital("reconcile", reconciler.run());

@@ -9,20 +9,26 @@ import * as alarms from './alarms.js';
 import { ago, byId, el, facts, redraw } from './dom.js';
 import { clock, short } from './format.js';
 import * as kvmd from './kvmd.js';
+import * as migrationAgent from './migration-agent.js';
+import * as migrations from './migrations.js';
 import * as netAgent from './net-agent.js';
 import { read, watch as watchSource } from './source.js';
 import * as tabs from './tabs.js';
 import * as vmAgent from './vm-agent.js';
+import * as volumes from './volumes.js';
 
 const EVERY_MS = 3000;
 
 /**
  * The views by the agent's name in the configuration. A view exports `state(status)`, a word and its colour;
- * `parts(status, plan, name)`, the contents of its panel; and, if it has them: `alarms(status, plan)`, what
- * needs a person; `vm(uuid, status, plan)`, what it says about one VM; `held(status)`, the VMs that it leaves
- * alone; `HAS_PLAN`, if the agent serves `/plan`.
+ * `parts(status, plan, name, history)`, the contents of its panel; and, if it has them: `alarms(status, plan)`, what
+ * needs a person; `vm(uuid, status, plan, history)`, what it says about one VM; `held(status)`, the VMs that it leaves
+ * alone; `HAS_PLAN`, if the agent serves `/plan`; `written(status)`, if it serves `/history`: what changes with it;
+ * `EVERY_MS`, if it is read less often.
  */
-const VIEWS = { kvmd, 'net-agent': netAgent, 'vm-agent': vmAgent };
+const VIEWS = {
+  kvmd, 'net-agent': netAgent, 'vm-agent': vmAgent, 'migration-agent': migrationAgent, migrations, volumes,
+};
 
 const GENERIC = {
   state: () => ['answers', 'good'],
@@ -40,26 +46,35 @@ export async function watch(name, onRead) {
       el('div', { class: 'bar' }, el('h2', {}, agent), state), body);
     byId('agents').append(panel);
     const mark = tabs.add(agent, panel);
-    const one = { name: agent, view: VIEWS[agent] ?? GENERIC, status: null, plan: null };
+    const one = { name: agent, view: VIEWS[agent] ?? GENERIC, status: null, plan: null, history: null };
     agents.push(one);
-    watchSource(`/ui/agents/${agent}/status`, EVERY_MS, async (source) => {
+    watchSource(`/ui/agents/${agent}/status`, one.view.EVERY_MS ?? EVERY_MS, async (source) => {
       one.status = source.value;
       if (!source.error && one.view.HAS_PLAN) one.plan = (await read(`/ui/agents/${agent}/plan`)).value ?? one.plan;
+      if (!source.error && one.view.written) await reread(one);
       show(one, source, { state, body, mark }, name);
       onRead();
     });
   }
 }
 
+/** Reads the history if something was written since. */
+async function reread(agent) {
+  const written = agent.view.written(agent.status);
+  if (agent.written === written) return;
+  const { value } = await read(`/ui/agents/${agent.name}/history`);
+  if (value) [agent.history, agent.written] = [value, written];
+}
+
 function show(agent, source, { state, body, mark }, name) {
-  const { view, status, plan } = agent;
+  const { view, status, plan, history } = agent;
   const [text, kind] = source.error ? ['does not answer', 'bad'] : view.state(status);
   state.replaceChildren(text, source.at ? ', read ' : '', source.at ? ago(source.at) : '', source.at ? ' ago' : '');
   state.className = `pill ${kind}`;
   mark(kind, text);
   alarms.set(agent.name, source.error ? [silent(agent.name, source)] : view.alarms?.(status, plan) ?? []);
   const none = [el('p', { class: 'soft' }, 'Not running, or not on this node.')];
-  redraw(body, status ? view.parts(status, plan, name) : none);
+  redraw(body, status ? view.parts(status, plan, name, history) : none);
   body.classList.toggle('old', source.error !== null);
 }
 
@@ -70,7 +85,8 @@ function silent(name, source) {
 
 /** What the agents say about one VM. */
 export const aboutVm = (uuid) =>
-  agents.flatMap(({ view, status, plan }) => (status && view.vm ? view.vm(uuid, status, plan) : []));
+  agents.flatMap(({ view, status, plan, history }) => (
+    status && view.vm ? view.vm(uuid, status, plan, history) : []));
 
 /** Returns true if an agent leaves this VM alone because an operator said so. */
 export const isHeld = (uuid) => agents.some(({ view, status }) => status && view.held?.(status).includes(uuid));

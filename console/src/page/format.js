@@ -44,5 +44,21 @@ export function mebibytes(mib) {
   return mib >= 1024 ? `${+(mib / 1024).toFixed(1)} GiB` : `${mib} MiB`;
 }
 
+/** A number of bytes in its largest unit: `1.5 GiB`. */
+export function bytes(count) {
+  if (!Number.isFinite(count)) return '–';
+  let [size, at] = [count, 0];
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  while (size >= 1024 && at + 1 < units.length) {
+    size /= 1024;
+    at += 1;
+  }
+  return `${+size.toFixed(1)} ${units[at]}`;
+}
+
 /** The milliseconds of vminfod's spans of time: `12.593138s (12.59s)`. */
 export const milliseconds = (text) => Number.parseFloat(text ?? '') * 1000;
+
+/** Who approved how many `what`, when, and how many are left. */
+export const approval = ({ by, ago_s: seconds, count, left }, what) =>
+  `${count} ${what} by ${short(by, 60)} ${span(seconds * 1000)} ago, ${left} of them left`;

@@ -23,6 +23,10 @@ export function alarms(source, stream) {
   const all = [];
   const add = (kind, title, text, command, since) => all.push({ kind, title, text, command, since });
   if (stream) add('warn', 'No event stream', `${stream} Changes are not shown as they come.`, 'svcs -L vminfod');
+  if (status.stale) {
+    const text = 'A source of the whole node has not answered for two refreshes; what is shown may be old.';
+    add('bad', 'vminfod’s view is stale', text, 'vminfod check');
+  }
   const errors = Object.entries(status.errors ?? {});
   for (const [name, trouble] of errors.slice(0, TOLD)) {
     const [vm] = name.split(' ');

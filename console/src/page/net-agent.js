@@ -5,7 +5,7 @@
 // net-agent's panel: whether it may write, what prevents it, and its plan, NIC by NIC.
 
 import { ago, el, facts, note, table, tiles } from './dom.js';
-import { clock, short, span } from './format.js';
+import { approval, clock, short, span } from './format.js';
 
 /** Names of its counters; those that are 0 are not shown. */
 const DONE = {
@@ -20,6 +20,11 @@ const TONES = { delete: 'bad', defer: 'warn', 'ask-vmapi': 'warn', look: 'soft',
 /** A pass comes every 24 h ± 25 %. */
 const PASS_LATE_MS = 31 * 3600000;
 export const HAS_PLAN = true;
+/** Entries of its history that are shown, the newest first. */
+const WRITTEN_SHOWN = 20;
+/** Returns what changes with each entry of its history. */
+export const written = (status) => WRITES.map((key) => status[key]).join();
+const WRITES = ['backfilled', 'state_fixed', 'claimed', 'mirrored', 'reaped', 'already_gone'];
 
 /** Its state in a word, and the colour of it. */
 export function state(status) {
@@ -57,19 +62,25 @@ const holds = (status) => (Array.isArray(status.holds) ? status.holds : []);
 /** The VMs that are held. */
 export const held = (status) => holds(status).map((hold) => hold.vm).filter(Boolean);
 
-/** What it says about one VM: the holds that cover it, and NAPI's record of each NIC with the verdicts. */
-export function vm(uuid, status, plan) {
+/**
+ * What it says about one VM: the holds that cover it, NAPI's record of each NIC with the verdicts, and what was
+ * written and deleted.
+ */
+export function vm(uuid, status, plan, history) {
   const notes = holds(status).filter((hold) => !hold.vm || hold.vm === uuid)
     .map((hold) => holdNote(hold, hold.vm ? 'this VM' : 'the whole node'));
   const nics = (plan?.decisions ?? []).filter((one) => one.vm === uuid);
   const rows = nics.map((one) => [el('code', {}, one.mac), short(one.napi || 'no record', 200), ...judged(one)]);
   const title = el('h3', {}, plan?.made ? `NICs in NAPI, as of ${clock(plan.made)}` : 'NICs in NAPI');
   const none = el('p', { class: 'soft' }, 'net-agent’s last plan has no NIC of this VM.');
-  return [...notes, title, rows.length > 0 ? table(['nic', 'NAPI’s record', 'action', 'why', 'became'], rows) : none];
+  const now = nics.map((one) => `net-agent nic ${one.mac}`).join('; ');
+  const ask = now ? [el('p', { class: 'soft' }, 'NAPI, the node and VMAPI now: ', el('code', {}, now))] : [];
+  const records = rows.length > 0 ? table(['nic', 'NAPI’s record', 'action', 'why', 'became'], rows) : none;
+  return [...notes, title, records, ...ask, ...past((history ?? []).filter((one) => one.vm === uuid))];
 }
 
 /** The panel's contents. */
-export function parts(status, plan, name) {
+export function parts(status, plan, name, history) {
   const decisions = plan?.decisions ?? [];
   const drift = decisions.filter((one) => one.action !== 'keep');
   const open = drift.filter((one) => one.outcome !== 'done');
@@ -92,6 +103,7 @@ export function parts(status, plan, name) {
     ]),
     ...departed(status, name),
     ...planned(plan, drift, decisions.length, name),
+    ...past(history ?? [], name),
   ];
 }
 
@@ -108,6 +120,7 @@ function notes(status, plan, name) {
     const help = id ? `Approve with: net-agent approve ${id}` : 'net-agent plan lists what it blocks.';
     all.push(note('bad', 'Brake', `${short(status.brake, 400)}. ${help}`));
   }
+  if (status.approved) all.push(note('', 'Approved', approval(status.approved, 'records')));
   if (status.memory) all.push(note('bad', 'Memory', short(status.memory, 400)));
   if (status.mute) all.push(note('', 'Writes nothing', short(status.mute, 400)));
   for (const what of status.waiting_for ?? []) all.push(note('', 'Waits for', short(what, 300)));
@@ -144,6 +157,24 @@ function planned(plan, drift, all, name) {
   if (drift.length === 0) return [title, el('p', { class: 'soft' }, 'NAPI’s records agree with the node.')];
   const rows = drift.map((one) => [el('code', {}, one.mac), titled(one.vm, name), ...judged(one)]);
   return [title, table(['nic', 'vm', 'action', 'why', 'became'], rows)];
+}
+
+/** What was written and deleted, by which rule, old and new value. */
+function past(entries, name) {
+  if (entries.length === 0) return [];
+  const vm = (uuid) => (name ? [titled(uuid, name)] : []);
+  const rows = entries.slice(-WRITTEN_SHOWN).reverse().map((one) => [
+    el('span', { class: 'soft' }, clock(one.at)), el('code', {}, one.mac), ...vm(one.vm),
+    el('b', { class: one.new ? 'good' : 'bad' }, one.outcome), short(change(one), 200), short(one.why, 300),
+  ]);
+  const title = el('h3', {}, `Written and deleted, the last ${rows.length} of ${entries.length}`);
+  return [title, table(['at', 'nic', ...(name ? ['vm'] : []), 'what', 'change', 'why'], rows)];
+}
+
+function change({ old, new: now }) {
+  const value = (one) => String(one ?? '–');
+  if (!now) return `was ${['state', 'ip', 'cn_uuid'].filter((key) => old?.[key]).map((key) => old[key]).join(', ')}`;
+  return Object.entries(now).map(([key, one]) => `${key} ${value(old?.[key])} → ${value(one)}`).join(', ');
 }
 
 /** Action, reason with the guards' verdicts, and what became of it. */

@@ -18,14 +18,16 @@ const SAMPLE_MS = 5000;
 const LATE_MS = 30000;
 
 const samples = new Map();
+/** Sum, count and mean of each histogram when it was last read. */
+const sums = new Map();
 
 /** Reads the metrics for ever and draws. */
 export async function watch() {
   for (;;) {
     const [hub, agent] = await Promise.all(['vminfod', 'net-agent'].map((name) => read(`/ui/agents/${name}/metrics`)));
     sample('refresh', number(hub, 'vminfod_last_refresh_duration_seconds'));
-    sample('loads', number(hub, 'vminfod_loads_total'));
-    sample('requests', number(agent, 'net_agent_requests_total'));
+    mean('reading', hub, 'vminfod_load_duration_seconds');
+    mean('napi', agent, 'net_agent_napi_request_duration_seconds');
     draw();
     await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS));
   }
@@ -44,13 +46,14 @@ function sample(name, value) {
   samples.set(name, all);
 }
 
-/** Increase per second between samples; a counter that fell began anew. */
-function rate(name) {
-  const all = samples.get(name) ?? [];
-  return all.slice(1).map(([at, value], place) => {
-    const [before, last] = all[place];
-    return [at, Math.max(0, value - last) / ((at - before) / 1000)];
-  });
+/** Samples the mean of a histogram since the last time; where nothing was added, the last one again. */
+function mean(name, page, metric) {
+  const [sum, count] = [number(page, `${metric}_sum`), number(page, `${metric}_count`)];
+  const last = sums.get(name) ?? { sum: 0, count: 0 };
+  const began = count < last.count ? { sum: 0, count: 0 } : last;
+  const value = count > began.count ? (sum - began.sum) / (count - began.count) : last.value;
+  if (Number.isFinite(count)) sums.set(name, { sum, count, value });
+  sample(name, Number.isFinite(count) ? value : undefined);
 }
 
 function eventRate(from, to) {
@@ -71,8 +74,8 @@ export function draw() {
   const rows = [
     ['events', eventRate(from, to), perSecond],
     ['full refresh', samples.get('refresh') ?? [], seconds],
-    ['VM readings', rate('loads'), perSecond],
-    ['NAPI, VMAPI', rate('requests'), perSecond],
+    ['reading a VM', samples.get('reading') ?? [], seconds],
+    ['NAPI’s answers', samples.get('napi') ?? [], seconds],
   ];
   byId('trends').replaceChildren(...rows.map(([name, points, words]) => {
     const [at, value] = points.at(-1) ?? [];

@@ -5,7 +5,7 @@
 // vm-agent's panel: whether it may write, what prevents it, what waits, and what it wrote last.
 
 import { ago, el, facts, note, table, tiles } from './dom.js';
-import { clock, short, span } from './format.js';
+import { approval, clock, short, span } from './format.js';
 
 /** Names of its counters; those that are 0 are not shown. */
 const DONE = {
@@ -79,6 +79,7 @@ function notes(status, plan) {
     const help = id ? `Approve with: vm-agent approve ${id}` : 'vm-agent plan lists what it blocks.';
     all.push(note('bad', 'Brake', `${short(status.brake, 400)}. ${help}`));
   }
+  if (status.approved) all.push(note('', 'Approved', approval(status.approved, 'VMs')));
   if (status.memory) all.push(note('bad', 'Memory', short(status.memory, 400)));
   if (status.mute) all.push(note('', 'Writes nothing', short(status.mute, 400)));
   for (const what of status.waiting_for ?? []) all.push(note('', 'Waits for', short(what, 300)));

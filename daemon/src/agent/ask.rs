@@ -40,10 +40,10 @@ pub async fn running_plan(
     base: &str,
     socket: Option<&Path>,
 ) -> Result<Value, NoPlan> {
-    let last = || page(program, base, "plan");
+    let last = || page(program, base, "plan", "decisions");
     let Some(socket) = socket else { return Ok(last().await?) };
     let shown = Progress::begin("waiting for a fresh plan");
-    let made = ask(socket, "POST", "/plan", None);
+    let made = ask(socket, "POST", "/plan", None, "decisions");
     let watched = async {
         loop {
             tokio::time::sleep(GLANCE).await;
@@ -64,10 +64,12 @@ pub async fn running_plan(
     }
 }
 
-/// Approves the plan with this id; returns the agent's answer.
+/// Approves the plan with this id; returns how many records of this kind (`nics`, `vms`) may go.
 ///
 /// # Errors
 /// If no agent answers, or it refuses.
-pub async fn approve_plan(places: &Places, id: &str) -> Result<Value, ControlError> {
-    ask(&places.control_socket, "POST", "/approve", Some(&json!({"id": id, "by": author()}))).await
+pub async fn approve_plan(places: &Places, id: &str, kind: &str) -> Result<u64, ControlError> {
+    let (socket, body) = (&places.control_socket, json!({"id": id, "by": author()}));
+    let done = ask(socket, "POST", "/approve", Some(&body), kind).await?;
+    done[kind].as_u64().ok_or_else(|| ControlError::Another { path: socket.clone() })
 }

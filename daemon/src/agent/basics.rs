@@ -52,6 +52,8 @@ pub struct Places {
     pub control_socket: PathBuf,
     /// Status listener; loopback only.
     pub status_listen: SocketAddr,
+    /// Where other nodes may collect metrics, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// What the configuration of every agent has.
@@ -149,6 +151,7 @@ impl Files {
                 control_socket: f.path("control.socket", state_dir.join("control.sock")),
                 state_dir,
                 status_listen: f.loopback("status.listen", port),
+                metrics_listen: f.metrics(),
             },
             no_rabbit,
             mode: f.parse("mode", Mode::On.name()),

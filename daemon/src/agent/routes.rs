@@ -5,7 +5,6 @@
 //! The listeners of an agent, and what their routes share: a loopback port for every process of the node,
 //! whose pages change nothing and cause no request, and a unix socket for root.
 
-use std::path::Path;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -16,7 +15,10 @@ use tokio::net::TcpListener;
 use crate::approval::{Approval, Refused};
 use crate::http::{Body, Limits, Router, Server, bind_unix, collect, ok, refuse};
 use crate::log::{AUDIT, clip};
+use crate::metrics;
 use crate::tasks::{Shutdown, Tasks};
+
+use super::basics::Places;
 
 /// The longest body of a request to the socket, and the time to send it in.
 const BODY: usize = 4096;
@@ -63,13 +65,16 @@ pub fn approval_json(approval: &Approval, now: Duration) -> Value {
 
 /// Serves the routes of the port and those of the socket until the shutdown.
 pub fn listen(
+    places: &Places,
     (listener, port): (TcpListener, Router),
-    (socket, control): (&Path, Router),
+    control: Router,
     tasks: &Tasks,
     shutdown: &Shutdown,
 ) {
+    let socket = &places.control_socket;
     let limits = Limits { connections: CONNECTIONS, requests_per_second: 200, ..Limits::default() };
     let server = || Server::new(limits, shutdown.clone());
+    metrics::serve(places.metrics_listen, port.clone(), tasks, shutdown);
     tasks.spawn("status", server().serve(listener, port));
     match bind_unix(socket, 0o600) {
         Ok(bound) => drop(tasks.spawn("control", server().serve(bound, control))),

@@ -36,6 +36,16 @@ pub enum ServeError {
     /// A client cannot be made.
     #[error(transparent)]
     Client(#[from] sdc_clients::Error),
+    /// Something else that the agent needs.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl ServeError {
+    /// Something that the agent needs is not there.
+    pub fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(error.into())
+    }
 }
 
 /// Runs an agent: waits for its configuration, opens the log, takes the lock, and runs `work` until

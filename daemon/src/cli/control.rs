@@ -31,12 +31,19 @@ pub enum ControlError {
     /// The exchange failed.
     #[error("the agent's socket: {0}")]
     Broken(String),
+    /// Something else listens there.
+    #[error("another program answers on {}", path.display())]
+    Another {
+        /// The socket.
+        path: std::path::PathBuf,
+    },
     /// The agent refused.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Sends a request to the agent and returns its answer.
+/// Sends a request to the agent and returns its answer, which always has the field `mark`: without it, another program
+/// answers.
 ///
 /// # Errors
 /// If nothing listens, the exchange fails or the agent refuses.
@@ -45,6 +52,7 @@ pub async fn ask(
     method: &str,
     target: &str,
     body: Option<&Value>,
+    mark: &str,
 ) -> Result<Value, ControlError> {
     let absent = |source| ControlError::Absent { path: socket.to_owned(), source };
     let mut stream = UnixStream::connect(socket).await.map_err(absent)?;
@@ -67,7 +75,10 @@ pub async fn ask(
             return Err(ControlError::Broken(format!("no answer in {} s", PATIENCE.as_secs())));
         }
     };
-    read(&answer)
+    match read(&answer)? {
+        answer if answer.get(mark).is_some() => Ok(answer),
+        _ => Err(ControlError::Another { path: socket.to_owned() }),
+    }
 }
 
 fn read(answer: &[u8]) -> Result<Value, ControlError> {

@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Command, Parser};
 use clap_complete::Shell;
 
@@ -86,13 +87,29 @@ fn first_paragraph(text: &str) -> String {
     }
 }
 
-/// Parses the arguments, which begin with the program's name.
+/// Parses the arguments, which begin with the program's name. Options of a command may also stand before it.
 ///
 /// # Errors
 /// The exit code, after help or what is wrong was printed.
 pub fn parse<C: Parser>(args: impl Iterator<Item = OsString>) -> Result<C, ExitCode> {
-    C::try_parse_from(args)
-        .map_err(|error| misuse(C::command().get_name(), &error.to_string(), !error.use_stderr()))
+    let args: Vec<OsString> = args.collect();
+    let parsed = C::try_parse_from(&args).or_else(|error| match error.kind() {
+        ErrorKind::ArgumentConflict => moved(&args).ok_or(error),
+        _ => Err(error),
+    });
+    parsed.map_err(|error| misuse(C::command().get_name(), &error.to_string(), !error.use_stderr()))
+}
+
+/// Parses the arguments with what stands before the command behind it.
+fn moved<C: Parser>(args: &[OsString]) -> Option<C> {
+    let grammar = C::command();
+    let is_command = |arg: &OsString| grammar.get_subcommands().any(|it| it.get_name() == arg);
+    let at = (1..args.len()).filter(|at| is_command(&args[*at]));
+    at.map(|at| {
+        let (before, rest) = args.split_at(at);
+        [&before[..1], &rest[..1], &before[1..], &rest[1..]].concat()
+    })
+    .find_map(|args| C::try_parse_from(args).ok())
 }
 
 /// Returns the script that completes the program's commands in a shell.
@@ -144,6 +161,36 @@ mod tests {
             first_paragraph(&error),
             "unrecognized subcommand 'statsu': did you mean 'status'?"
         );
+    }
+
+    #[test]
+    fn options_of_a_command_may_stand_before_it() {
+        #[derive(Debug, clap::Parser)]
+        #[command(args_conflicts_with_subcommands = true)]
+        struct Cli {
+            #[arg(long)]
+            config: Option<String>,
+            #[arg(long)]
+            listen: bool,
+            #[command(subcommand)]
+            verb: Option<Verb>,
+        }
+        #[derive(Debug, clap::Subcommand)]
+        enum Verb {
+            Status {
+                #[arg(long)]
+                config: Option<String>,
+            },
+        }
+        let parsed = |line: &str| parse::<Cli>(line.split(' ').map(OsString::from));
+        for line in ["x --config status status", "x status --config status"] {
+            let Some(Verb::Status { config }) = parsed(line).unwrap().verb else {
+                panic!("{line}")
+            };
+            assert_eq!(config.as_deref(), Some("status"), "{line}");
+        }
+        assert_eq!(parsed("x --config status").unwrap().config.as_deref(), Some("status"));
+        assert!(parsed("x --listen status").is_err());
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub mod version; // what --version says
 
 mod program; // how a program runs
 
+pub mod ask; // questions before something is done
+
 mod grammar; // options that all programs share
 
 pub mod table; // lists
@@ -29,6 +31,6 @@ pub use grammar::{ListArgs, completions, man, misuse, parse, valid_config};
 pub use program::{Usage, author, begin, finish, late_config, print, run};
 pub use progress::Progress;
 pub use screen::{Screen, Tone};
-pub use span::{ago, span};
+pub use span::{ago, left, span};
 pub use table::{Cell, Layout, Table, UnknownColumn, facts};
 pub use version::version;

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The names under which people type a VM: its uuid, the beginning of one, or its alias.
+//! The names under which people type a VM or another thing: its uuid, the beginning of one, or its name.
 
 use std::time::Duration;
 
@@ -49,8 +49,13 @@ pub async fn vm(vminfod: &str, program: &str, typed: &str) -> Result<NamedVm, Us
             )));
         }
     };
-    let known: Vec<(&str, &str)> =
-        vms.iter().filter_map(|vm| Some((vm.uuid()?, vm.alias().unwrap_or_default()))).collect();
+    let mut known = Vec::new();
+    for vm in &vms {
+        let Some(uuid) = vm.uuid() else { continue };
+        known.push((uuid, vm.alias().unwrap_or_default()));
+        // A zone's name need not be the uuid.
+        known.extend(vm.zonename().filter(|name| *name != uuid).map(|name| (uuid, name)));
+    }
     match whole {
         Some(uuid) => {
             let is_here = known.iter().any(|(known, _)| *known == uuid);
@@ -63,28 +68,51 @@ pub async fn vm(vminfod: &str, program: &str, typed: &str) -> Result<NamedVm, Us
     }
 }
 
-/// Finds the one VM with this alias, or with a uuid that begins so. Tenants choose aliases: one that is the
-/// beginning of another VM's uuid makes what was typed ambiguous, and never means their VM instead.
+/// What is named, in the words of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// One of them.
+    pub one: &'static str,
+    /// Its name.
+    pub name: &'static str,
+}
+
+/// VMs by their aliases.
+const VM: Kind = Kind { one: "VM", name: "alias" };
+
+/// Finds the one VM, as [`find_kind`] does.
 ///
 /// # Errors
 /// If there is none, or several.
 pub fn find(known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
+    find_kind(VM, known, typed)
+}
+
+/// Finds the one thing, among uuids and names, with this name, or with a uuid that begins so; one that has
+/// several names stands there as often. Tenants choose names: one that is the
+/// beginning of another thing's uuid makes what was typed ambiguous, and never means theirs instead.
+///
+/// # Errors
+/// If there is none, or several.
+pub fn find_kind(kind: Kind, known: &[(&str, &str)], typed: &str) -> Result<String, Usage> {
+    let Kind { one, name } = kind;
     let lower = typed.to_ascii_lowercase();
     let begins = |uuid: &str| typed.len() >= SHORTEST && uuid.starts_with(&lower);
-    let fits = known.iter().filter(|(uuid, alias)| *alias == typed || begins(uuid));
-    let fits: Vec<_> = fits.collect();
+    let fits = known.iter().filter(|(uuid, name)| *name == typed || begins(uuid));
+    let mut fits: Vec<_> = fits.collect();
+    fits.dedup_by_key(|(uuid, _)| *uuid);
     match fits.as_slice() {
         // An empty alias is none.
-        _ if typed.is_empty() => Err(Usage("an empty name of a VM".to_owned())),
+        _ if typed.is_empty() => Err(Usage(format!("an empty name of a {one}"))),
         [(uuid, _)] => Ok((*uuid).to_owned()),
         [] => Err(Usage(format!(
-            "no VM has the alias {typed:?}, or a uuid that begins so (at least {SHORTEST} characters)"
+            "no {one} has the {name} {typed:?}, or a uuid that begins so (at least {SHORTEST} characters)"
         ))),
         several => {
             let named = |(uuid, alias): &&(&str, &str)| format!("{uuid} {}", visible(alias));
             let names = several.iter().take(SHOWN).map(named);
             let names = names.collect::<Vec<_>>().join(", ");
-            Err(Usage(format!("{typed:?} fits {} VMs: {names}", several.len())))
+            Err(Usage(format!("{typed:?} fits {} {one}s: {names}", several.len())))
         }
     }
 }
@@ -100,6 +128,7 @@ mod tests {
             ("0b4a9999-2", "db"),
             ("77777777-3", "db"),
             ("88888888-4", ""),
+            ("88888888-4", "build-zone"),
             // Tenants' words.
             ("99999999-5", "8888"),
             ("aaaaaaaa-6", "esc\u{1b}[2J"),
@@ -109,6 +138,7 @@ mod tests {
             ("web", Some("0b4a4a3e-1")),
             ("0B4A4", Some("0b4a4a3e-1")),
             ("7777", Some("77777777-3")),
+            ("build-zone", Some("88888888-4")),
         ] {
             assert_eq!(find(&known, typed).ok().as_deref(), found, "{typed}");
         }

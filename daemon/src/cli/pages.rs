@@ -14,12 +14,23 @@ use super::screen::{Screen, Tone, visible};
 use super::span::span;
 use super::table::{Layout, Table, UnknownColumn, facts, plain};
 
+/// A page that takes longer than this does not come.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPage {
     /// Nothing listens.
     #[error("{program} is not running: nothing answers on {base}")]
     Absent {
+        /// Who should.
+        program: &'static str,
+        /// Where.
+        base: String,
+    },
+    /// Something listens, and says nothing.
+    #[error("{program} does not answer: nothing came within {} from {base}", span(PATIENCE))]
+    Late {
         /// Who should.
         program: &'static str,
         /// Where.
@@ -38,19 +49,30 @@ pub enum NoPage {
     },
 }
 
-/// Reads a page, such as `status`, of `program` at this base URL.
+/// Reads a page, such as `status`, of `program` at this base URL. The page always has the field `mark`:
+/// without it, another program answers.
 ///
 /// # Errors
 /// If there is none.
-pub async fn page(program: &'static str, base: &str, name: &str) -> Result<Value, NoPage> {
+pub async fn page(
+    program: &'static str,
+    base: &str,
+    name: &str,
+    mark: &str,
+) -> Result<Value, NoPage> {
     let broken = |error| NoPage::Broken(base.to_owned(), error);
     let http = Http::new(base, &format!("{program}-cli")).map_err(broken)?.without_retries();
-    let answer = http.execute(Call::get(&[name])).await;
+    let answer = http.execute(Call::get(&[name]).timeout(PATIENCE)).await;
     let answer = answer.and_then(|reply| reply.json::<Value>("a JSON page"));
-    answer.map_err(|error| match error.class() {
+    let page = answer.map_err(|error| match error.class() {
         Class::Connect => NoPage::Absent { program, base: base.to_owned() },
+        Class::Timeout(_) => NoPage::Late { program, base: base.to_owned() },
         _ => broken(error),
-    })
+    })?;
+    match page.get(mark) {
+        Some(_) => Ok(page),
+        None => Err(NoPage::Another { program, base: base.to_owned() }),
+    }
 }
 
 /// Asks `program` whether it is there. Returns what is printed.
@@ -63,7 +85,7 @@ pub async fn ping(
     json: bool,
     screen: Screen,
 ) -> Result<String, NoPage> {
-    let answer = page(program, base, "ping").await?;
+    let answer = page(program, base, "ping", "ping").await?;
     if answer["ping"] != "pong" {
         return Err(NoPage::Another { program, base: base.to_owned() });
     }
@@ -85,9 +107,24 @@ pub fn text(value: &Value, key: &str) -> String {
 pub fn fields(object: &Value, layout: &Layout, screen: Screen) -> Result<String, UnknownColumn> {
     let mut table = Table::new(&["field", "value"]);
     for (key, value) in object.as_object().into_iter().flatten() {
-        table.row(vec![key.as_str().into(), value.clone().into()]);
+        leaves(key.clone(), value, &mut table);
     }
     table.print(layout, screen)
+}
+
+/// Adds a row for each value that has no names inside: `nics.0.mac`.
+fn leaves(path: String, value: &Value, table: &mut Table) {
+    let below = |name: &str| format!("{path}.{name}");
+    match value {
+        Value::Object(all) if !all.is_empty() => {
+            all.iter().for_each(|(name, value)| leaves(below(name), value, table));
+        }
+        Value::Array(all) if all.iter().any(|value| value.is_object() || value.is_array()) => {
+            let numbered = all.iter().enumerate();
+            numbered.for_each(|(at, value)| leaves(below(&at.to_string()), value, table));
+        }
+        value => table.row(vec![path.into(), value.clone().into()]),
+    }
 }
 
 /// Returns a page as a table if the flags ask for one, as `lines` on a terminal, else as JSON.

@@ -28,6 +28,12 @@ pub fn span(length: Duration) -> String {
     text
 }
 
+/// Returns how long it is until this time, in whole seconds that have begun.
+pub fn left(at: Timestamp, now: Timestamp) -> String {
+    let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    span(Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0)))
+}
+
 /// Returns how long ago this was, `2h5m ago`; `now` if it is to come.
 pub fn ago(at: Timestamp) -> String {
     let passed = Duration::try_from(crate::wall::now().duration_since(at)).unwrap_or_default();

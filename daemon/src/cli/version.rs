@@ -21,6 +21,16 @@ pub fn commit() -> Option<&'static str> {
     option_env!("BUILD_COMMIT")
 }
 
+/// Returns the parts by name, as metrics have them; what the build was not told is empty.
+pub fn labels() -> Vec<(&'static str, &'static str)> {
+    let date = option_env!("BUILD_DATE").unwrap_or_default();
+    vec![
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("commit", commit().unwrap_or_default()),
+        ("date", date),
+    ]
+}
+
 fn said(version: &str, commit: Option<&str>, date: Option<&str>) -> String {
     match (commit, date) {
         (Some(commit), Some(date)) => format!("{version} (commit {commit}, {date})"),

@@ -19,13 +19,19 @@ pub struct Guard {
     also: Option<IpAddr>,
     /// Names of this node that the operator has configured.
     names: Arc<[String]>,
+    any_name: bool,
 }
 
 impl Guard {
     /// Returns the rule for a port at this address: `localhost`, loopback, and the address itself.
     pub fn at(address: SocketAddr) -> Self {
         let also = (!address.ip().is_unspecified()).then_some(address.ip());
-        Self { also, names: Arc::default() }
+        Self { also, ..Self::default() }
+    }
+
+    /// Admits every name: for a port whose pages any program of the network may read.
+    pub fn under_any_name(self, any_name: bool) -> Self {
+        Self { any_name, ..self }
     }
 
     /// Admits these names as well.
@@ -55,6 +61,9 @@ impl Guard {
 
     fn is_local(&self, host: &str) -> bool {
         let Some(name) = name_of(host) else { return false };
+        if self.any_name {
+            return true;
+        }
         if let Ok(ip) = name.parse::<IpAddr>() {
             let bracketed = host.starts_with('[') == ip.is_ipv6();
             let loopback = name == "127.0.0.1" || name == "::1";
@@ -142,6 +151,9 @@ mod tests {
         let named = Guard::default().with_names(Arc::new(["headnode".to_owned()]));
         assert!(admits(&named, &[("Host", "HeadNode:9090")]));
         assert!(!admits(&named, &[("Host", "headnode.example")]));
+        let open = Guard::default().under_any_name(true);
+        assert!(admits(&open, &[("Host", "cn1.dc.example:9390")]));
+        assert!(!admits(&open, &[("Host", "cn1.dc.example"), ("Sec-Fetch-Site", "cross-site")]));
         let forced = Guard::at("10.0.0.1:9090".parse().unwrap());
         assert!(
             admits(&forced, &[("Host", "10.0.0.1:9090")])

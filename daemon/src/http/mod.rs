@@ -17,6 +17,8 @@ mod limits; // caps, deadlines, counters
 
 mod pace; // a rate limit
 
+mod signed; // routes for those who know the data centre's secret
+
 mod pages; // what the pages of all daemons share
 
 mod reply; // small responses
@@ -39,5 +41,6 @@ pub use self::pages::{ok, with_ping, wrong_method};
 pub use self::port::{ListenError, listen, url_of};
 pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
 pub use self::server::{Acceptor, Server, call};
+pub use self::signed::signed;
 pub use self::socket::FirstLine;
 pub use self::unix::{UnixSocket, bind_unix};

@@ -100,6 +100,7 @@ pub struct Server {
     pace: Arc<Pace>,
     first_line: Option<FirstLine>,
     names: Arc<[String]>,
+    any_name: bool,
     shutdown: Shutdown,
 }
 
@@ -113,6 +114,7 @@ impl Server {
             counts: Arc::default(),
             first_line: None,
             names: Arc::default(),
+            any_name: false,
             shutdown,
         }
     }
@@ -127,6 +129,11 @@ impl Server {
         Self { names: names.into(), ..self }
     }
 
+    /// Answers requests for any host name, also of other nodes.
+    pub fn under_any_name(self) -> Self {
+        Self { any_name: true, ..self }
+    }
+
     /// Returns the counters.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
@@ -136,7 +143,8 @@ impl Server {
     /// has not ended after the drain time is reset.
     pub async fn serve(self, acceptor: impl Into<Acceptor>, router: Router) {
         let acceptor = acceptor.into();
-        let guard = acceptor.guard().with_names(Arc::clone(&self.names));
+        let guard =
+            acceptor.guard().with_names(Arc::clone(&self.names)).under_any_name(self.any_name);
         let connections = TaskTracker::new();
         let cut = CancellationToken::new();
         loop {

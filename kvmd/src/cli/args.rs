@@ -30,10 +30,12 @@ pub(super) const NAME: &str = "kvmd";
 
 /// Tells who turned a VM off.
 #[derive(Debug, Parser)]
-#[command(name = "kvmd", version = daemon::cli::version(), after_help = ABOUT, subcommand_required = true)]
+#[command(name = "kvmd", version = daemon::cli::version(), args_conflicts_with_subcommands = true, after_help = ABOUT)]
 pub struct Cli {
+    #[command(flatten)]
+    pub serve: ServeArgs,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,7 +55,7 @@ Examples:
         #[arg(long, value_name = "FILE", requires = "background")]
         log: Option<PathBuf>,
     },
-    /// Run the daemon; a second one is an error.
+    /// Run the daemon (the default); a second one is an error.
     #[command(after_help = "\
 Examples:
   kvmd serve
@@ -97,7 +99,7 @@ Examples:
 Columns: date, name, initiator, kind, confidence, user, evidence; with -o also rule, marker, source,
 generation.")]
     Verdicts {
-        /// Only this instance.
+        /// Only this instance: its name; of a zone also a unique beginning of it, or the VM's alias.
         name: Option<String>,
         #[command(flatten)]
         reach: ReachArgs,

@@ -4,12 +4,14 @@
 
 //! `kvmd ping|status|verdicts|watch`, for people or as JSON.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use daemon::cli::pages::{self, NoPage};
-use daemon::cli::{Layout, Screen, UnknownColumn, screen};
+use daemon::cli::screen::visible;
+use daemon::cli::{Layout, Screen, UnknownColumn, Usage, names, screen};
 use daemon::{ConfigError, exit};
 use futures_util::StreamExt;
 use sdc_clients::Error;
@@ -36,6 +38,8 @@ enum Problem {
     #[error(transparent)]
     Daemon(#[from] Error),
     #[error(transparent)]
+    Usage(#[from] Usage),
+    #[error(transparent)]
     Page(#[from] NoPage),
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
@@ -61,7 +65,7 @@ pub async fn run(command: Command) -> ExitCode {
         Err(Problem::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
-        Err(error @ (Problem::Config(_) | Problem::Column(_))) => {
+        Err(error @ (Problem::Config(_) | Problem::Column(_) | Problem::Usage(_))) => {
             exit::report(NAME, &error, exit::USAGE)
         }
         Err(error) => exit::report(NAME, &error, exit::FAILED),
@@ -73,8 +77,9 @@ fn client(reach: &ReachArgs) -> Result<Http, Problem> {
     Ok(Http::new(&settings::url(reach)?, agent)?.without_retries())
 }
 
-async fn get(reach: &ReachArgs, path: &'static str) -> Result<Value, Problem> {
-    Ok(pages::page(NAME, &settings::url(reach)?, path).await?)
+/// Reads `/status`, which has the verdicts.
+async fn read_status(reach: &ReachArgs) -> Result<Value, Problem> {
+    Ok(pages::page(NAME, &settings::url(reach)?, "status", "verdicts").await?)
 }
 
 async fn ping(reach: &ReachArgs, json: bool, screen: Screen) -> Result<String, Problem> {
@@ -82,7 +87,7 @@ async fn ping(reach: &ReachArgs, json: bool, screen: Screen) -> Result<String, P
 }
 
 async fn status(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<String, Problem> {
-    let status = get(reach, "status").await?;
+    let status = read_status(reach).await?;
     if layout.asks_for_table() {
         return Ok(verdicts::instances(&status, layout, screen)?);
     }
@@ -98,10 +103,19 @@ async fn told_so_far(
     layout: &Layout,
     screen: Screen,
 ) -> Result<String, Problem> {
-    let status = get(reach, "status").await?;
-    let all = status["verdicts"].as_array().into_iter().flatten();
-    let asked: Vec<&Value> =
-        all.filter(|verdict| name.is_none_or(|name| verdict["name"] == name)).collect();
+    let status = read_status(reach).await?;
+    let all = || status["verdicts"].as_array().into_iter().flatten();
+    let name = match name {
+        Some(typed) => Some(name_of(reach, typed, &status).await?),
+        None => None,
+    };
+    let asked: Vec<&Value> = all()
+        .filter(|verdict| name.as_ref().is_none_or(|name| verdict["name"] == **name))
+        .collect();
+    if asked.is_empty() && !layout.asks_for_table() && !layout.json {
+        let about = name.map(|name| format!(" about {}", visible(&name))).unwrap_or_default();
+        return Ok(format!("no verdict{about} since the daemon's start\n"));
+    }
     if layout.json && !layout.asks_for_table() {
         return Ok(
             screen.harmless(&format!("{:#}\n", Value::from_iter(asked.into_iter().cloned())))
@@ -111,12 +125,25 @@ async fn told_so_far(
 }
 
 /// Prints one line per verdict; waits for a daemon that is off, and prints nothing twice.
+/// Returns the instance that is meant: one that kvmd knows, or else a VM's zone.
+async fn name_of(reach: &ReachArgs, typed: &str, status: &Value) -> Result<String, Problem> {
+    let told = status["verdicts"].as_array().into_iter().flatten();
+    let told = told.filter_map(|verdict| verdict["name"].as_str());
+    let watched = status["instances"].as_object().into_iter().flatten();
+    let known: BTreeSet<&str> = watched.map(|(name, _)| name.as_str()).chain(told).collect();
+    let names: Vec<_> = known.into_iter().map(|name| (name, name)).collect();
+    match (names::find(&names, typed), settings::load(&reach.file)?.0.zones) {
+        (Err(_), Some(zones)) => Ok(names::vm(zones.url.as_str(), NAME, typed).await?.uuid),
+        (found, _) => Ok(found?),
+    }
+}
+
 async fn watch(reach: &ReachArgs, layout: &Layout, screen: Screen) -> Result<(), Problem> {
     // An unknown column is an error at once.
     verdicts::table(std::iter::empty(), layout, screen)?;
     let http = client(reach)?;
     // A daemon that is off at the start is an error.
-    get(reach, "ping").await?;
+    read_status(reach).await?;
     let mut position: Option<(String, u64)> = None;
     loop {
         let mut call = Call::get(&["events"]);

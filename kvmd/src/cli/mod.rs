@@ -34,7 +34,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     cli::run(NAME, async {
-        match cli.command {
+        match cli.command.unwrap_or(Command::Serve(cli.serve)) {
             Command::Start { serve, background: true, log } => {
                 start::background(&args, serve, log).await
             }

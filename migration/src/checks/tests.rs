@@ -34,7 +34,7 @@ fn known() -> Known {
         odd_nics: Vec::new(),
         used_bytes: 100,
         has_image: true,
-        source: node(),
+        source: Some(node()),
         target: Some(node()),
     }
 }
@@ -73,7 +73,7 @@ fn each_obstacle_is_found_alone() {
             &["The NIC 90:b8:d0:00:00:01 has no network or no address in NAPI"],
         ),
         (
-            |vm, _| vm.source.agent_version = None,
+            |vm, _| vm.source.as_mut().unwrap().agent_version = None,
             &["migration-agent does not answer on the source's node"],
         ),
         (
@@ -94,9 +94,15 @@ fn each_obstacle_is_found_alone() {
             &["The target's platform 20251231T235959Z is older than 20260101T000000Z"],
         ),
         (|_, to| to.platform = Some("20260201T000000Z".into()), none),
-        (|vm, _| vm.source.platform = None, &["The platform of the source's node is not known"]),
+        (
+            |vm, _| vm.source.as_mut().unwrap().platform = None,
+            &["The platform of the source's node is not known"],
+        ),
         (|_, to| to.clock_ms = Some(3_600_000), &["The clock of the target's node is 3600 s off"]),
-        (|vm, _| vm.source.clock_ms = None, &["The clock of the source's node is not known"]),
+        (
+            |vm, _| vm.source.as_mut().unwrap().clock_ms = None,
+            &["The clock of the source's node is not known"],
+        ),
         (
             |_, to| to.free_bytes = Some(99),
             &["The target's pool has 99 bytes free, and the instance uses 100"],
@@ -120,7 +126,7 @@ fn warnings_do_not_stop_a_begin() {
     let rows = found(|vm, to| {
         vm.has_image = false;
         to.can_resume = false;
-        vm.source.next_reboot = Some(Time::from_millis(5_000));
+        vm.source.as_mut().unwrap().next_reboot = Some(Time::from_millis(5_000));
         to.next_reboot = Some(Time::from_millis(500)); // was
     });
     assert_eq!(
@@ -137,7 +143,7 @@ fn warnings_do_not_stop_a_begin() {
 fn all_obstacles_are_told_at_once() {
     let all = found(|vm, to| {
         (vm.state, vm.is_core, vm.pci_devices) = ("failed".into(), true, 1);
-        vm.source.agent_version = None;
+        vm.source.as_mut().unwrap().agent_version = None;
         (to.cpu, to.free_bytes, to.has_copy, to.clock_ms) = (None, None, true, Some(i64::MIN));
     });
     assert_eq!(all.len(), 8, "{all:?}");

@@ -106,7 +106,7 @@ fn switch(record: &Record, call: Call) -> Result<Admitted, Refusal> {
 fn has_begun_switch(record: &Record) -> bool {
     let journal = &record.journal;
     (record.phase, record.state) == (Phase::Switch, State::Failed)
-        && (journal.target_shown || journal.power.is_some())
+        && (journal.target_shown || journal.power.is_some() || journal.undo.is_some())
 }
 
 fn pause(record: &Record) -> Result<Admitted, Refusal> {

@@ -4,6 +4,8 @@
 
 //! What was observed of the two nodes and of the services in one round.
 
+use serde::{Deserialize, Serialize};
+
 use crate::journal::End;
 
 /// The answers of a round. An answer that failed is no fact: nothing follows from silence.
@@ -31,7 +33,7 @@ pub enum Seen {
 }
 
 /// One node, as far as the VM is concerned.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// net-agent is held for the VM.
     pub held: bool,
@@ -40,7 +42,7 @@ pub struct Node {
 }
 
 /// One copy of the VM.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
     /// It runs, or is on its way up or down.
     pub running: bool,
@@ -59,7 +61,7 @@ pub struct Copy {
 }
 
 /// A sync snapshot. Two of the same number may differ; two of the same GUID are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// N of `vm-migration-N`.
     pub number: u32,
@@ -92,6 +94,12 @@ impl Facts {
     /// Returns true if the node answered that it has no copy.
     pub fn is_absent(&self, end: End) -> bool {
         self.node(end).is_some_and(|node| node.copy.is_none())
+    }
+
+    /// Returns true if the source was seen hidden, and the target is not shown as far as anybody knows.
+    pub fn is_nowhere(&self, target_shown: bool) -> bool {
+        let target = self.copy(End::Target).map_or(!target_shown, |copy| copy.hidden);
+        target && self.copy(End::Source).is_some_and(|copy| copy.hidden)
     }
 
     /// Returns the newest snapshot that both copies have, by GUID.

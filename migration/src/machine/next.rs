@@ -154,12 +154,18 @@ pub enum Ending {
     Paused,
     /// The VM is on the target.
     Switched,
-    /// The VM is on the source and the target is gone.
-    RolledBack,
+    /// The VM is on the source.
+    RolledBack {
+        /// The target is gone; otherwise its node is dead, and the copy may come back with it.
+        is_gone: bool,
+    },
     /// As if the migration had never begun.
     Aborted,
-    /// The VM is on the target and the source is gone.
-    Finalized,
+    /// The VM is on the target.
+    Finalized {
+        /// As for a rollback, of the source.
+        is_gone: bool,
+    },
     /// The operation failed, and what could be undone was.
     Failed(String),
 }

@@ -6,8 +6,7 @@
 
 use uuid::Uuid;
 
-use super::next::{Ending, Note, Reason};
-use crate::journal::End;
+use super::next::{Ending, Note};
 use crate::record::{Entry, EntryFields, Phase, Record, State};
 use crate::time::Time;
 
@@ -90,13 +89,13 @@ pub fn note(record: &mut Record, note: Note) {
 }
 
 /// Gives an operation up. What can be undone is undone in the rounds that follow. The first reason stays.
-pub fn give_up(record: &mut Record, reason: &Reason) {
+pub fn give_up(record: &mut Record, reason: &impl std::fmt::Display) {
     record.journal.undo.get_or_insert_with(|| reason.to_string());
 }
 
 /// Ends an operation that cannot go on nor be undone now, because a node does not answer. The next command
 /// takes it up where it is.
-pub fn stall(record: &mut Record, reason: &Reason, now: Time) {
+pub fn stall(record: &mut Record, reason: &impl std::fmt::Display, now: Time) {
     give_up(record, reason);
     finish(record, State::Failed, now);
     record.error = record.journal.undo.clone();
@@ -124,8 +123,11 @@ pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
             record.finished_timestamp = Some(now);
             return After::Over;
         }
-        Ending::RolledBack => return leave(record, End::Target),
-        Ending::Finalized => return leave(record, End::Source),
+        Ending::RolledBack { is_gone } => {
+            finish(record, State::Successful, now);
+            return leave(record, is_gone);
+        }
+        Ending::Finalized { is_gone } => return leave(record, is_gone),
         Ending::Failed(ref error) => {
             fail(record, error.clone(), now);
             return After::Stays;
@@ -138,10 +140,10 @@ pub fn settle(record: &mut Record, ending: Ending, now: Time) -> After {
     After::Stays
 }
 
-/// Ends a record whose copy on `end` is gone, or will be found by its agent when the node is back.
-fn leave(record: &mut Record, end: End) -> After {
-    record.journal.over = record.journal.is_dead(end);
-    if record.journal.over { After::Over } else { After::Goes }
+/// Ends a record whose other copy is gone, or will be found by its agent when the node is back.
+fn leave(record: &mut Record, is_gone: bool) -> After {
+    record.journal.over = !is_gone;
+    if is_gone { After::Goes } else { After::Over }
 }
 
 fn fail(record: &mut Record, error: String, now: Time) {

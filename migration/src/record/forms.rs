@@ -66,6 +66,16 @@ impl Record {
         Value::Object(object)
     }
 
+    /// Returns the record as stored, with the duration of each entry that has ended: the answer of an action
+    /// that is done at once.
+    pub fn raw_entries(&self, now: Time) -> Value {
+        let mut shown = self.clone();
+        for entry in shown.progress_history.iter_mut().filter(|it| it.job_uuid.is_some()) {
+            entry.duration_ms = Some(entry.duration(now));
+        }
+        shown.to_json()
+    }
+
     /// Returns what `?format=raw` shows: the record as stored, with the duration of each entry and of all.
     pub fn raw(&self, now: Time) -> Value {
         let mut shown = self.clone();

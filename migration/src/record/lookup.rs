@@ -39,6 +39,7 @@ pub struct Filter {
     pub state: Option<String>,
     pub id: Option<String>,
     pub created_timestamp: Option<String>,
+    pub data_version: Option<String>,
 }
 
 impl Filter {
@@ -65,6 +66,7 @@ impl Filter {
             && is(&self.target_server_uuid, text(record.target_server_uuid))
             && is(&self.id, text(Some(record.id)))
             && is(&self.created_timestamp, Some(record.created_timestamp.to_string()))
+            && is(&self.data_version, Some(record.data_version.unwrap_or(1).to_string()))
     }
 
     /// A migration that has moved its VM is listed for the server where the VM now is, too.

@@ -5,7 +5,8 @@
 //! The format. Pure.
 //!
 //! Numbers are big-endian. A MAC is BLAKE3 with a key that is derived from the token's secret, one for each
-//! purpose, so that nothing that one end sends can be taken for something else.
+//! purpose, so that nothing that one end sends can be taken for something else. That of a frame is made of its content
+//! and then of its head: BLAKE3 takes several blocks at once only where nothing short goes before them.
 
 use subtle::ConstantTimeEq as _;
 
@@ -90,6 +91,20 @@ pub(super) fn id_of(opening: &[u8; OPENING]) -> Result<[u8; ID], Refused> {
     rest[..ID].try_into().map_err(|_| Refused::Opening)
 }
 
+/// A frame but for its data: what goes before them, and after.
+pub(super) struct Sealed {
+    pub(super) head: Vec<u8>,
+    pub(super) mac: [u8; MAC],
+}
+
+impl Sealed {
+    /// The whole frame.
+    #[cfg(test)]
+    pub(super) fn with(&self, data: &[u8]) -> Vec<u8> {
+        [&self.head[..], data, &self.mac].concat()
+    }
+}
+
 /// Makes frames.
 pub(super) struct Sealer {
     keys: Keys,
@@ -102,8 +117,8 @@ impl Sealer {
         Sealer { keys, frames: 0, bytes: 0 }
     }
 
-    /// Returns the next frame: head, content, MAC.
-    pub(super) fn seal(&mut self, data: &[u8], is_last: bool) -> Vec<u8> {
+    /// Makes the next frame of these data, which are not copied.
+    pub(super) fn seal(&mut self, data: &[u8], is_last: bool) -> Sealed {
         let number = self.frames;
         self.frames += 1;
         self.bytes += data.len() as u64;
@@ -113,15 +128,13 @@ impl Sealer {
             Vec::new()
         };
         let length = u32::try_from(totals.len() + data.len()).expect("invariant: frames are short");
-        let mut frame = Vec::with_capacity(HEAD + totals.len() + data.len() + MAC);
-        frame.push(if is_last { LAST } else { DATA });
-        frame.extend(number.to_be_bytes());
-        frame.extend(length.to_be_bytes());
-        frame.extend(totals);
-        frame.extend(data);
-        let mac = mac(&self.keys.frames, &[&frame]);
-        frame.extend(mac.as_bytes());
-        frame
+        let mut head = Vec::with_capacity(HEAD + totals.len());
+        head.push(if is_last { LAST } else { DATA });
+        head.extend(number.to_be_bytes());
+        head.extend(length.to_be_bytes());
+        let mac = *mac(&self.keys.frames, &[&totals, data, &head]).as_bytes();
+        head.extend(totals);
+        Sealed { head, mac }
     }
 
     /// Frames and bytes so far.
@@ -182,10 +195,10 @@ impl Checker {
         &mut self,
         head: &Head,
         content: &'a [u8],
-        sent: &[u8; MAC],
+        sent: &[u8],
     ) -> Result<Piece<'a>, Refused> {
         let number = self.frames;
-        if !is_same(&mac(&self.keys.frames, &[&head.bytes, content]), sent) {
+        if !is_same(&mac(&self.keys.frames, &[content, &head.bytes]), sent) {
             return Err(Refused::Changed { number });
         }
         let (totals, data) = content.split_at(if head.is_last { TOTALS } else { 0 });
@@ -220,19 +233,18 @@ mod tests {
             let keys = Keys::of(&[7; 32]);
             let (mut sealer, mut checker) = (Sealer::new(keys.clone()), Checker::new(keys));
             (sealer.frames, sealer.bytes) = (0, bytes);
-            let mut frame = sealer.seal(b"all", true);
+            let mut frame = sealer.seal(b"all", true).with(b"all");
             if frames > 0 {
                 // Sealed as if frames had gone before, under the number that is expected.
                 frame[HEAD + 7] += frames;
                 let (text, _) = frame.split_at(frame.len() - MAC);
-                let right = mac(&sealer.keys.frames, &[text]);
+                let (head, content) = text.split_at(HEAD);
+                let right = mac(&sealer.keys.frames, &[content, head]);
                 frame = [text, right.as_bytes()].concat();
             }
             let head = checker.head(frame[..HEAD].try_into().unwrap()).unwrap();
             let (content, mac) = frame[HEAD..].split_at(head.length);
-            let checked = checker
-                .check(&head, content, mac.try_into().unwrap())
-                .map(|piece| piece.data.to_vec());
+            let checked = checker.check(&head, content, mac).map(|piece| piece.data.to_vec());
             let want = if frames == 0 && bytes == 0 {
                 Ok(b"all".to_vec())
             } else {

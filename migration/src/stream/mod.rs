@@ -4,9 +4,9 @@
 
 //! A dataset's bytes from one agent to another: one TCP connection for each stream of `zfs send`.
 //!
-//! The target's agent issues a one-time [`Token`] for what is to be received ([`Tokens`]); the service
-//! hands it to the source's agent. The token itself never crosses the connection. It gives the keys of
-//! the MACs on it:
+//! The target's agent issues a one-time [`Token`] for what is to be received ([`Tokens`]), and answers the
+//! offer of the source's agent with its id. The token's secret is made of the id and the data centre's secret
+//! ([`TokenKey`]) and crosses no network. It gives the keys of the MACs on the connection:
 //!
 //! | who | sends | bytes |
 //! | --- | --- | --- |
@@ -43,4 +43,4 @@ pub use rate::Rate;
 pub use receive::{Incoming, accept};
 pub use refused::{Refusals, Refused, StreamError};
 pub use send::send;
-pub use token::{NoToken, Token, Tokens};
+pub use token::{NoToken, Token, TokenKey, Tokens};

@@ -51,7 +51,7 @@ pub async fn accept<C: AsyncRead + AsyncWrite + Unpin, T>(
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Incoming<C> {
     /// Feeds the stream to `sink` and closes it, awaits `taken`, which says whether the receiver took
-    /// everything, and tells the source. Returns the bytes. After an error nothing more is fed, and the last
+    /// everything and has a deadline of its own, and tells the source. Returns the bytes. After an error nothing more is fed, and the last
     /// piece never was: the caller ends the receiver.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Incoming<C> {
         taken: impl Future<Output = io::Result<()>>,
         (rate, meter, refusals): (&Rate, &Meter, &Refusals),
     ) -> Result<u64, StreamError> {
-        let mut content = vec![0; LONGEST];
+        let mut frame = vec![0; LONGEST + MAC];
         let mut bytes = 0;
         let mut is_last = false;
         while !is_last {
@@ -71,11 +71,10 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Incoming<C> {
             self.read(&mut head, refusals).await?;
             let head = self.checker.head(head).map_err(|refused| refusals.count(refused))?;
             rate.pass(HEAD + head.length + MAC).await;
-            let content = &mut content[..head.length];
-            let mut mac = [0; MAC];
-            self.read(content, refusals).await?;
-            self.read(&mut mac, refusals).await?;
-            let checked = self.checker.check(&head, content, &mac);
+            let rest = &mut frame[..head.length + MAC];
+            self.read(rest, refusals).await?;
+            let (content, mac) = rest.split_at(head.length);
+            let checked = self.checker.check(&head, content, mac);
             let piece = checked.map_err(|refused| refusals.count(refused))?;
             is_last = piece.is_last;
             if is_last {
@@ -86,7 +85,8 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Incoming<C> {
             meter.add(piece.data.len());
             bytes += piece.data.len() as u64;
         }
-        sink.shutdown().await.map_err(StreamError::Sink)?;
+        let closed = timeout(IDLE, sink.shutdown()).await;
+        closed.map_err(|_| StreamError::Idle(IDLE))?.map_err(StreamError::Sink)?;
         drop(sink);
         taken.await.map_err(StreamError::Sink)?;
         let receipt = self.checker.receipt();

@@ -7,10 +7,11 @@
 use std::io;
 use std::time::Duration;
 
+use bytes::Buf;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::frame::{FRAME, MAC, Sealer};
+use super::frame::{FRAME, MAC, Sealed, Sealer};
 use super::meter::Meter;
 use super::rate::Rate;
 use super::refused::{Refusals, Refused, StreamError};
@@ -34,7 +35,7 @@ pub async fn send(
 ) -> Result<u64, StreamError> {
     let keys = token.keys();
     let mut sealer = Sealer::new(keys.clone());
-    put(&mut connection, &keys.opening(&token.id)).await?;
+    put(&mut connection, &keys.opening(&token.id)[..]).await?;
     // The frame that may be the last one is held back until something follows it.
     let (mut held, mut next) = (Vec::new(), Vec::with_capacity(FRAME));
     let mut ended = Some(ended);
@@ -48,9 +49,9 @@ pub async fn send(
             ended.await.map_err(StreamError::Source)?;
         }
         if is_last || !held.is_empty() {
-            let frame = sealer.seal(&held, is_last);
-            rate.pass(frame.len()).await;
-            put(&mut connection, &frame).await?;
+            let Sealed { head, mac } = sealer.seal(&held, is_last);
+            rate.pass(head.len() + held.len() + mac.len()).await;
+            put(&mut connection, Buf::chain(&head[..], &held[..]).chain(&mac[..])).await?;
             meter.add(held.len());
         }
         std::mem::swap(&mut held, &mut next);
@@ -69,7 +70,10 @@ pub async fn send(
     }
 }
 
-async fn put(connection: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), StreamError> {
-    let put = timeout(IDLE, connection.write_all(bytes)).await;
+async fn put(
+    connection: &mut (impl AsyncWrite + Unpin),
+    mut bytes: impl Buf,
+) -> Result<(), StreamError> {
+    let put = timeout(IDLE, connection.write_all_buf(&mut bytes)).await;
     put.map_err(|_| StreamError::Idle(IDLE))?.map_err(StreamError::Connection)
 }

@@ -6,12 +6,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rand::TryRng as _;
-use rand::rngs::SysRng;
+use sdc_clients::signed::Secret;
 use tokio::time::Instant;
 
 use super::frame::{ID, Keys, OPENING, id_of};
@@ -24,7 +22,41 @@ const WAITING: usize = 1024;
 /// Used tokens that are remembered, so that their second use has its own name.
 const USED: usize = 4096;
 
-/// What opens one stream, once. Its text is a secret.
+/// Makes the secrets of tokens from their ids: what the data centre's secret gives for this purpose.
+#[derive(Clone)]
+pub struct TokenKey([u8; 32]);
+
+impl TokenKey {
+    /// Derives the key.
+    pub fn of(secret: &Secret) -> TokenKey {
+        TokenKey(secret.key("vm migration 2026 tokens", b""))
+    }
+
+    /// Returns the token of this id, which the target's agent has sent.
+    ///
+    /// # Errors
+    /// [`NoToken::Text`].
+    pub fn token(&self, id: &str) -> Result<Token, NoToken> {
+        let is_hex = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if id.len() != 2 * ID || !is_hex {
+            return Err(NoToken::Text);
+        }
+        let byte = |at: usize| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap_or_default();
+        Ok(self.make(std::array::from_fn(byte)))
+    }
+
+    fn make(&self, id: [u8; ID]) -> Token {
+        Token { id, secret: *blake3::keyed_hash(&self.0, &id).as_bytes() }
+    }
+}
+
+impl fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenKey")
+    }
+}
+
+/// What opens one stream, once. Its id crosses the network; its secret never does.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     pub(super) id: [u8; ID],
@@ -32,52 +64,25 @@ pub struct Token {
 }
 
 impl Token {
-    fn random() -> Result<Token, NoToken> {
-        let (mut id, mut secret) = ([0; ID], [0; 32]);
-        for bytes in [&mut id[..], &mut secret[..]] {
-            SysRng.try_fill_bytes(bytes).map_err(|_| NoToken::Randomness)?;
-        }
-        Ok(Token { id, secret })
-    }
-
     pub(super) fn keys(&self) -> Keys {
         Keys::of(&self.secret)
     }
 
-    /// The text that the service hands to the source's agent.
-    pub fn to_secret_text(&self) -> String {
-        let bytes = self.id.iter().chain(&self.secret);
-        bytes.map(|byte| format!("{byte:02x}")).collect()
+    /// Returns the id as text.
+    pub fn id(&self) -> String {
+        self.id.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(secret)")
-    }
-}
-
-impl FromStr for Token {
-    type Err = NoToken;
-
-    fn from_str(text: &str) -> Result<Token, NoToken> {
-        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if text.len() != 2 * (ID + 32) || !is_hex {
-            return Err(NoToken::Text);
-        }
-        let byte =
-            |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap_or_default();
-        let id = std::array::from_fn(byte);
-        Ok(Token { id, secret: std::array::from_fn(|at| byte(ID + at)) })
+        write!(f, "Token({})", self.id())
     }
 }
 
 /// Why there is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoToken {
-    /// The system gave no random bytes.
-    #[error("the system gives no random bytes")]
-    Randomness,
     /// Too many tokens wait for their streams.
     #[error("{WAITING} streams are waited for already")]
     TooMany,
@@ -88,10 +93,16 @@ pub enum NoToken {
 
 /// The tokens that may still open a stream, each with what the stream is for.
 #[derive(Debug)]
-pub struct Tokens<T>(Mutex<Issued<T>>);
+pub struct Tokens<T> {
+    key: TokenKey,
+    /// Drawn for each process, so that no id is issued twice.
+    seed: [u8; 32],
+    issued: Mutex<Issued<T>>,
+}
 
 #[derive(Debug)]
 struct Issued<T> {
+    number: u64,
     waiting: HashMap<[u8; ID], Waiting<T>>,
     used: VecDeque<[u8; ID]>,
 }
@@ -103,25 +114,27 @@ struct Waiting<T> {
     purpose: T,
 }
 
-impl<T> Default for Tokens<T> {
-    fn default() -> Tokens<T> {
-        Tokens(Mutex::new(Issued { waiting: HashMap::new(), used: VecDeque::new() }))
-    }
-}
-
 impl<T> Tokens<T> {
+    /// No tokens yet. `seed` is drawn for each process.
+    pub fn new(key: TokenKey, seed: [u8; 32]) -> Tokens<T> {
+        let issued = Issued { number: 0, waiting: HashMap::new(), used: VecDeque::new() };
+        Tokens { key, seed, issued: Mutex::new(issued) }
+    }
+
     /// Makes a token that opens one stream for this purpose, within two minutes.
     ///
     /// # Errors
-    /// [`NoToken::TooMany`], and where the system has no random bytes.
+    /// [`NoToken::TooMany`].
     pub fn issue(&self, purpose: T) -> Result<Token, NoToken> {
-        let token = Token::random()?;
         let now = Instant::now();
-        let mut issued = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
         issued.waiting.retain(|_, waiting| now < waiting.until);
         if issued.waiting.len() >= WAITING {
             return Err(NoToken::TooMany);
         }
+        issued.number += 1;
+        let id = blake3::keyed_hash(&self.seed, &issued.number.to_be_bytes());
+        let token = self.key.make(std::array::from_fn(|at| id.as_bytes()[at]));
         let waiting = Waiting { token: token.clone(), until: now + LIFE, purpose };
         issued.waiting.insert(token.id, waiting);
         Ok(token)
@@ -130,7 +143,7 @@ impl<T> Tokens<T> {
     /// Uses up the token that made this opening. An opening that was not made with the token leaves it.
     pub(super) fn redeem(&self, opening: &[u8; OPENING]) -> Result<(Keys, T), Refused> {
         let id = id_of(opening)?;
-        let mut issued = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = match issued.waiting.get(&id) {
             Some(waiting) if Instant::now() < waiting.until => waiting.token.keys(),
             None if issued.used.contains(&id) => return Err(Refused::UsedToken),

@@ -102,8 +102,55 @@ pub fn plan(
     if !without.is_empty() {
         return Ok(vec![Act::DropSnapshot(with.into_iter().map(full).collect())]);
     }
-    let acts = sent.iter().map(|it| dataset(it, from, to, &name, can, may_restart));
+    let acts = sent.iter().map(|it| tree(it, from, to, &name, can, may_restart));
     Ok(acts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// The next act for a dataset and what goes with it: a replicated stream that was cut may have brought the
+/// dataset and not all that is below it.
+fn tree(
+    it: &Sent,
+    from: &Side,
+    to: &Side,
+    name: &str,
+    can: Capabilities,
+    may_restart: bool,
+) -> Result<Option<Act>, Refusal> {
+    let mut names = vec![it.dataset.clone()];
+    if it.mode == Mode::Replicate {
+        let inside = format!("{}/", it.dataset);
+        let below = from.datasets.iter().filter(|dataset| dataset.starts_with(&inside));
+        // One that was made after the snapshot has to wait for the next.
+        let has = |dataset: &&String| from.of(dataset).iter().any(|row| row.name == name);
+        names.extend(below.filter(has).cloned());
+        names.sort();
+    }
+    for part in &names {
+        let one = Sent { dataset: part.clone(), mode: it.mode };
+        match dataset(&one, from, to, name, can, may_restart)? {
+            None => {}
+            Some(Act::Send { to: goal, base: Some(base), mode: Mode::Replicate })
+                if !is_base_of_all(&base, part, &names, from, to) =>
+            {
+                return Ok(Some(Act::Send { to: goal, base: Some(base), mode: Mode::Props }));
+            }
+            act => return Ok(act),
+        }
+    }
+    Ok(None)
+}
+
+/// Returns true if the receiver has the base of everything below a dataset that the sender has it of. Otherwise the
+/// dataset is sent alone: what is below has a base of its own.
+fn is_base_of_all(base: &Base, dataset: &str, names: &[String], from: &Side, to: &Side) -> bool {
+    let Base::Snapshot(base) = base else { return true };
+    let base = base.rsplit('@').next().unwrap_or_default();
+    let inside = format!("{dataset}/");
+    let mut below = names.iter().filter(|name| name.starts_with(&inside));
+    below.all(|name| {
+        let ours = from.of(name).into_iter().find(|row| row.name == base);
+        ours.is_none_or(|row| to.of(name).iter().any(|other| other.guid == row.guid))
+    })
 }
 
 /// The next act for one dataset.

@@ -4,6 +4,8 @@
 
 //! What one node shows of the datasets.
 
+use serde::{Deserialize, Serialize};
+
 const PREFIX: &str = "vm-migration-";
 
 /// Returns the name of the sync snapshot of this number.
@@ -19,7 +21,7 @@ pub fn number_of(snapshot: &str) -> Option<u32> {
 }
 
 /// A snapshot or a bookmark.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The dataset, exactly: children have snapshots of the same names.
     pub dataset: String,
@@ -30,7 +32,7 @@ pub struct Row {
 }
 
 /// A resume token: a dataset has received a part of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// The dataset.
     pub dataset: String,
@@ -41,7 +43,7 @@ pub struct Token {
 }
 
 /// One node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
     /// The datasets of the VM that are there.
     pub datasets: Vec<String>,

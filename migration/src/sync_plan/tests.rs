@@ -157,6 +157,40 @@ fn nothing_is_relied_on_that_a_node_cannot_do() {
     assert_eq!(planned(&sent, "#1=11 2=12", "1=11", 2, none, true), "destroy zones/vm");
 }
 
+#[test] // M13
+fn what_is_below_a_dataset_is_brought_to_the_goal_after_a_stream_that_was_cut() {
+    let data = "zones/vm/data";
+    for (what, from, to, want) in [
+        ("all is there", "1=11 D@1=21 2=12 D@2=22", "2=12 D@2=22", ""),
+        ("the root came, its child did not", "2=12 D@2=22", "2=12", "send D@2"),
+        (
+            "the child has its own base",
+            "1=11 2=12 D@1=21 D@2=22",
+            "2=12 D@1=21",
+            "send D@2 from D@1",
+        ),
+        ("the child was cut", "2=12 D@2=22", "2=12 D@-=0 !D@tok=22", "resume tok"),
+        (
+            "the root has a base that its child lacks",
+            "1=11 a=15 2=12 D@1=21 D@a=25 D@2=22",
+            "1=11 a=15 D@1=21",
+            "send 2 from a alone",
+        ),
+        (
+            "both have it",
+            "1=11 a=15 2=12 D@1=21 D@a=25 D@2=22",
+            "1=11 a=15 D@1=21 D@a=25",
+            "send 2 from a",
+        ),
+        ("the child is younger than the base", "1=11 2=12 D@2=22", "1=11", "send 2 from 1"),
+        ("the child is younger than the goal", "2=12 D@-=0", "2=12", ""),
+    ] {
+        let long = |text: &str| text.replace('D', data);
+        let got = planned(&root(Mode::Replicate), &long(from), &long(to), 2, ALL, true);
+        assert_eq!(got.replace(data, "D"), want, "{what}");
+    }
+}
+
 #[test] // M15
 fn a_rollback_never_destroys_the_source() {
     let sent = root(Mode::Replicate);

@@ -33,6 +33,7 @@ Colours only on a terminal, and never with NO_COLOR.";
 /// Keeps NAPI's NIC records in step with the node.
 #[derive(Parser, Debug)]
 #[command(name = "net-agent", version = daemon::cli::version(), after_help = ABOUT)]
+#[command(args_override_self = true)]
 #[command(mut_arg("config", |arg| arg.default_value(DEFAULT_FILE)))]
 pub struct Cli {
     #[command(subcommand)]

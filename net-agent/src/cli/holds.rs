@@ -5,10 +5,8 @@
 //! `hold`, `extend`, `release`, `holds`: they read and replace the file themselves, so they work whether the
 //! daemon runs or not; it reads the file before each write.
 
-use std::time::Duration;
-
 use anyhow::anyhow;
-use daemon::cli::{Layout, Screen, Table, Usage, author, names, span};
+use daemon::cli::{Layout, Screen, Table, Usage, author, left, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::args::NAME;
@@ -37,7 +35,7 @@ pub(super) async fn extend(
     vm: Option<String>,
     length: &str,
 ) -> anyhow::Result<String> {
-    let (length, vm) = (length_of(length)?, uuid_of(config, vm).await?);
+    let (length, vm) = (length_of(length)?, held_uuid(config, vm).await?);
     match holds_file(config).extend(vm.as_deref(), length, daemon::wall::now())? {
         Some(held) => Ok(describe(&held) + "\n"),
         None => Err(none_on(vm)),
@@ -45,7 +43,7 @@ pub(super) async fn extend(
 }
 
 pub(super) async fn release(config: &Config, vm: Option<String>) -> anyhow::Result<String> {
-    let vm = uuid_of(config, vm).await?;
+    let vm = held_uuid(config, vm).await?;
     if holds_file(config).release(vm.as_deref())? == 0 {
         return Err(none_on(vm));
     }
@@ -99,21 +97,25 @@ pub(super) fn holds(config: &Config, layout: &Layout, screen: Screen) -> anyhow:
     Ok(table.print(layout, screen)?)
 }
 
-/// Returns how long a hold still lasts.
-fn left(until: Timestamp, now: Timestamp) -> String {
-    span(Duration::try_from(until.duration_since(now)).unwrap_or_default())
-}
-
 /// Returns the uuid of a VM as it was typed. A hold on a name that is no VM's would protect nothing; one on
 /// a VM that is not here is placed with a warning, since the VM may be on its way.
 async fn uuid_of(config: &Config, typed: Option<String>) -> anyhow::Result<Option<String>> {
     let Some(typed) = typed else { return Ok(None) };
-    let named = names::vm(&config.services.vminfod, NAME, &typed).await;
-    let named = named.map_err(|Usage(why)| anyhow!(Usage(format!("--vm {why}"))))?;
+    let named = names::vm(&config.services.vminfod, NAME, &typed).await?;
     if named.is_here == Some(false) {
         eprintln!("{NAME}: warning: the node has no VM {}", named.uuid);
     }
     Ok(Some(named.uuid))
+}
+
+/// The same for a hold that is there; its VM need not be here.
+async fn held_uuid(config: &Config, typed: Option<String>) -> anyhow::Result<Option<String>> {
+    let holds = holds_file(config).read()?.holds;
+    let held: Vec<_> = holds.iter().filter_map(|hold| Some((hold.vm.as_deref()?, ""))).collect();
+    match typed.as_ref().and_then(|typed| names::find(&held, typed).ok()) {
+        Some(uuid) => Ok(Some(uuid)),
+        None => uuid_of(config, typed).await,
+    }
 }
 
 fn describe(hold: &Hold) -> String {

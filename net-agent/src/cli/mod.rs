@@ -54,7 +54,7 @@ async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<
         Verb::Serve => String::new(),
         Verb::Ping { json } => pages::ping(NAME, &base()?, json, screen).await?,
         Verb::Status { list } => {
-            let page = pages::page(NAME, &base()?, "status").await?;
+            let page = pages::page(NAME, &base()?, "status", "version").await?;
             pages::shown(&page, &list.layout(), screen, show::status_lines)?
         }
         Verb::Plan(args) => plan::plan(&config()?, &base()?, &args, screen).await?,

@@ -57,8 +57,8 @@ pub(super) async fn rehearse(
 }
 
 pub(super) async fn approve(config: &Config, id: &str) -> anyhow::Result<String> {
-    let done = approve_plan(&config.basics.places, id).await.context("approve")?;
-    Ok(format!("approved {} NICs for 15 minutes; every other guard still runs\n", done["nics"]))
+    let nics = approve_plan(&config.basics.places, id, "nics").await.context("approve")?;
+    Ok(format!("approved {nics} NICs for 15 minutes; every other guard still runs\n"))
 }
 
 fn show(mut page: Value, args: &PlanArgs, screen: Screen) -> anyhow::Result<String> {
@@ -69,6 +69,9 @@ fn show(mut page: Value, args: &PlanArgs, screen: Screen) -> anyhow::Result<Stri
             mac.parse().map_err(|err| anyhow!(Usage(format!("--mac {mac}: {err}"))))?;
         let wanted = mac.to_string();
         list.retain(|d| d.get("mac").and_then(Value::as_str) == Some(&wanted));
+        if list.is_empty() {
+            return Err(anyhow!("the plan has no NIC {mac}: `net-agent nic {mac}` asks about it"));
+        }
     }
     let layout = args.list.layout();
     let kept_too = args.all || args.mac.is_some();
@@ -131,6 +134,9 @@ fn story(page: &Value, kept_too: bool, screen: Screen) -> String {
     let (shown, kept) = decisions(page, kept_too);
     let (open, finished): (Vec<_>, Vec<_>) =
         shown.into_iter().partition(|d| d["open"] != false || d["outcome"].is_null());
+    if open.is_empty() && page["made"].is_string() {
+        out += "no NIC is open\n";
+    }
     for d in open {
         out += &line(d, screen);
         if d["napi"].as_str().is_some_and(|said| !said.is_empty()) {

@@ -5,14 +5,12 @@
 //! `ping`, `status`, `nic`: ask the running agent; `nic` is answered here if no agent runs. Nothing
 //! here writes to NAPI.
 
-use std::time::Duration;
-
 use anyhow::anyhow;
 use daemon::cli::control::{self, ControlError};
 use daemon::cli::pages::{self, count_lines, named_fields, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
-use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts, span};
-use jiff::Timestamp;
+use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts, left};
+use jiff::{SignedDuration, Timestamp};
 use sdc_clients::MacAddr;
 use serde_json::Value;
 
@@ -22,13 +20,13 @@ use crate::config::Config;
 use crate::status::Count;
 
 /// A hold that ends within this time is said to end soon.
-const SOON: Duration = Duration::from_secs(900);
+const SOON: SignedDuration = SignedDuration::from_mins(15);
 
 /// Returns when a hold ends, and how soon if that is soon.
 fn ends(at: Timestamp) -> String {
-    let left = Duration::try_from(at.duration_since(daemon::wall::now())).unwrap_or_default();
-    let soon = if left < SOON { "ENDS SOON, " } else { "" };
-    format!("{soon}until {at:.0} (in {})", span(left))
+    let now = daemon::wall::now();
+    let soon = if at.duration_since(now) < SOON { "ENDS SOON, " } else { "" };
+    format!("{soon}until {at:.0} (in {})", left(at, now))
 }
 
 /// Returns `/status` for people: one fact per line.
@@ -78,7 +76,7 @@ pub(super) async fn nic(
     let mac: MacAddr = mac.parse().map_err(|err| anyhow!(Usage(format!("{mac}: {err}"))))?;
     let shown = Progress::begin("looking at the node, NAPI and VMAPI");
     let (socket, target) = (&config.basics.places.control_socket, format!("/nics/{mac}"));
-    let said = match control::ask(socket, "GET", &target, None).await {
+    let said = match control::ask(socket, "GET", &target, None, "mac").await {
         Err(ControlError::Absent { .. }) => {
             let mut said = Agent::new(config)?.explain_offline(mac).await;
             said["mute"] = "the daemon is not running: nothing is written".into();

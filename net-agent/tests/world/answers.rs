@@ -77,16 +77,17 @@ impl World {
             return Ok(self.reply(503, &json!({"message": "down"}), None));
         }
         if path == "/vms" {
-            let wanted = |key: &str, vm: &Value| {
-                let pair = request.url.query_pairs().find(|(name, _)| name == key);
-                pair.is_none_or(|(_, value)| vm[key] == *value)
+            let asked = |key: &str| {
+                let found = request.url.query_pairs().find(|(name, _)| name == key);
+                found.map(|(_, value)| value.into_owned())
             };
-            let vms: Vec<_> = state
-                .vmapi
-                .values()
-                .filter(|vm| wanted("state", vm) && wanted("server_uuid", vm))
-                .cloned()
-                .collect();
+            let here = asked("server_uuid");
+            let names = asked("predicate").unwrap_or_default();
+            let wanted = |vm: &Value| {
+                here.as_deref().is_none_or(|cn| vm["server_uuid"] == cn)
+                    && names.contains(&format!("{{\"eq\":[\"state\",{}]}}", vm["state"]))
+            };
+            let vms: Vec<_> = state.vmapi.values().filter(|vm| wanted(vm)).cloned().collect();
             return Ok(self.reply(200, &Value::Array(vms), None));
         }
         Ok(match state.vmapi.get(path.trim_start_matches("/vms/")) {

@@ -103,9 +103,7 @@ pub(super) fn is_read(method: &Method) -> bool {
 pub(super) fn classify(status: StatusCode, code: Option<&str>, message: &str) -> Class {
     match status.as_u16() {
         304 => Class::NotModified,
-        404 if message.ends_with("does not exist") || message == "Unsupported URL Path" => {
-            Class::NotFoundRoute
-        }
+        404 if is_about_the_path(message) => Class::NotFoundRoute,
         404 => Class::NotFoundResource,
         410 => Class::Gone,
         412 => Class::Precondition,
@@ -119,4 +117,10 @@ pub(super) fn classify(status: StatusCode, code: Option<&str>, message: &str) ->
         500..=599 => Class::Server,
         _ => Class::Protocol,
     }
+}
+
+/// Of a record PAPI says `Package … does not exist`, of a path all say `/… does not exist`.
+fn is_about_the_path(message: &str) -> bool {
+    (message.starts_with('/') && message.ends_with("does not exist"))
+        || message == "Unsupported URL Path"
 }

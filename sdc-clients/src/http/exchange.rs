@@ -11,9 +11,10 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use url::Url;
 
-use crate::error::Error;
+use crate::error::{Class, Error};
 
 /// Deadline of an ordinary request, connecting included.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -80,6 +81,11 @@ impl std::fmt::Debug for StreamResponse {
     }
 }
 
+/// A connection that has left HTTP behind.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
 /// Sends one request and returns its answer, without retries and whatever the status is. An error
 /// means that no complete answer came; [`Error::connect`], [`Error::broken`] and
 /// [`Error::timed_out`] tell how far it got. Time spent inside counts against [`Request::timeout`]:
@@ -110,6 +116,15 @@ pub trait Transport: Send + Sync {
             let body = stream::once(async move { Ok(body) }).boxed();
             Ok(StreamResponse { status, headers, body })
         })
+    }
+
+    /// Sends the request and returns the connection once the server has answered 101; any other answer
+    /// is an error. The connection has no deadline. The default refuses: not every transport has
+    /// connections.
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+        let (method, target) = (&request.method, request.target());
+        let refused = Error::new(Class::Request, method, target, "this transport speaks HTTP only");
+        Box::pin(std::future::ready(Err(refused)))
     }
 }
 

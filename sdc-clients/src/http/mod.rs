@@ -22,8 +22,8 @@ mod depth;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ::http::Method;
 use ::http::header::{self, HeaderName, HeaderValue};
+use ::http::{HeaderMap, Method};
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 use url::Url;
@@ -36,7 +36,7 @@ pub use answer::{Reply, Versioned};
 pub use call::{Call, Precondition};
 pub use depth::JSON_DEPTH;
 pub use exchange::{
-    BODY_CAP, CONNECT_TIMEOUT, LIST_TIMEOUT, Permit, Request, Response, STALL_TIMEOUT,
+    BODY_CAP, CONNECT_TIMEOUT, Duplex, LIST_TIMEOUT, Permit, Request, Response, STALL_TIMEOUT,
     StreamResponse, TOTAL_TIMEOUT, Transport,
 };
 pub use transport::{HttpTransport, Timeouts};
@@ -166,6 +166,20 @@ impl Http {
         let pieces = rest.await.unwrap_or_default();
         let body: Vec<u8> = pieces.into_iter().flatten().flatten().collect();
         Err(Error::from_answer(&method, target, status, &headers, &body).with_request_id(&id))
+    }
+
+    /// Sends the call once, with these headers besides, and returns the connection when the server has left
+    /// HTTP.
+    pub async fn upgrade(&self, call: Call, headers: HeaderMap) -> Result<Box<dyn Duplex>, Error> {
+        let id = uuid::Uuid::new_v4().to_string();
+        let mut request = self.build(call, &id)?;
+        request.headers.extend(headers);
+        let (method, target, limit) = (request.method.clone(), request.target(), request.timeout);
+        let _permit = self.0.transport.admit().await;
+        tokio::time::timeout(limit + DEADLINE_SLACK, self.0.transport.upgrade(request))
+            .await
+            .unwrap_or_else(|_| Err(Error::timed_out(Phase::Answer, &method, &target, limit)))
+            .map_err(|e| e.with_request_id(&id))
     }
 
     /// One attempt and its line in the request log: neither headers nor

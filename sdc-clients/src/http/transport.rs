@@ -8,14 +8,14 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use ::http::Method;
+use ::http::{Method, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::exchange::{
-    CONNECT_TIMEOUT, Request, Response, STALL_TIMEOUT, StreamResponse, Transport,
+    CONNECT_TIMEOUT, Duplex, Request, Response, STALL_TIMEOUT, StreamResponse, Transport,
 };
 use crate::error::{Class, Error, Phase};
 
@@ -188,6 +188,21 @@ impl Transport for HttpTransport {
                 }
             });
             Ok(StreamResponse { status, headers, body: body.boxed() })
+        })
+    }
+
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+        Box::pin(async move {
+            let (mut response, exchange) = self.headers(request).await?;
+            let status = response.status();
+            if status != StatusCode::SWITCHING_PROTOCOLS {
+                let body = exchange.body(&mut response).await?;
+                let (method, target) = (&exchange.method, exchange.target.as_str());
+                let headers = response.headers();
+                return Err(Error::from_answer(method, target, status, headers, &body));
+            }
+            let io = response.upgrade().await.map_err(|e| exchange.failed(e))?;
+            Ok(Box::new(io) as Box<dyn Duplex>)
         })
     }
 }

@@ -35,6 +35,8 @@ mod pages; // complete listings, page by page
 
 mod probe; // whether the server filters by node
 
+mod ips; // addresses on the wire
+
 mod types; // NICs on the wire
 
 use std::net::IpAddr;
@@ -47,6 +49,7 @@ use crate::error::{Class, Error};
 use crate::http::{Call, Http, LIST_TIMEOUT, Precondition, Reply, Versioned};
 use crate::mac::MacAddr;
 
+pub use ips::{Ip, IpUpdate};
 pub use pages::{NicList, NicPage, NicPages, Unreadable};
 pub use probe::FilterSupport;
 pub use types::{BelongsToType, Nic, NicQuery, NicState, NicUpdate, PingResponse};
@@ -159,6 +162,25 @@ impl Napi {
         self.http.execute(call).await?.json("an array of networks")
     }
 
+    /// One address of a network; one that nobody ever had is free.
+    pub async fn get_ip(&self, network: &str, ip: IpAddr) -> Result<Versioned<Ip>, Error> {
+        let segments = ["networks", network, "ips", &ip.to_string()];
+        read_ip(&self.http.execute(Call::get(&segments)).await?, ip)
+    }
+
+    /// Changes the set properties of an address. One that is reserved is not handed out; who has it keeps it.
+    pub async fn update_ip(
+        &self,
+        network: &str,
+        ip: IpAddr,
+        update: &IpUpdate,
+        precondition: Precondition,
+    ) -> Result<Versioned<Ip>, Error> {
+        let segments = ["networks", network, "ips", &ip.to_string()];
+        let call = Call::new(Method::PUT, &segments).json(update).precondition(precondition);
+        read_ip(&self.http.execute(call).await?, ip)
+    }
+
     /// What each network knows of an address; an error of class
     /// [`Class::NotFoundResource`] if none has it.
     pub async fn search_ips(&self, ip: IpAddr) -> Result<Vec<Map<String, Value>>, Error> {
@@ -174,4 +196,13 @@ fn read_nic(reply: &Reply, wanted: Option<MacAddr>) -> Result<Versioned<Nic>, Er
         Some(mac) if nic.value.mac != mac => Err(reply.unexpected(&format!("the NIC {mac}"))),
         _ => Ok(nic),
     }
+}
+
+fn read_ip(reply: &Reply, wanted: IpAddr) -> Result<Versioned<Ip>, Error> {
+    reply.require(StatusCode::OK)?;
+    let ip: Versioned<Ip> = reply.versioned("an address")?;
+    if ip.value.ip.parse() != Ok(wanted) {
+        return Err(reply.unexpected(&format!("the address {wanted}")));
+    }
+    Ok(ip)
 }

@@ -25,30 +25,35 @@
 //! # Ok(()) }
 //! ```
 
-mod types;
+mod changefeed; // every change of a record
 
-use std::collections::{BTreeMap, HashSet};
+mod records; // complete listings, page by page
+
+mod types; // records on the wire
+
+use std::collections::BTreeMap;
 
 use ::http::{Method, StatusCode};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::Error;
-use crate::http::{Call, Http, LIST_TIMEOUT};
+use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
+use crate::jitter::Jitter;
 use crate::uuids::uuid_value;
 
-pub use types::{Vm, VmQuery};
+use records::{MOST_UUIDS, uuid_of};
 
-/// A page of VMs with much metadata.
-const LIST_CAP: usize = 256 << 20;
-/// The server's own maximum.
-const PAGE: usize = 1000;
-const MOST_VMS: usize = 1_000_000;
-/// UUIDs in one request: an address line of some 4 kB.
-const STATUSES: usize = 100;
+pub use changefeed::{Change, Changefeed, FeedEvent, Subscription};
+pub use types::{Ordered, Vm, VmQuery};
 
-/// Returns the uuid of a record.
-fn uuid_of(record: &Map<String, Value>) -> Option<String> {
-    record.get("uuid").and_then(Value::as_str).map(uuid_value)
+/// Returns what was ordered, if it is for the VM that was meant.
+fn ordered(reply: &Reply, wanted: Option<&str>) -> Result<Ordered, Error> {
+    reply.require(StatusCode::ACCEPTED)?;
+    let ordered: Ordered = reply.json("a VM and a job")?;
+    match wanted {
+        Some(uuid) if ordered.vm_uuid != uuid => Err(reply.unexpected(&format!("the VM {uuid}"))),
+        _ => Ok(ordered),
+    }
 }
 
 /// A client of VMAPI.
@@ -104,52 +109,62 @@ impl Vmapi {
     /// Each page begins after the last VM of the one before, so that records that come and go meanwhile
     /// hide no other.
     pub async fn records(&self, query: &VmQuery) -> Result<Vec<Map<String, Value>>, Error> {
-        let mut found: Vec<Map<String, Value>> = Vec::new();
-        let mut seen = HashSet::new();
-        let mut marker: Option<String> = None;
-        loop {
-            let call = Call::get(&["vms"]).timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
-            let call = query.apply(call).query("limit", PAGE).query_opt("marker", marker.as_ref());
-            let reply = self.http.execute(call).await?;
-            reply.require(StatusCode::OK)?;
-            let vms: Vec<Map<String, Value>> = reply.json("an array of VMs")?;
-            if vms.len() > PAGE {
-                return Err(reply.unexpected(&format!("at most {PAGE} VMs")));
-            }
-            let whole = vms.len() == PAGE;
-            // Counts all that match, not what follows the marker: what came or went since the first
-            // page would mislead.
-            let count = reply.text("x-joyent-resource-count").and_then(|count| count.parse().ok());
-            let is_all = marker.is_none() && count == Some(vms.len());
-            let before = found.len();
-            for vm in vms {
-                let Some(uuid) = uuid_of(&vm) else {
-                    // One bad record must not hide the others.
-                    tracing::warn!("VMAPI lists a record without a uuid");
-                    continue;
-                };
-                // An object, as the service asks for it.
-                marker = Some(serde_json::json!({ "uuid": uuid }).to_string());
-                if seen.insert(uuid) {
-                    found.push(vm);
-                }
-            }
-            if !whole || is_all {
-                return Ok(found);
-            }
-            if found.len() == before {
-                return Err(reply.unexpected("another page than the ones before"));
-            }
-            if found.len() >= MOST_VMS {
-                return Err(reply.unexpected(&format!("fewer than {MOST_VMS} VMs")));
-            }
-        }
+        records::list(&self.http, query).await
+    }
+
+    /// Follows the changes of all records, from a full listing on; `jitter` spreads the reconnects.
+    pub fn changefeed(&self, wanted: Subscription, jitter: Jitter) -> Changefeed {
+        Changefeed::new(self.http.clone(), wanted, jitter)
+    }
+
+    /// Orders a VM. It is in state `provisioning` when this returns, or in none where VMAPI refuses; where the
+    /// answer was lost, [`Vmapi::get_vm`] of a uuid that the caller chose says which.
+    pub async fn create_vm(&self, payload: &Map<String, Value>) -> Result<Ordered, Error> {
+        let reply = self.http.execute(Call::new(Method::POST, &["vms"]).json(payload)).await?;
+        ordered(&reply, None)
+    }
+
+    /// Orders that a VM be deleted. It is gone when its record says `destroyed`.
+    pub async fn delete_vm(&self, uuid: &str) -> Result<Ordered, Error> {
+        let reply = self.http.execute(Call::new(Method::DELETE, &["vms", uuid])).await?;
+        ordered(&reply, Some(uuid))
+    }
+
+    /// Orders that a VM be stopped. VMAPI refuses where it is stopped already.
+    pub async fn stop_vm(&self, uuid: &str) -> Result<Ordered, Error> {
+        self.act(uuid, "stop", &Map::new()).await
+    }
+
+    /// Orders that a VM be started. VMAPI refuses where it runs already.
+    pub async fn start_vm(&self, uuid: &str) -> Result<Ordered, Error> {
+        self.act(uuid, "start", &Map::new()).await
+    }
+
+    /// Orders that a VM be rebooted.
+    pub async fn reboot_vm(&self, uuid: &str) -> Result<Ordered, Error> {
+        self.act(uuid, "reboot", &Map::new()).await
+    }
+
+    /// Orders that a VM be made anew from an image. What is in its delegated dataset stays.
+    pub async fn reprovision_vm(&self, uuid: &str, image_uuid: &str) -> Result<Ordered, Error> {
+        let body = Map::from_iter([("image_uuid".to_owned(), image_uuid.into())]);
+        self.act(uuid, "reprovision", &body).await
+    }
+
+    async fn act(
+        &self,
+        uuid: &str,
+        action: &str,
+        body: &Map<String, Value>,
+    ) -> Result<Ordered, Error> {
+        let call = Call::new(Method::POST, &["vms", uuid]).query("action", action).json(body);
+        ordered(&self.http.execute(call).await?, Some(uuid))
     }
 
     /// The states of VMs by UUID; VMs that are not known are absent.
     pub async fn statuses(&self, uuids: &[String]) -> Result<BTreeMap<String, String>, Error> {
         let mut found = BTreeMap::new();
-        for some in uuids.chunks(STATUSES) {
+        for some in uuids.chunks(MOST_UUIDS) {
             let call = Call::get(&["statuses"]).query_list("uuids", some);
             let reply = self.http.execute(call).await?;
             let part: BTreeMap<String, String> = reply.json("an object of states")?;
@@ -168,8 +183,41 @@ impl Vmapi {
     /// changed.
     pub async fn put_vms(&self, server_uuid: &str, vms: &Map<String, Value>) -> Result<(), Error> {
         let call = Call::new(Method::PUT, &["vms"]).query("server_uuid", server_uuid);
-        let body = serde_json::json!({ "vms": vms });
+        let body = json!({ "vms": vms });
         self.http.execute(call.json(&body).timeout(LIST_TIMEOUT)).await?;
         Ok(())
+    }
+
+    /// Orders that keys be added to a VM's internal metadata, or changed; others stay. VMAPI's record has them
+    /// once the node has.
+    pub async fn add_internal_metadata(
+        &self,
+        uuid: &str,
+        values: &Map<String, Value>,
+    ) -> Result<Ordered, Error> {
+        let call = Call::new(Method::POST, &["vms", uuid, "internal_metadata"]).json(values);
+        ordered(&self.http.execute(call).await?, Some(uuid))
+    }
+
+    /// Orders that a VM get one NIC on each of these networks. It sees them after its next boot.
+    pub async fn add_nics(&self, uuid: &str, networks: &[&str]) -> Result<Ordered, Error> {
+        let networks: Vec<Value> =
+            networks.iter().map(|network| json!({ "uuid": network })).collect();
+        let body = Map::from_iter([("networks".to_owned(), networks.into())]);
+        self.act(uuid, "add_nics", &body).await
+    }
+
+    /// Orders that a VM lose the NICs with these addresses. They are gone after its next boot.
+    pub async fn remove_nics(&self, uuid: &str, macs: &[&str]) -> Result<Ordered, Error> {
+        let body = Map::from_iter([("macs".to_owned(), macs.into())]);
+        self.act(uuid, "remove_nics", &body).await
+    }
+
+    /// Orders that a VM have these tags and no others.
+    pub async fn set_tags(&self, uuid: &str, tags: &Map<String, Value>) -> Result<Ordered, Error> {
+        let method = if tags.is_empty() { Method::DELETE } else { Method::PUT };
+        let call = Call::new(method, &["vms", uuid, "tags"]);
+        let call = if tags.is_empty() { call } else { call.json(tags) };
+        ordered(&self.http.execute(call).await?, Some(uuid))
     }
 }

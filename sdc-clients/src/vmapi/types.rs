@@ -33,18 +33,43 @@ pub struct Vm {
     pub other: Map<String, Value>,
 }
 
-/// What to list. Unset fields are not sent.
+/// What to list. Unset fields are not sent; all that are set must match.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct VmQuery {
+    /// These VMs only; all where it is empty.
+    pub uuids: Vec<String>,
+    /// The owner.
+    pub owner_uuid: Option<String>,
     /// The compute node.
     pub server_uuid: Option<String>,
     /// `running`, `stopped`, `active` (neither destroyed nor failed) or `destroyed`.
     pub state: Option<String>,
+    /// VMAPI's condition in JSON, as `{"eq": ["brand", "lx"]}`.
+    pub predicate: Option<Value>,
+    /// The fields of each record, always with the uuid; all where it is empty.
+    pub fields: Vec<String>,
 }
 
 impl VmQuery {
     pub(super) fn apply(&self, call: Call) -> Call {
-        call.query_opt("server_uuid", self.server_uuid.as_ref())
+        let mut fields = self.fields.clone();
+        if !fields.is_empty() && fields.iter().all(|name| name != "uuid" && name != "*") {
+            fields.push("uuid".to_owned());
+        }
+        call.query_list("fields", &fields)
+            .query_opt("owner_uuid", self.owner_uuid.as_ref())
+            .query_opt("server_uuid", self.server_uuid.as_ref())
             .query_opt("state", self.state.as_ref())
+            .query_opt("predicate", self.predicate.as_ref())
+            .query_list("uuids", &self.uuids)
     }
+}
+
+/// What VMAPI has ordered.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Ordered {
+    /// The VM.
+    pub vm_uuid: String,
+    /// The job that does it.
+    pub job_uuid: String,
 }

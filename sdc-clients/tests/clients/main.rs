@@ -8,8 +8,11 @@
 #![allow(clippy::unwrap_used)] // a test's helpers are tests, which the lint cannot see
 
 mod broken;
+mod cnapi;
 mod http;
+mod migrations;
 mod napi;
+mod peers;
 mod phases;
 mod recorded;
 mod retries;

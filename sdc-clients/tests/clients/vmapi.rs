@@ -53,7 +53,11 @@ async fn listing_pages_until_a_short_page() {
                 .collect();
             Ok(answer(200, &page))
         });
-        let wanted = VmQuery { server_uuid: Some("s".into()), state: Some("active".into()) };
+        let wanted = VmQuery {
+            server_uuid: Some("s".into()),
+            state: Some("active".into()),
+            ..VmQuery::default()
+        };
         let vms = Vmapi::new(script.http()).list_vms(&wanted).await.unwrap();
         assert_eq!((vms.len(), script.count()), (total as usize, requests));
         assert_eq!(script.targets()[0], "/vms?server_uuid=s&state=active&limit=1000");
@@ -109,4 +113,50 @@ async fn statuses_are_asked_for_by_the_hundred() {
     assert!(states["8"] == "running" && !states.contains_key("7"));
     assert!(vmapi.statuses(&[]).await.unwrap().is_empty());
     assert_eq!(script.count(), 3);
+}
+
+#[tokio::test]
+async fn a_list_names_the_vms_the_fields_and_the_condition() {
+    let script = Script::new(|request| async move {
+        let uuids = query(&request, "uuids").unwrap_or_default();
+        let page: Value = uuids.split(',').map(|uuid| json!({ "uuid": uuid })).collect();
+        Ok(answer(200, &page))
+    });
+    let vmapi = Vmapi::new(script.http());
+    let wanted = VmQuery {
+        uuids: (0..250).map(|n| format!("u{n}")).collect(),
+        owner_uuid: Some("o".into()),
+        predicate: Some(json!({ "eq": ["brand", "lx"] })),
+        fields: vec!["state".into()],
+        ..VmQuery::default()
+    };
+    let found = vmapi.records(&wanted).await.unwrap();
+    assert_eq!((found.len(), script.count()), (250, 3));
+    let start = "/vms?fields=state%2Cuuid&owner_uuid=o\
+        &predicate=%7B%22eq%22%3A%5B%22brand%22%2C%22lx%22%5D%7D&uuids=u0%2C";
+    let targets = script.targets();
+    assert!(targets[0].starts_with(start), "{}", targets[0]);
+    assert!(targets.iter().all(|target| target.len() < 4096));
+}
+
+#[tokio::test]
+async fn vms_are_ordered_once_and_the_job_is_returned() {
+    let script = Script::new(|request| async move {
+        let target = request.target();
+        Ok(match (request.method.as_str(), &*target) {
+            ("POST", _) | ("DELETE", "/vms/v") => {
+                answer(202, &json!({ "vm_uuid": "v", "job_uuid": "j" }))
+            }
+            ("DELETE", "/vms/w") => answer(202, &json!({ "vm_uuid": "v", "job_uuid": "j" })),
+            _ => return Err(sdc_clients::Error::broken(&request.method, target, "cut")),
+        })
+    });
+    let vmapi = Vmapi::new(script.http());
+    let payload = json!({ "uuid": "v", "brand": "joyent" });
+    let ordered = vmapi.create_vm(payload.as_object().unwrap()).await.unwrap();
+    assert_eq!((ordered.vm_uuid.as_str(), ordered.job_uuid.as_str()), ("v", "j"));
+    assert_eq!(vmapi.delete_vm("v").await.unwrap(), ordered);
+    assert_eq!(vmapi.delete_vm("w").await.unwrap_err().class(), Class::Protocol);
+    assert!(vmapi.delete_vm("x").await.unwrap_err().may_have_applied());
+    assert_eq!(script.count(), 4, "a write whose answer was lost is not repeated");
 }

@@ -21,7 +21,3 @@ mod embedded; // one file: the suite, kill -9, a full disk
 mod memory; // the suite under paused time, lost answers
 
 mod postgres; // the suite, lost replies, a server that is killed
-
-mod cluster; // a PostgreSQL server of our own
-
-mod proxy; // cuts the connection at COMMIT

@@ -8,12 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use rig::postgres::{Cluster, Cut, Proxy, address};
 use serde_json::{Value, json};
 use store::{Batch, Bucket, Error, Expect, Invalid, Query, Store};
 use tokio::sync::OnceCell;
 
-use crate::cluster::{Cluster, address};
-use crate::proxy::{Cut, Proxy};
 use crate::schemas::{OTHER, VOLUMES};
 use crate::suite::suite;
 

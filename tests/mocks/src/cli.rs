@@ -20,7 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::faults::{Rule, Server, Service};
 use crate::napi::{Era, Options, SeedFile};
-use crate::{napi, vmapi};
+use crate::{cnapi, imgapi, napi, papi, vmapi, workflow};
 
 #[derive(Debug, Parser)]
 #[command(name = "testbed napi", about = "A mock NAPI on a socket")]
@@ -79,10 +79,10 @@ struct Vmapi {
     seed: Option<PathBuf>,
 }
 
-/// Mock NAPI and VMAPI in one process, for agents and clients under test.
+/// Mock NAPI, VMAPI, CNAPI, PAPI, IMGAPI and workflow API in one process, for agents and clients under test.
 ///
-/// Both keep their records in memory. GET /_mock/ on either lists how to drive it: seed, faults,
-/// requests, dump, reset. They imitate the routes that the agents of a compute node use, not all of Triton.
+/// All keep their records in memory. GET /_mock/ on each lists how to drive it: seed, faults, requests, dump,
+/// reset. They imitate the routes that the programs of this project use, not all of Triton.
 #[derive(Debug, Parser)]
 #[command(name = "mock-triton")]
 struct Triton {
@@ -92,10 +92,23 @@ struct Triton {
     /// Where VMAPI listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     vmapi: SocketAddr,
-    /// Records to start with: {"napi": {"nic_tags", "networks", "network_pools", "nics"}, "vmapi": [VM]}.
+    /// Where CNAPI listens; port 0 takes a free port.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    cnapi: SocketAddr,
+    /// Where PAPI listens; port 0 takes a free port.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    papi: SocketAddr,
+    /// Where IMGAPI listens; port 0 takes a free port.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    imgapi: SocketAddr,
+    /// Where the workflow API listens; port 0 takes a free port.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    workflow: SocketAddr,
+    /// Records to start with: {"napi": {"nic_tags", "networks", "network_pools", "nics"}, "vmapi": [VM],
+    /// "cnapi": [SERVER], "papi": [PACKAGE], "imgapi": [IMAGE], "workflow": [JOB]}.
     #[arg(long, value_name = "FILE")]
     seed: Option<PathBuf>,
-    /// Fault rules to start with: {"napi": [RULE], "vmapi": [RULE]}, a RULE as {"method": "PUT",
+    /// Fault rules to start with: {"napi": [RULE], "vmapi": [RULE], ...}, a RULE as {"method": "PUT",
     /// "path": "/nics/*", "times": 1, "action": {"do": "status", "status": 503}}.
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
@@ -103,13 +116,17 @@ struct Triton {
     flavour: Flavour,
 }
 
-type Vm = Map<String, Value>;
+type Record = Map<String, Value>;
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Seeds {
     napi: SeedFile,
-    vmapi: Vec<Vm>,
+    vmapi: Vec<Record>,
+    cnapi: Vec<Record>,
+    papi: Vec<Record>,
+    imgapi: Vec<Record>,
+    workflow: Vec<Record>,
 }
 
 #[derive(Default, Deserialize)]
@@ -117,6 +134,10 @@ struct Seeds {
 struct Faults {
     napi: Vec<Rule>,
     vmapi: Vec<Rule>,
+    cnapi: Vec<Rule>,
+    papi: Vec<Rule>,
+    imgapi: Vec<Rule>,
+    workflow: Vec<Rule>,
 }
 
 /// Runs `testbed napi`; the arguments start after its name.
@@ -148,13 +169,38 @@ pub fn triton(args: impl Iterator<Item = OsString>) -> ExitCode {
         let faults: Faults = read(args.faults.as_deref())?;
         let napi = start_napi(args.napi, &args.flavour, &seeds.napi).await?;
         let vmapi = start_vmapi(args.vmapi, seeds.vmapi).await?;
-        faults.napi.into_iter().for_each(|rule| napi.add_fault(rule));
-        faults.vmapi.into_iter().for_each(|rule| vmapi.add_fault(rule));
-        say(&format!("napi listening {}", napi.url()))?;
-        say(&format!("vmapi listening {}", vmapi.url()))?;
-        tokio::join!(napi.wait(), vmapi.wait());
+        let cnapi = serve(args.cnapi, cnapi::Store::default()).await?;
+        let papi = serve(args.papi, papi::Store::default()).await?;
+        let imgapi = serve(args.imgapi, imgapi::Store::default()).await?;
+        let workflow = serve(args.workflow, workflow::Store::default()).await?;
+        seeds.cnapi.into_iter().for_each(|server| cnapi.store().put_server(server));
+        seeds.papi.into_iter().for_each(|package| papi.store().put(package));
+        seeds.imgapi.into_iter().for_each(|image| imgapi.store().put(image));
+        seeds.workflow.into_iter().for_each(|job| workflow.store().put(job));
+        vmapi.store().keep_jobs(workflow.store().clone());
+        vmapi.store().peers().workflow_url = workflow.url();
+        begin("napi", &napi, faults.napi)?;
+        begin("vmapi", &vmapi, faults.vmapi)?;
+        begin("cnapi", &cnapi, faults.cnapi)?;
+        begin("papi", &papi, faults.papi)?;
+        begin("imgapi", &imgapi, faults.imgapi)?;
+        begin("workflow", &workflow, faults.workflow)?;
+        tokio::join!(
+            napi.wait(),
+            vmapi.wait(),
+            cnapi.wait(),
+            papi.wait(),
+            imgapi.wait(),
+            workflow.wait()
+        );
         Ok(())
     })
+}
+
+/// Adds the rules of a service, and says where it listens.
+fn begin<S: Service>(name: &str, server: &Server<S>, rules: Vec<Rule>) -> anyhow::Result<()> {
+    rules.into_iter().for_each(|rule| server.add_fault(rule));
+    say(&format!("{name} listening {}", server.url()))
 }
 
 async fn start_napi(
@@ -167,7 +213,7 @@ async fn start_napi(
     serve(listen, store).await
 }
 
-async fn start_vmapi(listen: SocketAddr, vms: Vec<Vm>) -> anyhow::Result<vmapi::Server> {
+async fn start_vmapi(listen: SocketAddr, vms: Vec<Record>) -> anyhow::Result<vmapi::Server> {
     let store = vmapi::Store::default();
     vms.into_iter().for_each(|vm| store.put(vm));
     serve(listen, store).await

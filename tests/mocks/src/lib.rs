@@ -6,7 +6,7 @@
 //! They talk to nothing but their clients. Under `/_mock/` other processes drive them: fault rules,
 //! log, seed and dump; `docs/mocks.md` has an example of each.
 //!
-//! Where to start: [`napi::Server`] and [`vmapi::Server`] listen on a socket of a test's own;
+//! Where to start: [`napi::Server`], [`vmapi::Server`] and the others listen on a socket of a test's own;
 //! [`transport::InProcess`] does without one, for tests under tokio's paused clock.
 //!
 //! ```
@@ -35,12 +35,22 @@ pub mod cli; // the commands `mock-triton`, `testbed napi` and `testbed vmapi`
 
 pub mod vmapi; // the VM records of VMAPI
 
+pub mod cnapi; // nodes, locks and tasks of CNAPI
+
+pub mod papi; // the packages of PAPI
+
+pub mod imgapi; // the images of IMGAPI
+
+pub mod workflow; // the jobs of the workflow API
+
+mod records; // records by uuid, with the rules and the log of their service
+
 pub mod napi; // the NIC contract of NAPI, in the shapes of several eras
 
 pub mod transport; // a mock as an HTTP transport in process, and decorators of transports
 
 pub mod faults; // fault rules, request log and socket, for every mock
 
-mod restify; // what both services have from their HTTP library
+mod restify; // what all services have from their HTTP library
 
 mod clock; // the time of a mock

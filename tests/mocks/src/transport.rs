@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use http::Method;
 use sdc_clients::Error;
-use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::http::{Duplex, Request, Response, StreamResponse, Transport};
 
-use crate::faults::{Mock, Reply};
+use crate::faults::{Mock, Reply, Takeover};
+
+/// How much of an upgraded connection may be under way.
+const PIPE: usize = 64 << 10;
 
 /// A transport whose other end is a mock in the same process.
 #[derive(Clone)]
@@ -42,10 +45,30 @@ impl Transport for InProcess {
             })
         })
     }
+
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+        Box::pin(async move {
+            let (method, target) = (request.method.clone(), request.target());
+            let response = self.answer(request).await?;
+            let Some(takeover) = response.extensions().get::<Takeover>() else {
+                let (parts, body) = response.into_parts();
+                let (status, headers) = (parts.status, parts.headers);
+                return Err(Error::from_answer(&method, target, status, &headers, &body));
+            };
+            let (ours, theirs) = tokio::io::duplex(PIPE);
+            tokio::spawn(takeover.serve(Box::new(theirs)));
+            Ok(Box::new(ours) as Box<dyn Duplex>)
+        })
+    }
 }
 
 impl InProcess {
     async fn exchange(&self, request: Request) -> Result<Response, Error> {
+        let (parts, body) = self.answer(request).await?.into_parts();
+        Ok(Response { status: parts.status, headers: parts.headers, body })
+    }
+
+    async fn answer(&self, request: Request) -> Result<http::Response<bytes::Bytes>, Error> {
         let (method, target): (Method, String) = (request.method.clone(), request.target());
         let broken = |what: &str| Error::broken(&method, target.as_str(), what);
         let mut forwarded = http::Request::new(request.body.unwrap_or_default());
@@ -53,10 +76,7 @@ impl InProcess {
         *forwarded.uri_mut() = target.parse().map_err(|_| broken("the address is not a URI"))?;
         *forwarded.headers_mut() = request.headers;
         match self.0.handle(forwarded).await {
-            Reply::Full(response) => {
-                let (parts, body) = response.into_parts();
-                Ok(Response { status: parts.status, headers: parts.headers, body })
-            }
+            Reply::Full(response) => Ok(response),
             Reply::Truncated(..) => Err(broken("the connection closed inside the body")),
             Reply::Cut => Err(broken("the connection closed before an answer")),
         }
@@ -116,6 +136,13 @@ impl Transport for Failing {
             self.inner.stream(request).await
         })
     }
+
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+        Box::pin(async move {
+            self.pass(&request).await?;
+            self.inner.upgrade(request).await
+        })
+    }
 }
 
 /// A transport that keeps every request, in the order in which they were made.
@@ -149,6 +176,11 @@ impl Transport for Recorded {
     fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
         self.kept().push(request.clone());
         self.inner.stream(request)
+    }
+
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+        self.kept().push(request.clone());
+        self.inner.upgrade(request)
     }
 }
 

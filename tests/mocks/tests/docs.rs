@@ -17,6 +17,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 const LATE: Duration = Duration::from_secs(60);
+/// The services in the order of their lines, as the page calls them, and their ports there.
+const SERVICES: [&str; 6] = ["NAPI", "VMAPI", "CNAPI", "PAPI", "IMGAPI", "workflow"];
+const PORTS: [u16; 6] = [8080, 8081, 8082, 8083, 8084, 8085];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -39,17 +42,18 @@ fn blocks(page: &str, words: &[&str]) -> Vec<String> {
     blocks
 }
 
-/// Starts the mocks as the page says, on free ports; the URLs of NAPI and VMAPI.
+/// Starts the mocks as the page says, on free ports; their URLs.
 #[allow(clippy::disallowed_methods)] // It starts the program under test.
-async fn start(page: &str) -> (Child, [String; 2]) {
+async fn start(page: &str) -> (Child, Vec<String>) {
     let [line] = &blocks(page, &["cargo run -p mock-triton"])[..] else {
         panic!("one command: {page}")
     };
     let args = line.trim().strip_prefix("cargo run -p mock-triton -- ").unwrap();
-    let args =
-        args.replace("127.0.0.1:8080", "127.0.0.1:0").replace("127.0.0.1:8081", "127.0.0.1:0");
+    let args = PORTS.iter().fold(args.replace("\\\n", ""), |args, port| {
+        args.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0")
+    });
     let mut mocks = Command::new(env!("CARGO_BIN_EXE_mock-triton"))
-        .args(args.split(' '))
+        .args(args.split_whitespace())
         .current_dir(repository())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -60,7 +64,10 @@ async fn start(page: &str) -> (Child, [String; 2]) {
         let line = tokio::time::timeout(LATE, lines.next_line()).await.unwrap().unwrap().unwrap();
         line.rsplit(' ').next().unwrap().to_owned()
     };
-    let urls = [url().await, url().await];
+    let mut urls = Vec::new();
+    for _ in SERVICES {
+        urls.push(url().await);
+    }
     (mocks, urls)
 }
 
@@ -79,17 +86,26 @@ async fn run(program: &str, args: &[&str], dir: &Path, napi: &str) -> String {
 #[tokio::test]
 async fn each_command_answers_as_written() {
     let page = page();
-    let (_mocks, [napi, vmapi]) = start(&page).await;
-    let blocks = blocks(&page, &["N=", "curl "]);
+    let (_mocks, urls) = start(&page).await;
+    let blocks = blocks(&page, &["N=", "T=", "curl "]);
     let script = blocks.join("echo ==\n");
-    let here =
-        script.replace("http://127.0.0.1:8080", &napi).replace("http://127.0.0.1:8081", &vmapi);
+    let here = PORTS.iter().zip(&urls).fold(script, |script, (port, url)| {
+        script.replace(&format!("http://127.0.0.1:{port}"), url)
+    });
     // Each answer on lines of its own.
     let curl = "set -euo pipefail\ncurl() { command curl --max-time 60 -w '\\n' \"$@\"; }\n";
-    let printed = run("/bin/bash", &["-c", &format!("{curl}{here}")], &repository(), &napi).await;
+    let printed =
+        run("/bin/bash", &["-c", &format!("{curl}{here}")], &repository(), &urls[0]).await;
     let printed: Vec<&str> = printed.split("==\n").collect();
     let expected = [
-        &["\"ip\":\"10.99.99.11\"", "\"alias\":\"web-0\""][..],
+        &[
+            "\"ip\":\"10.99.99.11\"",
+            "\"alias\":\"web-0\"",
+            "\"ip4addr\":\"10.99.99.7\"",
+            "sample-1G",
+            "\"name\":\"base\"",
+            "\"execution\":\"running\"",
+        ][..],
         &["GET /_mock/requests"],
         &["{\"nics\":2}\n{}"],
         &["{\"added\":1}", "\"status\":503", "\"seen\":1"],
@@ -99,6 +115,11 @@ async fn each_command_answers_as_written() {
             "90:b8:d0:00:00:02",
             "{\"era\":\"rfd58\"}\n{\"era\":\"rfd58\"}\n{}",
         ],
+        &["\"status\":\"queued\"", "\"status\":\"active\""],
+        &["\"status\":\"failure\"", "VM is busy"],
+        &["\"execution\":\"failed\""],
+        &["\"subResources\":[\"alias\""],
+        &["sdc_volume_nfs_10", "\"image_uuid\":\"b0000000-0000-4000-8000-000000000002\""],
     ];
     assert_eq!(printed.len(), expected.len(), "{printed:#?}");
     for (printed, expected) in printed.iter().zip(expected) {
@@ -113,16 +134,17 @@ async fn the_test_in_python_passes_and_can_fail() {
     let page = page();
     let (_, code) = page.split_once("```python\n").unwrap();
     let (code, _) = code.split_once("```").unwrap();
-    let (_mocks, [napi, _]) = start(&page).await;
+    let (_mocks, urls) = start(&page).await;
+    let napi = &urls[0];
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("test_napi.py"), code).unwrap();
-    run("python3", &["-m", "unittest", "test_napi"], dir.path(), &napi).await;
+    run("python3", &["-m", "unittest", "test_napi"], dir.path(), napi).await;
     // A NAPI without etags deletes it.
-    let http = Http::new(&napi, "test/1").unwrap();
+    let http = Http::new(napi, "test/1").unwrap();
     let era = Call::new(http::Method::PUT, &["_mock", "era"]);
     http.execute(era.json(&serde_json::json!({"era": "era-c"}))).await.unwrap();
     let failed = "python3 -m unittest test_napi 2>&1 | grep '^FAILED'";
-    run("/bin/bash", &["-c", failed], dir.path(), &napi).await;
+    run("/bin/bash", &["-c", failed], dir.path(), napi).await;
 }
 
 #[tokio::test]
@@ -130,7 +152,7 @@ async fn the_table_of_doors_is_what_the_mocks_list() {
     let page = page();
     let (_mocks, urls) = start(&page).await;
     let mut listed = BTreeSet::new();
-    for (service, url) in ["NAPI", "VMAPI"].iter().zip(&urls) {
+    for (service, url) in SERVICES.iter().zip(&urls) {
         let http = Http::new(url, "test/1").unwrap();
         let answer = http.execute(Call::get(&["_mock"])).await.unwrap().object().unwrap();
         listed.extend(answer["doors"].as_object().unwrap().keys().map(|d| (d.clone(), *service)));
@@ -139,12 +161,9 @@ async fn the_table_of_doors_is_what_the_mocks_list() {
     let rows = rows.filter(|(door, _)| door.contains(" /_mock/"));
     let told: BTreeSet<(String, &str)> = rows
         .flat_map(|(door, rest)| {
-            let services: &[&str] = match rest.split(" | ").next() {
-                Some("both") => &["NAPI", "VMAPI"],
-                Some("NAPI") => &["NAPI"],
-                _ => &["VMAPI"],
-            };
-            services.iter().map(move |service| (door.to_owned(), *service))
+            let told = rest.split(" | ").next().unwrap();
+            let has_it = move |service: &&&str| told == "all" || told == **service;
+            SERVICES.iter().filter(has_it).map(move |service| (door.to_owned(), *service))
         })
         .collect();
     assert_eq!(told, listed);

@@ -18,9 +18,11 @@ use tokio::process::{Child, Command};
 
 const LATE: Duration = Duration::from_secs(60);
 
+const SERVICES: [&str; 6] = ["napi", "vmapi", "cnapi", "papi", "imgapi", "workflow"];
+
 /// The program, and a client of each service.
 #[allow(clippy::disallowed_methods)] // It starts the program under test.
-async fn start(args: &[&Path]) -> (Child, Http, Http) {
+async fn start(args: &[&Path]) -> (Child, [Http; 6]) {
     let mut mocks = Command::new(env!("CARGO_BIN_EXE_mock-triton"))
         .args(args)
         .stdout(Stdio::piped())
@@ -33,13 +35,16 @@ async fn start(args: &[&Path]) -> (Child, Http, Http) {
         let url = line.strip_prefix(&format!("{name} listening ")).expect(&line).to_owned();
         Http::new(&url, "test/1").unwrap()
     };
-    let (napi, vmapi) = (service("napi").await, service("vmapi").await);
-    (mocks, napi, vmapi)
+    let mut clients = Vec::new();
+    for name in SERVICES {
+        clients.push(service(name).await);
+    }
+    (mocks, clients.try_into().unwrap())
 }
 
 #[tokio::test]
 async fn sigterm_ends_it_with_0() {
-    let (mut mocks, napi, _) = start(&[]).await;
+    let (mut mocks, [napi, ..]) = start(&[]).await;
     // A connection that stays open is no reason to stay.
     napi.execute(Call::get(&["ping"])).await.unwrap();
     let pid = rustix::process::Pid::from_raw(mocks.id().unwrap() as i32).unwrap();
@@ -50,9 +55,10 @@ async fn sigterm_ends_it_with_0() {
 
 #[tokio::test]
 async fn each_door_that_is_listed_opens() {
-    let (_mocks, napi, vmapi) = start(&[]).await;
+    let (_mocks, services) = start(&[]).await;
+    let napi = &services[0];
     let mut opened = 0;
-    for service in [&napi, &vmapi] {
+    for service in &services {
         let listed = service.execute(Call::get(&["_mock"])).await.unwrap().object().unwrap();
         for door in listed["doors"].as_object().unwrap().keys() {
             let (method, path) = door.split_once(" /_mock/").unwrap();
@@ -64,6 +70,9 @@ async fn each_door_that_is_listed_opens() {
                 "initializing" => json!({"initializing": false}),
                 "seed" if service.base() == napi.base() => json!({"nic_tags": [{"name": "admin"}]}),
                 "seed" => json!([{"uuid": "40000000-0000-4000-8000-000000000001"}]),
+                "tasks" => json!({"id": "t", "status": "complete"}),
+                // There is no such ticket: the door says so, and no more.
+                "tickets" => continue,
                 _ => json!([]),
             };
             let call = Call::new(method.parse().unwrap(), &["_mock", path]);
@@ -72,7 +81,7 @@ async fn each_door_that_is_listed_opens() {
             opened += 1;
         }
     }
-    assert_eq!(opened, 11 + 8);
+    assert_eq!(opened, 11 + 10 + 9 + 3 * 8);
     let unknown = napi.execute(Call::get(&["_mock", "nonsense"])).await.unwrap_err();
     assert!(unknown.message().contains("GET /_mock/"), "{unknown}");
 }
@@ -88,15 +97,21 @@ async fn seeds_are_served_and_faults_apply() {
     let vm = "40000000-0000-4000-8000-000000000001";
     let nic = json!({"mac": "90:b8:d0:00:00:01", "owner_uuid": vm, "belongs_to_uuid": vm, "belongs_to_type": "zone"});
     let vms = json!([{"uuid": vm, "state": "running"}]);
-    let seed = file("seed.json", json!({"napi": {"nics": [nic]}, "vmapi": vms}));
+    let packages = json!([{"uuid": "p", "name": "p1"}]);
+    let seed = file("seed.json", json!({"napi": {"nics": [nic]}, "vmapi": vms, "papi": packages}));
     let unavailable = json!({"path": "/vms", "action": {"do": "status", "status": 503}});
-    let faults = file("faults.json", json!({"vmapi": [unavailable]}));
-    let (_mocks, napi, vmapi) =
+    let refused = json!({"path": "/allocate", "action": {"do": "status", "status": 409}});
+    let faults = file("faults.json", json!({"vmapi": [unavailable], "cnapi": [refused]}));
+    let (_mocks, [napi, vmapi, cnapi, papi, ..]) =
         start(&["--seed".as_ref(), &seed, "--faults".as_ref(), &faults]).await;
     let nics = napi.execute(Call::get(&["nics"])).await.unwrap().json::<Value>("NICs").unwrap();
     assert_eq!(nics[0]["mac"], nic["mac"]);
     let found = vmapi.execute(Call::get(&["vms", vm])).await.unwrap();
     assert_eq!(found.json::<Value>("the VM").unwrap()["state"], "running");
+    let found = papi.execute(Call::get(&["packages", "p"])).await.unwrap();
+    assert_eq!(found.json::<Value>("the package").unwrap()["name"], "p1");
+    let refused = cnapi.execute(Call::new(http::Method::POST, &["allocate"])).await.unwrap_err();
+    assert_eq!(refused.class(), sdc_clients::Class::Conflict);
     // A write, since reads are tried again.
     let refused = vmapi.execute(Call::new(http::Method::PUT, &["vms"])).await.unwrap_err();
     assert_eq!(refused.class(), sdc_clients::Class::Unavailable);

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! Real ZFS for tests on Linux: each [`Cn`] is a zfs-fuse daemon in a mount namespace of its own,
-//! with a pool `zones` on a file. What is odd about zfs-fuse is dealt with here:
+//! Real servers for tests on Linux: [`postgres`], and ZFS. Each [`Cn`] is a zfs-fuse daemon in a mount namespace
+//! of its own, with a pool `zones` on a file. What is odd about zfs-fuse is dealt with here:
 //!
 //! * an unmount ends later than its command, so a command that is told "busy" is repeated;
 //! * a forced receive unmounts what it destroys, meets the same and leaves `recv-PID-N`: what it is
@@ -17,22 +17,26 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // Processes and waiting for them are its purpose.
 
+pub mod nfs; // a real NFS server
+
+mod tools; // programs of the system
+
+pub mod postgres;
+
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// Between two tries of a command that is told "busy".
-const PAUSE: Duration = Duration::from_millis(20);
-/// So often a command is tried, for about 2 seconds and the time that it takes itself.
+use self::tools::{PAUSE, STARTS, is_installed};
+
+/// So often a command that is told "busy" is tried, for about 2 seconds and the time that it takes itself.
 const TRIES: usize = 100;
-/// So often a daemon is asked whether it is ready: 30 seconds, on a busy machine.
-const STARTS: usize = 1500;
-/// The size of a pool's file, which is sparse.
-const POOL: u64 = 512 << 20;
+/// Enough for most tests.
+pub const SMALL: u64 = 512 << 20;
 
 /// A file system with a daemon: a compute node's `zones`.
 pub struct Cn {
@@ -48,15 +52,10 @@ pub fn why_not() -> Option<&'static str> {
     if !Path::new("/dev/fuse").exists() {
         return Some("no /dev/fuse");
     }
-    let here = |tool: &str| {
-        ["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
-            .iter()
-            .any(|dir| Path::new(dir).join(tool).exists())
-    };
-    if !here("zfs-fuse") {
+    if !is_installed("zfs-fuse") {
         return Some("no zfs-fuse (apt-get install zfs-fuse)");
     }
-    if !["unshare", "nsenter", "setpriv"].iter().all(|tool| here(tool)) {
+    if !["unshare", "nsenter", "setpriv"].iter().all(|tool| is_installed(tool)) {
         return Some("no util-linux");
     }
     let tried = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
@@ -70,19 +69,20 @@ const START: &str = "mount --make-rprivate / && mkdir -p /var/run/zfs /var/lib/z
                      mount -t tmpfs tmpfs $dir || exit 1; done && mkdir -p /var/lock/zfs && \
                      exec zfs-fuse --no-daemon --no-kstat-mount";
 
-/// Starts so many nodes.
-pub fn start(nodes: usize) -> io::Result<Vec<Cn>> {
+/// Starts so many nodes. The file of each pool may become so many bytes long; it is in memory where the system has
+/// such a place.
+pub fn start(nodes: usize, pool: u64) -> io::Result<Vec<Cn>> {
     // A daemon reads the mounts of the namespace: they are all made before there is a pool.
     let nodes: Vec<Cn> = (0..nodes).map(|_| Cn::daemon()).collect::<io::Result<_>>()?;
     for node in &nodes {
-        node.pool()?;
+        node.pool(pool)?;
     }
     Ok(nodes)
 }
 
 impl Cn {
     fn daemon() -> io::Result<Cn> {
-        let dir = TempDir::new()?;
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| TempDir::new())?;
         let log = File::create(dir.path().join("log"))?;
         let daemon = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "unshare", "-m", "sh", "-c", START])
@@ -104,11 +104,13 @@ impl Cn {
         Err(io::Error::other(format!("zfs-fuse does not start: {log}")))
     }
 
-    fn pool(&self) -> io::Result<()> {
+    fn pool(&self, bytes: u64) -> io::Result<()> {
         let file = self.dir.path().join("pool");
-        File::create(&file)?.set_len(POOL)?;
-        let (file, root) = (file.to_string_lossy(), self.dir.path().join("zones"));
-        let made = self.run("zpool", &["create", "-m", &root.to_string_lossy(), "zones", &file])?;
+        File::create(&file)?.set_len(bytes)?;
+        let (name, root) = (file.to_string_lossy(), self.dir.path().join("zones"));
+        let made = self.run("zpool", &["create", "-m", &root.to_string_lossy(), "zones", &name])?;
+        // The daemon has it open: its gigabytes go with the daemon, also where this process is killed.
+        std::fs::remove_file(&file)?;
         match made.status.success() {
             true => Ok(()),
             false => Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned())),
@@ -179,6 +181,15 @@ impl Cn {
         let mut command = self.command("zfs");
         command.args(args);
         command
+    }
+
+    /// Makes an executable that runs `zfs` or `zpool` of the node, and returns its path.
+    pub fn tool(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.dir.path().join(name);
+        let text = format!("#!/bin/sh\nexec nsenter -m -t {} -- {name} \"$@\"\n", self.daemon.id());
+        std::fs::write(&path, text)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+        Ok(path)
     }
 
     /// Where a path below a mounted dataset is for this process.

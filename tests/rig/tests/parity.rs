@@ -375,7 +375,7 @@ fn the_stand_in_behaves_as_real_zfs() {
         eprintln!("skipped: {why}");
         return;
     }
-    let real = rig::start(2).unwrap();
+    let real = rig::start(2, rig::SMALL).unwrap();
     let dir = TempDir::new().unwrap();
     let simulated = [stand_in(&dir, "source", 1), stand_in(&dir, "target", 2)];
     let expected = tell(&real[0], &real[1]);

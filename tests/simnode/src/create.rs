@@ -105,7 +105,7 @@ fn sysinfo(cn_uuid: &str, hostname: &str, rng: &mut impl Rng) -> Value {
         "Network Interfaces": {
             "ixgbe0": {"MAC Address": mac, "ip4addr": ip, "Link Status": "up", "NIC Names": ["admin"]},
         },
-        "Virtual Network Interfaces": {}, "Link Aggregations": {},
+        "Virtual Network Interfaces": {"underlay0": {"MAC Address": mac, "Overlay Nic Tags": ["sdc_overlay"]}}, "Link Aggregations": {},
     })
 }
 

@@ -71,6 +71,7 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
         }
         "snapshot" | "snap" => {
             let p = parsed(args, "r", "")?;
+            p.operands.iter().try_for_each(|name| node.check_room(name))?;
             each(&p.operands, &|all, name| all.snapshot(name, p.has('r')))
         }
         "destroy" => {

@@ -62,6 +62,11 @@ impl Node {
         mounted.map_or_else(kept, |row| self.path(row.get("mountpoint")))
     }
 
+    /// The directory of a dataset's contents, where a program in a zone would find them.
+    pub fn directory(&self, dataset: &str) -> Result<PathBuf, NodeError> {
+        Ok(self.place(&self.datasets()?, dataset))
+    }
+
     /// The directories of the mounted datasets below one.
     fn mounted_below(&self, all: &Datasets, name: &str) -> BTreeSet<PathBuf> {
         let below = all.rows.values().filter(|row| is_below(&row.name, name) && is_mounted(row));

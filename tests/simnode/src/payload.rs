@@ -177,11 +177,13 @@ fn formed(key: &str, value: &Value, form: Form) -> Result<String, NodeError> {
     }
 }
 
-/// Stores one payload key in the configuration; `null` removes it. Returns false if the key is
+/// Stores one payload key in the configuration; `null` and an empty list remove it. Returns false if the key is
 /// not stored there.
 pub fn apply(zone: &mut Element, key: &str, value: &Value) -> Result<bool, NodeError> {
     if let Some((_, name, form)) = ATTRS.iter().find(|(k, _, _)| *k == key) {
-        let text = if value.is_null() { None } else { Some(formed(key, value, *form)?) };
+        let is_list = *form == Form::List;
+        let is_empty = value.is_null() || is_list && value.as_array().is_some_and(Vec::is_empty);
+        let text = if is_empty { None } else { Some(formed(key, value, *form)?) };
         zone.set_value("attr", name, text.as_deref());
         return Ok(true);
     }

@@ -107,6 +107,18 @@ impl Node {
         self.set_contents(&all, dataset, &tree)
     }
 
+    /// Refuses a snapshot of a dataset with a reservation of its own (`refreservation`) that finds no room: what the
+    /// snapshot keeps has to fit besides what is reserved.
+    pub(crate) fn check_room(&self, snapshot: &str) -> Result<(), NodeError> {
+        let all = self.datasets()?;
+        let Some(row) = all.get(owner(snapshot)) else { return Ok(()) };
+        let own = self.sizes(&all, &row.name)?.written;
+        if own.min(number(row, "refreservation")) <= self.available(&all, &row.name)? {
+            return Ok(());
+        }
+        Err(NodeError::refused(format!("cannot create snapshot '{snapshot}': out of space")))
+    }
+
     /// Refuses limits that the sizes of a dataset do not allow.
     pub fn check_limit(&self, name: &str, key: &str, value: &str) -> Result<(), NodeError> {
         let all = self.datasets()?;

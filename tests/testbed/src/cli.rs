@@ -4,7 +4,7 @@
 
 //! The command line of `testbed`. The binary also runs as a tool of a simulated node if it is
 //! started under that name (`zoneadm`, `zfs`, …: `simnode::TOOLS`), and as a daemon if its first
-//! argument is `@vminfod`, `@net-agent`, `@vm-agent` or `@kvmd`: a lab needs one executable.
+//! argument is `@vminfod`, `@net-agent` or another one's name: a lab needs one executable.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,6 +24,8 @@ usage: testbed COMMAND [ARGS]
   recordings  unpack or repack what conform compares with
   storm     thousands of mutations with listeners coming and going
   sim       the whole system under a seeded world, invariants checked after every step
+  migrate-explore  whole migrations, a fault at each point
+  migrate-kill  migrations with real programs, kill -9 at chosen moments
   chaos     random operations on a node, then old cache = fresh cache = the node
   fleet     ten thousand agents against one NAPI, on a virtual clock
   soak      churn for minutes, and what grows
@@ -59,6 +61,13 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
                 "vm-agent" => vm_agent::cli::run(args),
                 "kvmd" => kvmd::cli::run(args),
                 "console" => console::cli::run(args),
+                "migration-agent" => migration::agent::cli::run(args),
+                "migration-service" => migration::service::cli::run(args),
+                "sdc-migrate" => migration::cli::run(args),
+                "volapi" => volumes::cli::run(args),
+                "sdc-voladm" => volumes::voladm::run(args),
+                "sdc-volapi" => volumes::voladm::curl::run(args),
+                "sdc-pkgadm" => volumes::pkgadm::run(args),
                 _ => unknown(daemon),
             }
         }
@@ -70,6 +79,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         "recordings" => conform::packed::run(&rest),
         "storm" => crate::storm::run(&rest),
         "sim" => crate::sim::run(&rest),
+        "migrate-explore" => crate::explore::run(&rest),
+        "migrate-kill" => crate::kills::run(&rest),
         "chaos" => crate::chaos::run(&rest),
         "fleet" => crate::fleet::run(&rest),
         "soak" => crate::soak::run(&rest),

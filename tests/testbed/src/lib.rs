@@ -19,11 +19,15 @@ pub mod fuzz; // damaged input
 
 pub mod chaos; // anything at once, and then one truth, with processes or in simulated time
 
+pub mod kills; // migrations of real programs that are killed
+
 pub mod soak; // what grows over time, in real time
 
 pub mod lab; // a small data centre of processes and a story to watch; the base of most end-to-end tests
 
 pub mod fleet; // ten thousand agents, on a simulated clock
+
+pub mod explore; // whole migrations under every fault, on a simulated clock
 
 pub mod sim; // a data centre under every fault, on a simulated clock
 
@@ -31,9 +35,13 @@ pub mod storm; // thousands of changes, in real time
 
 pub mod conform; // comparison with recordings of the real services
 
+pub mod volapi; // volapi among stand-ins for the services around it
+
 pub mod client; // a client of vminfod as strict as the deployed ones
 
 pub mod lines; // streams of events
+
+pub mod moving; // one VM that moves, for runs in one process and for runs of programs
 
 mod plot; // pictures of series
 

@@ -36,8 +36,11 @@ pub(crate) enum NotStarted {
 /// What failed; everything is to be repeated with fresh data.
 #[tracing::instrument(name = "start", skip_all)]
 pub(crate) async fn compare(parts: &Parts) -> Result<(), NotStarted> {
-    let query =
-        VmQuery { server_uuid: Some(parts.cn_uuid.clone()), state: Some("active".to_owned()) };
+    let query = VmQuery {
+        server_uuid: Some(parts.cn_uuid.clone()),
+        state: Some("active".to_owned()),
+        ..VmQuery::default()
+    };
     let records = parts.clients.lists.records(&query).await.map_err(NotStarted::List)?;
     // Waited for before the view is taken, so that what is written is fresh.
     let _admitted = parts.admission().await;

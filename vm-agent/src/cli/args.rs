@@ -29,6 +29,7 @@ Colours only on a terminal, and never with NO_COLOR.";
 /// Keeps VMAPI's VM records in step with the node.
 #[derive(Parser, Debug)]
 #[command(name = "vm-agent", version = daemon::cli::version(), after_help = ABOUT)]
+#[command(args_override_self = true)]
 #[command(mut_arg("config", |arg| arg.default_value(DEFAULT_FILE)))]
 pub struct Cli {
     #[command(subcommand)]
@@ -88,6 +89,8 @@ Examples:
     Why {
         /// The VM: its uuid, a unique beginning of it, or its alias.
         vm: String,
+        #[command(flatten)]
+        list: ListArgs,
     },
     /// Ask the node and VMAPI about one VM now, and show what would be done.
     #[command(after_help = "\

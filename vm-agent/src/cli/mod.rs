@@ -46,13 +46,15 @@ async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<
         Verb::Serve => String::new(),
         Verb::Ping { json } => pages::ping(NAME, &base()?, json, screen).await?,
         Verb::Status { list } => {
-            let page = pages::page(NAME, &base()?, "status").await?;
+            let page = pages::page(NAME, &base()?, "status", "version").await?;
             pages::shown(&page, &list.layout(), screen, show::status_lines)?
         }
         Verb::Plan { list, all } => {
             show::plan(&config()?, &base()?, &list.layout(), all, screen).await?
         }
-        Verb::Why { vm } => show::why(&config()?, &base()?, &vm).await?,
+        Verb::Why { vm, list } => {
+            show::why(&config()?, &base()?, &vm, &list.layout(), screen).await?
+        }
         Verb::Vm { vm, list } => show::vm(&config()?, &vm, &list.layout(), screen).await?,
         Verb::Approve { id } => show::approve(&config()?, &id).await?,
         Verb::Completions { shell } => cli::completions::<Cli>(shell),

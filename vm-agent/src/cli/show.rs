@@ -10,7 +10,7 @@ use daemon::agent::{approve_plan, running_plan};
 use daemon::cli::pages::{self, count_lines, named_fields, page, state_lines, text, to_the_second};
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Screen, Table, control, facts, names, span};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::args::NAME;
 use crate::config::Config;
@@ -58,6 +58,9 @@ pub(super) async fn plan(
         table.row(cells.into());
     }
     let mut out = table.print(layout, screen)?;
+    if !layout.asks_for_table() && out.lines().count() == 1 {
+        out = "no VM differs or waits (--all shows the others)\n".to_owned();
+    }
     if let (Some(id), false) = (plan["approval"]["id"].as_str(), layout.asks_for_table()) {
         let vms = plan["approval"]["vms"].as_array().map_or(0, Vec::len);
         out += &format!(
@@ -69,21 +72,34 @@ pub(super) async fn plan(
     Ok(out)
 }
 
-pub(super) async fn why(config: &Config, base: &str, vm: &str) -> anyhow::Result<String> {
+pub(super) async fn why(
+    config: &Config,
+    base: &str,
+    vm: &str,
+    layout: &Layout,
+    screen: Screen,
+) -> anyhow::Result<String> {
     let vm = uuid_of(config, vm).await?;
-    let plan = page(NAME, base, "plan").await?;
+    let plan = page(NAME, base, "plan", "decisions").await?;
     let is_it = |line: &&Value| line["vm"] == *vm;
     let queued = plan["queue"].as_array().into_iter().flatten().find(is_it);
-    let mut out = match plan["decisions"].as_array().into_iter().flatten().find(is_it) {
-        Some(line) => {
-            format!("{} {}: {}\n", text(line, "at"), text(line, "action"), text(line, "reason"))
+    let decided = plan["decisions"].as_array().into_iter().flatten().find(is_it);
+    let mut said = decided.cloned().unwrap_or_else(|| json!({"vm": vm}));
+    said["due_in_ms"] = queued.map_or(Value::Null, |line| line["due_in_ms"].clone());
+    let people = Screen { is_terminal: true, ..screen };
+    Ok(pages::shown(&said, layout, people, |said, _| {
+        let mut out = match decided {
+            Some(_) => {
+                let [at, action, reason] = ["at", "action", "reason"].map(|key| text(said, key));
+                format!("{at} {action}: {reason}\n")
+            }
+            None => "nothing was decided about it since the agent's start\n".to_owned(),
+        };
+        if let Some(due) = said["due_in_ms"].as_u64() {
+            out += &format!("its next turn is due in {}\n", span(Duration::from_millis(due)));
         }
-        None => "nothing was decided about it since the agent's start\n".to_owned(),
-    };
-    if let Some(due) = queued.and_then(|line| line["due_in_ms"].as_u64()) {
-        out += &format!("its next turn is due in {}\n", span(Duration::from_millis(due)));
-    }
-    Ok(out)
+        out
+    })?)
 }
 
 pub(super) async fn vm(
@@ -94,7 +110,8 @@ pub(super) async fn vm(
 ) -> anyhow::Result<String> {
     let vm = uuid_of(config, vm).await?;
     let target = format!("/vms/{vm}");
-    let said = control::ask(&config.basics.places.control_socket, "GET", &target, None).await?;
+    let socket = &config.basics.places.control_socket;
+    let said = control::ask(socket, "GET", &target, None, "vm").await?;
     let people = Screen { is_terminal: true, ..screen };
     Ok(pages::shown(&said, layout, people, |said, _| {
         named_fields(said, &["vm", "node", "vmapi", "told", "action", "reason", "mute"])
@@ -102,6 +119,6 @@ pub(super) async fn vm(
 }
 
 pub(super) async fn approve(config: &Config, id: &str) -> anyhow::Result<String> {
-    let done = approve_plan(&config.basics.places, id).await?;
-    Ok(format!("approved: {} VMs are reported destroyed\n", done["vms"]))
+    let vms = approve_plan(&config.basics.places, id, "vms").await?;
+    Ok(format!("approved: {vms} VMs are reported destroyed\n"))
 }

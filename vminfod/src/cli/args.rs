@@ -59,6 +59,7 @@ Examples:
 Examples:
   vminfod status
   vminfod status -f          with the last refreshes and the watched files
+  vminfod status -p -o field,value
   vminfod status | json numVms lastRefresh")]
     Status(StatusArgs),
     /// Show all VMs: a table on a terminal, JSON elsewhere.
@@ -221,7 +222,9 @@ pub struct PlainArgs {
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
-    pub plain: PlainArgs,
+    pub reach: ReachArgs,
+    #[command(flatten)]
+    pub list: ListArgs,
     /// Include the refresh log and the watched files.
     #[arg(short, long)]
     pub full: bool,

@@ -8,11 +8,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::cli::Screen;
+use daemon::cli::{Screen, names};
+use sdc_clients::vminfod::VmFields as _;
 
 use super::args::ReachArgs;
 use super::either::Either;
 use super::settings::Settings;
+use super::supply::Supplier;
 use super::vmadm::{self, Failure, Plan, Printed, list, usage};
 
 /// Flags that vmadm does not have.
@@ -73,11 +75,7 @@ pub async fn run(args: &[String], program: &str, screen: Screen) -> Printed {
             return Printed { stdout: String::new(), stderr, code: daemon::exit::USAGE };
         }
     };
-    let args: Vec<String> = std::iter::once(command.to_owned()).chain(rest).collect();
-    let result = match vmadm::plan(&args) {
-        Ok(plan) => objects(plan, &own, &settings, program).await,
-        Err(failure) => Err(failure),
-    };
+    let result = objects(command, rest, &own, &settings, program).await;
     match result.map(|stdout| screen.harmless(&stdout)) {
         Err(Failure::Usage(message)) => wrong_usage(program, command, message),
         other => Printed::of(other, program),
@@ -85,20 +83,37 @@ pub async fn run(args: &[String], program: &str, screen: Screen) -> Printed {
 }
 
 async fn objects(
-    plan: Plan,
+    command: &str,
+    rest: Vec<String>,
     own: &Own,
     settings: &Settings,
     program: &str,
 ) -> Result<String, Failure> {
     let supplier = Either { direct: own.direct, wait: own.wait, ..Either::of(settings, program)? };
+    let typed = rest.first().filter(|_| command == "get" && rest.len() == 1).cloned();
+    let args: Vec<String> = std::iter::once(command.to_owned()).chain(rest).collect();
+    let plan = match (vmadm::plan(&args), typed) {
+        (Err(not_a_uuid), Some(typed)) => {
+            Plan::Get(named(&supplier, &typed).await?.ok_or(not_a_uuid)?)
+        }
+        (plan, _) => plan?,
+    };
     match plan {
         Plan::List(listing) if own.json => {
-            use super::supply::Supplier;
             let vms = supplier.objects(None).await?;
             vmadm::within(vmadm::LIMIT, move || Ok(list::json(&listing.objects(vms)?))).await
         }
         plan => vmadm::run(plan, &supplier).await,
     }
+}
+
+/// Returns the uuid of the VM that is meant by an alias or by the beginning of a uuid, if one VM is. vmadm
+/// knows neither.
+async fn named(supplier: &Either, typed: &str) -> Result<Option<String>, Failure> {
+    let vms = supplier.objects(None).await?;
+    let known: Vec<_> =
+        vms.iter().filter_map(|vm| Some((vm.uuid()?, vm.alias().unwrap_or_default()))).collect();
+    Ok(names::find(&known, typed).ok())
 }
 
 fn wrong_usage(program: &str, command: &str, message: Option<String>) -> Printed {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use daemon::cli::{self, Screen, screen};
 use daemon::exit;
 
-use super::args::{Cli, Command, NAME, ReachArgs};
+use super::args::{Cli, Command, NAME, ReachArgs, VmadmArgs};
 use super::either::Either;
 use super::problem::Problem;
 use super::serve::{self, Companion};
@@ -78,15 +78,21 @@ async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode 
         },
         Some(Command::Completions { shell }) => Ok(cli::completions::<Cli>(shell)),
         Some(Command::Man { dir }) => cli::man::<Cli>(dir.as_deref()).map_err(Problem::from),
-        // dispatch() handles these without clap, which does not know vmadm's options.
-        Some(Command::List(_) | Command::Lookup(_) | Command::Get(_)) => {
-            return ExitCode::from(exit::USAGE);
-        }
+        // dispatch() handles these without clap, but for options that stand before them.
+        Some(Command::List(vmadm)) => return read("list", vmadm, screen).await,
+        Some(Command::Lookup(vmadm)) => return read("lookup", vmadm, screen).await,
+        Some(Command::Get(vmadm)) => return read("get", vmadm, screen).await,
     };
     match result.and_then(|text| Ok(screen::write(&text)?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => problem.report(NAME),
     }
+}
+
+/// `list`, `lookup` and `get` with vmadm's own options.
+async fn read(command: &str, vmadm: VmadmArgs, screen: Screen) -> ExitCode {
+    let args: Vec<String> = std::iter::once(command.to_owned()).chain(vmadm.args).collect();
+    print(&reads::run(&args, NAME, screen).await)
 }
 
 /// The shipped `vminfo`.

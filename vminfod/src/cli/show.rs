@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
+use daemon::cli::pages::{PATIENCE, fields};
 use daemon::cli::screen::visible;
-use daemon::cli::{Cell, Layout, Progress, Screen, Table, Tone, Usage, facts, names};
+use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts, names, span};
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
@@ -19,7 +20,7 @@ use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Failure;
 use super::vmadm::filter::Filters;
 use super::vmadm::list::{self, Listing};
-use super::vmadm::value::{at, compact, items, pretty, text_form};
+use super::vmadm::value::{at, items, pretty, text_form};
 
 /// Deadline of a synchronous read, which waits for the node's commands.
 const SYNC: Duration = Duration::from_secs(150);
@@ -32,10 +33,8 @@ pub fn daemon(reach: &ReachArgs) -> Result<FromDaemon, Problem> {
 
 /// `ping`
 pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
-    let value = daemon(&args.reach)?.get(Call::get(&["ping"])).await?;
-    if value.get("ping").and_then(Value::as_str) != Some("pong") {
-        return Err(SupplyError::Request("the answer is not vminfod's".to_owned()).into());
-    }
+    let call = Call::get(&["ping"]).timeout(PATIENCE);
+    let value = daemon(&args.reach)?.object(call, "ping").await?;
     if screen.is_terminal && !args.json {
         return Ok(screen.paint(Tone::Good, "pong") + "\n");
     }
@@ -44,10 +43,14 @@ pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
 
 /// `status`
 pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem> {
-    let call = Call::get(&["status"]);
+    let call = Call::get(&["status"]).timeout(PATIENCE);
     let call = if args.full { call.query("full", "true") } else { call };
-    let value = daemon(&args.plain.reach)?.get(call).await?;
-    if screen.is_terminal && !args.plain.json {
+    let value = daemon(&args.reach)?.object(call, "numVms").await?;
+    let layout = args.list.layout();
+    if layout.asks_for_table() {
+        return Ok(fields(&value, &layout, screen)?);
+    }
+    if screen.is_terminal && !layout.json {
         return Ok(status_lines(&value, screen));
     }
     Ok(json(&value, screen))
@@ -56,31 +59,31 @@ pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem
 /// `vms`
 pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
     let daemon = daemon(&args.reach)?;
-    let value = read(&daemon, Call::get(&["vms"]), args.sync).await?;
-    let value = if args.filters.is_empty() { value } else { picked(value, &args.filters)? };
+    let (call, _shown) = reading(Call::get(&["vms"]), args.sync);
+    let vms = daemon.list(call).await?;
+    let vms = if args.filters.is_empty() { vms } else { picked(vms, &args.filters)? };
     let layout = args.list.layout();
     if !as_rows(&layout, screen) {
-        return Ok(json(&value, screen));
+        return Ok(json(&vms.into_iter().map(Value::Object).collect(), screen));
     }
     let (order, sort) = (layout.columns.as_deref(), layout.sort.as_deref());
     let header = !layout.no_header && !layout.parsable;
     let listing = Listing::all(order, sort, layout.parsable, header);
-    let objects = objects(value);
     let printed = match layout.json {
-        true => listing.objects(objects).map(|vms| list::json(&vms)),
-        false => listing.print(objects),
+        true => listing.objects(vms).map(|vms| list::json(&vms)),
+        false => listing.print(vms),
     };
     Ok(screen.harmless(&printed.map_err(wrong)?))
 }
 
 /// Returns the VMs that match vmadm's filters.
-fn picked(vms: Value, filters: &[String]) -> Result<Value, Problem> {
+fn picked(vms: Vec<VmObject>, filters: &[String]) -> Result<Vec<VmObject>, Problem> {
     let filters = Filters::read(filters).map_err(|error| wrong(Failure::from(error)))?;
     if let Some(key) = filters.invalid_key() {
         return Err(Problem::Usage(format!("no VM has a property {key:?}")));
     }
-    let picked = list::picked(filters, objects(vms), None).map_err(wrong)?;
-    Ok(picked.into_iter().map(|vm| Value::Object(vm.object)).collect())
+    let picked = list::picked(filters, vms, None).map_err(wrong)?;
+    Ok(picked.into_iter().map(|vm| vm.object).collect())
 }
 
 /// An unknown column or filter is wrong usage here (2); in vmadm it is a failure (1).
@@ -91,20 +94,13 @@ fn wrong(failure: Failure) -> Problem {
     }
 }
 
-fn objects(vms: Value) -> Vec<VmObject> {
-    match vms {
-        Value::Array(list) => list.into_iter().filter_map(object).collect(),
-        _ => Vec::new(),
-    }
-}
-
 /// `vm`
 pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
     let daemon = daemon(&args.reach)?;
     let name = name_of(&args.reach, &args.name).await?;
-    let found = read(&daemon, Call::get(&["vms", &name]), args.sync).await;
-    let value = match found {
-        Err(Problem::Supply(SupplyError::Status(404))) => {
+    let (call, _shown) = reading(Call::get(&["vms", &name]), args.sync);
+    let value = match daemon.object(call, "zonename").await {
+        Err(SupplyError::Status(404)) => {
             return Err(Problem::Failed(format!("there is no VM {name}")));
         }
         other => other?,
@@ -113,16 +109,7 @@ pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
     if !as_rows(&layout, screen) {
         return Ok(json(&value, screen));
     }
-    let mut table = Table::new(&["field", "value"]);
-    for (key, value) in value.as_object().into_iter().flatten() {
-        // Numbers as the shipped tools print them.
-        let cell = match value {
-            Value::Null | Value::String(_) => value.clone().into(),
-            other => Cell::shown(other.clone(), compact(other)),
-        };
-        table.row(vec![key.as_str().into(), cell]);
-    }
-    Ok(table.print(&layout, screen)?)
+    Ok(fields(&value, &layout, screen)?)
 }
 
 /// Returns the name of the zone that is meant: the alias or the beginning of the uuid of one VM stands for
@@ -131,37 +118,34 @@ pub async fn name_of(reach: &ReachArgs, typed: &str) -> Result<String, Problem> 
     if uuid::Uuid::try_parse(typed).is_ok() {
         return Ok(typed.to_owned());
     }
-    let Value::Array(vms) = daemon(reach)?.get(Call::get(&["vms"])).await? else {
-        return Ok(typed.to_owned());
+    let vms = daemon(reach)?.list(Call::get(&["vms"])).await?;
+    let text = |vm: &VmObject, key: &str| {
+        vm.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    let text = |vm: &Value, key: &str| vm[key].as_str().unwrap_or_default().to_owned();
     let known: Vec<[String; 3]> =
         vms.iter().map(|vm| ["zonename", "uuid", "alias"].map(|key| text(vm, key))).collect();
     if known.iter().any(|[zonename, uuid, _]| zonename == typed || uuid == typed) {
         return Ok(typed.to_owned());
     }
-    let pairs: Vec<(&str, &str)> =
+    let names: Vec<_> =
         known.iter().map(|[_, uuid, alias]| (uuid.as_str(), alias.as_str())).collect();
-    names::find(&pairs, typed).map_err(|Usage(why)| Problem::Failed(why))
+    names::find(&names, typed).map_err(|Usage(why)| Problem::Usage(why))
 }
 
-async fn read(daemon: &FromDaemon, call: Call, sync: bool) -> Result<Value, Problem> {
-    let what = if sync { "vminfod is reading the node" } else { "asking vminfod" };
-    let _shown = Progress::begin(what);
-    let call = if sync { call.query("sync", "true").timeout(SYNC) } else { call };
-    Ok(daemon.get(call).await?)
+/// Returns the call as `--sync` says, and the progress to show meanwhile.
+fn reading(call: Call, sync: bool) -> (Call, Progress) {
+    match sync {
+        true => {
+            let shown = Progress::begin("vminfod is reading the node");
+            (call.query("sync", "true").timeout(SYNC), shown)
+        }
+        false => (call, Progress::begin("asking vminfod")),
+    }
 }
 
 /// Returns true if a table is printed instead of the whole answer.
 fn as_rows(layout: &Layout, screen: Screen) -> bool {
     layout.asks_for_table() || (screen.is_terminal && !layout.json)
-}
-
-fn object(value: Value) -> Option<VmObject> {
-    match value {
-        Value::Object(object) => Some(object),
-        _ => None,
-    }
 }
 
 fn json(value: &Value, screen: Screen) -> String {
@@ -200,6 +184,10 @@ fn status_lines(status: &Value, screen: Screen) -> String {
         let tone = if state == "running" { Tone::Good } else { Tone::Bad };
         lines
             .push(("source", format!("{} {}", visible(name), screen.paint(tone, &visible(state)))));
+    }
+    if at("stale") == Some(&Value::Bool(true)) {
+        let text = "a source of the whole node has not answered for two refreshes: vminfod check";
+        lines.push(("stale", screen.paint(Tone::Bad, text)));
     }
     for error in items(at("refreshErrors")) {
         let error = format!("{} ({} ago)", text(error, "err"), short(&text(error, "ago")));
@@ -242,8 +230,9 @@ fn status_lines(status: &Value, screen: Screen) -> String {
 
 /// The short form of `12.593138s (12.59s)`.
 fn short(text: &str) -> String {
-    let inner = text.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-    inner.unwrap_or(text).to_owned()
+    let seconds = text.split_once("s (").and_then(|(seconds, _)| seconds.parse().ok());
+    let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    length.map_or_else(|| text.to_owned(), span)
 }
 
 fn ago(text: &str) -> String {
@@ -270,12 +259,12 @@ mod tests {
         let text = status_lines(&status, screen);
         for line in [
             "state          running (working)\n",
-            "up             12.5s\n",
+            "up             12s\n",
             "last refresh   none yet\n",
             "refresh error  zfs\\u001b[2J (1s ago)\n",
             "listener       x\\u0007 for 2s\n",
             "incomplete     z0 z\\u0007\n",
-            "zfs            the zfs event source is down: filesystems … (listed: 1m ago)\n",
+            "zfs            the zfs event source is down: filesystems … (listed: 1m1s ago)\n",
         ] {
             assert!(text.contains(line), "{line:?} in {text}");
         }

@@ -26,6 +26,9 @@ pub enum SupplyError {
     /// An answer with an error status.
     #[error("bad statusCode: {0}")]
     Status(u16),
+    /// What answers at this URL is not vminfod.
+    #[error("another program than vminfod answers on {0}")]
+    Another(String),
     /// The daemon did not start in time.
     #[error("vminfod did not come up within {0:?}")]
     NotUp(std::time::Duration),
@@ -98,6 +101,20 @@ impl FromDaemon {
         parsed.map_err(|error| SupplyError::Request(format!("the answer: {error}")))
     }
 
+    /// Sends a request and returns the object of the answer. vminfod's always has the field `mark`.
+    pub async fn object(&self, call: Call, mark: &str) -> Result<Value, SupplyError> {
+        let value = self.get(call).await?;
+        match value.get(mark) {
+            Some(_) => Ok(value),
+            None => Err(SupplyError::Another(self.url.clone())),
+        }
+    }
+
+    /// Sends a request and returns the VM objects of the answer.
+    pub async fn list(&self, call: Call) -> Result<Vec<VmObject>, SupplyError> {
+        objects(self.get(call).await?)
+    }
+
     /// Opens a stream.
     pub async fn open(&self, call: Call) -> Result<StreamResponse, SupplyError> {
         self.http.open(call).await.map_err(|error| self.named(error))
@@ -106,6 +123,9 @@ impl FromDaemon {
     fn named(&self, error: Error) -> SupplyError {
         match error.into() {
             SupplyError::Refused(_) => SupplyError::Refused(self.url.clone()),
+            SupplyError::Request(why) => {
+                SupplyError::Request(format!("no answer from {}: {why}", self.url))
+            }
             other => other,
         }
     }
@@ -114,8 +134,8 @@ impl FromDaemon {
 impl Supplier for FromDaemon {
     fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a> {
         Box::pin(async move {
-            let Some(name) = only else { return objects(self.get(Call::get(&["vms"])).await?) };
-            match self.get(Call::get(&["vms", name])).await {
+            let Some(name) = only else { return self.list(Call::get(&["vms"])).await };
+            match self.object(Call::get(&["vms", name]), "zonename").await {
                 Ok(vm) => objects(Value::Array(vec![vm])),
                 Err(SupplyError::Status(404)) => Ok(Vec::new()),
                 Err(error) => Err(error),

@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `/metrics`. A test compares the names with docs/metrics-vminfod.md.
+//! `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,9 +14,9 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
-use super::status::resident_bytes;
 use crate::reconcile::status::Status;
 use crate::store::Published;
+use crate::store::note::Traits;
 use vm_model::origin::Origin;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -27,6 +27,12 @@ struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Class {
     class: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    state: String,
+    brand: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -43,18 +49,11 @@ pub(super) fn registry(
     counts: &Counts,
     listeners: usize,
 ) -> Registry {
-    let mut registry = Registry::default();
-    registry.register_with_unit(
-        "process_resident_memory",
-        "Memory of this process that is in core",
-        Unit::Bytes,
-        ConstGauge::new(resident_bytes()),
-    );
-    let ours = registry.sub_registry_with_prefix("vminfod");
-    engine(ours, board);
-    stream(ours, published, listeners, counts);
-    server(ours, counts);
-    registry
+    daemon::metrics::registry("vminfod", |ours| {
+        engine(ours, board);
+        stream(ours, published, listeners, counts);
+        server(ours, counts);
+    })
 }
 
 fn engine(registry: &mut Registry, board: &Status) {
@@ -118,6 +117,10 @@ fn engine(registry: &mut Registry, board: &Status) {
         Unit::Seconds,
         ConstGauge::new(took),
     );
+    let took = "Time from the start of a reading of one VM until its effect can be seen";
+    view.load_times.register(registry, "load_duration", took);
+    let late = "Time from a signal until its effect can be seen";
+    view.latencies.register(registry, "change_latency", late);
     let up = (now - board.started).as_secs_f64();
     registry.register_with_unit(
         "uptime",
@@ -131,9 +134,14 @@ fn stream(registry: &mut Registry, published: &Published, listeners: usize, coun
     let snapshot = published.snapshot();
     let (oldest, newest) = published.journal.span();
     registry.register("events", "Events committed", ConstCounter::new(snapshot.seq));
+    let vms = Family::<Kind, Gauge>::default();
+    for Traits { state, brand } in snapshot.vms.values().map(|vm| &vm.traits) {
+        let word = |text: &Option<String>| text.clone().unwrap_or_default();
+        vms.get_or_create(&Kind { state: word(state), brand: word(brand) }).inc();
+    }
+    registry.register("vms", "VM objects held", vms);
     let mut show =
         |name: &str, help: &str, value: u64| registry.register(name, help, ConstGauge::new(value));
-    show("vms", "VM objects held", snapshot.vms.len() as u64);
     show("listeners", "Open event streams", listeners as u64);
     show("journal_events", "Events kept for listeners", (newest + 1).saturating_sub(oldest));
     registry.register_with_unit(

@@ -18,7 +18,7 @@ use crate::store::Published;
 /// Returns RFD 39's status: fewer keys, durations as numbers, the running readings by name.
 pub(super) fn rfd39(board: &Status, max_jobs: usize) -> Value {
     let view = board.view();
-    let rss = resident_bytes();
+    let rss = daemon::process::usage().resident;
     let names = |names: Vec<&String>| json!(names);
     json!({
         "pid": std::process::id(),
@@ -50,7 +50,7 @@ pub(super) fn body(
     let clock = Clock { started: board.started, now: Instant::now() };
     let view = board.view();
     let snapshot = published.snapshot();
-    let rss = resident_bytes();
+    let rss = daemon::process::usage().resident;
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
     put("pid", json!(board.watching.pid()));
@@ -106,6 +106,7 @@ pub(super) fn body(
     }
     put("errors", errors(&view, &clock));
     put("incomplete", incomplete(view.incomplete()));
+    put("stale", json!(view.stale));
     put("zfs", zfs(&view, &clock));
     put(
         "sources",
@@ -259,12 +260,4 @@ impl Clock {
     fn ago(&self, at: Instant) -> String {
         pretty(self.now.saturating_duration_since(at))
     }
-}
-
-/// Returns the memory of this process where /proc/self/status is text, else 0.
-pub(super) fn resident_bytes() -> u64 {
-    let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return 0 };
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-    kib * 1024
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use daemon::metrics::Durations;
 use indexmap::IndexMap;
 use sdc_clients::vminfod::Incomplete;
 use serde_json::Value;
@@ -95,6 +96,10 @@ pub struct View {
     pub errors: IndexMap<String, Trouble>,
     /// Counts.
     pub counters: Counters,
+    /// From the start of each reading of a VM to its end.
+    pub load_times: Durations,
+    /// The same from the first signal.
+    pub latencies: Durations,
     /// The differences that no event had announced, by what differed.
     pub unannounced: BTreeMap<&'static str, u64>,
     /// Restarts by source.
@@ -165,7 +170,10 @@ impl View {
 
     /// The reading of a VM has ended, and its effect can be seen.
     pub fn ends(&mut self, name: &str) {
-        self.pending.shift_remove(name);
+        if let Some((signalled, began)) = self.pending.shift_remove(name) {
+            self.load_times.took(began.elapsed());
+            self.latencies.took(signalled.elapsed());
+        }
     }
 
     /// The current phase in the words of the shipped service.

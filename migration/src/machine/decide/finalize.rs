@@ -42,5 +42,5 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     quota(facts, End::Target)?;
     unless(!facts.reserved, Step::Unreserve)?;
     forgotten(facts, End::Target, None)?;
-    Ok(Ending::Finalized)
+    Ok(Ending::Finalized { is_gone: !is_dead })
 }

@@ -28,7 +28,7 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
         return Err(Next::Note(Note::SourceShown));
     }
     source_on(record, facts)?;
-    Ok(Ending::RolledBack)
+    Ok(Ending::RolledBack { is_gone: !is_dead(journal, facts, End::Target) })
 }
 
 /// The target is stopped, sent back if it may have written, and hidden, in this order.

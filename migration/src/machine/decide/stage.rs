@@ -39,9 +39,9 @@ pub fn fenced<T>(check: Result<T, Unsafe>) -> Stage<T> {
     check.map_err(|unsafe_| Next::Wait(unsafe_.into()))
 }
 
-/// The node is silent, and an operator has said that it is dead.
+/// The node is silent, an operator has said that it is dead, and it has not come back since.
 pub fn is_dead(journal: &Journal, facts: &Facts, end: End) -> bool {
-    facts.seen(end) == &Seen::Silent && journal.is_dead(end)
+    facts.seen(end) == &Seen::Silent && journal.is_dead(end) && journal.returned.is_none()
 }
 
 /// The copy, if its node shows one, is stopped for good. Autoboot goes first, or a reboot starts it again.
@@ -106,6 +106,8 @@ pub fn quota(facts: &Facts, end: End) -> Stage<()> {
 /// The copy, if its node shows one, has no sync snapshot but this one.
 pub fn forgotten(facts: &Facts, end: End, keep: Option<u32>) -> Stage<()> {
     let Some(copy) = facts.copy(end) else { return Ok(()) };
-    let is_done = copy.snapshots.iter().all(|it| Some(it.number) == keep);
+    // Where all go, what only some datasets still have goes too: an agent may have died half way.
+    let is_done = copy.snapshots.iter().all(|it| Some(it.number) == keep)
+        && (keep.is_some() || !copy.partial);
     unless(is_done, Step::Forget { end, keep })
 }

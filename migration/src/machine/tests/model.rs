@@ -244,6 +244,7 @@ impl World {
                     Step::RestoreQuota(_) => disk.seen.quota_lifted = false,
                     Step::Settle(_) => disk.settles(),
                     Step::Forget { keep, .. } => {
+                        disk.seen.partial &= keep.is_some();
                         disk.seen.snapshots.retain(|it| Some(it.number) == keep)
                     }
                     _ => {}

@@ -145,7 +145,7 @@ impl World {
                     self.finalizing = false;
                     stall_unless_successful(&mut record, &why.into());
                 } else if self.waits > 10 {
-                    give_up(&mut record, &why.into());
+                    give_up(&mut record, &why);
                     self.waits = 0;
                 }
             }

@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use sdc_clients::signed::Secret;
 
 use super::super::frame::{Keys, Sealer};
-use super::super::{FRAME, NoToken, Refused, StreamError, Token, Tokens};
-use super::{received, recorded};
+use super::super::{FRAME, NoToken, Refused, StreamError, Token, TokenKey, Tokens};
+use super::{issuer, key, received, recorded};
 
 /// Bytes of an opening, and of a frame around its content.
 const OPENING: usize = 56;
@@ -26,7 +27,7 @@ async fn stream(token: &Token) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
     for (piece, is_last) in
         [(&b"first piece"[..], false), (b"2", false), (b"the third", false), (b"last", true)]
     {
-        bytes.extend(sealer.seal(piece, is_last));
+        bytes.extend(sealer.seal(piece, is_last).with(piece));
         ends.push(bytes.len());
     }
     (bytes, b"first piece2the thirdlast".to_vec(), ends)
@@ -56,7 +57,7 @@ fn good_before(at: usize, ends: &[usize]) -> &'static [u8] {
 
 #[tokio::test(start_paused = true)]
 async fn the_unchanged_stream_is_taken() {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let (bytes, content, ends) = stream(&tokens.issue("zones/x").unwrap()).await;
     assert_eq!((ends[0], ends[1]), (OPENING, OPENING + AROUND + 11));
     let (done, sink, _) = received(&bytes, &tokens).await;
@@ -66,11 +67,11 @@ async fn the_unchanged_stream_is_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flipped_bit_at_every_place_is_noticed() {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let len = stream(&tokens.issue("zones/x").unwrap()).await.0.len();
     for at in 0..len {
         for bit in 0..8 {
-            let tokens = Tokens::default();
+            let tokens = issuer(1);
             let (mut bytes, _, ends) = stream(&tokens.issue("zones/x").unwrap()).await;
             bytes[at] ^= 1 << bit;
             is_refused(&bytes, &tokens, good_before(at, &ends), &format!("byte {at} bit {bit}"))
@@ -81,10 +82,10 @@ async fn a_flipped_bit_at_every_place_is_noticed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_at_every_place_is_noticed() {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let len = stream(&tokens.issue("zones/x").unwrap()).await.0.len();
     for at in 0..len {
-        let tokens = Tokens::default();
+        let tokens = issuer(1);
         let (bytes, _, ends) = stream(&tokens.issue("zones/x").unwrap()).await;
         let refused =
             is_refused(&bytes[..at], &tokens, good_before(at, &ends), &format!("cut at {at}"))
@@ -97,7 +98,7 @@ async fn a_cut_at_every_place_is_noticed() {
 
 #[tokio::test(start_paused = true)]
 async fn frames_repeated_left_out_reordered_or_foreign_are_refused() {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let issue = || tokens.issue("zones/x").unwrap();
     for (order, good, want) in [
         (&[0, 0, 1, 2, 3][..], 1, Refused::Order { expected: 1, found: 0 }),
@@ -124,7 +125,7 @@ async fn frames_repeated_left_out_reordered_or_foreign_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn lengths_and_kinds_that_do_not_fit_are_refused_before_anything_is_read() {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let head = |kind: u8, length: u32| [&[kind][..], &[0; 8], &length.to_be_bytes()].concat();
     let long = u32::try_from(FRAME).unwrap() + 1;
     for (kind, length, want) in [
@@ -144,8 +145,8 @@ async fn lengths_and_kinds_that_do_not_fit_are_refused_before_anything_is_read()
 
 #[tokio::test(start_paused = true)]
 async fn a_token_opens_one_stream_once_and_in_time() {
-    let tokens = Tokens::default();
-    let other = Tokens::default();
+    let tokens = issuer(1);
+    let other = issuer(2);
     let token = tokens.issue("zones/x").unwrap();
     let bytes = recorded(&token, &[b"bytes"]).await;
     assert_eq!(is_refused(&bytes, &other, b"", "of another agent").await, Refused::UnknownToken);
@@ -165,14 +166,16 @@ async fn a_token_opens_one_stream_once_and_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_are_bounded_secret_and_different() {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let token = tokens.issue("zones/x").unwrap();
-    let text = token.to_secret_text();
-    assert_eq!(text.parse::<Token>().unwrap(), token);
-    assert_eq!(format!("{token:?}"), "Token(secret)");
-    assert_ne!(tokens.issue("zones/x").unwrap().to_secret_text()[32..], text[32..]);
+    let text = token.id();
+    assert_eq!(key().token(&text), Ok(token.clone()));
+    assert_eq!(format!("{token:?} {:?}", key()), format!("Token({text}) TokenKey"));
+    let other = TokenKey::of(&Secret::of(&[b'o'; 32]).unwrap());
+    assert_ne!(other.token(&text), Ok(token));
+    assert_ne!(tokens.issue("zones/x").unwrap().id(), text);
     for text in ["", "é", &text[1..], &format!("{text}00"), &text.replace(|_: char| true, "g")] {
-        assert_eq!(text.parse::<Token>().unwrap_err(), NoToken::Text);
+        assert_eq!(key().token(text), Err(NoToken::Text));
     }
     for _ in 2..1024 {
         tokens.issue("zones/x").unwrap();
@@ -190,7 +193,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let tokens = Tokens::default();
+            let tokens = issuer(1);
             let content: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
             let mut bytes = recorded(&tokens.issue("zones/x").unwrap(), &[&content]).await;
             let at = at.index(bytes.len());

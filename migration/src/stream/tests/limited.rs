@@ -11,14 +11,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::{Rate, Tokens, send};
-use super::{End, Pieces, Sink, receive};
+use super::super::{Rate, send};
+use super::{End, Pieces, Sink, issuer, receive};
 
 const MB: usize = 1_000_000;
 
 /// Sends `bytes` with the two ends at these rates.
 async fn carry(bytes: usize, source: Arc<Rate>, target: Arc<Rate>) {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let token = tokens.issue("zones/x").unwrap();
     let (ours, theirs) = tokio::io::duplex(4096);
     let (source, target) = (End::new(&source), End::new(&target));

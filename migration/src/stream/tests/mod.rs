@@ -16,7 +16,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 
-use super::{Meter, Rate, Refusals, Refused, StreamError, Token, Tokens, accept, send};
+use sdc_clients::signed::Secret;
+
+use super::{Meter, Rate, Refusals, Refused, StreamError, Token, TokenKey, Tokens, accept, send};
 
 /// What a receiver got, and whether it got the end.
 #[derive(Debug, Clone, Default)]
@@ -92,6 +94,16 @@ impl End {
     fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.refusals.counts().filter(|(_, count)| *count > 0).collect()
     }
+}
+
+/// The key of the data centre's tokens.
+fn key() -> TokenKey {
+    TokenKey::of(&Secret::of(&[b'k'; 32]).unwrap())
+}
+
+/// The tokens of an agent.
+fn issuer(seed: u8) -> Tokens<&'static str> {
+    Tokens::new(key(), [seed; 32])
 }
 
 /// Receives a stream for the purpose `"zones/x"`.

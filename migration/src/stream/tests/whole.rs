@@ -10,13 +10,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::super::{FRAME, Refused, StreamError, Tokens, accept, send};
-use super::{End, Pieces, Sink, receive};
+use super::super::{FRAME, Refused, StreamError, accept, send};
+use super::{End, Pieces, Sink, issuer, receive};
 
 /// Sends the pieces through a connection with room for `room` bytes.
 async fn carry(pieces: Vec<Vec<u8>>, room: usize) -> (u64, u64, Sink, End, End) {
-    let tokens = Tokens::default();
-    let token = tokens.issue("zones/x").unwrap().to_secret_text().parse().unwrap();
+    let tokens = issuer(1);
+    let token = tokens.issue("zones/x").unwrap();
     let (ours, theirs) = tokio::io::duplex(room);
     let (sink, source_end, target_end) = (Sink::default(), End::free(), End::free());
     let (sent, taken) = tokio::join!(
@@ -57,7 +57,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_that_did_not_end_well_makes_no_whole_stream() {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let token = tokens.issue("zones/x").unwrap();
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (sink, source_end, target_end) = (Sink::default(), End::free(), End::free());
@@ -74,7 +74,7 @@ async fn a_source_that_did_not_end_well_makes_no_whole_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn a_receiver_that_did_not_end_well_gives_no_receipt() {
-    let tokens = Tokens::default();
+    let tokens = issuer(1);
     let token = tokens.issue("zones/x").unwrap();
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (source_end, target_end) = (End::free(), End::free());
@@ -92,7 +92,7 @@ async fn a_receiver_that_did_not_end_well_gives_no_receipt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_receipt_of_another_hand_is_refused() {
-    let token = Tokens::default().issue("zones/x").unwrap();
+    let token = issuer(1).issue("zones/x").unwrap();
     let (ours, mut theirs) = tokio::io::duplex(1 << 20);
     let end = End::free();
     let forging = async {
@@ -106,7 +106,7 @@ async fn a_receipt_of_another_hand_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_is_silent_is_given_up() {
-    let tokens: Tokens<&str> = Tokens::default();
+    let tokens = issuer(1);
     let (_silent, theirs) = tokio::io::duplex(10);
     let end = End::free();
     let opened = receive(theirs, &tokens, Sink::default(), &end).await;

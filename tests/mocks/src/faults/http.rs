@@ -6,7 +6,7 @@
 //! connection.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,6 +16,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sdc_clients::http::Duplex;
 use tokio_util::sync::CancellationToken;
 
 /// The answer of a mock.
@@ -27,6 +28,26 @@ pub enum Reply {
     Truncated(Response<Bytes>, usize),
     /// The connection closes without an answer.
     Cut,
+}
+
+type Serve = dyn Fn(Box<dyn Duplex>) -> BoxFuture<'static, ()> + Send + Sync;
+
+/// What happens to a connection after a 101 answer, in whose extensions it is.
+#[derive(Clone)]
+pub struct Takeover(Arc<Serve>);
+
+impl Takeover {
+    /// The connection is served by this function.
+    pub fn new(
+        serve: impl Fn(Box<dyn Duplex>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(serve))
+    }
+
+    /// Serves a connection until it ends.
+    pub fn serve(&self, io: Box<dyn Duplex>) -> BoxFuture<'static, ()> {
+        (self.0)(io)
+    }
 }
 
 /// A mock service: one function from request to reply.
@@ -119,8 +140,10 @@ pub async fn listen(addr: SocketAddr, mock: Arc<dyn Mock>) -> std::io::Result<Li
 struct CutError;
 
 async fn serve(stream: tokio::net::TcpStream, mock: Arc<dyn Mock>) {
-    let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let mock = Arc::clone(&mock);
+    let taken_over = Mutex::new(None);
+    let service = service_fn(|mut request: Request<hyper::body::Incoming>| {
+        let (mock, taken_over) = (Arc::clone(&mock), &taken_over);
+        let upgrade = hyper::upgrade::on(&mut request);
         async move {
             let (parts, body) = request.into_parts();
             let body = match body.collect().await {
@@ -129,13 +152,28 @@ async fn serve(stream: tokio::net::TcpStream, mock: Arc<dyn Mock>) {
             };
             match mock.handle(Request::from_parts(parts, body)).await {
                 Reply::Cut => Err(CutError),
-                reply => Ok(reply.into_axum()),
+                reply => {
+                    let response = reply.into_axum();
+                    if let Some(takeover) = response.extensions().get::<Takeover>() {
+                        let mut taken_over =
+                            taken_over.lock().unwrap_or_else(PoisonError::into_inner);
+                        *taken_over = Some((upgrade, takeover.clone()));
+                    }
+                    Ok(response)
+                }
             }
         }
     });
     // The connection ends with the client, or by a cut: neither is an error.
     let ended = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
         .await;
     drop(ended);
+    let taken_over = taken_over.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some((upgrade, takeover)) = taken_over
+        && let Ok(io) = upgrade.await
+    {
+        takeover.serve(Box::new(TokioIo::new(io))).await;
+    }
 }

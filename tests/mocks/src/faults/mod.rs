@@ -12,7 +12,7 @@ mod http; // the listener, which can also answer with half a body
 
 mod rules; // fault rules as data
 
-pub use http::{Listening, Mock, Reply, listen};
+pub use http::{Listening, Mock, Reply, Takeover, listen};
 pub use record::{Recorder, Seen};
 pub use rules::{Action, Faults, Rule, glob};
 pub(crate) use server::bad;

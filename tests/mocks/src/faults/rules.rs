@@ -61,6 +61,13 @@ pub enum Action {
         /// Records.
         after: usize,
     },
+    /// The task that the request starts fails (CNAPI).
+    FailTask {
+        /// Why.
+        message: String,
+    },
+    /// The task that the request starts never ends (CNAPI).
+    HangTask,
     /// Another writer changes the record between the check and the commit.
     ChangeRow,
     /// Another writer deletes the record between the check and the commit.

@@ -21,7 +21,7 @@ use crate::restify::Params;
 pub struct SeedFile {
     /// NIC tags.
     pub nic_tags: Vec<Params>,
-    /// Networks.
+    /// Networks; those of a fabric with the `nic_tag` that NAPI shows, as `sdc_overlay/11`.
     pub networks: Vec<Params>,
     /// Network pools.
     pub network_pools: Vec<Params>,
@@ -86,6 +86,17 @@ fn as_map(value: Value) -> Params {
     }
 }
 
+/// The network as its route would take it, and its vnet if it is one of a fabric.
+fn of_a_fabric(record: &Params) -> (Params, Option<u32>) {
+    let mut given = record.clone();
+    let tag = record.get("nic_tag").and_then(Value::as_str).and_then(|tag| tag.split_once('/'));
+    let Some((tag, vnet)) = tag else { return (given, None) };
+    given.insert("nic_tag".to_owned(), json!(tag));
+    given.remove("fabric");
+    given.remove("vnet_id");
+    (given, vnet.parse().ok())
+}
+
 impl Store {
     /// Creates the records of a seed; the first refusal ends it.
     pub fn seed(&self, seed: &SeedFile) -> Result<(), String> {
@@ -97,7 +108,13 @@ impl Store {
             world.create_tag(record).map_err(|e| refused("nic tag", record, e))?;
         }
         for record in &seed.networks {
-            world.create_network(record, None).map_err(|e| refused("network", record, e))?;
+            let (given, vnet) = of_a_fabric(record);
+            let made = world.create_network(&given, None);
+            let made = made.map_err(|e| refused("network", record, e))?;
+            let row = made["uuid"].as_str().and_then(|uuid| world.networks.get_mut(uuid));
+            if let Some(row) = row.filter(|_| vnet.is_some()) {
+                row.vnet = vnet;
+            }
         }
         for record in &seed.network_pools {
             world.create_pool(record).map_err(|e| refused("network pool", record, e))?;

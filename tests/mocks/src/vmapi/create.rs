@@ -55,10 +55,13 @@ impl Store {
             let refused = json!({ "uuid": uuid, "state": state, "zone_state": state, "destroyed": self.now() });
             let mut refused = refused.as_object().map(kept).unwrap_or_default();
             refused.insert("server_uuid".to_owned(), json!(""));
+            self.feed().wrote(None, &refused);
             self.records()?.insert(uuid, refused);
             return Err(ApiError::Passed(status, body));
         }
-        self.records()?.insert(uuid.clone(), kept(&vm));
+        let vm = kept(&vm);
+        self.feed().wrote(None, &vm);
+        self.records()?.insert(uuid.clone(), vm);
         match self.peers().refuses_jobs.clone() {
             Some((status, body)) => Err(ApiError::Passed(status, body)),
             None => Ok(uuid),

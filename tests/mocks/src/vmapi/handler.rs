@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::errors::{ApiError, missing};
 use super::list;
-use super::record::{Record, kept, with_fields};
+use super::record::with_fields;
 use super::store::{Peers, Store, find};
-use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
-use crate::restify::{self, BadBody, Params, falsy, is_uuid};
+use super::vm::check_uuids;
+use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, Takeover, bad};
+use crate::restify::{self, BadBody, Params, falsy};
 
 const VERSION: [u32; 3] = [9, 16, 0];
 /// What an `Accept` header may ask for; the answer is JSON in any case.
@@ -34,6 +36,7 @@ enum Route<'a> {
     Ping,
     Statuses,
     Changefeeds,
+    FeedStats,
     Vms,
     Vm(&'a str),
     /// Something of a VM that this mock does not have.
@@ -51,6 +54,7 @@ impl<'a> Route<'a> {
             ["ping"] => Route::Ping,
             ["statuses"] => Route::Statuses,
             ["changefeeds"] => Route::Changefeeds,
+            ["changefeeds", "stats"] => Route::FeedStats,
             ["vms"] if open => Route::Vm(""),
             ["vms"] => Route::Vms,
             ["vms", uuid] if !open => Route::Vm(uuid),
@@ -67,7 +71,9 @@ impl<'a> Route<'a> {
 
     fn methods(&self) -> &'static [&'static str] {
         match self {
-            Route::Ping | Route::Statuses | Route::Changefeeds | Route::OfVm => &["GET", "HEAD"],
+            Route::Ping | Route::Statuses | Route::Changefeeds | Route::FeedStats | Route::OfVm => {
+                &["GET", "HEAD"]
+            }
             Route::Vms => &["GET", "HEAD", "POST", "PUT"],
             Route::Vm(_) => &["GET", "HEAD", "POST", "PUT", "DELETE"],
             Route::Migrations | Route::Migration(_) => &["GET"],
@@ -81,8 +87,8 @@ enum Done {
     Json(Value),
     /// A page, and how many records match.
     Page(usize, Value),
-    /// 202: a job for this VM.
-    Job(String),
+    /// 202: this VM, and the job that works on it.
+    Job(String, String),
     Empty,
 }
 
@@ -95,6 +101,8 @@ impl Service for Store {
         ("POST", "seed", "adds records: an array of VMs"),
         ("GET", "dump", "every record"),
         ("POST", "reset", "drops all records; fault rules and requests stay"),
+        ("GET", "published", "what was written, as the changefeed publishes it"),
+        ("DELETE", "changefeed", "cuts the connections of the changefeed's listeners"),
     ];
 
     fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
@@ -108,6 +116,11 @@ impl Service for Store {
             (&Method::GET, "dump") => json!({ "vms": self.all() }),
             (&Method::POST, "reset") => {
                 self.reset();
+                json!({})
+            }
+            (&Method::GET, "published") => json!(self.published()),
+            (&Method::DELETE, "changefeed") => {
+                self.cut_changefeed();
                 json!({})
             }
             _ => return Ok(None),
@@ -134,12 +147,40 @@ impl Service for Store {
                     tokio::time::sleep(Duration::from_millis(*ms)).await;
                 }
             }
-            self.respond(request, actions)
+            match websocket_key(request) {
+                Some(key) => Some(self.listen(&key)),
+                None => self.respond(request, actions),
+            }
         })
     }
 }
 
+/// The key of a request that asks for the changefeed itself.
+fn websocket_key(request: &Request<Bytes>) -> Option<String> {
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let is_feed = request.method() == Method::GET && request.uri().path() == "/changefeeds";
+    let asks = header(header::UPGRADE).is_some_and(|to| to.eq_ignore_ascii_case("websocket"));
+    header(header::SEC_WEBSOCKET_KEY).filter(|_| is_feed && asks).map(str::to_owned)
+}
+
 impl Store {
+    /// 101: from now on the connection is a listener's.
+    fn listen(&self, key: &str) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        if let Ok(accept) = derive_accept_key(key.as_bytes()).parse() {
+            headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+        }
+        let feed = self.feed().clone();
+        let serve =
+            move |io| -> BoxFuture<'static, ()> { Box::pin(feed.clone().serve(resource(), io)) };
+        response.extensions_mut().insert(Takeover::new(serve));
+        response
+    }
+
     /// Finds the route and runs it; nothing if the process died of it.
     fn respond(&self, request: &Request<Bytes>, actions: &[Action]) -> Option<Response<Bytes>> {
         let (method, path) = (request.method(), request.uri().path());
@@ -160,10 +201,7 @@ impl Store {
         let (status, body, count) = match done {
             Ok(Done::Json(body)) => (200, Some(body), None),
             Ok(Done::Page(count, body)) => (200, Some(body), Some(count)),
-            Ok(Done::Job(uuid)) => {
-                let job = uuid::Uuid::new_v4().to_string();
-                (202, Some(json!({ "vm_uuid": uuid, "job_uuid": job })), None)
-            }
+            Ok(Done::Job(vm, job)) => (202, Some(json!({ "vm_uuid": vm, "job_uuid": job })), None),
             Ok(Done::Empty) => (200, None, None),
             Err(error) => {
                 let (status, body) = error.into_parts()?;
@@ -176,7 +214,8 @@ impl Store {
             headers.insert("x-joyent-resource-count", count.into());
         }
         if status == 202 {
-            headers.insert("workflow-api", HeaderValue::from_static("http://workflow.mock"));
+            let url = self.peers().workflow_url.parse();
+            headers.insert("workflow-api", url.unwrap_or(HeaderValue::from_static("")));
         }
         Some(response)
     }
@@ -207,9 +246,14 @@ impl Store {
         match (route, request.method().as_str()) {
             (Route::Ping, _) => self.ping(),
             (Route::Statuses, _) => self.statuses(&given),
-            (Route::Changefeeds, _) => Ok(Done::Json(changefeeds())),
-            (Route::Vms, "PUT") => self.put_all(&query, &given, actions),
-            (Route::Vms, "POST") => self.create(&given).map(Done::Job),
+            (Route::Changefeeds, _) => Ok(Done::Json(json!({ "vm": resource() }))),
+            (Route::FeedStats, _) => Ok(Done::Json(self.feed().stats())),
+            (Route::Vms, "PUT") => self.put_all(&query, &given, actions).map(|()| Done::Empty),
+            (Route::Vms, "POST") => {
+                let vm = self.create(&given)?;
+                let job = self.start_job("create", &vm, given);
+                Ok(Done::Job(vm, job))
+            }
             (Route::Vms, _) => {
                 let wanted = list::wanted(&given)?;
                 let vms = self.records()?;
@@ -225,8 +269,9 @@ impl Store {
             (Route::Vm(uuid), "GET" | "HEAD") => self.read(uuid, &given).map(Done::Json),
             (Route::Vm(uuid), "DELETE") => self.delete(uuid, &given),
             (Route::Vm(uuid), _) => {
-                self.known(uuid, &given)?;
-                Err(not_kept("actions"))
+                let vm = self.known(uuid, &given)?;
+                let action = check_action(&given)?;
+                self.act(uuid, action, vm, given)
             }
             (Route::OfVm, _) => {
                 Err(ApiError::Plain(404, "ResourceNotFound", "Route does not exist".to_owned()))
@@ -234,7 +279,9 @@ impl Store {
             (Route::Migrations, _) => self.records().map(|_| Done::Json(json!([]))),
             (Route::Migration(uuid), _) => self.migration(uuid),
             (Route::MigrationStep(_, "progress"), _) => Ok(Done::Empty),
-            (Route::MigrationStep(uuid, "updateVmServerUuid"), _) => self.move_vm(uuid, &given),
+            (Route::MigrationStep(uuid, "updateVmServerUuid"), _) => {
+                self.move_vm(uuid, &given).map(|vm| Done::Json(Value::Object(vm)))
+            }
             (Route::MigrationStep(..), _) if !self.peers().storage => {
                 Err(ApiError::Storage("no connections available".to_owned()))
             }
@@ -273,95 +320,6 @@ impl Store {
         Ok(Done::Json(Value::Object(uuids.split(',').filter_map(state).collect())))
     }
 
-    /// The record of a VM, if its owner is the one that was asked for.
-    fn known(&self, uuid: &str, given: &Params) -> Result<Record, ApiError> {
-        check_uuids(uuid, given)?;
-        let owner = given.get("owner_uuid").filter(|owner| !falsy(owner));
-        let vms = self.records()?;
-        let found =
-            find(&vms, uuid).filter(|vm| owner.is_none_or(|it| vm.get("owner_uuid") == Some(it)));
-        found.cloned().ok_or(ApiError::NotFound("VM"))
-    }
-
-    fn read(&self, uuid: &str, given: &Params) -> Result<Value, ApiError> {
-        let mut vm = self.known(uuid, given)?;
-        if given.get("sync").is_some_and(|sync| sync == "true") {
-            let copy = self.peers().copies.get(uuid).cloned();
-            match copy {
-                // The answer is the old record.
-                Some((200, copy)) => {
-                    let copy = copy.as_object().map(kept).unwrap_or_default();
-                    self.records()?.insert(uuid.to_owned(), copy);
-                }
-                Some((status, body)) => return Err(ApiError::Passed(status, body)),
-                None => {
-                    let provisioning = vm.get("state").is_some_and(|state| state == "provisioning");
-                    self.end(&mut vm, if provisioning { "failed" } else { "destroyed" });
-                    self.records()?.insert(uuid.to_owned(), vm.clone());
-                }
-            }
-        }
-        Ok(with_fields(&vm, given.get("fields").and_then(Value::as_str)))
-    }
-
-    fn end(&self, vm: &mut Record, state: &str) {
-        vm.insert("state".to_owned(), json!(state));
-        vm.insert("zone_state".to_owned(), json!(state));
-        if state == "destroyed" {
-            vm.insert("destroyed".to_owned(), self.now());
-        }
-    }
-
-    /// Replaces a record; `destroyed` is the server's time, whatever was sent.
-    fn put_one(&self, given: &Params) -> Result<Record, ApiError> {
-        check_uuids(given.get("uuid").and_then(Value::as_str).unwrap_or_default(), given)?;
-        let mut vm = kept(given);
-        if vm.get("state").is_some_and(|state| state == "destroyed") {
-            self.end(&mut vm, "destroyed");
-        }
-        let uuid = vm.get("uuid").and_then(Value::as_str).unwrap_or_default().to_owned();
-        self.records()?.insert(uuid, vm.clone());
-        Ok(vm)
-    }
-
-    /// Writes exactly the VMs of the map, as they were sent and one after another. The server in the query
-    /// is checked and changes nothing.
-    fn put_all(
-        &self,
-        query: &Params,
-        given: &Params,
-        actions: &[Action],
-    ) -> Result<Done, ApiError> {
-        match query.get("server_uuid").and_then(Value::as_str) {
-            None | Some("") => return Err(ApiError::parameters(vec![missing("server_uuid")])),
-            Some(server) if is_uuid(server) => {}
-            Some(_) => return Err(ApiError::uuid("server_uuid")),
-        }
-        let Some(vms) = given.get("vms").filter(|vms| !falsy(vms)) else {
-            return Err(ApiError::parameters(vec![missing("vms")]));
-        };
-        let vms = vms.as_object().ok_or(ApiError::Died)?;
-        let most = actions.iter().find_map(|action| match action {
-            Action::FailWrite { after } => Some(*after),
-            _ => None,
-        });
-        for (at, (key, vm)) in vms.iter().enumerate() {
-            if most.is_some_and(|most| at >= most) {
-                return Err(ApiError::Storage("no active connections".to_owned()));
-            }
-            let (true, Some(vm)) = (is_uuid(key), vm.as_object()) else {
-                return Err(ApiError::Died);
-            };
-            let vm = kept(vm);
-            let has_uuid = vm.contains_key("uuid");
-            self.records()?.insert(key.clone(), vm);
-            if !has_uuid {
-                return Err(ApiError::Died);
-            }
-        }
-        Ok(Done::Empty)
-    }
-
     fn delete(&self, uuid: &str, given: &Params) -> Result<Done, ApiError> {
         let vm = self.known(uuid, given)?;
         if vm.get("server_uuid").is_none_or(falsy) {
@@ -370,8 +328,24 @@ impl Store {
         }
         match self.peers().refuses_jobs.clone() {
             Some((status, body)) => Err(ApiError::Passed(status, body)),
-            None => Ok(Done::Job(uuid.to_owned())),
+            None => Ok(Done::Job(uuid.to_owned(), self.start_job("delete", uuid, vm))),
         }
+    }
+
+    /// Actions are jobs, where somebody runs jobs that can do them.
+    fn act(
+        &self,
+        uuid: &str,
+        action: &str,
+        vm: Map<String, Value>,
+        mut given: Params,
+    ) -> Result<Done, ApiError> {
+        let verb = JOBS.into_iter().find(|verb| *verb == action && self.runs_jobs());
+        let verb = verb.ok_or_else(|| not_kept("actions"))?;
+        if let Some(owner) = vm.get("owner_uuid") {
+            given.entry("owner_uuid").or_insert_with(|| owner.clone());
+        }
+        Ok(Done::Job(uuid.to_owned(), self.start_job(verb, uuid, given)))
     }
 
     fn migration(&self, uuid: &str) -> Result<Done, ApiError> {
@@ -385,27 +359,37 @@ impl Store {
             }
         }
     }
-
-    /// The step of a switch that replaces the whole record with the node's uuid.
-    fn move_vm(&self, uuid: &str, given: &Params) -> Result<Done, ApiError> {
-        let server = given.get("server_uuid").and_then(Value::as_str).unwrap_or_default();
-        if !is_uuid(server) || find(&*self.records()?, uuid).is_none() {
-            return Err(ApiError::Died);
-        }
-        let vm = json!({ "uuid": uuid, "server_uuid": server });
-        let vm = self.put_one(vm.as_object().unwrap_or(&Params::new()))?;
-        Ok(Done::Json(Value::Object(vm)))
-    }
 }
 
-fn check_uuids(uuid: &str, given: &Params) -> Result<(), ApiError> {
-    if !is_uuid(uuid) {
-        return Err(ApiError::uuid("uuid"));
-    }
-    match given.get("owner_uuid").filter(|owner| !falsy(owner)) {
-        Some(owner) if !owner.as_str().is_some_and(is_uuid) => Err(ApiError::uuid("owner_uuid")),
-        _ => Ok(()),
-    }
+/// What a VM can be asked to do.
+const ACTIONS: [&str; 16] = [
+    "start",
+    "stop",
+    "kill",
+    "reboot",
+    "reprovision",
+    "update",
+    "add_nics",
+    "update_nics",
+    "remove_nics",
+    "create_snapshot",
+    "rollback_snapshot",
+    "delete_snapshot",
+    "create_disk",
+    "resize_disk",
+    "delete_disk",
+    "migrate",
+];
+
+/// Those that jobs can do here.
+const JOBS: [&str; 5] = ["start", "stop", "reboot", "add_nics", "remove_nics"];
+
+fn check_action(given: &Params) -> Result<&'static str, ApiError> {
+    let Some(action) = given.get("action").filter(|action| !falsy(action)) else {
+        return Err(ApiError::parameters(vec![missing("action")]));
+    };
+    let known = ACTIONS.into_iter().find(|known| action.as_str() == Some(known));
+    known.ok_or_else(|| ApiError::invalid("action", "Invalid parameter"))
 }
 
 fn check_accept(request: &Request<Bytes>) -> Result<(), ApiError> {
@@ -429,7 +413,8 @@ fn not_kept(what: &str) -> ApiError {
     ApiError::Plain(501, "NotImplemented", format!("this mock has no {what}"))
 }
 
-fn changefeeds() -> Value {
+/// What the changefeed tells of.
+fn resource() -> Value {
     let parts = [
         "alias",
         "customer_metadata",
@@ -441,5 +426,5 @@ fn changefeeds() -> Value {
         "state",
         "tags",
     ];
-    json!({ "vm": { "resource": "vm", "subResources": parts, "bootstrapRoute": "/vms" } })
+    json!({ "resource": "vm", "subResources": parts, "bootstrapRoute": "/vms" })
 }

@@ -83,7 +83,8 @@ fn of_brand(brand: &str) -> &'static [&'static str] {
     }
 }
 
-fn text<'a>(object: &'a Record, name: &str) -> &'a str {
+/// A field that is a text; empty if there is none.
+pub(super) fn text<'a>(object: &'a Record, name: &str) -> &'a str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 

@@ -6,14 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::errors::ApiError;
+use super::feed::Feed;
+use super::jobs::{Hands, Work};
 use super::record::{Record, kept};
 use crate::clock::Clock;
 use crate::faults::{Faults, Recorder};
 use crate::restify::iso;
+use crate::workflow;
 
 /// The records by the key under which they were stored: the uuid, unless a PUT of a map had another key.
 pub(super) type Vms = BTreeMap<String, Record>;
@@ -37,6 +41,8 @@ pub struct Peers {
     pub refuses_jobs: Option<(u16, Value)>,
     /// The node that CNAPI chooses.
     pub chosen: String,
+    /// Where the workflow API is, as answers say it.
+    pub workflow_url: String,
 }
 
 impl Default for Peers {
@@ -50,6 +56,7 @@ impl Default for Peers {
             refuses_allocation: None,
             refuses_jobs: None,
             chosen: "dddd0001-4444-4444-8444-000000000001".to_owned(),
+            workflow_url: "http://workflow.mock".to_owned(),
         }
     }
 }
@@ -58,6 +65,8 @@ impl Default for Peers {
 struct Inner {
     vms: Mutex<Vms>,
     peers: Mutex<Peers>,
+    feed: Feed,
+    work: Mutex<Work>,
     clock: Clock,
     faults: Faults,
     log: Recorder,
@@ -96,6 +105,42 @@ impl Store {
         }
     }
 
+    pub(super) fn work(&self) -> MutexGuard<'_, Work> {
+        self.0.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a queued job to `jobs` for each `POST /vms` and `DELETE /vms/UUID` from now on; nobody runs it.
+    pub fn keep_jobs(&self, jobs: workflow::Store) {
+        self.work().jobs = Some(jobs);
+    }
+
+    /// Runs the jobs of `POST /vms` and `DELETE /vms/UUID` from now on: each is one of `jobs`, and this function
+    /// makes or deletes the VM. Whether the record then says so is its own affair, as on a real node; a VM that
+    /// could not be made is `failed`.
+    pub fn run_jobs(&self, jobs: workflow::Store, hands: Hands) {
+        *self.work() = Work { jobs: Some(jobs), hands: Some(hands) };
+    }
+
+    pub(super) fn feed(&self) -> &Feed {
+        &self.0.feed
+    }
+
+    /// What was written through the service's own routes, as the changefeed publishes it: oldest first, the
+    /// newest 4,096.
+    pub fn published(&self) -> Vec<Value> {
+        self.0.feed.items()
+    }
+
+    /// Publishes what was written this often instead of every two seconds.
+    pub fn publish_every(&self, every: Duration) {
+        self.0.feed.publish_every(every);
+    }
+
+    /// Cuts the connections of the changefeed's listeners; they may come back.
+    pub fn cut_changefeed(&self) {
+        self.0.feed.cut();
+    }
+
     /// The mock's time in milliseconds.
     pub(super) fn now_ms(&self) -> i64 {
         self.0.clock.now_ms()
@@ -106,7 +151,7 @@ impl Store {
         json!(iso(self.now_ms()))
     }
 
-    /// Sets state and node of a VM; creates a missing one. `None` removes the node.
+    /// Sets state and node of a VM; creates a missing one. `None` removes the node. Nothing is published.
     pub fn set(&self, uuid: &str, state: &str, server_uuid: Option<&str>) {
         let mut vms = self.vms();
         let mut vm = vms.get(uuid).cloned().unwrap_or_default();
@@ -116,11 +161,16 @@ impl Store {
         vms.insert(uuid.to_owned(), kept(&vm));
     }
 
-    /// Stores what VMAPI keeps of a whole object. One without a uuid is ignored.
+    /// Stores what VMAPI keeps of a whole object. One without a uuid is ignored. Nothing is published.
     pub fn put(&self, vm: Map<String, Value>) {
         if let Some(uuid) = vm.get("uuid").and_then(Value::as_str) {
             self.vms().insert(uuid.to_owned(), kept(&vm));
         }
+    }
+
+    /// Drops a record as if it had never been. Returns false if there is none. Nothing is published.
+    pub fn remove(&self, uuid: &str) -> bool {
+        self.vms().remove(uuid).is_some()
     }
 
     /// Stores the VMs of a node as it sees them.
@@ -135,6 +185,7 @@ impl Store {
     /// Drops all records.
     pub fn reset(&self) {
         self.vms().clear();
+        self.0.feed.clear();
     }
 
     /// A record: the fields that are set.

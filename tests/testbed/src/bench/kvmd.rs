@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
 use crate::held::{Held, held};
-use crate::lab::world::OWN_AGENT;
+use crate::lab::asking::OWN_AGENT;
 use crate::lines::LineStream;
 use crate::process::Child;
 

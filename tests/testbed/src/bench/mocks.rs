@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::setting::Bench;
 use super::table::{Row, Samples, Unit};
-use crate::lab::world::OWN_AGENT;
+use crate::lab::asking::OWN_AGENT;
 use mocks::napi::{NewNic, Options, Server};
 
 const AGENTS: usize = 10_000;

@@ -8,7 +8,7 @@
 //!
 //! | modules | what they are for |
 //! | --- | --- |
-//! | `start` to `kvmd` in `GROUPS` | one group of rows each |
+//! | `start` to `migrate` in `GROUPS` | one group of rows each |
 //! | `quick` | `--quick`: counts of work instead of times |
 //! | `table` | rows, and how they are printed |
 //! | `setting`, `cn`, `served`, `client` | nodes, a vminfod process on one, and its client |
@@ -29,6 +29,7 @@ mod limits;
 mod listeners;
 mod load;
 mod memory;
+mod migrate;
 mod mocks;
 mod quick;
 mod refresh;
@@ -39,6 +40,7 @@ mod start;
 mod streams;
 mod table;
 mod vm_agent;
+mod volumes;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -78,6 +80,9 @@ struct Args {
     /// A recorded node (root and cmd in it) for the group `load` instead of a generated one
     #[arg(long, value_name = "DIR")]
     node: Option<PathBuf>,
+    /// MB of the VMs that the group `migrate` moves
+    #[arg(long, value_delimiter = ',', default_values_t = [1000, 2000], value_parser = clap::value_parser!(u32).range(16..))]
+    megabytes: Vec<u32>,
 }
 
 /// The cargo profile of this build.
@@ -85,7 +90,7 @@ const PROFILE: &str = env!("BUILD_PROFILE");
 
 type Group = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, anyhow::Result<Vec<Row>>>;
 
-const GROUPS: [(&str, Group); 13] = [
+const GROUPS: [(&str, Group); 15] = [
     ("start", |bench| Box::pin(start::run(bench))),
     ("load", |bench| Box::pin(load::run(bench))),
     ("serve", |bench| Box::pin(serve::run(bench))),
@@ -99,6 +104,8 @@ const GROUPS: [(&str, Group); 13] = [
     ("vm-agent", |bench| Box::pin(vm_agent::run(bench))),
     ("mocks", |bench| Box::pin(mocks::run(bench))),
     ("kvmd", |bench| Box::pin(kvmd::run(bench))),
+    ("volumes", |bench| Box::pin(volumes::run(bench))),
+    ("migrate", |bench| Box::pin(migrate::run(bench))),
 ];
 
 /// Runs `testbed bench`; the arguments start after that word.
@@ -111,7 +118,12 @@ pub fn run(args: &[OsString]) -> ExitCode {
 
 /// Measures what was asked for and prints it; whether every row is at its target.
 async fn all(args: Args) -> anyhow::Result<bool> {
-    let mut bench = Bench::new(args.rounds as usize, args.vms, args.node, raise_descriptors());
+    let mut bench = Bench::new(
+        args.rounds as usize,
+        (args.vms, args.megabytes),
+        args.node,
+        raise_descriptors(),
+    );
     // Stdout may be JSON.
     eprintln!("profile {PROFILE}");
     let (mut rows, began) = (Vec::new(), Instant::now());

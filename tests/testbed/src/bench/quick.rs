@@ -22,6 +22,7 @@ use super::cn::{Change, Cn, Stream};
 use super::served::Served;
 use super::streams::Listeners;
 use super::vm_agent::VmAgent;
+use super::volumes::Volumes;
 use crate::client::tools::fetch;
 
 const VMS: u32 = 100;
@@ -81,6 +82,7 @@ pub(super) async fn run() -> anyhow::Result<Vec<Count>> {
     counts.extend(requests_and_events(&mut cn).await?);
     counts.extend(vm_agent(&mut cn).await?);
     counts.extend(memory(&mut cn).await?);
+    counts.extend(volapi().await?);
     Ok(counts)
 }
 
@@ -201,6 +203,33 @@ async fn vm_agent(cn: &mut Cn) -> anyhow::Result<[Count; 4]> {
             after.len() + more_lists.len() - lists.len() - puts,
             1,
         ),
+    ])
+}
+
+/// What volapi asks of its store for a list, and for the event of one VM, among 500 volumes.
+async fn volapi() -> anyhow::Result<[Count; 5]> {
+    let volumes = Volumes::start(5).await?;
+    volumes.list(1).await?;
+    let (listed, _) = volumes.calls.take();
+    let before = volumes.versions().await?;
+    volumes.calls.take();
+    volumes.hear(0, "running").await?;
+    let (_, calm) = volumes.calls.take();
+    volumes.hear(0, "destroyed").await?;
+    let (reads, commits) = volumes.calls.take();
+    let after = volumes.versions().await?;
+    let written = before.iter().filter(|(key, etag)| after.get(*key) != Some(*etag)).count();
+    volumes.stop().await;
+    if written == 0 {
+        bail!("a VM that is destroyed still uses its volumes");
+    }
+    Ok([
+        Count::new("volapi, a list of an owner's volumes: reads of its store", listed, 1),
+        Count::new("volapi, an event that changes nothing: writes", calm, 0),
+        // The volumes that it uses, those that it serves, its reservations.
+        Count::new("volapi, a VM that uses 10 volumes ends: reads", reads, 3),
+        Count::new("volapi, a VM that uses 10 volumes ends: batches", commits, 1),
+        Count::new("volapi, a VM that uses 10 volumes ends: records written", written, 10),
     ])
 }
 

@@ -12,6 +12,7 @@ use super::cn::Cn;
 pub(super) struct Bench {
     pub(super) rounds: usize,
     pub(super) vms: u32,
+    pub(super) megabytes: Vec<u32>,
     pub(super) recorded: Option<PathBuf>,
     /// How many files one process may have open.
     pub(super) descriptors: u64,
@@ -22,11 +23,11 @@ impl Bench {
     /// Without nodes yet.
     pub(super) fn new(
         rounds: usize,
-        vms: u32,
+        (vms, megabytes): (u32, Vec<u32>),
         recorded: Option<PathBuf>,
         descriptors: u64,
     ) -> Self {
-        Self { rounds, vms, recorded, descriptors, nodes: Vec::new() }
+        Self { rounds, vms, megabytes, recorded, descriptors, nodes: Vec::new() }
     }
 
     /// The node with so many VMs.

@@ -25,6 +25,10 @@ pub mod napi; // NAPI exchanges against the mock
 
 mod vmapi; // VMAPI exchanges against the mock
 
+mod volapi; // volapi exchanges against ours
+
+mod peers; // what VMAPI and volapi asked of others, against the mocks
+
 mod wire; // one recorded request over a socket
 
 mod transcript; // the lines of the recordings of NAPI and VMAPI
@@ -51,6 +55,8 @@ usage: testbed conform KIND [PATH] [FLAGS]
   vmload DIR           VM objects of recorded nodes (--keys: key order too)
   napi FILE            NAPI exchanges (--only GROUP: one group)
   vmapi FILE           VMAPI exchanges (--only GROUP: one group)
+  volapi FILE          volapi exchanges against ours (--only GROUP: one group)
+  peers FILE           what VMAPI and volapi asked of other services, against the mocks
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH    what vminfod answers to bytes on its socket
   vmadm-cli FILE       what vmadm and vminfo print, with a daemon and without
@@ -106,7 +112,7 @@ struct Kind {
     check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     Kind {
         name: "vmload",
         doing: "composing what was recorded",
@@ -120,6 +126,13 @@ const KINDS: [Kind; 7] = [
         check: napi::check,
     },
     Kind { name: "vmapi", doing: "replaying VMAPI", files: &[vmapi::FILE], check: vmapi::check },
+    Kind {
+        name: "volapi",
+        doing: "replaying volapi",
+        files: &[volapi::FILE],
+        check: volapi::check,
+    },
+    Kind { name: "peers", doing: "replaying calls", files: &peers::FILES, check: peers::check },
     Kind {
         name: "vminfod-events",
         doing: "replaying vminfod-events",

@@ -59,10 +59,44 @@ pub(super) struct Asked {
     pub(super) body: Option<Value>,
     #[serde(default)]
     pub(super) body_raw: Option<String>,
+    /// A long body is recorded as its length and its ends; between them is what the head ends with.
+    #[serde(default)]
+    pub(super) body_raw_len: Option<usize>,
+    #[serde(default)]
+    pub(super) body_raw_head: Option<String>,
+    #[serde(default)]
+    pub(super) body_raw_tail: Option<String>,
     #[serde(default)]
     pub(super) refs: HashMap<String, Value>,
     #[serde(default)]
     pub(super) expect_status: Option<u16>,
+    /// Requests that were sent while the answer was streamed.
+    #[serde(default)]
+    pub(super) meanwhile: Vec<Timed<Asked>>,
+}
+
+/// Something that happened so many milliseconds after the request.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Timed<T> {
+    pub(super) ms: u64,
+    #[serde(flatten)]
+    pub(super) what: T,
+}
+
+/// A line of a streamed answer.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Streamed {
+    pub(super) line: Value,
+}
+
+impl Asked {
+    /// Returns a long body as it was, where only its ends are recorded.
+    pub(super) fn whole_body(&self) -> Option<String> {
+        let (head, tail) = (self.body_raw_head.as_ref()?, self.body_raw_tail.as_ref()?);
+        let filling = head.chars().last()?.to_string();
+        let missing = self.body_raw_len?.checked_sub(head.len() + tail.len())?;
+        Some(format!("{head}{}{tail}", filling.repeat(missing)))
+    }
 }
 
 /// A recorded answer; no status if the connection closed without one.
@@ -78,6 +112,9 @@ pub(super) struct Answered {
     pub(super) body: Option<Value>,
     #[serde(default)]
     pub(super) body_text: Option<String>,
+    /// The lines of a streamed answer.
+    #[serde(default)]
+    pub(super) stream: Option<Vec<Timed<Streamed>>>,
 }
 
 impl Answered {
@@ -127,6 +164,8 @@ pub(super) enum Step {
     Exchange(Box<Exchange>),
     /// What was done to its surroundings.
     World(Value),
+    /// What VMAPI's changefeed has for the exchange before.
+    Published(Vec<Value>),
 }
 
 /// Exchanges that build on each other.
@@ -145,7 +184,7 @@ impl Group {
     pub(super) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
         self.steps.iter().filter_map(|step| match step {
             Step::Exchange(exchange) => Some(&**exchange),
-            Step::World(_) => None,
+            Step::World(_) | Step::Published(_) => None,
         })
     }
 }
@@ -164,7 +203,7 @@ struct Line {
     group: Option<String>,
     setup: Option<Vec<Asked>>,
     world: Option<Value>,
-    published: Option<Value>,
+    published: Option<Vec<Value>>,
     id: Option<Value>,
     request: Option<Asked>,
     response: Option<Answered>,
@@ -207,8 +246,10 @@ impl Transcript {
                 (None, Some(name), None, _) if !world.is_null() => {
                     add(&mut groups, &name, Step::World(world)).map_err(missing)?;
                 }
-                // What the change publisher stored is no answer.
-                (None, Some(_), None, _) if line.published.is_some() => {}
+                (None, Some(name), None, _) if line.published.is_some() => {
+                    let items = line.published.unwrap_or_default();
+                    add(&mut groups, &name, Step::Published(items)).map_err(missing)?;
+                }
                 (None, Some(name), Some(seed), _) => {
                     let (world, mut preparation) = seeds.get(&seed).cloned().ok_or_else(|| {
                         missing(format!("group {name} of a seed not yet seen: {seed}"))

@@ -11,13 +11,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use daemon::exit;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use tokio::task::JoinSet;
 
 use super::error::LabError;
 use super::options::{Part, WorldOptions};
 use super::screen::{Screen, Voice};
+use super::volumes::{self, Volumes};
 use super::world::{World, shown, this_program};
-use super::{seed, tour};
+use super::{moves, seed, tour};
 use mocks::napi::Era;
 
 /// A simulated node with vminfod, net-agent and vm-agent on it, a mock NAPI and VMAPI, and a story.
@@ -36,7 +38,10 @@ struct Args {
     /// Where to put everything; kept afterwards if given, else temporary
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// VMs on the node
+    /// Nodes; the story is played on the first, whose page it is. With two or more, VMs can be migrated
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    nodes: u32,
+    /// VMs on each node
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     vms: u32,
     /// Decides everything that is random
@@ -48,6 +53,9 @@ struct Args {
     /// Daemons to leave out: your own agent can take their place
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES")]
     without: Vec<Part>,
+    /// What else to have, and to play
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES")]
+    with: Vec<Extra>,
     /// Port of vminfod (0: a free one)
     #[arg(long, default_value_t = 0)]
     vminfod_port: u16,
@@ -66,8 +74,14 @@ struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Extra {
+    /// Shared volumes: volapi, whose storage VMs are VMs of the node
+    Volumes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Script {
-    /// Boot, quota by zfs, delete behind vmadm's back
+    /// Boot, quota by zfs, delete behind vmadm's back; with two nodes, a migration
     Tour,
     /// No story
     None,
@@ -110,19 +124,19 @@ async fn lab(args: Args) -> Result<bool, LabError> {
         console_port: args.console_port,
         napi_port: args.napi_port,
         vmapi_port: args.vmapi_port,
-        without: args.without.clone(),
         ..WorldOptions::new(&dir, this_program()?)
     })
     .await?;
     let (mut ended, mut followers) = (world.ended(), JoinSet::new());
-    // Cancel-safe: whichever arm is dropped, the world is stopped below.
+    let (mut others, mut volumes) = (Vec::new(), None);
+    // Cancel-safe: whichever arm is dropped, the worlds are stopped below.
     let result = tokio::select! {
-        result = begin(&args, &mut world, &screen, &mut followers) => result,
+        result = begin(&args, &mut world, &mut others, &mut volumes, &screen, &mut followers) => result,
         Some(ended) = ended.recv() => Err(ended),
         () = shutdown.wait() => Ok(true),
     };
     if result.is_ok() && !args.once && !shutdown.is_triggered() {
-        hints(&args, &world, &screen);
+        hints(&args, &world, &screen).await;
         // Both arms are cancel-safe.
         while let Some(ended) = tokio::select! {
             ended = ended.recv() => ended,
@@ -133,6 +147,9 @@ async fn lab(args: Args) -> Result<bool, LabError> {
     }
     followers.shutdown().await;
     screen.say(Voice::Lab, "stopping");
+    for other in others {
+        other.stop().await?;
+    }
     world.stop().await?;
     if args.dir.is_some() {
         screen.say(Voice::Lab, &format!("kept {}", shown(&dir)));
@@ -144,6 +161,8 @@ async fn lab(args: Args) -> Result<bool, LabError> {
 async fn begin(
     args: &Args,
     world: &mut World,
+    others: &mut Vec<World>,
+    volumes: &mut Option<Volumes>,
     screen: &Screen,
     followers: &mut JoinSet<()>,
 ) -> Result<bool, LabError> {
@@ -179,6 +198,28 @@ async fn begin(
         world.start_kvmd().await?;
         say(&format!("kvmd      {}", world.kvmd_url()));
     }
+    for nth in 1..args.nodes {
+        others.push(world.beside(nth).await?);
+        if let Some(other) = others.last_mut() {
+            begin_other(args, other, screen).await?;
+        }
+    }
+    let has_volumes = args.with.contains(&Extra::Volumes);
+    if (args.nodes > 1 || has_volumes) && is_in(Part::MigrationAgent) {
+        world.start_migration_agent().await?;
+        say(&format!("migration-agent {}, one on each node", world.migration_agent_url()));
+    }
+    if args.nodes > 1 {
+        say(&format!("CNAPI     {}  (mock, {} nodes)", world.cnapi_url(), args.nodes));
+    }
+    if args.nodes > 1 && is_in(Part::MigrationService) {
+        world.start_migration_service().await?;
+        say(&format!("migration-service {}  (in front of VMAPI)", world.migrations_url()));
+    }
+    if has_volumes {
+        *volumes = Some(Volumes::start(world).await?);
+        say(&format!("volapi    {}", world.volapi_url()));
+    }
     if is_in(Part::Console) {
         world.start_console().await?;
         say(&format!("console   {}", world.console_url()));
@@ -190,12 +231,43 @@ async fn begin(
         say("no story: it needs net-agent and vm-agent");
         return Ok(true);
     }
-    let outcome = tour::play(world, &wrongs, screen).await?;
+    let mut outcome = tour::play(world, &wrongs, screen).await?;
+    if let Some(other) = others.first().filter(|_| world.has_migrations()) {
+        moves::play([world, other], screen, &mut outcome).await?;
+    }
+    if let Some(volumes) = volumes {
+        let other = others.first().filter(|_| world.has_migrations());
+        volumes.play(world, other, screen, &mut outcome).await?;
+    }
     say(&outcome.summary());
     Ok(outcome.is_good())
 }
 
-fn hints(args: &Args, world: &World, screen: &Screen) {
+/// Starts everything on another node, whose records are right.
+async fn begin_other(args: &Args, world: &mut World, screen: &Screen) -> Result<(), LabError> {
+    let is_in = |part| !args.without.contains(&part);
+    let dir = shown(world.node().dir());
+    world.start_vminfod().await?;
+    let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
+    seed::fill_right(world, &vms)?;
+    if is_in(Part::NetAgent) {
+        world.start_agent().await?;
+    }
+    if is_in(Part::VmAgent) {
+        world.start_vm_agent().await?;
+    }
+    if is_in(Part::Kvmd) {
+        world.start_kvmd().await?;
+    }
+    if is_in(Part::MigrationAgent) {
+        world.start_migration_agent().await?;
+    }
+    let (cn, url) = (world.node().cn_uuid(), world.vminfod_url());
+    screen.say(Voice::Lab, &format!("node {cn} of {} VMs in {dir}, vminfod {url}", vms.len()));
+    Ok(())
+}
+
+async fn hints(args: &Args, world: &World, screen: &Screen) {
     let dir = shown(world.node().dir());
     let left = match args.dir {
         Some(_) => format!("keeps {dir}"),
@@ -218,7 +290,24 @@ fn hints(args: &Args, world: &World, screen: &Screen) {
             println!("  {name} status");
         }
     }
+    if world.has_migrations() {
+        println!("  migration-agent status\n  sdc-migrate migrate {}", movable(world).await);
+    }
+    if args.with.contains(&Extra::Volumes) {
+        println!("  {}\n  sdc-voladm list-volume-zones", volumes::command());
+    }
     println!();
+}
+
+/// A VM of the first node that runs, for a command that moves it.
+async fn movable(world: &World) -> String {
+    let all = match world.hub() {
+        Ok(hub) => hub.vms(false).await.map(|view| view.vms).unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    let is_fit = |vm: &&VmObject| vm.state() == Some("running") && !vm.is_hidden();
+    let fit = all.iter().find(is_fit).and_then(|vm| vm.uuid());
+    fit.unwrap_or("UUID").to_owned()
 }
 
 fn pid(pid: Option<u32>) -> String {

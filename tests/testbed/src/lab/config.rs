@@ -8,22 +8,28 @@
 use std::path::PathBuf;
 
 use indexmap::IndexMap;
+use rig::nfs;
 use serde_json::{Value, json};
 
-use super::options::{Part, WorldOptions};
+use super::centre::{ADMIN, Centre, SECRET};
+use super::daemons::Daemons;
+use super::options::WorldOptions;
 use super::ports::{Ports, local, url};
 use simnode::Node;
 
-/// The user that owns the data centre.
-pub const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
+/// Returns `metrics`: the same port at another address, as a node has its admin address.
+fn metrics(port: u16) -> Value {
+    json!({ "listen": format!("127.0.0.2:{port}") })
+}
 
 /// What the configurations name.
 pub(super) struct Configs<'a> {
     pub(super) options: &'a WorldOptions,
     pub(super) ports: &'a Ports,
     pub(super) node: &'a Node,
-    pub(super) napi: String,
-    pub(super) vmapi: String,
+    pub(super) centre: &'a Centre,
+    /// What runs on the node.
+    pub(super) daemons: &'a Daemons,
     /// Where net-agent keeps what must survive it.
     pub(super) state_dir: PathBuf,
 }
@@ -35,6 +41,7 @@ impl Configs<'_> {
         if let Some(map) = config.as_object_mut() {
             map.insert("sweep".into(), json!(self.span(10_000, 1_000)));
             map.insert("log_level".into(), json!("debug"));
+            map.insert("metrics".into(), metrics(self.ports.vminfod));
             map.extend(self.options.vminfod.clone());
         }
         config
@@ -47,13 +54,14 @@ impl Configs<'_> {
             |low: u64, high: u64| json!({ "min": self.span(low, 0), "max": self.span(high, 0) });
         let verdicts = [5_000, 15_000, 60_000, 300_000].map(|ms| self.span(ms, 100));
         json!({
-            "napi": { "url": self.napi },
-            "vmapi": { "url": self.vmapi },
+            "napi": { "url": self.centre.napi.url() },
+            "vmapi": { "url": self.centre.vmapi.url() },
             "vminfod": { "url": url(self.ports.vminfod) },
             "cn_uuid": self.node.cn_uuid(),
             "admin_uuid": ADMIN,
             "no_rabbit": true,
             "status": { "listen": local(self.ports.agent).to_string() },
+            "metrics": metrics(self.ports.agent),
             "state_dir": self.state_dir,
             "seed": self.options.seed,
             "startup_delay": window(120_000, 600_000),
@@ -78,11 +86,12 @@ impl Configs<'_> {
     pub(super) fn vm_agent(&self) -> Value {
         let most = |ms: u64| json!({ "min": "0s", "max": self.span(ms, 500) });
         json!({
-            "vmapi_url": self.vmapi,
+            "vmapi_url": self.centre.vmapi.url(),
             "vminfod": { "url": url(self.ports.vminfod) },
             "server_uuid": self.node.cn_uuid(),
             "no_rabbit": true,
             "status": { "listen": local(self.ports.vm_agent).to_string() },
+            "metrics": metrics(self.ports.vm_agent),
             "state_dir": self.options.dir.join("vm-agent"),
             "seed": self.options.seed,
             "startup_delay": most(300_000),
@@ -99,19 +108,103 @@ impl Configs<'_> {
         format!("{}ms", (millis / u64::from(self.options.speed.max(1))).max(floor))
     }
 
+    /// The page shows the agents that run.
     pub(super) fn console(&self) -> Value {
+        let [.., migration_status] = self.ports.migration_agent;
         let agents = [
-            (Part::NetAgent, "net-agent", self.ports.agent),
-            (Part::VmAgent, "vm-agent", self.ports.vm_agent),
-            (Part::Kvmd, "kvmd", self.ports.kvmd),
+            ("net-agent", self.ports.agent),
+            ("vm-agent", self.ports.vm_agent),
+            ("kvmd", self.ports.kvmd),
+            ("migration-agent", migration_status),
         ];
-        let agents = agents.iter().filter(|(part, ..)| !self.options.without.contains(part));
-        let agents = agents.map(|(_, name, port)| (*name, local(*port).to_string()));
-        json!({
+        let agents = agents.iter().filter(|(name, _)| self.daemons.pid(name).is_some());
+        let agents = agents.map(|(name, port)| (*name, local(*port).to_string()));
+        let mut config = json!({
             "listen": local(self.ports.console).to_string(),
             "vminfod": local(self.ports.vminfod).to_string(),
+            "metrics": metrics(self.ports.console),
             "agents": agents.collect::<IndexMap<_, _>>(),
-        })
+        });
+        if self.daemons.pid("migration-service").is_some() {
+            config["migrations"] = json!(self.centre.migrations.url());
+        }
+        if self.daemons.pid("volapi").is_some() {
+            config["volumes"] = json!(url(self.ports.volapi[0]));
+        }
+        config
+    }
+
+    /// Storage VMs are called where there is an NFS server that they can run.
+    pub(super) fn volapi(&self, workflow: &str) -> Value {
+        let centre = self.centre;
+        let [port, status] = self.ports.volapi;
+        let mut config = json!({
+            "instance": "0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11",
+            "vmapi": { "url": centre.vmapi.url() },
+            "cnapi": { "url": centre.cnapi.url() },
+            "napi": { "url": centre.napi.url() },
+            "papi": { "url": centre.papi.url() },
+            "imgapi": { "url": centre.imgapi.url() },
+            "workflow": { "url": workflow },
+            "listen": local(port).to_string(),
+            "status": { "listen": local(status).to_string() },
+            "probe": { "every": if nfs::why_not().is_none() { "1s" } else { "0s" } },
+            "state_dir": self.options.dir.join("volapi"),
+        });
+        if self.daemons.pid("migration-agent").is_some() {
+            config["rfd26"] = json!(true); // the agents make its snapshots
+            config["secret_file"] = json!(self.options.dir.join(SECRET));
+            config["agents"] = json!({ "urls": centre.agents() });
+        }
+        config
+    }
+
+    /// The commands are those in the node's `bin`; zonecfg is for a node that boots, which none of the lab does.
+    pub(super) fn migration_agent(&self) -> Value {
+        let bin = |name: &str| self.node.tool(name);
+        let [port, data_port, status] = self.ports.migration_agent;
+        let mut config = json!({
+            "service_url": self.centre.migrations.url(),
+            "server_uuid": self.node.cn_uuid(),
+            "no_rabbit": true,
+            "secret_file": self.options.dir.join(SECRET),
+            "vminfod": { "url": url(self.ports.vminfod) },
+            "listen": { "address": "127.0.0.1", "port": port, "data_port": data_port },
+            "commands": {
+                "zfs": bin("zfs"), "zpool": bin("zpool"), "vmadm": bin("vmadm"),
+                "net_agent": bin("net-agent"), "zonecfg": "/bin/false",
+            },
+            "status": { "listen": local(status).to_string() },
+            "metrics": metrics(status),
+            "state_dir": self.options.dir.join("migration-agent"),
+            "log_level": "info",
+        });
+        if let Some(map) = config.as_object_mut() {
+            map.extend(self.options.migration_agent.clone());
+        }
+        config
+    }
+
+    /// A service that is killed can do the rounds again soon: its lease is the shortest that there may be.
+    pub(super) fn migration_service(&self) -> Value {
+        let mut config = json!({
+            "listen": self.centre.migrations.listen.to_string(),
+            "status": { "listen": self.centre.migrations.status.to_string() },
+            "upstream_vmapi": self.centre.vmapi.url(),
+            "cnapi_url": self.centre.cnapi.url(),
+            "napi_url": self.centre.napi.url(),
+            "imgapi_url": self.centre.imgapi.url(),
+            "papi_url": self.centre.papi.url(),
+            "secret_file": self.options.dir.join(SECRET),
+            "agents": { "urls": self.centre.agents() },
+            "store": { "file": self.options.dir.join("migration-service/store.redb") },
+            "lease": "3s",
+            "log_level": "info",
+        });
+        if let Some(map) = config.as_object_mut() {
+            map.extend(self.options.migration_service.clone());
+        }
+        config
     }
 
     /// kvmd as it runs on SmartOS.
@@ -119,6 +212,7 @@ impl Configs<'_> {
         json!({
             "enabled": true,
             "listen": local(self.ports.kvmd).to_string(),
+            "metrics": metrics(self.ports.kvmd),
             "run_dir": self.options.dir.join("kvmd"),
             "control": { "enabled": false },
             "vminfod": { "enabled": true, "url": url(self.ports.vminfod), "settle": self.span(2_000, 100) },

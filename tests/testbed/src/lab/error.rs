@@ -34,6 +34,9 @@ pub enum LabError {
     /// The mock would not take a record.
     #[error("seeding the mock NAPI: {0}")]
     Seed(String),
+    /// The VM that moves could not be made.
+    #[error("the VM that moves: {0:#}")]
+    Moves(anyhow::Error),
     /// A program ended by itself.
     #[error("{name} ended; its last words: {last}")]
     Ended {

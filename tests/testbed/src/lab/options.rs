@@ -22,6 +22,10 @@ pub enum Part {
     Kvmd,
     /// The web page.
     Console,
+    /// What moves VMs, on each node; without it no migration.
+    MigrationAgent,
+    /// What orders it.
+    MigrationService,
 }
 
 /// The options of a world.
@@ -49,10 +53,12 @@ pub struct WorldOptions {
     pub napi_port: u16,
     /// Port of the mock VMAPI; 0 takes a free one.
     pub vmapi_port: u16,
-    /// Daemons that are not started, so that the page does not show them as down.
-    pub without: Vec<Part>,
     /// Keys of vminfod's configuration besides the lab's own; they win.
     pub vminfod: Map<String, Value>,
+    /// The same of migration-agent's.
+    pub migration_agent: Map<String, Value>,
+    /// The same of migration-service's.
+    pub migration_service: Map<String, Value>,
 }
 
 impl WorldOptions {
@@ -70,8 +76,9 @@ impl WorldOptions {
             console_port: 0,
             napi_port: 0,
             vmapi_port: 0,
-            without: Vec::new(),
             vminfod: Map::new(),
+            migration_agent: Map::new(),
+            migration_service: Map::new(),
         }
     }
 }

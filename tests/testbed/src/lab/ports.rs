@@ -18,6 +18,10 @@ pub(super) struct Ports {
     pub(super) vm_agent: u16,
     pub(super) kvmd: u16,
     pub(super) console: u16,
+    /// For orders, data, and status.
+    pub(super) migration_agent: [u16; 3],
+    /// For clients, and status.
+    pub(super) volapi: [u16; 2],
 }
 
 /// The base URL of the daemon on this port.

@@ -14,7 +14,7 @@ use sdc_clients::Jitter;
 use sdc_clients::vminfod::{Action, Change, VmFields, VmObject, Vminfod, WatchEvent, watch};
 use serde_json::Value;
 
-use super::world::OWN_AGENT;
+use super::asking::OWN_AGENT;
 use mocks::faults::Seen;
 use mocks::napi::Store;
 use mocks::vmapi;

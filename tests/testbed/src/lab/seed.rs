@@ -44,6 +44,7 @@ pub fn fill(world: &World, vms: &[VmObject]) -> Result<Wrongs, LabError> {
     let cn = world.node().cn_uuid().to_owned();
     let store = world.napi.store();
     world.vmapi.store().seed_from_vms(vms, &cn);
+    world.centre().know_origins(vms);
     // One that VMAPI has by an older name.
     let is_named = |vm: &&VmObject| vm.alias().is_some() && !vm.is_hidden();
     if let Some(mut vm) = vms.iter().find(is_named).cloned() {
@@ -89,6 +90,18 @@ pub fn fill(world: &World, vms: &[VmObject]) -> Result<Wrongs, LabError> {
         store.add_admin_nic(&mac, &cn, true).map_err(LabError::Seed)?;
     }
     Ok(wrongs)
+}
+
+/// Fills both mocks for the VMs of another node, all right.
+pub fn fill_right(world: &World, vms: &[VmObject]) -> Result<(), LabError> {
+    let cn = world.node().cn_uuid();
+    world.vmapi.store().seed_from_vms(vms, cn);
+    world.centre().know_origins(vms);
+    world.napi.store().seed_from_vms(vms, cn).map_err(LabError::Seed)?;
+    if let Some(mac) = admin_mac(world) {
+        world.napi.store().add_admin_nic(&mac, cn, true).map_err(LabError::Seed)?;
+    }
+    Ok(())
 }
 
 /// The MACs of VMs in this state that the inventory shows, in the node's order.

@@ -9,6 +9,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use serde_json::json;
+
 /// Where the lab's services are.
 #[derive(Clone, Debug)]
 pub struct Places<'a> {
@@ -17,16 +19,24 @@ pub struct Places<'a> {
     /// The node's directory.
     pub node: &'a Path,
     /// vminfod's base URL.
-    pub vminfod: &'a str,
+    pub vminfod: String,
     /// kvmd's.
-    pub kvmd: &'a str,
+    pub kvmd: String,
     /// The mock NAPI's.
-    pub napi: &'a str,
+    pub napi: String,
     /// The mock VMAPI's.
-    pub vmapi: &'a str,
+    pub vmapi: String,
+    /// The mock CNAPI's.
+    pub cnapi: String,
+    /// migration-service's.
+    pub migrations: String,
+    /// The mock IMGAPI's.
+    pub imgapi: String,
+    /// volapi's.
+    pub volapi: String,
 }
 
-/// Writes them all into the node's `bin`.
+/// Writes those of every node into its `bin`.
 pub fn write(places: &Places<'_>) -> io::Result<()> {
     let testbed = quoted(&places.program.to_string_lossy());
     let node = quoted(&places.node.to_string_lossy());
@@ -39,7 +49,7 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
         )
     };
     let config = quoted(&places.node.join("vminfod.json").to_string_lossy());
-    let url = quoted(places.vminfod);
+    let url = quoted(&places.vminfod);
     let reach = format!("export VMINFOD_CONFIG={config} VMINFOD_URL={url}\n");
     let vminfod = format!(
         "{reach}case $1 in\nserve) exec {testbed} @vminfod \"$@\" --config {config} ;;\n\
@@ -47,11 +57,11 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
     );
     let vminfo = format!("{reach}exec {testbed} @vminfo \"$@\"");
     let config = quoted(&places.node.join("kvmd.json").to_string_lossy());
-    let url = quoted(places.kvmd);
+    let url = quoted(&places.kvmd);
     let kvmd = format!("export KVMD_CONFIG={config} KVMD_URL={url}\nexec {testbed} @kvmd \"$@\"");
     let config = quoted(&places.node.join("console.json").to_string_lossy());
     let console = format!(
-        "case $1 in serve|status) set -- \"$@\" --config {config} ;; esac\nexec {testbed} @console \"$@\""
+        "case $1 in serve|status|ping) set -- \"$@\" --config {config} ;; esac\nexec {testbed} @console \"$@\""
     );
     // As on a real node: what reads is vminfod's own, what writes is the node's.
     let vmadm = format!(
@@ -77,15 +87,64 @@ pub fn write(places: &Places<'_>) -> io::Result<()> {
         ("vmadm", vmadm),
         ("vminfod", vminfod),
         ("vminfo", vminfo),
-        ("net-agent", format!("exec {testbed} @net-agent \"$@\" --config {agent}")),
-        ("vm-agent", format!("exec {testbed} @vm-agent \"$@\" --config {vm_agent}")),
+        ("net-agent", format!("exec {testbed} @net-agent --config {agent} \"$@\"")),
+        ("vm-agent", format!("exec {testbed} @vm-agent --config {vm_agent} \"$@\"")),
         ("kvmd", kvmd),
         ("console", console),
-        ("sdc-napi", curl(places.napi)),
-        ("sdc-vmapi", curl(places.vmapi)),
+        ("sdc-napi", curl(&places.napi)),
+        ("sdc-vmapi", curl(&places.vmapi)),
     ];
+    put(places.node, &scripts)
+}
+
+/// Writes those of a node with migration-agent: what the agent runs besides, and what an operator does.
+pub fn write_migration(places: &Places<'_>) -> io::Result<()> {
+    let testbed = quoted(&places.program.to_string_lossy());
+    let config = |name: &str| places.node.join(format!("{name}.json"));
+    let state_dir = places.node.join("sdc-migrate");
+    let services = json!({
+        "vmapi_url": places.migrations, "cnapi_url": places.cnapi, "state_dir": state_dir, "poll": "250ms",
+    });
+    std::fs::write(config("sdc-migrate"), format!("{services:#}\n"))?;
+    let daemon = |name: &str| {
+        let file = quoted(&config(name).to_string_lossy());
+        format!("exec {testbed} @{name} --config {file} \"$@\"")
+    };
+    let file = quoted(&config("sdc-migrate").to_string_lossy());
+    let sdc_migrate =
+        format!("export SDC_MIGRATE_CONFIG={file}\nexec {testbed} @sdc-migrate \"$@\"");
+    // A pool as illumos makes it today: `zpool get PROPERTY POOL`.
+    let zpool = "[ \"$1\" = get ] || { echo 'zpool: in the lab, only get' >&2; exit 2; }\n\
+                 case $2 in *encryption*) value=disabled ;; *) value=active ;; esac\n\
+                 printf 'NAME PROPERTY VALUE SOURCE\\nzones %s %s local\\n' \"$2\" \"$value\"";
+    let scripts = [
+        ("migration-agent", daemon("migration-agent")),
+        ("sdc-migrate", sdc_migrate),
+        ("zpool", zpool.to_owned()),
+    ];
+    put(places.node, &scripts)
+}
+
+/// Writes those of volumes. `vmapi` is what operators ask for VMs.
+pub fn write_volumes(places: &Places<'_>, vmapi: &str) -> io::Result<()> {
+    let testbed = quoted(&places.program.to_string_lossy());
+    let file = |name: &str| places.node.join(format!("{name}.json"));
+    let services = json!({
+        "volapi_url": places.volapi, "vmapi_url": vmapi, "cnapi_url": places.cnapi, "imgapi_url": places.imgapi,
+    });
+    std::fs::write(file("sdc-voladm"), format!("{services:#}\n"))?;
+    let config = quoted(&file("sdc-voladm").to_string_lossy());
+    let command = |name: &'static str| {
+        (name, format!("export SDC_VOLADM_CONFIG={config}\nexec {testbed} @{name} \"$@\""))
+    };
+    let daemon = quoted(&file("volapi").to_string_lossy());
+    let volapi = ("volapi", format!("exec {testbed} @volapi --config {daemon} \"$@\""));
+    put(places.node, &[volapi, command("sdc-voladm"), command("sdc-volapi"), command("sdc-pkgadm")])
+}
+
+fn put(node: &Path, scripts: &[(&str, String)]) -> io::Result<()> {
     for (name, body) in scripts {
-        let file = places.node.join("bin").join(name);
+        let file = node.join("bin").join(name);
         std::fs::write(&file, format!("#!/bin/bash\n{body}\n"))?;
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
     }

@@ -12,10 +12,12 @@ use sdc_clients::napi::{Nic, NicState};
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 
+use super::asking::{found, until};
 use super::error::LabError;
+use super::outcome::Outcome;
 use super::screen::{Screen, Voice, name};
 use super::seed::Wrongs;
-use super::world::{World, found, until};
+use super::world::World;
 use crate::process;
 use simnode::{Verbs, Wait};
 
@@ -23,36 +25,6 @@ use simnode::{Verbs, Wait};
 const PATIENCE: Duration = Duration::from_secs(90);
 const COMMAND: Duration = Duration::from_secs(30);
 const GIB: u64 = 1 << 30;
-
-/// What came of the tour.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    checks: Vec<(String, bool)>,
-}
-
-impl Outcome {
-    /// Prints a check and keeps it.
-    fn add(&mut self, screen: &Screen, text: String, good: bool) {
-        say(screen, &format!("{} {text}", if good { "ok  " } else { "FAIL" }));
-        self.checks.push((text, good));
-    }
-
-    /// Did everything come true?
-    pub fn is_good(&self) -> bool {
-        self.checks.iter().all(|(_, good)| *good)
-    }
-
-    /// The summary: how many came true, and which did not.
-    pub fn summary(&self) -> String {
-        let failed: Vec<&str> =
-            self.checks.iter().filter(|(_, good)| !good).map(|(text, _)| text.as_str()).collect();
-        let (good, all) = (self.checks.len() - failed.len(), self.checks.len());
-        match failed.as_slice() {
-            [] => format!("{good} of {all} checks came true"),
-            failed => format!("{good} of {all} checks came true, not: {}", failed.join("; ")),
-        }
-    }
-}
 
 /// Plays the tour on a world whose daemons run.
 pub async fn play(world: &World, wrongs: &Wrongs, screen: &Screen) -> Result<Outcome, LabError> {

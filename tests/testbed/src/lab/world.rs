@@ -5,35 +5,28 @@
 //! The world of the lab: a node, the mocks, and the daemons as processes that can be started,
 //! killed and started again.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
-use sdc_clients::Error;
-use sdc_clients::http::{Call, Http};
+use sdc_clients::http::Http;
+use sdc_clients::migrations::Migrations;
 use sdc_clients::napi::{Napi, Nic, NicList, NicQuery};
 use sdc_clients::vminfod::Vminfod;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
-use super::config::{ADMIN, Configs};
+use super::asking::OWN_AGENT;
+use super::centre::Centre;
+use super::config::Configs;
+use super::daemons::Daemons;
 use super::error::LabError;
 use super::options::WorldOptions;
-use super::ports::{self, Ports, local};
+use super::ports::{self, Ports};
 use super::tools::{self, Places};
-use crate::process::Child;
+use crate::moving::subject;
 use mocks::{napi, vmapi};
 use simnode::{CreateOptions, Node};
-
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(25);
-/// How long a daemon may take to stop when asked.
-const GRACE: Duration = Duration::from_secs(5);
-/// How many ends of daemons are kept for the listener; more are not told.
-const ENDS: usize = 16;
-/// The user agent of the lab's own requests.
-pub const OWN_AGENT: &str = "testbed";
 
 /// A running world. Dropping it ends its processes.
 #[derive(Debug)]
@@ -41,40 +34,44 @@ pub struct World {
     options: WorldOptions,
     node: Node,
     /// The mock NAPI.
-    pub napi: napi::Server,
+    pub napi: Arc<napi::Server>,
     /// The mock VMAPI.
-    pub vmapi: vmapi::Server,
-    vminfod: Option<Child>,
-    agent: Option<Child>,
-    vm_agent: Option<Child>,
-    kvmd: Option<Child>,
-    console: Option<Child>,
+    pub vmapi: Arc<vmapi::Server>,
+    centre: Centre,
+    daemons: Daemons,
     ports: Ports,
-    /// What tells that a daemon has ended, and who hears it.
-    told: mpsc::Sender<LabError>,
-    ended: Option<mpsc::Receiver<LabError>>,
 }
 
 impl World {
     /// Creates the node and starts the mocks; no daemon runs yet.
     pub async fn create(options: WorldOptions) -> Result<Self, LabError> {
+        let centre = Centre::start(&options).await?;
+        Self::join(options, centre).await
+    }
+
+    /// Creates another node of the same data centre, in a directory and with a seed of its own; no daemon
+    /// runs there yet. Each is stopped by itself, and the last one stops the services.
+    pub async fn beside(&self, nth: u32) -> Result<Self, LabError> {
+        let mut dir = self.options.dir.clone().into_os_string();
+        dir.push(format!("{}", nth + 1));
+        let options = WorldOptions {
+            dir: dir.into(),
+            seed: self.options.seed.wrapping_add(1000 * u64::from(nth)),
+            vminfod_port: 0,
+            agent_port: 0,
+            console_port: 0,
+            ..self.options.clone()
+        };
+        Self::join(options, self.centre.clone()).await
+    }
+
+    async fn join(options: WorldOptions, centre: Centre) -> Result<Self, LabError> {
         let node = Node::create(&CreateOptions {
             vms: options.vms,
             seed: options.seed,
             program: Some(options.program.clone()),
             ..CreateOptions::new(&options.dir)
         })?;
-        let settings = napi::Options {
-            seed: options.seed,
-            admin_uuid: ADMIN.to_owned(),
-            ..napi::Options::era(options.era)
-        };
-        let napi = napi::Server::start(local(options.napi_port), settings)
-            .await
-            .map_err(LabError::io(format!("listening on port {} as NAPI", options.napi_port)))?;
-        let vmapi = vmapi::Server::start(local(options.vmapi_port))
-            .await
-            .map_err(LabError::io(format!("listening on port {} as VMAPI", options.vmapi_port)))?;
         let what = "looking for a free port";
         let free = async |given| ports::or_free(given).await.map_err(LabError::io(what));
         let ports = Ports {
@@ -83,21 +80,22 @@ impl World {
             vm_agent: free(0).await?,
             kvmd: free(0).await?,
             console: free(options.console_port).await?,
+            migration_agent: [free(0).await?, free(0).await?, free(0).await?],
+            volapi: [free(0).await?, free(0).await?],
         };
-        let (told, ended) = mpsc::channel(ENDS);
+        centre.add(&node, &ports::url(ports.migration_agent[0]));
+        // Where holds are kept, also while net-agent is left out.
+        std::fs::create_dir_all(options.dir.join("net-agent"))
+            .map_err(LabError::io("making net-agent's directory"))?;
+        let daemons = Daemons::new(&options.program, &options.dir);
         let mut world = Self {
             options,
             node,
-            napi,
-            vmapi,
-            vminfod: None,
-            agent: None,
-            vm_agent: None,
-            kvmd: None,
-            console: None,
+            napi: Arc::clone(&centre.napi),
+            vmapi: Arc::clone(&centre.vmapi),
+            centre,
+            daemons,
             ports,
-            told,
-            ended: Some(ended),
         };
         let (napi_url, vmapi_url) = (world.napi.url(), world.vmapi.url());
         world.node.set_info(|info| {
@@ -109,7 +107,28 @@ impl World {
 
     /// Tells of each daemon that ends from now on, also of one that is stopped. There is one listener.
     pub fn ended(&mut self) -> mpsc::Receiver<LabError> {
-        self.ended.take().unwrap_or_else(|| mpsc::channel(1).1)
+        self.daemons.ended()
+    }
+
+    /// Serves VMAPI's records at this address from now on, and no longer where it was.
+    pub async fn serve_vmapi_at(&mut self, address: SocketAddr) -> std::io::Result<()> {
+        let store = self.vmapi.store().clone();
+        let new = Arc::new(vmapi::Server::with_store(address, store).await?);
+        self.centre.vmapi = Arc::clone(&new);
+        if let Ok(old) = Arc::try_unwrap(std::mem::replace(&mut self.vmapi, new)) {
+            old.stop().await;
+        }
+        Ok(())
+    }
+
+    /// The services of the data centre.
+    pub fn centre(&self) -> &Centre {
+        &self.centre
+    }
+
+    /// The base URL of the mock CNAPI.
+    pub fn cnapi_url(&self) -> String {
+        self.centre.cnapi.url()
     }
 
     /// The simulated node.
@@ -142,6 +161,38 @@ impl World {
         ports::url(self.ports.vm_agent)
     }
 
+    /// The base URL of migration-service.
+    pub fn migrations_url(&self) -> String {
+        self.centre.migrations.url()
+    }
+
+    /// The base URL of volapi.
+    pub fn volapi_url(&self) -> String {
+        ports::url(self.ports.volapi[0])
+    }
+
+    /// The base URL of volapi's status.
+    pub fn volapi_status_url(&self) -> String {
+        ports::url(self.ports.volapi[1])
+    }
+
+    /// Where this node's migration-agent takes orders.
+    pub fn migration_agent_url(&self) -> String {
+        ports::url(self.ports.migration_agent[0])
+    }
+
+    /// migration-service and this node's migration-agent run.
+    pub fn has_migrations(&self) -> bool {
+        ["migration-service", "migration-agent"].iter().all(|name| self.daemons.pid(name).is_some())
+    }
+
+    /// A client of migration-service that asks once.
+    pub fn migrations(&self) -> Result<Migrations, LabError> {
+        let http = Http::new(&self.migrations_url(), OWN_AGENT);
+        let http = http.map_err(LabError::request("a client of migration-service"))?;
+        Ok(Migrations::new(http.without_retries()))
+    }
+
     /// A client of vminfod.
     pub fn hub(&self) -> Result<Vminfod, LabError> {
         let http = Http::new(&self.vminfod_url(), OWN_AGENT);
@@ -149,98 +200,151 @@ impl World {
         Ok(Vminfod::with_http(http.without_retries()))
     }
 
+    /// The options; what is changed is for the daemons that are started next.
+    pub fn options(&mut self) -> &mut WorldOptions {
+        &mut self.options
+    }
+
+    /// The pid of the daemon of this name.
+    pub fn pid(&self, name: &str) -> Option<u32> {
+        self.daemons.pid(name)
+    }
+
     /// The pid of vminfod.
     pub fn vminfod_pid(&self) -> Option<u32> {
-        self.vminfod.as_ref().and_then(Child::id)
+        self.daemons.pid("vminfod")
     }
 
     /// The pid of net-agent.
     pub fn agent_pid(&self) -> Option<u32> {
-        self.agent.as_ref().and_then(Child::id)
+        self.daemons.pid("net-agent")
     }
 
     /// The pid of vm-agent.
     pub fn vm_agent_pid(&self) -> Option<u32> {
-        self.vm_agent.as_ref().and_then(Child::id)
+        self.daemons.pid("vm-agent")
     }
 
     /// The pid of kvmd.
     pub fn kvmd_pid(&self) -> Option<u32> {
-        self.kvmd.as_ref().and_then(Child::id)
+        self.daemons.pid("kvmd")
     }
 
     /// Starts vminfod and waits until it listens.
     pub async fn start_vminfod(&mut self) -> Result<(), LabError> {
         let config = self.configs().vminfod();
-        let (mut child, log) = self.spawn("vminfod", "serve", &config).await?;
-        let log = said(&mut child, "listening", log).await?;
-        tokio::spawn(keep(child.name().to_owned(), child.take_lines(), log, self.told.clone()));
+        self.daemons.start_until_said("vminfod", "listening", &config).await?;
         let url = self.vminfod_url();
         self.node.set_info(|info| info.vminfod_url = Some(url.clone()))?;
-        self.vminfod = Some(child);
-        tools::write(&Places {
-            program: &self.options.program,
-            node: self.node.dir(),
-            vminfod: &url,
-            kvmd: &self.kvmd_url(),
-            napi: &self.napi.url(),
-            vmapi: &self.vmapi.url(),
-        })
-        .map_err(LabError::io("writing the operator's commands"))
+        tools::write(&self.places()).map_err(LabError::io("writing the operator's commands"))
     }
 
     /// Starts net-agent.
     pub async fn start_agent(&mut self) -> Result<(), LabError> {
         let (config, url) = (self.configs().agent(), self.agent_url());
-        self.agent = Some(self.start("net-agent", "serve", &config).await?);
-        answers("net-agent", &url).await
+        self.daemons.start("net-agent", "serve", &config, &url).await
     }
 
     /// Starts vm-agent.
     pub async fn start_vm_agent(&mut self) -> Result<(), LabError> {
         let (config, url) = (self.configs().vm_agent(), self.vm_agent_url());
-        self.vm_agent = Some(self.start("vm-agent", "serve", &config).await?);
-        answers("vm-agent", &url).await
-    }
-
-    /// Kills vm-agent as a crash would, or stops it as SMF does.
-    pub async fn end_vm_agent(&mut self, crash: bool) -> Result<(), LabError> {
-        end(self.vm_agent.take(), crash).await
+        self.daemons.start("vm-agent", "serve", &config, &url).await
     }
 
     /// Starts kvmd as it runs on SmartOS: its verdicts come from what vminfod tells.
     pub async fn start_kvmd(&mut self) -> Result<(), LabError> {
         let (config, url) = (self.configs().kvmd(), self.kvmd_url());
-        self.kvmd = Some(self.start("kvmd", "start", &config).await?);
-        answers("kvmd", &url).await
+        self.daemons.start("kvmd", "start", &config, &url).await
     }
 
-    /// Starts the web page.
+    /// Starts migration-agent.
+    pub async fn start_migration_agent(&mut self) -> Result<(), LabError> {
+        self.centre.put_secret(&self.options.dir)?;
+        tools::write_migration(&self.places())
+            .map_err(LabError::io("writing the commands of migrations"))?;
+        let config = self.configs().migration_agent();
+        let url = ports::url(self.ports.migration_agent[2]);
+        self.daemons.start("migration-agent", "serve", &config, &url).await
+    }
+
+    /// Starts migration-service, which knows the agents of all nodes that there are.
+    pub async fn start_migration_service(&mut self) -> Result<(), LabError> {
+        self.centre.put_secret(&self.options.dir)?;
+        std::fs::create_dir_all(self.options.dir.join("migration-service"))
+            .map_err(LabError::io("making migration-service's directory"))?;
+        let config = self.configs().migration_service();
+        let url = self.centre.migrations.status_url();
+        self.daemons.start("migration-service", "serve", &config, &url).await
+    }
+
+    /// Starts the web page, which shows the agents that run.
     pub async fn start_console(&mut self) -> Result<(), LabError> {
         let (config, url) = (self.configs().console(), self.console_url());
-        self.console = Some(self.start("console", "serve", &config).await?);
-        answers("console", &url).await
+        self.daemons.start("console", "serve", &config, &url).await
+    }
+
+    /// Starts volapi over the workflow API at `workflow`. Where migration-agents run it has snapshots made by them.
+    pub(super) async fn start_volapi(&mut self, workflow: &str) -> Result<(), LabError> {
+        // What acts on a VM asks migration-service, which refuses it while the VM moves.
+        let front = self.daemons.pid("migration-service").map(|_| self.migrations_url());
+        let vmapi = front.unwrap_or_else(|| self.vmapi.url());
+        tools::write_volumes(&self.places(), &vmapi)
+            .map_err(LabError::io("writing the commands of volumes"))?;
+        let (config, url) = (self.configs().volapi(workflow), self.volapi_status_url());
+        self.daemons.start("volapi", "serve", &config, &url).await
     }
 
     /// Kills vminfod as a crash would, or stops it as SMF does.
     pub async fn end_vminfod(&mut self, crash: bool) -> Result<(), LabError> {
-        end(self.vminfod.take(), crash).await
+        self.daemons.end("vminfod", crash).await
     }
 
     /// Kills net-agent as a crash would, or stops it as SMF does.
     pub async fn end_agent(&mut self, crash: bool) -> Result<(), LabError> {
-        end(self.agent.take(), crash).await
+        self.daemons.end("net-agent", crash).await
+    }
+
+    /// Kills vm-agent as a crash would, or stops it as SMF does.
+    pub async fn end_vm_agent(&mut self, crash: bool) -> Result<(), LabError> {
+        self.daemons.end("vm-agent", crash).await
+    }
+
+    /// Kills the daemon of this name as a crash would, or stops it as SMF does.
+    pub async fn end(&mut self, name: &str, crash: bool) -> Result<(), LabError> {
+        self.daemons.end(name, crash).await
+    }
+
+    /// Makes the VM that moves as a provisioner does, NAPI's records first. Returns these.
+    pub async fn provision(&self) -> Result<Vec<Value>, LabError> {
+        let vm = subject::payload().map_err(LabError::Moves)?;
+        self.centre.know_origins(std::slice::from_ref(&vm));
+        let napi = self.napi.store();
+        let macs = napi.seed_from_vms(std::slice::from_ref(&vm), self.node.cn_uuid());
+        let macs = macs.map_err(LabError::Seed)?;
+        subject::create(&self.node, &vm).await.map_err(LabError::Moves)?;
+        let is_own = |nic: &Value| macs.iter().any(|mac| nic["mac"] == **mac);
+        Ok(napi.nics().into_iter().filter(is_own).collect())
     }
 
     /// Stops everything in order.
     pub async fn stop(mut self) -> Result<(), LabError> {
-        end(self.console.take(), false).await?;
-        end(self.kvmd.take(), false).await?;
-        self.end_vm_agent(false).await?;
-        self.end_agent(false).await?;
-        self.end_vminfod(false).await?;
-        self.napi.stop().await;
-        self.vmapi.stop().await;
+        const ORDER: [&str; 8] = [
+            "console",
+            "volapi",
+            "kvmd",
+            "migration-service",
+            "migration-agent",
+            "vm-agent",
+            "net-agent",
+            "vminfod",
+        ];
+        for name in ORDER {
+            self.daemons.end(name, false).await?;
+        }
+        // What holds the services is given back first, so that the last node can stop them.
+        let Self { napi, vmapi, centre, .. } = self;
+        drop((napi, vmapi));
+        centre.stop().await;
         Ok(())
     }
 
@@ -262,127 +366,26 @@ impl World {
             options: &self.options,
             ports: &self.ports,
             node: &self.node,
-            napi: self.napi.url(),
-            vmapi: self.vmapi.url(),
+            centre: &self.centre,
+            daemons: &self.daemons,
             state_dir: self.agent_state_dir(),
         }
     }
 
-    /// Starts a daemon whose lines go to its log.
-    async fn start(&self, name: &str, verb: &str, config: &Value) -> Result<Child, LabError> {
-        let (mut child, log) = self.spawn(name, verb, config).await?;
-        tokio::spawn(keep(name.to_owned(), child.take_lines(), log, self.told.clone()));
-        Ok(child)
-    }
-
-    /// Writes the configuration of a daemon, starts it, and opens its log.
-    async fn spawn(
-        &self,
-        name: &str,
-        verb: &str,
-        config: &Value,
-    ) -> Result<(Child, tokio::fs::File), LabError> {
-        let dir = &self.options.dir;
-        let file = dir.join(format!("{name}.json"));
-        let written = tokio::fs::write(&file, format!("{config:#}\n")).await;
-        written.map_err(LabError::io(format!("writing {}", file.display())))?;
-        tokio::fs::create_dir_all(self.agent_state_dir())
-            .await
-            .map_err(LabError::io("making net-agent's directory"))?;
-        let log = dir.join(format!("{name}.log"));
-        let mut options = tokio::fs::OpenOptions::new();
-        let log = options.create(true).append(true).open(&log).await;
-        let log = log.map_err(LabError::io(format!("opening the log of {name}")))?;
-        let args = [&format!("@{name}"), verb, "--config", &file.to_string_lossy()];
-        let child = Child::spawn(name, &self.options.program, &args)
-            .map_err(LabError::io(format!("starting {name}")))?;
-        Ok((child, log))
-    }
-}
-
-/// Looks at a condition until it holds; an error ends the wait.
-pub async fn until<F, Fut>(what: &str, within: Duration, mut holds: F) -> Result<(), LabError>
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<bool, LabError>>,
-{
-    let end = Instant::now() + within;
-    while !holds().await? {
-        if Instant::now() > end {
-            return Err(LabError::TooLate { what: what.to_owned(), within });
+    fn places(&self) -> Places<'_> {
+        Places {
+            program: &self.options.program,
+            node: self.node.dir(),
+            vminfod: self.vminfod_url(),
+            kvmd: self.kvmd_url(),
+            napi: self.napi.url(),
+            vmapi: self.vmapi.url(),
+            cnapi: self.cnapi_url(),
+            migrations: self.migrations_url(),
+            imgapi: self.centre.imgapi.url(),
+            volapi: self.volapi_url(),
         }
-        tokio::time::sleep(LOOK).await;
     }
-    Ok(())
-}
-
-/// Waits until a daemon's `/ping` answers.
-async fn answers(name: &str, url: &str) -> Result<(), LabError> {
-    let what = format!("{name} answers");
-    let http = Http::new(url, OWN_AGENT).map_err(LabError::request(&what))?;
-    until(&what, Duration::from_secs(20), || async {
-        Ok(http.execute(Call::new(http::Method::GET, &["ping"])).await.is_ok())
-    })
-    .await
-}
-
-/// A NIC, VM or other thing that is gone is not an error here.
-pub fn found<T>(result: Result<T, Error>, what: &str) -> Result<Option<T>, LabError> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(err) if err.is_not_found_resource() => Ok(None),
-        Err(err) => Err(LabError::request(what)(err)),
-    }
-}
-
-/// Waits for a bunyan line with this `msg`; all lines go to the log.
-async fn said(
-    child: &mut Child,
-    msg: &str,
-    mut log: tokio::fs::File,
-) -> Result<tokio::fs::File, LabError> {
-    let mut last = String::from("none");
-    while let Some(line) = child.line().await {
-        write_line(&mut log, &line).await;
-        if let Ok(value) = serde_json::from_str::<Value>(&line)
-            && value["msg"] == msg
-        {
-            return Ok(log);
-        }
-        last = line;
-    }
-    Err(LabError::Ended { name: child.name().to_owned(), last })
-}
-
-/// Writes the lines to the log, and tells when there are no more.
-async fn keep(
-    name: String,
-    mut lines: mpsc::Receiver<String>,
-    mut log: tokio::fs::File,
-    told: mpsc::Sender<LabError>,
-) {
-    let mut last = String::from("none");
-    while let Some(line) = lines.recv().await {
-        write_line(&mut log, &line).await;
-        last = line;
-    }
-    // Nobody may be listening.
-    drop(told.try_send(LabError::Ended { name, last }));
-}
-
-async fn write_line(log: &mut tokio::fs::File, line: &str) {
-    // A log of the lab that cannot be written costs the log, not the lab.
-    let _lost = log.write_all(format!("{line}\n").as_bytes()).await;
-}
-
-async fn end(child: Option<Child>, crash: bool) -> Result<(), LabError> {
-    let Some(child) = child else { return Ok(()) };
-    let name = child.name().to_owned();
-    let grace = if crash { Duration::ZERO } else { GRACE };
-    if crash {
-        child.signal(rustix::process::Signal::KILL);
-    }
-    child.stop(grace).await.map(drop).map_err(LabError::io(format!("stopping {name}")))
 }
 
 /// The program that is running now, for a world made by the testbed itself.

@@ -137,9 +137,9 @@ async fn the_clients_print_what_the_daemon_says() {
     let one = cli.run(&["vm", text(&vm, "uuid"), "-H", "-o", "value", "-s", "field"]).await;
     assert!(one.stdout.contains(text(&vm, "uuid")), "{}", one.stdout);
     for (args, code) in [
-        (&["vm", "nobody"][..], 1),
+        (&["vm", "nobody"][..], 2),
         (&["vms", "-o", "nope"], 2),
-        (&["why", "nobody"], 1),
+        (&["why", "nobody"], 2),
         (&["why", text(&vm, "uuid"), "-o", "nope"], 2),
         (&["status", "--nope"], 2),
         (&["nope"], 2),
@@ -148,6 +148,97 @@ async fn the_clients_print_what_the_daemon_says() {
         assert_eq!((done.code, done.stdout.as_str()), (Some(code), ""), "{args:?}");
         assert_eq!(done.stderr.lines().count(), 1, "{args:?}: {}", done.stderr);
     }
+}
+
+/// What every program does with the words that all of them have.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_programs_have_one_grammar_and_its_exit_statuses() {
+    let mut lab = Lab::of(4).await;
+    lab.start_agent().await.unwrap();
+    lab.start_vm_agent().await.unwrap();
+    lab.start_kvmd().await.unwrap();
+    lab.start_console().await.unwrap();
+    let urls =
+        [lab.vminfod_url(), lab.agent_url(), lab.vm_agent_url(), lab.kvmd_url(), lab.console_url()];
+    let programs = ["vminfod", "net-agent", "vm-agent", "kvmd", "console"];
+    // One that takes connections and says nothing, and one that is no program of ours.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = format!("http://{}", silent.local_addr().unwrap());
+    let off = "http://127.0.0.1:1";
+    let other = lab.napi.url();
+    for (program, url) in programs.into_iter().zip(&urls) {
+        let this = format!("@{program}");
+        let file = lab.dir().join(format!("cn/{program}.json")).to_string_lossy().into_owned();
+        let bad = lab.dir().join("bad.json").to_string_lossy().into_owned();
+        std::fs::write(&bad, r#"{"log_level": 3}"#).unwrap();
+        let rows: [(&[&str], i32, &str); 16] = [
+            (&["--version"], 0, env!("CARGO_PKG_VERSION")),
+            (&["--help"], 0, "Exit status:"),
+            (&["--check-config", "--config", &file], 0, "configuration is valid"),
+            (&["serve", "--check-config", "--config", &bad], 2, "log_level: expected a text"),
+            (&["ping", "--url", url], 0, "pong"),
+            (&["status", "--url", url], 0, "{"),
+            (&["status", "--url", url, "-H"], 0, ""),
+            (&["status", "--url", url, "-p", "-o", "nope"], 2, "no column \"nope\": there are "),
+            (&["status", "--url", url, "-s", "nope"], 2, "no column \"nope\": there are "),
+            (&["status", "--url", url, "-j"], 0, "{"),
+            (&["statsu"], 2, "'status'"),
+            (&["ping", "--url", off], 1, "is not running: nothing answers on http://127.0.0.1:1"),
+            (&["status", "--url", off], 1, "is not running: nothing answers on http://127.0.0.1:1"),
+            (&["ping", "--url", &silent], 1, &silent),
+            (&["status", "--url", &silent], 1, &silent),
+            (&["ping", "--url", &other], 1, ""),
+        ];
+        for (args, code, part) in rows {
+            let done = common::run(&[&[&*this], args].concat()).await;
+            let said = if code == 0 { &done.stdout } else { &done.stderr };
+            assert_eq!(done.code, Some(code), "{program} {args:?}: {}{}", done.stdout, done.stderr);
+            assert!(said.contains(part), "{program} {args:?}: {said}");
+            assert!(code == 0 || done.stderr.lines().count() == 1, "{program} {args:?}: {said}");
+            assert!(code == 0 || done.stdout.is_empty(), "{program} {args:?}: {}", done.stdout);
+        }
+    }
+    lab.stop().await;
+}
+
+/// A VM is meant by its alias and by the beginning of its uuid, wherever a program takes one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_is_named_in_the_same_ways_everywhere() {
+    let mut lab = Lab::of(4).await;
+    lab.start_agent().await.unwrap();
+    lab.start_vm_agent().await.unwrap();
+    lab.start_kvmd().await.unwrap();
+    let vm = lab.vms().await.remove(0);
+    let (uuid, alias) = (text(&vm, "uuid"), text(&vm, "alias"));
+    let tool = |name: &str| lab.node().dir().join("bin").join(name);
+    for name in [uuid, &uuid[..8], alias] {
+        for (program, args) in [
+            ("vminfod", &["vm", name][..]),
+            ("vminfod", &["get", name]),
+            ("vminfod", &["why", name, "quota"]),
+            ("net-agent", &["hold", "--vm", name, "--for", "2h", "--reason", "test"]),
+            ("net-agent", &["extend", "--vm", name, "--for", "3h"]),
+            ("net-agent", &["history", "--vm", name]),
+            ("net-agent", &["release", "--vm", name]),
+            ("vm-agent", &["vm", name]),
+            ("vm-agent", &["why", name]),
+            ("kvmd", &["verdicts", name]),
+        ] {
+            let done = process::run(&tool(program), args, LATE).await.unwrap();
+            assert_eq!(done.code, Some(0), "{program} {args:?}: {}{}", done.stdout, done.stderr);
+        }
+    }
+    for (program, args) in [
+        ("vminfod", &["vm", "nobody"][..]),
+        ("vminfod", &["get", "nobody"]),
+        ("net-agent", &["hold", "--vm", "nobody", "--reason", "test"]),
+        ("vm-agent", &["why", "nobody"]),
+        ("kvmd", &["verdicts", "nobody"]),
+    ] {
+        let done = process::run(&tool(program), args, LATE).await.unwrap();
+        assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{program} {args:?}");
+    }
+    lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +261,7 @@ async fn why_knows_every_field() {
     cli.end_vminfod(false).await.unwrap();
     let off = cli.run(&["why", &uuid, "quota", "-H"]).await;
     assert_eq!((off.code, off.stdout.as_str()), (Some(0), "quota  zfs  -  -  -\n"));
-    assert_eq!(cli.run(&["why", &uuid, "bogus"]).await.code, Some(1));
+    assert_eq!(cli.run(&["why", &uuid, "bogus"]).await.code, Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -178,6 +178,8 @@ fn expected(action: &Action, verb: Verb) -> (Option<Class>, u32, Option<bool>) {
         | Action::ForeignRecord { .. }
         | Action::MaxPage { .. }
         | Action::FailWrite { .. }
+        | Action::FailTask { .. }
+        | Action::HangTask
         | Action::RepeatPage => fine,
     }
 }

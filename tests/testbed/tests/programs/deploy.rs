@@ -6,7 +6,7 @@
 //! contains, the image installs into an empty root, and a configuration change never enables an
 //! agent that an operator disabled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,9 +53,21 @@ fn manifests() -> Vec<String> {
     names
 }
 
-/// Place and source of each file that the image has; a link's source begins with `->`.
+/// Place and source of each file that the images have; a link's source begins with `->`.
 fn layout() -> BTreeMap<String, String> {
-    let lines = text("layout");
+    IMAGES.iter().flat_map(layout_of).collect()
+}
+
+/// An image: its name, its layout, and its own list of what is in it.
+type Image = (&'static str, &'static str, &'static str);
+
+const IMAGES: [Image; 2] = [
+    ("hub", "layout", "usr/vm/share/hub.manifest"),
+    ("volapi", "layout.volapi", "opt/smartdc/volapi/share/volapi.manifest"),
+];
+
+fn layout_of((_, file, _): &Image) -> BTreeMap<String, String> {
+    let lines = text(file);
     let entries = lines.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let split = entries.map(|line| line.splitn(3, ' ').collect::<Vec<_>>());
     split.map(|words| (words[1].to_owned(), words[2].to_owned())).collect()
@@ -195,14 +207,25 @@ fn services_have_the_names_and_limits_of_the_platform() {
     assert_eq!(service("smf/vminfod.xml"), ["system/smartdc/vminfod", "300", "true"]);
     assert_eq!(service("smf/net-agent.xml"), ["smartdc/agent/net-agent", "30", "false"]);
     assert_eq!(service("smf/vm-agent.xml"), ["smartdc/agent/vm-agent", "30", "false"]);
+    assert_eq!(
+        service("smf/migration-agent.xml"),
+        ["smartdc/agent/migration-agent", "120", "false"]
+    );
     assert_eq!(service("smf/kvmd.xml"), ["system/smartdc/kvmd", "30", "false"]);
     assert_eq!(service("smf/console.xml"), ["system/smartdc/console", "30", "false"]);
+    assert_eq!(service("smf/volapi.xml"), ["smartdc/site/volapi", "30", "false"]);
 }
 
 /// Words of a text that are paths below one of the image's folders.
 fn paths(text: &str) -> Vec<String> {
     let words = text.split(|c: char| c.is_whitespace() || "\"'`<>()&;".contains(c));
-    let ours = ["/usr/vm/", "/opt/smartdc/agents/", "/etc/vminfod", "/etc/console"];
+    let ours = [
+        "/usr/vm/",
+        "/opt/smartdc/agents/",
+        "/opt/smartdc/volapi/",
+        "/etc/vminfod",
+        "/etc/console",
+    ];
     let paths = words.filter(|word| ours.iter().any(|folder| word.starts_with(folder)));
     paths.map(str::to_owned).collect()
 }
@@ -210,14 +233,23 @@ fn paths(text: &str) -> Vec<String> {
 #[test]
 fn manifests_and_methods_name_only_what_the_image_has() {
     let layout = layout();
-    // config-agent writes this one.
-    let elsewhere =
-        ["net", "vm"].map(|it| format!("/opt/smartdc/agents/etc/{it}-agent.config.json"));
+    // config-agent writes these.
+    let elsewhere = [
+        "agents/etc/net-agent.config",
+        "agents/etc/vm-agent.config",
+        "agents/etc/migration-agent.config",
+        "volapi/etc/volapi",
+    ]
+    .map(|it| format!("/opt/smartdc/{it}.json"));
     let methods = layout.values().filter(|source| source.starts_with("deploy/smf/method/"));
     let methods = methods.map(|source| source.trim_start_matches("deploy/").to_owned());
-    let configs =
-        ["config/vminfod.json", "sapi/net-agent/manifest.json", "sapi/vm-agent/manifest.json"]
-            .map(str::to_owned);
+    let configs = [
+        "config/vminfod.json",
+        "sapi/net-agent/manifest.json",
+        "sapi/vm-agent/manifest.json",
+        "sapi/volapi/manifest.json",
+    ]
+    .map(str::to_owned);
     let mut seen = 0;
     for name in manifests().into_iter().chain(methods).chain(configs) {
         for path in paths(&text(&name)).iter().filter(|path| !elsewhere.contains(path)) {
@@ -232,8 +264,17 @@ fn manifests_and_methods_name_only_what_the_image_has() {
 }
 
 #[test]
-fn the_templates_make_files_that_the_agents_accept() {
-    ["net-agent", "vm-agent"].into_iter().for_each(accepts_its_template);
+fn the_templates_make_files_that_the_programs_accept() {
+    ["net-agent", "vm-agent", "volapi"].into_iter().for_each(accepts_its_template);
+    let example = deploy("config/volapi.json").to_string_lossy().into_owned();
+    accepts(&["@volapi", "--check-config", "--config", &example]);
+}
+
+fn accepts(args: &[&str]) {
+    let args: Vec<String> = args.iter().map(|it| (*it).to_owned()).collect();
+    let done = block_on(process::run(Path::new(env!("CARGO_BIN_EXE_testbed")), &args, LATE));
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    assert!(!done.stderr.contains("unknown key"), "{}", done.stderr);
 }
 
 fn accepts_its_template(agent: &str) {
@@ -241,6 +282,11 @@ fn accepts_its_template(agent: &str) {
     let filled = template
         .replace("{{{vmapi_domain}}}", "vmapi.dc.example.com")
         .replace("{{{napi_domain}}}", "napi.dc.example.com")
+        .replace("{{{cnapi_domain}}}", "cnapi.dc.example.com")
+        .replace("{{{papi_domain}}}", "papi.dc.example.com")
+        .replace("{{{imgapi_domain}}}", "imgapi.dc.example.com")
+        .replace("{{{workflow_domain}}}", "workflow.dc.example.com")
+        .replace("{{{auto.ZONENAME}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000003")
         .replace("{{{auto.SERVER_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000001")
         .replace("{{{ufds_admin_uuid}}}", "930896af-bf8c-48d4-885c-6573a94b1853")
         .replace("{{{auto.INSTANCE_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000002");
@@ -248,14 +294,12 @@ fn accepts_its_template(agent: &str) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("agent.config.json");
     std::fs::write(&file, filled).unwrap();
+    let (this, file) = (format!("@{agent}"), file.to_string_lossy().into_owned());
     let policy = deploy(&format!("config/{agent}.policy.json"));
-    let this = format!("@{agent}");
-    let args = [&*this, "--check-config", "--config", &file.to_string_lossy(), "--policy"]
-        .map(str::to_owned);
-    let args: Vec<String> =
-        args.into_iter().chain([policy.to_string_lossy().into_owned()]).collect();
-    let done = block_on(process::run(Path::new(env!("CARGO_BIN_EXE_testbed")), &args, LATE));
-    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let policy = policy.exists().then(|| policy.to_string_lossy().into_owned());
+    let policy = policy.iter().flat_map(|policy| ["--policy", policy]);
+    let args = [&*this, "--check-config", "--config", &file].into_iter().chain(policy);
+    accepts(&args.collect::<Vec<_>>());
 }
 
 /// A stand-in for a command of SMF: writes down how it was called, and says `says`.
@@ -279,13 +323,17 @@ fn a_configuration_change_restarts_an_online_agent_and_enables_none() {
         let dir = tempfile::tempdir().unwrap();
         command(dir.path(), "svcs", state, code);
         command(dir.path(), "svcadm", "", 0);
-        for agent in ["net-agent", "vm-agent"] {
-            let method = deploy(&format!("smf/method/{agent}-configured"));
+        for (program, service) in [
+            ("net-agent", "agent/net-agent"),
+            ("vm-agent", "agent/vm-agent"),
+            ("volapi", "site/volapi"),
+        ] {
+            let method = deploy(&format!("smf/method/{program}-configured"));
             let path = format!("PATH={}:/usr/bin:/bin", dir.path().display());
             let done = run("/usr/bin/env", &[&path, "sh", &method.to_string_lossy()]);
             assert_eq!(done.code, Some(0), "{state}: {}{}", done.stdout, done.stderr);
             let calls = std::fs::read_to_string(dir.path().join("calls")).unwrap();
-            let restart = format!("svcadm restart svc:/smartdc/agent/{agent}:default");
+            let restart = format!("svcadm restart svc:/smartdc/{service}:default");
             assert_eq!(calls.contains(&restart), restarted, "{state}: {calls}");
             assert!(!calls.contains("enable"), "{state}: {calls}");
         }
@@ -293,33 +341,53 @@ fn a_configuration_change_restarts_an_online_agent_and_enables_none() {
 }
 
 #[test]
-fn the_image_installs_into_an_empty_root_as_its_manifest_says() {
+fn the_images_install_into_an_empty_root_as_their_manifests_say() {
     let programs = Path::new(env!("CARGO_BIN_EXE_testbed")).parent().unwrap().to_owned();
-    let missing: Vec<&str> = ["vminfod", "net-agent", "vm-agent", "kvmd", "console"]
-        .into_iter()
-        .filter(|name| !programs.join(name).exists())
-        .collect();
+    let named = layout();
+    let named = named.values().filter_map(|source| source.strip_prefix("bin/"));
+    let missing: Vec<&str> = named.filter(|name| !programs.join(name).exists()).collect();
     if !missing.is_empty() {
         eprintln!("skipped: {missing:?} are not built here (cargo test --workspace builds them)");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let (out, root) = (dir.path().join("out"), dir.path().join("root"));
+    let out = dir.path().join("out");
     let package = deploy("package").to_string_lossy().into_owned();
     let made = run("bash", &[&package, &out.to_string_lossy(), &programs.to_string_lossy()]);
     assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
-    let image = made.stdout.trim().to_owned();
-    std::fs::create_dir(&root).unwrap();
-    let shell = "set -e; cd \"$1\"; sha256sum -c *.sha256; tar -xzf \"$2\" -C \"$3\"";
-    let done =
-        run("bash", &["-c", shell, "-", &out.to_string_lossy(), &image, &root.to_string_lossy()]);
+    let shell = "set -e; cd \"$1\"; sha256sum -c *.sha256";
+    let done = run("bash", &["-c", shell, "-", &out.to_string_lossy()]);
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let files: Vec<&str> = made.stdout.lines().collect();
+    assert_eq!(files.len(), IMAGES.len(), "{files:?}");
+    for (image, file) in IMAGES.iter().zip(files) {
+        let root = dir.path().join(image.0);
+        extract(file, &root);
+        is_as_its_manifest_says(image, &root);
+        // Its programs are stripped; those with symbols are beside it.
+        let kept = dir.path().join(format!("{}-symbols", image.0));
+        extract(&file.replace(".tar", "-symbols.tar"), &kept);
+        are_stripped(image, &root, &kept, &programs);
+    }
+    let program = dir.path().join("hub/usr/vm/sbin/vminfod");
+    let version = run(&program.to_string_lossy(), &["--version"]);
+    let said = concat!("vminfod ", env!("CARGO_PKG_VERSION"), " (built without a commit)");
+    assert_eq!(version.stdout.trim(), said);
+}
 
-    for place in layout().keys() {
+fn extract(file: &str, into: &Path) {
+    std::fs::create_dir(into).unwrap();
+    let done = run("tar", &["-xzf", file, "-C", &into.to_string_lossy()]);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+}
+
+fn is_as_its_manifest_says(image: &Image, root: &Path) {
+    let layout = layout_of(image);
+    for place in layout.keys() {
         assert!(root.join(place).symlink_metadata().is_ok(), "{place} is not in the image");
     }
-    let listed = std::fs::read_to_string(root.join("usr/vm/share/hub.manifest")).unwrap();
-    assert_eq!(listed.lines().count(), layout().len());
+    let listed = std::fs::read_to_string(root.join(image.2)).unwrap();
+    assert_eq!(listed.lines().count(), layout.len());
     for line in listed.lines().filter(|line| !line.starts_with("link ")) {
         let [mode, place, size, sum] = line.split(' ').collect::<Vec<_>>()[..] else {
             panic!("{line:?}")
@@ -331,15 +399,10 @@ fn the_image_installs_into_an_empty_root_as_its_manifest_says() {
         let sums = run("sha256sum", &[&file.to_string_lossy()]);
         assert!(sums.stdout.starts_with(sum), "{place}");
     }
-    // Its programs are stripped and run; those with symbols are beside it.
-    let symbols = out.join(
-        Path::new(&image).file_name().unwrap().to_string_lossy().replace(".tar", "-symbols.tar"),
-    );
-    let kept = dir.path().join("symbols");
-    std::fs::create_dir(&kept).unwrap();
-    let done = run("tar", &["-xzf", &symbols.to_string_lossy(), "-C", &kept.to_string_lossy()]);
-    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
-    for (place, source) in layout() {
+}
+
+fn are_stripped(image: &Image, root: &Path, kept: &Path, programs: &Path) {
+    for (place, source) in layout_of(image) {
         let file = root.join(&place);
         if let Some(name) = source.strip_prefix("bin/") {
             let size = |path: &Path| path.metadata().unwrap().len();
@@ -351,9 +414,6 @@ fn the_image_installs_into_an_empty_root_as_its_manifest_says() {
             assert!(printed.contains(name) && printed.lines().count() > 20, "{place}: {printed}");
         }
     }
-    let version = run(&root.join("usr/vm/sbin/vminfod").to_string_lossy(), &["--version"]);
-    let said = concat!("vminfod ", env!("CARGO_PKG_VERSION"), " (built without a commit)");
-    assert_eq!(version.stdout.trim(), said);
 }
 
 fn run(program: &str, args: &[&str]) -> Finished {
@@ -367,34 +427,4 @@ fn run(program: &str, args: &[&str]) -> Finished {
 fn block_on<T>(work: impl Future<Output = std::io::Result<T>>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(work).unwrap()
-}
-
-/// Names of our metrics in a text, `_total` and all.
-fn metrics(text: &str) -> BTreeSet<String> {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let ours = ["vminfod_", "net_agent_", "vm_agent_", "kvmd_", "process_"];
-    let names = words.filter(|word| ours.iter().any(|prefix| word.starts_with(prefix)));
-    names.map(str::to_owned).collect()
-}
-
-#[test]
-fn rules_and_dashboard_ask_for_documented_metrics_only() {
-    let documented = |name: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
-        metrics(&std::fs::read_to_string(&path).unwrap())
-    };
-    let pages =
-        ["metrics-vminfod.md", "metrics-net-agent.md", "metrics-vm-agent.md", "metrics-kvmd.md"];
-    let known: BTreeSet<String> = pages.into_iter().flat_map(documented).collect();
-    for name in ["metrics/alerts.yml", "metrics/grafana.json"] {
-        let asked = metrics(&text(name));
-        for program in ["vminfod_", "net_agent_", "vm_agent_", "kvmd_"] {
-            assert!(asked.iter().any(|metric| metric.starts_with(program)), "{name}: {program}");
-        }
-        assert!(asked.len() >= 8, "{name}: {asked:?}");
-        assert_eq!(asked.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}");
-    }
-    let board: serde_json::Value = serde_json::from_str(&text("metrics/grafana.json")).unwrap();
-    let panels = board["panels"].as_array().unwrap();
-    assert!(panels.iter().all(|panel| panel["targets"][0]["expr"].is_string()));
 }

@@ -218,7 +218,8 @@ async fn one_change_is_followed_through_the_log_as_written() {
         assert!(quota == 7 || change != set_up);
         type_in(&lab, &change).await;
         for _ in 0..20 {
-            let printed = type_in(&lab, &format!("{vm}\n{look}")).await;
+            // `grep` fails until the first commit is there.
+            let printed = type_in(&lab, &format!("{vm}\n{{ {look}; }} || true")).await;
             let lines = printed.lines().map(|line| serde_json::from_str(line).unwrap());
             let told: Vec<serde_json::Value> = lines.collect();
             let told: Vec<&str> = told.iter().filter_map(|line| line["msg"].as_str()).collect();

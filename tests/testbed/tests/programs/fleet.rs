@@ -33,7 +33,7 @@ fn a_small_fleet_keeps_every_promise_and_its_seed_gives_it_again() {
     kept(&run, &counts);
     assert_eq!(counts.total(), 800, "two own NICs, their list and one list each, and nothing else");
     assert_eq!((counts.of(Kind::Write), counts.given_up), (0, 0));
-    assert_eq!(counts.of(Kind::Vmapi), 400, "lists of destroyed and of failed VMs");
+    assert_eq!(counts.of(Kind::Vmapi), 200, "one list of destroyed and failed VMs each");
     let (_, again) = small(Era::Rfd58, 20.0, Overload::Drops, 1);
     assert_eq!(again.arrived, counts.arrived);
     let (_, other) = small(Era::Rfd58, 20.0, Overload::Drops, 2);

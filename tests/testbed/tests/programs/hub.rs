@@ -8,6 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use sdc_clients::Http;
+use sdc_clients::cnapi::{Cnapi, ServerQuery};
 use sdc_clients::vminfod::{VmFields as _, WatchEvent};
 use serde_json::Value;
 use testbed::held::{Process, children_of, processes};
@@ -31,6 +33,113 @@ async fn the_tour_comes_true() {
     }
 }
 
+/// What the tour tells of a VM that moves, in the order in which it has to happen.
+const MOVES: [&str; 36] = [
+    "it runs on node 1",
+    "ok   move: VMAPI and NAPI know it",
+    "move: begin",
+    "it is on node 2",
+    "ok   begin: VM, VMAPI's record and 2 NICs right",
+    "ok   sync: VM, VMAPI's record and 2 NICs right",
+    "move: switch",
+    "it is stopped on node 1",
+    "it is hidden on node 1",
+    "it is on node 2 for VMAPI",
+    "it is shown on node 2",
+    "it runs on node 2",
+    "ok   switch: VM, VMAPI's record and 2 NICs right",
+    "move: rollback",
+    "it is stopped on node 2",
+    "it is hidden on node 2",
+    "it is on node 1 for VMAPI",
+    "it is shown on node 1",
+    "it runs on node 1",
+    "it is gone from node 2",
+    "ok   rollback: VM, VMAPI's record and 2 NICs right",
+    "move: automatic migration",
+    "it is on node 2",
+    "it is hidden on node 2",
+    "it is stopped on node 1",
+    "it is hidden on node 1",
+    "it is on node 2 for VMAPI",
+    "it is shown on node 2",
+    "it runs on node 2",
+    "ok   automatic migration: VM, VMAPI's record and 2 NICs right",
+    "move: finalize",
+    "it is gone from node 1",
+    "ok   finalize: VM, VMAPI's record and 2 NICs right",
+    "ok   moments with two copies running or shown 0",
+    "ok   what the VM wrote went with it",
+    "ok   deletes of its NICs and words of its end 0",
+];
+
+/// Checks that lines have these texts, in this order.
+fn in_order(printed: &str, wanted: &[&str]) {
+    let mut lines = printed.lines();
+    for one in wanted {
+        assert!(
+            lines.any(|line| line.contains(one)),
+            "{one:?} is missing, or too early, in\n{printed}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tour_comes_true_beside_a_second_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let cn = dir.path().join("cn");
+    let place = cn.to_string_lossy();
+    let args = ["lab", "--once", "--nodes", "2", "--speed", "600", "--dir", &place];
+    let done = process::run(&program(), &args, Duration::from_secs(240)).await.unwrap();
+    assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
+    for line in ["(mock, 2 nodes)", "NICs of live VMs lost 0, deletes sent for them 0"] {
+        assert!(done.stdout.contains(line), "{line:?} is missing in\n{}", done.stdout);
+    }
+    in_order(&done.stdout, &MOVES);
+    for once in ["it runs on node 2", "it is stopped on node 1"] {
+        assert_eq!(done.stdout.matches(once).count(), 2, "{once:?} in\n{}", done.stdout);
+    }
+    for daemon in ["vminfod", "net-agent", "vm-agent", "kvmd", "migration-agent"] {
+        assert!(dir.path().join(format!("cn2/{daemon}.log")).exists(), "{daemon}");
+    }
+    assert!(!dir.path().join("cn2/console.log").exists(), "one page");
+    let page = std::fs::read_to_string(cn.join("console.json")).unwrap();
+    assert!(page.contains("\"migrations\"") && page.contains("\"migration-agent\""), "{page}");
+    // A command that a daemon had begun is killed with it, and may need a moment.
+    until("no process is left", async || processes_naming(dir.path()).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cnapis_tasks_make_and_delete_vms_on_the_node_that_is_named() {
+    let lab = Lab::of(2).await;
+    let mut second = lab.beside(1).await.unwrap();
+    second.start_vminfod().await.unwrap();
+    let cnapi = Cnapi::new(Http::new(&lab.cnapi_url(), "test/1").unwrap());
+    assert_eq!(cnapi.list_servers(&ServerQuery::default()).await.unwrap().len(), 2);
+    let cn = second.node().cn_uuid().to_owned();
+    assert!(cnapi.get_server(&cn).await.unwrap().admin_ip().is_some());
+    let uuid = "40000000-0000-4000-8000-00000000cafe";
+    let vm = serde_json::json!({ "uuid": uuid, "brand": "joyent-minimal", "alias": "new", "autoboot": false,
+        "do_not_inventory": true });
+    let wait = async |task: String| cnapi.wait_task(&task, LATE).await.unwrap();
+    let task = wait(cnapi.create_vm(&cn, vm.as_object().unwrap()).await.unwrap()).await;
+    assert!(task.is_complete(), "{task:?}");
+    let (here, there) = (second.hub().unwrap(), lab.client());
+    assert_eq!(here.vm(uuid, true).await.unwrap()["alias"], "new");
+    assert!(there.vm(uuid, true).await.unwrap_err().is_not_found_resource());
+    assert!(cnapi.get_vm(&cn, uuid, false).await.unwrap_err().is_not_found_resource());
+    assert_eq!(cnapi.get_vm(&cn, uuid, true).await.unwrap()["alias"], "new");
+    let again = wait(cnapi.create_vm(&cn, vm.as_object().unwrap()).await.unwrap()).await;
+    assert!(again.error().is_some_and(|why| why.contains("exists already")), "{again:?}");
+    let hidden = wait(cnapi.delete_vm(&cn, uuid, false).await.unwrap()).await;
+    assert!(hidden.is_failed(), "a hidden VM is deleted only with include_dni: {hidden:?}");
+    let task = wait(cnapi.delete_vm(&cn, uuid, true).await.unwrap()).await;
+    assert!(task.is_complete(), "{task:?}");
+    assert!(here.vm(uuid, true).await.unwrap_err().is_not_found_resource());
+    second.stop().await.unwrap();
+    assert!(cnapi.ping().await.is_ok(), "the first node still needs the services");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lab_leaves_nothing_behind_when_it_is_interrupted() {
     let dir = tempfile::tempdir().unwrap();
@@ -50,6 +159,29 @@ async fn the_lab_leaves_nothing_behind_when_it_is_interrupted() {
     assert_eq!(status.code(), Some(0));
     until("no process is left", async || processes_naming(dir.path()).is_empty()).await;
     assert!(node.join("net-agent.log").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lab_of_two_nodes_prints_a_command_that_moves_a_vm() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = dir.path().join("cn");
+    let args = ["lab", "--script", "none", "--nodes", "2", "--dir", &node.to_string_lossy()];
+    let mut lab = Child::spawn("lab", &program(), &args).unwrap();
+    let command = line_with(&mut lab, "sdc-migrate migrate ").await;
+    let script = format!(
+        "export PATH={}:$PATH\nset -e\n{command}\nsdc-migrate list",
+        node.join("bin").display()
+    );
+    let bash = Path::new("/bin/bash");
+    let done = process::run(bash, &["-c", &script], LATE).await.unwrap();
+    assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
+    let vm = command.trim().rsplit(' ').next().unwrap();
+    assert!(done.stdout.contains("Migration was successful"), "{}", done.stdout);
+    let row = done.stdout.lines().last().unwrap();
+    assert!(row.starts_with(vm) && row.contains("successful"), "{row}");
+    lab.signal(Signal::INT);
+    let status = tokio::time::timeout(LATE, lab.wait()).await.expect("it ends").unwrap();
+    assert_eq!(status.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

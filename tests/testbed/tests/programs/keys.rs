@@ -29,6 +29,7 @@ fn read_by(source: &str) -> Vec<String> {
             }
         }
     }
+    keys.extend(source.contains(".metrics()").then(|| "metrics.listen".to_owned()));
     keys
 }
 
@@ -51,5 +52,15 @@ fn each_agent_documents_every_configuration_key() {
         for key in documented {
             assert!(read.iter().any(|known| known == key), "{agent}: {key} is never read");
         }
+    }
+}
+
+#[test]
+fn volapi_documents_every_configuration_key() {
+    let page = text("docs/config-volapi.md");
+    let read = read_by(&text("volumes/src/config.rs"));
+    assert!(read.len() > 10, "{read:?}");
+    for key in read {
+        assert!(page.contains(&format!("`{key}`")), "{key} is not in docs/config-volapi.md");
     }
 }

@@ -20,6 +20,7 @@ mod faults;
 mod fleet;
 #[cfg(target_os = "linux")] // inotify
 mod fswatcher;
+mod garbage;
 #[cfg(target_os = "linux")] // reads /proc
 mod hangs;
 mod house;
@@ -31,8 +32,11 @@ mod logs;
 #[cfg(target_os = "linux")] // reads /proc
 mod many_keys;
 mod migration;
+mod monitoring;
 mod napi;
 mod node;
+#[cfg(target_os = "linux")] // zfs-fuse
+mod real_zfs;
 mod sessions;
 mod shadow;
 mod sim;
@@ -41,5 +45,6 @@ mod soak;
 mod statements;
 mod storm;
 mod vm_agent;
+mod volapi;
 mod waits;
 mod witness;

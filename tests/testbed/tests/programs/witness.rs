@@ -18,7 +18,7 @@ use sdc_clients::http::{Call, Http};
 use sdc_clients::vminfod::VmFields as _;
 use serde_json::{Value, json};
 use simnode::{Verbs, Wait};
-use testbed::lab::world::{OWN_AGENT, until};
+use testbed::lab::asking::{OWN_AGENT, until};
 use testbed::lab::{World, WorldOptions};
 use testbed::process::Child;
 

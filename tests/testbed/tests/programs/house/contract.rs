@@ -10,8 +10,18 @@ use std::collections::BTreeMap;
 use super::source::{self, Kind};
 
 /// Says in which pages a number is looked up, in this order, by words of the file's path.
-const SCOPES: [(&[&str], &[&str]); 7] = [
-    (&["migration/src"], &["migration"]),
+const SCOPES: [(&[&str], &[&str]); 8] = [
+    (&["volumes/src", "volumes/tests", "volapi"], &["volapi"]),
+    (
+        &[
+            "migration/src",
+            "migration/tests",
+            "testbed/src/explore",
+            "testbed/src/moving",
+            "real_zfs",
+        ],
+        &["migration"],
+    ),
     (&["kvmd"], &["kvmd"]),
     (&["vm-agent"], &["vm-agent", "vmapi", "faults"]),
     (&["napi", "vmapi", "mocks", "sdc-clients"], &["napi", "vmapi"]),

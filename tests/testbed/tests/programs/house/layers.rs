@@ -20,7 +20,7 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("kvmd", &["daemon", "sdc-clients"]),
     ("vm-agent", &["vm-model", "daemon", "sdc-clients"]),
     ("migration", &["vm-model", "daemon", "sdc-clients", "store"]),
-    ("volumes", &["daemon", "sdc-clients", "store"]),
+    ("volumes", &["vm-model", "daemon", "sdc-clients", "store"]),
     ("boot-times", &["daemon", "sdc-clients"]),
     ("vm-model", &[]),
     ("sdc-clients", &[]),

@@ -8,7 +8,6 @@
 use std::net::SocketAddr;
 
 use mocks::faults::{Action, Rule};
-use mocks::vmapi::Server;
 use sdc_clients::vminfod::{VmFields as _, VmObject};
 use testbed::process;
 
@@ -29,7 +28,9 @@ impl Victim {
         match self {
             Self::VmAgent => lab.end_vm_agent(true).await.unwrap(),
             Self::Vminfod => lab.end_vminfod(true).await.unwrap(),
-            Self::Vmapi => serve_vmapi_at(lab, SocketAddr::from(([127, 0, 0, 1], 0))).await,
+            Self::Vmapi => {
+                lab.serve_vmapi_at(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+            }
         }
     }
 
@@ -37,16 +38,9 @@ impl Victim {
         match self {
             Self::VmAgent => lab.start_vm_agent().await.unwrap(),
             Self::Vminfod => lab.start_vminfod().await.unwrap(),
-            Self::Vmapi => serve_vmapi_at(lab, vmapi).await,
+            Self::Vmapi => lab.serve_vmapi_at(vmapi).await.unwrap(),
         }
     }
-}
-
-/// VMAPI is served there and nowhere else.
-async fn serve_vmapi_at(lab: &mut Lab, addr: SocketAddr) {
-    let store = lab.vmapi.store().clone();
-    let server = Server::with_store(addr, store).await.unwrap();
-    std::mem::replace(&mut lab.vmapi, server).stop().await;
 }
 
 /// A step of the tour.

@@ -1,0 +1,115 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+// The tab of all migrations of the data centre: what runs, what waits and for what, what was forgotten.
+
+import { ago, el, note, table, tiles } from './dom.js';
+import { bytes, short, span } from './format.js';
+import { flow, streams } from './migration-agent.js';
+
+const DAY_MS = 86_400_000;
+/** A migration that is paused longer than this was forgotten; so was one that is not finalized. */
+const PAUSED_MS = 3 * DAY_MS;
+const UNFINALIZED_MS = 7 * DAY_MS;
+/** Alarms of one kind that are named one by one. */
+const NAMED = 3;
+const TONES = { running: 'good', successful: 'good', failed: 'bad' };
+const ORDER = ['failed', 'running', 'queued', 'paused', 'scheduled', 'successful'];
+
+/** Its state in a word, and the colour of it. */
+export function state(list) {
+  const count = (name) => list.filter((one) => one.state === name).length;
+  if (count('failed') > 0) return [`${count('failed')} failed`, 'bad'];
+  return [`${count('running')} running`, forgotten(list).length > 0 ? 'warn' : 'good'];
+}
+
+/** The panel's contents. */
+export function parts(list, plan, name) {
+  const count = (...names) => list.filter((one) => names.includes(one.state)).length;
+  const place = (one) => ORDER.indexOf(one.state);
+  const rows = [...list].sort((a, b) => place(a) - place(b)).map((one) => [
+    el('span', { title: one.vm_uuid }, short(name(one.vm_uuid), 40)),
+    el('b', { class: TONES[one.state] ?? '' }, `${one.phase} ${one.state}`),
+    ...progress(one), node(one.source_server_uuid), node(one.target_server_uuid), waits(one),
+    el('span', {}, ago(since(one))),
+  ]);
+  return [
+    ...forgotten(list).map((one) => note('bad', short(name(one.vm_uuid), 40), words(one))),
+    tiles([
+      ['running', count('running'), ''],
+      ['wait', count('queued', 'scheduled'), ''],
+      ['paused', count('paused'), ''],
+      ['failed', count('failed'), count('failed') > 0 ? 'bad' : ''],
+      ['to finalize', count('successful'), ''],
+    ]),
+    rows.length === 0
+      ? el('p', { class: 'soft' }, 'No migration.')
+      : table(['vm', 'state', 'done', 'rate', 'left', 'from', 'to', 'waits for', 'for'], rows),
+  ];
+}
+
+/** What needs a person. */
+export function alarms(list) {
+  const failed = list.filter((one) => one.state === 'failed').map((one) => ({
+    kind: 'bad', title: `The migration of ${short(one.vm_uuid.slice(0, 8))} failed`, since: since(one),
+    text: `${short(one.error ?? 'It does not say why', 200)}.`, command: `sdc-migrate get ${one.vm_uuid}`,
+  }));
+  const left = forgotten(list).map((one) => ({
+    kind: 'warn', title: `The migration of ${short(one.vm_uuid.slice(0, 8))} was forgotten`, since: since(one),
+    text: words(one), command: `sdc-migrate ${one.state === 'paused' ? 'get' : 'finalize'} ${one.vm_uuid}`,
+  }));
+  return [...few(failed, 'fail', 'sdc-migrate list -s failed'), ...few(left, 'wait', 'sdc-migrate list -l')];
+}
+
+/** Names a few; of more it says how many. */
+function few(all, what, command) {
+  if (all.length <= NAMED) return all;
+  const rest = all.length - NAMED;
+  const title = `${rest} more migrations ${what}`;
+  return [...all.slice(0, NAMED), { kind: all[0].kind, title, text: 'The tab “migrations” has them.', command }];
+}
+
+/** What it says about one VM. */
+export function vm(uuid, list) {
+  const one = list.find((migration) => migration.vm_uuid === uuid);
+  if (!one) return [];
+  const text = `${one.phase} ${one.state}, from ${node(one.source_server_uuid)} to ${node(one.target_server_uuid)}`;
+  return [el('h3', {}, 'Its migration'), el('p', { class: one.state === 'failed' ? 'bad' : 'soft' }, text)];
+}
+
+/** Since when it is as it is: the end of what it did last, else the beginning of that. */
+function since(one) {
+  const last = (one.progress_history ?? []).at(-1) ?? {};
+  return Date.parse(last.finished_timestamp ?? last.started_timestamp ?? one.created_timestamp);
+}
+
+const forgotten = (list) => list.filter((one) => {
+  const age = Date.now() - since(one);
+  return (one.state === 'paused' && age > PAUSED_MS) || (one.state === 'successful' && age > UNFINALIZED_MS);
+});
+
+/** Why a forgotten one is a cost. */
+function words(one) {
+  const held = Number.isFinite(one.held_bytes) ? bytes(one.held_bytes) : 'room';
+  const age = span(Date.now() - since(one));
+  return one.state === 'paused'
+    ? `Paused for ${age}: its copy on ${node(one.target_server_uuid)} holds ${held}. Switch it, or abort it.`
+    : `Not finalized for ${age}: its old copy on ${node(one.source_server_uuid)} holds ${held}.`;
+}
+
+/** Of a running one: how much is done, how fast, and how long the rest takes. */
+function progress(one) {
+  if (one.state !== 'running') return ['–', '–', '–'];
+  if (streams.has(one.vm_uuid)) return flow(streams.get(one.vm_uuid));
+  const last = (one.progress_history ?? []).at(-1);
+  return [last ? `${last.current_progress ?? 0} % ${short(last.message ?? '', 60)}` : '–', '–', '–'];
+}
+
+function waits(one) {
+  if (one.waits_for) return short(one.waits_for, 120);
+  if (one.state === 'scheduled') return `its time, ${short(one.scheduled_timestamp, 40)}`;
+  return { queued: 'its turn', paused: 'a person', failed: 'a person', successful: 'finalize' }[one.state] ?? '–';
+}
+
+const node = (uuid) => (uuid ? short(uuid, 8) : '–');

@@ -1,0 +1,374 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! A node that comes back: its copy of a VM may have been replaced while it was away. What has an open migration here
+//! is neither shown nor boots before migration-service has said that it was not.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdc_clients::http::Call;
+use uuid::Uuid;
+
+use super::commands::{Commands, Program};
+use super::failed::Failed;
+use super::memory::{Entry, Memory, Taken};
+use super::parts::Parts;
+use super::peer::Peers;
+use crate::protocol::Replaced;
+
+/// The audience of what is signed for the service.
+const SERVICE: &str = "migration-service";
+/// For one question to the service, and between two.
+const ANSWERS: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_secs(10);
+/// So often the service is asked before the zones boot.
+const ASKED: u32 = 3;
+/// For zonecfg.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Why a node's zones may boot though they were not looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// zonecfg.
+    #[error("zonecfg of {vm}: {source}")]
+    Zonecfg {
+        /// The VM.
+        vm: Uuid,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The journal.
+    #[error(transparent)]
+    Unheard(#[from] super::memory::Unheard),
+}
+
+/// Asks the service which copies of this node were replaced.
+async fn replaced(peers: &Peers, service: &str, cn: Uuid) -> Result<Replaced, sdc_clients::Error> {
+    let call = Call::get(&["agents", &cn.to_string(), "replaced"]).timeout(ANSWERS);
+    peers.signed(service, SERVICE)?.execute(call).await?.json("the copies that were replaced")
+}
+
+/// Before the zones boot: hides what was replaced and keeps it down, and so what nobody answers for, until somebody
+/// does. Returns what was done, for the start method's log.
+///
+/// # Errors
+/// If a zone cannot be changed or the journal not written.
+pub async fn before_zones(
+    memory: &Memory,
+    commands: &dyn Commands,
+    peers: &Peers,
+    (service, cn): (&str, Uuid),
+) -> Result<String, BootError> {
+    let open = memory.open();
+    if open.is_empty() {
+        return Ok("no migration is open on this node\n".to_owned());
+    }
+    let mut answer = replaced(peers, service, cn).await;
+    for _ in 1..ASKED {
+        if answer.is_err() {
+            tokio::time::sleep(PAUSE).await;
+            answer = replaced(peers, service, cn).await;
+        }
+    }
+    let mut said = String::new();
+    for (migration, entry) in open {
+        let vm = entry.vm;
+        let zone = Zone { vm, commands };
+        let is_replaced = match &answer {
+            Ok(answer) => answer.replaced.contains(&vm),
+            Err(_) => false,
+        };
+        if is_replaced {
+            zone.set_autoboot(false).await?;
+            zone.hide().await?;
+            memory.change(migration, found_replaced).await?;
+            said += &format!("{vm} was replaced on another node: it is hidden and does not boot\n");
+        } else if let Err(error) = &answer {
+            let taken = zone.has().await?;
+            if taken != Taken::default() {
+                memory.change(migration, |entry| found_unknown(entry, taken)).await?;
+                zone.set_autoboot(false).await?;
+                zone.hide().await?;
+                said +=
+                    &format!("{vm} waits: {error}; migration-agent release {vm} gives it back\n");
+            }
+        }
+    }
+    Ok(said)
+}
+
+fn found_replaced(entry: &mut Entry) {
+    (entry.waits, entry.hidden, entry.replaced) = (None, true, true);
+}
+
+/// What is taken adds up where the node goes down again before there is an answer.
+fn found_unknown(entry: &mut Entry, taken: Taken) {
+    let all = entry.waits.get_or_insert_default();
+    all.autoboot |= taken.autoboot;
+    all.shown |= taken.shown;
+}
+
+/// Asks the service until no VM waits any more.
+pub async fn answer_waiting(parts: Arc<Parts>, service: String) {
+    while parts.memory.open().values().any(|entry| entry.waits.is_some()) {
+        match replaced(&parts.peers, &service, parts.cn).await {
+            Ok(answer) => {
+                for (migration, entry) in parts.memory.open() {
+                    let Some(taken) = entry.waits else { continue };
+                    let vm = entry.vm;
+                    let done = match answer.replaced.contains(&vm) {
+                        true => keep_down(&parts, migration, vm).await,
+                        false => give_back(&parts, migration, vm, taken).await,
+                    };
+                    if let Err(error) = done {
+                        tracing::error!(%vm, %error, "a VM that waited is left as it is");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "VMs wait for the service's word"),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn keep_down(parts: &Parts, migration: Uuid, vm: Uuid) -> Result<(), Failed> {
+    tracing::error!(%vm, "was replaced on another node: it is hidden and does not boot");
+    parts.node.set_autoboot(vm, false).await?;
+    parts.node.stop(vm).await?;
+    parts.node.set_hidden(vm, true).await?;
+    Ok(parts.memory.change(migration, found_replaced).await?)
+}
+
+async fn give_back(parts: &Parts, migration: Uuid, vm: Uuid, taken: Taken) -> Result<(), Failed> {
+    if taken.shown {
+        parts.node.set_hidden(vm, false).await?;
+    }
+    if taken.autoboot {
+        parts.node.set_autoboot(vm, true).await?;
+        parts.node.boot(vm).await?;
+    }
+    Ok(parts.memory.change(migration, |entry| entry.waits = None).await?)
+}
+
+/// Shows and boots a VM that waits, by an operator's word. Returns false if it does not wait.
+///
+/// # Errors
+/// If it is not shown, or does not boot.
+pub async fn release(parts: &Parts, vm: Uuid) -> Result<bool, Failed> {
+    let mut open = parts.memory.open().into_iter().filter(|(_, entry)| entry.vm == vm);
+    let Some((migration, taken)) = open.find_map(|(id, entry)| Some((id, entry.waits?))) else {
+        return Ok(false);
+    };
+    give_back(parts, migration, vm, taken).await?;
+    Ok(true)
+}
+
+/// The configuration of a zone that has not booted.
+struct Zone<'a> {
+    vm: Uuid,
+    commands: &'a dyn Commands,
+}
+
+impl Zone<'_> {
+    async fn zonecfg(&self, command: &str) -> Result<String, BootError> {
+        let args = vec!["-z".to_owned(), self.vm.to_string(), command.to_owned()];
+        let ran = self.commands.run(Program::Zonecfg, args, Vec::new(), DEADLINE).await;
+        let wrong = |source| BootError::Zonecfg { vm: self.vm, source };
+        let output = ran.map_err(wrong)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status != 0 && !text(&output.stderr).contains("No such") {
+            return Err(wrong(io::Error::other(text(&output.stderr))));
+        }
+        Ok(text(&output.stdout))
+    }
+
+    /// Returns the value of an attribute; none if there is no such one, or no zone.
+    async fn attribute(&self, name: &str) -> Result<Option<String>, BootError> {
+        let text = self.zonecfg(&format!("info attr name={name}")).await?;
+        let value = text.lines().find_map(|line| line.trim().strip_prefix("value:"));
+        Ok(value.map(|value| value.trim().trim_matches('"').to_owned()))
+    }
+
+    /// Returns what can be taken from it; nothing of a zone that is not there.
+    async fn has(&self) -> Result<Taken, BootError> {
+        let zone = self.zonecfg("info autoboot").await?;
+        if !zone.starts_with("autoboot") {
+            return Ok(Taken::default());
+        }
+        // vmadmd boots kvm and bhyve by an attribute of their own.
+        let hvm = self.attribute("vm-autoboot").await?;
+        let hidden = self.attribute("do-not-inventory").await?;
+        Ok(Taken {
+            autoboot: hvm.as_deref() == Some("true") || zone.ends_with("true"),
+            shown: hidden.as_deref() != Some("true"),
+        })
+    }
+
+    async fn set_autoboot(&self, on: bool) -> Result<(), BootError> {
+        if self.attribute("vm-autoboot").await?.is_some() {
+            let set = format!("select attr name=vm-autoboot; set value={on}; end");
+            self.zonecfg(&set).await?;
+        }
+        self.zonecfg(&format!("set autoboot={on}")).await.map(drop)
+    }
+
+    async fn hide(&self) -> Result<(), BootError> {
+        let set = match self.attribute("do-not-inventory").await? {
+            Some(_) => "select attr name=do-not-inventory; set value=true; end",
+            None => "add attr; set name=do-not-inventory; set type=boolean; set value=true; end",
+        };
+        self.zonecfg(set).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use futures_util::FutureExt as _;
+    use futures_util::future::BoxFuture;
+    use http::{HeaderMap, StatusCode};
+    use sdc_clients::Error;
+    use sdc_clients::http::{Request, Response, Transport};
+    use sdc_clients::signed::{Secret, Verifier};
+
+    use super::*;
+    use crate::agent::commands::{Output, Receiving, Sending};
+    use crate::journal::End;
+    use crate::protocol::About;
+
+    const CN: Uuid = Uuid::from_u128(1);
+    const VMS: [Uuid; 3] = [Uuid::from_u128(11), Uuid::from_u128(12), Uuid::from_u128(13)];
+
+    fn secret() -> Secret {
+        Secret::of(&[b's'; 40]).unwrap()
+    }
+
+    /// Zones with autoboot and hidden; the second boots as kvm and bhyve do.
+    struct Zones(Mutex<BTreeMap<String, (bool, bool)>>);
+
+    impl Zones {
+        fn new() -> Zones {
+            Zones(Mutex::new(VMS.iter().map(|vm| (vm.to_string(), (true, false))).collect()))
+        }
+
+        fn of(&self, vm: Uuid) -> (bool, bool) {
+            self.0.lock().unwrap()[&vm.to_string()]
+        }
+    }
+
+    impl Commands for Zones {
+        fn run(
+            &self,
+            program: Program,
+            args: Vec<String>,
+            _input: Vec<u8>,
+            _deadline: Duration,
+        ) -> BoxFuture<'_, io::Result<Output>> {
+            assert_eq!((program, args[0].as_str()), (Program::Zonecfg, "-z"));
+            let mut zones = self.0.lock().unwrap();
+            let is_hvm = args[1] == VMS[1].to_string();
+            let (autoboot, hidden) = zones.get_mut(&args[1]).unwrap();
+            let print = match args[2].as_str() {
+                "info autoboot" => format!("autoboot: {}", *autoboot && !is_hvm),
+                "info attr name=vm-autoboot" if is_hvm => {
+                    format!("attr:\n\tname: vm-autoboot\n\ttype: boolean\n\tvalue: {autoboot}")
+                }
+                set if set.ends_with("autoboot=false")
+                    || set == "select attr name=vm-autoboot; set value=false; end" =>
+                {
+                    *autoboot = false;
+                    String::new()
+                }
+                set if set.starts_with("add attr; set name=do-not-inventory;") => {
+                    *hidden = true;
+                    String::new()
+                }
+                info => {
+                    assert!(info.starts_with("info attr name="), "{info}");
+                    "No such attr resource.".to_owned()
+                }
+            };
+            let output = Output { status: 0, stdout: print.into_bytes(), stderr: Vec::new() };
+            std::future::ready(Ok(output)).boxed()
+        }
+
+        fn send(&self, _args: Vec<String>) -> io::Result<Sending> {
+            Err(io::Error::other("nothing is sent"))
+        }
+
+        fn receive(&self, _args: Vec<String>) -> io::Result<Receiving> {
+            Err(io::Error::other("nothing is received"))
+        }
+    }
+
+    /// A service that answers, or does not.
+    struct Service(Option<Vec<Uuid>>, Verifier);
+
+    impl Transport for Service {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+            let Some(vms) = &self.0 else {
+                let error = Error::connect(&request.method, request.target(), "nobody listens");
+                return std::future::ready(Err(error)).boxed();
+            };
+            assert_eq!(request.target(), format!("/agents/{CN}/replaced"));
+            let taken = self.1.take((&request.method, &request.target()), &request.headers, b"");
+            let status = taken.as_ref().map_or(StatusCode::UNAUTHORIZED, |_| StatusCode::OK);
+            let body = serde_json::json!({"replaced": vms}).to_string();
+            let mut headers = HeaderMap::new();
+            self.1.sign(taken.as_ref().ok(), status, &mut headers, body.as_bytes());
+            std::future::ready(Ok(Response { status, headers, body: body.into() })).boxed()
+        }
+    }
+
+    /// What became of the zones, and what the journal has, where this service answers.
+    async fn booted(answer: Option<Vec<Uuid>>, autoboot: bool) -> (Zones, Memory) {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::read(dir.path(), CN).await.unwrap();
+        for (at, vm) in VMS[..2].iter().enumerate() {
+            let migration = Uuid::from_u128(21 + at as u128);
+            let about = About { migration, revision: 1, vm: *vm, end: End::Source };
+            memory.hear(&about).await.unwrap();
+        }
+        let zones = Zones::new();
+        if !autoboot {
+            zones.0.lock().unwrap().values_mut().for_each(|(autoboot, _)| *autoboot = false);
+        }
+        let service = Service(answer, Verifier::new(secret(), SERVICE, [1; 32]));
+        let peers = Peers::new(Arc::new(service), secret(), CN);
+        before_zones(&memory, &zones, &peers, ("http://service", CN)).await.unwrap();
+        drop(memory);
+        let again = Memory::read(dir.path(), CN).await.unwrap();
+        (zones, again)
+    }
+
+    #[tokio::test(start_paused = true)] // M48
+    async fn a_copy_that_was_replaced_is_hidden_and_does_not_boot() {
+        for at in [0, 1] {
+            let (zones, memory) = booted(Some(vec![VMS[at]]), true).await;
+            assert_eq!(zones.of(VMS[at]), (false, true));
+            assert_eq!((zones.of(VMS[1 - at]), zones.of(VMS[2])), ((true, false), (true, false)));
+            let found: Vec<Uuid> =
+                memory.open().into_values().filter(|it| it.replaced).map(|it| it.vm).collect();
+            assert_eq!(found, [VMS[at]]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)] // M48
+    async fn while_nobody_answers_only_what_has_an_open_migration_stays_down_and_hidden() {
+        let (zones, memory) = booted(None, true).await;
+        assert_eq!((zones.of(VMS[0]), zones.of(VMS[1])), ((false, true), (false, true)));
+        assert_eq!(zones.of(VMS[2]), (true, false));
+        let all =
+            |memory: &Memory| memory.open().into_values().map(|it| it.waits).collect::<Vec<_>>();
+        assert_eq!(all(&memory), [Some(Taken { autoboot: true, shown: true }); 2]);
+        // What does not boot with its node may have been replaced too.
+        let (zones, memory) = booted(None, false).await;
+        assert_eq!(zones.of(VMS[0]), (false, true));
+        assert_eq!(all(&memory), [Some(Taken { autoboot: false, shown: true }); 2]);
+    }
+}

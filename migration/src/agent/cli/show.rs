@@ -1,0 +1,57 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `status`, for people.
+
+use daemon::cli::pages::text;
+use daemon::cli::{Screen, facts};
+use serde_json::Value;
+
+/// Returns `/status` for people: one fact per line.
+pub(super) fn status_lines(page: &Value, _screen: Screen) -> String {
+    let mut lines = Vec::new();
+    let mbps = page["mbps"].as_u64().map_or("no limit".to_owned(), |mbps| format!("{mbps} Mbit/s"));
+    lines.push(("limit", mbps));
+    let migrations = page["migrations"].as_array().map_or(&[][..], Vec::as_slice);
+    for it in migrations {
+        let order = &it["order"];
+        let doing = match order["order"]["name"].as_str() {
+            Some(name) => format!("{name} {}", text(order, "state")),
+            None => "no order since the start".to_owned(),
+        };
+        lines.push((
+            "migration",
+            format!(
+                "{} of {}, the {}: {doing}",
+                text(it, "migration"),
+                text(it, "vm"),
+                text(it, "end")
+            ),
+        ));
+        if let (Some(current), Some(total)) =
+            (order["progress"]["current"].as_u64(), order["progress"]["total"].as_u64())
+        {
+            lines.push(("", format!("{current} of {total} bytes")));
+        }
+        if it["waits"] == true {
+            let vm = text(it, "vm");
+            lines.push((
+                "",
+                format!("it waits for the service's word, or: migration-agent release {vm}"),
+            ));
+        }
+    }
+    for (key, name) in
+        [("refused_requests", "requests refused"), ("refused_streams", "streams refused")]
+    {
+        let counts = page[key].as_object().into_iter().flatten();
+        let counts = counts.filter(|(_, count)| count.as_u64() != Some(0));
+        let counts: Vec<String> =
+            counts.map(|(reason, count)| format!("{count} {reason}")).collect();
+        if !counts.is_empty() {
+            lines.push((name, counts.join(", ")));
+        }
+    }
+    facts(&lines)
+}

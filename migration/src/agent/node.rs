@@ -1,0 +1,240 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The VMs of the node: read through vminfod's barrier, changed through vmadm, net-agent held for them. A change
+//! is done when vminfod shows it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::commands::{Commands, Program};
+use super::vm;
+
+/// How long vmadm and net-agent may take.
+const DEADLINE: Duration = Duration::from_secs(10 * 60);
+/// How long a VM may take to shut down before it is halted.
+const SHUTDOWN: Duration = Duration::from_secs(3 * 60);
+/// How long a hold lasts without being renewed.
+const HOLD: &str = "2h";
+
+/// Something was not done on the node.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A program could not be run to its end.
+    #[error("{program}: {source}")]
+    Run {
+        /// The program.
+        program: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program said no.
+    #[error("{program} {verb}: {message}")]
+    Said {
+        /// The program.
+        program: &'static str,
+        /// Its subcommand.
+        verb: String,
+        /// Its stderr, as one line.
+        message: String,
+    },
+    /// vminfod did not answer.
+    #[error("vminfod: {0}")]
+    Vminfod(#[from] sdc_clients::Error),
+    /// There is no such VM.
+    #[error("there is no VM {0} here")]
+    NoVm(Uuid),
+    /// vmadm has ended well, and vminfod does not show it.
+    #[error("vmadm has ended, and vminfod does not show {0}")]
+    NotSeen(&'static str),
+    /// net-agent's list of holds is not understood.
+    #[error("net-agent printed no list of holds")]
+    NoHolds,
+}
+
+/// The VMs of one node.
+pub struct Node {
+    commands: Arc<dyn Commands>,
+    vminfod: Vminfod,
+}
+
+impl Node {
+    /// The VMs that this vminfod shows.
+    pub fn new(commands: Arc<dyn Commands>, vminfod: Vminfod) -> Node {
+        Node { commands, vminfod }
+    }
+
+    /// vminfod.
+    pub fn vminfod(&self) -> &Vminfod {
+        &self.vminfod
+    }
+
+    /// Returns the VM's object by a reading that begins now; none if there is no such VM.
+    ///
+    /// # Errors
+    /// If vminfod does not answer.
+    pub async fn vm(&self, uuid: Uuid) -> Result<Option<VmObject>, NodeError> {
+        match self.vminfod.vm(&uuid.to_string(), true).await {
+            Ok(vm) => Ok(Some(vm)),
+            Err(error) if error.is_not_found_resource() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the VM's object.
+    ///
+    /// # Errors
+    /// As [`Node::vm`], and [`NodeError::NoVm`].
+    pub async fn existing(&self, uuid: Uuid) -> Result<VmObject, NodeError> {
+        self.vm(uuid).await?.ok_or(NodeError::NoVm(uuid))
+    }
+
+    /// Sets autoboot.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn set_autoboot(&self, uuid: Uuid, on: bool) -> Result<(), NodeError> {
+        if vm::has_autoboot(&self.existing(uuid).await?) == on {
+            return Ok(());
+        }
+        self.update(uuid, &json!({"autoboot": on})).await?;
+        let seen = vm::has_autoboot(&self.existing(uuid).await?) == on;
+        if seen { Ok(()) } else { Err(NodeError::NotSeen("autoboot")) }
+    }
+
+    /// Sets `do_not_inventory`.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn set_hidden(&self, uuid: Uuid, hidden: bool) -> Result<(), NodeError> {
+        if self.existing(uuid).await?.is_hidden() == hidden {
+            return Ok(());
+        }
+        self.update(uuid, &json!({"do_not_inventory": hidden})).await?;
+        let seen = self.existing(uuid).await?.is_hidden() == hidden;
+        if seen { Ok(()) } else { Err(NodeError::NotSeen("do_not_inventory")) }
+    }
+
+    /// Stops the VM: it is asked to shut down, and halted if it does not.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn stop(&self, uuid: Uuid) -> Result<(), NodeError> {
+        let id = uuid.to_string();
+        for (words, deadline) in
+            [(vec!["stop", &id], SHUTDOWN), (vec!["stop", &id, "-F"], DEADLINE)]
+        {
+            if !vm::is_running(&self.existing(uuid).await?) {
+                return Ok(());
+            }
+            // Only the VM itself can tell whether this has helped.
+            if let Err(error) = self.run(Program::Vmadm, &words, Vec::new(), deadline).await {
+                tracing::warn!(vm = id, %error, "the VM does not stop");
+            }
+        }
+        let is_up = vm::is_running(&self.existing(uuid).await?);
+        if is_up { Err(NodeError::NotSeen("a VM that is stopped")) } else { Ok(()) }
+    }
+
+    /// Boots the VM. vmadm sets autoboot when it does: it is put back.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn boot(&self, uuid: Uuid) -> Result<(), NodeError> {
+        let before = self.existing(uuid).await?;
+        if vm::is_running(&before) {
+            return Ok(());
+        }
+        self.run(Program::Vmadm, &["start", &uuid.to_string()], Vec::new(), DEADLINE).await?;
+        self.set_autoboot(uuid, vm::has_autoboot(&before)).await?;
+        let is_up = vm::is_running(&self.existing(uuid).await?);
+        if is_up { Ok(()) } else { Err(NodeError::NotSeen("a VM that runs")) }
+    }
+
+    /// Deletes the VM, its protection against deletion first. What `zfs` still has of it stays.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn delete(&self, uuid: Uuid) -> Result<(), NodeError> {
+        let Some(vm) = self.vm(uuid).await? else { return Ok(()) };
+        let mut update = Map::new();
+        for key in ["indestructible_delegated", "indestructible_zoneroot"] {
+            if vm.flag(key) == Some(true) {
+                update.insert(key.to_owned(), Value::Bool(false));
+            }
+        }
+        if !update.is_empty() {
+            self.update(uuid, &Value::Object(update)).await?;
+        }
+        self.run(Program::Vmadm, &["delete", &uuid.to_string()], Vec::new(), DEADLINE).await?;
+        let is_gone = self.vm(uuid).await?.is_none();
+        if is_gone { Ok(()) } else { Err(NodeError::NotSeen("that the VM is gone")) }
+    }
+
+    /// Changes the VM by a payload of `vmadm update`.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn update(&self, uuid: Uuid, payload: &Value) -> Result<(), NodeError> {
+        let input = payload.to_string().into_bytes();
+        self.run(Program::Vmadm, &["update", &uuid.to_string()], input, DEADLINE).await.map(drop)
+    }
+
+    /// Holds net-agent for the VM, or renews the hold.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn hold(&self, uuid: Uuid, migration: Uuid) -> Result<(), NodeError> {
+        let (id, reason) = (uuid.to_string(), format!("migration {migration}"));
+        let words = ["hold", "--vm", &id, "--for", HOLD, "--reason", &reason];
+        self.run(Program::NetAgent, &words, Vec::new(), DEADLINE).await.map(drop)
+    }
+
+    /// Releases net-agent for the VM.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn release(&self, uuid: Uuid) -> Result<(), NodeError> {
+        if !self.is_held(uuid).await? {
+            return Ok(());
+        }
+        let words = ["release", "--vm", &uuid.to_string()];
+        self.run(Program::NetAgent, &words, Vec::new(), DEADLINE).await.map(drop)
+    }
+
+    /// Returns true if net-agent has a hold on the VM.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn is_held(&self, uuid: Uuid) -> Result<bool, NodeError> {
+        let text = self.run(Program::NetAgent, &["holds", "-j"], Vec::new(), DEADLINE).await?;
+        let holds: Vec<Value> = serde_json::from_slice(&text).map_err(|_| NodeError::NoHolds)?;
+        let id = uuid.to_string();
+        Ok(holds.iter().any(|hold| hold.get("vm").and_then(Value::as_str) == Some(&id)))
+    }
+
+    async fn run(
+        &self,
+        program: Program,
+        words: &[&str],
+        input: Vec<u8>,
+        deadline: Duration,
+    ) -> Result<Vec<u8>, NodeError> {
+        let args = words.iter().map(|word| (*word).to_owned()).collect();
+        let ran = self.commands.run(program, args, input, deadline).await;
+        let program = program.name();
+        let output = ran.map_err(|source| NodeError::Run { program, source })?;
+        if output.status != 0 {
+            let verb = words.first().copied().unwrap_or_default().to_owned();
+            let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+            return Err(NodeError::Said { program, verb, message });
+        }
+        Ok(output.stdout)
+    }
+}

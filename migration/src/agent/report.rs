@@ -1,0 +1,34 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The content of `/status`.
+
+use sdc_clients::signed::Verifier;
+use serde_json::{Map, Value, json};
+
+use super::parts::Parts;
+
+/// Returns `/status`: the open migrations with their orders, and what was refused.
+pub fn status(parts: &Parts, verifier: &Verifier) -> Value {
+    let doing = parts.works.all();
+    let migrations = parts.memory.open().into_iter().map(|(migration, entry)| {
+        let order = doing.iter().find(|(id, _)| *id == migration).map(|(_, doing)| doing);
+        json!({
+            "migration": migration, "vm": entry.vm, "end": entry.end, "revision": entry.revision,
+            "held": entry.hold, "hidden": entry.hidden, "quotas": entry.quotas,
+            "waits": entry.waits.is_some(), "replaced": entry.replaced, "order": order,
+        })
+    });
+    let counted = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| -> Map<String, Value> {
+        counts.map(|(name, count)| (name.to_owned(), count.into())).collect()
+    };
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "cn_uuid": parts.cn,
+        "mbps": parts.streams.rate.mbps(),
+        "migrations": migrations.collect::<Vec<_>>(),
+        "refused_requests": counted(&mut verifier.refusals()),
+        "refused_streams": counted(&mut parts.streams.refusals.counts()),
+    })
+}

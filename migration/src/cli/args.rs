@@ -1,0 +1,366 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The grammar of the command line and its help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use daemon::cli::{Layout, ListArgs, Shell};
+
+/// The name in messages and requests.
+pub(super) const NAME: &str = "sdc-migrate";
+
+const ABOUT: &str = "\
+Examples:
+  sdc-migrate migrate VM                        all phases in one go
+  sdc-migrate begin VM; sdc-migrate sync VM; sdc-migrate switch VM
+  sdc-migrate list -l
+  sdc-migrate watch VM
+  sdc-migrate finalize VM                       delete the copy on the old node
+  sdc-migrate evacuate CN --dry-run             what moving all VMs of a node takes
+
+A VM is its uuid, its alias, or a beginning of the uuid of one that migrates. Where the services are: --url and
+--cnapi, else $VMAPI_URL and $CNAPI_URL, else the configuration.
+
+Exit status: 0 done, 1 failed or refused, 2 wrong usage or configuration, 130 left with Ctrl-C: the migration
+goes on. Colours only on a terminal, and never with NO_COLOR or --no-ansi.";
+
+/// Migrates instances to other compute nodes.
+#[derive(Parser, Debug)]
+#[command(name = NAME, version = daemon::cli::version(), after_help = ABOUT)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// No colours, marks and lines that are rewritten.
+    #[arg(long, visible_alias = "noansi", global = true)]
+    pub no_ansi: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+/// Where the services are.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Reach {
+    /// migration-service, which stands in front of VMAPI.
+    #[arg(long, value_name = "URL", global = true)]
+    pub url: Option<String>,
+    /// CNAPI, which only `evacuate` asks.
+    #[arg(long, value_name = "URL", global = true)]
+    pub cnapi: Option<String>,
+    /// Configuration file (default: /opt/smartdc/agents/etc/sdc-migrate.config.json).
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+/// Whether to ask.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub struct Consent {
+    /// Do not ask. Off a terminal it asks only before data is lost, and then needs this.
+    #[arg(short = 'y', long)]
+    pub yes: bool,
+}
+
+/// How `list` prints. Its `-s` is the shipped one.
+#[derive(Args, Debug, Clone, Default)]
+pub struct MigrationList {
+    /// With both nodes and the error.
+    #[arg(short = 'l', long)]
+    pub long: bool,
+    /// Aborted ones too.
+    #[arg(short = 'a', long)]
+    pub all: bool,
+    /// Only those in this state: any, queued, running, paused, scheduled, failed, successful, aborted.
+    #[arg(short = 's', long, default_value = "active", hide_default_value = true)]
+    pub state: String,
+    /// Only those from this node.
+    #[arg(short = 'n', long, value_name = "CN")]
+    pub cn: Option<String>,
+    /// No header line.
+    #[arg(short = 'H')]
+    pub no_header: bool,
+    /// Parsable: colons between values, no padding, no header; `:` and `\` in values get a `\`.
+    #[arg(short = 'p')]
+    pub parsable: bool,
+    /// Columns, separated by commas.
+    #[arg(short = 'o', value_name = "COLUMN,...")]
+    pub columns: Option<String>,
+    /// Columns to sort by, separated by commas; `-COLUMN` for descending.
+    #[arg(long, value_name = "COLUMN,...", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// JSON: the records, or one object for each row with -o or --sort.
+    #[arg(short = 'j', long)]
+    pub json: bool,
+}
+
+impl MigrationList {
+    /// Returns the layout of a table, if the flags ask for one; -H alone does not.
+    pub fn layout(&self) -> Option<Layout> {
+        let layout = Layout {
+            no_header: self.no_header,
+            parsable: self.parsable,
+            columns: self.columns.clone(),
+            sort: self.sort.clone(),
+            json: self.json,
+        };
+        let asks = self.parsable || self.columns.is_some() || self.sort.is_some();
+        asks.then_some(layout)
+    }
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Show the migration of an instance.
+    Get {
+        /// The VM.
+        vm: String,
+        /// JSON: the record.
+        #[arg(short = 'j', long)]
+        json: bool,
+    },
+    /// List the migrations of the data centre, the newest first.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate list -l -s failed
+  sdc-migrate list -p -o uuid,state,waits_for --sort -age")]
+    List(MigrationList),
+    /// Print what a migration would take, as JSON.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate estimate VM            bytes in use, as the shipped tool prints them
+  sdc-migrate estimate --full VM     seconds in all, seconds of downtime, bytes; also of one that runs")]
+    Estimate {
+        /// The VM.
+        vm: String,
+        /// The node to migrate to.
+        #[arg(short = 'n', long, value_name = "CN")]
+        cn: Option<String>,
+        /// Seconds and bytes as RFD 34 has them.
+        #[arg(long)]
+        full: bool,
+    },
+    /// Migrate an instance: all phases in one go.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate migrate VM
+  sdc-migrate migrate -y -n CN VM")]
+    Migrate {
+        #[command(flatten)]
+        placed: Placed,
+    },
+    /// Begin a migration: make the hidden copy on another node.
+    Begin {
+        #[command(flatten)]
+        placed: Placed,
+    },
+    /// Bring the copy's filesystems up to date while the instance runs.
+    Sync {
+        /// The VM.
+        vm: String,
+    },
+    /// Stop the instance, send the rest, start it on the other node.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate switch VM
+  sdc-migrate switch --source-dead CN VM    the old node is dead and stays so: boot the last copy
+
+--source-dead is your word that nothing runs on that node any more. What the instance wrote there since the
+last sync is lost.")]
+    Switch {
+        /// The VM.
+        vm: String,
+        /// The node of the source is dead.
+        #[arg(long, value_name = "CN")]
+        source_dead: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Pause a running sync; sync or switch goes on from there.
+    Pause {
+        /// The VM.
+        vm: String,
+    },
+    /// End a migration that has not switched: the copy goes.
+    Abort {
+        /// The VM.
+        vm: String,
+        /// Pause first what runs.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Go back to the old node after a switch, with what the instance wrote since.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate rollback VM
+  sdc-migrate rollback --discard VM    without it; it is lost
+
+--target-dead CN is your word that nothing runs on the new node any more.")]
+    Rollback {
+        /// The VM.
+        vm: String,
+        /// Lose what the instance wrote since the switch.
+        #[arg(long)]
+        discard: bool,
+        /// The node of the target is dead.
+        #[arg(long, value_name = "CN")]
+        target_dead: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Delete the hidden copy on the old node after a switch; there is no way back then.
+    Finalize {
+        /// The VM.
+        vm: String,
+        /// Although the copies do not have the same snapshots.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Watch a migration until it ends or waits for you.
+    Watch {
+        /// The VM.
+        vm: String,
+    },
+    /// Migrate at a given time: begin and sync now, switch then. Also changes that time.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate schedule VM 2026-03-01T02:00:00Z
+  sdc-migrate schedule VM '2 days'")]
+    Schedule {
+        #[command(flatten)]
+        placed: Placed,
+        /// ISO 8601 with an offset, or a wait: minutes, hours, days, weeks.
+        time: String,
+    },
+    /// Forget the time of the switch: the migration is paused.
+    Unschedule {
+        /// The VM.
+        vm: String,
+    },
+    /// Compare the two copies: GUIDs of snapshots and sizes. Exit 1 if they differ.
+    Verify {
+        /// The VM.
+        vm: String,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Move all instances off a node, or go on with that. The node gets no new ones meanwhile.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate evacuate CN --dry-run          per VM: target, bytes, minutes, downtime, obstacle
+  sdc-migrate evacuate CN
+  sdc-migrate evacuate CN --pause            no more begin; what syncs is paused
+  sdc-migrate evacuate CN                    goes on
+  sdc-migrate evacuate CN --release          end it as it is: the node may get new instances again")]
+    Evacuate {
+        /// The node.
+        cn: String,
+        /// Show what would be done.
+        #[arg(long)]
+        dry_run: bool,
+        /// Pause it as a whole.
+        #[arg(long, conflicts_with_all = ["dry_run", "release"])]
+        pause: bool,
+        /// Give the node back to placement.
+        #[arg(long, conflicts_with = "dry_run")]
+        release: bool,
+        #[command(flatten)]
+        list: ListArgs,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Show the settings of the data centre, or the ones of a node.
+    Settings {
+        /// The node.
+        cn: Option<String>,
+    },
+    /// Change a setting.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate set zfs_send_mbps_limit 200
+  sdc-migrate set max_running_migrations_per_cn 2 --cn CN
+  sdc-migrate set zfs_send_mbps_limit null --cn CN    the data centre's again")]
+    Set {
+        /// Its name, as `settings` prints it.
+        key: String,
+        /// Its value.
+        value: String,
+        /// For this node alone.
+        #[arg(long, value_name = "CN")]
+        cn: Option<String>,
+    },
+    /// Let the owner of an instance migrate it, or not.
+    #[command(subcommand)]
+    Instance(Allowing),
+    /// The same as `instance allow`.
+    AllowInstance {
+        /// The VM.
+        vm: String,
+    },
+    /// The same as `instance disallow`.
+    DisallowInstance {
+        /// The VM.
+        vm: String,
+    },
+    /// Let the owners of all instances of a node migrate them.
+    AllowCn {
+        /// The node.
+        cn: String,
+    },
+    /// Let no owner of an instance of a node migrate it.
+    DisallowCn {
+        /// The node.
+        cn: String,
+    },
+    /// Print completions for a shell.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate completions bash > /etc/bash_completion.d/sdc-migrate")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write all of them into a directory.
+    #[command(after_help = "\
+Examples:
+  sdc-migrate man | man -l -
+  sdc-migrate man /usr/share/man/man8")]
+    Man {
+        /// Where to write the pages of all commands.
+        dir: Option<PathBuf>,
+    },
+}
+
+/// A migration that begins.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Placed {
+    /// The VM.
+    pub vm: String,
+    /// The node to migrate to; CNAPI chooses one otherwise.
+    #[arg(short = 'n', long, value_name = "CN")]
+    pub cn: Option<String>,
+    /// Where to place it relative to others, as docker spells it.
+    #[arg(long, value_name = "RULE")]
+    pub affinity: Option<String>,
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+/// Whether owners may migrate.
+#[derive(Subcommand, Debug, Clone)]
+pub enum Allowing {
+    /// Let the owner migrate it.
+    Allow {
+        /// The VM.
+        vm: String,
+    },
+    /// Do not let the owner migrate it.
+    Disallow {
+        /// The VM.
+        vm: String,
+    },
+}

@@ -1,0 +1,131 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The services: where they are, and the names of VMs as people type them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use daemon::cli::Usage;
+use daemon::cli::names;
+use daemon::config::environment;
+use daemon::{ConfigError, Fields};
+use sdc_clients::cnapi::Cnapi;
+use sdc_clients::http::user_agent;
+use sdc_clients::migrations::Migrations;
+use sdc_clients::vmapi::{VmQuery, Vmapi};
+use sdc_clients::{Http, uuid_value};
+use serde_json::json;
+
+use super::args::{NAME, Reach};
+
+/// The installed configuration.
+const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-migrate.config.json";
+/// Environment variable: another configuration.
+const VARIABLE: &str = "SDC_MIGRATE_CONFIG";
+
+/// The services and the place of what must be remembered between two commands.
+#[derive(Debug)]
+pub(super) struct Services {
+    pub migrations: Migrations,
+    pub vmapi: Vmapi,
+    /// Where an evacuation notes that it reserved the node.
+    pub state_dir: PathBuf,
+    /// Between two looks of an evacuation, and of who waits for a flag.
+    pub poll: Duration,
+    cnapi: String,
+}
+
+impl Services {
+    /// Finds the services.
+    ///
+    /// # Errors
+    /// If no address is known, or it is none.
+    pub(super) fn find(reach: &Reach) -> anyhow::Result<Services> {
+        let mut file = Fields::find(reach.config.as_deref(), Some(VARIABLE), INSTALLED)?;
+        let (url, cnapi) = (file.text("vmapi_url", ""), file.text("cnapi_url", ""));
+        let state_dir = file.path("state_dir", "/var/db/sdc-migrate");
+        let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+        let poll = file.span("poll", Duration::from_secs(5), ms..=day);
+        for key in file.finish()? {
+            eprintln!("{NAME}: warning: unknown key {key}");
+        }
+        let url = address(reach.url.clone(), "VMAPI_URL", url);
+        if url.is_empty() {
+            let what = "where is migration-service? Give --url, $VMAPI_URL, or vmapi_url in";
+            return Err(Usage(format!("{what} {INSTALLED}")).into());
+        }
+        let http = client(&url)?;
+        Ok(Services {
+            migrations: Migrations::new(http.clone()),
+            vmapi: Vmapi::new(http),
+            state_dir,
+            poll,
+            cnapi: address(reach.cnapi.clone(), "CNAPI_URL", cnapi),
+        })
+    }
+
+    /// Returns the client of CNAPI.
+    ///
+    /// # Errors
+    /// If no address is known, or it is none.
+    pub(super) fn cnapi(&self) -> anyhow::Result<Cnapi> {
+        if self.cnapi.is_empty() {
+            let what = "where is CNAPI? Give --cnapi, $CNAPI_URL, or cnapi_url in";
+            return Err(Usage(format!("{what} {INSTALLED}")).into());
+        }
+        Ok(Cnapi::new(client(&self.cnapi)?))
+    }
+
+    /// Finds a VM by what was typed: its uuid, its alias, or the beginning of the uuid of one that migrates.
+    ///
+    /// # Errors
+    /// If no VM or several have that name.
+    pub(super) async fn vm(&self, typed: &str) -> anyhow::Result<String> {
+        if uuid::Uuid::try_parse(typed).is_ok() {
+            return Ok(uuid_value(typed));
+        }
+        let query = VmQuery {
+            state: Some("active".to_owned()),
+            predicate: Some(json!({ "eq": ["alias", typed] })),
+            fields: vec!["uuid".to_owned(), "state".to_owned()],
+            ..VmQuery::default()
+        };
+        let named = self.vmapi.list_vms(&query).await.context("the VMs of this alias")?;
+        let migrating = self.migrations.list(&Default::default()).await?;
+        let named = named.iter().map(|vm| (vm.uuid.as_str(), typed));
+        let mut known: Vec<(&str, &str)> = named.collect();
+        for one in &migrating {
+            if !known.iter().any(|(uuid, _)| *uuid == one.vm_uuid) {
+                known.push((&one.vm_uuid, ""));
+            }
+        }
+        Ok(names::find(&known, typed)?)
+    }
+}
+
+/// Returns a node's uuid.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn node(typed: &str) -> Result<String, Usage> {
+    match uuid::Uuid::try_parse(typed) {
+        Ok(_) => Ok(uuid_value(typed)),
+        Err(_) => Err(Usage(format!("{typed:?} is not the uuid of a node"))),
+    }
+}
+
+fn address(flag: Option<String>, variable: &str, file: String) -> String {
+    let environment = || environment(variable).and_then(|url| url.into_string().ok());
+    flag.or_else(environment).unwrap_or(file)
+}
+
+fn client(url: &str) -> Result<Http, ConfigError> {
+    let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), None);
+    Http::new(url, &agent).map_err(|error| ConfigError::Faults {
+        place: url.to_owned(),
+        faults: vec![error.message().to_owned()],
+    })
+}

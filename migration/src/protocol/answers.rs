@@ -1,0 +1,143 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What an agent answers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::orders::What;
+use crate::journal::End;
+use crate::machine;
+use crate::sync_plan::Side;
+
+/// What is true of a copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// The facts that the state machine judges.
+    pub node: machine::Node,
+    /// The VM's object, as vminfod has just read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Map<String, Value>>,
+    /// The last order of this migration, which runs or has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doing: Option<Doing>,
+}
+
+/// How an order goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Doing {
+    /// The order.
+    pub order: What,
+    /// How it goes.
+    #[serde(flatten)]
+    pub state: State,
+    /// How far a stream is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+}
+
+/// How an order goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum State {
+    /// It is being done.
+    Running,
+    /// It was done.
+    Done,
+    /// It was not.
+    Failed {
+        /// Why, for people.
+        error: String,
+        /// It is of no use to order it again.
+        fatal: bool,
+    },
+}
+
+/// Bytes of the streams of an order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Bytes sent so far.
+    pub current: u64,
+    /// Bytes in all, as estimated; raised when it is overtaken.
+    pub total: u64,
+    /// Bytes per second, of the last seconds.
+    pub rate: u64,
+}
+
+/// What the service answers to an agent whose node comes back (`GET /agents/CN/replaced`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// The VMs whose copies on that node were replaced.
+    pub replaced: Vec<Uuid>,
+}
+
+/// A node and its agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The node.
+    pub cn: Uuid,
+    /// The version of this protocol.
+    pub version: u32,
+    /// The kind of CPU: vendor, and what guests see of it.
+    pub cpu: Option<String>,
+    /// The platform's buildstamp.
+    pub platform: Option<String>,
+    /// The node's time, in ms since 1970.
+    pub now_ms: i64,
+    /// Both the pool and `zfs` can resume a stream.
+    pub can_resume: bool,
+    /// The pool has bookmarks.
+    pub has_bookmarks: bool,
+    /// Free space in the pool, in bytes.
+    pub free_bytes: Option<u64>,
+    /// The limit of the streams, in Mbit/s.
+    pub mbps: Option<u32>,
+    /// The VMs of the node, hidden ones included.
+    pub vms: Vec<Uuid>,
+}
+
+/// What a VM uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Of all its datasets, snapshots included, in bytes.
+    pub bytes: u64,
+}
+
+/// The datasets of a copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Datasets {
+    /// What the plan of a sync is made from.
+    pub side: Side,
+    /// Bytes that each dataset refers to.
+    pub referenced: BTreeMap<String, u64>,
+    /// Why the last stream of this migration was not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failure>,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The reason, for people.
+    pub error: String,
+    /// It is of no use to try it again.
+    pub fatal: bool,
+}
+
+/// What a migration left on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    /// The VM.
+    pub vm: Uuid,
+    /// The migration, where the agent knows it.
+    pub migration: Option<Uuid>,
+    /// Which copy it is.
+    pub end: Option<End>,
+    /// Bytes that it uses.
+    pub bytes: u64,
+}

@@ -1,0 +1,43 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What migration-service and the migration-agents say to each other: JSON over HTTP on the admin network.
+//!
+//! | request | body | answer |
+//! | --- | --- | --- |
+//! | `POST /observe` | [`Observe`] | [`Observed`], after a reading that began after the request |
+//! | `POST /orders` | [`Order`] | [`Doing`]; an order that is not done within `wait_ms` goes on |
+//! | `POST /received` | [`Received`] | [`Datasets`]: agent to agent, what the receiver has |
+//! | `POST /clear` | [`Clear`] | agent to agent, what must go from the receiver before a stream |
+//! | `POST /streams` | [`Offer`] | [`Accepted`]: agent to agent, before each stream |
+//! | `GET /node` | | [`Node`] |
+//! | `GET /vms/UUID/size` | | [`Size`] |
+//! | `GET /vms/UUID/datasets` | | [`Datasets`] |
+//! | `GET /copies` | | [`Rest`]s: what migrations left on the node |
+//! | `PUT /rate` | [`Rate`] | |
+//! | `/vms/UUID/snapshots` | | from the volumes service: [`sdc_clients::snapshots`] |
+//!
+//! Every request is signed with the data centre's secret for the agent of this node
+//! ([`sdc_clients::signed`]; the audience is the node's uuid). An order, an observation and an offer carry the
+//! record's id and revision; an agent that has heard a higher revision of that record answers 409 `OldOrder`,
+//! also after its restart; to anything but an observation and `Over` of a migration that is over, it answers 409
+//! `MigrationOver`.
+//!
+//! An agent asks the service for [`Replaced`] by `GET /agents/CN/replaced`, signed for the audience
+//! `migration-service`, before the zones of a node boot that has open migrations.
+//!
+//! An agent does one order of a migration at a time. The same order again, at a higher revision, joins the one
+//! that runs; another one stops it first. An agent that receives does the same with its streams: an order other
+//! than the one that they belong to ends them.
+
+mod answers;
+
+mod orders;
+
+pub use answers::{
+    Datasets, Doing, Failure, Node, Observed, Progress, Replaced, Rest, Size, State,
+};
+pub use orders::{
+    About, Accepted, Clear, Gone, Observe, Offer, Order, Peer, Properties, Rate, Received, What,
+};

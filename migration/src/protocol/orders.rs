@@ -1,0 +1,188 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What an agent is asked.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::journal::End;
+
+/// Which migration, which state of its record, which copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The record's id.
+    pub migration: Uuid,
+    /// The record's revision.
+    pub revision: u64,
+    /// The VM.
+    pub vm: Uuid,
+    /// Which copy the agent's node has.
+    pub end: End,
+}
+
+/// Asks for what is true of a copy now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observe {
+    /// The copy.
+    #[serde(flatten)]
+    pub about: About,
+}
+
+/// Tells an agent to do something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// The copy.
+    #[serde(flatten)]
+    pub about: About,
+    /// How long the answer may wait for the end of the order, in ms.
+    pub wait_ms: u64,
+    /// What to do.
+    pub order: What,
+}
+
+/// What to do. Each is done once however often it is ordered, and its effect is seen by an observation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+pub enum What {
+    /// Hold net-agent for the VM, and renew the hold until it is released.
+    Hold,
+    /// Release that hold.
+    Release,
+    /// Set autoboot.
+    Autoboot {
+        /// Its value.
+        on: bool,
+    },
+    /// Stop the VM.
+    Stop,
+    /// Boot the VM.
+    Boot,
+    /// Set do_not_inventory=true.
+    Hide,
+    /// Set do_not_inventory=false.
+    Show,
+    /// Take the snapshot `vm-migration-NUMBER` of all datasets where it is missing, and bring the other copy to
+    /// it. The quotas that are in the way are lifted on both nodes.
+    Send {
+        /// N of `vm-migration-N`.
+        number: u32,
+        /// The receiver.
+        to: Peer,
+    },
+    /// Send an image that the other node lacks, its snapshot with the same GUID.
+    SendImage {
+        /// The image.
+        image: Uuid,
+        /// The receiver.
+        to: Peer,
+    },
+    /// Receive what the other agent offers. Given before `Send` and `SendImage`; it ends with another order.
+    Receive,
+    /// Set quota and reservation as they were.
+    RestoreQuota,
+    /// Destroy the sync snapshots other than this one.
+    Forget {
+        /// The number that stays; none: all go.
+        keep: Option<u32>,
+    },
+    /// Roll all datasets back to the newest sync snapshot that all of them have.
+    Settle,
+    /// Bring these settings of the source's object over to the copy.
+    BringOver {
+        /// The payload of `vmadm update`.
+        update: Map<String, Value>,
+    },
+    /// Delete the copy, its protection against deletion first.
+    Delete,
+    /// The migration is over: remove what the agent keeps of it, but for its revision.
+    Over,
+}
+
+/// Another node's agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// The node.
+    pub cn: Uuid,
+    /// Its agent's base address, such as `http://10.99.99.7:5314`.
+    pub url: String,
+}
+
+/// Properties of datasets: dataset → name → value.
+pub type Properties = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Asks the receiver's agent what there is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// The receiver's copy.
+    #[serde(flatten)]
+    pub about: About,
+    /// The datasets that are sent.
+    pub datasets: Vec<String>,
+    /// The snapshots that some of them are clones of.
+    pub origins: Vec<String>,
+    /// The sender has found that everything of the snapshot of this number is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<u32>,
+}
+
+/// Tells the receiver's agent what must go before a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clear {
+    /// The receiver's copy. On the source's node only what a cut stream has left is cleared.
+    #[serde(flatten)]
+    pub about: About,
+    /// The dataset.
+    pub dataset: String,
+    /// What goes.
+    pub gone: Gone,
+}
+
+/// What must go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gone {
+    /// What was received in part.
+    Partial,
+    /// These snapshots of the dataset, by the names behind `@`.
+    Snapshots(Vec<String>),
+    /// All of it: it has nothing in common with what comes.
+    Dataset,
+}
+
+/// Offers one stream to the receiver's agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// The receiver's copy.
+    #[serde(flatten)]
+    pub about: About,
+    /// The dataset that is received into.
+    pub dataset: String,
+    /// The image that is sent; none: a dataset of the VM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Uuid>,
+    /// What people have set on the dataset and those below it. The receiver sets it again after the stream, and
+    /// checks it; quotas only when they are restored.
+    pub properties: Properties,
+}
+
+/// The receiver takes the stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Where it listens, such as `10.99.99.7:40312`.
+    pub address: String,
+    /// The id of a token that opens one stream. Its secret is made of the id and the data centre's secret, and
+    /// crosses no network.
+    pub token: String,
+}
+
+/// The limit of all streams of a node, in and out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// In Mbit/s; none is no limit.
+    pub mbps: Option<u32>,
+}

@@ -1,0 +1,196 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The command line: `migration-service`, `migration-service status`, `import`, completions and the manual page.
+//!
+//! A failure is one line on stderr and an exit status: 2 for the command line and the configuration
+//! (96 under SMF), 1 for the rest.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use daemon::cli::{self, Shell, pages, valid_config};
+use daemon::http::url_of;
+use daemon::{ConfigError, Fields, exit};
+use sdc_clients::http::Http;
+use store::Store;
+
+use super::config::{Config, Storage};
+use super::import::{Taken, import};
+use super::records::Records;
+use super::serve::serve;
+
+const NAME: &str = "migration-service";
+/// Where the package puts the configuration.
+const INSTALLED: &str = "/opt/smartdc/migration-service/etc/config.json";
+
+const ABOUT: &str = "\
+Examples:
+  migration-service serve --config FILE
+  migration-service serve --check-config --config FILE
+  migration-service status                       is it up, and what runs
+  migration-service import --dry-run http://vmapi.example.com
+
+Exit status: 0 done, 1 failed, 2 wrong usage or configuration (`serve` under SMF: 96).";
+
+/// Migrates VMs to other compute nodes, in front of VMAPI (RFD 34).
+#[derive(Debug, Parser)]
+#[command(name = "migration-service", version = daemon::cli::version(), after_help = ABOUT)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve until SIGTERM.
+    #[command(after_help = "\
+Examples:
+  migration-service serve
+  migration-service serve --check-config --config FILE    is the file valid?")]
+    Serve(ServeArgs),
+    /// Print the status of a running service as JSON.
+    #[command(after_help = "\
+Examples:
+  migration-service status
+  migration-service status | json alarms")]
+    Status(StatusArgs),
+    /// Take the records over from a running VMAPI, and print what differs.
+    #[command(after_help = "\
+Examples:
+  migration-service import --dry-run http://vmapi.example.com
+  migration-service import http://vmapi.example.com
+
+The service must not run where the store is a file. It can be repeated: what is there stays.")]
+    Import(ImportArgs),
+    /// Print completions for a shell.
+    #[command(after_help = "\
+Examples:
+  migration-service completions bash > /etc/bash_completion.d/migration-service")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write all of them into a directory.
+    #[command(after_help = "\
+Examples:
+  migration-service man | man -l -
+  migration-service man /usr/share/man/man8")]
+    Man {
+        /// Where to write the pages of all commands.
+        dir: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Default, Args)]
+struct FileArgs {
+    /// Configuration file, JSON or TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Args)]
+struct ServeArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Check the configuration and end.
+    #[arg(long)]
+    check_config: bool,
+}
+
+#[derive(Debug, Default, Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Where its pages are (default: `status.listen` of the configuration).
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct ImportArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// The VMAPI that has the records.
+    #[arg(value_name = "URL")]
+    from: String,
+}
+
+/// Runs the program; `args` begin with its name.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let cli: Cli = match cli::parse(args) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    cli::run(NAME, async {
+        let result = match cli.command {
+            Command::Serve(args) => start(args).await,
+            Command::Status(args) => status(&args).await.map(|text| cli::print(NAME, &text)),
+            Command::Import(args) => take_over(&args).await.map(|text| cli::print(NAME, &text)),
+            Command::Completions { shell } => Ok(cli::print(NAME, &cli::completions::<Cli>(shell))),
+            Command::Man { dir } => {
+                let page = cli::man::<Cli>(dir.as_deref());
+                page.map(|text| cli::print(NAME, &text)).map_err(Into::into)
+            }
+        };
+        result.unwrap_or_else(|error| {
+            let wrong_config = error.is::<ConfigError>();
+            let code = if wrong_config { exit::config_code() } else { exit::FAILED };
+            exit::report(NAME, error.as_ref(), code)
+        })
+    })
+}
+
+async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let (config, unknown) = load(&args.file)?;
+    if args.check_config {
+        return Ok(valid_config(NAME, &unknown));
+    }
+    let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
+    if !serve(config, shutdown).await?.ended().await {
+        tracing::warn!("some tasks did not end in time");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn status(args: &StatusArgs) -> anyhow::Result<String> {
+    let base = match &args.url {
+        Some(url) => url.clone(),
+        None => url_of(load(&args.file)?.0.status_listen),
+    };
+    Ok(format!("{:#}\n", pages::page(NAME, &base, "status", "version").await?))
+}
+
+async fn take_over(args: &ImportArgs) -> anyhow::Result<String> {
+    let (config, _) = load(&args.file)?;
+    let store = match &config.storage {
+        Storage::File(path) => Store::embedded(path).await?,
+        Storage::Postgres(address) => Store::postgres(address)?,
+    };
+    let records = Records::open(&store).await?;
+    let from = Http::new(&args.from, concat!("migration-service/", env!("CARGO_PKG_VERSION")))?;
+    let taken = import(&records, &from, config.operators, args.dry_run).await;
+    let taken = taken.map_err(|refused| anyhow::anyhow!("{}", refused.message()))?;
+    let is_whole = !taken.iter().any(|(_, became)| matches!(became, Taken::Refused(_)));
+    let lines = taken.into_iter().map(|(vm, became)| match became {
+        Taken::New if args.dry_run => format!("{vm} would be taken over\n"),
+        Taken::New => format!("{vm} taken over\n"),
+        Taken::Same => format!("{vm} is here already\n"),
+        Taken::Differs(fields) => format!("{vm} differs in {}\n", fields.join(", ")),
+        Taken::Refused(why) => format!("{vm} was not taken over: {why}\n"),
+    });
+    let text: String = lines.collect();
+    anyhow::ensure!(is_whole, "{}", text.trim_end());
+    Ok(text)
+}
+
+fn load(args: &FileArgs) -> Result<(Config, Vec<String>), ConfigError> {
+    Config::read(Fields::find(args.config.as_deref(), None, INSTALLED)?)
+}

@@ -1,0 +1,155 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The configuration: a JSON or TOML file.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use daemon::config::{http_url, lower_uuid};
+use daemon::{ConfigError, Fields};
+use uuid::Uuid;
+
+use super::peers::Addresses;
+use super::state::Steps;
+
+/// The port that clients know, and that of the pages.
+const PORT: u16 = 5315;
+const STATUS_PORT: u16 = 5316;
+/// The agents' port.
+const AGENTS_PORT: u16 = 5314;
+
+/// Where the records are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// In one file, which one process opens.
+    File(PathBuf),
+    /// On a PostgreSQL server, for several services.
+    Postgres(String),
+}
+
+/// All settings of the program. What operators change while it runs is in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where clients of VMAPI reach it.
+    pub listen: SocketAddr,
+    /// Names by which they do, besides addresses.
+    pub names: Vec<String>,
+    /// The address that the answers name; made of `listen` if absent.
+    pub url: Option<String>,
+    /// Status listener; loopback only.
+    pub status_listen: SocketAddr,
+    /// Where other nodes may collect metrics, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
+    /// The other services.
+    pub addresses: Addresses,
+    /// The file of the data centre's secret.
+    pub secret_file: PathBuf,
+    /// The agents' port on the admin network.
+    pub agents_port: u16,
+    /// Agents that are elsewhere.
+    pub agents_urls: BTreeMap<Uuid, String>,
+    /// Where the records are kept.
+    pub storage: Storage,
+    /// How long the lease of the service that does the rounds runs.
+    pub lease: Duration,
+    /// Who does the steps.
+    pub steps: Steps,
+    /// The account that operators act as.
+    pub operators: Uuid,
+    /// A tracing filter.
+    pub log_level: String,
+}
+
+impl Config {
+    /// Reads the settings. Also returns the keys that are not known.
+    ///
+    /// # Errors
+    /// Wrong values: all of them, each with its key.
+    pub fn read(mut fields: Fields) -> Result<(Config, Vec<String>), ConfigError> {
+        let f = &mut fields;
+        let s = Duration::from_secs;
+        let config = Config {
+            listen: f.parse("listen", &format!("0.0.0.0:{PORT}")),
+            names: f.texts("names"),
+            url: match f.get("url").is_some() {
+                true => Some(f.required("url", http_url)),
+                false => None,
+            },
+            status_listen: f.loopback("status.listen", STATUS_PORT),
+            metrics_listen: f.metrics(),
+            addresses: Addresses {
+                vmapi: f.required("upstream_vmapi", http_url),
+                cnapi: f.required("cnapi_url", http_url),
+                napi: f.required("napi_url", http_url),
+                imgapi: f.required("imgapi_url", http_url),
+                papi: f.required("papi_url", http_url),
+            },
+            secret_file: f.path("secret_file", "/opt/smartdc/migration-service/etc/secret"),
+            agents_port: u16::try_from(f.number("agents.port", AGENTS_PORT.into(), 1..=65_535))
+                .unwrap_or(AGENTS_PORT),
+            agents_urls: f.urls_of_nodes("agents.urls"),
+            storage: match f.optional_text("store.postgres") {
+                Some(address) => Storage::Postgres(address),
+                None => Storage::File(f.path("store.file", "/var/db/migration-service/store.redb")),
+            },
+            lease: f.span("lease", s(15), s(3)..=s(300)),
+            steps: match f.text("steps", "own").as_str() {
+                "own" => Steps::Own,
+                "external" => Steps::External,
+                _ => {
+                    f.fault("steps", "expected own or external");
+                    Steps::Own
+                }
+            },
+            operators: match f.get("operators_uuid").is_some() {
+                true => f.required("operators_uuid", lower_uuid).parse().unwrap_or_default(),
+                false => Uuid::nil(),
+            },
+            log_level: f.text("log_level", "info"),
+        };
+        Ok((config, fields.finish()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const LEAST: &str = r#""upstream_vmapi": "http://v", "cnapi_url": "http://c", "napi_url": "http://n",
+        "imgapi_url": "http://i", "papi_url": "http://p""#;
+
+    #[test]
+    fn the_least_is_the_addresses_of_the_services() {
+        let (config, unknown) =
+            Config::read(Fields::from_json(&format!("{{{LEAST}, \"odd\": 1}}")).unwrap()).unwrap();
+        assert_eq!(
+            (config.listen.port(), config.agents_port, config.steps),
+            (PORT, AGENTS_PORT, Steps::Own)
+        );
+        assert_eq!(unknown, ["odd"]);
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let text = r#"{"steps": "both", "status": {"listen": "0.0.0.0:1"}, "lease": "1h",
+            "agents": {"urls": {"x": "y"}}, "operators_uuid": "me"}"#;
+        let error = Config::read(Fields::from_json(text).unwrap()).unwrap_err().to_string();
+        for key in [
+            "upstream_vmapi",
+            "cnapi_url",
+            "steps",
+            "status.listen",
+            "lease",
+            "agents.urls.x",
+            "operators_uuid",
+        ] {
+            assert!(error.contains(key), "{key}: {error}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `POST /vms/UUID` and `DELETE /vms/UUID`: the action `migrate`, and what a migrating VM is not to be
+//! asked.
+
+use std::time::Duration;
+
+use axum::extract::{Path, Request, State};
+use daemon::http::{Body, reply_json};
+use http::{HeaderValue, Method, Response, StatusCode};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::answer::{Answer, done, ok, respond, uuid, whole};
+use super::shared::Front;
+use crate::checks::Obstacle;
+use crate::estimate;
+use crate::machine::{Action, Refusal};
+use crate::permit;
+use crate::record::{Record, State as RecordState, is_over};
+use crate::resync::Rule;
+use crate::service::asked::{Asked, lower_uuid, overrides};
+use crate::service::begin::Vm;
+use crate::service::command::Done;
+use crate::service::params::Params;
+use crate::service::refused::Refused;
+use crate::service::state::Steps;
+use crate::service::verify::verify;
+
+/// Actions of VMAPI that change what a migration moves.
+const REFUSED: [&str; 16] = [
+    "start",
+    "stop",
+    "kill",
+    "reboot",
+    "reprovision",
+    "update",
+    "add_nics",
+    "update_nics",
+    "remove_nics",
+    "create_snapshot",
+    "rollback_snapshot",
+    "delete_snapshot",
+    "create_disk",
+    "resize_disk",
+    "delete_disk",
+    "delete",
+];
+
+/// How long a caller waits for a finalize, and between two looks at it.
+const FINALIZED: Duration = Duration::from_secs(900);
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Answers what is asked of a VM: `POST` and `DELETE`; the rest passes.
+pub async fn of_vm(
+    State(front): State<Front>,
+    Path(vm): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let answer = async {
+        let (parts, body) = whole(request).await?;
+        match parts.method {
+            Method::POST => {
+                let params = Params::of(parts.uri.query(), &parts.headers, &body)?;
+                let action = params.text("action").unwrap_or_default();
+                if action == "migrate" {
+                    return front.migrate(&vm, &params).await;
+                }
+                front.refuse_while_migrating(&vm, action).await?;
+            }
+            Method::DELETE => front.refuse_while_migrating(&vm, "delete").await?,
+            _ => {}
+        }
+        front.upstream.send(parts, body).await
+    };
+    respond(answer.await)
+}
+
+impl Front {
+    /// Refuses an action on a VM that migrates. Where its migration has nothing but a record, or is done but
+    /// for the hidden source, all but its deletion passes.
+    async fn refuse_while_migrating(&self, vm: &str, action: &str) -> Result<(), Refused> {
+        let Some(vm) = lower_uuid(vm).filter(|_| REFUSED.contains(&action)) else { return Ok(()) };
+        let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
+        let record = &kept.record;
+        if !is_in_the_way(record, action) {
+            return Ok(());
+        }
+        let (phase, state) = (record.phase.name(), record.state.name());
+        let message = format!(
+            "Cannot {action} an instance that is being migrated (migration {}, {phase} {state})",
+            record.id
+        );
+        Err(Refused::coded(409, "ConflictError", &message))
+    }
+
+    /// Answers `action=migrate`. The order of the checks is VMAPI's.
+    async fn migrate(&self, vm: &str, params: &Params) -> Answer {
+        let vm_uuid = uuid(vm)?;
+        let asked = Asked::read(params)?;
+        let vm = self.service.vm(vm_uuid).await?;
+        permit::permit_reading(asked.caller, vm.subject())?;
+        if asked.action == Some(Action::Begin) {
+            self.service.peers.check_networks(&vm.object).await?;
+        }
+        if let Some(sync) = params.get("sync")
+            && !["true", "false"].iter().any(|word| *sync == json!(word))
+            && !sync.is_boolean()
+        {
+            return Err(Refused::parameter("sync", "Invalid parameter"));
+        }
+        if vm.text("state") == Some("provisioning") {
+            let why = Obstacle::Unallocated;
+            return Err(Refused::coded(why.status(), why.code(), &why.to_string()));
+        }
+        let action = asked.action.ok_or(Refusal::UnknownAction)?;
+        if vm.server.is_none() {
+            return Err(Refused::precondition("Invalid vm instance"));
+        }
+        let target = overrides(params)?;
+        if action == Action::Finalize && self.service.steps == Steps::Own && !asked.is_forced {
+            self.verified(vm_uuid).await?;
+        }
+        match self.service.command(&vm, action, &asked, target).await? {
+            Done::Started { job, record } => self.accepted(job, &record, action).await,
+            Done::Changed(record) => {
+                ok(&json!({"migration": record.raw_entries(self.service.clock.now())}))
+            }
+            Done::Finalize(record) => self.finalize(vm_uuid, &record).await,
+            Done::Estimate => self.estimate(&vm, &asked).await,
+        }
+    }
+
+    /// Refuses to delete a source whose copy is not whole. Where a node does not answer the rounds will wait.
+    async fn verified(&self, vm: Uuid) -> Result<(), Refused> {
+        let Some(kept) = self.service.records.of_vm(vm).await? else { return Ok(()) };
+        if kept.record.journal.source_goes {
+            return Ok(());
+        }
+        match verify(&self.service, &kept.record).await {
+            Ok(compared) if compared["equal"] == json!(false) => Err(Refused::precondition(
+                "The copies do not have the same snapshot of every dataset (see verify); use force to finalize",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// 202: the phase that is shown is the action that was asked for, as the deployed service has it.
+    async fn accepted(&self, job: Uuid, record: &Record, action: Action) -> Answer {
+        let waits = self.waits(std::iter::once(record)).await?;
+        let mut shown = record.public(self.service.clock.now());
+        shown["phase"] = json!(action.name());
+        shown["state"] = json!("running");
+        if let Some(reason) = waits.get(&record.id) {
+            shown["state"] = json!(RecordState::Queued);
+            shown["waits_for"] = json!(reason);
+        }
+        let body = json!({"job_uuid": job, "migration": shown});
+        let mut response = reply_json(StatusCode::ACCEPTED, &body);
+        if let Ok(url) = HeaderValue::from_str(&self.service.url) {
+            response.headers_mut().insert("workflow-api", url);
+        }
+        Ok(response)
+    }
+
+    /// Waits until the hidden source is deleted, or could not be.
+    async fn finalize(&self, vm: Uuid, record: &Record) -> Answer {
+        let (service, id) = (&self.service, record.id);
+        if service.steps == Steps::External {
+            service.peers.delete_task(record.source_server_uuid, vm).await?;
+            if let Some(kept) = service.records.get(id).await? {
+                service.records.remove(&kept, None).await?;
+            }
+            return done();
+        }
+        let until = Instant::now() + FINALIZED;
+        loop {
+            let Some(kept) = service.records.get(id).await? else { return done() };
+            if is_over(&kept.record) {
+                return done();
+            }
+            if !kept.record.journal.finalize {
+                let why = kept.record.error.as_deref().unwrap_or("it was ended by somebody else");
+                return Err(Refused::internal(&format!("Migration finalize failed: {why}")));
+            }
+            if Instant::now() >= until {
+                return Err(Refused::internal("Migration finalize failed: it goes on"));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn estimate(&self, vm: &Vm, asked: &Asked) -> Answer {
+        if self.service.steps == Steps::External {
+            return ok(&estimate::deployed(self.service.peers.estimate_task(&vm.object).await?));
+        }
+        let (basis, bytes) = self.service.basis(vm).await?;
+        match asked.is_forced {
+            true => ok(&basis.estimate(&Rule::default()).rfd34()),
+            false => ok(&estimate::deployed(bytes)),
+        }
+    }
+}
+
+/// Returns true if an action would touch what the migration moves.
+fn is_in_the_way(record: &Record, action: &str) -> bool {
+    match record.state {
+        RecordState::Successful => action == "delete",
+        RecordState::Failed => record.target_server_uuid.is_some(),
+        _ => true,
+    }
+}

@@ -1,0 +1,21 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is not this service's goes to VMAPI.
+
+use axum::extract::{Request, State};
+use daemon::http::Body;
+use http::Response;
+
+use super::answer::{respond, whole};
+use super::shared::Front;
+
+/// Answers what is not this service's.
+pub async fn on(State(front): State<Front>, request: Request) -> Response<Body> {
+    let sent = async {
+        let (parts, body) = whole(request).await?;
+        front.upstream.send(parts, body).await
+    };
+    respond(sent.await)
+}

@@ -1,0 +1,224 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The other services of the data centre.
+
+use std::sync::Arc;
+
+use http::Method;
+use sdc_clients::Error;
+use sdc_clients::cnapi::Cnapi;
+use sdc_clients::http::{Call, Http, Transport};
+use sdc_clients::napi::Napi;
+use sdc_clients::vmapi::Vmapi;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::refused::Refused;
+
+/// Where the services are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// The VMAPI that this service stands in front of.
+    pub vmapi: String,
+    /// CNAPI.
+    pub cnapi: String,
+    /// NAPI.
+    pub napi: String,
+    /// IMGAPI.
+    pub imgapi: String,
+    /// PAPI.
+    pub papi: String,
+}
+
+/// Clients of the services. Each request is sent once: who repeats it knows why.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// The VMAPI behind this service.
+    pub vmapi: Vmapi,
+    /// CNAPI.
+    pub cnapi: Cnapi,
+    /// NAPI.
+    pub napi: Napi,
+    /// CNAPI and NAPI for calls that their clients do not have.
+    raw: (Http, Http),
+    /// IMGAPI.
+    pub imgapi: Http,
+    /// PAPI.
+    pub papi: Http,
+}
+
+impl Peers {
+    /// Returns clients that speak through `transport`.
+    ///
+    /// # Errors
+    /// For an address that is none.
+    pub fn new(addresses: &Addresses, transport: &Arc<dyn Transport>) -> Result<Peers, Error> {
+        let agent = concat!("migration-service/", env!("CARGO_PKG_VERSION"));
+        let http = |url: &str| {
+            let http = Http::with_transport(url, agent, Arc::clone(transport))?;
+            Ok::<Http, Error>(http.without_retries())
+        };
+        Ok(Peers {
+            vmapi: Vmapi::new(http(&addresses.vmapi)?),
+            cnapi: Cnapi::new(http(&addresses.cnapi)?),
+            napi: Napi::new(http(&addresses.napi)?),
+            raw: (http(&addresses.cnapi)?, http(&addresses.napi)?),
+            imgapi: http(&addresses.imgapi)?,
+            papi: http(&addresses.papi)?,
+        })
+    }
+
+    /// Checks that NAPI has the network of each NIC, and that the VM's owner may use it.
+    ///
+    /// # Errors
+    /// In the sentences of VMAPI.
+    pub async fn check_networks(&self, vm: &Map<String, Value>) -> Result<(), Refused> {
+        let owner = vm.get("owner_uuid").and_then(Value::as_str).unwrap_or_default();
+        let mut seen = Vec::new();
+        for nic in vm.get("nics").and_then(Value::as_array).into_iter().flatten() {
+            let Some(network) = nic["network_uuid"].as_str().filter(|it| !seen.contains(it)) else {
+                continue;
+            };
+            seen.push(network);
+            let ask = async |kind: &str| {
+                let call = Call::get(&[kind, network]).query("provisionable_by", owner);
+                self.raw.1.execute(call).await.map(drop)
+            };
+            let failed = |kind: &str, error: &Error| {
+                let message = format!("Failed to find {kind} {network:?}: {}", error.message());
+                Refused::passed(500, json!({ "message": message }))
+            };
+            match ask("network_pools").await {
+                Ok(()) => continue,
+                Err(error) if error.is_not_found_resource() => {}
+                Err(error) => return Err(failed("network pool", &error)),
+            }
+            match ask("networks").await {
+                Ok(()) => {}
+                Err(error) if error.is_not_found_resource() => {
+                    let message = format!("No such Network or Pool with id/name: {network:?}");
+                    return Err(Refused::coded(422, "UnprocessableEntityError", &message));
+                }
+                Err(error) => return Err(failed("network", &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the VM's image, if IMGAPI has it.
+    ///
+    /// # Errors
+    /// If IMGAPI does not say.
+    pub async fn image(
+        &self,
+        vm: &Map<String, Value>,
+    ) -> Result<Option<Map<String, Value>>, Error> {
+        let disk = vm.get("disks").and_then(|disks| disks[0]["image_uuid"].as_str());
+        let own = vm.get("image_uuid").and_then(Value::as_str);
+        let Some(image) = own.or(disk) else { return Ok(None) };
+        found(self.imgapi.execute(Call::get(&["images", image])).await)
+    }
+
+    /// Returns the VM's package; none where the VM has none.
+    ///
+    /// # Errors
+    /// In the sentence of VMAPI where PAPI does not have it.
+    pub async fn package(
+        &self,
+        vm: &Map<String, Value>,
+    ) -> Result<Option<Map<String, Value>>, Refused> {
+        let package = vm.get("billing_id").and_then(Value::as_str);
+        let Some(package) = package.filter(|it| it.parse() != Ok(Uuid::nil())) else {
+            return Ok(None);
+        };
+        match found(self.papi.execute(Call::get(&["packages", package])).await)? {
+            Some(package) => Ok(Some(package)),
+            None => {
+                let message = format!("Package {package} does not exist");
+                Err(Refused::parameters("Invalid VM parameters", "billing_id", &message))
+            }
+        }
+    }
+
+    /// Moves VMAPI's record of a VM to another node, and leaves all else as it is. Returns the record.
+    ///
+    /// # Errors
+    /// If VMAPI does not have it, or does not answer.
+    pub async fn set_server(&self, vm: Uuid, server: Uuid) -> Result<Map<String, Value>, Error> {
+        let mut record = self.vmapi.record(&vm.to_string()).await?;
+        record.insert("server_uuid".into(), json!(server));
+        self.vmapi.put_vm(&vm.to_string(), &record).await?;
+        Ok(record)
+    }
+}
+
+/// Returns the object of an answer; none where there is no such thing.
+fn found(
+    reply: Result<sdc_clients::http::Reply, Error>,
+) -> Result<Option<Map<String, Value>>, Error> {
+    match reply {
+        Ok(reply) => Ok(Some(reply.object()?)),
+        Err(error) if error.status() == Some(404) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tasks of the deployed nodes (`steps = external`): what the deployed service orders through CNAPI itself.
+impl Peers {
+    /// Returns the bytes that the VM's datasets use.
+    ///
+    /// # Errors
+    /// In the sentences of the deployed service.
+    pub async fn estimate_task(&self, vm: &Map<String, Value>) -> Result<u64, Refused> {
+        let body = json!({
+            "action": "estimate", "migrationTask": {"action": "estimate", "record": {}}, "vm": vm,
+        });
+        let text = |name: &str| vm.get(name).and_then(Value::as_str).unwrap_or_default();
+        let segments = ["servers", text("server_uuid"), "vms", text("uuid"), "migrate"];
+        let call = Call::new(Method::POST, &segments).json(&body);
+        let task = self.task("Migration estimate failed", call).await?;
+        let events = task["history"].as_array().into_iter().flatten();
+        let size =
+            events.filter(|it| it["name"] == "finish").find_map(|it| it["event"]["size"].as_u64());
+        size.ok_or_else(|| {
+            Refused::internal("Migration estimate failed: no cnapi task finish event")
+        })
+    }
+
+    /// Deletes the hidden copy of a VM on a node; one that is not there is no failure.
+    ///
+    /// # Errors
+    /// In the sentences of the deployed service.
+    pub async fn delete_task(&self, server: Uuid, vm: Uuid) -> Result<(), Refused> {
+        let (server, vm) = (server.to_string(), vm.to_string());
+        let call = Call::new(Method::DELETE, &["servers", &server, "vms", &vm]);
+        match self.task("Migration finalize failed", call.query("include_dni", true)).await {
+            Err(refused) if refused.status() == 404 => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    async fn task(&self, failed: &str, call: Call) -> Result<Value, Refused> {
+        const WAIT: std::time::Duration = std::time::Duration::from_secs(900);
+        let invalid = || Refused::internal(&format!("{failed}: invalid cnapi response"));
+        let started: Value = self.raw.0.execute(call).await?.json("a task")?;
+        let id = started["id"].as_str().ok_or_else(invalid)?;
+        let wait = Call::get(&["tasks", id, "wait"]).query("timeout", WAIT.as_millis());
+        let task: Value = self.raw.0.execute(wait.timeout(WAIT)).await?.json("a task")?;
+        if task["status"] == "complete" {
+            return Ok(task);
+        }
+        let events = task["history"].as_array().into_iter().flatten();
+        let errors = events.filter(|it| it["name"] == "error").filter_map(|it| {
+            let error = &it["event"]["error"];
+            error["message"].as_str().or(error.as_str()).map(str::to_owned)
+        });
+        let errors: Vec<String> = errors.collect();
+        Err(Refused::internal(&match errors.as_slice() {
+            [] => format!("{failed} (task id {id})"),
+            errors => format!("{failed}: {}", errors.join(", ")),
+        }))
+    }
+}

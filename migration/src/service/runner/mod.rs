@@ -1,0 +1,38 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The rounds of the migrations that run: store the revision, observe, decide, act.
+//!
+//! One service of a data centre does the rounds: the one that holds the lease, whose number fences each write.
+//! Nothing is remembered between rounds but the record and what only people see.
+
+// Blank lines keep the modules in layer order.
+
+#[cfg(test)]
+mod tests;
+
+mod lead;
+
+mod timers;
+
+mod drive;
+
+mod ending;
+
+mod carry;
+
+mod create;
+
+mod addresses;
+
+mod order;
+
+mod tickets;
+
+mod observe;
+
+mod bring_over;
+
+pub use ending::is_busy;
+pub use lead::{Lease, lead};

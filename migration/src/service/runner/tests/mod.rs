@@ -1,0 +1,25 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The rounds of a service against two agents, VMAPI, CNAPI and NAPI in memory, under a paused clock.
+
+#![allow(clippy::unwrap_used)]
+
+mod words;
+
+mod clock;
+
+mod postgres;
+
+mod killed;
+
+mod story;
+
+mod routed;
+
+mod fleet;
+
+mod world;
+
+mod node;

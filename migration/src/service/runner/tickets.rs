@@ -1,0 +1,107 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! CNAPI's tickets: nobody else places a VM, or works on this one, meanwhile. A ticket names its migration, and is
+//! given back whatever dies: by the end of the operation, or by the next one who comes into its queue.
+
+use std::time::Duration;
+
+use sdc_clients::cnapi::{DEFAULT_SERVER, ExpiresAt, Ticket, TicketOrder};
+use serde_json::{Map, json};
+use store::Fence;
+use uuid::Uuid;
+
+use super::order::Failed;
+use crate::service::records::Kept;
+use crate::service::state::Service;
+
+/// How long a ticket is waited for in one round.
+const WITHIN: Duration = Duration::from_secs(60);
+/// How long a placement may take, a creation, and a switch with its last sync.
+const PLACEMENT_MS: i64 = 5 * 60_000;
+const CREATION_MS: i64 = 30 * 60_000;
+const SWITCH_MS: i64 = 7 * 3_600_000;
+/// In `extra`: the id of the migration.
+const MARK: &str = "migration";
+/// The scope of a VM's tickets.
+const OF_VM: &str = "vm";
+
+/// What a ticket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// A placement: one in the data centre at a time.
+    Placement,
+    /// The creation of the target on this node.
+    Creation(Uuid),
+    /// A switch or a rollback.
+    Switch,
+}
+
+/// Orders a ticket, waits until it is active, and notes it in the record. What a service that died has left in the same
+/// queue is given back.
+///
+/// # Errors
+/// If there is none within a minute, or the record cannot be written.
+pub async fn take(
+    service: &Service,
+    kept: &mut Kept,
+    fence: &Fence,
+    what: For,
+) -> Result<(), Failed> {
+    let record = &kept.record;
+    let vm = record.vm_uuid.to_string();
+    let (server, scope, id, action, ms) = match what {
+        For::Placement => {
+            let (server, scope, id) = (DEFAULT_SERVER.to_owned(), "vm-allocate", "global");
+            (server, scope, id.to_owned(), "allocate", PLACEMENT_MS)
+        }
+        For::Creation(cn) => (cn.to_string(), OF_VM, vm, "migrate", CREATION_MS),
+        For::Switch => (record.source_server_uuid.to_string(), OF_VM, vm, "migrate", SWITCH_MS),
+    };
+    let until = service.clock.now().plus(ms).millis();
+    let until = jiff::Timestamp::from_millisecond(until).unwrap_or(jiff::Timestamp::MAX);
+    let order = TicketOrder {
+        scope: scope.to_owned(),
+        id,
+        expires_at: ExpiresAt::Iso(until),
+        action: Some(action.to_owned()),
+        extra: Some(Map::from_iter([(MARK.to_owned(), json!(record.id))])),
+    };
+    let queued = service.peers.cnapi.queue_ticket(&server, &order).await?;
+    let before = queued.queue.iter().filter(|ticket| ticket.uuid != queued.uuid);
+    for left in before.filter(|ticket| is_left(ticket, record.id)) {
+        tracing::warn!(ticket = left.uuid, "a ticket that was left is given back");
+        release(service, &left.uuid).await;
+    }
+    if let Err(error) = service.peers.cnapi.wait_ticket(&queued.uuid, WITHIN).await {
+        release(service, &queued.uuid).await;
+        return Err(error.into());
+    }
+    kept.record.journal.ticket = Some(queued.uuid);
+    service.records.write(kept, Some(fence)).await?;
+    Ok(())
+}
+
+/// Returns true for a ticket whose holder is gone: one of this migration, or an older one of its VM. Of a VM one
+/// migration is open, and one service does its rounds.
+fn is_left(ticket: &Ticket, migration: Uuid) -> bool {
+    match ticket.other.get("extra").and_then(|extra| extra[MARK].as_str()) {
+        Some(whose) => ticket.scope == OF_VM || whose == migration.to_string(),
+        None => false,
+    }
+}
+
+/// Gives the record's ticket back, if it has one. Whoever writes the record next writes that, too.
+pub async fn give_back(service: &Service, kept: &mut Kept) {
+    if let Some(ticket) = kept.record.journal.ticket.take() {
+        release(service, &ticket).await;
+    }
+}
+
+/// Gives a ticket back. If that fails it ends when it expires.
+async fn release(service: &Service, ticket: &str) {
+    if let Err(error) = service.peers.cnapi.release_ticket(ticket).await {
+        tracing::warn!(ticket, reason = %error, "a ticket stays until it expires");
+    }
+}

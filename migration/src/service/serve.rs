@@ -1,0 +1,93 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! From the configuration to a running service.
+
+use std::sync::Arc;
+
+use daemon::http::{Limits, ListenError, Server, listen, url_of};
+use daemon::{Shutdown, Tasks, disk, metrics};
+use sdc_clients::http::{HttpTransport, Transport};
+use sdc_clients::signed::{NoSecret, Secret, Verifier};
+use store::Store;
+
+use super::agents::{Agents, Known};
+use super::clock::Clock;
+use super::config::{Config, Storage};
+use super::front::{AUDIENCE, Upstream, router, signed_routes};
+use super::pages;
+use super::peers::Peers;
+use super::runner::{Lease, lead};
+use super::state::{Service, Steps};
+
+/// Connections at once: those of all clients of VMAPI, and of those who watch.
+const CONNECTIONS: usize = 4096;
+
+/// Why it does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A port cannot be bound.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The secret cannot be read.
+    #[error("secret_file: {0}")]
+    Secret(#[from] NoSecret),
+    /// Reading it was aborted.
+    #[error("secret_file: the reading was aborted")]
+    Aborted,
+    /// The store cannot be opened.
+    #[error("store: {0}")]
+    Store(#[from] store::Error),
+    /// A client cannot be made.
+    #[error(transparent)]
+    Client(#[from] sdc_clients::Error),
+    /// `upstream_vmapi` is no address.
+    #[error("upstream_vmapi: {0}")]
+    Upstream(#[from] url::ParseError),
+}
+
+/// Runs until the shutdown.
+///
+/// # Errors
+/// If it cannot start.
+pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeError> {
+    let path = config.secret_file.clone();
+    let secret = disk::blocking(move || Secret::read(&path)).await.ok_or(ServeError::Aborted)??;
+    let store = match &config.storage {
+        Storage::File(path) => Store::embedded(path).await?,
+        Storage::Postgres(address) => Store::postgres(address)?,
+    };
+    let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
+    let peers = Peers::new(&config.addresses, &transport)?;
+    let known = Known {
+        secret: secret.clone(),
+        port: config.agents_port,
+        urls: config.agents_urls.clone(),
+    };
+    let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&transport));
+    let (listener, address) = listen(config.listen).await?;
+    let url = config.url.clone().unwrap_or_else(|| url_of(address));
+    let service = Service::open(&store, peers, agents, config.steps, Clock::System, &url).await?;
+    let service = Service { operators: config.operators, ..service };
+    let mut seed = [0; 32];
+    rand::fill(&mut seed);
+    let verifier = Arc::new(Verifier::new(secret, AUDIENCE, seed));
+    let upstream = Upstream::new(&config.addresses.vmapi, transport)?;
+    let routes = router(service.clone(), upstream).merge(signed_routes(service.clone(), verifier));
+    let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
+    let server = Server::new(limits, shutdown.clone()).with_names(&config.names);
+    let (status, _) = listen(config.status_listen).await?;
+    let pages = Server::new(Limits::default(), shutdown.clone());
+    let stop = shutdown.clone();
+    let tasks = Tasks::new(shutdown);
+    tasks.spawn_vital("http", server.serve(listener, routes));
+    tasks.spawn("status", pages.serve(status, pages::router(service.clone())));
+    metrics::serve(config.metrics_listen, pages::router(service.clone()), &tasks, &stop);
+    if config.steps == Steps::Own {
+        let lease = Lease { duration: config.lease };
+        tasks.spawn_dropped("rounds", lead(service, store, lease));
+    }
+    tracing::info!(%address, upstream = config.addresses.vmapi, "migration-service is listening");
+    Ok(tasks)
+}

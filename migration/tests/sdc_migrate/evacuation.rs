@@ -1,0 +1,274 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Evacuations, against a data centre in which a migration takes a few looks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::Request;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use super::program::{config, run_with, start};
+use super::service::{Answer, respond, serve};
+
+const CN: &str = "96c6fbfa-9615-4135-b135-0199b3500ce4";
+const OTHER: &str = "6cbd5b1a-34e3-4365-a31f-48bc755e87cf";
+const VMS: [&str; 4] = [
+    "0aa41ab0-2046-4d53-a82c-b9876136d4f1",
+    "1aa41ab0-2046-4d53-a82c-b9876136d4f1",
+    "2aa41ab0-2046-4d53-a82c-b9876136d4f1",
+    "3aa41ab0-2046-4d53-a82c-b9876136d4f1",
+];
+/// A core VM, which does not move.
+const CORE: &str = VMS[3];
+
+/// What the data centre knows.
+#[derive(Default)]
+struct Centre {
+    /// Phase and state of each migration.
+    migrations: BTreeMap<String, (&'static str, &'static str)>,
+    reserved: bool,
+    /// Migrations go on.
+    goes: bool,
+    /// Every change, in its order.
+    log: Vec<String>,
+    /// The most migrations at once.
+    most: usize,
+}
+
+impl Centre {
+    /// Each look at the migrations moves them on.
+    fn step(&mut self) {
+        if !self.goes {
+            return;
+        }
+        for (phase, state) in self.migrations.values_mut() {
+            (*phase, *state) = match (*phase, *state) {
+                ("begin", "running") => ("sync", "running"),
+                ("sync", "running") => ("switch", "running"),
+                ("switch", "running") => ("switch", "successful"),
+                same => same,
+            };
+        }
+    }
+
+    fn has_moved(&self, vm: &str) -> bool {
+        self.migrations.get(vm) == Some(&("switch", "successful"))
+    }
+
+    fn act(&mut self, vm: &str, action: &str) -> Answer {
+        let refuse = |message: &str| {
+            Answer::Whole(412, json!({"code": "PreconditionFailed", "message": message}))
+        };
+        self.log.push(format!("{action} {}", &vm[..1]));
+        match (action, self.migrations.get(vm).copied()) {
+            ("begin", _) if vm == CORE => return refuse("Cannot migrate a core instance"),
+            ("begin", None) => self.migrations.insert(vm.to_owned(), ("begin", "running")),
+            ("sync", Some((_, "paused"))) => {
+                self.migrations.insert(vm.to_owned(), ("sync", "running"))
+            }
+            ("pause", Some(("sync", "running"))) => {
+                self.migrations.insert(vm.to_owned(), ("sync", "paused"))
+            }
+            _ => return refuse("not now"),
+        };
+        let runs = self.migrations.values().filter(|(_, state)| *state == "running").count();
+        self.most = self.most.max(runs);
+        Answer::Whole(202, json!({"job_uuid": "J"}))
+    }
+
+    fn answer(&mut self, method: &str, path: &str, query: &str, body: &Value) -> Answer {
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        match (method, parts.as_slice()) {
+            ("GET", ["vms"]) => {
+                let here = VMS.iter().filter(|vm| !self.has_moved(vm));
+                let vms = here.map(|vm| json!({"uuid": vm, "state": "running", "alias": format!("vm{}", &vm[..1])}));
+                Answer::Whole(200, vms.collect())
+            }
+            ("GET", ["migrations"]) => {
+                self.step();
+                let all = self.migrations.iter().map(|(vm, (phase, state))| {
+                    json!({
+                        "vm_uuid": vm, "phase": phase, "state": state, "automatic": true,
+                        "source_server_uuid": CN, "target_server_uuid": OTHER,
+                    })
+                });
+                Answer::Whole(200, all.collect())
+            }
+            ("GET", ["settings"]) => {
+                Answer::Whole(200, json!({"max_running_migrations_per_cn": 5}))
+            }
+            ("GET", ["settings", _]) => {
+                Answer::Whole(200, json!({"max_running_migrations_per_cn": 2}))
+            }
+            ("GET", ["servers", cn]) => {
+                Answer::Whole(200, json!({"uuid": cn, "reserved": self.reserved}))
+            }
+            ("POST", ["servers", _]) => {
+                self.reserved = body["reserved"] == true;
+                self.log.push(format!("reserved {}", self.reserved));
+                Answer::Whole(204, Value::Null)
+            }
+            ("POST", ["vms", vm]) if query.contains("migration_action=estimate") => match *vm {
+                CORE => {
+                    let message = "Cannot migrate a core instance";
+                    Answer::Whole(412, json!({"code": "PreconditionFailed", "message": message}))
+                }
+                _ => Answer::Whole(
+                    200,
+                    json!({"total_seconds": 90, "downtime_seconds": 20, "size_bytes": 1024}),
+                ),
+            },
+            ("POST", ["vms", vm]) => {
+                let action = query.split("migration_action=").nth(1).unwrap();
+                let action = action.split('&').next().unwrap();
+                assert_eq!(query.contains("migration_automatic=true"), action == "begin");
+                self.act(vm, action)
+            }
+            _ => Answer::Whole(404, json!({"code": "ResourceNotFound", "message": path})),
+        }
+    }
+}
+
+type Shared = Arc<Mutex<Centre>>;
+
+/// A data centre and a configuration that names it.
+struct World {
+    centre: Shared,
+    config: String,
+    _dir: tempfile::TempDir,
+}
+
+async fn world(goes: bool) -> World {
+    let centre: Shared = Arc::new(Mutex::new(Centre { goes, ..Centre::default() }));
+    let shared = Arc::clone(&centre);
+    let app = Router::new().fallback(async move |request: Request| {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let mut centre = shared.lock().unwrap();
+        let query = uri.query().unwrap_or_default();
+        respond(centre.answer(method.as_str(), uri.path(), query, &body))
+    });
+    let url = serve(app).await;
+    let dir = tempfile::tempdir().unwrap();
+    World { config: config(dir.path(), &url), centre, _dir: dir }
+}
+
+impl World {
+    fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.centre.lock().unwrap().log)
+    }
+
+    fn set_goes(&self, goes: bool) {
+        self.centre.lock().unwrap().goes = goes;
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_it_takes_and_changes_nothing() {
+    let world = world(false).await;
+    let done = run_with(
+        &world.config,
+        &["evacuate", CN, "--dry-run", "-H", "-o", "alias,minutes,downtime,obstacle"],
+    )
+    .await;
+    let want = "\
+vm0  2  20s  -
+vm1  2  20s  -
+vm2  2  20s  -
+vm3  -  -    Cannot migrate a core instance
+";
+    assert_eq!((done.code, done.stdout.as_str()), (Some(1), want), "{}", done.stderr);
+    assert_eq!(world.log(), [""; 0]);
+}
+
+#[tokio::test]
+async fn all_that_can_move_do_and_the_node_is_given_back() {
+    let world = world(true).await;
+    let done = run_with(&world.config, &["evacuate", CN]).await;
+    assert_eq!(done.code, Some(1), "one stays: {}", done.stderr);
+    for part in
+        ["vm0: switch successful\n", "Cannot migrate a core instance\n", "\n3 moved, 1 stay\n"]
+    {
+        assert!(done.stdout.contains(part), "{part}: {}", done.stdout);
+    }
+    assert!(done.stdout.ends_with("The node may get new instances again\n"), "{}", done.stdout);
+    let log = world.log();
+    assert_eq!(
+        (log.first().unwrap().as_str(), log.last().unwrap().as_str()),
+        ("reserved true", "reserved false")
+    );
+    assert_eq!(world.centre.lock().unwrap().most, 2, "the node's own limit");
+}
+
+#[tokio::test]
+async fn a_node_that_was_reserved_stays_so() {
+    let world = world(true).await;
+    world.centre.lock().unwrap().reserved = true;
+    let done = run_with(&world.config, &["evacuate", CN]).await;
+    assert!(
+        done.stdout.ends_with("The node was reserved before, and stays so\n"),
+        "{}",
+        done.stdout
+    );
+    assert!(world.log().iter().all(|line| !line.starts_with("reserved")));
+    assert!(world.centre.lock().unwrap().reserved);
+}
+
+#[tokio::test]
+async fn it_is_left_paused_resumed_and_released() {
+    let world = world(false).await;
+    let mut running = start(&world.config, &["evacuate", CN]);
+    while !running.line().await.contains("vm1: begin running") {}
+    world.centre.lock().unwrap().step();
+    let left = running.interrupt().await;
+    assert_eq!(left.code, Some(130));
+    assert!(
+        left.stderr.contains(&format!("Go on with: sdc-migrate evacuate {CN}")),
+        "{}",
+        left.stderr
+    );
+    assert_eq!(world.log()[..3], ["reserved true", "begin 0", "begin 1"]);
+
+    // Those that have begun reach their sync, and are paused there.
+    world.set_goes(true);
+    let done = run_with(&world.config, &["evacuate", CN, "--pause"]).await;
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stdout.contains("The evacuation is paused."), "{}", done.stdout);
+    let paused: Vec<_> = world.centre.lock().unwrap().migrations.values().copied().collect();
+    assert!(paused.iter().all(|(_, state)| ["paused", "successful"].contains(state)), "{paused:?}");
+    assert!(world.centre.lock().unwrap().reserved, "it gets no new VMs meanwhile");
+    world.log();
+
+    let done = run_with(&world.config, &["evacuate", CN]).await;
+    assert!(done.stdout.contains("3 moved, 1 stay\n"), "{}", done.stdout);
+    assert_eq!(world.log().last().map(String::as_str), Some("reserved false"));
+
+    let done = run_with(&world.config, &["evacuate", CN, "--release"]).await;
+    let want = format!("No evacuation of node {CN} is under way here\n");
+    assert_eq!((done.code, done.stdout), (Some(0), want));
+    let done = run_with(&world.config, &["evacuate", CN, "--pause"]).await;
+    assert_eq!(done.code, Some(1));
+    assert!(done.stderr.contains("no evacuation of node"), "{}", done.stderr);
+}
+
+#[tokio::test]
+async fn a_pause_ends_the_evacuation_that_runs_elsewhere() {
+    let world = world(false).await;
+    let mut running = start(&world.config, &["evacuate", CN]);
+    while !running.line().await.contains("vm1: begin running") {}
+    for (_, phase) in world.centre.lock().unwrap().migrations.iter_mut() {
+        *phase = ("sync", "running");
+    }
+    let done = run_with(&world.config, &["evacuate", CN, "--pause"]).await;
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    while running.line().await != "The evacuation was paused or ended by another command" {}
+    let done = run_with(&world.config, &["evacuate", CN, "--release"]).await;
+    assert!(done.stdout.starts_with("The evacuation is over."), "{}", done.stdout);
+    assert!(!world.centre.lock().unwrap().reserved);
+}

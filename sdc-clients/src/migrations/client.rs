@@ -1,0 +1,120 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The routes other than the watch.
+
+use std::time::Duration;
+
+use ::http::Method;
+use serde_json::{Map, Value};
+
+use super::types::{Answer, Estimate, Migration, MigrationQuery, Options, Verification};
+use crate::error::Error;
+use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
+
+/// A data centre with many migrations, each with its history.
+const LIST_CAP: usize = 256 << 20;
+
+/// The answer to `finalize` waits until the hidden source is deleted; the service gives up before this.
+const ACTION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+
+/// A client of migration-service.
+#[derive(Debug, Clone)]
+pub struct Migrations {
+    http: Http,
+}
+
+impl Migrations {
+    /// A client that speaks through `http`.
+    pub fn new(http: Http) -> Migrations {
+        Migrations { http }
+    }
+
+    /// Returns the migrations that match, the newest first, or an error. Aborted ones are listed for
+    /// the state `aborted` alone.
+    pub async fn list(&self, query: &MigrationQuery) -> Result<Vec<Migration>, Error> {
+        let call = Call::get(&["migrations"]).timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
+        let reply = self.http.execute(query.apply(call)).await?;
+        reply.json("an array of migrations")
+    }
+
+    /// Returns the migration of a VM.
+    pub async fn get(&self, vm: &str) -> Result<Migration, Error> {
+        let call = Call::get(&["migrations", vm]).query("format", "raw");
+        let reply = self.http.execute(call).await?;
+        let migration: Migration = reply.json("a migration")?;
+        if migration.vm_uuid != vm {
+            return Err(reply.unexpected(&format!("the migration of {vm}")));
+        }
+        Ok(migration)
+    }
+
+    /// Removes the record of a VM's migration, and nothing else: the last resort.
+    pub async fn remove(&self, vm: &str) -> Result<(), Error> {
+        self.http.execute(Call::new(Method::DELETE, &["migrations", vm])).await?;
+        Ok(())
+    }
+
+    /// Asks for an action, such as `begin` or `switch`. It goes on after the answer, but for those that
+    /// the answer waits for: `finalize`, `schedule`, `unschedule`, and `abort` where there is no target.
+    pub async fn act(&self, vm: &str, action: &str, options: &Options) -> Result<Answer, Error> {
+        let reply = self.migrate(vm, action, options).await?;
+        match reply.body() {
+            [] | b"null" => Ok(Answer::default()),
+            _ => reply.json("the answer to a migration action"),
+        }
+    }
+
+    /// Returns the bytes that the VM's datasets use.
+    pub async fn estimate_size(&self, vm: &str, cn: Option<&str>) -> Result<u64, Error> {
+        let options = Options { override_server_uuid: cn.map(str::to_owned), ..Options::default() };
+        let reply = self.migrate(vm, "estimate", &options).await?;
+        let size = reply.object()?.get("size").and_then(Value::as_u64);
+        size.ok_or_else(|| reply.unexpected("a size"))
+    }
+
+    /// Returns what a migration would take from now on; also while one runs.
+    pub async fn estimate(&self, vm: &str, cn: Option<&str>) -> Result<Estimate, Error> {
+        let call = Call::new(Method::POST, &["vms", vm]).query("action", "migrate");
+        let call = call.query("migration_action", "estimate").query("format", "rfd34");
+        let call = call.query_opt("override_server_uuid", cn).timeout(LIST_TIMEOUT);
+        self.http.execute(call.json(&Map::new())).await?.json("an estimate")
+    }
+
+    /// Returns the settings; with a node, its own values.
+    pub async fn settings(&self, cn: Option<&str>) -> Result<Map<String, Value>, Error> {
+        self.http.execute(Call::get(&settings_path(cn))).await?.json("settings")
+    }
+
+    /// Changes the settings that are named and returns all; with a node, its own values, where null removes
+    /// one.
+    pub async fn set(
+        &self,
+        cn: Option<&str>,
+        values: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, Error> {
+        let call = Call::new(Method::PUT, &settings_path(cn)).json(values);
+        self.http.execute(call).await?.json("settings")
+    }
+
+    /// Compares the two copies of a VM.
+    pub async fn verify(&self, vm: &str) -> Result<Verification, Error> {
+        let call = Call::get(&["migrations", vm, "verify"]).timeout(LIST_TIMEOUT);
+        self.http.execute(call).await?.json("a verification")
+    }
+
+    async fn migrate(&self, vm: &str, action: &str, options: &Options) -> Result<Reply, Error> {
+        let call = Call::new(Method::POST, &["vms", vm]).query("action", "migrate");
+        let call = options.apply(call.query("migration_action", action)).timeout(ACTION_TIMEOUT);
+        self.http.execute(call.json(&Map::new())).await
+    }
+
+    pub(super) fn http(&self) -> &Http {
+        &self.http
+    }
+}
+
+fn settings_path(cn: Option<&str>) -> Vec<&str> {
+    std::iter::once("settings").chain(cn).collect()
+}

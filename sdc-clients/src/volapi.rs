@@ -1,0 +1,117 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! volapi: shared volumes (RFD 26).
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let app = axum::Router::new().fallback(|| async { "[]" });
+//! # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let url = format!("http://{}", listener.local_addr()?);
+//! # tokio::spawn(async move { axum::serve(listener, app).await });
+//! let volapi = sdc_clients::volapi::Volapi::new(sdc_clients::Http::new(&url, "my-service/1.0")?);
+//! for volume in volapi.list(None).await? {
+//!     println!("{} of {} is {}", volume.name, volume.owner_uuid, volume.state);
+//! }
+//! # Ok(()) }
+//! ```
+
+use ::http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+use crate::http::{Call, Http, LIST_TIMEOUT};
+
+/// The longest list that is read.
+const LIST_CAP: usize = 256 << 20;
+
+/// A volume: the fields this project reads, and all others as they came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Volume {
+    /// The volume.
+    pub uuid: String,
+    /// Its name, unique among the creating and ready volumes of its owner.
+    pub name: String,
+    /// Its owner.
+    pub owner_uuid: String,
+    /// In MiB.
+    pub size: f64,
+    /// `creating`, `ready`, `failed` or `deleting`; an open set of words.
+    pub state: String,
+    /// Its storage VM.
+    pub vm_uuid: String,
+    /// The VMs that use it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refs: Vec<String>,
+    /// When it was made, in ISO 8601.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create_timestamp: Option<String>,
+    /// Every other field.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// A reservation: a VM that is being made needs a volume of this name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// The reservation.
+    pub uuid: String,
+    /// The owner of the VM and of the volume.
+    pub owner_uuid: String,
+    /// The name of the volume, which need not exist yet.
+    pub volume_name: String,
+    /// The VM.
+    pub vm_uuid: String,
+    /// The job that makes the VM.
+    pub job_uuid: String,
+    /// When it was made, in ISO 8601.
+    pub create_timestamp: String,
+    /// Every other field.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// A client of volapi.
+#[derive(Debug, Clone)]
+pub struct Volapi {
+    http: Http,
+}
+
+impl Volapi {
+    /// A client that speaks through `http`.
+    pub fn new(http: Http) -> Volapi {
+        Volapi { http }
+    }
+
+    /// All volumes, or those of an owner.
+    pub async fn list(&self, owner: Option<&str>) -> Result<Vec<Volume>, Error> {
+        let call = Call::get(&["volumes"]).query_opt("owner_uuid", owner);
+        let call = call.timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
+        self.http.execute(call).await?.json("an array of volumes")
+    }
+
+    /// One volume.
+    pub async fn get(&self, uuid: &str) -> Result<Volume, Error> {
+        let reply = self.http.execute(Call::get(&["volumes", uuid])).await?;
+        let volume: Volume = reply.json("a volume")?;
+        if volume.uuid != uuid {
+            return Err(reply.unexpected(&format!("the volume {uuid}")));
+        }
+        Ok(volume)
+    }
+
+    /// Deletes a volume of this owner, with `force` also one that is used. It is gone when [`Volapi::get`] says so.
+    pub async fn delete(&self, uuid: &str, owner: &str, force: bool) -> Result<(), Error> {
+        let call = Call::new(Method::DELETE, &["volumes", uuid]).query("owner_uuid", owner);
+        self.http.execute(call.query("force", force)).await.map(drop)
+    }
+
+    /// All reservations.
+    pub async fn reservations(&self) -> Result<Vec<Reservation>, Error> {
+        let call = Call::get(&["volumereservations"]).timeout(LIST_TIMEOUT).body_cap(LIST_CAP);
+        self.http.execute(call).await?.json("an array of reservations")
+    }
+}

@@ -1,0 +1,152 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The mock CNAPI under paused time, through the client of `sdc-clients`.
+
+#![allow(clippy::unwrap_used)] // a failed step of a test is a failed test
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mocks::cnapi::{Order, Store};
+use mocks::faults::{Action, Rule};
+use mocks::transport::InProcess;
+use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, ExpiresAt, Placement, TicketOrder};
+use sdc_clients::{Class, Http};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+const CN: &str = "c0000000-0000-4000-8000-000000000001";
+const VM: &str = "40000000-0000-4000-8000-000000000001";
+const NOW: i64 = 1_800_000_000_000;
+
+fn client(store: &Store) -> Cnapi {
+    let transport = Arc::new(InProcess::new(store.clone()));
+    Cnapi::new(Http::with_transport("http://cnapi.sim", "test/1", transport).unwrap())
+}
+
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap()
+}
+
+fn order(seconds: i64) -> TicketOrder {
+    let at = jiff::Timestamp::from_millisecond(NOW + seconds * 1000).unwrap();
+    TicketOrder {
+        scope: "vm".into(),
+        id: VM.into(),
+        expires_at: ExpiresAt::Iso(at),
+        action: Some("migrate".into()),
+        extra: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_ticket_waits_for_the_release_or_the_expiry_of_the_first() {
+    let cnapi = client(&Store::at(NOW));
+    let take = async |seconds| cnapi.create_ticket(DEFAULT_SERVER, &order(seconds)).await.unwrap();
+    let (first, second, third) = (take(600).await, take(900).await, take(3600).await);
+    cnapi.wait_ticket(&first, Duration::from_secs(1)).await.unwrap();
+    let late = cnapi.wait_ticket(&second, Duration::from_secs(30)).await.unwrap_err();
+    assert!(late.is_timeout(), "{late}");
+    let release = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        cnapi.release_ticket(&first).await.unwrap();
+    };
+    let began = Instant::now();
+    let wait = cnapi.wait_ticket(&second, Duration::from_secs(60));
+    assert_eq!(tokio::join!(wait, release).0.map_err(|e| e.class()), Ok(()));
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    assert!(cnapi.get_ticket(&second).await.unwrap().is_active());
+    // Nobody releases the second one: it expires 900 s after the start.
+    cnapi.wait_ticket(&third, Duration::from_secs(1200)).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(900), "{:?}", began.elapsed());
+    assert_eq!(cnapi.get_ticket(&second).await.unwrap().status, "expired");
+    let status: Vec<String> =
+        cnapi.list_tickets(DEFAULT_SERVER).await.unwrap().into_iter().map(|it| it.status).collect();
+    assert_eq!(status, ["finished", "expired", "active"]);
+    assert!(cnapi.release_ticket("nope").await.unwrap_err().is_not_found_resource());
+    assert!(
+        cnapi
+            .wait_ticket("nope", Duration::from_secs(1))
+            .await
+            .unwrap_err()
+            .is_not_found_resource()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_are_carried_out_by_the_callers_function() {
+    let store = Store::at(NOW);
+    store.put_server(object(&json!({ "uuid": CN, "sysinfo": {} })));
+    let orders: Arc<Mutex<Vec<Order>>> = Arc::default();
+    let seen = Arc::clone(&orders);
+    store.set_hands(Arc::new(move |order: Order| {
+        seen.lock().unwrap().push(order.clone());
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            match order.verb.as_str() {
+                "load" => Ok(json!({ "uuid": order.vm_uuid, "state": "running" })),
+                "create" => Ok(json!({ "vm": order.body })),
+                _ => Err("VM is busy".to_owned()),
+            }
+        })
+    }));
+    let cnapi = client(&store);
+    let wait = Duration::from_secs(600);
+    let task = cnapi.create_vm(CN, &object(&json!({ "uuid": VM, "brand": "lx" }))).await.unwrap();
+    assert_eq!(cnapi.get_task(&task).await.unwrap().status, "active");
+    let late = cnapi.wait_task(&task, Duration::from_secs(10)).await.unwrap_err();
+    assert!(late.is_timeout());
+    let done = cnapi.wait_task(&task, wait).await.unwrap();
+    assert_eq!(done.event("finish").unwrap()["vm"]["brand"], "lx");
+    let task = cnapi.delete_vm(CN, VM, true).await.unwrap();
+    assert_eq!(cnapi.wait_task(&task, wait).await.unwrap().error(), Some("VM is busy"));
+    // A read has the client's usual deadline, so it must not take a minute.
+    let slow = cnapi.get_vm(CN, VM, false).await.unwrap_err();
+    assert!(slow.is_timeout(), "{slow}");
+    let orders = orders.lock().unwrap();
+    let told: Vec<_> = orders.iter().map(|it| (&*it.verb, &*it.vm_uuid)).take(3).collect();
+    assert_eq!(told, [("create", VM), ("delete", VM), ("load", VM)]);
+    assert_eq!(orders[1].params["include_dni"], "true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_fail_and_hang_by_rule() {
+    let store = Store::at(NOW);
+    store.put_server(object(&json!({ "uuid": CN })));
+    let cnapi = client(&store);
+    let delete = async || cnapi.delete_vm(CN, VM, true).await.unwrap();
+    let fail = Action::FailTask { message: "no room".into() };
+    store.faults().add(Rule::new("DELETE", "/servers/*", fail).times(1));
+    store.faults().add(Rule::new("DELETE", "/servers/*", Action::HangTask).after(1).times(1));
+    let (failed, hung, fine) = (delete().await, delete().await, delete().await);
+    let wait = Duration::from_secs(900);
+    assert_eq!(cnapi.wait_task(&failed, wait).await.unwrap().error(), Some("no room"));
+    assert!(cnapi.wait_task(&hung, wait).await.unwrap_err().is_timeout());
+    assert!(cnapi.wait_task(&fine, wait).await.unwrap().is_complete());
+    assert!(cnapi.wait_task("nope", wait).await.unwrap_err().is_not_found_resource());
+    assert!(cnapi.delete_vm("nope", VM, true).await.unwrap_err().is_not_found_resource());
+}
+
+#[tokio::test]
+async fn a_node_is_found_by_its_sysinfo_and_chosen_where_the_vm_fits() {
+    let store = Store::at(NOW);
+    let nics = json!({ "net0": { "ip4addr": "10.99.99.7", "NIC Names": ["admin"] } });
+    let sysinfo = json!({ "UUID": CN, "Hostname": "cn7", "CPU Type": "X", "Live Image": "20260101T000000Z", "Network Interfaces": nics });
+    store.put_sysinfo(&object(&sysinfo));
+    let cnapi = client(&store);
+    let server = cnapi.get_server(CN).await.unwrap();
+    assert_eq!((server.admin_ip(), server.hostname.as_deref()), (Some("10.99.99.7"), Some("cn7")));
+    assert_eq!(server.current_platform.as_deref(), Some("20260101T000000Z"));
+    assert_eq!(server.sysinfo_text("CPU Type"), Some("X"));
+    let mut wanted =
+        Placement { nic_tag_requirements: vec![vec!["admin".into()]], ..Placement::default() };
+    assert_eq!(cnapi.allocate(&wanted).await.unwrap().server.uuid, CN);
+    wanted.nic_tag_requirements.push(vec!["external".into()]);
+    let refused = cnapi.allocate(&wanted).await.unwrap_err();
+    assert_eq!(
+        (refused.class(), refused.message()),
+        (Class::Conflict, "No compute resources available")
+    );
+}

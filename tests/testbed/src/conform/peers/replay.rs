@@ -1,0 +1,171 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The recorded calls in their order, each against our mock of its peer.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use mocks::faults::Reply;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::calls::{Call, Calls};
+use super::compare::Memory;
+use super::world::World;
+use crate::conform::tally::Tally;
+use crate::conform::transcript::{Group, Step, Transcript};
+
+/// How long a wait for a ticket may be behind the calls that end it.
+const LATE: Duration = Duration::from_secs(60);
+const ROWS: &str = include_str!("../../../fixtures/peers-deviations.jsonl");
+
+/// A wait for a ticket that is under way: what is wrong with its answer.
+type Wait = JoinHandle<Result<(), String>>;
+
+/// Where ours differs on purpose.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    /// Exchange and number of the call.
+    id: String,
+    /// Why.
+    #[serde(rename = "reason")]
+    _reason: String,
+}
+
+/// Replays all of them, group by group.
+pub(super) async fn replay(transcript: &Transcript, calls: &Calls) -> anyhow::Result<Tally> {
+    let mut rows = BTreeSet::new();
+    for line in ROWS.lines() {
+        let row: Row = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        anyhow::ensure!(rows.insert(row.id.clone()), "two rows for {}", row.id);
+    }
+    let mut ledger = Ledger { rows, used: BTreeSet::new(), tally: Tally::default() };
+    for group in &transcript.groups {
+        play(group, calls, &mut ledger).await.with_context(|| group.name.clone())?;
+    }
+    Ok(ledger.done())
+}
+
+/// What came of the calls so far.
+struct Ledger {
+    rows: BTreeSet<String>,
+    used: BTreeSet<String>,
+    tally: Tally,
+}
+
+impl Ledger {
+    fn enter(&mut self, id: &str, call: &Call, result: Result<(), String>) {
+        let place = format!("{id} {} {} {}", call.peer, call.method, call.url);
+        match (self.rows.contains(id), result) {
+            (false, result) => self.tally.case(&place, result.err().as_slice()),
+            (true, Err(_)) => {
+                self.used.insert(id.to_owned());
+                self.tally.passed += 1;
+            }
+            (true, Ok(())) => {
+                let needless = "its row in the deviations file is not needed".to_owned();
+                self.tally.case(&place, &[needless]);
+            }
+        }
+    }
+
+    fn done(mut self) -> Tally {
+        let deviate = self.used.len();
+        self.tally.notes.push(format!("{deviate} calls are answered otherwise on purpose"));
+        self.tally
+    }
+}
+
+async fn play(group: &Group, calls: &Calls, ledger: &mut Ledger) -> anyhow::Result<()> {
+    let world = World::begin(&group.world)?;
+    let mut memory = Memory::default();
+    for step in &group.steps {
+        match step {
+            Step::World(change) => world.change(change).await?,
+            Step::Published(_) => {}
+            Step::Exchange(one) => {
+                for (kind, recorded) in [("before ", &calls.before), ("", &calls.of)] {
+                    let recorded = recorded.get(&one.id).map(Vec::as_slice).unwrap_or_default();
+                    let name = format!("{kind}{}", one.id);
+                    exchange(&world, &mut memory, &name, recorded, ledger).await;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Replays the calls of one exchange. A wait for a ticket may be answered after later calls, as it was.
+async fn exchange(
+    world: &World,
+    memory: &mut Memory,
+    name: &str,
+    recorded: &[Call],
+    ledger: &mut Ledger,
+) {
+    let mut waits: Vec<(String, &Call, Wait)> = Vec::new();
+    for (at, call) in recorded.iter().enumerate() {
+        let id = format!("{name}/{}", at + 1);
+        let Some(status) = call.status else { continue };
+        let url = memory.ours(&call.url);
+        world.prepare(call, &url);
+        let (mock, request) = (world.mock(&call.peer), request(call, &url));
+        if call.peer == "cnapi" && call.url.ends_with("/wait") {
+            let wait = async move {
+                let (got, body) = answer(mock.handle(request).await)?;
+                head(status, got, &body)
+            };
+            waits.push((id, call, tokio::spawn(wait)));
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let result = match answer(mock.handle(request).await) {
+            Ok((got, body)) => {
+                let want = call.response.clone().unwrap_or_default();
+                memory.learn(&want, &body);
+                world.settle(call, &body);
+                head(status, got, &body).and_then(|()| match call.response {
+                    Some(_) => memory.body(&call.peer, &want, &body),
+                    None => Ok(()),
+                })
+            }
+            Err(error) => Err(error),
+        };
+        ledger.enter(&id, call, result);
+    }
+    for (id, call, wait) in waits {
+        let result = match tokio::time::timeout(LATE, wait).await {
+            Ok(done) => done.unwrap_or_else(|error| Err(error.to_string())),
+            Err(_) => Err("it still waits after all calls".to_owned()),
+        };
+        ledger.enter(&id, call, result);
+    }
+}
+
+fn request(call: &Call, url: &str) -> http::Request<Bytes> {
+    let builder = http::Request::builder().method(call.method.as_str()).uri(url);
+    let builder = builder.header("content-type", "application/json");
+    let body = if call.body.is_null() { Bytes::new() } else { Bytes::from(call.body.to_string()) };
+    // A recorded method and address are valid ones; a mock refuses the empty request.
+    builder.body(body).unwrap_or_default()
+}
+
+fn answer(reply: Reply) -> Result<(u16, Value), String> {
+    match reply {
+        Reply::Full(response) => {
+            let body = serde_json::from_slice(response.body()).unwrap_or_default();
+            Ok((response.status().as_u16(), body))
+        }
+        _ => Err("the connection closed".to_owned()),
+    }
+}
+
+fn head(want: u16, got: u16, body: &Value) -> Result<(), String> {
+    if want == got { Ok(()) } else { Err(format!("status: expected {want}, got {got} {body}")) }
+}

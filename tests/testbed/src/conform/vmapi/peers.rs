@@ -1,0 +1,167 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The services that VMAPI asks, which answer what they answered when the exchange was recorded.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use futures_util::future::BoxFuture;
+use http::StatusCode;
+use sdc_clients::Error;
+use sdc_clients::http::{HttpTransport, Request, Response, StreamResponse, Transport};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The name of the recording beside that of the exchanges.
+pub(super) const FILE: &str = "vmapi-peer-calls.jsonl";
+/// The host names by which the service knows them: PEER.sim.
+const DOMAIN: &str = ".sim";
+
+/// A call that was recorded.
+#[derive(Clone, Debug, Deserialize)]
+struct Call {
+    peer: String,
+    method: String,
+    url: String,
+    #[serde(default)]
+    body: Value,
+    #[serde(default)]
+    status: Option<u16>,
+    #[serde(default)]
+    response: Value,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    id: Option<String>,
+    calls: Vec<Call>,
+}
+
+/// The calls of each exchange.
+pub(super) type Calls = HashMap<String, Vec<Recorded>>;
+
+/// A call that was recorded.
+#[derive(Clone, Debug)]
+pub(super) struct Recorded(Call);
+
+/// Reads the recording in the directory of the exchanges.
+pub(super) fn read(transcript: &Path) -> anyhow::Result<Calls> {
+    let path = transcript.with_file_name(FILE);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let mut calls = Calls::new();
+    for line in text.lines() {
+        let line: Line = serde_json::from_str(line)?;
+        // Jobs are this service's own operations; it asks no workflow API.
+        let ours = line.calls.into_iter().filter(|call| call.peer != "wfapi").map(Recorded);
+        calls.extend(line.id.map(|id| (id, ours.collect())));
+    }
+    Ok(calls)
+}
+
+/// Returns the answers that were recorded at any time: for a call that this exchange had not.
+fn usual(calls: &Calls) -> HashMap<String, Call> {
+    let with = |status| calls.values().flatten().filter(move |it| it.0.status == Some(status));
+    // Where both were recorded, what is there counts.
+    let all = with(404).chain(with(200));
+    all.map(|Recorded(call)| (named(&call.peer, &call.method, &call.url), call.clone())).collect()
+}
+
+/// A call without its query.
+fn named(peer: &str, method: &str, url: &str) -> String {
+    format!("{peer} {method} {}", url.split('?').next().unwrap_or_default())
+}
+
+/// Carries requests to the mock VMAPI, and answers those to the other services itself.
+pub(super) struct Peers {
+    vmapi: HttpTransport,
+    usual: HashMap<String, Call>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What has been recorded of the exchange, and not been asked yet.
+    recorded: Vec<Recorded>,
+    /// What was asked otherwise.
+    faults: Vec<String>,
+}
+
+impl Peers {
+    pub(super) fn new(calls: &Calls) -> Result<Arc<Peers>, Error> {
+        let (usual, state) = (usual(calls), Mutex::default());
+        Ok(Arc::new(Peers { vmapi: HttpTransport::new()?, usual, state }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An exchange begins, during which these calls were recorded.
+    pub(super) fn begin(&self, recorded: Vec<Recorded>) {
+        *self.state() = State { recorded, faults: Vec::new() };
+    }
+
+    /// Returns what was asked otherwise than recorded.
+    pub(super) fn faults(&self) -> Option<String> {
+        let mut state = self.state();
+        let mut faults = std::mem::take(&mut state.faults);
+        let rest = state.recorded.drain(..);
+        faults.extend(rest.map(|Recorded(call)| {
+            format!("not called: {} {} {}", call.peer, call.method, call.url)
+        }));
+        (!faults.is_empty()).then(|| faults.join("; "))
+    }
+
+    fn answer(&self, peer: &str, request: &Request) -> Result<Response, Error> {
+        let (method, target) = (request.method.as_str(), request.target());
+        let body = request.body.as_deref().unwrap_or(b"null");
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut state = self.state();
+        let is_it = |Recorded(call): &Recorded| {
+            call.peer == peer && call.method == method && call.url == target
+        };
+        let Some(at) = state.recorded.iter().position(is_it) else {
+            state.faults.push(format!("called: {peer} {method} {target}"));
+            let usual = self.usual.get(&named(peer, method, &target));
+            let nothing = || Error::connect(&request.method, target, "nothing was recorded");
+            return usual.map(answered).ok_or_else(nothing);
+        };
+        let Recorded(call) = state.recorded.remove(at);
+        if at > 0 || call.body["action"] != body["action"] || call.body.is_null() != body.is_null()
+        {
+            state.faults.push(format!("called otherwise: {peer} {method} {target} {body}"));
+        }
+        Ok(answered(&call))
+    }
+
+    /// Returns the name of the peer that a request goes to, unless it is VMAPI.
+    fn peer(request: &Request) -> Option<String> {
+        request.url.host_str()?.strip_suffix(DOMAIN).map(str::to_owned)
+    }
+}
+
+fn answered(call: &Call) -> Response {
+    let status = call.status.and_then(|status| StatusCode::from_u16(status).ok());
+    Response {
+        status: status.unwrap_or_default(),
+        headers: http::HeaderMap::new(),
+        body: call.response.to_string().into(),
+    }
+}
+
+impl Transport for Peers {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        match Peers::peer(&request) {
+            Some(peer) => Box::pin(std::future::ready(self.answer(&peer, &request))),
+            None => self.vmapi.send(request),
+        }
+    }
+
+    fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        self.vmapi.stream(request)
+    }
+}

@@ -1,0 +1,44 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `testbed conform volapi FILE`: replays exchanges recorded from the real volapi against ours, on a socket, and
+//! reports every answer that differs. The services around it are stand-ins that do what the recording says
+//! of them; what volapi asked of them is compared with what the real one asked.
+
+mod calls; // what the service asked, against what was recorded
+mod compare; // when two answers are the same
+mod replay; // the way of a replay
+mod rows; // where ours answers otherwise on purpose
+mod world; // what was done to the surroundings
+
+use std::path::Path;
+
+use super::tally::{Tally, only};
+use super::transcript::Transcript;
+
+/// The name of the recording in a directory of fixtures.
+pub(super) const FILE: &str = "volapi-transcripts.jsonl";
+/// What the real service asked of others, beside it.
+const CALLS: &str = "volapi-peer-calls.jsonl";
+
+/// Compares with the recording at the path; `--only GROUP` replays one group.
+pub(super) fn check(path: &Path, flags: &[String]) -> anyhow::Result<Tally> {
+    let only = only(flags)?;
+    let transcript = Transcript::read(path)?;
+    let calls = calls::read(&path.with_file_name(CALLS))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(replay::replay(&transcript, calls, only))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // V40
+    fn the_recorded_exchanges_are_answered_alike() {
+        let dir = recordings::unpacked().unwrap();
+        let tally = check(&dir.path().join(FILE), &[]).unwrap();
+        assert_eq!((tally.failures, tally.passed), (Vec::new(), 642));
+    }
+}

@@ -1,0 +1,86 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! All runs with one fault, in an order of which each beginning is a fair sample; and pairs of faults by seed.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use migration::journal::End;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::points::{Fault, Moment, Party, Planned};
+use super::runs::{Case, Ran};
+use super::world::Shape;
+use crate::moving::operator::{STORIES, Story};
+
+/// What can happen before or after a point.
+fn faults(moment: Moment) -> Vec<Fault> {
+    let both = [End::Source, End::Target];
+    let mut parties = vec![Party::Service(1)];
+    parties.extend(both.map(Party::Agent));
+    parties.extend(both.map(Party::Vminfod));
+    let mut all: Vec<Fault> = parties.iter().copied().map(Fault::Dies).collect();
+    all.extend(parties.into_iter().map(Fault::Stops));
+    all.extend(both.map(Fault::Reboots));
+    all.push(Fault::Loses);
+    if moment == Moment::Before {
+        all.push(Fault::Late);
+    }
+    all
+}
+
+/// The points of a story that no story before it has had.
+fn own_points(story: Story, plain: &Ran) -> std::ops::Range<usize> {
+    let begin = match story {
+        Story::Finalize | Story::Automatic => 0,
+        Story::Paused => plain.marks.get(1).copied().unwrap_or(0),
+        Story::SourceDead => plain.marks.get(2).copied().unwrap_or(0),
+        // The commands before the last one are those of the first story.
+        Story::Rollback | Story::Abort | Story::Discard => {
+            plain.marks.iter().rev().nth(1).copied().unwrap_or(0)
+        }
+    };
+    begin..plain.marks.last().copied().unwrap_or(0)
+}
+
+/// Returns all cases with one fault, given how each story runs without any.
+pub fn single(plain: &[(Story, Ran)], shape: Shape) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (story, ran) in plain {
+        for at in own_points(*story, ran) {
+            for moment in [Moment::Before, Moment::After] {
+                let planned = |fault| vec![Planned { at, moment, fault }];
+                let of = |fault| Case { story: *story, planned: planned(fault), shape };
+                cases.extend(faults(moment).into_iter().map(of));
+            }
+        }
+    }
+    cases.sort_by_cached_key(|case| {
+        let mut hasher = DefaultHasher::new();
+        format!("{case:?}").hash(&mut hasher);
+        hasher.finish()
+    });
+    cases
+}
+
+/// Returns the case of a seed: two faults.
+pub fn pair(seed: u64, plain: &[(Story, Ran)], shape: Shape) -> Case {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let story = STORIES[rng.random_range(0..STORIES.len())];
+    let points = plain
+        .iter()
+        .find(|(it, _)| *it == story)
+        .map_or(1, |(_, ran)| ran.marks.last().copied().unwrap_or(0).max(1));
+    let mut planned: Vec<Planned> = (0..2)
+        .map(|_| {
+            let moment = if rng.random() { Moment::Before } else { Moment::After };
+            let all = faults(moment);
+            let fault = all[rng.random_range(0..all.len())];
+            Planned { at: rng.random_range(0..points), moment, fault }
+        })
+        .collect();
+    planned.sort();
+    Case { story, planned, shape }
+}

@@ -1,0 +1,343 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One node: its files and zones, and the real vminfod, migration-agent, net-agent and vm-agent on it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use daemon::Shutdown;
+use migration::agent::wire::Wire;
+use migration::agent::{Agent, Setup, before_zones};
+use migration::journal::End;
+use sdc_clients::http::Transport;
+use sdc_clients::vminfod::Vminfod;
+use sdc_clients::{Http, Jitter};
+use serde_json::json;
+use simnode::in_process::InProcess;
+use simnode::tap::Tap;
+use simnode::{CreateOptions, Node, Verbs, Wait};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+use vminfod::config::Config;
+use vminfod::node::commands::{CommandError, Commands, Follow, Input, Run, Tool};
+
+use super::bugs::Bug;
+use super::data::{Cable, Port};
+use super::disk::Disk;
+use super::names::{secret, uuid};
+use super::net::{Line, Net};
+use super::points::{Party, Seat};
+use super::programs::Programs;
+
+/// Where the service is.
+const SERVICE: &str = "http://service-1";
+/// SMF starts the method that comes before the zones again after this.
+const METHOD: Duration = Duration::from_secs(600);
+/// A program is drained within this.
+const DRAINS: Duration = Duration::from_secs(3600);
+
+/// What runs on a node.
+#[derive(Default)]
+struct Programmes {
+    vminfod: Option<(vminfod::Running, Shutdown)>,
+    agent: Option<(Agent, Shutdown)>,
+    others: Vec<(Shutdown, JoinHandle<()>)>,
+    starts: u8,
+}
+
+/// A compute node.
+pub struct Cn {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Which copy it has.
+    pub end: End,
+    /// The node.
+    pub node: Node,
+    /// Its commands.
+    honest: InProcess,
+    dir: PathBuf,
+    carrier: JoinHandle<()>,
+    /// Where its datasets are, unless they are simulated.
+    pub disk: Option<Arc<Disk>>,
+    bug: Option<Bug>,
+    running: Mutex<Programmes>,
+}
+
+/// The commands of a vminfod, which are its own doing: they wait while it is stopped.
+struct Gated {
+    seat: Seat,
+    inner: InProcess,
+}
+
+impl Commands for Gated {
+    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
+        Box::pin(async move {
+            self.seat.pass().await;
+            let done = self.inner.run(tool, args, deadline).await;
+            self.seat.pass().await;
+            done
+        })
+    }
+
+    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+        self.inner.follow(tool, args)
+    }
+
+    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+        self.inner.converse(tool, args)
+    }
+}
+
+impl Cn {
+    /// A node without VMs; nothing runs on it yet.
+    ///
+    /// # Errors
+    /// Those of its files.
+    pub fn new(
+        dir: &Path,
+        end: End,
+        disk: Option<Arc<Disk>>,
+        bug: Option<Bug>,
+    ) -> anyhow::Result<Cn> {
+        let uuid = uuid(end);
+        let dir = dir.join(end.to_string());
+        let tap = Tap::default();
+        let options = CreateOptions {
+            vms: 0,
+            cn_uuid: Some(uuid.to_string()),
+            program: std::env::current_exe().ok(),
+            ..CreateOptions::new(dir.join("node"))
+        };
+        let node = Node::create(&options)?.tapped(&tap);
+        let honest = InProcess::new(&node);
+        let carrier = tokio::spawn(honest.clone().feed_from(tap));
+        let running = Mutex::default();
+        Ok(Cn { uuid, end, node, honest, dir, carrier, disk, bug, running })
+    }
+
+    /// Where its net-agent keeps its holds.
+    pub fn holds(&self) -> PathBuf {
+        self.dir.join("net-agent")
+    }
+
+    /// Where its migration-agent keeps its journal.
+    fn state_dir(&self) -> PathBuf {
+        self.dir.join("migration-agent")
+    }
+
+    fn programs(&self, net: &Arc<Net>, seat: &Seat) -> Programs {
+        let (node, holds, judge) = (self.node.clone(), self.holds(), Arc::clone(&net.judge));
+        let disk = self.disk.clone();
+        Programs { node, holds, seat: seat.clone(), judge, disk, bug: self.bug }
+    }
+
+    /// The name under which its migration-agent answers.
+    pub fn host(&self) -> String {
+        format!("agent-{}", self.end)
+    }
+
+    fn vminfod_host(&self) -> String {
+        format!("vminfod-{}", self.end)
+    }
+
+    /// vmadm, as a person uses it.
+    pub fn verbs(&self) -> Verbs {
+        Verbs::new(&self.node, Wait::none())
+    }
+
+    /// Starts vminfod; returns when it serves.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn start_vminfod(&self, net: &Arc<Net>) -> anyhow::Result<()> {
+        let seat = net.points.seat(Party::Vminfod(self.end));
+        let config = Config {
+            root: self.node.root(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            ..Config::default()
+        };
+        let shutdown = Shutdown::new();
+        let commands = Arc::new(Gated { seat: seat.clone(), inner: self.honest.clone() });
+        let running =
+            vminfod::serve_with(config, commands, Jitter::from_seed(7), shutdown.clone()).await?;
+        net.show(&self.vminfod_host(), running.api.clone(), &seat);
+        self.running.lock().await.vminfod = Some((running, shutdown));
+        Ok(())
+    }
+
+    /// Ends vminfod, whose life is over.
+    pub async fn end_vminfod(&self) {
+        let running = self.running.lock().await.vminfod.take();
+        if let Some((running, shutdown)) = running {
+            shutdown.trigger();
+            running.ended().await;
+        }
+    }
+
+    /// Starts migration-agent.
+    ///
+    /// # Errors
+    /// If it cannot use its journal.
+    pub async fn start_agent(&self, net: &Arc<Net>) -> anyhow::Result<()> {
+        let seat = net.points.seat(Party::Agent(self.end));
+        let mut running = self.running.lock().await;
+        running.starts += 1;
+        let shutdown = Shutdown::new();
+        let line: Arc<dyn Transport> = Line::new(net, Some(&seat));
+        let vminfod = format!("http://{}", self.vminfod_host());
+        let vminfod = Http::with_transport(&vminfod, "migration-agent", Arc::clone(&line))?;
+        let programs = self.programs(net, &seat);
+        let wire: Arc<dyn Wire> = match &self.disk {
+            Some(disk) => Arc::new(Cable::new(disk, &seat).await?),
+            None => Arc::new(Port::new(net, self.end, &seat)),
+        };
+        let setup = Setup {
+            cn: self.uuid,
+            pool: "zones".to_owned(),
+            state_dir: self.state_dir(),
+            secret: secret()?,
+            seed: [running.starts; 32],
+            mbps: None,
+            commands: Arc::new(programs),
+            vminfod: Vminfod::with_http(vminfod.without_retries()),
+            wire,
+            transport: line,
+        };
+        let agent = Agent::new(setup, &shutdown).await?;
+        agent.start();
+        agent.answer_waiting(SERVICE.to_owned());
+        net.serve(&self.host(), agent.control(), &seat);
+        running.agent = Some((agent, shutdown));
+        Ok(())
+    }
+
+    /// Ends migration-agent, whose life is over.
+    pub async fn end_agent(&self) {
+        let running = self.running.lock().await.agent.take();
+        if let Some((agent, shutdown)) = running {
+            shutdown.trigger();
+            agent.drain(DRAINS).await;
+        }
+    }
+
+    /// Starts net-agent and vm-agent.
+    ///
+    /// # Errors
+    /// If their configuration is wrong.
+    pub async fn start_others(&self, net: &Arc<Net>) -> anyhow::Result<()> {
+        let node = format!("http://{}", self.vminfod_host());
+        let window = |low: &str, high: &str| json!({"min": low, "max": high});
+        let mut running = self.running.lock().await;
+        let seed = 7 + u64::from(running.starts);
+        let common = |config: serde_json::Value, dir: &str| {
+            let mut config = config;
+            config["seed"] = json!(seed);
+            config["log_level"] = json!("off");
+            config["state_dir"] = json!(self.dir.join(dir));
+            config["startup_delay"] = window("1s", "5s");
+            config
+        };
+        let line = |party| -> Arc<dyn Transport> { Line::new(net, Some(&net.points.seat(party))) };
+        let config = common(
+            json!({
+                "napi": {"url": "http://napi.sim"}, "vmapi": {"url": "http://vmapi.sim"},
+                "vminfod": {"url": node}, "cn_uuid": self.uuid.to_string(),
+                "server_nic_delay": window("0s", "1s"),
+            }),
+            "net-agent",
+        );
+        let config = net_agent::config::Config::from_json(&config.to_string())?;
+        let wire = line(Party::NetAgent(self.end));
+        let made = net_agent::agent::clients(&config, Arc::clone(&wire), wire)?;
+        let agent = net_agent::agent::Agent::with_clients(config, made);
+        let shutdown = Shutdown::new();
+        running.others.push((shutdown.clone(), tokio::spawn(agent.run(shutdown))));
+        let config = common(
+            json!({
+                "vmapi_url": "http://vmapi.sim", "vminfod": {"url": node},
+                "server_uuid": self.uuid.to_string(),
+            }),
+            "vm-agent",
+        );
+        let config = vm_agent::config::Config::from_json(&config.to_string())?;
+        let wire = line(Party::VmAgent(self.end));
+        let uuid = self.uuid.to_string();
+        let made = vm_agent::agent::clients(&config, &uuid, Arc::clone(&wire), wire)?;
+        let agent = vm_agent::agent::Agent::with_clients(config, uuid, made);
+        let shutdown = Shutdown::new();
+        running.others.push((shutdown.clone(), tokio::spawn(agent.run(shutdown))));
+        Ok(())
+    }
+
+    /// Ends net-agent and vm-agent, whose lives are over.
+    pub async fn end_others(&self) {
+        let others = std::mem::take(&mut self.running.lock().await.others);
+        for (shutdown, task) in others {
+            shutdown.trigger();
+            drop(task.await);
+        }
+    }
+
+    /// Ends all that runs on it.
+    pub async fn end(&self) {
+        self.end_others().await;
+        self.end_agent().await;
+        self.end_vminfod().await;
+    }
+
+    /// The power fails: its zones are down, and so is everything else, which was ended before.
+    ///
+    /// # Errors
+    /// Those of the node.
+    pub fn lose_power(&self) -> anyhow::Result<()> {
+        let names: Vec<String> = self
+            .node
+            .zones()?
+            .iter()
+            .filter(|zone| zone.state.is_active())
+            .map(|zone| zone.zonename.clone())
+            .collect();
+        for name in names {
+            self.node.zone_halt(&name, 0).with_context(|| format!("the halt of {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// The node boots: migration-agent looks first, then the zones with autoboot boot.
+    ///
+    /// # Errors
+    /// Those of the node.
+    pub async fn boot(&self, net: &Arc<Net>) -> anyhow::Result<()> {
+        let said = loop {
+            let seat = net.points.seat(Party::Agent(self.end));
+            let programs = self.programs(net, &seat);
+            let line: Arc<dyn Transport> = Line::new(net, Some(&seat));
+            let (dir, about) = (self.state_dir(), (SERVICE, self.uuid));
+            let looks = before_zones(&dir, &programs, (line, secret()?), about);
+            match tokio::time::timeout(METHOD, looks).await {
+                Ok(said) => break said?,
+                Err(_) => net.judge.note("-- the start method is started again".to_owned()),
+            }
+        };
+        net.judge.note(format!("-- {} boots: {}", self.end, said.trim()));
+        let zones = self.node.zones()?;
+        let names: Vec<String> = zones.iter().map(|zone| zone.zonename.clone()).collect();
+        for name in names {
+            if self.node.zone_config(&name)?.get("autoboot") == Some("true") {
+                self.node.zone_boot(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Cn {
+    fn drop(&mut self) {
+        self.carrier.abort();
+    }
+}

@@ -1,0 +1,218 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `testbed migrate-explore`: whole migrations in one process, on a simulated clock. migration-service, both
+//! migration-agents, both vminfods, both net-agents and vm-agents are the real ones, the nodes, NAPI, VMAPI and CNAPI
+//! are simulated. Parties die, stop or lose what is said before and after each store write, each request and each
+//! command that changes a node, and nodes reboot there. `moving` holds P13 at every step and P14 at the end.
+//! The same world also stands on real ZFS and in real time (`disk`), for a test and for `testbed bench migrate`.
+
+pub mod cases; // all runs with one fault, and pairs
+
+pub mod runs; // one run
+
+mod story; // what an operator does
+
+pub mod world; // the data centre
+
+mod service; // an instance of migration-service
+
+pub mod cn; // a node with all that runs on it
+
+mod data; // connections for data
+
+mod forger; // changes streams, for deliberate bugs
+
+pub mod net; // requests and the store
+
+mod programs; // the programs of a node as its migration-agent runs them
+
+pub mod disk; // real ZFS instead of the simulated node's
+
+mod names; // the nodes, the secret
+
+pub mod bugs; // deliberate bugs
+
+pub mod points; // where something can go wrong, and what
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::time::Instant;
+
+use self::bugs::{BUGS, Bug};
+use self::cases::{pair, single};
+use self::points::{Fault, Moment, Party, Planned};
+use self::runs::{Case, Ran, run as run_case};
+use self::world::Shape;
+use crate::moving::operator::{STORIES, Story};
+use crate::pairs::failed_in_pairs;
+
+#[derive(Debug, Parser)]
+#[command(name = "testbed migrate-explore", about = "Whole migrations under every fault")]
+struct Args {
+    /// At most so many of the runs with one fault
+    #[arg(long)]
+    points: Option<usize>,
+    /// Then so many seeds with two faults each
+    #[arg(long, default_value_t = 0)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Begin no run after so many minutes
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// net-agent and vm-agent run on both nodes
+    #[arg(long)]
+    agents: bool,
+    /// Which deliberate bugs are noticed
+    #[arg(long)]
+    bugs: bool,
+    /// Only the runs of which this would be told if they failed, such as `SourceDead, After 127`
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Tell what happens in runs that fail
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// The command `migrate-explore`.
+pub fn run(args: &[OsString]) -> ExitCode {
+    let args = match crate::arguments::parse::<Args>("testbed migrate-explore", args) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    let done = if args.bugs { notice() } else { explore(&args) };
+    match done {
+        Ok(failed) => ExitCode::from(u8::from(failed > 0)),
+        Err(error) => {
+            println!("FAIL {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs each story without faults; each has to hold.
+///
+/// # Errors
+/// If one does not.
+pub fn plain(shape: Shape) -> anyhow::Result<Vec<(Story, Ran)>> {
+    let mut all = Vec::new();
+    for story in STORIES {
+        let ran = run_case(&Case { story, planned: Vec::new(), shape })?;
+        let faults = ran.faults.join("; ");
+        anyhow::ensure!(
+            ran.faults.is_empty(),
+            "{story:?} without faults: {faults}\n{}",
+            ran.notes.join("\n")
+        );
+        all.push((story, ran));
+    }
+    Ok(all)
+}
+
+fn explore(args: &Args) -> anyhow::Result<u64> {
+    let began = Instant::now();
+    let shape = Shape { with_agents: args.agents, ..Shape::default() };
+    let plain = plain(shape)?;
+    let mut cases = single(&plain, shape);
+    let all = cases.len();
+    cases.truncate(args.points.unwrap_or(all));
+    cases.extend((args.from..args.from + args.seeds).map(|seed| pair(seed, &plain, shape)));
+    if let Some(text) = &args.only {
+        cases.retain(|case| named(case, &plain).contains(text));
+    }
+    let until = args.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
+    let (ran, happened) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failed = failed_in_pairs(&cases, &|case| {
+        if until.is_some_and(|until| Instant::now() > until) {
+            return true;
+        }
+        ran.fetch_add(1, Ordering::Relaxed);
+        let told = run_case(case)
+            .unwrap_or_else(|error| Ran { faults: vec![format!("{error:#}")], ..Ran::default() });
+        happened.fetch_add(told.happened, Ordering::Relaxed);
+        if told.faults.is_empty() {
+            return true;
+        }
+        println!("FAIL {}: {}", named(case, &plain), told.faults.join("; "));
+        if args.verbose {
+            println!("  {}", told.notes.join("\n  "));
+        }
+        false
+    });
+    let (ran, happened) = (ran.into_inner(), happened.into_inner());
+    let seconds = began.elapsed().as_secs();
+    println!(
+        "{ran} runs of {all} with one fault and {} with two, {happened} faults happened, {failed} failed; {seconds} s",
+        args.seeds
+    );
+    Ok(failed)
+}
+
+/// Returns what a run is called: its story, and its faults with what they hit.
+fn named(case: &Case, plain: &[(Story, Ran)]) -> String {
+    let labels = plain.iter().find(|(story, _)| *story == case.story).map(|(_, ran)| &ran.labels);
+    let faults = case.planned.iter().map(|planned| {
+        let label = labels.and_then(|labels| labels.get(planned.at)).map_or("", String::as_str);
+        format!("{:?} {} ({label}): {}", planned.moment, planned.at, planned.fault)
+    });
+    let faults: Vec<String> = faults.collect();
+    format!("{:?}, {}", case.story, faults.join(", then "))
+}
+
+/// Runs each deliberate bug until it is noticed; prints which run noticed it.
+fn notice() -> anyhow::Result<u64> {
+    let plain = plain(Shape::default())?;
+    let mut missed = 0;
+    for (name, bug) in BUGS {
+        let by = noticed(bug, &plain)?;
+        missed += u64::from(by.is_none());
+        println!("{name}: {}", by.unwrap_or_else(|| "NOT NOTICED".to_owned()));
+    }
+    Ok(missed)
+}
+
+/// Returns by what a bug was noticed.
+///
+/// # Errors
+/// If a world cannot be made.
+pub fn noticed(bug: Bug, plain: &[(Story, Ran)]) -> anyhow::Result<Option<String>> {
+    let shape = Shape { bug: Some(bug), ..Shape::default() };
+    let mut cases: Vec<Case> =
+        STORIES.map(|story| Case { story, planned: Vec::new(), shape }).to_vec();
+    if bug == Bug::LeaseIgnored {
+        // The first one stops in the middle of a switch.
+        let story = Story::Finalize;
+        let ran = plain.iter().find(|(it, _)| *it == story).map(|(_, ran)| ran);
+        let marks = ran.map(|ran| ran.marks.as_slice()).unwrap_or_default();
+        let at = marks.get(2).zip(marks.get(3)).map_or(0, |(begin, end)| (begin + end) / 2);
+        let fault = Fault::Stops(Party::Service(1));
+        let planned = vec![Planned { at, moment: Moment::Before, fault }];
+        cases = vec![Case { story, planned, shape }];
+    }
+    if bug == Bug::OldOrderObeyed {
+        let story = Story::Rollback;
+        let ran = plain.iter().find(|(it, _)| *it == story).map(|(_, ran)| ran);
+        let labels = ran.map(|ran| ran.labels.as_slice()).unwrap_or_default();
+        let is_boot = |label: &&String| label.ends_with("agent-target/orders boot");
+        let at = labels.iter().position(|label| is_boot(&label)).unwrap_or(0);
+        let late = Planned { at, moment: Moment::Before, fault: Fault::Late };
+        cases = vec![Case { story, planned: vec![late], shape }];
+    }
+    for case in cases {
+        let ran = run_case(&case)?;
+        if let Some(first) = ran.faults.first() {
+            return Ok(Some(format!("{:?}: {first}", case.story)));
+        }
+    }
+    Ok(None)
+}

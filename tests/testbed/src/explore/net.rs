@@ -1,0 +1,385 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What is between the parties: requests and the store. Everything passes a point, where it
+//! can be lost, be late, or be the last thing that somebody did.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use http::Method;
+use migration::agent::wire::Connection;
+use migration::journal::End;
+use mocks::transport::InProcess;
+use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::{Error, Phase};
+use simnode::Node;
+use store::{Call, Fault as StoreFault, Faults};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use vminfod::http::Api;
+
+use super::bugs::Bug;
+use super::points::{Fate, Party, Points, Seat};
+use crate::moving::judge::Judge;
+use crate::moving::subject::VM;
+
+/// What is late is done so much later.
+const LATE: Duration = Duration::from_secs(90);
+
+/// Who answers under a name.
+#[derive(Clone)]
+enum Host {
+    Mock(InProcess),
+    Routes(Router, Seat),
+    Vminfod(Api, Seat),
+}
+
+/// The network.
+pub struct Net {
+    /// The points of the run.
+    pub points: Points,
+    /// Who looks at the world at each of them.
+    pub judge: Arc<Judge>,
+    hosts: Mutex<BTreeMap<String, Host>>,
+    /// Who takes connections for data, by name.
+    pub ports: Mutex<BTreeMap<String, mpsc::Sender<Connection>>>,
+    /// A deliberate bug.
+    pub bug: Option<Bug>,
+    /// For a bug: the first stream that went over the network.
+    pub recorded: Arc<Mutex<Option<Vec<u8>>>>,
+    /// The target's node, for a bug that boots it early.
+    early: Mutex<Option<Node>>,
+    /// The highest revision that agents were told.
+    newest: AtomicU64,
+    /// For a bug: what is late until the source shows itself again.
+    kept: Mutex<Vec<Request>>,
+}
+
+impl Net {
+    /// A network without hosts.
+    pub fn new(points: &Points, judge: &Arc<Judge>, bug: Option<Bug>) -> Arc<Net> {
+        let (hosts, ports, early, newest, kept, recorded) = Default::default();
+        let (points, judge) = (points.clone(), Arc::clone(judge));
+        Arc::new(Net { points, judge, hosts, ports, bug, early, newest, kept, recorded })
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, BTreeMap<String, Host>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Request>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does later what was asked.
+    fn keep(self: &Arc<Self>, request: Request) {
+        if self.bug == Some(Bug::OldOrderObeyed) {
+            self.kept().push(request);
+            return;
+        }
+        let net = Arc::clone(self);
+        tokio::spawn(async move {
+            sleep(LATE).await;
+            drop(net.exchange(request).await);
+            net.judge.look("late");
+        });
+    }
+
+    /// The node that a bug boots early.
+    pub fn early(&self, node: &Node) {
+        *self.early.lock().unwrap_or_else(PoisonError::into_inner) = Some(node.clone());
+    }
+
+    /// What deliberate bugs do with a request.
+    fn misbehave(&self, request: &Request) {
+        let host = request.url.host_str().unwrap_or_default();
+        if self.bug == Some(Bug::BootedBeforeMove)
+            && host == "vmapi.sim"
+            && request.method == Method::PUT
+        {
+            let node = self.early.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(node) = node {
+                drop(node.zone_boot(VM));
+            }
+        }
+    }
+
+    /// An order that was late, and is obeyed as if it were new.
+    async fn obeyed(self: &Arc<Self>, request: &Request) {
+        let mut body = order_of(request);
+        let host = request.url.host_str().unwrap_or_default();
+        if body["order"].is_null() {
+            return;
+        }
+        // The agent obeys it and has heard no later one: those that follow are obeyed as before.
+        body["revision"] = serde_json::json!(self.newest.load(Ordering::SeqCst));
+        let Some(cn) = super::names::uuid_of(host) else { return };
+        let Ok(secret) = super::names::secret() else { return };
+        let line: Arc<dyn Transport> = Line::new(self, None);
+        let signed = Arc::new(sdc_clients::signed::Signed::new(line, secret, &cn.to_string()));
+        let url = format!("http://{host}");
+        if let Ok(http) = sdc_clients::Http::with_transport(&url, "late", signed) {
+            let call = sdc_clients::http::Call::new(Method::POST, &["orders"]).json(&body);
+            drop(http.without_retries().execute(call).await);
+        }
+    }
+
+    /// A mock answers under this name.
+    pub fn mock(&self, name: &str, mock: InProcess) {
+        self.hosts().insert(name.to_owned(), Host::Mock(mock));
+    }
+
+    /// A life of a program answers under this name.
+    pub fn serve(&self, name: &str, routes: Router, seat: &Seat) {
+        self.hosts().insert(name.to_owned(), Host::Routes(routes, seat.clone()));
+    }
+
+    /// A life of a vminfod answers under this name.
+    pub fn show(&self, name: &str, api: Api, seat: &Seat) {
+        self.hosts().insert(name.to_owned(), Host::Vminfod(api, seat.clone()));
+    }
+
+    async fn deliver(&self, request: Request) -> Result<StreamResponse, Error> {
+        let (method, target) = (request.method.clone(), request.target());
+        let name = request.url.host_str().unwrap_or_default().to_owned();
+        let refused =
+            || Error::connect(&method, target.as_str(), format!("{name} does not listen"));
+        let host = self.hosts().get(&name).cloned();
+        let (routes, seat) = match host.ok_or_else(refused)? {
+            Host::Mock(mock) => {
+                let Response { status, headers, body } = mock.send(request).await?;
+                let body = futures_util::stream::iter([Ok(body)]).boxed();
+                return Ok(StreamResponse { status, headers, body });
+            }
+            Host::Routes(routes, seat) => (Ok(routes), seat),
+            Host::Vminfod(api, seat) => (Err(api), seat),
+        };
+        if !seat.lives() {
+            return Err(refused());
+        }
+        let answered = async {
+            seat.pass().await;
+            let answer = match routes {
+                Ok(routes) => daemon::http::call(routes, forwarded(request, Body::from)?).await,
+                Err(api) => {
+                    let text = |body: Bytes| String::from_utf8_lossy(&body).into_owned();
+                    api.answer(forwarded(request, text)?).await
+                }
+            };
+            seat.pass().await;
+            Ok(answer)
+        };
+        let broken = || Error::broken(&method, target.as_str(), "the connection closed");
+        let answer = tokio::select! {
+            biased;
+            () = seat.death() => return Err(broken()),
+            answer = answered => answer?,
+        };
+        let (parts, body) = answer.into_parts();
+        let over = seat.clone();
+        let target = target.clone();
+        let body = body.into_data_stream().take_until(async move { over.death().await });
+        let body = body.map(move |piece| {
+            piece.map_err(|error| Error::broken(&method, target.as_str(), error.to_string()))
+        });
+        Ok(StreamResponse { status: parts.status, headers: parts.headers, body: body.boxed() })
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Response, Error> {
+        let (method, target, after) = (request.method.clone(), request.target(), request.timeout);
+        let whole = async {
+            let StreamResponse { status, headers, mut body } = self.deliver(request).await?;
+            let mut bytes = Vec::new();
+            while let Some(piece) = body.next().await {
+                bytes.extend_from_slice(&piece?);
+            }
+            Ok(Response { status, headers, body: Bytes::from(bytes) })
+        };
+        let late = || Error::timed_out(Phase::Answer, &method, target.as_str(), after);
+        timeout(after, whole).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+fn forwarded<B>(
+    request: Request,
+    body: impl FnOnce(Bytes) -> B,
+) -> Result<http::Request<B>, Error> {
+    let (method, target) = (request.method.clone(), request.target());
+    let mut forwarded = http::Request::new(body(request.body.unwrap_or_default()));
+    let uri = target.parse();
+    *forwarded.uri_mut() =
+        uri.map_err(|_| Error::broken(&method, target.as_str(), "the target is no URI"))?;
+    *forwarded.method_mut() = request.method;
+    *forwarded.headers_mut() = request.headers;
+    Ok(forwarded)
+}
+
+/// The requests of one life of a party.
+#[derive(Clone)]
+pub struct Line {
+    net: Arc<Net>,
+    /// Nobody: the operator, whose requests are no points.
+    seat: Option<Seat>,
+}
+
+impl Line {
+    /// The requests of this life.
+    pub fn new(net: &Arc<Net>, seat: Option<&Seat>) -> Arc<Line> {
+        Arc::new(Line { net: Arc::clone(net), seat: seat.cloned() })
+    }
+}
+
+impl Transport for Line {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move {
+            let Some(seat) = &self.seat else { return self.net.exchange(request).await };
+            let host = request.url.host_str().unwrap_or_default().to_owned();
+            let (method, target, after) =
+                (request.method.clone(), request.target(), request.timeout);
+            // What is read of the node itself is no point: it changes nothing, and is read again.
+            if host.starts_with("vminfod")
+                || matches!(seat.party, Party::NetAgent(_) | Party::VmAgent(_))
+            {
+                seat.pass().await;
+                let mut answer = self.net.exchange(request).await;
+                seat.pass().await;
+                if self.net.bug == Some(Bug::NoFence) && seat.party == Party::Agent(End::Source) {
+                    answer = answer.map(off);
+                }
+                return answer;
+            }
+            let label = format!("{method} {host}{target}{}", order(&request));
+            let (at, fate) = seat.begin(|| label.clone()).await;
+            self.net.judge.look(&label);
+            let late = || Error::timed_out(Phase::Answer, &method, target.as_str(), after);
+            if fate != Fate::Goes {
+                if fate == Fate::Late {
+                    self.net.keep(request.clone());
+                }
+                sleep(after).await;
+                seat.pass().await;
+                return Err(late());
+            }
+            self.net.misbehave(&request);
+            let revision = order_of(&request)["revision"].as_u64();
+            let answer = self.net.exchange(request).await;
+            if let (Some(revision), Party::Service(nth)) = (revision, seat.party)
+                && answer.as_ref().is_ok_and(|answer| answer.status.is_success())
+            {
+                self.net.newest.fetch_max(revision, Ordering::SeqCst);
+                self.net.judge.acts(nth);
+            }
+            self.net.judge.look(&label);
+            if host == "agent-source" && label.ends_with(" show") {
+                let kept = std::mem::take(&mut *self.net.kept());
+                for request in kept {
+                    self.net.obeyed(&request).await;
+                    self.net.judge.look("an old order");
+                }
+            }
+            match seat.end(at).await {
+                Fate::Goes => answer,
+                _ => Err(Error::broken(&method, target.as_str(), "the connection closed")),
+            }
+        })
+    }
+
+    fn stream(&self, request: Request) -> BoxFuture<'_, Result<StreamResponse, Error>> {
+        Box::pin(async move {
+            if let Some(seat) = &self.seat {
+                seat.pass().await;
+            }
+            self.net.deliver(request).await
+        })
+    }
+}
+
+/// The answer of a vminfod that shows its VM as stopped and hidden.
+fn off(mut answer: Response) -> Response {
+    let Ok(serde_json::Value::Object(mut vm)) = serde_json::from_slice(&answer.body) else {
+        return answer;
+    };
+    if vm.contains_key("zone_state") {
+        for (key, value) in [
+            ("state", serde_json::json!("stopped")),
+            ("zone_state", serde_json::json!("installed")),
+            ("do_not_inventory", serde_json::json!(true)),
+            ("autoboot", serde_json::json!(false)),
+        ] {
+            vm.insert(key.to_owned(), value);
+        }
+        answer.body = serde_json::Value::Object(vm).to_string().into();
+    }
+    answer
+}
+
+/// What a request carries.
+fn order_of(request: &Request) -> serde_json::Value {
+    let body = request.body.clone().unwrap_or_default();
+    serde_json::from_slice(&body).unwrap_or_default()
+}
+
+/// The name of the order that a request carries, for people.
+fn order(request: &Request) -> String {
+    let body = order_of(request);
+    body["order"]["name"].as_str().map(|name| format!(" {name}")).unwrap_or_default()
+}
+
+/// The store as one life of a service reaches it.
+pub struct Gated {
+    seat: Seat,
+    judge: Arc<Judge>,
+    fate: Mutex<Vec<Fate>>,
+}
+
+impl std::fmt::Debug for Gated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gated")
+    }
+}
+
+impl Gated {
+    /// The store of this life.
+    pub fn new(seat: &Seat, judge: &Arc<Judge>) -> Arc<Gated> {
+        Arc::new(Gated { seat: seat.clone(), judge: Arc::clone(judge), fate: Mutex::default() })
+    }
+}
+
+impl Faults for Gated {
+    fn next(&self, call: Call) -> StoreFault {
+        if call != Call::Commit {
+            return StoreFault::None;
+        }
+        let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match fate {
+            None | Some(Fate::Goes) => StoreFault::None,
+            Some(Fate::Lost) => StoreFault::Before,
+            Some(Fate::Late) => StoreFault::After,
+        }
+    }
+
+    fn held(&self, call: Call, is_done: bool) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if call != Call::Commit {
+                return self.seat.pass().await;
+            }
+            if is_done {
+                let at = self.seat.count().saturating_sub(1);
+                self.seat.end(at).await;
+                return;
+            }
+            let (_, fate) = self.seat.begin(|| "a write to the store".to_owned()).await;
+            self.judge.look("a write to the store");
+            self.fate.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
+        })
+    }
+}

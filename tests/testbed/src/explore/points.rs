@@ -1,0 +1,338 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The points of a run: each store write, each request, each command that changes a node. Before and after each of
+//! them a party can die, stop, or lose what is said.
+//!
+//! All that a party does to the world goes through its [`Seat`]. What a dead party asks is never done and never
+//! answered, as with kill -9; what a stopped one asks waits until it goes on, as with SIGSTOP.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use migration::journal::End;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// migration-service; there are two.
+    Service(u8),
+    /// The migration-agent of a node.
+    Agent(End),
+    /// The vminfod of a node.
+    Vminfod(End),
+    /// The net-agent of a node.
+    NetAgent(End),
+    /// The vm-agent of a node.
+    VmAgent(End),
+}
+
+impl Party {
+    /// The node that it runs on.
+    pub fn end(self) -> Option<End> {
+        match self {
+            Party::Service(_) => None,
+            Party::Agent(end)
+            | Party::Vminfod(end)
+            | Party::NetAgent(end)
+            | Party::VmAgent(end) => Some(end),
+        }
+    }
+
+    /// All that run on a node.
+    pub fn of_node(end: End) -> [Party; 4] {
+        [Party::Agent(end), Party::Vminfod(end), Party::NetAgent(end), Party::VmAgent(end)]
+    }
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Party::Service(nth) => write!(f, "service {nth}"),
+            Party::Agent(end) => write!(f, "{end} agent"),
+            Party::Vminfod(end) => write!(f, "{end} vminfod"),
+            Party::NetAgent(end) => write!(f, "{end} net-agent"),
+            Party::VmAgent(end) => write!(f, "{end} vm-agent"),
+        }
+    }
+}
+
+/// Where in a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // the names say it
+pub enum Moment {
+    Before,
+    After,
+}
+
+/// What happens there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// The party dies, and is started again later.
+    Dies(Party),
+    /// The party stops, and goes on much later.
+    Stops(Party),
+    /// Before: what is asked does not arrive. After: the answer does not.
+    Loses,
+    /// What is asked is done when whoever asked has long given up.
+    Late,
+    /// The node reboots.
+    Reboots(End),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Dies(party) => write!(f, "{party} dies"),
+            Fault::Stops(party) => write!(f, "{party} stops"),
+            Fault::Loses => f.write_str("it is lost"),
+            Fault::Late => f.write_str("it is late"),
+            Fault::Reboots(end) => write!(f, "{end} reboots"),
+        }
+    }
+}
+
+/// A fault at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Planned {
+    /// The number of the point.
+    pub at: usize,
+    /// Before or after it.
+    pub moment: Moment,
+    /// What happens.
+    pub fault: Fault,
+}
+
+/// What becomes of the one who is at the point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing happens.
+    Goes,
+    /// It is lost.
+    Lost,
+    /// It is done later.
+    Late,
+}
+
+#[derive(Default)]
+struct State {
+    /// One line for each point so far.
+    labels: Vec<String>,
+    /// When each of them began, and when it was done.
+    times: Vec<(Instant, Option<Instant>)>,
+    /// The points at which the commands began, and the last one ended.
+    marks: Vec<usize>,
+    planned: Vec<Planned>,
+    /// What the world has to do: deaths, reboots, stops.
+    due: Vec<Fault>,
+    happened: usize,
+    /// What the world has not done yet.
+    pending: usize,
+    /// How often each party died; a seat is of one life.
+    deaths: BTreeMap<Party, u64>,
+    stopped: Vec<Party>,
+}
+
+/// The points of one run.
+#[derive(Clone, Default)]
+pub struct Points {
+    state: Arc<Mutex<State>>,
+    changed: Arc<Notify>,
+}
+
+/// The place of one life of a party.
+#[derive(Clone)]
+pub struct Seat {
+    points: Points,
+    /// Whose it is.
+    pub party: Party,
+    life: u64,
+}
+
+impl Points {
+    /// Faults will happen as planned.
+    pub fn new(planned: Vec<Planned>) -> Points {
+        let points = Points::default();
+        points.state().planned = planned;
+        points
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the points so far.
+    pub fn labels(&self) -> Vec<String> {
+        self.state().labels.clone()
+    }
+
+    /// Returns the points from this number on that are done, with the times of their beginning and their end.
+    pub fn done_since(&self, at: usize) -> Vec<(String, Instant, Instant)> {
+        let state = self.state();
+        let all = state.labels.iter().zip(&state.times).skip(at);
+        all.filter_map(|(label, (began, ended))| Some((label.clone(), *began, (*ended)?))).collect()
+    }
+
+    /// A command begins here, or the last one has ended.
+    pub fn mark(&self) {
+        let mut state = self.state();
+        let at = state.labels.len();
+        state.marks.push(at);
+    }
+
+    /// Returns the marks.
+    pub fn marks(&self) -> Vec<usize> {
+        self.state().marks.clone()
+    }
+
+    /// Returns the number of the next point.
+    pub fn count(&self) -> usize {
+        self.state().labels.len()
+    }
+
+    /// Returns how many faults have happened.
+    pub fn happened(&self) -> usize {
+        self.state().happened
+    }
+
+    /// Returns true if all faults are over.
+    pub fn is_calm(&self) -> bool {
+        let state = self.state();
+        state.planned.is_empty() && state.pending == 0
+    }
+
+    /// The world has done what a fault asked for.
+    pub fn enacted(&self) {
+        self.state().pending -= 1;
+    }
+
+    /// A party's life that begins now.
+    pub fn seat(&self, party: Party) -> Seat {
+        let life = self.state().deaths.get(&party).copied().unwrap_or(0);
+        Seat { points: self.clone(), party, life }
+    }
+
+    /// A node loses its power: the lives of all that run on it are over.
+    pub fn cut_power(&self, end: End) {
+        for party in Party::of_node(end) {
+            *self.state().deaths.entry(party).or_default() += 1;
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// A stopped party goes on.
+    pub fn go_on(&self, party: Party) {
+        self.state().stopped.retain(|it| *it != party);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for something that the world has to do.
+    pub async fn due(&self) -> Fault {
+        loop {
+            let changed = self.changed.notified();
+            let due = {
+                let mut state = self.state();
+                (!state.due.is_empty()).then(|| state.due.remove(0))
+            };
+            match due {
+                Some(fault) => return fault,
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Counts a point, and lets happen what is planned for it.
+    fn meet(&self, at: usize, moment: Moment) -> Fate {
+        let mut fate = Fate::Goes;
+        let mut state = self.state();
+        while let Some(nth) = state.planned.iter().position(|it| (it.at, it.moment) == (at, moment))
+        {
+            let fault = state.planned.remove(nth).fault;
+            state.happened += 1;
+            match fault {
+                Fault::Loses => fate = Fate::Lost,
+                Fault::Late => fate = Fate::Late,
+                Fault::Dies(party) => *state.deaths.entry(party).or_default() += 1,
+                Fault::Stops(party) => state.stopped.push(party),
+                Fault::Reboots(end) => {
+                    for party in Party::of_node(end) {
+                        *state.deaths.entry(party).or_default() += 1;
+                    }
+                }
+            }
+            if !matches!(fault, Fault::Loses | Fault::Late) {
+                state.due.push(fault);
+                state.pending += 1;
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        fate
+    }
+}
+
+impl Seat {
+    /// Returns false if this life is over.
+    pub fn lives(&self) -> bool {
+        self.points.state().deaths.get(&self.party).copied().unwrap_or(0) == self.life
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.points.state().stopped.contains(&self.party)
+    }
+
+    /// Waits until this life is over.
+    pub async fn death(&self) {
+        loop {
+            let changed = self.points.changed.notified();
+            if !self.lives() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits while the party is stopped; does not return if it is dead.
+    pub async fn pass(&self) {
+        loop {
+            let changed = self.points.changed.notified();
+            if self.lives() && !self.is_stopped() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns the number of points so far.
+    pub fn count(&self) -> usize {
+        self.points.count()
+    }
+
+    /// Begins a point: what is about to be done has this number.
+    pub async fn begin(&self, label: impl FnOnce() -> String) -> (usize, Fate) {
+        self.pass().await;
+        let at = {
+            let mut state = self.points.state();
+            state.labels.push(format!("{}: {}", self.party, label()));
+            state.times.push((Instant::now(), None));
+            state.labels.len() - 1
+        };
+        let fate = self.points.meet(at, Moment::Before);
+        self.pass().await;
+        (at, fate)
+    }
+
+    /// Ends a point: it is done.
+    pub async fn end(&self, at: usize) -> Fate {
+        if let Some((_, ended)) = self.points.state().times.get_mut(at) {
+            *ended = Some(Instant::now());
+        }
+        let fate = self.points.meet(at, Moment::After);
+        self.pass().await;
+        fate
+    }
+}

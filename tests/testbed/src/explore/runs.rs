@@ -1,0 +1,83 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One run: a story, and what goes wrong in it.
+
+use anyhow::Result;
+
+use super::points::{Planned, Points};
+use super::world::{Shape, World};
+use crate::moving::operator::Story;
+use crate::place::place;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The story.
+    pub story: Story,
+    /// The faults.
+    pub planned: Vec<Planned>,
+    /// What the world is like.
+    pub shape: Shape,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// What was wrong.
+    pub faults: Vec<String>,
+    /// What happened, for people.
+    pub notes: Vec<String>,
+    /// The points, in their order.
+    pub labels: Vec<String>,
+    /// The points at which the commands began, and the last one ended.
+    pub marks: Vec<usize>,
+    /// So many of the planned faults happened.
+    pub happened: usize,
+}
+
+/// Runs a case on a clock of its own.
+///
+/// # Errors
+/// If the world cannot be made.
+pub fn run(case: &Case) -> Result<Ran> {
+    let case = case.clone();
+    crate::clock::paused()?.block_on(async move {
+        let dir = place()?;
+        let points = Points::new(case.planned);
+        let world = World::new(dir.path(), &points, case.shape).await?;
+        let told = {
+            let story = world.tell(case.story);
+            tokio::pin!(story);
+            let mut enacting = futures_util::stream::FuturesUnordered::new();
+            loop {
+                use futures_util::StreamExt as _;
+                tokio::select! {
+                    biased;
+                    told = &mut story => break told,
+                    Some(done) = enacting.next() => {
+                        points.enacted();
+                        if let Err(error) = done {
+                            break Err(error);
+                        }
+                    }
+                    fault = points.due() => enacting.push(world.enact(fault)),
+                }
+            }
+        };
+        if let Err(error) = told {
+            world.judge.fault("told", &format!("{error:#}"));
+        }
+        world.end().await;
+        let judge = &world.judge;
+        let (faults, notes) = (judge.faults(), judge.notes());
+        Ok(Ran {
+            faults,
+            notes,
+            labels: points.labels(),
+            marks: points.marks(),
+            happened: points.happened(),
+        })
+    })
+}

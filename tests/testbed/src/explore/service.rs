@@ -1,0 +1,87 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! One instance of migration-service: its routes, and its rounds.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use migration::service::clock::Clock;
+use migration::service::front::{AUDIENCE, Upstream, router, signed_routes};
+use migration::service::runner::{Lease, lead};
+use migration::service::{Addresses, Agents, Known, Peers, Service, Steps};
+use sdc_clients::http::Transport;
+use sdc_clients::signed::Verifier;
+use store::Store;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use super::names::secret;
+use super::net::{Gated, Line, Net};
+use super::points::Party;
+
+/// The place of an instance.
+pub struct Instance {
+    nth: u8,
+    store: Store,
+    /// Where its leases are: in the store, unless a deliberate bug says otherwise.
+    leases: Store,
+    agents: BTreeMap<Uuid, String>,
+    running: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Instance {
+    /// The place of an instance on this store, which knows these agents.
+    pub fn new(nth: u8, store: &Store, leases: &Store, agents: BTreeMap<Uuid, String>) -> Instance {
+        let (store, leases) = (store.clone(), leases.clone());
+        Instance { nth, store, leases, agents, running: Mutex::default() }
+    }
+
+    /// The name under which it answers.
+    pub fn host(&self) -> String {
+        format!("service-{}", self.nth)
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn start(&self, net: &Arc<Net>) -> anyhow::Result<()> {
+        let seat = net.points.seat(Party::Service(self.nth));
+        let line: Arc<dyn Transport> = Line::new(net, Some(&seat));
+        let at = |peer: &str| format!("http://{peer}.sim");
+        let addresses = Addresses {
+            vmapi: at("vmapi"),
+            cnapi: at("cnapi"),
+            napi: at("napi"),
+            imgapi: at("imgapi"),
+            papi: at("papi"),
+        };
+        let peers = Peers::new(&addresses, &line)?;
+        let known = Known { secret: secret()?, port: 5314, urls: self.agents.clone() };
+        let agents = Agents::new(known, peers.cnapi.clone(), Arc::clone(&line));
+        let gated = Gated::new(&seat, &net.judge);
+        let store = self.store.with_faults(gated.clone());
+        let leases = self.leases.with_faults(gated);
+        let (clock, url) = (Clock::System, format!("http://{}", self.host()));
+        let service = Service::open(&store, peers, agents, Steps::Own, clock, &url).await?;
+        let upstream = Upstream::new(&addresses.vmapi, Arc::clone(&line))?;
+        let verifier = Arc::new(Verifier::new(secret()?, AUDIENCE, [self.nth; 32]));
+        let routes = router(service.clone(), upstream);
+        let routes = signed_routes(service.clone(), verifier).merge(routes);
+        net.serve(&self.host(), routes, &seat);
+        let rounds = tokio::spawn(lead(service, leases, Lease::default()));
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(rounds);
+        Ok(())
+    }
+
+    /// Ends it, where its life is over.
+    pub async fn end(&self) {
+        let rounds = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(rounds) = rounds {
+            rounds.abort();
+            drop(rounds.await);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What an operator does in a run, and what has to be true afterwards (P14).
+
+use std::time::Duration;
+
+use anyhow::Result;
+use migration::journal::End;
+use sdc_clients::migrations::Migration;
+use tokio::time::sleep;
+
+use super::names::uuid;
+use super::world::World;
+use crate::moving::ending::{Ending, Side, open_tickets};
+use crate::moving::operator::{Op, Operator, Story, Waits};
+
+/// How long the operator waits, in simulated time.
+const WAITS: Waits = Waits {
+    patience: Duration::from_secs(4 * 3600),
+    look: Duration::from_secs(2),
+    again: Duration::from_secs(400),
+};
+/// With a deliberate bug what does not end by then does not end: each story takes less.
+const NO_PATIENCE: Duration = Duration::from_secs(600);
+/// Agents have put everything in order after so long.
+const SETTLES: Duration = Duration::from_secs(100);
+const AGENTS_SETTLE: Duration = Duration::from_secs(900);
+
+impl World {
+    /// Returns the record that is not over, when nothing of it runs any more, looking this often.
+    ///
+    /// # Errors
+    /// If that does not come within hours.
+    pub async fn rested(&self, look: Duration) -> Result<Option<Migration>> {
+        self.operator(Waits { look, ..WAITS })?.rested().await
+    }
+
+    fn operator(&self, waits: Waits) -> Result<Operator<'_>> {
+        let (source, target) = (uuid(End::Source), uuid(End::Target));
+        Ok(Operator { client: self.migrations()?, source, target, judge: &self.judge, waits })
+    }
+
+    /// Tells the story, and checks its end.
+    ///
+    /// # Errors
+    /// If a command does not reach its end.
+    pub async fn tell(&self, story: Story) -> Result<()> {
+        let patience = if self.has_bug() { NO_PATIENCE } else { WAITS.patience };
+        let operator = self.operator(Waits { patience, ..WAITS })?;
+        for op in story.ops() {
+            self.net.points.mark();
+            match op {
+                Op::SwitchDead => {
+                    self.net.points.cut_power(End::Source);
+                    self.goes_down(End::Source).await?;
+                    self.judge.dark(End::Source, true);
+                    self.judge.give_up(End::Source, &self.cn(End::Target).node);
+                }
+                Op::Discard => self.judge.give_up(End::Target, &self.cn(End::Source).node),
+                _ => {}
+            }
+            self.judge.note(format!(">> at {}", self.net.points.count()));
+            operator.op(*op, || self.net.points.is_calm()).await?;
+            if *op == Op::SwitchDead {
+                // It has autoboot, and the zone was not stopped: the boot rule keeps it down.
+                self.comes_up(End::Source).await?;
+                self.judge.note(format!(
+                    "-- the source is back: {:?}",
+                    self.judge.copy(&self.cn(End::Source).node)
+                ));
+            }
+        }
+        self.net.points.mark();
+        sleep(if self.with_agents() { AGENTS_SETTLE } else { SETTLES }).await;
+        self.judge.rest();
+        self.judge.look("delete: the end");
+        self.check(story.end()).await;
+        Ok(())
+    }
+
+    /// Checks that the VM is on this node, whole, and that nothing of the migration is left.
+    async fn check(&self, end: End) {
+        for (promise, what) in self.ending(end).wrongs().await {
+            self.judge.fault(promise, &what);
+        }
+        open_tickets(&self.cnapi).into_iter().for_each(|ticket| self.judge.note(ticket));
+    }
+
+    /// Checks what VMAPI and NAPI have, where the VM is on this node.
+    pub async fn check_records(&self, end: End) {
+        for (promise, what) in self.ending(end).records().await {
+            self.judge.fault(promise, &what);
+        }
+    }
+
+    fn ending(&self, end: End) -> Ending<'_> {
+        let side = |end: End| {
+            let cn = self.cn(end);
+            Side { end, node: cn.node.clone(), holds: cn.holds() }
+        };
+        Ending {
+            judge: &self.judge,
+            here: side(end),
+            there: side(end.other()),
+            vmapi: &self.vmapi,
+            napi: &self.napi,
+            addresses: self.napi_client(),
+            nics: &self.nics,
+            with_agents: self.with_agents(),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+use std::sync::OnceLock;
+
+use super::bugs::Bug;
+use super::cases::single;
+use super::points::Fault;
+use super::runs::{Ran, run};
+use super::world::Shape;
+use super::{noticed, plain};
+use crate::moving::operator::Story;
+
+/// How each story runs without faults.
+fn undisturbed() -> &'static [(Story, Ran)] {
+    static PLAIN: OnceLock<Vec<(Story, Ran)>> = OnceLock::new();
+    PLAIN.get_or_init(|| plain(Shape::default()).unwrap())
+}
+
+#[test] // R2 R3 R6 M17
+fn a_vm_arrives_or_stays_as_each_story_says() {
+    assert!(undisturbed().iter().all(|(_, ran)| ran.labels.len() > 100));
+}
+
+#[test] // M10 M11
+fn nothing_is_lost_whatever_dies_stops_or_is_lost() {
+    let cases = single(undisturbed(), Shape::default());
+    assert!(cases.iter().any(|case| matches!(case.planned[0].fault, Fault::Reboots(_))));
+    for case in cases.iter().take(8) {
+        let ran = run(case).unwrap();
+        assert_eq!(ran.happened, 1, "{case:?}");
+        assert!(ran.faults.is_empty(), "{case:?}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
+    }
+}
+
+#[test] // M10
+fn a_target_that_boots_early_and_a_quota_that_stays_lifted_are_noticed() {
+    for bug in [Bug::BootedBeforeMove, Bug::QuotaNotRestored] {
+        assert!(noticed(bug, undisturbed()).unwrap().is_some(), "{}", bug.name());
+    }
+}

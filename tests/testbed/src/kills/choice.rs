@@ -1,0 +1,82 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Which kills happen, by seed: points of the same operation of a run without kills, each once, in an order that is
+//! drawn.
+
+use std::collections::BTreeMap;
+
+use migration::journal::End;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::points::Planned;
+use crate::explore::points::{Moment, Party};
+use crate::moving::operator::Story;
+
+/// An operation: its story, and its place in it.
+type Place = (Story, usize);
+
+/// What is left to be chosen from.
+pub struct Choice {
+    rng: StdRng,
+    left: BTreeMap<Place, Vec<Planned>>,
+}
+
+impl Choice {
+    /// Nothing is known yet.
+    pub fn new(seed: u64) -> Choice {
+        Choice { rng: StdRng::seed_from_u64(seed), left: BTreeMap::new() }
+    }
+
+    /// These are the points of an operation without kills.
+    pub fn know(&mut self, place: Place, labels: &[String]) {
+        let parties = [Party::Service(1), Party::Agent(End::Source), Party::Agent(End::Target)];
+        let mut all = Vec::new();
+        for label in labels {
+            for moment in [Moment::Before, Moment::After] {
+                let planned = |party| Planned { label: label.clone(), moment, party };
+                all.extend(parties.map(planned));
+            }
+        }
+        all.shuffle(&mut self.rng);
+        self.left.insert(place, all);
+    }
+
+    /// Chooses a kill for an operation; mostly of who acts at the point.
+    pub fn take(&mut self, place: Place) -> Option<Planned> {
+        let left = self.left.get_mut(&place)?;
+        let acts = |planned: &Planned| match planned.party {
+            Party::Agent(end) => planned.label.contains(&end.to_string()),
+            _ => planned.label.starts_with("migration-service"),
+        };
+        let wants_actor = self.rng.random_range(0..4) > 0;
+        let at = left.iter().rposition(|planned| acts(planned) == wants_actor);
+        let at = at.or(left.len().checked_sub(1))?;
+        Some(left.remove(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kill_is_chosen_once_and_in_the_same_order_for_the_same_seed() {
+        let labels = ["source vmadm stop *".to_owned(), "migration-service asks VMAPI".to_owned()];
+        let all = |seed| {
+            let (mut choice, place) = (Choice::new(seed), (Story::Finalize, 2));
+            choice.know(place, &labels);
+            assert_eq!(choice.take((Story::Finalize, 1)), None, "of another operation");
+            std::iter::from_fn(|| choice.take(place)).collect::<Vec<_>>()
+        };
+        let mut drawn = all(7);
+        assert_eq!(drawn, all(7));
+        assert_ne!(drawn, all(8));
+        drawn.sort();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 12);
+    }
+}

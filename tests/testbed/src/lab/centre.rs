@@ -1,0 +1,219 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The services of the data centre, which all its nodes share. CNAPI's tasks act on the simulated nodes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::Permissions;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mocks::cnapi::Order;
+use mocks::{cnapi, imgapi, napi, papi, vmapi};
+use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
+use serde_json::{Map, Value, json};
+use simnode::{Node, NodeError, Verbs, Wait};
+
+use super::error::LabError;
+use super::options::WorldOptions;
+use super::ports::{self, local};
+
+/// The user that owns the data centre.
+pub(super) const ADMIN: &str = "930896af-bf8c-48d4-885c-6573a94b1853";
+
+/// The file of the data centre's secret, beside each node.
+pub(super) const SECRET: &str = "migration.secret";
+
+/// Where migration-service is, once it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Migrations {
+    /// Where it stands in front of VMAPI.
+    pub listen: SocketAddr,
+    /// Its status.
+    pub status: SocketAddr,
+}
+
+impl Migrations {
+    /// The base URL of VMAPI's and its own routes.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.listen)
+    }
+
+    /// The base URL of its pages.
+    pub(super) fn status_url(&self) -> String {
+        format!("http://{}", self.status)
+    }
+}
+
+/// The mock services. Clones share them; the last one stops them.
+#[derive(Clone, Debug)]
+pub struct Centre {
+    /// The mock NAPI.
+    pub napi: Arc<napi::Server>,
+    /// The mock VMAPI.
+    pub vmapi: Arc<vmapi::Server>,
+    /// The mock CNAPI.
+    pub cnapi: Arc<cnapi::Server>,
+    /// The mock PAPI.
+    pub papi: Arc<papi::Server>,
+    /// The mock IMGAPI.
+    pub imgapi: Arc<imgapi::Server>,
+    /// migration-service, which is a program.
+    pub migrations: Migrations,
+    /// What it shares with the agents.
+    secret: Arc<str>,
+    nodes: Arc<Nodes>,
+}
+
+/// A node: its directory, and where its migration-agent takes orders.
+#[derive(Clone, Debug)]
+struct Known {
+    dir: PathBuf,
+    agent: String,
+}
+
+/// The nodes, by uuid.
+#[derive(Debug, Default)]
+struct Nodes(Mutex<HashMap<String, Known>>);
+
+impl Nodes {
+    fn held(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Centre {
+    /// Starts the services, without nodes.
+    pub(super) async fn start(options: &WorldOptions) -> Result<Centre, LabError> {
+        let settings = napi::Options {
+            seed: options.seed,
+            admin_uuid: ADMIN.to_owned(),
+            ..napi::Options::era(options.era)
+        };
+        let napi = napi::Server::start(local(options.napi_port), settings)
+            .await
+            .map_err(LabError::io(format!("listening on port {} as NAPI", options.napi_port)))?;
+        let vmapi = vmapi::Server::start(local(options.vmapi_port))
+            .await
+            .map_err(LabError::io(format!("listening on port {} as VMAPI", options.vmapi_port)))?;
+        let cnapi = cnapi::Server::start(local(0))
+            .await
+            .map_err(LabError::io("listening on a free port as CNAPI"))?;
+        let nodes = Arc::new(Nodes::default());
+        let known = Arc::clone(&nodes);
+        cnapi.store().set_hands(Arc::new(move |order: Order| {
+            let node = known.held().get(&order.server_uuid).cloned();
+            Box::pin(async move {
+                let node = node.ok_or("this node is not in the lab")?;
+                carry_out(node.dir, order).await
+            })
+        }));
+        let papi = papi::Server::start(local(0)).await;
+        let papi = Arc::new(papi.map_err(LabError::io("listening on a free port as PAPI"))?);
+        let imgapi = imgapi::Server::start(local(0)).await;
+        let imgapi = Arc::new(imgapi.map_err(LabError::io("listening on a free port as IMGAPI"))?);
+        let (napi, vmapi, cnapi) = (Arc::new(napi), Arc::new(vmapi), Arc::new(cnapi));
+        let free =
+            async || ports::or_free(0).await.map_err(LabError::io("looking for a free port"));
+        let migrations = Migrations { listen: local(free().await?), status: local(free().await?) };
+        let secret = format!("the secret of the lab's data centre, seed {}", options.seed).into();
+        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, secret, nodes })
+    }
+
+    /// Makes PAPI and IMGAPI know what these VMs were made of.
+    pub fn know_origins(&self, vms: &[VmObject]) {
+        let text = |vm: &VmObject, key: &str| vm.text(key).map(str::to_owned);
+        let object = |value: Value| value.as_object().cloned().unwrap_or_default();
+        for vm in vms {
+            if let Some(uuid) = text(vm, "billing_id") {
+                let package =
+                    json!({ "uuid": uuid, "name": text(vm, "package_name"), "active": true });
+                self.papi.store().put(object(package));
+            }
+            let disks = vm.get("disks").and_then(Value::as_array).into_iter().flatten();
+            let of_disks = disks.filter_map(|disk| disk["image_uuid"].as_str().map(str::to_owned));
+            for uuid in text(vm, "image_uuid").into_iter().chain(of_disks) {
+                self.imgapi.store().put(object(json!({ "uuid": uuid, "state": "active" })));
+            }
+        }
+    }
+
+    /// Writes the secret that migration-service shares with the agents into this directory.
+    pub(super) fn put_secret(&self, dir: &Path) -> Result<(), LabError> {
+        let file = dir.join(SECRET);
+        let written = std::fs::write(&file, self.secret.as_bytes());
+        let kept =
+            written.and_then(|()| std::fs::set_permissions(&file, Permissions::from_mode(0o600)));
+        kept.map_err(LabError::io(format!("writing {}", file.display())))
+    }
+
+    /// Where the migration-agent of each node takes orders.
+    pub(super) fn agents(&self) -> BTreeMap<String, String> {
+        self.nodes.held().iter().map(|(cn, node)| (cn.clone(), node.agent.clone())).collect()
+    }
+
+    /// Makes a node known to CNAPI, and to migration-service where its agent is.
+    pub(super) fn add(&self, node: &Node, agent: &str) {
+        let sysinfo = std::fs::read_to_string(node.path("/tmp/.sysinfo.json")).ok();
+        let sysinfo: Option<Map<String, Value>> =
+            sysinfo.and_then(|text| serde_json::from_str(&text).ok());
+        self.cnapi.store().put_sysinfo(&sysinfo.unwrap_or_default());
+        let known = Known { dir: node.dir().to_owned(), agent: agent.to_owned() };
+        self.nodes.held().insert(node.cn_uuid().to_owned(), known);
+    }
+
+    /// Stops the services, if no other node needs them.
+    pub(super) async fn stop(self) {
+        if let Ok(cnapi) = Arc::try_unwrap(self.cnapi) {
+            cnapi.stop().await;
+        }
+        if let Ok(papi) = Arc::try_unwrap(self.papi) {
+            papi.stop().await;
+        }
+        if let Ok(imgapi) = Arc::try_unwrap(self.imgapi) {
+            imgapi.stop().await;
+        }
+        if let Ok(napi) = Arc::try_unwrap(self.napi) {
+            napi.stop().await;
+        }
+        if let Ok(vmapi) = Arc::try_unwrap(self.vmapi) {
+            vmapi.stop().await;
+        }
+    }
+}
+
+/// What a node's own agent would do.
+async fn carry_out(dir: PathBuf, order: Order) -> Result<Value, String> {
+    let said = |error: NodeError| error.to_string();
+    let node = Node::open(dir).map_err(said)?;
+    let with_hidden = order.params.get("include_dni").is_some_and(|it| it == "true");
+    let load = async || {
+        let url = node.vminfod_url().ok_or("its vminfod is not up")?;
+        let hub = Vminfod::new(url, "testbed").map_err(|error| error.to_string())?;
+        let vm = hub.vm(&order.vm_uuid, true).await.map_err(|error| error.to_string())?;
+        let is_shown = with_hidden || !vm.is_hidden();
+        is_shown.then_some(vm).ok_or_else(|| "VM not found".to_owned())
+    };
+    let verbs = Verbs::new(&node, Wait::none());
+    let done = |result: Result<(), NodeError>| result.map(|()| json!({})).map_err(said);
+    match order.verb.as_str() {
+        "load" => load().await.map(|vm| json!(vm)),
+        "create" => {
+            let uuid = verbs.create(&order.body).await.map_err(said)?;
+            Ok(json!({ "vm": { "uuid": uuid } }))
+        }
+        "delete" => {
+            load().await?;
+            verbs.delete(&order.vm_uuid).await.map_err(said)?;
+            Ok(json!({}))
+        }
+        "start" => done(verbs.boot(&order.vm_uuid).await),
+        "stop" => done(verbs.halt(&order.vm_uuid, 0).await),
+        "reboot" => done(verbs.reboot(&order.vm_uuid).await),
+        "update" => done(verbs.update(&order.vm_uuid, &order.body).await),
+        verb => Err(format!("a node of the lab cannot {verb}")),
+    }
+}

@@ -1,0 +1,248 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Looks at both nodes at every step (P13): never two copies running, never two shown, never the last good copy
+//! gone. It also is the guest: whatever runs writes now and then, and what was written last has to be somewhere.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use migration::journal::End;
+use simnode::Node;
+use tokio::time::Instant;
+
+use super::subject::files;
+
+/// Every so many looks the guest writes.
+const WRITES: usize = 25;
+/// Another service takes over after this time, at the earliest.
+const LEASE: Duration = Duration::from_secs(8);
+
+/// One copy of the VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// It runs.
+    pub running: bool,
+    /// It is hidden.
+    pub hidden: bool,
+    /// It boots with its node.
+    pub autoboot: bool,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: Vec<(End, Node)>,
+    looks: usize,
+    /// What the guest has written last; 0: nothing yet.
+    written: u64,
+    faults: Vec<String>,
+    notes: Vec<String>,
+    is_over: bool,
+    /// Which service acted last, and when.
+    acted: Option<(u8, Instant)>,
+    vmapi: Option<mocks::vmapi::Store>,
+    /// What is written on this node is lost, by an operator's word.
+    given_up: Option<End>,
+    /// This node has no power: nobody sees what it has.
+    dark: Option<End>,
+}
+
+/// The judge of one run.
+pub struct Judge {
+    vm: String,
+    state: Mutex<State>,
+}
+
+impl Judge {
+    /// Judges this VM.
+    pub fn new(vm: &str) -> Judge {
+        Judge { vm: vm.to_owned(), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at this node, too.
+    pub fn add(&self, end: End, node: &Node) {
+        self.state().nodes.push((end, node.clone()));
+    }
+
+    /// Compares with VMAPI's record, too.
+    pub fn know(&self, vmapi: &mocks::vmapi::Store) {
+        self.state().vmapi = Some(vmapi.clone());
+    }
+
+    /// An agent has taken what a service said.
+    pub fn acts(&self, nth: u8) {
+        let before = self.state().acted.replace((nth, Instant::now()));
+        if let Some((other, at)) = before
+            && other != nth
+            && at.elapsed() < LEASE
+        {
+            self.fault("P15", "two services act on one record");
+        }
+    }
+
+    /// Something is wrong.
+    pub fn fault(&self, promise: &str, what: &str) {
+        let mut state = self.state();
+        let line = format!("{promise}: {what}");
+        if !state.faults.contains(&line) {
+            state.notes.push(format!("!! {line}"));
+            state.faults.push(line);
+        }
+    }
+
+    /// Something is worth knowing where something is wrong.
+    pub fn note(&self, what: impl Into<String>) {
+        self.state().notes.push(what.into());
+    }
+
+    /// What was wrong.
+    pub fn faults(&self) -> Vec<String> {
+        self.state().faults.clone()
+    }
+
+    /// What happened.
+    pub fn notes(&self) -> Vec<String> {
+        self.state().notes.clone()
+    }
+
+    /// An operator gives up what is on this node, for what the other one has.
+    pub fn give_up(&self, end: End, other: &Node) {
+        let file = files(&self.vm).into_iter().next_back();
+        let kept = file.and_then(|(dataset, file)| {
+            let all = other.datasets().ok()?;
+            let tree = other.contents(&all, &dataset).ok()?;
+            String::from_utf8_lossy(tree.file(file)?).trim().parse().ok()
+        });
+        let mut state = self.state();
+        state.given_up = Some(end);
+        state.written = kept.unwrap_or(0);
+        let line = format!("-- what the {end} has is given up for {}", state.written);
+        state.notes.push(line);
+    }
+
+    /// A node that was declared dead has no power, until it has booted.
+    pub fn dark(&self, end: End, is_dark: bool) {
+        let dark = &mut self.state().dark;
+        *dark = dark.filter(|it| *it != end).or(is_dark.then_some(end));
+    }
+
+    /// The guest writes no more.
+    pub fn rest(&self) {
+        self.state().is_over = true;
+    }
+
+    /// Returns the copy on a node.
+    pub fn copy(&self, node: &Node) -> Option<Copy> {
+        let zones = node.zones().ok()?;
+        let zone = zones.find(&self.vm)?;
+        let xml = node.zone_config(&self.vm).ok()?;
+        Some(Copy {
+            running: zone.state.is_active(),
+            hidden: xml.value("attr", "do-not-inventory") == Some("true"),
+            autoboot: xml.get("autoboot") == Some("true"),
+        })
+    }
+
+    /// Looks at the world.
+    pub fn look(&self, label: &str) {
+        let (nodes, written, looks, dark) = {
+            let mut state = self.state();
+            state.looks += 1;
+            (state.nodes.clone(), state.written, state.looks, state.dark)
+        };
+        let copies: Vec<(End, &Node, Copy)> =
+            nodes.iter().filter_map(|(end, node)| Some((*end, node, self.copy(node)?))).collect();
+        if copies.iter().filter(|(_, _, copy)| copy.running).count() > 1 {
+            self.fault("P13", &format!("two copies run ({label})"));
+        }
+        let is_shown = |(end, _, copy): &&(End, &Node, Copy)| !copy.hidden && dark != Some(*end);
+        if copies.iter().filter(is_shown).count() > 1 {
+            self.fault("P13", &format!("two copies are shown ({label})"));
+        }
+        let vmapi = self.state().vmapi.clone();
+        let server = vmapi.and_then(|vmapi| vmapi.get(&self.vm)?.get("server_uuid").cloned());
+        for (end, node, _) in copies.iter().filter(|(_, _, copy)| copy.running) {
+            if server.as_ref().is_some_and(|server| server != node.cn_uuid()) {
+                self.fault(
+                    "M17",
+                    &format!("the {end}'s copy runs, and VMAPI has it elsewhere ({label})"),
+                );
+            }
+        }
+        let destroys = ["destroy", "rollback", "receive", "delete"];
+        let is_good = |node: &Node| self.has(node, written);
+        if written > 0
+            && destroys.iter().any(|word| label.contains(word))
+            && !nodes.iter().any(|(_, node)| is_good(node))
+        {
+            self.fault("P13", &format!("what was written last is nowhere ({label})"));
+        }
+        let mut running = copies.iter().filter(|(_, _, copy)| copy.running);
+        if let (Some((end, node, _)), None) = (running.next(), running.next())
+            && looks.is_multiple_of(WRITES)
+        {
+            self.write(*end, node);
+        }
+    }
+
+    /// The guest writes, on the node where it runs.
+    pub fn write(&self, end: End, node: &Node) {
+        let written = self.state().written;
+        if self.state().is_over || self.state().given_up == Some(end) {
+            return;
+        }
+        if written > 0 && !self.has_live(node, written) {
+            self.fault("P13", &format!("the VM runs on the {end}'s node with old data"));
+        }
+        let next = written + 1;
+        for (dataset, file) in files(&self.vm) {
+            let mut bytes = next.to_string().into_bytes();
+            bytes.resize(64, b' ');
+            if let Err(error) = node.write_file(&dataset, file, &bytes) {
+                self.note(format!("the guest cannot write {dataset}: {error}"));
+                return;
+            }
+        }
+        self.state().written = next;
+    }
+
+    /// What the guest wrote last is in the live datasets of this node.
+    pub fn is_latest(&self, node: &Node) -> bool {
+        let written = self.state().written;
+        self.has_live(node, written)
+    }
+
+    fn has_live(&self, node: &Node, written: u64) -> bool {
+        self.has_at(node, written, "")
+    }
+
+    fn has(&self, node: &Node, written: u64) -> bool {
+        if self.has_live(node, written) {
+            return true;
+        }
+        let Ok(all) = node.datasets() else { return false };
+        let root = format!("zones/{}", self.vm);
+        let names: Vec<String> = all
+            .snapshots(&root)
+            .iter()
+            .filter_map(|row| Some(format!("@{}", row.name.split_once('@')?.1)))
+            .collect();
+        names.iter().any(|name| self.has_at(node, written, name))
+    }
+
+    fn has_at(&self, node: &Node, written: u64, snapshot: &str) -> bool {
+        let Ok(all) = node.datasets() else { return false };
+        files(&self.vm).iter().all(|(dataset, file)| {
+            let name = format!("{dataset}{snapshot}");
+            let tree = all.get(&name).and_then(|_| node.contents(&all, &name).ok());
+            let bytes = tree.as_ref().and_then(|tree| tree.file(file));
+            let text = bytes.map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+            text.as_deref() == Some(&written.to_string())
+        })
+    }
+}

@@ -1,0 +1,240 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What an operator orders, and how he waits for its end.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use migration::journal::End;
+use sdc_clients::migrations::{Migration, Migrations, Options};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::judge::Judge;
+use super::subject::VM;
+
+/// Attempts of one command.
+const ATTEMPTS: usize = 8;
+/// So long after its order a sync runs.
+const IN_A_SYNC: Duration = Duration::from_millis(40);
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the commands' names
+pub enum Op {
+    Begin,
+    Automatic,
+    Sync,
+    Switch,
+    Abort,
+    Rollback,
+    Finalize,
+    /// A sync that is paused while it runs.
+    Pause,
+    /// A switch by the word that the source is dead.
+    SwitchDead,
+    /// A rollback by the word that what the target wrote may be lost.
+    Discard,
+}
+
+impl Op {
+    /// Its name in the service's routes.
+    fn action(self) -> &'static str {
+        match self {
+            Op::Begin | Op::Automatic => "begin",
+            Op::Sync | Op::Pause => "sync",
+            Op::Switch | Op::SwitchDead => "switch",
+            Op::Abort => "abort",
+            Op::Rollback | Op::Discard => "rollback",
+            Op::Finalize => "finalize",
+        }
+    }
+
+    /// Returns true if the operation has reached its end.
+    fn is_done(self, record: Option<&Migration>) -> bool {
+        let Some(record) = record else {
+            return matches!(self, Op::Abort | Op::Rollback | Op::Finalize | Op::Discard);
+        };
+        let (phase, state) = (record.phase.as_str(), record.state.as_str());
+        let syncs = record.other.get("num_sync_phases").and_then(Value::as_u64).unwrap_or(0);
+        match self {
+            Op::Begin | Op::Pause => state == "paused",
+            Op::Sync => (phase, state) == ("sync", "paused") && syncs > 0,
+            Op::Switch | Op::Automatic | Op::SwitchDead => state == "successful",
+            Op::Abort => state == "aborted",
+            Op::Rollback | Op::Finalize | Op::Discard => false,
+        }
+    }
+}
+
+/// A story: commands, and on which node the VM ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // named after their last command
+pub enum Story {
+    Finalize,
+    Rollback,
+    Abort,
+    Automatic,
+    Paused,
+    SourceDead,
+    Discard,
+}
+
+/// Those in which nothing is given up, and no command is for a moment.
+pub const COMMON: [Story; 4] = [Story::Finalize, Story::Rollback, Story::Abort, Story::Automatic];
+
+/// All of them.
+pub const STORIES: [Story; 7] = [
+    Story::Finalize,
+    Story::Rollback,
+    Story::Abort,
+    Story::Automatic,
+    Story::Paused,
+    Story::SourceDead,
+    Story::Discard,
+];
+
+impl Story {
+    /// Its commands.
+    pub fn ops(self) -> &'static [Op] {
+        match self {
+            Story::Finalize => &[Op::Begin, Op::Sync, Op::Switch, Op::Finalize],
+            Story::Rollback => &[Op::Begin, Op::Sync, Op::Switch, Op::Rollback],
+            Story::Abort => &[Op::Begin, Op::Sync, Op::Abort],
+            Story::Automatic => &[Op::Automatic, Op::Finalize],
+            Story::Paused => &[Op::Begin, Op::Pause, Op::Sync, Op::Abort],
+            Story::SourceDead => &[Op::Begin, Op::Sync, Op::SwitchDead, Op::Finalize],
+            Story::Discard => &[Op::Begin, Op::Sync, Op::Switch, Op::Discard],
+        }
+    }
+
+    /// Where the VM is in the end.
+    pub fn end(self) -> End {
+        match self {
+            Story::Finalize | Story::Automatic | Story::SourceDead => End::Target,
+            Story::Rollback | Story::Abort | Story::Paused | Story::Discard => End::Source,
+        }
+    }
+}
+
+/// How long he waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// For the end of an operation.
+    pub patience: Duration,
+    /// Between two looks at a record.
+    pub look: Duration,
+    /// Before a command is given again.
+    pub again: Duration,
+}
+
+/// An operator who moves the VM from a node to another.
+pub struct Operator<'a> {
+    /// The service. It asks once.
+    pub client: Migrations,
+    /// Where the VM is at first.
+    pub source: Uuid,
+    /// Where it goes.
+    pub target: Uuid,
+    /// Who is told what was done.
+    pub judge: &'a Judge,
+    /// How long he waits.
+    pub waits: Waits,
+}
+
+impl Operator<'_> {
+    /// Returns the record that is not over, when nothing of it runs any more. A service that does not answer is
+    /// asked again.
+    ///
+    /// # Errors
+    /// If it does not end.
+    pub async fn rested(&self) -> Result<Option<Migration>> {
+        let until = Instant::now() + self.waits.patience;
+        loop {
+            match self.client.get(VM).await {
+                Ok(record) => {
+                    let runs = ["running", "queued"].contains(&record.state.as_str());
+                    let finalizes =
+                        record.other.get("journal").is_some_and(|it| it["finalize"] == true);
+                    if !runs && !finalizes {
+                        return Ok(Some(record));
+                    }
+                    if Instant::now() > until {
+                        bail!("P14: {} {} does not end", record.phase, record.state);
+                    }
+                }
+                Err(error) if error.is_not_found_resource() => return Ok(None),
+                Err(error) if Instant::now() > until => {
+                    bail!("the service does not answer: {error}")
+                }
+                Err(_) => {}
+            }
+            sleep(self.waits.look).await;
+        }
+    }
+
+    /// Gives a command. Returns false if it was refused, and nobody knows where the service does not answer.
+    ///
+    /// # Errors
+    /// None is known.
+    pub async fn command(&self, op: Op) -> Result<bool> {
+        let options = Options {
+            override_server_uuid: Some(self.target.to_string()),
+            migration_automatic: op == Op::Automatic,
+            source_dead: (op == Op::SwitchDead).then(|| self.source.to_string()),
+            discard: op == Op::Discard,
+            ..Options::default()
+        };
+        match self.client.act(VM, op.action(), &options).await {
+            Ok(_) if op == Op::Pause => {
+                sleep(IN_A_SYNC).await;
+                let paused = self.client.act(VM, "pause", &Options::default()).await;
+                self.judge.note(format!(">> pause: {:?}", paused.map(drop)));
+                Ok(true)
+            }
+            Ok(_) => Ok(true),
+            Err(error) => {
+                self.judge.note(format!(">> {op:?}: {error}"));
+                Ok(error.status().is_none())
+            }
+        }
+    }
+
+    /// Brings an operation to its end. What a fault has made fail is done again by one command; where `is_calm` no
+    /// fault can be the reason.
+    ///
+    /// # Errors
+    /// If that is not enough.
+    pub async fn op(&self, op: Op, is_calm: impl Fn() -> bool) -> Result<()> {
+        let mut calm = 0;
+        for _ in 0..ATTEMPTS {
+            let began_calm = is_calm();
+            self.judge.note(format!(">> {op:?}"));
+            self.command(op).await?;
+            sleep(Duration::from_millis(10)).await;
+            let record = self.rested().await?;
+            let told = record.as_ref().map(|it| (&it.phase, &it.state, &it.error));
+            self.judge.note(format!(">> {op:?}: {told:?}"));
+            if op.is_done(record.as_ref()) {
+                return Ok(());
+            }
+            calm += usize::from(began_calm);
+            if calm >= 2 {
+                bail!("P14: {op:?} does not succeed without faults: {told:?}");
+            }
+            let is_begin = matches!(op, Op::Begin | Op::Automatic);
+            if is_begin
+                && record.as_ref().is_some_and(|it| it.phase == "begin" && it.state == "failed")
+            {
+                // What a failed begin left is removed first.
+                self.command(Op::Abort).await?;
+                self.rested().await?;
+            }
+            sleep(self.waits.again).await;
+        }
+        bail!("P14: {op:?} never succeeds");
+    }
+}

@@ -1,0 +1,266 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+//! A simulated node with the real migration-agent, which has the storage VMs of the volumes.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::body::Body;
+use daemon::Shutdown;
+use daemon::http::Router;
+use futures_util::future::BoxFuture;
+use http::StatusCode;
+use migration::agent::commands::{Commands, Output, Program, Receiving, Sending};
+use migration::agent::wire::{Connection, Wire};
+use migration::agent::{Agent, Setup};
+use sdc_clients::http::{Request, Response, Transport};
+use sdc_clients::signed::Secret;
+use sdc_clients::vminfod::Vminfod;
+use sdc_clients::{Error, Http};
+use serde_json::{Map, Value, json};
+use simnode::in_process::InProcess;
+use simnode::{CreateOptions, Node, Verbs, Wait};
+use tempfile::TempDir;
+use uuid::Uuid;
+use vminfod::node::commands::Tool;
+use vminfod::node::root::Root;
+use vminfod::node::{Ctx, load};
+
+/// Where its agent listens on the admin network.
+pub const ADDRESS: &str = "10.99.99.7";
+
+/// The data centre's secret.
+///
+/// # Errors
+/// None: it is long enough.
+pub fn secret() -> anyhow::Result<Secret> {
+    Secret::of(b"the secret of the data centre, long enough").map_err(anyhow::Error::new)
+}
+
+/// The node.
+pub struct Cn {
+    /// Its UUID.
+    pub uuid: Uuid,
+    node: Node,
+    control: Router,
+    _agent: Agent,
+    _dir: TempDir,
+}
+
+impl std::fmt::Debug for Cn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cn").field("uuid", &self.uuid).finish_non_exhaustive()
+    }
+}
+
+impl Cn {
+    /// A node without VMs, and its agent.
+    ///
+    /// # Errors
+    /// Those of its files.
+    pub async fn start() -> anyhow::Result<Cn> {
+        let (dir, uuid) = (TempDir::new()?, Uuid::new_v4());
+        let options = CreateOptions {
+            vms: 0,
+            cn_uuid: Some(uuid.to_string()),
+            program: std::env::current_exe().ok(),
+            ..CreateOptions::new(dir.path().join("node"))
+        };
+        let node = Node::create(&options)?;
+        let agent = agent(&node, uuid, &dir.path().join("migration-agent")).await?;
+        Ok(Cn { uuid, control: agent.control(), node, _agent: agent, _dir: dir })
+    }
+
+    /// What CNAPI has of it.
+    pub fn record(&self) -> Value {
+        let nic = json!({"NIC Names": ["admin"], "ip4addr": ADDRESS});
+        json!({"uuid": self.uuid, "status": "running", "sysinfo": {"Network Interfaces": {"e0": nic}}})
+    }
+
+    /// Its agent answers.
+    pub async fn answer(&self, request: &Request) -> Result<Response, Error> {
+        let mut asked = http::Request::new(Body::from(request.body.clone().unwrap_or_default()));
+        let odd = || Error::connect(&request.method, request.target(), "an odd request");
+        *asked.uri_mut() = request.target().parse().map_err(|_| odd())?;
+        *asked.method_mut() = request.method.clone();
+        *asked.headers_mut() = request.headers.clone();
+        let (head, body) = daemon::http::call(self.control.clone(), asked).await.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.map_err(|_| odd())?;
+        Ok(Response { status: head.status, headers: head.headers, body })
+    }
+
+    /// Makes and boots a storage VM, as VMAPI's job does.
+    ///
+    /// # Errors
+    /// Those of vmadm.
+    pub async fn make(&self, vm: &str) -> anyhow::Result<()> {
+        let images = self.zfs("list -H -o name -t snapshot -r zones")?;
+        let image = images.lines().find(|name| name.ends_with("@final")).context("an image")?;
+        let image = image.trim_start_matches("zones/").trim_end_matches("@final");
+        let payload = json!({"uuid": vm, "brand": "joyent", "quota": 1000, "ram": 256,
+            "image_uuid": image, "delegate_dataset": true, "autoboot": true});
+        let payload: Map<String, Value> = payload.as_object().cloned().unwrap_or_default();
+        self.verbs().create(&payload).await?;
+        Ok(())
+    }
+
+    /// Stops or starts a VM, as VMAPI's job does; returns false if it was so already.
+    ///
+    /// # Errors
+    /// Those of vmadm.
+    pub async fn set_running(&self, vm: &str, running: bool) -> anyhow::Result<bool> {
+        if self.runs(vm)? == running {
+            return Ok(false);
+        }
+        match running {
+            true => self.verbs().boot(vm).await?,
+            false => self.verbs().halt(vm, 0).await?,
+        }
+        Ok(true)
+    }
+
+    /// Returns true if the VM runs.
+    ///
+    /// # Errors
+    /// Those of the node's files.
+    pub fn runs(&self, vm: &str) -> anyhow::Result<bool> {
+        Ok(self.node.zones()?.find(vm).is_some_and(|zone| zone.zoneid.is_some()))
+    }
+
+    fn verbs(&self) -> Verbs {
+        Verbs::new(&self.node, Wait::none())
+    }
+
+    /// A client writes into the volume of a storage VM.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn write(&self, vm: &str, text: &str) -> anyhow::Result<()> {
+        Ok(self.node.write_file(&format!("zones/{vm}/data"), "exports/file", text.as_bytes())?)
+    }
+
+    /// Returns true if the volume has just what was written last.
+    ///
+    /// # Errors
+    /// Those of the node's files.
+    pub fn has(&self, vm: &str, text: &str) -> anyhow::Result<bool> {
+        let all = self.node.datasets()?;
+        let tree = self.node.contents(&all, &format!("zones/{vm}/data"))?;
+        Ok(tree == tree.with_file("exports/file", text.as_bytes()))
+    }
+
+    /// The uuids of the snapshots of a volume, the oldest first.
+    ///
+    /// # Errors
+    /// Those of the node's files.
+    pub fn snapshots(&self, vm: &str) -> anyhow::Result<Vec<String>> {
+        let all = self.node.datasets()?;
+        let found = all.snapshots(&format!("zones/{vm}/data"));
+        let uuid = |name: &str| Some(name.split_once("@volsnap-")?.1.to_owned());
+        Ok(found.iter().filter_map(|row| uuid(&row.name)).collect())
+    }
+
+    /// Runs a command line of `zfs`.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn zfs(&self, line: &str) -> anyhow::Result<String> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let output = InProcess::new(&self.node).answer(Tool::Zfs, &words);
+        anyhow::ensure!(output.status == 0, "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+async fn agent(node: &Node, cn: Uuid, dir: &Path) -> anyhow::Result<Agent> {
+    let vminfod: Arc<dyn Transport> = Arc::new(ToVminfod(node.clone()));
+    let http = Http::with_transport("http://127.0.0.1:9090", "test", Arc::clone(&vminfod))?;
+    let setup = Setup {
+        cn,
+        pool: "zones".to_owned(),
+        state_dir: dir.to_owned(),
+        secret: secret()?,
+        seed: [7; 32],
+        mbps: None,
+        commands: Arc::new(OnlyZfs(node.clone())),
+        vminfod: Vminfod::with_http(http.without_retries()),
+        wire: Arc::new(NoWire),
+        transport: vminfod,
+    };
+    Ok(Agent::new(setup, &Shutdown::new()).await?)
+}
+
+/// The node's `zfs`: snapshots need no other program.
+struct OnlyZfs(Node);
+
+impl Commands for OnlyZfs {
+    fn run(
+        &self,
+        program: Program,
+        args: Vec<String>,
+        _input: Vec<u8>,
+        _deadline: Duration,
+    ) -> BoxFuture<'_, io::Result<Output>> {
+        Box::pin(async move {
+            if program != Program::Zfs {
+                return Err(io::Error::other(format!("{} {args:?}", program.name())));
+            }
+            let ran = InProcess::new(&self.0).answer(Tool::Zfs, &args);
+            Ok(Output { status: ran.status, stdout: ran.stdout, stderr: ran.stderr })
+        })
+    }
+
+    fn send(&self, _args: Vec<String>) -> io::Result<Sending> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn receive(&self, _args: Vec<String>) -> io::Result<Receiving> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Nothing is sent between nodes here.
+struct NoWire;
+
+impl Wire for NoWire {
+    fn address(&self) -> String {
+        "nowhere".to_owned()
+    }
+
+    fn accept(&self) -> BoxFuture<'_, io::Result<Connection>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn dial<'a>(&'a self, _address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+        Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
+    }
+}
+
+/// The objects of the node's VMs, each a fresh reading.
+struct ToVminfod(Node);
+
+impl Transport for ToVminfod {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move {
+            let name = request.url.path().trim_start_matches("/vms/").to_owned();
+            let ctx = Ctx::new(Root::new(self.0.root()), Arc::new(InProcess::new(&self.0)));
+            let (status, body) = match load::object(&ctx, &name).await {
+                Ok(Some(vm)) => (StatusCode::OK, json!(vm)),
+                Ok(None) => {
+                    let message = format!("VM Not Found: {name}");
+                    (StatusCode::NOT_FOUND, json!({"code": "ResourceNotFound", "message": message}))
+                }
+                Err(error) => {
+                    let body = json!({"code": "Unavailable", "message": error.to_string()});
+                    (StatusCode::SERVICE_UNAVAILABLE, body)
+                }
+            };
+            let headers = http::HeaderMap::new();
+            Ok(Response { status, headers, body: body.to_string().into() })
+        })
+    }
+}

@@ -1,0 +1,250 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! Everything that can die dies at each step of a create, a rename and a delete; afterwards volapi comes back.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use store::Store;
+use volumes::rules::refused::Refused;
+use volumes::rules::requests::{self, Params};
+use volumes::rules::volume::State;
+use volumes::service::Service;
+
+use super::fuse::{Blow, Fuse};
+use super::peers::DataCentre;
+use super::running::start;
+
+const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
+const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
+pub(super) const VOLUME: &str = "11111111-1111-4111-8111-111111111111";
+
+fn params(value: Value) -> Params {
+    value.as_object().cloned().unwrap()
+}
+
+pub(super) fn data_centre() -> DataCentre {
+    DataCentre::new(&json!({
+        "networks": {NETWORK: {"fabric": true, "owner_uuids": [OWNER]}},
+        "package_quotas": [10240, 20480],
+    }))
+}
+
+pub(super) async fn create(service: &Service, uuid: &str, name: &str) -> Result<Value, Refused> {
+    let asked = json!({"uuid": uuid, "owner_uuid": OWNER, "type": "tritonnfs",
+        "networks": [NETWORK], "name": name});
+    service.create(&requests::create(&params(asked))?).await
+}
+
+pub(super) async fn delete(service: &Service, uuid: &str) -> Result<(), Refused> {
+    service.delete(&requests::delete(&params(json!({"uuid": uuid})))?).await
+}
+
+async fn rename(service: &Service, uuid: &str, name: &str) -> Result<Value, Refused> {
+    service.rename(&requests::update(&params(json!({"uuid": uuid, "name": name})))?).await
+}
+
+/// Everything that VMAPI was asked for has happened.
+pub(super) async fn settle(data_centre: &DataCentre, service: &Service) {
+    for vm in data_centre.vms.all() {
+        let (mut vm, uuid) = (vm.clone(), vm["uuid"].as_str().unwrap().to_owned());
+        if vm["state"] == "provisioning" {
+            vm.insert("state".to_owned(), json!("running"));
+            vm.insert("zonepath".to_owned(), json!("/zones/z"));
+            vm.insert("nics".to_owned(), json!([{"ip": "10.0.0.1"}]));
+        }
+        if data_centre.is_deleted(&uuid) {
+            vm.insert("state".to_owned(), json!("destroyed"));
+        }
+        data_centre.vms.put(vm);
+        service.look(&uuid, None).await.unwrap();
+    }
+}
+
+/// A world in which something went wrong. `survivor` is the service whose process lives on.
+pub(super) struct Left {
+    pub(super) place: String,
+    pub(super) store: Store,
+    pub(super) data_centre: DataCentre,
+    pub(super) fuse: Arc<Fuse>,
+    pub(super) survivor: Option<Arc<Service>>,
+}
+
+/// What died comes back, a process over the same store: what was left is ended, what services took up late
+/// happens, and the passes go on.
+async fn come_back(left: &Left) -> Arc<Service> {
+    let Left { store, data_centre, fuse, survivor, .. } = left;
+    fuse.clear();
+    let service = match survivor {
+        Some(service) => Arc::clone(service),
+        None => start(store, data_centre, fuse).await.unwrap(),
+    };
+    service.tidy(None).await.unwrap();
+    for request in fuse.take_late() {
+        data_centre.take_up(&request).await;
+    }
+    service.tidy(None).await.unwrap();
+    settle(data_centre, &service).await;
+    service
+}
+
+/// Runs until it ends or is killed.
+async fn until_killed<T>(work: impl Future<Output = T>) -> Option<T> {
+    // On the paused clock this passes as soon as the work waits for what never comes.
+    tokio::time::timeout(Duration::from_secs(3600), work).await.ok()
+}
+
+fn storage_vms(data_centre: &DataCentre, volume: &str) -> Vec<String> {
+    let alias = format!("nfs-shared-volume-{volume}");
+    let all = data_centre.vms.all();
+    let of_it = all.iter().filter(|vm| vm["alias"] == alias && vm["state"] != "destroyed");
+    of_it.map(|vm| vm["uuid"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn state(service: &Service, volume: &str) -> Option<(State, String)> {
+    let found = service.records.volume(volume, None).await.unwrap()?;
+    Some((found.value.state(), found.value.vm_uuid().to_owned()))
+}
+
+/// What holds after a create that something went wrong with.
+pub(super) async fn check_created(left: &Left) {
+    let service = come_back(left).await;
+    let Left { place, data_centre, .. } = left;
+    assert_eq!(data_centre.tickets(), 0, "{place}: a ticket is left");
+    assert!(service.records.all_work().await.unwrap().len() <= 1, "{place}: work is left");
+    let vms = storage_vms(data_centre, VOLUME);
+    assert!(vms.len() <= 1, "{place}: {vms:?}");
+    match state(&service, VOLUME).await {
+        None => assert!(vms.is_empty(), "{place}: {vms:?} of no volume"),
+        Some((State::Ready, vm)) => assert_eq!(vms, [vm], "{place}"),
+        Some((State::Failed, vm)) => {
+            assert!(vms.is_empty(), "{place}: failed, and {vm} is there");
+        }
+        other => panic!("{place}: {other:?}"),
+    }
+    // The name can be used: by a new volume, or again after a delete.
+    if let Some((State::Ready, _)) = state(&service, VOLUME).await {
+        delete(&service, VOLUME).await.unwrap();
+        settle(data_centre, &service).await;
+        assert_eq!(state(&service, VOLUME).await, None, "{place}");
+    }
+    let other = "22222222-2222-4222-8222-222222222222";
+    create(&service, other, "name").await.unwrap_or_else(|refused| panic!("{place}: {refused}"));
+    settle(data_centre, &service).await;
+    assert_eq!(state(&service, other).await.unwrap().0, State::Ready, "{place}");
+}
+
+/// What holds after a delete that something went wrong with, if it was not said to be done, or was.
+pub(super) async fn check_deleted(left: &Left, was_said: bool) {
+    let service = come_back(left).await;
+    let Left { place, data_centre, .. } = left;
+    assert_eq!(data_centre.tickets(), 0, "{place}: a ticket is left");
+    match state(&service, VOLUME).await {
+        None => {}
+        Some((State::Ready, _)) => {
+            assert!(!was_said, "{place}: it was said to be done");
+            delete(&service, VOLUME).await.unwrap();
+            settle(data_centre, &service).await;
+            assert_eq!(state(&service, VOLUME).await, None, "{place}");
+        }
+        other => panic!("{place}: {other:?}"),
+    }
+    assert!(storage_vms(data_centre, VOLUME).is_empty(), "{place}");
+    create(&service, VOLUME, "name").await.unwrap_or_else(|it| panic!("{place}: {it}"));
+}
+
+#[tokio::test(start_paused = true)] // V50
+async fn a_create_that_is_cut_off_anywhere_ends_ready_failed_or_gone() {
+    for (blow, first_version) in
+        Blow::ALL.into_iter().flat_map(|blow| [(blow, false), (blow, true)])
+    {
+        let mut step = 0;
+        loop {
+            let (data_centre, fuse) = (data_centre(), Fuse::none());
+            data_centre.light(&fuse);
+            if first_version {
+                let full = json!({"status": 409, "times": 1, "body": {"code": "InvalidArgument",
+                    "message": "No compute resources available"}});
+                data_centre.behave(&params(json!({"vm_create": [full]})));
+            }
+            let store = Store::in_memory().unwrap();
+            let service = start(&store, &data_centre, &fuse).await.unwrap();
+            fuse.set(blow, step);
+            until_killed(create(&service, VOLUME, "name")).await;
+            let has_blown = fuse.clear();
+            let place = format!("{blow:?} at {step}, first version: {first_version}");
+            let survivor = (!blow.kills()).then_some(service);
+            check_created(&Left { place, store, data_centre, fuse, survivor }).await;
+            if !has_blown {
+                assert!(step >= blow.least(6), "{blow:?}: too few steps: {step}");
+                break;
+            }
+            step += 1;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)] // V51
+async fn a_delete_that_is_cut_off_anywhere_is_ended_or_can_be_asked_for_again() {
+    for blow in Blow::ALL {
+        let mut step = 0;
+        loop {
+            let (data_centre, fuse) = (data_centre(), Fuse::none());
+            data_centre.light(&fuse);
+            let store = Store::in_memory().unwrap();
+            let service = start(&store, &data_centre, &fuse).await.unwrap();
+            create(&service, VOLUME, "name").await.unwrap();
+            settle(&data_centre, &service).await;
+            fuse.set(blow, step);
+            let outcome = until_killed(delete(&service, VOLUME)).await;
+            let has_blown = fuse.clear();
+            let place = format!("{blow:?} at {step}");
+            let survivor = (!blow.kills()).then_some(service);
+            let left = Left { place, store, data_centre, fuse, survivor };
+            check_deleted(&left, matches!(outcome, Some(Ok(())))).await;
+            if !has_blown {
+                assert!(step >= blow.least(6), "{blow:?}: too few steps: {step}");
+                break;
+            }
+            step += 1;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)] // V52
+async fn a_rename_that_is_cut_off_anywhere_happened_or_not() {
+    for blow in Blow::ALL {
+        let mut step = 0;
+        loop {
+            let (data_centre, fuse) = (data_centre(), Fuse::none());
+            data_centre.light(&fuse);
+            let store = Store::in_memory().unwrap();
+            let service = start(&store, &data_centre, &fuse).await.unwrap();
+            create(&service, VOLUME, "name").await.unwrap();
+            settle(&data_centre, &service).await;
+            fuse.set(blow, step);
+            until_killed(rename(&service, VOLUME, "other")).await;
+            let has_blown = fuse.clear();
+            let place = format!("{blow:?} at {step}");
+            let survivor = (!blow.kills()).then_some(service);
+            let left = Left { place, store, data_centre, fuse, survivor };
+            let service = come_back(&left).await;
+            let Left { place, data_centre, .. } = &left;
+            assert_eq!(data_centre.tickets(), 0, "{place}: a ticket is left");
+            let name = service.records.volume(VOLUME, None).await.unwrap().unwrap().value;
+            let free = if name.name() == "name" { "other" } else { "name" };
+            let uuid = "33333333-3333-4333-8333-333333333333";
+            let taken = create(&service, uuid, name.name()).await;
+            assert_eq!(taken, Err(Refused::NameTaken(name.name().to_owned())), "{place}");
+            create(&service, uuid, free).await.unwrap_or_else(|it| panic!("{place}: {it}"));
+            if !has_blown {
+                break;
+            }
+            step += 1;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! volapi's routes, with the forms of the deployed service: who is asked for what, in which words.
+
+mod routes; // the answer of each route
+
+mod snapshots; // what RFD 26 has for snapshots
+
+mod packages; // volume packages
+
+mod networks; // a volume gets another network, or loses one
+
+mod answer; // answers with their headers
+
+mod accept; // what a request takes for an answer
+
+mod params; // what a request asks with
+
+mod md5; // the digest of a body
+
+pub use routes::router;

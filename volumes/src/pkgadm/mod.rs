@@ -1,0 +1,120 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `sdc-pkgadm` (RFD 26 §New sdc-pkgadm command): the verbs of volume packages.
+
+mod show; // what is printed of packages
+
+mod args; // the grammar
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use daemon::cli::pages::fields;
+use daemon::cli::{self, Screen, Usage};
+use daemon::config::environment;
+use daemon::{ConfigError, Fields};
+use http::Method;
+use sdc_clients::Http;
+use sdc_clients::http::{Call, user_agent};
+use serde_json::{Value, json};
+
+use self::args::{AddArgs, Cli, NAME, Verb, VolumeVerb};
+
+/// sdc-voladm's configuration, which says where volapi is.
+const INSTALLED: &str = "/opt/smartdc/agents/etc/sdc-voladm.config.json";
+/// Environment variables: another configuration, and where volapi is.
+const VARIABLE: &str = "SDC_VOLADM_CONFIG";
+const URL: &str = "VOLAPI_URL";
+
+/// Runs the program; `args` begin with its name.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let cli: Cli = match cli::parse(args) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    cli::run(NAME, async { cli::finish(NAME, answer(&cli).await) })
+}
+
+async fn answer(cli: &Cli) -> anyhow::Result<String> {
+    match &cli.verb {
+        Verb::Volume(verb) => volume(&client(cli)?, verb, Screen::of_stdout()).await,
+        Verb::Completions { shell } => Ok(cli::completions::<Cli>(*shell)),
+        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages"),
+    }
+}
+
+/// Finds volapi.
+fn client(cli: &Cli) -> anyhow::Result<Http> {
+    let given = cli.url.clone().or_else(|| environment(URL)?.into_string().ok());
+    let url = match given {
+        Some(url) => url,
+        None => {
+            Fields::find(cli.config.as_deref(), Some(VARIABLE), INSTALLED)?.text("volapi_url", "")
+        }
+    };
+    if url.is_empty() {
+        let what = format!("where is volapi? Give --url, ${URL}, or volapi_url in {INSTALLED}");
+        return Err(Usage(what).into());
+    }
+    let agent = user_agent(NAME, env!("CARGO_PKG_VERSION"), None);
+    let faults = |error: sdc_clients::Error| ConfigError::Faults {
+        place: url.clone(),
+        faults: vec![error.message().to_owned()],
+    };
+    Ok(Http::new(&url, &agent).map_err(faults)?)
+}
+
+async fn volume(volapi: &Http, verb: &VolumeVerb, screen: Screen) -> anyhow::Result<String> {
+    let of = |package: &str| Call::get(&["volumepackages", package]);
+    match verb {
+        VolumeVerb::List { owner, list } => {
+            let call = Call::get(&["volumepackages"]).query_opt("owner_uuid", owner.as_ref());
+            let packages: Vec<Value> = volapi.execute(call).await?.json("an array of packages")?;
+            Ok(show::table(&packages, &list.layout(), screen)?)
+        }
+        VolumeVerb::Get { package, list } => {
+            let package: Value = volapi.execute(of(package)).await?.json("a package")?;
+            let layout = list.layout();
+            Ok(match layout.json && !layout.asks_for_table() {
+                true => screen.harmless(&format!("{package:#}\n")),
+                false => fields(&package, &layout, screen)?,
+            })
+        }
+        VolumeVerb::Add(add) => {
+            let call = Call::new(Method::POST, &["volumepackages"]).json(&wanted(add)?);
+            let made: Value = volapi.execute(call).await?.json("a package")?;
+            Ok(format!("{}\n", cli::pages::text(&made, "uuid")))
+        }
+        VolumeVerb::Activate { package } => set_active(volapi, package, true).await,
+        VolumeVerb::Deactivate { package } => set_active(volapi, package, false).await,
+    }
+}
+
+fn wanted(add: &AddArgs) -> Result<Value, Usage> {
+    let size = show::mebibytes(&add.size);
+    let size =
+        size.ok_or_else(|| Usage(format!("{:?} is not a size: write 10G or 1T", add.size)))?;
+    let mut wanted = json!({
+        "type": add.kind,
+        "size": size,
+        "compute_package_uuid": add.storage_instance_pkg,
+        "description": add.description,
+        "active": !add.inactive,
+    });
+    if let Some(name) = &add.name {
+        wanted["name"] = name.as_str().into();
+    }
+    if !add.owner.is_empty() {
+        wanted["owner_uuids"] = add.owner.clone().into();
+    }
+    Ok(wanted)
+}
+
+async fn set_active(volapi: &Http, package: &str, active: bool) -> anyhow::Result<String> {
+    let call = Call::new(Method::POST, &["volumepackages", package]);
+    volapi.execute(call.json(&json!({ "active": active }))).await?;
+    Ok(String::new())
+}

@@ -1,0 +1,427 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The volume record: bucket `volapi_volumes`, key its uuid. It keeps the order in which its fields were
+//! set, which is the order in which clients see them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Map, Value, json};
+
+use super::script::{self, show_time};
+use super::snapshot::{Rollback, Snapshot};
+
+/// The only type of volumes.
+pub const TYPE: &str = "tritonnfs";
+
+/// The field of the snapshots, and that of a roll-back, which is not shown.
+const SNAPSHOTS: &str = "snapshots";
+const ROLLBACK: &str = "rollback";
+
+/// The state of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // RFD 26's words
+pub enum State {
+    Creating,
+    Ready,
+    Failed,
+    Deleting,
+    RollingBack,
+}
+
+impl State {
+    /// All states; the deployed service has the first four.
+    pub const ALL: [State; 5] =
+        [State::Creating, State::Ready, State::Failed, State::Deleting, State::RollingBack];
+
+    /// Returns its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Creating => "creating",
+            State::Ready => "ready",
+            State::Failed => "failed",
+            State::Deleting => "deleting",
+            State::RollingBack => "rolling_back",
+        }
+    }
+
+    /// Returns true if a volume in this state has its name to itself.
+    pub fn holds_name(self) -> bool {
+        matches!(self, State::Creating | State::Ready | State::RollingBack)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for State {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<State, ()> {
+        State::ALL.into_iter().find(|state| state.name() == text).ok_or(())
+    }
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Volume {
+    fields: Map<String, Value>,
+    state: State,
+}
+
+/// What a new volume has.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // the record's fields
+pub struct NewVolume {
+    pub uuid: String,
+    pub labels: Option<Value>,
+    pub name: String,
+    pub owner_uuid: String,
+    /// In MiB.
+    pub size: f64,
+    /// In milliseconds since 1970.
+    pub create_timestamp: i64,
+    pub refs: Vec<String>,
+    pub networks: Vec<String>,
+    pub vm_uuid: String,
+}
+
+impl Volume {
+    /// Returns a volume that is being created.
+    pub fn new(new: NewVolume) -> Volume {
+        let mut fields = Map::new();
+        fields.insert("uuid".to_owned(), new.uuid.into());
+        if let Some(labels) = new.labels {
+            fields.insert("labels".to_owned(), labels);
+        }
+        fields.insert("name".to_owned(), new.name.into());
+        fields.insert("owner_uuid".to_owned(), new.owner_uuid.into());
+        fields.insert("size".to_owned(), vm_model::js::number(new.size));
+        fields.insert("type".to_owned(), TYPE.into());
+        fields.insert("create_timestamp".to_owned(), new.create_timestamp.into());
+        fields.insert("state".to_owned(), State::Creating.name().into());
+        if !new.refs.is_empty() {
+            fields.insert("refs".to_owned(), new.refs.into());
+        }
+        fields.insert("networks".to_owned(), new.networks.into());
+        fields.insert("vm_uuid".to_owned(), new.vm_uuid.into());
+        Volume { fields, state: State::Creating }
+    }
+
+    /// Reads a stored record.
+    ///
+    /// # Errors
+    /// The name of the field that is missing or wrong.
+    pub fn read(fields: Map<String, Value>) -> Result<Volume, &'static str> {
+        for name in ["uuid", "name", "owner_uuid", "type", "vm_uuid"] {
+            if !fields.get(name).is_some_and(Value::is_string) {
+                return Err(name);
+            }
+        }
+        let is_texts = |value: &Value| {
+            value.as_array().is_some_and(|items| items.iter().all(Value::is_string))
+        };
+        for name in ["refs", "networks"] {
+            if !fields.get(name).is_none_or(is_texts) {
+                return Err(name);
+            }
+        }
+        for name in ["size", "create_timestamp"] {
+            if !fields.get(name).is_some_and(Value::is_number) {
+                return Err(name);
+            }
+        }
+        let read = |name: &str| fields.get(name).cloned().unwrap_or_default();
+        if serde_json::from_value::<Option<Vec<Snapshot>>>(read(SNAPSHOTS)).is_err() {
+            return Err(SNAPSHOTS);
+        }
+        if serde_json::from_value::<Option<Rollback>>(read(ROLLBACK)).is_err() {
+            return Err(ROLLBACK);
+        }
+        let state = fields.get("state").and_then(Value::as_str).and_then(|it| it.parse().ok());
+        Ok(Volume { fields, state: state.ok_or("state")? })
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn texts(&self, name: &str) -> Vec<&str> {
+        let items = self.fields.get(name).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(Value::as_str).collect()
+    }
+
+    /// Its uuid.
+    pub fn uuid(&self) -> &str {
+        self.text("uuid")
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.text("name")
+    }
+
+    /// Its owner.
+    pub fn owner_uuid(&self) -> &str {
+        self.text("owner_uuid")
+    }
+
+    /// Its storage VM.
+    pub fn vm_uuid(&self) -> &str {
+        self.text("vm_uuid")
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> &str {
+        self.text("type")
+    }
+
+    /// Its size in MiB.
+    pub fn size(&self) -> f64 {
+        self.fields.get("size").and_then(Value::as_f64).unwrap_or_default()
+    }
+
+    /// When it was made, in milliseconds since 1970.
+    pub fn create_timestamp(&self) -> i64 {
+        self.fields.get("create_timestamp").and_then(Value::as_i64).unwrap_or_default()
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The VMs that use it, in the order in which they came.
+    pub fn refs(&self) -> Vec<&str> {
+        self.texts("refs")
+    }
+
+    /// The networks of its storage VM.
+    pub fn networks(&self) -> Vec<&str> {
+        self.texts("networks")
+    }
+
+    /// Its snapshots, the oldest first.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        let read = self.fields.get(SNAPSHOTS).map(|all| serde_json::from_value(all.clone()));
+        read.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The roll-back that goes on.
+    pub fn rollback(&self) -> Option<Rollback> {
+        serde_json::from_value(self.fields.get(ROLLBACK)?.clone()).ok()
+    }
+
+    /// Sets the snapshots. The field goes with the last one.
+    pub fn set_snapshots(&mut self, snapshots: &[Snapshot]) {
+        self.set_or_remove(SNAPSHOTS, (!snapshots.is_empty()).then_some(snapshots));
+    }
+
+    /// Sets the roll-back that goes on.
+    pub fn set_rollback(&mut self, rollback: Option<&Rollback>) {
+        self.set_or_remove(ROLLBACK, rollback);
+    }
+
+    fn set_or_remove(&mut self, name: &str, value: Option<impl Serialize>) {
+        match value.and_then(|value| serde_json::to_value(value).ok()) {
+            Some(value) => drop(self.fields.insert(name.to_owned(), value)),
+            None => drop(self.fields.shift_remove(name)),
+        }
+    }
+
+    /// Its volume package, for billing (RFD 26 §Volume objects).
+    pub fn billing_id(&self) -> Option<&str> {
+        self.fields.get("billing_id").and_then(Value::as_str)
+    }
+
+    /// The value of one of its tags.
+    pub fn tag(&self, key: &str) -> Option<&str> {
+        self.fields.get("labels")?.get(key)?.as_str()
+    }
+
+    /// Sets its volume package.
+    pub fn set_billing_id(&mut self, package: &str) {
+        self.fields.insert("billing_id".to_owned(), package.into());
+    }
+
+    /// Sets the networks, if they are others than before.
+    pub fn set_networks(&mut self, networks: &[&str]) {
+        let had = self.networks();
+        let is_same = |a: &[&str], b: &[&str]| a.iter().all(|one| b.contains(one));
+        if !(is_same(&had, networks) && is_same(networks, &had)) {
+            self.fields.insert("networks".to_owned(), networks.into());
+        }
+    }
+
+    /// `IP:PATH`, where clients mount it from, once it is known.
+    pub fn filesystem_path(&self) -> Option<&str> {
+        self.fields.get("filesystem_path").and_then(Value::as_str)
+    }
+
+    /// Sets the name.
+    pub fn set_name(&mut self, name: &str) {
+        self.fields.insert("name".to_owned(), name.into());
+    }
+
+    /// Sets the state.
+    pub fn set_state(&mut self, state: State) {
+        self.state = state;
+        self.fields.insert("state".to_owned(), state.name().into());
+    }
+
+    /// Sets the storage VM.
+    pub fn set_vm_uuid(&mut self, vm: &str) {
+        self.fields.insert("vm_uuid".to_owned(), vm.into());
+    }
+
+    /// Sets the labels.
+    pub fn set_labels(&mut self, labels: &Map<String, Value>) {
+        self.fields.insert("labels".to_owned(), labels.clone().into());
+    }
+
+    /// Sets `IP:PATH`, where clients mount it from.
+    pub fn set_filesystem_path(&mut self, path: &str) {
+        self.fields.insert("filesystem_path".to_owned(), path.into());
+    }
+
+    /// Adds a VM to those that use it; returns whether it was not there.
+    pub fn add_ref(&mut self, vm: &str) -> bool {
+        if self.refs().contains(&vm) {
+            return false;
+        }
+        let refs = self.fields.entry("refs").or_insert_with(|| json!([]));
+        if let Some(refs) = refs.as_array_mut() {
+            refs.push(vm.into());
+        }
+        true
+    }
+
+    /// Removes a VM from those that use it; returns whether it was there. The field goes with the last one.
+    pub fn remove_ref(&mut self, vm: &str) -> bool {
+        let Some(refs) = self.fields.get_mut("refs").and_then(Value::as_array_mut) else {
+            return false;
+        };
+        let before = refs.len();
+        refs.retain(|other| other != vm);
+        let (left, removed) = (refs.len(), before > refs.len());
+        if left == 0 {
+            self.fields.shift_remove("refs");
+        }
+        removed
+    }
+
+    /// Returns the volume as clients see it.
+    pub fn shown(&self) -> Value {
+        self.clone().into_shown()
+    }
+
+    /// The same of a volume that nobody needs any more: a list has many.
+    pub fn into_shown(mut self) -> Value {
+        let snapshots = self.snapshots();
+        show_time(&mut self.fields);
+        self.fields.shift_remove(ROLLBACK);
+        if let Some(place) = self.fields.get_mut(SNAPSHOTS) {
+            *place = snapshots.iter().map(Snapshot::shown).collect();
+        }
+        self.fields.into()
+    }
+}
+
+impl Serialize for Volume {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.fields.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Volume {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Volume, D::Error> {
+        let fields = Map::deserialize(deserializer)?;
+        let what =
+            |field| de::Error::custom(format!("field {field} of a volume is missing or wrong"));
+        Volume::read(fields).map_err(what)
+    }
+}
+
+/// Returns true for a uuid in lower case: no other spelling is one here.
+pub fn is_uuid(text: &str) -> bool {
+    let is_fit = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(is_fit)
+}
+
+/// Returns the labels that a request gives: none for what counts as nothing there.
+pub fn labels_of(value: Option<&Value>) -> Option<Value> {
+    let is_empty = |value: &Value| {
+        value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+    };
+    value.filter(|value| !script::is_falsy(Some(value)) && !is_empty(value)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume() -> Volume {
+        Volume::new(NewVolume {
+            uuid: "u".to_owned(),
+            labels: None,
+            name: "n".to_owned(),
+            owner_uuid: "o".to_owned(),
+            size: 10240.0,
+            create_timestamp: 1_794_000_000_000,
+            refs: vec!["a".to_owned()],
+            networks: vec!["net".to_owned()],
+            vm_uuid: "v".to_owned(),
+        })
+    }
+
+    fn keys(volume: &Volume) -> Vec<String> {
+        volume.shown().as_object().unwrap().keys().cloned().collect()
+    }
+
+    #[test] // V12
+    fn fields_are_shown_in_the_order_in_which_they_were_set() {
+        let mut volume = volume();
+        volume.set_filesystem_path("10.0.0.1:/exports/data");
+        let all = ["uuid", "name", "owner_uuid", "size", "type", "create_timestamp", "state"];
+        assert_eq!(keys(&volume)[..7], all);
+        assert_eq!(keys(&volume)[7..], ["refs", "networks", "vm_uuid", "filesystem_path"]);
+        assert_eq!(volume.shown()["create_timestamp"], "2026-11-06T21:20:00.000Z");
+        let again: Volume = serde_json::from_str(&serde_json::to_string(&volume).unwrap()).unwrap();
+        assert_eq!(keys(&again), keys(&volume));
+    }
+
+    #[test] // V13
+    fn the_last_reference_takes_the_field_along() {
+        let mut volume = volume();
+        assert!(!volume.add_ref("a") && volume.add_ref("b"));
+        assert!(volume.remove_ref("a") && !volume.remove_ref("x"));
+        assert_eq!(volume.refs(), ["b"]);
+        assert!(volume.remove_ref("b"));
+        assert!(!keys(&volume).contains(&"refs".to_owned()));
+    }
+
+    #[test]
+    fn a_record_that_is_none_names_its_field() {
+        let Value::Object(fields) = serde_json::to_value(volume()).unwrap() else { panic!() };
+        for (name, value) in [
+            ("state", json!("deleted")),
+            ("refs", json!(["a", 1])),
+            ("vm_uuid", json!(null)),
+            ("snapshots", json!([{"name": "n"}])),
+            ("rollback", json!(1)),
+        ] {
+            let mut fields = fields.clone();
+            fields.insert(name.to_owned(), value);
+            assert_eq!(Volume::read(fields).unwrap_err(), name);
+        }
+    }
+}

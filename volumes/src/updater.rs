@@ -1,0 +1,251 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! What runs without being asked. Of several instances the one with the lease follows VMAPI and looks at jobs;
+//! its writes require the lease. Each instance ends what its own earlier runs left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use sdc_clients::vmapi::{Changefeed, FeedEvent};
+use serde_json::{Map, Value};
+use store::Fence;
+use uuid::Uuid;
+
+use crate::service::{Count, Service, Trouble};
+
+const LEASE: &str = "volapi.updater";
+/// How long the lease holds, and how often it is renewed or asked for: where an instance was killed, another or
+/// its own next run follows VMs within 20 s.
+const LEASE_LIFE: Duration = Duration::from_secs(15);
+const LEASE_RENEWAL: Duration = Duration::from_secs(5);
+/// Between passes over what was left, over storage VMs that are stopped and over changes of networks, and over
+/// jobs, images and old failures.
+const SHORT: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
+/// After a look that failed, and how often it is tried before the VMs are listed anew.
+const AGAIN: Duration = Duration::from_secs(2);
+const TRIES: u32 = 5;
+
+/// What is heard of VMAPI's records.
+#[derive(Debug)]
+pub enum Heard {
+    /// These are all VMs that are neither destroyed nor failed; what changes now is told.
+    Listed(Vec<Map<String, Value>>),
+    /// The record of this VM was written.
+    Changed(String),
+    /// Nothing is told until the next listing.
+    Lost(String),
+}
+
+/// Where facts about VMs come from.
+pub trait Feed: Send {
+    /// Returns what is heard next. Dropping the future loses nothing.
+    fn next(&mut self) -> BoxFuture<'_, Heard>;
+}
+
+impl Feed for Changefeed {
+    fn next(&mut self) -> BoxFuture<'_, Heard> {
+        Box::pin(async {
+            match Changefeed::next(self).await {
+                FeedEvent::Listed(vms) => Heard::Listed(vms),
+                FeedEvent::Changed(change) => Heard::Changed(change.uuid),
+                FeedEvent::Lost(error) => Heard::Lost(error.to_string()),
+            }
+        })
+    }
+}
+
+/// Begins to listen.
+pub type Listen = Box<dyn Fn() -> Box<dyn Feed> + Send + Sync>;
+
+/// What the updater is doing, for people.
+#[derive(Debug, Default)]
+pub struct State {
+    has_lease: AtomicBool,
+    follows: AtomicBool,
+    last_listing: Mutex<Option<Timestamp>>,
+    last_error: Mutex<Option<String>>,
+}
+
+impl State {
+    /// Returns true if this instance runs the timers.
+    pub fn has_lease(&self) -> bool {
+        self.has_lease.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if changes of VMs are heard of.
+    pub fn follows(&self) -> bool {
+        self.follows.load(Ordering::Relaxed)
+    }
+
+    /// Returns when VMAPI's VMs were last listed.
+    pub fn last_listing(&self) -> Option<Timestamp> {
+        *self.last_listing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what failed last.
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn listed(&self) {
+        let now = Some(daemon::wall::now());
+        *self.last_listing.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        self.follows.store(true, Ordering::Relaxed);
+    }
+
+    fn failed(&self, why: String) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+}
+
+/// Returns a name for one run of one process, to hold the lease under.
+pub fn holder() -> String {
+    Uuid::new_v4().to_string()
+}
+
+/// The updater of one instance.
+pub struct Updater {
+    /// The service for which it works.
+    pub service: Arc<Service>,
+    /// What it is doing.
+    pub state: Arc<State>,
+    /// How it hears of VMs.
+    pub listen: Listen,
+    /// The holder of the lease: one run of one process.
+    pub holder: String,
+}
+
+impl Updater {
+    /// Works for ever.
+    pub async fn run(self) {
+        tokio::join!(self.lead(), self.tidy_own(), self.find_images());
+    }
+
+    /// Ends what earlier runs of this instance left, at once and again and again.
+    async fn tidy_own(&self) {
+        loop {
+            self.note("ending what was left", self.service.tidy(None).await);
+            self.service.until_due(SHORT).await;
+        }
+    }
+
+    async fn find_images(&self) {
+        while !self.service.find_images().await {
+            tokio::time::sleep(LONG).await;
+        }
+    }
+
+    /// Follows VMAPI and runs the timers while it has the lease.
+    async fn lead(&self) {
+        loop {
+            if let Some(fence) = self.claim().await {
+                self.state.has_lease.store(true, Ordering::Relaxed);
+                // Every arm is cancel-safe: a look that is cut off writes nothing or all.
+                tokio::select! {
+                    () = self.keep(&fence) => {}
+                    () = self.follow(&fence) => {}
+                    () = self.pass(&fence) => {}
+                }
+                self.state.has_lease.store(false, Ordering::Relaxed);
+                self.state.follows.store(false, Ordering::Relaxed);
+            }
+            tokio::time::sleep(LEASE_RENEWAL).await;
+        }
+    }
+
+    async fn claim(&self) -> Option<Fence> {
+        let claimed = self.service.records.store.claim(LEASE, &self.holder, LEASE_LIFE).await;
+        claimed.unwrap_or_else(|error| {
+            self.state.failed(error.to_string());
+            tracing::warn!(%error, "the lease of the timers");
+            None
+        })
+    }
+
+    /// Renews the lease until it is lost; one that ran out is held under another number.
+    async fn keep(&self, fence: &Fence) {
+        loop {
+            tokio::time::sleep(LEASE_RENEWAL).await;
+            if self.claim().await.as_ref() != Some(fence) {
+                tracing::warn!("the lease of the timers is lost");
+                return;
+            }
+        }
+    }
+
+    async fn follow(&self, fence: &Fence) {
+        loop {
+            let mut feed = (self.listen)();
+            self.listen_to(&mut *feed, fence).await;
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Does what follows from what is heard, until something fails for good.
+    async fn listen_to(&self, feed: &mut dyn Feed, fence: &Fence) {
+        loop {
+            let heard = feed.next().await;
+            let mut tries = 0;
+            while !self.note("a look at VMs", self.act_on(&heard, fence).await) {
+                tries += 1;
+                if tries == TRIES {
+                    return;
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+
+    async fn act_on(&self, heard: &Heard, fence: &Fence) -> Result<(), Trouble> {
+        match heard {
+            Heard::Listed(vms) => {
+                self.service.take_listing(vms, Some(fence)).await?;
+                self.state.listed();
+            }
+            Heard::Changed(vm) => self.service.look(vm, Some(fence)).await?,
+            Heard::Lost(why) => {
+                tracing::warn!(why, "changes of VMs are not heard of");
+                self.service.counts.add(Count::FeedsLost);
+                self.state.follows.store(false, Ordering::Relaxed);
+                self.state.failed(why.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The timers.
+    async fn pass(&self, fence: &Fence) {
+        let mut rest = Duration::ZERO;
+        loop {
+            for vm in self.service.degraded() {
+                self.note("a stopped storage VM", self.service.look(&vm, Some(fence)).await);
+            }
+            self.note("ending what others left", self.service.tidy(Some(fence)).await);
+            let changed = self.service.end_network_changes(Some(fence)).await;
+            self.note("changes of networks", changed);
+            if rest.is_zero() {
+                rest = LONG;
+                self.note("old failures", self.service.archive(Some(fence)).await);
+                self.note("looking at jobs", self.service.check_jobs(Some(fence)).await);
+            }
+            rest = rest.saturating_sub(SHORT);
+            tokio::time::sleep(SHORT).await;
+        }
+    }
+
+    /// Logs and counts a failure; returns whether there was none.
+    fn note(&self, what: &str, outcome: Result<(), Trouble>) -> bool {
+        let Err(error) = outcome else { return true };
+        tracing::warn!(%error, what, "failed");
+        self.service.counts.add(Count::Errors);
+        self.state.failed(format!("{what}: {error}"));
+        false
+    }
+}

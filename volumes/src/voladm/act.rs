@@ -1,0 +1,209 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `restart-volume-zone`, `update-volume-zone` and `delete-volume-zone`: who uses the volumes, the question, the
+//! orders.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use daemon::cli::ask::{goes_on, is_answered};
+use daemon::cli::{Usage, screen};
+use daemon::exit;
+use sdc_clients::imgapi::{Image, Imgapi};
+use sdc_clients::volapi::Volume;
+use serde_json::Value;
+
+use super::args::{Chosen, NAME};
+use super::services::Services;
+use super::shell::word;
+use super::zones::{Vms, called, chosen, is_live, mount, records, text};
+
+/// What is done to the volumes.
+#[derive(Clone, Debug)]
+pub(super) enum Deed {
+    /// Their storage VMs are rebooted.
+    Restart,
+    /// Their storage VMs are made anew, from this image or the newest one.
+    Update(Option<String>),
+    /// They are deleted.
+    Delete,
+}
+
+/// One volume, and what is to be done to it.
+struct Order {
+    volume: Volume,
+    /// The image, for an update.
+    image: Option<Image>,
+}
+
+/// Does it, or says who uses the volumes.
+///
+/// # Errors
+/// If nothing fits what was asked for, or a service does not answer.
+pub(super) async fn act(
+    services: &Services,
+    asked: &Chosen,
+    deed: &Deed,
+) -> anyhow::Result<ExitCode> {
+    let volumes = chosen(services, asked).await?;
+    let uuids = volumes.iter().flat_map(|volume| {
+        volume.refs.iter().chain(std::iter::once(&volume.vm_uuid)).map(String::as_str)
+    });
+    let vms = records(&services.vmapi()?, uuids).await?;
+    let used: String = volumes.iter().filter_map(|volume| used_by(volume, &vms)).collect();
+    if !used.is_empty() && !asked.force {
+        eprintln!("{used}{NAME}: nothing was done: there are users; --force does it all the same");
+        return Ok(ExitCode::from(exit::FAILED));
+    }
+    let orders = orders(services, volumes, &vms, deed).await?;
+    if orders.is_empty() {
+        return say("Nothing to do.");
+    }
+    if !asked.yes {
+        let question = format!("{used}{}", question(&orders, deed));
+        if !is_answered() {
+            let what = "there is no terminal to ask on; confirm it with -y";
+            return Err(Usage(format!("{} {what}", question.replace('\n', " "))).into());
+        }
+        if !goes_on(&question)? {
+            return Ok(ExitCode::from(exit::FAILED));
+        }
+    }
+    let mut failed = 0;
+    for order in &orders {
+        match carry_out(services, order, deed, asked.force).await {
+            Ok(done) => drop(say(&format!("{}: {done}", called(&order.volume)))?),
+            // One that is refused does not keep the others.
+            Err(error) => {
+                failed += 1;
+                let why = screen::visible(&format!("{error:#}"));
+                eprintln!("{NAME}: {}: {why}", called(&order.volume));
+            }
+        }
+    }
+    Ok(ExitCode::from(if failed == 0 { 0 } else { exit::FAILED }))
+}
+
+fn say(line: &str) -> anyhow::Result<ExitCode> {
+    screen::write(&format!("{line}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the lines that say which live VMs use the volume, if any does.
+fn used_by(volume: &Volume, vms: &Vms) -> Option<String> {
+    let users = volume.refs.iter().filter_map(|uuid| {
+        let vm = vms.get(uuid).filter(|vm| is_live(vm))?;
+        let alias = text(vm, "alias").map(word).unwrap_or_default();
+        let mount = mount(vm, &volume.name);
+        let mount = mount.map(|(at, mode)| format!(" {} {}", word(&at), word(&mode)));
+        let state = text(vm, "state").map(word).unwrap_or_default();
+        Some(format!("  {uuid} {alias} {state}{}\n", mount.unwrap_or_default()))
+    });
+    let users: Vec<String> = users.collect();
+    let count = users.len();
+    let title = match count {
+        0 => return None,
+        1 => "1 VM uses".to_owned(),
+        _ => format!("{count} VMs use"),
+    };
+    Some(format!("{title} {}:\n{}", called(volume), users.concat()))
+}
+
+/// Returns what is to be done: a volume that has the newest image already is left out, and said.
+async fn orders(
+    services: &Services,
+    volumes: Vec<Volume>,
+    vms: &Vms,
+    deed: &Deed,
+) -> anyhow::Result<Vec<Order>> {
+    let Deed::Update(wanted) = deed else {
+        return Ok(volumes.into_iter().map(|volume| Order { volume, image: None }).collect());
+    };
+    let imgapi = services.imgapi()?;
+    let mut orders = Vec::new();
+    for volume in volumes {
+        let zone = vms.get(&volume.vm_uuid);
+        let zone = zone.with_context(|| format!("{}: VMAPI has no storage VM", called(&volume)))?;
+        let has = text(zone, "image_uuid").with_context(|| {
+            format!("{}: VMAPI does not say which image its storage VM has", called(&volume))
+        })?;
+        let image = match wanted {
+            Some(wanted) => imgapi.get_image(wanted).await?,
+            None => newest(&imgapi, has).await?,
+        };
+        if image.state != "active" {
+            bail!("the image {} is {}", word(&image.uuid), word(&image.state));
+        }
+        if image.uuid == has {
+            say(&format!("{}: it has {} already", called(&volume), named(&image)))?;
+            continue;
+        }
+        orders.push(Order { volume, image: Some(image) });
+    }
+    Ok(orders)
+}
+
+/// Returns the newest active image with the name and the owner of this one.
+async fn newest(imgapi: &Imgapi, has: &str) -> anyhow::Result<Image> {
+    let old = imgapi.get_image(has).await.context("the image of the storage VM")?;
+    let published = |image: &Image| {
+        image.other.get("published_at").and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let like = |image: &Image| {
+        let owner = |image: &Image| image.other.get("owner").cloned();
+        image.name == old.name && image.state == "active" && owner(image) == owner(&old)
+    };
+    let mut known = imgapi.list_images(&old.name).await?;
+    known.retain(like);
+    // Times in ISO 8601 and UTC sort as texts.
+    let newest = known.into_iter().max_by_key(published);
+    Ok(newest.filter(|newest| published(newest) > published(&old)).unwrap_or(old))
+}
+
+/// Returns `nfsserver 1.2.0 (UUID)`.
+fn named(image: &Image) -> String {
+    let version = image.version.as_deref().map(|it| format!(" {}", word(it))).unwrap_or_default();
+    format!("{}{version} ({})", word(&image.name), word(&image.uuid))
+}
+
+fn question(orders: &[Order], deed: &Deed) -> String {
+    let lines = orders.iter().map(|order| {
+        let called = called(&order.volume);
+        match (deed, &order.image) {
+            (Deed::Restart, _) => format!("This will reboot the storage VM of {called}."),
+            (Deed::Delete, _) => format!("This will delete {called} and all that is in it."),
+            (Deed::Update(_), Some(image)) => {
+                let image = named(image);
+                format!("This will make the storage VM of {called} anew from {image}.")
+            }
+            (Deed::Update(_), None) => String::new(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+async fn carry_out(
+    services: &Services,
+    order: &Order,
+    deed: &Deed,
+    force: bool,
+) -> anyhow::Result<String> {
+    let Order { volume, image } = order;
+    Ok(match (deed, image) {
+        (Deed::Restart, _) => {
+            let job = services.vmapi()?.reboot_vm(&volume.vm_uuid).await?.job_uuid;
+            format!("its storage VM is rebooted (job {})", word(&job))
+        }
+        (Deed::Update(_), image) => {
+            let image = image.as_ref().context("no image")?;
+            let ordered = services.vmapi()?.reprovision_vm(&volume.vm_uuid, &image.uuid).await?;
+            format!("its storage VM becomes {} (job {})", named(image), word(&ordered.job_uuid))
+        }
+        (Deed::Delete, _) => {
+            services.volapi()?.delete(&volume.uuid, &volume.owner_uuid, force).await?;
+            "it is deleted once its storage VM is".to_owned()
+        }
+    })
+}

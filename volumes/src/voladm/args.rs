@@ -1,0 +1,155 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! The grammar of `sdc-voladm` and its help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use daemon::cli::{ListArgs, Shell};
+
+/// The name in messages and requests.
+pub(super) const NAME: &str = "sdc-voladm";
+
+const ABOUT: &str = "\
+Examples:
+  sdc-voladm list-volume-zones                      all volumes with their storage VMs and users
+  sdc-voladm restart-volume-zone VOLUME
+  sdc-voladm update-volume-zone --owner OWNER       the newest image for all volumes of an owner
+  sdc-voladm check                                  what does not fit together, and what repairs it
+
+A volume is its uuid, a beginning of it, or its name; --owner says whose where several have that name. Where the
+services are: --url, --vmapi, --cnapi and --imgapi, else $VOLAPI_URL, $VMAPI_URL, $CNAPI_URL and $IMGAPI_URL, else
+the configuration.
+
+Exit status: 0 done, 1 failed, refused, or something found by check, 2 wrong usage or configuration.
+Colours only on a terminal, and never with NO_COLOR.";
+
+/// Looks after the storage VMs of volumes.
+#[derive(Parser, Debug)]
+#[command(name = NAME, version = daemon::cli::version(), after_help = ABOUT)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+/// Where the services are.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Reach {
+    /// volapi.
+    #[arg(long, value_name = "URL", global = true)]
+    pub url: Option<String>,
+    /// VMAPI.
+    #[arg(long, value_name = "URL", global = true)]
+    pub vmapi: Option<String>,
+    /// CNAPI, which only `check` asks.
+    #[arg(long, value_name = "URL", global = true)]
+    pub cnapi: Option<String>,
+    /// IMGAPI, which only `update-volume-zone` asks.
+    #[arg(long, value_name = "URL", global = true)]
+    pub imgapi: Option<String>,
+    /// Configuration file (default: /opt/smartdc/agents/etc/sdc-voladm.config.json).
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+/// Which volumes, and whether to ask.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Chosen {
+    /// The volume; without it all of the owner.
+    pub volume: Option<String>,
+    /// The uuid of its owner; with a volume, the two are checked against each other.
+    #[arg(long, value_name = "UUID")]
+    pub owner: Option<String>,
+    /// Also volumes that are used.
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask. Needed where there is no terminal.
+    #[arg(short = 'y', long)]
+    pub yes: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// List volumes with their storage VMs, nodes and users.
+    #[command(after_help = "\
+Examples:
+  sdc-voladm list-volume-zones
+  sdc-voladm list-volume-zones OWNER -o name,size,used,users
+  sdc-voladm list-volume-zones -p -o zone,node -s node
+
+`used` is what the datasets of the storage VM hold, as VMAPI estimates it: each row asks a node, so leave the
+column out where there are many. `users` says for each VM where it mounts the volume, and how.")]
+    ListVolumeZones {
+        /// The uuid of an owner: only his.
+        owner: Option<String>,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Reboot the storage VM of a volume, or of all volumes of an owner.
+    #[command(after_help = "\
+Examples:
+  sdc-voladm restart-volume-zone VOLUME
+  sdc-voladm restart-volume-zone --owner OWNER -y
+
+It refuses, and says which VMs use the volume, unless --force is given: they wait until it is back.")]
+    RestartVolumeZone {
+        #[command(flatten)]
+        chosen: Chosen,
+    },
+    /// Make the storage VM of a volume anew from another image; what is in the volume stays.
+    #[command(after_help = "\
+Examples:
+  sdc-voladm update-volume-zone VOLUME                  the newest image of that name and owner
+  sdc-voladm update-volume-zone --image IMAGE VOLUME
+  sdc-voladm update-volume-zone --owner OWNER --force -y")]
+    UpdateVolumeZone {
+        #[command(flatten)]
+        chosen: Chosen,
+        /// The uuid of the image; the newest one with the name of the old one otherwise.
+        #[arg(long, value_name = "UUID")]
+        image: Option<String>,
+    },
+    /// Delete a volume, its storage VM and all that is in it.
+    #[command(after_help = "\
+Examples:
+  sdc-voladm delete-volume-zone --owner OWNER VOLUME
+
+It refuses, and says which VMs use the volume, unless --force is given.")]
+    DeleteVolumeZone {
+        #[command(flatten)]
+        chosen: Chosen,
+    },
+    /// Look for what does not fit together; each row has the command that repairs it. Exit 1 if there is any.
+    #[command(after_help = "\
+Examples:
+  sdc-voladm check
+  sdc-voladm check -p -o repair
+
+What is found: storage VMs without a volume and volumes without a storage VM, two volumes with one name, users
+that are no more, tickets that are held, reservations older than two hours.")]
+    Check {
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Print completions for a shell.
+    #[command(after_help = "\
+Examples:
+  sdc-voladm completions bash > /etc/bash_completion.d/sdc-voladm")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write all of them into a directory.
+    #[command(after_help = "\
+Examples:
+  sdc-voladm man | man -l -
+  sdc-voladm man /usr/share/man/man8")]
+    Man {
+        /// Where to write the pages of all commands.
+        dir: Option<PathBuf>,
+    },
+}

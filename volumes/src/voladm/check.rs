@@ -1,0 +1,70 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `check`: reads what is there, and prints what does not fit.
+
+use daemon::cli::{Layout, Progress, Screen, Table};
+use sdc_clients::cnapi::DEFAULT_SERVER;
+use sdc_clients::vmapi::VmQuery;
+use serde_json::json;
+
+use super::judge::{Facts, Finding, findings};
+use super::services::Services;
+use super::zones::{by_uuid, records};
+
+const COLUMNS: [&str; 4] = ["kind", "what", "detail", "repair"];
+
+/// Returns what was found as text, and whether anything was.
+///
+/// # Errors
+/// If a service does not answer: then nothing is said to fit.
+pub(super) async fn check(
+    services: &Services,
+    layout: &Layout,
+    screen: Screen,
+) -> anyhow::Result<(String, bool)> {
+    // A column that does not exist is refused before anybody is asked.
+    table(&[]).print(layout, screen)?;
+    let facts = {
+        let _shown = Progress::begin("reading volumes, VMs and tickets");
+        facts(services).await?
+    };
+    let found = findings(&facts, daemon::wall::now());
+    let is_for_people = !layout.json && !layout.asks_for_table();
+    if found.is_empty() && is_for_people {
+        let count = facts.volumes.len();
+        return Ok((format!("{count} volumes: everything fits together\n"), false));
+    }
+    Ok((table(&found).print(layout, screen)?, !found.is_empty()))
+}
+
+/// Storage VMs are read before volumes, whose records are older than they.
+async fn facts(services: &Services) -> anyhow::Result<Facts> {
+    let (vmapi, volapi) = (services.vmapi()?, services.volapi()?);
+    let query = VmQuery {
+        state: Some("active".to_owned()),
+        predicate: Some(json!({ "eq": ["alias", "nfs-shared-volume-*"] })),
+        fields: vec!["*".to_owned()],
+        ..VmQuery::default()
+    };
+    let zones = by_uuid(vmapi.records(&query).await?);
+    let tickets = services.cnapi()?.list_tickets(DEFAULT_SERVER).await?;
+    // Reservations before volumes: what a reservation becomes is seen, or the reservation is.
+    let reservations = volapi.reservations().await?;
+    let volumes = volapi.list(None).await?;
+    let uuids = volumes
+        .iter()
+        .flat_map(|it| it.refs.iter().chain(std::iter::once(&it.vm_uuid)).map(String::as_str));
+    let named = records(&vmapi, uuids).await?;
+    Ok(Facts { volumes, reservations, zones, named, tickets })
+}
+
+fn table(found: &[Finding]) -> Table {
+    let mut table = Table::new(&COLUMNS);
+    for Finding { kind, what, detail, repair } in found {
+        let cells = [*kind, what, detail, repair];
+        table.row(cells.map(Into::into).into());
+    }
+    table
+}

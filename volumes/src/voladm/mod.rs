@@ -1,0 +1,74 @@
+// This Source Code Form is subject to the terms of the Mozilla Public
+// License, v. 2.0. If a copy of the MPL was not distributed with this
+// file, You can obtain one at https://mozilla.org/MPL/2.0/.
+
+//! `sdc-voladm`, which looks after the storage VMs of volumes, and `sdc-volapi`, which sends one request. What is
+//! printed is made by pure modules from records.
+
+// Blank lines keep the modules in layer order.
+
+pub mod curl;
+
+mod check;
+
+mod judge;
+
+mod act;
+
+mod list;
+
+mod zones;
+
+mod services;
+
+mod shell;
+
+mod args;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use daemon::cli::{self, Screen};
+use daemon::exit;
+
+use self::act::{Deed, act};
+use self::args::{Cli, NAME, Reach, Verb};
+use self::services::Services;
+
+/// Runs `sdc-voladm`; `args` begin with its name.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let cli: Cli = match cli::parse(args) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    cli::run(NAME, async {
+        let done = answer(cli.verb, &cli.reach, Screen::of_stdout()).await;
+        done.unwrap_or_else(|error| cli::finish(NAME, Err(error)))
+    })
+}
+
+async fn answer(verb: Verb, reach: &Reach, screen: Screen) -> anyhow::Result<ExitCode> {
+    let services = || Services::find(reach);
+    Ok(match verb {
+        Verb::ListVolumeZones { owner, list } => {
+            let text = list::list(&services()?, owner.as_deref(), &list.layout(), screen).await?;
+            cli::print(NAME, &text)
+        }
+        Verb::RestartVolumeZone { chosen } => act(&services()?, &chosen, &Deed::Restart).await?,
+        Verb::UpdateVolumeZone { chosen, image } => {
+            act(&services()?, &chosen, &Deed::Update(image)).await?
+        }
+        Verb::DeleteVolumeZone { chosen } => act(&services()?, &chosen, &Deed::Delete).await?,
+        Verb::Check { list } => {
+            let (text, has_found) = check::check(&services()?, &list.layout(), screen).await?;
+            let printed = cli::print(NAME, &text);
+            if has_found { ExitCode::from(exit::FAILED) } else { printed }
+        }
+        Verb::Completions { shell } => cli::print(NAME, &cli::completions::<Cli>(shell)),
+        Verb::Man { dir } => {
+            let page = cli::man::<Cli>(dir.as_deref()).context("the manual pages")?;
+            cli::print(NAME, &page)
+        }
+    })
+}
