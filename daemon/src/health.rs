@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use sdc_clients::http::{Duplex, Permit, Request, Response, Transport};
+use sdc_clients::http::{Permit, Request, Response, Switched, Transport};
 use sdc_clients::{Class, Error, Phase};
 use tokio::time::Instant;
 
@@ -222,7 +222,7 @@ impl Transport for Observed {
         })
     }
 
-    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
         self.inner.upgrade(request)
     }
 }

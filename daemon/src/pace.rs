@@ -15,7 +15,7 @@ use std::time::Duration;
 pub use strain::Strain;
 
 use futures_util::future::BoxFuture;
-use sdc_clients::http::{Duplex, Permit, Request, Response, Transport};
+use sdc_clients::http::{Permit, Request, Response, Switched, Transport};
 use sdc_clients::{Error, Jitter};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -102,7 +102,7 @@ impl Transport for Admitted {
         self.0.send(request)
     }
 
-    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
         self.0.upgrade(request)
     }
 }
@@ -128,7 +128,7 @@ impl Transport for Paced {
         })
     }
 
-    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
         self.inner.upgrade(request)
     }
 }

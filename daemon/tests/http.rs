@@ -20,8 +20,8 @@ use axum::routing;
 use bytes::Bytes;
 use daemon::http::events::{self, Follow, resume_line};
 use daemon::http::{
-    Body, Counts, Gone, Limits, Listeners, Router, Server, Start, bind_unix, collect, refuse,
-    reply, reply_json,
+    Body, Counts, Gone, Limits, Listeners, Router, Server, Start, Takeover, bind_unix, collect,
+    refuse, reply, reply_json,
 };
 use daemon::journal::{self, Journal};
 use daemon::{Shutdown, Tasks};
@@ -62,6 +62,7 @@ impl Routes {
             )
             .route("/events", routing::get(events))
             .route("/echo", routing::post(echo))
+            .route("/leave", routing::get(leave))
             .with_state(self)
     }
 }
@@ -71,6 +72,22 @@ async fn echo(body: Body) -> Response {
         Some(bytes) => reply(StatusCode::OK, bytes),
         None => refuse(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", "too large"),
     }
+}
+
+/// Says back what the connection says after HTTP, until it says nothing.
+async fn leave() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    for (name, value) in [("connection", "upgrade"), ("upgrade", "echo")] {
+        response.headers_mut().insert(name, value.parse().unwrap());
+    }
+    response.extensions_mut().insert(Takeover::new(|io| {
+        Box::pin(async move {
+            let (mut read, mut write) = tokio::io::split(io);
+            tokio::io::copy(&mut read, &mut write).await.unwrap();
+        })
+    }));
+    response
 }
 
 async fn events(State(routes): State<Routes>, RawQuery(query): RawQuery) -> Result<Response, Gone> {
@@ -284,6 +301,32 @@ async fn a_stalled_peer_is_reset_and_a_half_head_cut() {
         .await
         .expect_err("an idle stream was cut");
     toy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_leaves_http_is_kept_until_the_shutdown() {
+    let limits = Limits { head: Duration::from_millis(100), ..Limits::default() };
+    let toy = Toy::serve(limits, journal::BYTES).await;
+    let mut left = TcpStream::connect(toy.at).await.unwrap();
+    // The first words come with the request.
+    let request = "GET /leave HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst";
+    left.write_all(request.as_bytes()).await.unwrap();
+    let seen = until(&mut left, "first").await;
+    assert!(seen.starts_with("HTTP/1.1 101 "), "{seen}");
+    // What it says is no head of a request, which would have to end in time.
+    left.write_all(b"GET /ping").await.unwrap();
+    until(&mut left, "GET /ping").await;
+    let silence = tokio::time::timeout(Duration::from_millis(400), left.read_u8()).await;
+    silence.expect_err("it was cut");
+    left.write_all(b"last").await.unwrap();
+    until(&mut left, "last").await;
+    assert_eq!(toy.counts.open.load(Ordering::Relaxed), 1);
+    assert_eq!(toy.counts.stalled.load(Ordering::Relaxed), 0);
+    // One that does not ask for it is not served so.
+    let plain = tcp(toy.at, &format!("{}more", get("/leave"))).await;
+    assert!(!plain.contains("more"), "{plain}");
+    toy.stop().await;
+    let _end_or_reset = left.read_to_end(&mut Vec::new()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,8 @@ pub mod events; // the event streams: a lead of the daemon's own, then its journ
 
 mod server; // the accept loop and what each connection goes through
 
+mod takeover; // connections that leave HTTP
+
 pub mod listeners; // the list of open event streams
 
 mod guard; // which requests are local
@@ -43,4 +45,5 @@ pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
 pub use self::server::{Acceptor, Server, call};
 pub use self::signed::signed;
 pub use self::socket::FirstLine;
+pub use self::takeover::Takeover;
 pub use self::unix::{UnixSocket, bind_unix};

@@ -32,6 +32,7 @@ use super::limits::{Counts, Limits};
 use super::pace::Pace;
 use super::reply::refuse;
 use super::socket::{FirstLine, Progress, Reset, Socket};
+use super::takeover::Afterwards;
 use super::unix::UnixSocket;
 use crate::tasks::Shutdown;
 
@@ -202,12 +203,13 @@ impl Server {
     {
         let socket = Socket::new(stream, self.limits, self.first_line);
         let progress = socket.progress();
+        let afterwards = Afterwards::default();
         let service = {
-            let (server, progress) = (self.clone(), progress.clone());
+            let (server, ending) = (self.clone(), (progress.clone(), afterwards.clone()));
             // Boxed: hyper keeps the space of one future for as long as the connection lives.
             service_fn(move |request| {
                 let (server, guard) = (server.clone(), guard.clone());
-                Box::pin(server.answer(request, guard, router.clone(), progress.clone()))
+                Box::pin(server.answer(request, guard, router.clone(), ending.clone()))
             })
         };
         let mut connection = http1::Builder::new()
@@ -216,7 +218,8 @@ impl Server {
             .max_buf_size(self.limits.head_bytes)
             .max_headers(MAX_HEADERS)
             .title_case_headers(true)
-            .serve_connection(TokioIo::new(socket), service);
+            .serve_connection(TokioIo::new(socket), service)
+            .with_upgrades();
         let mut stopping = false;
         let ended = loop {
             // All arms are cancel-safe: the connection stays here, the others only observe.
@@ -226,9 +229,18 @@ impl Server {
                     stopping = true;
                     std::pin::Pin::new(&mut connection).graceful_shutdown();
                 }
-                () = cut.cancelled() => return connection.into_parts().io.into_inner().reset(),
+                () = cut.cancelled() => {
+                    if let Some(parts) = connection.into_parts() {
+                        parts.io.into_inner().reset();
+                    }
+                    return;
+                }
             }
         };
+        tokio::select! {
+            () = afterwards.serve() => {}
+            () = self.shutdown.wait() => {}
+        }
         if progress.has_stalled() {
             Counts::add(&self.counts.stalled);
         }
@@ -239,10 +251,10 @@ impl Server {
 
     async fn answer(
         self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         guard: Guard,
         router: Router,
-        progress: Arc<Progress>,
+        (progress, afterwards): (Arc<Progress>, Afterwards),
     ) -> Result<Response<Body>, Infallible> {
         progress.head_complete();
         Counts::add(&self.counts.requests);
@@ -250,7 +262,11 @@ impl Server {
             return Ok(refusal);
         }
         let has_body = !request.body().is_end_stream();
+        let upgrade = Afterwards::of(&mut request);
         let response = call(router, request).await;
+        if afterwards.follows(&response, upgrade) {
+            progress.leave_http();
+        }
         if has_body {
             // The bytes of the body were taken for those of the next head.
             progress.head_complete();

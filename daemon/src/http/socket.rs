@@ -51,6 +51,8 @@ impl Reset for UnixStream {
 pub(super) struct Progress {
     /// Some of a request head has come, and not all of it.
     head_begun: AtomicBool,
+    /// There are no heads any more.
+    http_left: AtomicBool,
     /// A deadline has passed.
     stalled: AtomicBool,
 }
@@ -59,6 +61,15 @@ impl Progress {
     /// Stops the deadline of the head.
     pub(super) fn head_complete(&self) {
         self.head_begun.store(false, Ordering::Relaxed);
+    }
+
+    /// What comes after the answer is not HTTP, and may come at any time.
+    pub(super) fn leave_http(&self) {
+        self.http_left.store(true, Ordering::Relaxed);
+    }
+
+    fn awaits_head(&self) -> bool {
+        self.head_begun.load(Ordering::Relaxed) && !self.http_left.load(Ordering::Relaxed)
     }
 
     /// Returns true after a deadline has passed.
@@ -97,7 +108,7 @@ impl<T: Reset> Socket<T> {
     }
 
     fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.progress.head_begun.load(Ordering::Relaxed) {
+        if !self.progress.awaits_head() {
             self.head_timer = None;
             return Poll::Pending;
         }

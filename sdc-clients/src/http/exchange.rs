@@ -86,6 +86,25 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
+/// The answer to a request to leave HTTP.
+pub enum Switched {
+    /// The server answered 101, with these headers, and serves the connection.
+    Left(HeaderMap, Box<dyn Duplex>),
+    /// It answered something else.
+    Stays(Response),
+}
+
+impl std::fmt::Debug for Switched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Switched::Left(headers, _) => {
+                f.debug_tuple("Left").field(headers).finish_non_exhaustive()
+            }
+            Switched::Stays(response) => f.debug_tuple("Stays").field(response).finish(),
+        }
+    }
+}
+
 /// Sends one request and returns its answer, without retries and whatever the status is. An error
 /// means that no complete answer came; [`Error::connect`], [`Error::broken`] and
 /// [`Error::timed_out`] tell how far it got. Time spent inside counts against [`Request::timeout`]:
@@ -118,10 +137,10 @@ pub trait Transport: Send + Sync {
         })
     }
 
-    /// Sends the request and returns the connection once the server has answered 101; any other answer
-    /// is an error. The connection has no deadline. The default refuses: not every transport has
+    /// Sends the request and returns the connection once the server has answered 101, or the whole of
+    /// another answer. The connection has no deadline. The default refuses: not every transport has
     /// connections.
-    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
         let (method, target) = (&request.method, request.target());
         let refused = Error::new(Class::Request, method, target, "this transport speaks HTTP only");
         Box::pin(std::future::ready(Err(refused)))

@@ -37,7 +37,7 @@ pub use call::{Call, Precondition};
 pub use depth::JSON_DEPTH;
 pub use exchange::{
     BODY_CAP, CONNECT_TIMEOUT, Duplex, LIST_TIMEOUT, Permit, Request, Response, STALL_TIMEOUT,
-    StreamResponse, TOTAL_TIMEOUT, Transport,
+    StreamResponse, Switched, TOTAL_TIMEOUT, Transport,
 };
 pub use transport::{HttpTransport, Timeouts};
 
@@ -179,6 +179,12 @@ impl Http {
         tokio::time::timeout(limit + DEADLINE_SLACK, self.0.transport.upgrade(request))
             .await
             .unwrap_or_else(|_| Err(Error::timed_out(Phase::Answer, &method, &target, limit)))
+            .and_then(|switched| match switched {
+                Switched::Left(_, io) => Ok(io),
+                Switched::Stays(Response { status, headers, body }) => {
+                    Err(Error::from_answer(&method, target, status, &headers, &body))
+                }
+            })
             .map_err(|e| e.with_request_id(&id))
     }
 

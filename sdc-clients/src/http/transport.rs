@@ -15,7 +15,7 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::exchange::{
-    CONNECT_TIMEOUT, Duplex, Request, Response, STALL_TIMEOUT, StreamResponse, Transport,
+    CONNECT_TIMEOUT, Request, Response, STALL_TIMEOUT, StreamResponse, Switched, Transport,
 };
 use crate::error::{Class, Error, Phase};
 
@@ -191,18 +191,16 @@ impl Transport for HttpTransport {
         })
     }
 
-    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
         Box::pin(async move {
             let (mut response, exchange) = self.headers(request).await?;
-            let status = response.status();
+            let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
             if status != StatusCode::SWITCHING_PROTOCOLS {
                 let body = exchange.body(&mut response).await?;
-                let (method, target) = (&exchange.method, exchange.target.as_str());
-                let headers = response.headers();
-                return Err(Error::from_answer(method, target, status, headers, &body));
+                return Ok(Switched::Stays(Response { status, headers, body }));
             }
             let io = response.upgrade().await.map_err(|e| exchange.failed(e))?;
-            Ok(Box::new(io) as Box<dyn Duplex>)
+            Ok(Switched::Left(headers, Box::new(io)))
         })
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use http::Method;
 use sdc_clients::Error;
-use sdc_clients::http::{Duplex, Request, Response, StreamResponse, Transport};
+use sdc_clients::http::{Request, Response, StreamResponse, Switched, Transport};
 
 use crate::faults::{Mock, Reply, Takeover};
 
@@ -46,18 +46,16 @@ impl Transport for InProcess {
         })
     }
 
-    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
         Box::pin(async move {
-            let (method, target) = (request.method.clone(), request.target());
-            let response = self.answer(request).await?;
-            let Some(takeover) = response.extensions().get::<Takeover>() else {
-                let (parts, body) = response.into_parts();
+            let (mut parts, body) = self.answer(request).await?.into_parts();
+            let Some(takeover) = parts.extensions.remove::<Takeover>() else {
                 let (status, headers) = (parts.status, parts.headers);
-                return Err(Error::from_answer(&method, target, status, &headers, &body));
+                return Ok(Switched::Stays(Response { status, headers, body }));
             };
             let (ours, theirs) = tokio::io::duplex(PIPE);
             tokio::spawn(takeover.serve(Box::new(theirs)));
-            Ok(Box::new(ours) as Box<dyn Duplex>)
+            Ok(Switched::Left(parts.headers, Box::new(ours)))
         })
     }
 }
@@ -137,7 +135,7 @@ impl Transport for Failing {
         })
     }
 
-    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
         Box::pin(async move {
             self.pass(&request).await?;
             self.inner.upgrade(request).await
@@ -178,7 +176,7 @@ impl Transport for Recorded {
         self.inner.stream(request)
     }
 
-    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Duplex>, Error>> {
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Switched, Error>> {
         self.kept().push(request.clone());
         self.inner.upgrade(request)
     }

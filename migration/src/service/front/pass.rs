@@ -2,7 +2,7 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! What is not this service's goes to VMAPI.
+//! What is not this service's goes to VMAPI, WebSockets such as its changefeed too.
 
 use axum::extract::{Request, State};
 use daemon::http::Body;
@@ -10,12 +10,17 @@ use http::Response;
 
 use super::answer::{respond, whole};
 use super::shared::Front;
+use super::upstream::is_web_socket;
 
 /// Answers what is not this service's.
 pub async fn on(State(front): State<Front>, request: Request) -> Response<Body> {
     let sent = async {
+        let is_web_socket = is_web_socket(request.headers());
         let (parts, body) = whole(request).await?;
-        front.upstream.send(parts, body).await
+        match is_web_socket {
+            true => front.upstream.connect(parts, body).await,
+            false => front.upstream.send(parts, body).await,
+        }
     };
     respond(sent.await)
 }

@@ -7,17 +7,22 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use daemon::http::call;
+use daemon::Shutdown;
+use daemon::http::{Limits, Server, call};
 use http::{Request, Response};
+use mocks::faults::{Action, Rule};
 use mocks::transport::{InProcess, Recorded};
-use mocks::vmapi::Store as Vmapi;
+use mocks::vmapi;
 use pretty_assertions::assert_eq;
+use sdc_clients::Jitter;
 use sdc_clients::cnapi::Cnapi;
-use sdc_clients::http::{Http, Transport};
+use sdc_clients::http::{Http, HttpTransport, Transport};
 use sdc_clients::signed::Secret;
+use sdc_clients::vmapi::{FeedEvent, Subscription, Vmapi};
 use serde_json::{Value, json};
 
 use super::{Upstream, router};
@@ -38,7 +43,7 @@ struct World {
 }
 
 async fn world(steps: Steps) -> World {
-    let mock = Vmapi::default();
+    let mock = vmapi::Store::default();
     mock.set(VM, "running", Some(SERVER));
     let vmapi = Arc::new(Recorded::new(Arc::new(InProcess::new(mock))));
     let transport: Arc<dyn Transport> = vmapi.clone();
@@ -101,6 +106,40 @@ async fn what_is_not_ours_passes_as_it_came() {
         assert!(sent.headers.contains_key("x-request-id"));
         assert!(!answer.is_null(), "{path}");
     }
+}
+
+#[tokio::test] // M30
+async fn vmapis_changefeed_passes_as_a_connection() {
+    let vmapi = vmapi::Server::start("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    vmapi.store().publish_every(Duration::from_millis(20));
+    let refuse = Action::Status { status: 503, body: None, retry_after: None };
+    vmapi.store().faults().add(Rule::new("GET", "/changefeeds", refuse).times(1));
+    let world = world(Steps::Own).await;
+    let upstream = Upstream::new(&vmapi.url(), Arc::new(HttpTransport::new().unwrap())).unwrap();
+    let (listener, address) = daemon::http::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let shutdown = Shutdown::new();
+    let server = Server::new(Limits::default(), shutdown.clone());
+    let served = tokio::spawn(server.serve(listener, router(world.service.clone(), upstream)));
+    let front = Vmapi::new(Http::new(&format!("http://{address}"), "test").unwrap());
+    let subscription =
+        Subscription { sub_resources: vec!["alias".to_owned()], ..Subscription::default() };
+    let mut feed = front.changefeed(subscription, Jitter::from_seed(1));
+    // What VMAPI refuses is refused as VMAPI does.
+    let FeedEvent::Lost(refused) = feed.next().await else { panic!("not refused") };
+    assert_eq!(refused.status(), Some(503));
+    assert!(matches!(feed.next().await, FeedEvent::Listed(_)));
+    let vm = json!({"uuid": VM, "alias": "web", "server_uuid": SERVER, "state": "running"});
+    front.put_vm(VM, vm.as_object().unwrap()).await.unwrap();
+    let FeedEvent::Changed(change) = feed.next().await else { panic!("no change") };
+    assert_eq!((change.uuid.as_str(), &change.vm["alias"]), (VM, &json!("web")));
+    // VMAPI's end of the connection is its end, and so is this service's.
+    vmapi.store().cut_changefeed();
+    assert!(matches!(feed.next().await, FeedEvent::Lost(_)));
+    assert!(matches!(feed.next().await, FeedEvent::Listed(_)));
+    shutdown.trigger();
+    assert!(matches!(feed.next().await, FeedEvent::Lost(_)));
+    served.await.unwrap();
+    vmapi.stop().await;
 }
 
 #[tokio::test] // M31 R7

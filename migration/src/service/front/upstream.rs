@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use daemon::http::Body;
+use daemon::http::{Body, Takeover};
 use futures_util::StreamExt;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
-use http::{HeaderMap, Response};
-use sdc_clients::http::Transport;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use sdc_clients::http::{Request, Switched, Transport};
+use tokio::io::copy_bidirectional;
 use url::Url;
 
 use super::answer::Answer;
@@ -60,6 +61,39 @@ impl Upstream {
 
     /// Sends a request on.
     pub async fn send(&self, parts: Parts, body: Bytes) -> Answer {
+        let request = self.request(parts, body);
+        let _permit = self.transport.admit().await;
+        let answer = self.transport.stream(request).await.map_err(silent)?;
+        let body = answer.body.map(|piece| piece.map_err(axum::BoxError::from));
+        Ok(response(answer.status, carried(&answer.headers), Body::from_stream(body)))
+    }
+
+    /// Sends a request for a WebSocket on, and connects the client with VMAPI if VMAPI agrees.
+    pub async fn connect(&self, parts: Parts, body: Bytes) -> Answer {
+        let mut request = self.request(parts, body);
+        request.headers.extend(to_web_socket());
+        let _permit = self.transport.admit().await;
+        match self.transport.upgrade(request).await.map_err(silent)? {
+            Switched::Stays(answer) => {
+                Ok(response(answer.status, carried(&answer.headers), answer.body.into()))
+            }
+            Switched::Left(headers, mut vmapi) => {
+                let mut headers = carried(&headers);
+                headers.extend(to_web_socket());
+                let mut response =
+                    response(StatusCode::SWITCHING_PROTOCOLS, headers, Body::empty());
+                response.extensions_mut().insert(Takeover::new(|mut client| {
+                    Box::pin(async move {
+                        let ended = copy_bidirectional(&mut client, &mut vmapi).await;
+                        tracing::debug!(?ended, "a WebSocket to VMAPI ended");
+                    })
+                }));
+                Ok(response)
+            }
+        }
+    }
+
+    fn request(&self, parts: Parts, body: Bytes) -> Request {
         let mut url = self.base.clone();
         let prefix = self.base.path().trim_end_matches('/').to_owned();
         url.set_path(&format!("{prefix}{}", parts.uri.path()));
@@ -67,25 +101,40 @@ impl Upstream {
         let mut headers = carried(&parts.headers);
         headers.remove(CONTENT_LENGTH);
         let body = Some(body).filter(|body| !body.is_empty());
-        let request = sdc_clients::http::Request {
+        Request {
             method: parts.method,
             url,
             headers,
             body,
             timeout: PATIENCE,
             body_cap: usize::MAX,
-        };
-        let _permit = self.transport.admit().await;
-        let answer = self.transport.stream(request).await.map_err(|error| {
-            tracing::warn!(reason = %error, "VMAPI does not answer");
-            Refused::coded(503, "ServiceUnavailableError", "VMAPI does not answer")
-        })?;
-        let body = answer.body.map(|piece| piece.map_err(axum::BoxError::from));
-        let mut response = Response::new(Body::from_stream(body));
-        *response.status_mut() = answer.status;
-        *response.headers_mut() = carried(&answer.headers);
-        Ok(response)
+        }
     }
+}
+
+fn silent(error: sdc_clients::Error) -> Refused {
+    tracing::warn!(reason = %error, "VMAPI does not answer");
+    Refused::coded(503, "ServiceUnavailableError", "VMAPI does not answer")
+}
+
+fn response(status: StatusCode, headers: HeaderMap, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
+    response
+}
+
+/// Returns true if a client asks for a WebSocket. No other protocol is passed on: a client that offers HTTP/2 is
+/// answered in HTTP/1.1, as RFC 9110 §7.8 allows.
+pub fn is_web_socket(headers: &HeaderMap) -> bool {
+    let protocol = headers.get(UPGRADE).and_then(|value| value.to_str().ok());
+    protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
+}
+
+fn to_web_socket() -> [(HeaderName, HeaderValue); 2] {
+    [
+        (CONNECTION, HeaderValue::from_static("upgrade")),
+        (UPGRADE, HeaderValue::from_static("websocket")),
+    ]
 }
 
 /// Returns the headers that are not the connection's.

@@ -135,12 +135,12 @@ impl Configs<'_> {
     }
 
     /// Storage VMs are called where there is an NFS server that they can run.
-    pub(super) fn volapi(&self, workflow: &str) -> Value {
+    pub(super) fn volapi(&self, workflow: &str, vmapi: &str) -> Value {
         let centre = self.centre;
         let [port, status] = self.ports.volapi;
         let mut config = json!({
             "instance": "0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11",
-            "vmapi": { "url": centre.vmapi.url() },
+            "vmapi": { "url": vmapi },
             "cnapi": { "url": centre.cnapi.url() },
             "napi": { "url": centre.napi.url() },
             "papi": { "url": centre.papi.url() },

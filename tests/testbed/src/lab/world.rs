@@ -285,12 +285,12 @@ impl World {
 
     /// Starts volapi over the workflow API at `workflow`. Where migration-agents run it has snapshots made by them.
     pub(super) async fn start_volapi(&mut self, workflow: &str) -> Result<(), LabError> {
-        // What acts on a VM asks migration-service, which refuses it while the VM moves.
+        // As everybody else it asks migration-service, which refuses what acts on a VM that moves.
         let front = self.daemons.pid("migration-service").map(|_| self.migrations_url());
         let vmapi = front.unwrap_or_else(|| self.vmapi.url());
         tools::write_volumes(&self.places(), &vmapi)
             .map_err(LabError::io("writing the commands of volumes"))?;
-        let (config, url) = (self.configs().volapi(workflow), self.volapi_status_url());
+        let (config, url) = (self.configs().volapi(workflow, &vmapi), self.volapi_status_url());
         self.daemons.start("volapi", "serve", &config, &url).await
     }
 
