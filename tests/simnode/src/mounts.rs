@@ -82,6 +82,12 @@ impl Node {
         Tree::read(&self.place(all, name), &skip)
     }
 
+    /// One file of a dataset or snapshot; nothing if there is none.
+    pub fn file(&self, all: &Datasets, name: &str, path: &str) -> Option<Vec<u8>> {
+        all.get(name)?;
+        std::fs::read(self.place(all, name).join(path)).ok()
+    }
+
     /// Replaces the contents.
     pub(crate) fn set_contents(
         &self,

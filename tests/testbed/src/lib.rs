@@ -47,7 +47,7 @@ mod plot; // pictures of series
 
 mod arguments; // the arguments of the commands
 
-mod pairs; // work on many things, two at a time
+mod parallel; // work on many things at once
 
 pub mod place; // where simulated nodes keep their files
 

@@ -23,7 +23,7 @@ use clap::Parser;
 
 use crate::arguments::command;
 use crate::lab::world::this_program;
-use crate::pairs::failed_in_pairs;
+use crate::parallel::failed_in_parallel;
 
 /// What to run.
 #[derive(Clone, Copy, Debug, Parser)]
@@ -54,12 +54,12 @@ pub fn run(args: &[OsString]) -> ExitCode {
     })
 }
 
-/// Runs the seeds, two at a time; prints a line, and what was done, for each that fails and returns
+/// Runs the seeds, several at a time; prints a line, and what was done, for each that fails and returns
 /// their number. `program` is the testbed, which is vminfod and its helpers too.
 pub fn run_seeds(options: Options, program: &Path) -> u64 {
     let Options { seeds, from, lost_events, simulated } = options;
     let seeds: Vec<u64> = (from..from.saturating_add(seeds)).collect();
-    failed_in_pairs(&seeds, &|seed| {
+    failed_in_parallel(&seeds, &|seed| {
         let mut done = Vec::new();
         let result = match simulated {
             true => simulated::one(*seed, lost_events, &mut done),

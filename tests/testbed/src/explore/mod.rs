@@ -53,7 +53,7 @@ use self::points::{Fault, Moment, Party, Planned};
 use self::runs::{Case, Ran, run as run_case};
 use self::world::Shape;
 use crate::moving::operator::{STORIES, Story};
-use crate::pairs::failed_in_pairs;
+use crate::parallel::failed_in_parallel;
 
 #[derive(Debug, Parser)]
 #[command(name = "testbed migrate-explore", about = "Whole migrations under every fault")]
@@ -61,6 +61,9 @@ struct Args {
     /// At most so many of the runs with one fault
     #[arg(long)]
     points: Option<usize>,
+    /// Without so many of the first: all in several sittings
+    #[arg(long, default_value_t = 0)]
+    skip: usize,
     /// Then so many seeds with two faults each
     #[arg(long, default_value_t = 0)]
     seeds: u64,
@@ -125,6 +128,7 @@ fn explore(args: &Args) -> anyhow::Result<u64> {
     let plain = plain(shape)?;
     let mut cases = single(&plain, shape);
     let all = cases.len();
+    cases.drain(..args.skip.min(all));
     cases.truncate(args.points.unwrap_or(all));
     cases.extend((args.from..args.from + args.seeds).map(|seed| pair(seed, &plain, shape)));
     if let Some(text) = &args.only {
@@ -132,7 +136,7 @@ fn explore(args: &Args) -> anyhow::Result<u64> {
     }
     let until = args.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
     let (ran, happened) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let failed = failed_in_pairs(&cases, &|case| {
+    let failed = failed_in_parallel(&cases, &|case| {
         if until.is_some_and(|until| Instant::now() > until) {
             return true;
         }

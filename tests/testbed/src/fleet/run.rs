@@ -16,7 +16,7 @@ use super::bounds::{START, Start};
 use super::node::{Centre, Wire};
 use super::queue::{Overload, Queue};
 use super::series::{Counts, STEP, Series};
-use crate::pairs::in_pairs;
+use crate::parallel::in_parallel;
 use crate::place::place;
 use crate::plot::Panel;
 
@@ -91,7 +91,7 @@ impl Ran {
 
 /// Runs all, two at a time, results in order.
 pub fn all(runs: &[Run]) -> Vec<anyhow::Result<Ran>> {
-    in_pairs(runs, &|run: &Run| {
+    in_parallel(runs, &|run: &Run| {
         eprintln!("running: {}", run.title());
         on_its_own_clock(run)
     })

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use migration::journal::End;
 use simnode::Node;
+use simnode::datasets::Datasets;
 use tokio::time::Instant;
 
 use super::subject::files;
@@ -114,9 +115,8 @@ impl Judge {
     pub fn give_up(&self, end: End, other: &Node) {
         let file = files(&self.vm).into_iter().next_back();
         let kept = file.and_then(|(dataset, file)| {
-            let all = other.datasets().ok()?;
-            let tree = other.contents(&all, &dataset).ok()?;
-            String::from_utf8_lossy(tree.file(file)?).trim().parse().ok()
+            let bytes = other.file(&other.datasets().ok()?, &dataset, file)?;
+            String::from_utf8_lossy(&bytes).trim().parse().ok()
         });
         let mut state = self.state();
         state.given_up = Some(end);
@@ -218,30 +218,25 @@ impl Judge {
     }
 
     fn has_live(&self, node: &Node, written: u64) -> bool {
-        self.has_at(node, written, "")
+        node.datasets().is_ok_and(|all| self.has_at(node, &all, written, ""))
     }
 
     fn has(&self, node: &Node, written: u64) -> bool {
-        if self.has_live(node, written) {
-            return true;
-        }
         let Ok(all) = node.datasets() else { return false };
         let root = format!("zones/{}", self.vm);
-        let names: Vec<String> = all
+        let names = all
             .snapshots(&root)
-            .iter()
-            .filter_map(|row| Some(format!("@{}", row.name.split_once('@')?.1)))
-            .collect();
-        names.iter().any(|name| self.has_at(node, written, name))
+            .into_iter()
+            .filter_map(|row| Some(format!("@{}", row.name.split_once('@')?.1)));
+        std::iter::once(String::new())
+            .chain(names)
+            .any(|name| self.has_at(node, &all, written, &name))
     }
 
-    fn has_at(&self, node: &Node, written: u64, snapshot: &str) -> bool {
-        let Ok(all) = node.datasets() else { return false };
+    fn has_at(&self, node: &Node, all: &Datasets, written: u64, snapshot: &str) -> bool {
         files(&self.vm).iter().all(|(dataset, file)| {
-            let name = format!("{dataset}{snapshot}");
-            let tree = all.get(&name).and_then(|_| node.contents(&all, &name).ok());
-            let bytes = tree.as_ref().and_then(|tree| tree.file(file));
-            let text = bytes.map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+            let bytes = node.file(all, &format!("{dataset}{snapshot}"), file);
+            let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
             text.as_deref() == Some(&written.to_string())
         })
     }

@@ -31,7 +31,7 @@ pub mod equivalence; // one life, delivered in several ways
 
 pub mod points; // every point at which an agent can die
 
-pub mod runs; // worlds on clocks of their own, two at a time
+pub mod runs; // worlds on clocks of their own, several at a time
 
 pub mod settle; // the end of a world
 
@@ -89,7 +89,7 @@ use clap::Parser;
 
 use self::bugs::Bug;
 use self::runs::one;
-use crate::pairs::{failed_in_pairs, in_pairs};
+use crate::parallel::{failed_in_parallel, in_parallel};
 
 /// Returns the seeds that failed once.
 pub fn regressions() -> Vec<u64> {
@@ -150,7 +150,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         seeds.extend(regressions());
     }
     let failed = match args.equivalence {
-        true => failed_in_pairs(&seeds, &|seed| match equivalence::one(*seed) {
+        true => failed_in_parallel(&seeds, &|seed| match equivalence::one(*seed) {
             Ok(()) => true,
             Err(error) => {
                 println!("FAIL testbed sim --equivalence --seed {seed}: {error:#}");
@@ -176,9 +176,9 @@ pub struct Ran {
     pub digest: u64,
 }
 
-/// Runs these seeds, two at a time; prints a line for each that fails.
+/// Runs these seeds, several at a time; prints a line for each that fails.
 pub fn run_seeds(seeds: &[u64], bug: Option<Bug>, tell: bool) -> Ran {
-    let ran = in_pairs(seeds, &|seed| {
+    let ran = in_parallel(seeds, &|seed| {
         let (result, trace) = one(*seed, bug);
         let mut hasher = DefaultHasher::new();
         (seed, &trace).hash(&mut hasher);

@@ -30,7 +30,7 @@ use super::runs::alone;
 use super::settle;
 use super::truth::{Life, Truth};
 use super::world::held;
-use crate::pairs::failed_in_pairs;
+use crate::parallel::failed_in_parallel;
 use crate::place::place;
 use mocks::napi::{Era, NewNic};
 use simnode::{payload, sample};
@@ -125,17 +125,18 @@ pub fn enumerate(every: usize) -> anyhow::Result<Totals> {
     }
     let cases: Vec<Case> = cases.into_iter().step_by(every.max(1)).collect();
     let kept = std::sync::atomic::AtomicUsize::new(0);
-    let failed = failed_in_pairs(&cases, &|case| match alone(script(*case, &Truth::default())) {
-        Ok(ran) => match compare(&plain, &ran) {
-            Ok(as_before) => {
-                let ordering = std::sync::atomic::Ordering::Relaxed;
-                kept.fetch_add(usize::from(!as_before), ordering);
-                true
-            }
-            Err(what) => tell(case, &plain, &what),
-        },
-        Err(error) => tell(case, &plain, &format!("{error:#}")),
-    });
+    let failed =
+        failed_in_parallel(&cases, &|case| match alone(script(*case, &Truth::default())) {
+            Ok(ran) => match compare(&plain, &ran) {
+                Ok(as_before) => {
+                    let ordering = std::sync::atomic::Ordering::Relaxed;
+                    kept.fetch_add(usize::from(!as_before), ordering);
+                    true
+                }
+                Err(what) => tell(case, &plain, &what),
+            },
+            Err(error) => tell(case, &plain, &format!("{error:#}")),
+        });
     let [net, vms] = plain
         .counted
         .each_ref()
