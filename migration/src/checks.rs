@@ -55,6 +55,13 @@ pub struct Node {
     pub has_copy: bool,
 }
 
+impl Node {
+    /// Its agent answers. What only the agent tells is not known otherwise, which needs no words of its own.
+    fn answers(&self) -> bool {
+        self.agent_version.is_some()
+    }
+}
+
 /// How much clocks may differ.
 const MOST_CLOCK_MS: i64 = 60_000;
 
@@ -192,6 +199,15 @@ pub fn check(known: &Known, is_same_node: bool, now: Time) -> Findings {
     found
 }
 
+/// Returns everything that stands against this target, which needs room for `used` bytes.
+pub fn between(source: &Node, target: &Node, used: u64, now: Time) -> Vec<Obstacle> {
+    let mut found = Findings::default();
+    of_node(End::Target, target, now, &mut found);
+    of_pair(source, target, &mut found);
+    of_target(used, target, &mut found);
+    found.obstacles
+}
+
 fn of_vm(known: &Known, found: &mut Findings) {
     match known.state.as_str() {
         "running" | "stopped" | "stopping" => {}
@@ -211,10 +227,8 @@ fn of_vm(known: &Known, found: &mut Findings) {
 }
 
 fn of_node(end: End, node: &Node, now: Time, found: &mut Findings) {
-    if node.agent_version.is_none() {
-        found.obstacles.push(Obstacle::NoAgent(end));
-    }
     match node.clock_ms {
+        _ if !node.answers() => found.obstacles.push(Obstacle::NoAgent(end)),
         None => found.obstacles.push(Obstacle::Unknown { end, what: "clock" }),
         Some(ms) if ms.saturating_abs() > MOST_CLOCK_MS => {
             let seconds = ms.saturating_abs() / 1000;
@@ -237,12 +251,13 @@ fn of_pair(source: &Node, target: &Node, found: &mut Findings) {
     {
         found.obstacles.push(Obstacle::Agents { source_version, target_version });
     }
-    if let Some((source_cpu, target_cpu)) = both("CPU", &source.cpu, &target.cpu, found)
+    if let Some((source_cpu, target_cpu)) =
+        both("CPU", (source, &source.cpu), (target, &target.cpu), found)
         && source_cpu != target_cpu
     {
         found.obstacles.push(Obstacle::Cpu { source_cpu, target_cpu });
     }
-    let platforms = both("platform", &source.platform, &target.platform, found);
+    let platforms = both("platform", (source, &source.platform), (target, &target.platform), found);
     // Buildstamps are compared as texts: they have one length and form.
     if let Some((source_platform, target_platform)) = platforms
         && target_platform < source_platform
@@ -254,20 +269,21 @@ fn of_pair(source: &Node, target: &Node, found: &mut Findings) {
 /// Returns both values, or notes which of them is not known.
 fn both(
     what: &'static str,
-    source: &Option<String>,
-    target: &Option<String>,
+    (source, of_source): (&Node, &Option<String>),
+    (target, of_target): (&Node, &Option<String>),
     found: &mut Findings,
 ) -> Option<(String, String)> {
-    for (end, value) in [(End::Source, source), (End::Target, target)] {
-        if value.is_none() {
+    for (end, node, value) in [(End::Source, source, of_source), (End::Target, target, of_target)] {
+        if value.is_none() && node.answers() {
             found.obstacles.push(Obstacle::Unknown { end, what });
         }
     }
-    source.clone().zip(target.clone())
+    of_source.clone().zip(of_target.clone())
 }
 
 fn of_target(used: u64, target: &Node, found: &mut Findings) {
     match target.free_bytes {
+        None if !target.answers() => {}
         None => found.obstacles.push(Obstacle::Unknown { end: End::Target, what: "free space" }),
         Some(free) if free < used => found.obstacles.push(Obstacle::Room { free, used }),
         Some(_) => {}

@@ -24,6 +24,8 @@ pub struct Asked {
     pub is_subtask: bool,
     /// Pause first; for an estimate: the form of RFD 34.
     pub is_forced: bool,
+    /// An estimate in the form of RFD 34 tells the target, too.
+    pub with_target: bool,
     /// `scheduled_timestamp` as it was given.
     pub at: Option<String>,
     /// Where to place the VM relative to others.
@@ -71,6 +73,7 @@ impl Asked {
             automatic: params.is_true("migration_automatic"),
             is_subtask: params.is_true("is_migration_subtask"),
             is_forced: params.is_true("force") || is_rfd34,
+            with_target: is_rfd34 && params.is_true("with_target"),
             at: params.text("scheduled_timestamp").map(str::to_owned),
             affinity: affinity.into_iter().flatten().collect(),
             words,

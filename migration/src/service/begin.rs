@@ -110,7 +110,7 @@ impl Service {
     }
 
     /// Returns what is known of a node.
-    async fn node(&self, cn: Uuid, vm: &Vm, is_target: bool) -> Node {
+    pub async fn node(&self, cn: Uuid, vm: &Vm, is_target: bool) -> Node {
         let uuid = cn.to_string();
         let (agent, server) =
             tokio::join!(self.agents.node(cn), self.peers.cnapi.get_server(&uuid));

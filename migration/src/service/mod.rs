@@ -23,6 +23,8 @@ mod verify; // the two copies of a VM, compared
 
 mod command; // an action on the record of a VM
 
+mod placement; // the node for the copy of a VM
+
 mod begin; // what is known before a begin, and the record that it makes
 
 mod asked; // the parameters of an action

@@ -76,9 +76,16 @@ impl Migrations {
 
     /// Returns what a migration would take from now on; also while one runs.
     pub async fn estimate(&self, vm: &str, cn: Option<&str>) -> Result<Estimate, Error> {
-        let call = Call::new(Method::POST, &["vms", vm]).query("action", "migrate");
-        let call = call.query("migration_action", "estimate").query("format", "rfd34");
-        let call = call.query_opt("override_server_uuid", cn).timeout(LIST_TIMEOUT);
+        self.estimated(estimate(vm, cn)).await
+    }
+
+    /// The same with the target that a migration has, or would get if it began now. An error tells all that stands
+    /// against a begin. A service that does not know this tells no target.
+    pub async fn plan(&self, vm: &str, cn: Option<&str>) -> Result<Estimate, Error> {
+        self.estimated(estimate(vm, cn).query("with_target", "true")).await
+    }
+
+    async fn estimated(&self, call: Call) -> Result<Estimate, Error> {
         self.http.execute(call.json(&Map::new())).await?.json("an estimate")
     }
 
@@ -113,6 +120,12 @@ impl Migrations {
     pub(super) fn http(&self) -> &Http {
         &self.http
     }
+}
+
+fn estimate(vm: &str, cn: Option<&str>) -> Call {
+    let call = Call::new(Method::POST, &["vms", vm]).query("action", "migrate");
+    let call = call.query("migration_action", "estimate").query("format", "rfd34");
+    call.query_opt("override_server_uuid", cn).timeout(LIST_TIMEOUT)
 }
 
 fn settings_path(cn: Option<&str>) -> Vec<&str> {

@@ -224,6 +224,9 @@ pub struct Estimate {
     pub downtime_seconds: u64,
     /// What the streams carry from now on.
     pub size_bytes: u64,
+    /// Where the VM would go, or goes; only told by [`Migrations::plan`](super::Migrations::plan).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_server_uuid: Option<String>,
     /// Every other field.
     #[serde(flatten)]
     pub other: Map<String, Value>,

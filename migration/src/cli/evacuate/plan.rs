@@ -161,8 +161,9 @@ pub(crate) fn table(
     let mut table = Table::new(&columns);
     for (vm, known) in vms {
         let migration = known.migration.as_ref();
-        // CNAPI chooses it when the migration begins.
-        let target = migration.and_then(|it| it.target_server_uuid.as_deref());
+        // CNAPI may choose another one when the migration begins.
+        let planned = known.estimate.as_ref().and_then(|it| it.target_server_uuid.as_deref());
+        let target = migration.and_then(|it| it.target_server_uuid.as_deref()).or(planned);
         let obstacle = match next(known, cn, tried.contains(vm)) {
             Next::Stays(obstacle) => Cell::toned(obstacle.to_string(), Tone::Bad),
             _ => Value::Null.into(),
@@ -277,6 +278,7 @@ mod tests {
     fn the_dry_run_says_what_each_vm_takes() {
         let estimate = json!({
             "total_seconds": 3601, "downtime_seconds": 21, "size_bytes": 10_u64 << 30,
+            "target_server_uuid": "U",
         });
         let estimate = Some(serde_json::from_value(estimate).unwrap());
         let core = Some("Cannot migrate a core instance".to_owned());
@@ -289,7 +291,7 @@ mod tests {
         .into();
         let want = "\
 VM  ALIAS  TARGET  BYTES    MINUTES  DOWNTIME  STATE         OBSTACLE
-a   web    -       10.0GiB  61       21s       here          -
+a   web    U       10.0GiB  61       21s       here          -
 b   -      -       -        -        -         here          Cannot migrate a core instance
 c   -      T       -        -        -         sync running  -
 ";

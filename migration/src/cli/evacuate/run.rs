@@ -261,7 +261,7 @@ impl<'a> Evacuation<'a> {
         let all = self.vms.len();
         for (at, (vm, known)) in self.vms.iter_mut().enumerate() {
             shown.say(&format!("estimating, {at} of {all}"));
-            match self.services.migrations.estimate(vm, None).await {
+            match self.services.migrations.plan(vm, None).await {
                 Ok(estimate) => known.estimate = Some(estimate),
                 Err(error) if error.status().is_some() => {
                     known.refusal = Some(error.message().to_owned());

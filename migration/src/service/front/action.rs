@@ -130,7 +130,7 @@ impl Front {
                 ok(&json!({"migration": record.raw_entries(self.service.clock.now())}))
             }
             Done::Finalize(record) => self.finalize(vm_uuid, &record).await,
-            Done::Estimate => self.estimate(&vm, &asked).await,
+            Done::Estimate => self.estimate(&vm, &asked, target).await,
         }
     }
 
@@ -193,15 +193,20 @@ impl Front {
         }
     }
 
-    async fn estimate(&self, vm: &Vm, asked: &Asked) -> Answer {
+    async fn estimate(&self, vm: &Vm, asked: &Asked, target: Option<Uuid>) -> Answer {
         if self.service.steps == Steps::External {
             return ok(&estimate::deployed(self.service.peers.estimate_task(&vm.object).await?));
         }
         let (basis, bytes) = self.service.basis(vm).await?;
-        match asked.is_forced {
-            true => ok(&basis.estimate(&Rule::default()).rfd34()),
-            false => ok(&estimate::deployed(bytes)),
+        if !asked.is_forced {
+            return ok(&estimate::deployed(bytes));
         }
+        let mut told = basis.estimate(&Rule::default()).rfd34();
+        if asked.with_target {
+            let target = self.service.destination(vm, asked, target).await?;
+            told["target_server_uuid"] = json!(target);
+        }
+        ok(&told)
     }
 }
 

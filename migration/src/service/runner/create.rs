@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use sdc_clients::cnapi::{Placement, ServerQuery};
 use serde_json::{Map, Value, json};
 use store::Fence;
 use uuid::Uuid;
@@ -16,7 +15,8 @@ use super::order::{Carried, Failed, order};
 use super::tickets::{self, For};
 use crate::journal::End;
 use crate::protocol::What;
-use crate::record::Record;
+use crate::service::begin::Vm;
+use crate::service::placement::Unplaced;
 use crate::service::records::Kept;
 use crate::service::state::Service;
 use crate::target_payload::target_payload;
@@ -34,52 +34,25 @@ pub async fn place(
     round: &Round,
     fence: &Fence,
 ) -> Result<Carried, Failed> {
-    let vm = round.object(End::Source).ok_or_else(unread)?.clone();
+    let object = round.object(End::Source).ok_or_else(unread)?.clone();
+    let server = Some(kept.record.source_server_uuid);
+    let vm = Vm { uuid: kept.record.vm_uuid, object, server };
     tickets::take(service, kept, fence, For::Placement).await?;
-    let chosen = async {
-        let placement = placement(service, &kept.record, vm).await?;
-        let chosen = service.peers.cnapi.allocate(&placement).await.map_err(|error| {
-            match error.status() {
-                Some(409) => Failed::Fatal(error.message().to_owned()), // none fits
-                _ => Failed::from(error),
-            }
-        })?;
-        let uuid = chosen.server.uuid;
-        uuid.parse::<Uuid>().map_err(|_| Failed::Fatal(format!("CNAPI chose the node {uuid:?}")))
-    };
-    let chosen = chosen.await;
+    let chosen = service.choose(&vm, &kept.record.journal.affinity).await;
     tickets::give_back(service, kept).await;
     kept.record.target_server_uuid = Some(chosen?);
     service.records.write(kept, Some(fence)).await?;
     Ok(Carried::Done)
 }
 
-/// What CNAPI chooses by: the VM as it is now, which may have been resized since its package was made.
-async fn placement(
-    service: &Service,
-    record: &Record,
-    mut vm: Map<String, Value>,
-) -> Result<Placement, Failed> {
-    let query = ServerQuery { setup: Some(true), ..ServerQuery::default() };
-    let servers = service.peers.cnapi.list_servers(&query).await?;
-    let source = record.source_server_uuid.to_string();
-    let servers: Vec<String> =
-        servers.into_iter().map(|server| server.uuid).filter(|uuid| *uuid != source).collect();
-    if servers.is_empty() {
-        return Err(Failed::Fatal("there is no other compute node".to_owned()));
+impl From<Unplaced> for Failed {
+    fn from(unplaced: Unplaced) -> Failed {
+        match unplaced {
+            Unplaced::Peer(error) => error.into(),
+            Unplaced::NoSource => Failed::Again(unplaced.to_string()),
+            other => Failed::Fatal(other.to_string()),
+        }
     }
-    let image = service.peers.image(&vm).await?;
-    let package =
-        service.peers.package(&vm).await.map_err(|why| Failed::Fatal(why.message().to_owned()))?;
-    let nics = vm.get("nics").and_then(Value::as_array).into_iter().flatten();
-    // `sdc_overlay/11` is a fabric of the tag `sdc_overlay`.
-    let tags = nics.filter_map(|nic| Some(nic["nic_tag"].as_str()?.split('/').next()?.to_owned()));
-    let nic_tags: Vec<String> = tags.collect();
-    if !record.journal.affinity.is_empty() {
-        vm.insert("affinity".into(), json!(record.journal.affinity));
-    }
-    let nic_tag_requirements = nic_tags.iter().map(|tag| vec![tag.clone()]).collect();
-    Ok(Placement { vm, image, package, nic_tags, nic_tag_requirements, servers })
 }
 
 /// Creates the hidden target from the source's object. An image that IMGAPI lacks is sent from the source's node.

@@ -8,6 +8,8 @@
 
 mod words;
 
+mod placed;
+
 mod clock;
 
 mod postgres;

@@ -59,6 +59,8 @@ pub struct Centre {
     pub clock: Clock,
     /// A VM that VMAPI does not have.
     pub unknown: Option<Uuid>,
+    /// A node without an agent that CNAPI likes best.
+    pub preferred: Option<Uuid>,
     verifiers: BTreeMap<Uuid, Arc<Verifier>>,
 }
 
@@ -240,6 +242,7 @@ impl Centre {
             broken: None,
             moves: 0,
             unknown: None,
+            preferred: None,
             clock: Clock::simulated(Time::parse("2026-03-01T00:00:00Z").unwrap()),
             verifiers: verifiers(),
         }
@@ -309,8 +312,19 @@ impl Centre {
                 self.tickets.retain(|it| it["uuid"] != *uuid);
                 (204, Value::Null)
             }
-            ("cnapi", &Method::POST, ["allocate"]) => (200, json!({"server": {"uuid": TWO}})),
-            ("cnapi", &Method::GET, ["servers"]) => (200, json!([{"uuid": ONE}, {"uuid": TWO}])),
+            ("cnapi", &Method::POST, ["allocate"]) => {
+                let among: Vec<Uuid> = serde_json::from_value(body["servers"].clone()).unwrap();
+                let mut by_liking = self.preferred.into_iter().chain([TWO]);
+                match by_liking.find(|server| among.contains(server)) {
+                    Some(server) => (200, json!({"server": {"uuid": server}})),
+                    None => (409, json!({"message": "No compute resources available"})),
+                }
+            }
+            ("cnapi", &Method::GET, ["servers"]) => {
+                // The last one is full: it is never chosen.
+                let all = [ONE, TWO].into_iter().chain(self.preferred).chain([Uuid::nil()]);
+                (200, all.map(|server| json!({"uuid": server})).collect())
+            }
             ("cnapi", &Method::GET, ["servers", uuid]) => {
                 let names =
                     json!({"Network Interfaces": {"net0": {"NIC Names": ["admin", "external"]}}});
@@ -386,8 +400,9 @@ impl Centre {
 
     fn is_silent(&self, request: &Request) -> bool {
         let host = request.url.host_str().and_then(|host| host.strip_suffix(".sim")?.parse().ok());
-        host.and_then(|cn: Uuid| self.hosts.get(&cn))
-            .is_some_and(|host| host.is_silent || host.is_dead)
+        host.is_some_and(|cn: Uuid| {
+            self.hosts.get(&cn).is_none_or(|host| host.is_silent || host.is_dead)
+        })
     }
 
     /// The verifier of the agent that is asked.
