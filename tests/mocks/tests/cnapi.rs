@@ -143,6 +143,14 @@ async fn a_node_is_found_by_its_sysinfo_and_chosen_where_the_vm_fits() {
     let mut wanted =
         Placement { nic_tag_requirements: vec![vec!["admin".into()]], ..Placement::default() };
     assert_eq!(cnapi.allocate(&wanted).await.unwrap().server.uuid, CN);
+    for reserved in [true, false] {
+        cnapi.update_server(CN, &object(&json!({ "reserved": reserved }))).await.unwrap();
+        assert_eq!(cnapi.get_server(CN).await.unwrap().reserved, Some(reserved));
+        assert_eq!(cnapi.allocate(&wanted).await.is_err(), reserved);
+    }
+    let (unknown, nothing) = ("00000000-0000-4000-8000-000000000000", object(&json!({})));
+    let refused = cnapi.update_server(unknown, &nothing).await.unwrap_err();
+    assert_eq!(refused.status(), Some(404));
     wanted.nic_tag_requirements.push(vec!["external".into()]);
     let refused = cnapi.allocate(&wanted).await.unwrap_err();
     assert_eq!(

@@ -103,7 +103,7 @@ fn sysinfo(cn_uuid: &str, hostname: &str, rng: &mut impl Rng) -> Value {
         "Zpool Creation": BORN, "Zpool Size in GiB": 1776, "Disks": {"c1t0d0": {"Size in GB": 1920}},
         "Boot Parameters": {"console": "ttyb", "hostname": hostname},
         "Network Interfaces": {
-            "ixgbe0": {"MAC Address": mac, "ip4addr": ip, "Link Status": "up", "NIC Names": ["admin"]},
+            "ixgbe0": {"MAC Address": mac, "ip4addr": ip, "Link Status": "up", "NIC Names": ["admin", "external"]},
         },
         "Virtual Network Interfaces": {"underlay0": {"MAC Address": mac, "Overlay Nic Tags": ["sdc_overlay"]}}, "Link Aggregations": {},
     })

@@ -120,6 +120,13 @@ impl Store {
                 Some(server) => Ok((200, Some(json!(server)))),
                 None => Err(no_server(server)),
             },
+            ("POST", ["servers", server]) => match self.servers().get_mut(*server) {
+                Some(server) => {
+                    server.extend(body);
+                    Ok((204, None))
+                }
+                None => Err(no_server(server)),
+            },
             ("POST", ["allocate"]) => match servers::allocate(self.servers().values(), &body) {
                 Some(server) => {
                     let steps = json!([]);

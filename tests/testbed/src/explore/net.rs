@@ -143,6 +143,12 @@ impl Net {
         self.hosts().insert(name.to_owned(), Host::Routes(routes, seat.clone()));
     }
 
+    /// Nobody answers any more. Those who answered know this network, too: nothing would be given back otherwise.
+    pub fn close(&self) {
+        self.hosts().clear();
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// A life of a vminfod answers under this name.
     pub fn show(&self, name: &str, api: Api, seat: &Seat) {
         self.hosts().insert(name.to_owned(), Host::Vminfod(api, seat.clone()));

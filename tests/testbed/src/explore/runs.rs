@@ -4,6 +4,8 @@
 
 //! One run: a story, and what goes wrong in it.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 
 use super::points::{Planned, Points};
@@ -43,7 +45,8 @@ pub struct Ran {
 /// If the world cannot be made.
 pub fn run(case: &Case) -> Result<Ran> {
     let case = case.clone();
-    crate::clock::paused()?.block_on(async move {
+    let clock = crate::clock::paused()?;
+    let (mut ran, network) = clock.block_on(async move {
         let dir = place()?;
         let points = Points::new(case.planned);
         let world = World::new(dir.path(), &points, case.shape).await?;
@@ -72,12 +75,19 @@ pub fn run(case: &Case) -> Result<Ran> {
         world.end().await;
         let judge = &world.judge;
         let (faults, notes) = (judge.faults(), judge.notes());
-        Ok(Ran {
+        let ran = Ran {
             faults,
             notes,
             labels: points.labels(),
             marks: points.marks(),
             happened: points.happened(),
-        })
-    })
+        };
+        anyhow::Ok((ran, Arc::downgrade(&world.net)))
+    })?;
+    drop(clock);
+    // Thousands of runs do not fit into memory side by side.
+    if network.strong_count() > 0 {
+        ran.faults.push("the world of the run is not given back".to_owned());
+    }
+    Ok(ran)
 }

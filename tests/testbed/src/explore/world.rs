@@ -212,6 +212,7 @@ impl World {
         for cn in &self.nodes {
             cn.end().await;
         }
+        self.net.close();
     }
 
     /// The node of a copy.
