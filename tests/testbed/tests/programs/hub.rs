@@ -185,6 +185,37 @@ async fn a_lab_of_two_nodes_prints_a_command_that_moves_a_vm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_evacuated_and_its_vms_are_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = dir.path().join("cn");
+    let place = node.to_string_lossy();
+    let args = ["lab", "--script", "none", "--nodes", "2", "--vms", "6", "--dir", &place];
+    let mut lab = Child::spawn("lab", &program(), &args).unwrap();
+    line_with(&mut lab, "sdc-migrate migrate ").await;
+    let info = std::fs::read_to_string(node.join("node.json")).unwrap();
+    let info: Value = serde_json::from_str(&info).unwrap();
+    let script = format!(
+        "export PATH={place}/bin:$PATH\nset -euo pipefail\n\
+         vmadm list -H -o uuid,brand,state,alias | sort > {place}/before\n\
+         sdc-migrate evacuate {cn} --dry-run\nsdc-migrate evacuate {cn} -y\n\
+         for vm in $(cut -d ' ' -f 1 {place}/before); do sdc-migrate finalize $vm -y; done\n\
+         vmadm list -H\n\
+         {place}2/bin/vmadm list -H -o uuid,brand,state,alias | grep -F -f {place}/before | sort > {place}/after\n\
+         diff {place}/before {place}/after && wc -l < {place}/after\n\
+         ! sdc-migrate list -H | grep .",
+        cn = info["cn_uuid"].as_str().unwrap(),
+    );
+    let bash = Path::new("/bin/bash");
+    let done = process::run(bash, &["-c", &script], Duration::from_secs(400)).await.unwrap();
+    assert_eq!(done.code, Some(0), "{}\n{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("6 moved, 0 stay"), "{}", done.stdout);
+    assert!(done.stdout.ends_with("\n6\n"), "{}", done.stdout);
+    lab.signal(Signal::INT);
+    let status = tokio::time::timeout(LATE, lab.wait()).await.expect("it ends").unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lab_can_do_without_daemons() {
     let dir = tempfile::tempdir().unwrap();
     let node = dir.path().join("cn");
