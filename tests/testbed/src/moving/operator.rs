@@ -182,7 +182,8 @@ impl Operator<'_> {
     /// None is known.
     pub async fn command(&self, op: Op) -> Result<bool> {
         let options = Options {
-            override_server_uuid: Some(self.target.to_string()),
+            // CNAPI chooses where nobody names a node; there is no other one.
+            override_server_uuid: (op != Op::Automatic).then(|| self.target.to_string()),
             migration_automatic: op == Op::Automatic,
             source_dead: (op == Op::SwitchDead).then(|| self.source.to_string()),
             discard: op == Op::Discard,
