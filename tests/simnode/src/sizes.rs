@@ -5,10 +5,12 @@
 //! What datasets and snapshots take, in exact bytes: a fixed amount each, and the blocks of their
 //! contents.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use crate::datasets::{Dataset, Datasets, owner};
 use crate::error::NodeError;
 use crate::node::Node;
-use crate::trees::Tree;
 
 /// The room of a pool without a quota.
 pub const POOL: u64 = 1776 << 30;
@@ -31,61 +33,88 @@ fn number(row: &Dataset, key: &str) -> u64 {
     row.get(key).parse().unwrap_or(0)
 }
 
-impl Node {
-    /// The sizes of a dataset, snapshot or bookmark now.
-    pub fn sizes(&self, all: &Datasets, name: &str) -> Result<Sizes, NodeError> {
-        let row = all.get(name).ok_or_else(|| NodeError::NoSuchDataset(name.to_string()))?;
+/// The sizes of a node's datasets at one moment. Each dataset's contents are read once.
+pub struct Measured<'a> {
+    node: &'a Node,
+    all: &'a Datasets,
+    known: RefCell<BTreeMap<String, Sizes>>,
+}
+
+impl Measured<'_> {
+    /// The sizes of a dataset, snapshot or bookmark.
+    pub fn sizes(&self, name: &str) -> Result<Sizes, NodeError> {
+        let row = self.all.get(name).ok_or_else(|| NodeError::NoSuchDataset(name.to_string()))?;
         if row.kind() == "bookmark" {
             return Ok(Sizes::default());
         }
-        let dataset = owner(name);
-        let fixed = all.get(dataset).map_or(0, |row| number(row, "written"));
-        let snapshots = all.snapshots(dataset);
-        let mut names: Vec<&str> = snapshots.iter().map(|row| row.name.as_str()).collect();
+        let known = || self.known.borrow().get(name).copied();
+        if let Some(sizes) = known() {
+            return Ok(sizes);
+        }
+        let measured = self.with_snapshots(owner(name))?;
+        self.known.borrow_mut().extend(measured);
+        Ok(known().unwrap_or_default())
+    }
+
+    /// Measures a dataset and its snapshots.
+    fn with_snapshots(&self, dataset: &str) -> Result<Vec<(String, Sizes)>, NodeError> {
+        let live =
+            self.all.get(dataset).ok_or_else(|| NodeError::NoSuchDataset(dataset.to_string()))?;
+        let fixed = number(live, "written");
+        let contents = |name: &str| self.node.contents(self.all, name);
+        let first = live
+            .props
+            .get("origin")
+            .map(|origin| contents(origin))
+            .transpose()?
+            .unwrap_or_default();
+        let mut names: Vec<&str> =
+            self.all.snapshots(dataset).iter().map(|row| row.name.as_str()).collect();
         names.push(dataset);
-        let mut trees = Vec::new();
-        for name in &names {
-            trees.push(self.contents(all, name)?);
+        let trees = names.iter().map(|name| contents(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut measured = Vec::new();
+        let mut usedbysnapshots = 0;
+        for (at, (name, tree)) in names.iter().zip(&trees).enumerate() {
+            let used = trees.get(at + 1).map_or(0, |next| tree.new_since(next));
+            usedbysnapshots += used;
+            let referenced = fixed + tree.size();
+            let written = tree.new_since(at.checked_sub(1).map_or(&first, |at| &trees[at]));
+            measured
+                .push((name.to_string(), Sizes { referenced, used, written, usedbysnapshots: 0 }));
         }
-        let first = match all.get(dataset).and_then(|row| row.props.get("origin")) {
-            Some(origin) => self.contents(all, origin)?,
-            None => Tree::default(),
+        let (Some((_, sizes)), Some(tree)) = (measured.last_mut(), trees.last()) else {
+            return Ok(measured);
         };
-        let mut sizes = Sizes::default();
-        for (at, tree) in trees.iter().enumerate() {
-            let only = trees.get(at + 1).map_or(0, |next| tree.new_since(next));
-            sizes.usedbysnapshots += only;
-            if names.get(at) == Some(&name) {
-                sizes.referenced = fixed + tree.size();
-                sizes.written = tree.new_since(at.checked_sub(1).map_or(&first, |at| &trees[at]));
-                sizes.used = only;
-            }
-        }
-        if row.kind() == "snapshot" {
-            return Ok(Sizes { usedbysnapshots: 0, ..sizes });
-        }
-        let own = (sizes.referenced - fixed).min(trees.last().map_or(0, |t| t.new_since(&first)));
-        sizes.used = (fixed + own).max(number(row, "refreservation")) + sizes.usedbysnapshots;
-        let child = |row: &&&Dataset| row.name.rsplit_once('/').is_some_and(|(p, _)| p == name);
-        for child in all.tree(name).iter().filter(child) {
+        let own = (sizes.referenced - fixed).min(tree.new_since(&first));
+        sizes.usedbysnapshots = usedbysnapshots;
+        sizes.used = (fixed + own).max(number(live, "refreservation")) + usedbysnapshots;
+        let child = |row: &&&Dataset| row.name.rsplit_once('/').is_some_and(|(p, _)| p == dataset);
+        for child in self.all.tree(dataset).iter().filter(child) {
             let reserved = number(child, "reservation");
-            sizes.used += self.sizes(all, &child.name)?.used.max(reserved);
+            sizes.used += self.sizes(&child.name)?.used.max(reserved);
         }
-        Ok(sizes)
+        Ok(measured)
     }
 
     /// What can still be written below a dataset: the least that its quota and those above leave.
-    pub fn available(&self, all: &Datasets, name: &str) -> Result<u64, NodeError> {
+    pub fn available(&self, name: &str) -> Result<u64, NodeError> {
         let mut least = POOL;
         let mut top = Some(owner(name));
         while let Some(name) = top {
-            if let Some(row) = all.get(name).filter(|row| number(row, "quota") > 0) {
-                let used = self.sizes(all, name)?.used;
+            if let Some(row) = self.all.get(name).filter(|row| number(row, "quota") > 0) {
+                let used = self.sizes(name)?.used;
                 least = least.min(number(row, "quota").saturating_sub(used));
             }
             top = name.rsplit_once('/').map(|(parent, _)| parent);
         }
         Ok(least)
+    }
+}
+
+impl Node {
+    /// The sizes of these datasets now.
+    pub fn measured<'a>(&'a self, all: &'a Datasets) -> Measured<'a> {
+        Measured { node: self, all, known: RefCell::default() }
     }
 
     /// Writes a file of a dataset, or the bytes of a volume (path `data`), as a program in the zone
@@ -99,7 +128,7 @@ impl Node {
         let more = tree.new_since(&old);
         let refquota = Some(number(row, "refquota")).filter(|quota| *quota > 0);
         let fixed = number(row, "written");
-        if more > self.available(&all, dataset)?
+        if more > self.measured(&all).available(dataset)?
             || refquota.is_some_and(|quota| fixed + tree.size() > quota)
         {
             return Err(NodeError::refused(format!("cannot write '{path}': disc quota exceeded")));
@@ -112,8 +141,9 @@ impl Node {
     pub(crate) fn check_room(&self, snapshot: &str) -> Result<(), NodeError> {
         let all = self.datasets()?;
         let Some(row) = all.get(owner(snapshot)) else { return Ok(()) };
-        let own = self.sizes(&all, &row.name)?.written;
-        if own.min(number(row, "refreservation")) <= self.available(&all, &row.name)? {
+        let measured = self.measured(&all);
+        let own = measured.sizes(&row.name)?.written;
+        if own.min(number(row, "refreservation")) <= measured.available(&row.name)? {
             return Ok(());
         }
         Err(NodeError::refused(format!("cannot create snapshot '{snapshot}': out of space")))
@@ -124,14 +154,15 @@ impl Node {
         let all = self.datasets()?;
         let wanted = crate::payload::bytes(value).filter(|bytes| *bytes > 0);
         let (Some(wanted), true) = (wanted, all.get(name).is_some()) else { return Ok(()) };
+        let measured = self.measured(&all);
         let why = match key {
-            "quota" if wanted < self.sizes(&all, name)?.used => {
+            "quota" if wanted < measured.sizes(name)?.used => {
                 "size is less than current used or reserved space"
             }
-            "refquota" if wanted < self.sizes(&all, name)?.referenced => {
+            "refquota" if wanted < measured.sizes(name)?.referenced => {
                 "size is less than current used or reserved space"
             }
-            "reservation" | "refreservation" if wanted > self.available(&all, name)? => {
+            "reservation" | "refreservation" if wanted > measured.available(name)? => {
                 "size is greater than available space"
             }
             _ => return Ok(()),

@@ -10,6 +10,7 @@ use crate::error::NodeError;
 use crate::getopt::{Ended, Failed, Parsed};
 use crate::node::{Node, Zfs};
 use crate::properties::{Sourced, is_known};
+use crate::sizes::Measured;
 
 const USAGE: &str = "usage: get [-rHp] [-d max] [-o field[,...]] [-s source[,...]] [-t type[,...]] \
                      property[,...] [filesystem|volume|snapshot] ...";
@@ -46,13 +47,14 @@ pub(super) fn get(node: &Node, args: &[String]) -> Ended {
         p.value('o').unwrap_or("name,property,value,source").split(',').collect();
     let sources: Option<Vec<&str>> = p.value('s').map(|sources| sources.split(',').collect());
     let all = node.datasets()?;
+    let measured = node.measured(&all);
     let mut text = String::new();
     if !p.has('H') {
         text = fields.join("\t").to_uppercase() + "\n";
     }
     for row in rows(&all, names, &p)? {
         for key in &keys {
-            let Sourced { value, source } = value(node, &all, row, key)?;
+            let Sourced { value, source } = value(node, &all, &measured, row, key)?;
             let word = source.split(' ').next().unwrap_or_default();
             let word = if word == "-" { "none" } else { word };
             if sources.as_ref().is_some_and(|wanted| !wanted.contains(&word)) {
@@ -100,17 +102,23 @@ fn rows<'a>(all: &'a Datasets, names: &[String], p: &Parsed) -> Result<Vec<&'a D
     Ok(rows)
 }
 
-fn value(node: &Node, all: &Datasets, row: &Dataset, key: &str) -> Result<Sourced, NodeError> {
+fn value(
+    node: &Node,
+    all: &Datasets,
+    measured: &Measured<'_>,
+    row: &Dataset,
+    key: &str,
+) -> Result<Sourced, NodeError> {
     let is_snapshot = row.name.contains(['@', '#']);
     let now = |value: String| Ok(Sourced { value, source: "-".to_string() });
     match key {
-        "used" => now(node.sizes(all, &row.name)?.used.to_string()),
-        "referenced" | "refer" => now(node.sizes(all, &row.name)?.referenced.to_string()),
-        "written" => now(node.sizes(all, &row.name)?.written.to_string()),
+        "used" => now(measured.sizes(&row.name)?.used.to_string()),
+        "referenced" | "refer" => now(measured.sizes(&row.name)?.referenced.to_string()),
+        "written" => now(measured.sizes(&row.name)?.written.to_string()),
         "usedbysnapshots" if !is_snapshot => {
-            now(node.sizes(all, &row.name)?.usedbysnapshots.to_string())
+            now(measured.sizes(&row.name)?.usedbysnapshots.to_string())
         }
-        "available" if !is_snapshot => now(node.available(all, &row.name)?.to_string()),
+        "available" if !is_snapshot => now(measured.available(&row.name)?.to_string()),
         "mounted" if row.kind() == "filesystem" => {
             now(if is_mounted(row) { "yes" } else { "no" }.to_string())
         }

@@ -232,7 +232,7 @@ impl Receiver {
             (Verdict::New { .. }, Some((parent, _))) => parent,
             _ => &name,
         };
-        let room = node.available(&all, near)?;
+        let room = node.measured(&all).available(near)?;
         let mut current =
             Current { begin, verdict, changes: Vec::new(), room, partial: None, _busy: busy };
         current.keep(&node, self.flags.resumable)?;

@@ -5,6 +5,8 @@
 //! Looks at both nodes at every step (P13): never two copies running, never two shown, never the last good copy
 //! gone. It also is the guest: whatever runs writes now and then, and what was written last has to be somewhere.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +49,15 @@ struct State {
     given_up: Option<End>,
     /// This node has no power: nobody sees what it has.
     dark: Option<End>,
+    /// What the VM's configuration on a node said, and its text: it is parsed again only where it changed.
+    configs: HashMap<PathBuf, (String, Config)>,
+}
+
+/// What the judge asks of a zone's configuration.
+#[derive(Clone, Copy)]
+struct Config {
+    hidden: bool,
+    autoboot: bool,
 }
 
 /// The judge of one run.
@@ -140,12 +151,25 @@ impl Judge {
     pub fn copy(&self, node: &Node) -> Option<Copy> {
         let zones = node.zones().ok()?;
         let zone = zones.find(&self.vm)?;
-        let xml = node.zone_config(&self.vm).ok()?;
-        Some(Copy {
-            running: zone.state.is_active(),
+        let Config { hidden, autoboot } = self.config(node)?;
+        Some(Copy { running: zone.state.is_active(), hidden, autoboot })
+    }
+
+    fn config(&self, node: &Node) -> Option<Config> {
+        let file = node.zone_xml(&self.vm);
+        let text = std::fs::read_to_string(&file).ok()?;
+        if let Some((known, config)) = self.state().configs.get(&file)
+            && *known == text
+        {
+            return Some(*config);
+        }
+        let xml = simnode::xml::parse(&text).ok()?;
+        let config = Config {
             hidden: xml.value("attr", "do-not-inventory") == Some("true"),
             autoboot: xml.get("autoboot") == Some("true"),
-        })
+        };
+        self.state().configs.insert(file, (text, config));
+        Some(config)
     }
 
     /// Looks at the world.
