@@ -8,7 +8,7 @@
 //! `memory.json` has the open migrations and is replaced before what it announces is done. `over.log` has a line
 //! for each migration that is over; its order is the order of ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +50,9 @@ pub struct Entry {
     /// What quota and refquota are to be again.
     #[serde(default)]
     pub quotas: Properties,
+    /// The quota of these datasets was lifted to send them. Where somebody has set another one since, that one stays.
+    #[serde(default)]
+    pub tight: BTreeSet<String>,
     /// Streams came since the sender last found everything here.
     #[serde(default)]
     pub incoming: bool,
@@ -90,6 +93,7 @@ impl Entry {
             hold: false,
             hidden: false,
             quotas: Properties::new(),
+            tight: BTreeSet::new(),
             incoming: false,
             whole: None,
             run: None,

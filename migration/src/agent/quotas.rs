@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::failed::Failed;
+use super::memory::Entry;
 use super::parts::Parts;
 use super::zfs::{Property, args};
 use crate::protocol::Properties;
@@ -28,7 +29,15 @@ fn is_none(value: &str) -> bool {
 /// If `zfs` or the journal fails.
 pub async fn lift_all(parts: &Parts, migration: Uuid, dataset: &str) -> Result<(), Failed> {
     let rows = parts.zfs.get(&LIFTED, &[dataset.to_owned()], true).await?;
-    lift(parts, migration, rows.into_iter().filter(|row| !is_none(&row.value)).collect()).await
+    let rows: Vec<Property> = rows.into_iter().filter(|row| !is_none(&row.value)).collect();
+    let save = |entry: &mut Entry| {
+        for row in &rows {
+            let saved = entry.quotas.entry(row.of.clone()).or_default();
+            saved.entry(row.name.clone()).or_insert_with(|| row.value.clone());
+        }
+    };
+    parts.memory.change(migration, save).await?;
+    lift(parts, rows).await
 }
 
 /// Lifts the quotas of a dataset and what is below it that would make a snapshot or the other node's receive fail:
@@ -54,20 +63,19 @@ pub async fn lift_tight(parts: &Parts, migration: Uuid, dataset: &str) -> Result
     };
     let tight =
         |row: &&Property| row.name == "quota" && by_name.get(row.of.as_str()).is_some_and(is_tight);
-    let rows = rows.iter().filter(tight).cloned().collect();
-    lift(parts, migration, rows).await
+    let rows: Vec<Property> = rows.iter().filter(tight).cloned().collect();
+    let save = |entry: &mut Entry| {
+        for row in &rows {
+            let saved = entry.quotas.entry(row.of.clone()).or_default();
+            saved.insert(row.name.clone(), row.value.clone());
+            entry.tight.insert(row.of.clone());
+        }
+    };
+    parts.memory.change(migration, save).await?;
+    lift(parts, rows).await
 }
 
-async fn lift(parts: &Parts, migration: Uuid, rows: Vec<Property>) -> Result<(), Failed> {
-    parts
-        .memory
-        .change(migration, |entry| {
-            for row in &rows {
-                let saved = entry.quotas.entry(row.of.clone()).or_default();
-                saved.entry(row.name.clone()).or_insert_with(|| row.value.clone());
-            }
-        })
-        .await?;
+async fn lift(parts: &Parts, rows: Vec<Property>) -> Result<(), Failed> {
     for row in rows {
         parts.zfs.change(args(&["set", &format!("{}=none", row.name), &row.of])).await?;
     }
@@ -84,10 +92,15 @@ pub async fn with_quotas(
     dataset: &str,
 ) -> Result<Properties, Failed> {
     let mut found = parts.zfs.set_by_people(dataset).await?;
-    let saved = parts.memory.get(migration).map(|entry| entry.quotas).unwrap_or_default();
-    for (of, quotas) in saved {
+    let Some(entry) = parts.memory.get(migration) else { return Ok(found) };
+    for (of, quotas) in entry.quotas {
         if of == dataset || of.starts_with(&format!("{dataset}/")) {
-            found.entry(of).or_default().extend(quotas);
+            let is_tight = entry.tight.contains(&of);
+            let found = found.entry(of).or_default();
+            for (name, saved) in quotas {
+                let set_since = found.get(&name).filter(|now| is_tight && !is_none(now)).cloned();
+                found.insert(name, set_since.unwrap_or(saved));
+            }
         }
     }
     Ok(found)
@@ -119,7 +132,11 @@ pub async fn expect(
             of.entry(name.to_owned()).or_insert_with(|| "none".to_owned());
         }
     }
-    Ok(parts.memory.change(migration, |entry| entry.quotas.extend(quotas)).await?)
+    let take_over = |entry: &mut Entry| {
+        entry.tight.retain(|dataset| !quotas.contains_key(dataset));
+        entry.quotas.append(&mut quotas);
+    };
+    Ok(parts.memory.change(migration, take_over).await?)
 }
 
 /// Sets the limits as they were, or as the sender has them. What is gone needs none.
@@ -132,7 +149,8 @@ pub async fn restore(parts: &Parts, migration: Uuid) -> Result<(), Failed> {
         for (name, wanted) in quotas {
             let of = std::slice::from_ref(dataset);
             let Some(found) = parts.zfs.each(name, of).await?.remove(dataset) else { continue };
-            if is_same(&found, wanted) || found == "-" {
+            let set_since = entry.tight.contains(dataset) && !is_none(&found);
+            if is_same(&found, wanted) || found == "-" || set_since {
                 continue; // a volume has none
             }
             parts.zfs.change(args(&["set", &format!("{name}={wanted}"), dataset])).await?;
@@ -143,7 +161,11 @@ pub async fn restore(parts: &Parts, migration: Uuid) -> Result<(), Failed> {
             }
         }
     }
-    Ok(parts.memory.change(migration, |entry| entry.quotas.clear()).await?)
+    let forget = |entry: &mut Entry| {
+        entry.quotas.clear();
+        entry.tight.clear();
+    };
+    Ok(parts.memory.change(migration, forget).await?)
 }
 
 fn is_same(one: &str, two: &str) -> bool {

@@ -127,29 +127,46 @@ fn tree(
     }
     for part in &names {
         let one = Sent { dataset: part.clone(), mode: it.mode };
-        match dataset(&one, from, to, name, can, may_restart)? {
-            None => {}
+        let act = match dataset(&one, from, to, name, can, may_restart)? {
+            None => continue,
             Some(Act::Send { to: goal, base: Some(base), mode: Mode::Replicate })
                 if !is_base_of_all(&base, part, &names, from, to) =>
             {
-                return Ok(Some(Act::Send { to: goal, base: Some(base), mode: Mode::Props }));
+                Act::Send { to: goal, base: Some(base), mode: Mode::Props }
             }
-            act => return Ok(act),
+            Some(act) => act,
+        };
+        if let Act::Send { base: Some(Base::Snapshot(base)), mode: Mode::Props, .. } = &act {
+            let younger = younger(base, part, from, to);
+            if may_restart && !younger.is_empty() {
+                return Ok(Some(Act::DestroySnapshots(younger)));
+            }
         }
+        return Ok(Some(act));
     }
     Ok(None)
 }
 
-/// Returns true if the receiver has the base of everything below a dataset that the sender has it of. Otherwise the
-/// dataset is sent alone: what is below has a base of its own.
+/// The receiver's snapshots of a dataset that are younger than a base. `receive -F` of a replicated stream destroys
+/// them everywhere, and of another stream not on every platform (`cannot receive incremental stream: most recent
+/// snapshot does not match`).
+fn younger(base: &str, dataset: &str, from: &Side, to: &Side) -> Vec<String> {
+    let guid = from.of(dataset).into_iter().find(|row| full_name(row) == base).map(|row| row.guid);
+    let theirs = to.of(dataset).into_iter().skip_while(|row| Some(row.guid) != guid);
+    theirs.skip(1).map(full_name).collect()
+}
+
+/// Returns true if a replicated stream from this base fits to everything below the dataset: the receiver has the base of
+/// it too, or it was made after the base and the receiver does not have it. Otherwise the dataset is sent alone: what is
+/// below has a base of its own.
 fn is_base_of_all(base: &Base, dataset: &str, names: &[String], from: &Side, to: &Side) -> bool {
     let Base::Snapshot(base) = base else { return true };
     let base = base.rsplit('@').next().unwrap_or_default();
     let inside = format!("{dataset}/");
     let mut below = names.iter().filter(|name| name.starts_with(&inside));
-    below.all(|name| {
-        let ours = from.of(name).into_iter().find(|row| row.name == base);
-        ours.is_none_or(|row| to.of(name).iter().any(|other| other.guid == row.guid))
+    below.all(|name| match from.of(name).into_iter().find(|row| row.name == base) {
+        Some(ours) => to.of(name).iter().any(|row| row.guid == ours.guid),
+        None => !to.datasets.contains(name),
     })
 }
 

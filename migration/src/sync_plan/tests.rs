@@ -183,6 +183,18 @@ fn what_is_below_a_dataset_is_brought_to_the_goal_after_a_stream_that_was_cut() 
             "send 2 from a",
         ),
         ("the child is younger than the base", "1=11 2=12 D@2=22", "1=11", "send 2 from 1"),
+        (
+            "the root was rolled back to a snapshot that its child never had",
+            "1=11 a=15 2=13 D@1=21 D@2=22",
+            "1=11 a=15 2=12 D@1=21",
+            "destroy 2",
+        ),
+        (
+            "the same, a step on",
+            "1=11 a=15 2=13 D@1=21 D@2=22",
+            "1=11 a=15 D@1=21",
+            "send 2 from a alone",
+        ),
         ("the child is younger than the goal", "2=12 D@-=0", "2=12", ""),
     ] {
         let long = |text: &str| text.replace('D', data);

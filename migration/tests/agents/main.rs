@@ -17,6 +17,8 @@ mod fence; // old, repeated and foreign requests
 
 mod moves; // datasets on their way
 
+mod between; // what people do to the VM between two syncs
+
 mod snapshots; // snapshots of volumes
 
 mod deaths; // an agent that dies at every step

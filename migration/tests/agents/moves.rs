@@ -10,16 +10,7 @@ use simnode::node::Zfs;
 use simnode::streams::fault::Effect;
 
 use crate::net::Fault;
-use crate::world::{VM, World};
-
-/// Stops the source, and brings the target to its last state.
-async fn finish(world: &World, number: u32) {
-    world.done(End::Source, What::Autoboot { on: false }).await;
-    world.done(End::Source, What::Stop).await;
-    assert_eq!(world.send(End::Source, number).await.unwrap(), State::Done);
-    world.done(End::Source, What::RestoreQuota).await;
-    world.done(End::Target, What::RestoreQuota).await;
-}
+use crate::world::{VM, World, finish};
 
 #[tokio::test(start_paused = true)] // R5, R8, R9
 async fn a_vm_arrives_with_its_datasets_snapshots_properties_and_quota() {

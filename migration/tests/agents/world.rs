@@ -289,3 +289,12 @@ impl World {
         }
     }
 }
+
+/// Stops the source, and brings the target to its last state.
+pub async fn finish(world: &World, number: u32) {
+    world.done(End::Source, What::Autoboot { on: false }).await;
+    world.done(End::Source, What::Stop).await;
+    assert_eq!(world.send(End::Source, number).await.unwrap(), State::Done);
+    world.done(End::Source, What::RestoreQuota).await;
+    world.done(End::Target, What::RestoreQuota).await;
+}
