@@ -121,6 +121,9 @@ pub struct Journal {
     /// All addresses of the VM are reserved; `reserved_nics` has those that this migration reserves.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reserved: bool,
+    /// Until this time an address may still be reserved by a request of which nobody heard the outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserves_until: Option<Time>,
     /// CNAPI's ticket, while a placement, a creation, a switch or a rollback runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,

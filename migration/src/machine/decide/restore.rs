@@ -24,8 +24,13 @@ pub fn source(record: &Record, facts: &Facts) -> Stage<()> {
     quota(facts, End::Target)?;
     moved(journal, facts, End::Source)?;
     shown(journal, facts, End::Source)?;
+    if let Some(power) = journal.power {
+        powered(journal, facts, End::Source, power)?;
+    }
+    // It may wait: the VM runs first.
     unless(!facts.reserved, Step::Unreserve)?;
-    let Some(power) = journal.power else { return Ok(()) };
-    powered(journal, facts, End::Source, power)?;
-    Err(Next::Note(Note::Restored))
+    match journal.power {
+        Some(_) => Err(Next::Note(Note::Restored)),
+        None => Ok(()),
+    }
 }

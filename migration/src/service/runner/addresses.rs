@@ -5,6 +5,7 @@
 //! The VM's addresses are reserved in NAPI while the VM moves: NAPI then gives them to nobody else.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use sdc_clients::http::Precondition;
 use sdc_clients::napi::IpUpdate;
@@ -16,6 +17,9 @@ use crate::record::ReservedNic;
 use crate::service::records::Kept;
 use crate::service::state::Service;
 use store::Fence;
+
+/// A request whose answer did not come is done after so many milliseconds, or never. NAPI's own tries took up to 13 s.
+const LATEST: i64 = 120_000;
 
 /// Returns the addresses of a VM's NICs.
 fn addresses(object: &Map<String, Value>) -> Vec<ReservedNic> {
@@ -39,7 +43,7 @@ fn addresses(object: &Map<String, Value>) -> Vec<ReservedNic> {
 }
 
 /// Reserves the addresses of the VM. What is reserved already is somebody else's, and stays. The record names an
-/// address before it is reserved.
+/// address before it is reserved, and until when that may happen.
 ///
 /// # Errors
 /// If NAPI or the store does not do it.
@@ -49,29 +53,35 @@ pub async fn reserve(
     object: &Map<String, Value>,
     fence: &Fence,
 ) -> Result<(), Failed> {
+    let unheard = kept.record.journal.reserves_until;
     for address in addresses(object) {
         let network = address.network_uuid.to_string();
         let there = service.peers.napi.get_ip(&network, address.ip).await?;
-        let is_ours = kept.record.reserved_nics.contains(&address);
         if there.value.reserved {
             continue;
         }
-        if !is_ours {
+        if !kept.record.reserved_nics.contains(&address) {
             kept.record.reserved_nics.push(address.clone());
-            service.records.write(kept, Some(fence)).await?;
         }
+        kept.record.journal.reserves_until = Some(service.clock.now().plus(LATEST));
+        service.records.write(kept, Some(fence)).await?;
         set(service, &network, address.ip, true, there.etag).await?;
     }
+    kept.record.journal.reserves_until = unheard;
     kept.record.journal.reserved = true;
     service.records.write(kept, Some(fence)).await?;
     Ok(())
 }
 
-/// Removes the reservations that this migration made.
+/// Removes the reservations that this migration made, when none can be made any more. The VM runs already.
 ///
 /// # Errors
 /// As [`reserve`].
 pub async fn unreserve(service: &Service, kept: &mut Kept, fence: &Fence) -> Result<(), Failed> {
+    if let Some(until) = kept.record.journal.reserves_until {
+        let left = until.since(service.clock.now()).clamp(0, LATEST);
+        tokio::time::sleep(Duration::from_millis(left.unsigned_abs())).await;
+    }
     for address in &kept.record.reserved_nics {
         let network = address.network_uuid.to_string();
         let there = match service.peers.napi.get_ip(&network, address.ip).await {
@@ -84,6 +94,7 @@ pub async fn unreserve(service: &Service, kept: &mut Kept, fence: &Fence) -> Res
     }
     kept.record.reserved_nics.clear();
     kept.record.journal.reserved = false;
+    kept.record.journal.reserves_until = None;
     service.records.write(kept, Some(fence)).await?;
     Ok(())
 }

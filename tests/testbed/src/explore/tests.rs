@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use super::bugs::Bug;
 use super::cases::single;
-use super::points::Fault;
-use super::runs::{Ran, run};
+use super::points::{Fault, Planned};
+use super::runs::{Case, Ran, run};
 use super::world::Shape;
 use super::{noticed, plain};
 use crate::moving::operator::Story;
@@ -28,6 +28,23 @@ fn nothing_is_lost_whatever_dies_stops_or_is_lost() {
     let cases = single(undisturbed(), Shape::default());
     assert!(cases.iter().any(|case| matches!(case.planned[0].fault, Fault::Reboots(_))));
     for case in cases.iter().take(8) {
+        let ran = run(case).unwrap();
+        assert_eq!(ran.happened, 1, "{case:?}");
+        assert!(ran.faults.is_empty(), "{case:?}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
+    }
+}
+
+#[test] // M63
+fn an_address_that_is_reserved_late_is_free_in_the_end() {
+    let is_late_reservation = |case: &&Case| {
+        let Planned { at, fault, .. } = case.planned[0];
+        let (_, plain) = undisturbed().iter().find(|(story, _)| *story == case.story).unwrap();
+        fault == Fault::Late && plain.labels[at].contains("PUT napi.sim")
+    };
+    let cases = single(undisturbed(), Shape::default());
+    let cases: Vec<&Case> = cases.iter().filter(is_late_reservation).collect();
+    assert!(cases.len() > 4, "{cases:?}");
+    for case in cases {
         let ran = run(case).unwrap();
         assert_eq!(ran.happened, 1, "{case:?}");
         assert!(ran.faults.is_empty(), "{case:?}: {:?}\n{}", ran.faults, ran.notes.join("\n"));
