@@ -19,8 +19,20 @@ pub struct Facts {
     pub vmapi: Option<End>,
     /// This migration's reservations of addresses stand in NAPI.
     pub reserved: bool,
-    /// The target's object has what the source's has: alias, tags, metadata, sizes, NICs, resolvers.
-    pub same_object: bool,
+    /// How the settings of the target compare with the source's.
+    pub settings: Settings,
+}
+
+/// How the objects of the two copies compare: alias, tags, metadata, sizes, NICs, resolvers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settings {
+    /// The target has what the source has.
+    Same,
+    /// They differ, or are not known: an update brings them over.
+    Differ,
+    /// The source has another image, brand or set of disks than that which the target was made of. No update
+    /// changes these.
+    Remade,
 }
 
 /// What the agent of a node said.

@@ -126,6 +126,9 @@ pub enum Reason {
     /// The VM was started after it was stopped for the last sync.
     #[error("the VM was started during the final sync")]
     Started,
+    /// The VM was reprovisioned, or got or lost a disk, since the target was made.
+    #[error("the VM's image, brand or disks have changed since the begin: abort, and begin again")]
+    Remade,
     /// Both copies have no snapshot in common, so that the target's changes cannot be sent back.
     #[error("the copies have no snapshot in common; use --discard to lose what the target wrote")]
     NoCommonSnapshot,

@@ -6,7 +6,7 @@
 //! otherwise it returns what has to follow.
 
 use crate::journal::{End, Journal, Power};
-use crate::machine::facts::{Copy, Facts, Node, Seen};
+use crate::machine::facts::{Copy, Facts, Node, Seen, Settings};
 use crate::machine::fence::{MayBoot, MayMove, MayShow, Unsafe};
 use crate::machine::next::{Ending, Next, Reason, Step, Wait};
 use crate::record::Record;
@@ -32,6 +32,14 @@ pub fn node(facts: &Facts, end: End) -> Stage<&Node> {
 /// The node answers and has a copy.
 pub fn copy(facts: &Facts, end: End) -> Stage<&Copy> {
     node(facts, end)?.copy.as_ref().ok_or(Next::GiveUp(Reason::Absent(end)))
+}
+
+/// The source is still what the target was made of.
+pub fn alike(facts: &Facts) -> Stage<()> {
+    match facts.settings {
+        Settings::Remade => Err(Next::GiveUp(Reason::Remade)),
+        Settings::Same | Settings::Differ => Ok(()),
+    }
 }
 
 /// A permission of the fence, or waiting for it.

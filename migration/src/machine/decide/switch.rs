@@ -6,12 +6,12 @@
 
 use super::restore;
 use super::stage::{
-    Stage, copy, failed, forgotten, hidden, is_dead, moved, powered, quota, released, shown,
+    Stage, alike, copy, failed, forgotten, hidden, is_dead, moved, powered, quota, released, shown,
     stopped, unless,
 };
 use super::sync;
 use crate::journal::{End, Power};
-use crate::machine::facts::{Copy, Facts};
+use crate::machine::facts::{Copy, Facts, Settings};
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
 use crate::record::Record;
 
@@ -52,6 +52,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
     if is_dead && source.is_some() {
         return Err(Next::GiveUp(Reason::NotDead(End::Source)));
     }
+    alike(facts)?;
     if journal.power.is_none() {
         let power = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
         return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, power))));
@@ -67,7 +68,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         unless(!target.partial, Step::Settle(End::Target))?;
     } else {
         sync::sent(record, facts, End::Source)?;
-        unless(facts.same_object, Step::BringOver)?;
+        unless(facts.settings == Settings::Same, Step::BringOver)?;
     }
     unless(facts.reserved, Step::Reserve)?;
     hidden(facts, End::Source)

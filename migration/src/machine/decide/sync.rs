@@ -4,7 +4,7 @@
 
 //! Sync: both copies have a new snapshot (RFD 34, R5, R8).
 
-use super::stage::{Stage, copy, failed, forgotten, node, quota};
+use super::stage::{Stage, alike, copy, failed, forgotten, node, quota};
 use crate::journal::End;
 use crate::machine::facts::Facts;
 use crate::machine::next::{Ending, Next, Note, Reason, Step};
@@ -20,6 +20,7 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
         return Ok(if journal.undo.is_some() { failed(record) } else { Ending::Paused });
     }
     copy(facts, End::Source)?;
+    alike(facts)?;
     sent(record, facts, End::Source)?;
     Ok(Ending::Synced)
 }

@@ -26,7 +26,7 @@ fn facts(end: End, own: &Seen, other: &Seen, vmapi: End) -> Facts {
         End::Target => (other, own),
     };
     let (source, target) = (source.clone(), target.clone());
-    Facts { source, target, vmapi: Some(vmapi), reserved: false, same_object: true }
+    Facts { source, target, vmapi: Some(vmapi), reserved: false, settings: Settings::Same }
 }
 
 /// The journals that differ in what the fence looks at.

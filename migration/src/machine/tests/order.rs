@@ -30,7 +30,7 @@ fn the_order_of_each_operation() {
     let sync = ["send 1 from source", "quota source", "quota target"];
     assert_eq!(orders(&mut world, Action::Sync), sync);
     world.writes(End::Source);
-    world.same_object = false;
+    world.settings = Settings::Differ;
     let switch = [
         "no autoboot source",
         "stop source",
@@ -87,6 +87,33 @@ fn a_stopped_vm_stays_stopped() {
     // What never ran has nothing to send back.
     let orders = orders(&mut world, Action::Rollback);
     assert!(!orders.iter().any(|it| it.contains("send") || it.contains("boot")), "{orders:?}");
+}
+
+#[test] // R25
+fn a_vm_that_was_made_anew_since_the_begin_is_left_where_it_is() {
+    for before in [vec![Action::Begin], vec![Action::Begin, Action::Sync]] {
+        for action in [Action::Sync, Action::Switch] {
+            let mut world = World::new(true, None);
+            for action in &before {
+                orders(&mut world, *action);
+            }
+            world.settings = Settings::Remade;
+            if !world.command(action) {
+                continue; // nothing was synced yet
+            }
+            while world.is_busy() {
+                world.round(Fault::None);
+                world.check();
+            }
+            let record = world.record.clone().unwrap();
+            assert_eq!(record.state, State::Failed, "{action:?}");
+            assert_eq!(record.error, Some(Reason::Remade.to_string()));
+            let source = &world.source.copy.as_ref().unwrap().seen;
+            assert!(source.running && source.autoboot && !source.hidden, "{action:?}");
+            orders(&mut world, Action::Abort);
+            assert!(world.target.copy.is_none());
+        }
+    }
 }
 
 #[test] // M17

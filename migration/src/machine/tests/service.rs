@@ -114,7 +114,7 @@ impl World {
             target,
             vmapi: Some(believes),
             reserved: self.reserved,
-            same_object: self.same_object,
+            settings: self.settings,
         };
         let next = next(&record, &facts);
         if !matches!(next, Next::Wait(_)) {

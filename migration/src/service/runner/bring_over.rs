@@ -4,10 +4,14 @@
 
 //! What has to be changed on the target so that it has the settings of the source. Pure.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
+use crate::machine::Settings;
+
 /// Fields that `vmadm update` sets as they are.
-const PLAIN: [&str; 24] = [
+const PLAIN: [&str; 25] = [
     "alias",
     "billing_id",
     "cpu_cap",
@@ -31,6 +35,7 @@ const PLAIN: [&str; 24] = [
     "ram",
     "resolvers",
     "tmpfs",
+    "vcpus",
     "zfs_io_priority",
 ];
 
@@ -39,6 +44,24 @@ const MAPS: [&str; 4] = ["customer_metadata", "internal_metadata", "routes", "ta
 
 /// Fields of a NIC that the node makes.
 const MADE_OF_A_NIC: [&str; 1] = ["interface"];
+
+/// Compares the settings of the two copies.
+pub fn settings(source: &Map<String, Value>, target: &Map<String, Value>) -> Settings {
+    let disks = |of: &Map<String, Value>| -> BTreeSet<String> {
+        let disks = of.get("disks").and_then(Value::as_array).into_iter().flatten();
+        disks.map(|disk| disk["path"].to_string()).collect()
+    };
+    let is_alike = |field: &&str| source.get(*field) == target.get(*field);
+    if !["brand", "image_uuid"].iter().all(|field| is_alike(&field))
+        || disks(source) != disks(target)
+    {
+        return Settings::Remade;
+    }
+    match bring_over(source, target) {
+        None => Settings::Same,
+        Some(_) => Settings::Differ,
+    }
+}
 
 /// Returns the payload of `vmadm update` for the target; none if nothing differs.
 pub fn bring_over(
@@ -137,6 +160,7 @@ mod tests {
             "uuid": "u", "alias": "a", "ram": 1024, "state": "running", "autoboot": true, "zoneid": 3,
             "tags": {"keep": "1", "old": true}, "customer_metadata": {}, "resolvers": ["8.8.8.8"],
             "nics": [{"mac": "m1", "ip": "10.0.0.1", "interface": "net0"}],
+            "brand": "bhyve", "vcpus": 1, "disks": [{"path": "/dev/zvol/rdsk/zones/u/disk0", "size": 10}],
         });
         vm.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         vm.as_object().unwrap().clone()
@@ -165,5 +189,23 @@ mod tests {
                 "remove_nics": ["m0"],
             })
         );
+    }
+
+    #[test] // R25
+    fn what_no_update_changes_is_told_from_what_one_does() {
+        for (changed, want) in [
+            (json!({"state": "stopped", "zoneid": null}), Settings::Same),
+            (
+                json!({"disks": [{"path": "/dev/zvol/rdsk/zones/u/disk0", "size": 20}]}),
+                Settings::Same,
+            ),
+            (json!({"ram": 2048}), Settings::Differ),
+            (json!({"vcpus": 4}), Settings::Differ),
+            (json!({"brand": "kvm"}), Settings::Remade),
+            (json!({"image_uuid": "another", "ram": 2048}), Settings::Remade),
+            (json!({"disks": []}), Settings::Remade),
+        ] {
+            assert_eq!(settings(&vm(changed.clone()), &vm(json!({}))), want, "{changed}");
+        }
     }
 }

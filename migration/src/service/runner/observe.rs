@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use tokio::join;
 use uuid::Uuid;
 
-use super::bring_over::bring_over;
+use super::bring_over::settings;
 use crate::journal::End;
-use crate::machine::{Facts, Node, Seen};
+use crate::machine::{Facts, Node, Seen, Settings};
 use crate::protocol::{About, Observe, Observed};
 use crate::record::{Phase, Record};
 use crate::service::state::Service;
@@ -85,8 +85,8 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
         .0
         .and_then(|it| it.object.as_ref())
         .zip(objects.1.and_then(|it| it.object.as_ref()));
-    let same_object = objects.is_some_and(|(source, target)| bring_over(source, target).is_none());
-    let facts = Facts { source, target, vmapi, reserved: is_reserved(record), same_object };
+    let settings = objects.map_or(Settings::Differ, |(source, target)| settings(source, target));
+    let facts = Facts { source, target, vmapi, reserved: is_reserved(record), settings };
     Round { facts, source: source_said, target: target_said, is_old: is_older }
 }
 
