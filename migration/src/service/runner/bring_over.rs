@@ -52,9 +52,7 @@ pub fn settings(source: &Map<String, Value>, target: &Map<String, Value>) -> Set
         disks.map(|disk| disk["path"].to_string()).collect()
     };
     let is_alike = |field: &&str| source.get(*field) == target.get(*field);
-    if !["brand", "image_uuid"].iter().all(|field| is_alike(&field))
-        || disks(source) != disks(target)
-    {
+    if !["brand", "image_uuid"].iter().all(is_alike) || disks(source) != disks(target) {
         return Settings::Remade;
     }
     match bring_over(source, target) {

@@ -32,8 +32,8 @@ const MB: u64 = 1_000_000;
 const DELTA: u64 = 16;
 /// Bytes that `nc` reads at once.
 const PIPE: usize = 64 << 10;
-/// Between two looks at a migration.
-const LOOK: Duration = Duration::from_millis(20);
+/// Between two looks at a migration: each is several requests in the process whose CPU is measured.
+const LOOK: Duration = Duration::from_millis(200);
 /// What no migration here takes.
 const PATIENCE: Duration = Duration::from_secs(900);
 /// No limit, in Mbit/s.
