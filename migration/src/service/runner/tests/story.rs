@@ -139,6 +139,67 @@ async fn a_step_that_fails_is_tried_again_and_one_that_cannot_succeed_is_undone(
     }
 }
 
+/// The next orders of this name fail on a node, so many times.
+fn fail(world: &World, cn: uuid::Uuid, name: &'static str, times: u32) {
+    let state = protocol::State::Failed { error: "it is busy".into(), fatal: false };
+    let fails = Fails { name, state, times, moved: |_| (0, 0) };
+    world.centre().hosts.get_mut(&cn).unwrap().fails = Some(fails);
+}
+
+#[tokio::test(start_paused = true)] // M11 R15
+async fn a_finalize_that_fails_leaves_the_vm_on_and_the_next_one_goes_on() {
+    for (times, fails) in [(9, false), (10, true)] {
+        let world = World::new(true);
+        beside(&world, async {
+            world.command(AUTOMATIC).await.unwrap();
+            world.settled().await.unwrap();
+            fail(&world, ONE, "delete", times);
+            world.command("migration_action=finalize").await.unwrap();
+            let record = world.settled().await;
+            assert_eq!(record.is_some(), fails, "{record:?}");
+            if let Some(record) = record {
+                assert_eq!((record.phase, record.state), (Phase::Switch, State::Successful));
+                assert_eq!(record.error.as_deref(), Some("it is busy"));
+                assert!(world.centre().hosts[&ONE].copy.as_ref().unwrap().is_off());
+                assert!(world.centre().hosts[&TWO].copy.as_ref().unwrap().running);
+                world.command("migration_action=finalize").await.unwrap();
+                assert!(world.settled().await.is_none());
+            }
+        })
+        .await;
+        let centre = world.centre();
+        assert!(centre.hosts[&ONE].copy.is_none() && !centre.hosts[&ONE].held);
+        assert!(centre.hosts[&TWO].copy.as_ref().unwrap().running);
+    }
+}
+
+#[tokio::test(start_paused = true)] // M24 R15
+async fn a_pause_that_cannot_restore_the_quota_fails_and_the_next_sync_goes_on() {
+    for (times, want) in [(9, State::Paused), (10, State::Failed)] {
+        let world = World::new(true);
+        beside(&world, async {
+            world.command("migration_action=begin").await.unwrap();
+            world.settled().await.unwrap();
+            fail(&world, ONE, "restore_quota", times);
+            // A sync waits in its middle.
+            world.centre().hosts.get_mut(&ONE).unwrap().copy.as_mut().unwrap().quota_lifted = true;
+            world.centre().hosts.get_mut(&TWO).unwrap().is_silent = true;
+            world.command("migration_action=sync").await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+            world.centre().hosts.get_mut(&TWO).unwrap().is_silent = false;
+            world.command("migration_action=pause").await.unwrap();
+            let record = world.settled().await.unwrap();
+            assert_eq!((record.phase, record.state), (Phase::Sync, want), "{:?}", record.error);
+            assert!(world.centre().hosts[&ONE].copy.as_ref().unwrap().running);
+            world.command("migration_action=sync").await.unwrap();
+            let record = world.settled().await.unwrap();
+            assert_eq!((record.state, record.error.clone()), (State::Paused, None));
+            assert!(!world.centre().hosts[&ONE].copy.as_ref().unwrap().quota_lifted);
+        })
+        .await;
+    }
+}
+
 #[tokio::test(start_paused = true)] // R16 M21
 async fn a_target_that_is_lost_before_it_is_shown_gives_the_source_back() {
     let world = World::new(true);
