@@ -13,7 +13,7 @@ use crate::record::{Entry, Phase};
 pub fn mark(phase: Phase, step: &Step) -> Option<(u64, &'static str)> {
     let mark = match (phase, step) {
         (Phase::Switch, Step::Stop(End::Source)) => (3, "stopping the instance"),
-        (Phase::Switch, Step::BringOver) => (55, "bringing changed settings over"),
+        (Phase::Switch, Step::BringOver) => (2, "bringing changed settings over"),
         (Phase::Switch, Step::Reserve) => (60, "reserving the IP addresses"),
         (Phase::Switch, Step::Hide(End::Source)) => (75, "hiding the original instance"),
         (Phase::Switch, Step::MoveRecord(_)) => (80, "moving the instance's record"),

@@ -53,6 +53,10 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
         return Err(Next::GiveUp(Reason::NotDead(End::Source)));
     }
     alike(facts)?;
+    if journal.power.is_none() && !is_dead {
+        // An update that fails costs nothing as long as the VM is on. What changes later is brought over below.
+        unless(facts.settings == Settings::Same, Step::BringOver)?;
+    }
     if journal.power.is_none() {
         let power = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
         return Err(Next::Note(Note::Power(source.map_or(UNKNOWN, power))));

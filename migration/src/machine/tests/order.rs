@@ -31,7 +31,9 @@ fn the_order_of_each_operation() {
     assert_eq!(orders(&mut world, Action::Sync), sync);
     world.writes(End::Source);
     world.settings = Settings::Differ;
+    let mut late = world.clone();
     let switch = [
+        "bringover",
         "no autoboot source",
         "stop source",
         "send 2 from source",
@@ -39,7 +41,6 @@ fn the_order_of_each_operation() {
         "quota target",
         "forget source but 2",
         "forget target but 2",
-        "bringover",
         "reserve",
         "hold source",
         "hide source",
@@ -51,6 +52,18 @@ fn the_order_of_each_operation() {
         "unreserve",
     ];
     assert_eq!(orders(&mut world, Action::Switch), switch);
+    // What changes while the VM stops is brought over when all of it was sent.
+    late.orders.clear();
+    assert!(late.command(Action::Switch));
+    while !late.orders.iter().any(|it| it == "stop source") {
+        late.round(Fault::None);
+    }
+    late.settings = Settings::Differ;
+    while late.is_busy() {
+        late.round(Fault::None);
+    }
+    let at = |name: &str| late.orders.iter().rposition(|it| it == name).unwrap();
+    assert!(at("send 2 from source") < at("bringover") && at("bringover") < at("reserve"));
     world.writes(End::Target);
     let rollback = [
         "no autoboot target",
