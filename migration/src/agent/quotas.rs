@@ -149,9 +149,10 @@ pub async fn restore(parts: &Parts, migration: Uuid) -> Result<(), Failed> {
         for (name, wanted) in quotas {
             let of = std::slice::from_ref(dataset);
             let Some(found) = parts.zfs.each(name, of).await?.remove(dataset) else { continue };
-            let set_since = entry.tight.contains(dataset) && !is_none(&found);
-            if is_same(&found, wanted) || found == "-" || set_since {
-                continue; // a volume has none
+            let is_volume = found == "-";
+            let was_set_since = entry.tight.contains(dataset) && !is_none(&found);
+            if is_same(&found, wanted) || is_volume || was_set_since {
+                continue;
             }
             parts.zfs.change(args(&["set", &format!("{name}={wanted}"), dataset])).await?;
             let found = parts.zfs.each(name, of).await?.remove(dataset).unwrap_or_default();

@@ -33,7 +33,7 @@ fn number(row: &Dataset, key: &str) -> u64 {
     row.get(key).parse().unwrap_or(0)
 }
 
-/// The sizes of a node's datasets at one moment. Each dataset's contents are read once.
+/// The sizes of a node's datasets at one moment. Each dataset is measured once.
 pub struct Measured<'a> {
     node: &'a Node,
     all: &'a Datasets,
