@@ -19,13 +19,13 @@ use super::quotas;
 use super::vm::{self, Run};
 use super::wire::Connection;
 use super::work::Work;
-use super::zfs::args;
+use super::zfs::{Listed, args};
 use crate::journal::End;
 use crate::protocol::{
     About, Accepted, Clear, Datasets, Failure, Gone, Offer, Peer, Properties, Received,
 };
 use crate::stream::{self, StreamError, Token};
-use crate::sync_plan::{self, Act, Base, Capabilities, Mode, Sent};
+use crate::sync_plan::{self, Act, Base, Capabilities, Mode, Sent, Side};
 
 /// The same order may come this much later than the observation that announced it.
 const JOINS: Duration = Duration::from_secs(60);
@@ -77,16 +77,12 @@ pub async fn send(
     let can = parts.zfs.can().await?;
     let can = Capabilities { resume: can.resume, bookmarks: can.bookmarks };
     let mut last = Vec::new();
+    let mut from = parts.zfs.list(&roots, &[]).await?;
+    let mut to = sync.there(&roots, &from).await?;
     loop {
-        let from = parts.zfs.list(&roots, &[]).await?;
-        let origins = from.origins.values().cloned().collect();
-        let mut to = sync.received(roots.clone(), origins, None).await?;
-        for token in &mut to.side.tokens {
-            token.guid = sync.token_guid(&from.side, token).await;
-        }
         // What the source has is never replaced.
         let may_restart = about.end == End::Source;
-        let acts = sync_plan::plan(&sent, &from.side, &to.side, number, can, may_restart)?;
+        let acts = sync_plan::plan(&sent, &from.side, &to, number, can, may_restart)?;
         if acts.is_empty() {
             return sync.received(Vec::new(), Vec::new(), Some(number)).await.map(drop);
         }
@@ -95,6 +91,14 @@ pub async fn send(
         }
         for act in &acts {
             sync.act(act, &from.referenced).await?;
+        }
+        // A stream may take hours, in which both sides change.
+        if acts.iter().any(Act::changes_sender) {
+            from = parts.zfs.list(&roots, &[]).await?;
+        }
+        // What a token stands for depends on the sender's snapshots.
+        if acts.iter().any(Act::changes_receiver) || !to.tokens.is_empty() {
+            to = sync.there(&roots, &from).await?;
         }
         last = acts;
     }
@@ -163,6 +167,16 @@ impl Sync<'_> {
         }
     }
 
+    /// Returns what the other node has of these, and of what the sender's are clones of.
+    async fn there(&self, roots: &[String], from: &Listed) -> Result<Side, Failed> {
+        let origins = from.origins.values().cloned().collect();
+        let mut there = self.received(roots.to_vec(), origins, None).await?.side;
+        for token in &mut there.tokens {
+            token.guid = self.token_guid(&from.side, token).await;
+        }
+        Ok(there)
+    }
+
     async fn received(
         &self,
         datasets: Vec<String>,
@@ -178,7 +192,7 @@ impl Sync<'_> {
     }
 
     /// Returns the GUID of the snapshot that a token stands for; 0 if `zfs` cannot go on with it.
-    async fn token_guid(&self, from: &sync_plan::Side, token: &sync_plan::Token) -> u64 {
+    async fn token_guid(&self, from: &Side, token: &sync_plan::Token) -> u64 {
         let words = args(&["-t", &token.text]);
         let is_good = self.parts.zfs.estimate(&words).await.is_ok();
         let newest = from.of(&token.dataset).last().map(|row| row.guid);

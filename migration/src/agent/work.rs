@@ -212,8 +212,8 @@ impl Works {
         lock(&slot.now).clone()
     }
 
-    /// Joins the order that runs if it is the same; else stops it, waits for its end, and returns a new one with
-    /// true. `is_newest` is asked after each wait.
+    /// Joins the order if it is the same and runs, or has ended and is asked about again; else stops it, waits for its
+    /// end, and returns a new one with true. `is_newest` is asked after each wait.
     ///
     /// # Errors
     /// Those of `is_newest`.
@@ -230,7 +230,8 @@ impl Works {
         let running = lock(&slot.now).clone();
         if let Some(work) = running {
             let goes_on = work.what == What::Receive || *work.state.borrow() == State::Running;
-            if work.what == what && goes_on {
+            let is_asked_again = *work.revision.borrow() == revision;
+            if work.what == what && (goes_on || is_asked_again) {
                 *lock(&work.received.failed) = None;
                 work.revision.send_replace(revision);
                 return Ok((work, false));

@@ -47,6 +47,19 @@ pub enum Act {
     },
 }
 
+impl Act {
+    /// Returns true if the sender's snapshots may be others after it: a stream takes its time.
+    pub fn changes_sender(&self) -> bool {
+        use Act::{DropSnapshot, Resume, Send, Snapshot};
+        matches!(self, Snapshot(_) | DropSnapshot(_) | Send { .. } | Resume { .. })
+    }
+
+    /// Returns true if the receiver's datasets or snapshots are others after it.
+    pub fn changes_receiver(&self) -> bool {
+        !matches!(self, Act::Snapshot(_) | Act::DropSnapshot(_))
+    }
+}
+
 /// What an increment starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {

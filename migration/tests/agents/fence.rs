@@ -49,6 +49,17 @@ async fn an_order_older_than_what_was_heard_is_refused_also_after_a_restart() {
     assert_eq!(give(&world, other, What::Hide).await, refused("OtherCopy"));
 }
 
+#[tokio::test(start_paused = true)] // M42
+async fn an_order_that_has_ended_is_done_again_at_a_higher_revision_only() {
+    let world = World::new(Zfs::Illumos).await;
+    let at = |revision| About { migration: MIGRATION, revision, vm: VM, end: End::Target };
+    for (hide, is_hidden) in [(1, true), (1, false), (2, true)] {
+        assert_eq!(give(&world, at(hide), What::Hide).await, Ok(State::Done));
+        assert_eq!(world.observe_at(End::Target, hide).await.copy.unwrap().hidden, is_hidden);
+        world.target.verbs().hide(&VM.to_string(), false).await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)] // M41
 async fn a_migration_that_is_over_takes_no_order_also_after_a_restart() {
     let mut world = World::new(Zfs::Illumos).await;

@@ -13,3 +13,4 @@ mod said;
 
 pub use run::{Property, Zfs, ZfsError, args, is_of};
 pub use said::{Said, said};
+pub use side::Listed;

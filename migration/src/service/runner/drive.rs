@@ -26,6 +26,8 @@ use crate::time::Time;
 
 /// Between two looks of a step that waits: was the record changed by a command?
 const LOOK: Duration = Duration::from_secs(1);
+/// Both nodes are observed so often while a stream runs: each time `zfs` lists all of the VM's datasets and snapshots.
+const OBSERVES: Duration = Duration::from_secs(10);
 /// The wait after a write that was lost against another.
 const LOST: Duration = Duration::from_millis(200);
 /// A store that is away is asked again.
@@ -138,13 +140,19 @@ async fn act(
         advance(entry, mark);
         service.records.write(kept, Some(fence)).await?;
     }
-    match carry(service, kept, step, seen, fence).await {
-        Ok(Carried::Running(progress)) => {
-            if let Some(progress) = progress {
-                tell(service, &kept.record, memory, progress).await?;
-            }
-            Ok(true)
+    let until = Instant::now() + OBSERVES;
+    let carried = loop {
+        let carried = carry(service, kept, step, seen, fence).await;
+        let Ok(Carried::Running(progress)) = carried else { break carried };
+        if let Some(progress) = progress {
+            tell(service, &kept.record, memory, progress).await?;
         }
+        if Instant::now() >= until || service.records.is_changed(kept).await? {
+            break carried;
+        }
+    };
+    match carried {
+        Ok(Carried::Running(_)) => Ok(true),
         Ok(done) => {
             if let Carried::Sent(bytes) = done {
                 (memory.sent, memory.running) = (Some(bytes), Progress::default());

@@ -42,6 +42,8 @@ pub struct Host {
     /// Migrations that are over.
     pub over: Vec<Uuid>,
     pub orders: Vec<String>,
+    /// How often it was observed.
+    pub observed: usize,
     /// The next orders of this name fail so: how many, and how far each comes of how many bytes, by how many are left.
     pub fails: Option<Fails>,
     /// How often the copy was booted, and a snapshot was taken.
@@ -86,7 +88,8 @@ impl Host {
         object.as_object().cloned()
     }
 
-    pub fn observed(&self, cn: Uuid) -> Observed {
+    pub fn observe(&mut self, cn: Uuid) -> Observed {
+        self.observed += 1;
         let node = Node { held: self.held, copy: self.copy.clone() };
         Observed { node, object: self.object(cn), doing: None }
     }

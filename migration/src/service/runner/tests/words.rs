@@ -217,6 +217,32 @@ async fn a_command_does_not_wait_for_a_step_that_waits() {
     }
 }
 
+#[tokio::test(start_paused = true)] // M24 M64
+async fn a_stream_is_asked_about_each_second_and_a_command_does_not_wait_for_it() {
+    let world = World::new(true);
+    beside(&world, async {
+        assert_eq!(world.act("begin").await.0, 202);
+        world.settled().await.unwrap();
+        let state = protocol::State::Running;
+        let fails =
+            Fails { name: "send", state, times: 600, moved: |left| (600 - u64::from(left), 600) };
+        world.centre().hosts.get_mut(&ONE).unwrap().fails = Some(fails);
+        let observed = world.centre().hosts[&ONE].observed;
+        assert_eq!(world.act("sync").await.0, 202);
+        sleep(Duration::from_secs(60)).await;
+        let asked = 600 - world.centre().hosts[&ONE].fails.as_ref().unwrap().times;
+        let observed = world.centre().hosts[&ONE].observed - observed;
+        assert!((55..=60).contains(&asked), "{asked}");
+        // Each time, `zfs` lists everything.
+        assert!((5..=8).contains(&observed), "{observed}");
+        let began = Instant::now();
+        assert_eq!(world.act("pause").await.0, 202);
+        assert_eq!(world.settled().await.unwrap().state, State::Paused);
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)] // M4
 async fn of_two_begins_at_once_one_wins() {
     let world = World::new(true);
