@@ -7,12 +7,11 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{Method, Request};
 use serde_json::{Map, Value, json};
 
-use crate::faults::{self, Action, Door, Faults, Listed, Recorder, Service};
-use crate::records::{Records, not_found};
+use crate::faults::{self, Listed};
+use crate::records::{Keeper, Records, not_found};
 use crate::restify;
 
 /// The images of a mock, with its rules and log. Clones share all of it.
@@ -39,6 +38,20 @@ impl Store {
     pub fn reset(&self) {
         self.0.clear();
     }
+}
+
+impl Keeper for Store {
+    const SERVER: &'static str = "IMGAPI";
+
+    const DOORS: &'static [Listed] = &[
+        ("POST", "seed", "adds images: an array; of a known uuid the fields are changed"),
+        ("GET", "dump", "the images"),
+        ("POST", "reset", "drops the images; fault rules and requests stay"),
+    ];
+
+    fn records(&self) -> &Records {
+        &self.0
+    }
 
     fn operate(&self, request: &Request<Bytes>) -> (u16, Value) {
         let path = request.uri().path();
@@ -63,40 +76,6 @@ impl Store {
             }
             _ => not_found(&format!("{path} does not exist")),
         }
-    }
-}
-
-impl Service for Store {
-    fn parts(&self) -> (&Faults, &Recorder) {
-        self.0.parts()
-    }
-
-    const DOORS: &'static [Listed] = &[
-        ("POST", "seed", "adds images: an array; of a known uuid the fields are changed"),
-        ("GET", "dump", "the images"),
-        ("POST", "reset", "drops the images; fault rules and requests stay"),
-    ];
-
-    fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
-        self.0.side_door(request, what)
-    }
-
-    fn canned(
-        &self,
-        request: &Request<Bytes>,
-        status: u16,
-        body: Option<&Value>,
-    ) -> Response<Bytes> {
-        self.0.answer(request, "IMGAPI", status, body)
-    }
-
-    fn route<'a>(
-        &'a self,
-        request: &'a Request<Bytes>,
-        _: &'a [Action],
-    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
-        let (status, body) = self.operate(request);
-        Box::pin(std::future::ready(Some(self.canned(request, status, Some(&body)))))
     }
 }
 

@@ -7,11 +7,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
-use crate::faults::{Door, Faults, Recorder, bad};
+use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
 use crate::restify;
 
 pub(crate) type Record = Map<String, Value>;
@@ -30,10 +31,6 @@ struct Inner {
 pub(crate) struct Records(Arc<Inner>);
 
 impl Records {
-    pub(crate) fn parts(&self) -> (&Faults, &Recorder) {
-        (&self.0.faults, &self.0.log)
-    }
-
     pub(crate) fn now_ms(&self) -> i64 {
         self.0.clock.now_ms()
     }
@@ -65,7 +62,7 @@ impl Records {
     }
 
     /// The doors `seed`, `dump` and `reset`.
-    pub(crate) fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
+    fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
         Ok(Some(match (request.method(), what) {
             (&Method::POST, "seed") => {
                 let records: Vec<Record> = serde_json::from_slice(request.body()).map_err(bad)?;
@@ -80,16 +77,49 @@ impl Records {
             _ => return Ok(None),
         }))
     }
+}
 
-    /// An answer as the service's HTTP library makes it.
-    pub(crate) fn answer(
+/// A service whose state is its records alone.
+pub(crate) trait Keeper: Clone + Send + Sync + 'static {
+    /// What the header `server` says.
+    const SERVER: &'static str;
+    /// The doors `seed`, `dump` and `reset`, as they are listed.
+    const DOORS: &'static [Listed];
+
+    fn records(&self) -> &Records;
+
+    /// Returns the status and the body of an answer.
+    fn operate(&self, request: &Request<Bytes>) -> (u16, Value);
+}
+
+impl<T: Keeper> Service for T {
+    const DOORS: &'static [Listed] = T::DOORS;
+
+    fn parts(&self) -> (&Faults, &Recorder) {
+        let inner = &self.records().0;
+        (&inner.faults, &inner.log)
+    }
+
+    fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
+        self.records().side_door(request, what)
+    }
+
+    fn canned(
         &self,
         request: &Request<Bytes>,
-        server: &'static str,
         status: u16,
         body: Option<&Value>,
     ) -> Response<Bytes> {
-        restify::routed(request, server, self.now_ms(), (status, body))
+        restify::routed(request, T::SERVER, self.records().now_ms(), (status, body))
+    }
+
+    fn route<'a>(
+        &'a self,
+        request: &'a Request<Bytes>,
+        _: &'a [Action],
+    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
+        let (status, body) = self.operate(request);
+        Box::pin(std::future::ready(Some(self.canned(request, status, Some(&body)))))
     }
 }
 
