@@ -167,7 +167,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Returns what the other node has of these, and of what the sender's are clones of.
+    /// Returns what the other node has of these datasets, and of the snapshots that the sender's are clones of.
     async fn there(&self, roots: &[String], from: &Listed) -> Result<Side, Failed> {
         let origins = from.origins.values().cloned().collect();
         let mut there = self.received(roots.to_vec(), origins, None).await?.side;

@@ -28,8 +28,8 @@
 //! `migration-service`, before the zones of a node boot that has open migrations.
 //!
 //! An agent does one order of a migration at a time. The same order again joins the one that runs, and at the same
-//! revision is told how it ended; another one stops it first. An agent that receives does the same with its streams: an order other
-//! than the one that they belong to ends them.
+//! revision is told how it ended; another one stops it first. An agent that receives does the same with its streams:
+//! an order other than the one that they belong to ends them.
 
 mod answers;
 
