@@ -44,7 +44,7 @@ pub struct Host {
     pub orders: Vec<String>,
     /// How often it was observed.
     pub observed: usize,
-    /// The next orders of this name fail, or go on, so: how many, and how far each comes of how many bytes, by how many are left.
+    /// The next orders of this name fail, or run on: how many, and by how many are left, how far of how many bytes.
     pub fails: Option<Fails>,
     /// How often the copy was booted, and a snapshot was taken.
     pub boots: usize,
