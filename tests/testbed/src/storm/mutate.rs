@@ -111,6 +111,8 @@ impl Mutation {
             Self::Hide(hidden) => verbs.hide(vm, *hidden).await,
             Self::RewriteXml => {
                 let file = verbs.node().zone_xml(vm);
+                // Without the lock another hand's rewriting may have just emptied the file.
+                let _locked = verbs.node().lock()?;
                 let text = std::fs::read(&file).map_err(|e| NodeError::io("read", &file, e))?;
                 files::write_in_place(&file, &text)
             }
@@ -119,5 +121,33 @@ impl Mutation {
             }
             Self::Delete => verbs.delete(vm).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use simnode::{CreateOptions, Node, Wait};
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn hands_that_rewrite_one_file_keep_its_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::create(&CreateOptions::new(dir.path().join("cn"))).unwrap();
+        let name = node.zones().unwrap().iter().next().unwrap().zonename.clone();
+        let text = || std::fs::read_to_string(node.zone_xml(&name)).unwrap();
+        let before = text();
+        let mut hands = JoinSet::new();
+        for _ in 0..4 {
+            let (verbs, name) = (Verbs::new(&node, Wait::none()), name.clone());
+            hands.spawn(async move {
+                for _ in 0..250 {
+                    Mutation::RewriteXml.perform(&verbs, &name).await.unwrap();
+                }
+            });
+        }
+        hands.join_all().await;
+        assert_eq!(text(), before);
     }
 }
