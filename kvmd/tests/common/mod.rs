@@ -79,7 +79,7 @@ impl Node {
         self.control().join(format!("{name}.shutdown"))
     }
 
-    /// Is it marked as turned off by its user?
+    /// Returns true if it is marked as turned off by its user.
     pub fn is_marked(&self, name: &str) -> bool {
         std::fs::symlink_metadata(self.marker(name)).is_ok()
     }

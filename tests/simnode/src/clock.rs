@@ -23,7 +23,7 @@ pub fn simulate(began: Option<Instant>) {
     BEGAN.set(began);
 }
 
-/// Is this thread's time simulated?
+/// Returns true if this thread's time is simulated.
 pub(crate) fn is_simulated() -> bool {
     BEGAN.get().is_some()
 }

@@ -24,7 +24,7 @@ use crate::service::records::Kept;
 use crate::service::state::Service;
 use crate::time::Time;
 
-/// Between two looks of a step that waits: was the record changed by a command?
+/// A step that waits looks this often whether a command changed the record.
 const LOOK: Duration = Duration::from_secs(1);
 /// Both nodes are observed so often while a stream runs: each time `zfs` lists all of the VM's datasets and snapshots.
 const OBSERVES: Duration = Duration::from_secs(10);

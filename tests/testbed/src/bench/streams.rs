@@ -52,7 +52,7 @@ impl Listeners {
         Ok(times)
     }
 
-    /// Did lines come that nobody has waited for?
+    /// Returns true if lines came that nobody waited for.
     pub(super) fn have_more(&mut self) -> bool {
         self.came.try_recv().is_ok()
     }

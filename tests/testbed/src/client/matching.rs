@@ -10,7 +10,7 @@
 
 use serde_json::Value;
 
-/// Is the pattern a part of the value?
+/// Returns true if the pattern is a part of the value.
 pub fn is_subset(pattern: &Value, value: Option<&Value>) -> bool {
     match (pattern, value) {
         (_, None) => false,
@@ -63,7 +63,7 @@ impl Wanted {
         }
     }
 
-    /// Has everything come?
+    /// Returns true if everything came.
     pub fn is_done(&self) -> bool {
         self.0.is_empty()
     }

@@ -15,7 +15,7 @@ pub(super) struct Response {
     pub(super) head: String,
     /// The body, decoded.
     pub(super) body: Vec<u8>,
-    /// Is it whole?
+    /// The body came to its end.
     pub(super) complete: bool,
 }
 

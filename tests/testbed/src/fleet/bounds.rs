@@ -69,7 +69,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Was it kept?
+    /// Returns true if the bound was kept.
     pub fn kept(&self) -> bool {
         self.found <= self.most
     }

@@ -19,7 +19,7 @@ impl Outcome {
         self.checks.push((text, good));
     }
 
-    /// Did everything come true?
+    /// Returns true if every check passed.
     pub fn is_good(&self) -> bool {
         self.checks.iter().all(|(_, good)| *good)
     }

@@ -85,7 +85,7 @@ fn told(world: &World, uuid: &str, key: &str) -> Value {
     record.and_then(|record| record.get(key).cloned()).unwrap_or_default()
 }
 
-/// Was the record that VMAPI had wrong from the beginning put right?
+/// Waits until VMAPI has what the node has, and returns whether its wrong record was corrected.
 async fn put_right(world: &World, screen: &Screen) -> Result<bool, LabError> {
     let vms = world.hub()?.vms(true).await.map_err(LabError::request("listing the VMs"))?.vms;
     let shown = |vm: &&VmObject| !vm.is_hidden();

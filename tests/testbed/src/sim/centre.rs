@@ -25,9 +25,9 @@ pub struct Centre {
     pub seed: u64,
     /// A deliberate bug.
     pub bug: Option<Bug>,
-    /// Do nodes show less than they have, and do uuids come in capitals?
+    /// Nodes show less than they have, and uuids come in capitals.
     pub lies: bool,
-    /// Do vm-agents compare everything now and then? Else only events and starts tell VMAPI.
+    /// vm-agents compare everything now and then; else VMAPI learns from events and starts only.
     pub relists: bool,
     /// VMAPI does not hear from the nodes.
     pub(super) unsure: Arc<AtomicBool>,
@@ -47,7 +47,7 @@ impl Centre {
         self.unsure.store(unsure, Ordering::Relaxed);
     }
 
-    /// Does it not?
+    /// Returns true if VMAPI does not hear from the nodes.
     pub(super) fn is_unsure(&self) -> bool {
         self.unsure.load(Ordering::Relaxed)
     }

@@ -15,7 +15,7 @@ use super::truth::Life;
 use crate::storm::same_vms;
 use mocks::vmapi::kept;
 
-/// Is the cache what a load from nothing finds?
+/// Compares the cache with a fresh load of the node.
 ///
 /// # Errors
 /// What differs.
@@ -24,7 +24,7 @@ pub async fn cache_is_fresh(cn: &Cn) -> Result<(), String> {
     same_vms(&cn.shown(), &fresh)
 }
 
-/// Is NAPI what the nodes are?
+/// Compares NAPI's records with the nodes.
 ///
 /// # Errors
 /// The first record that is wrong.
@@ -72,7 +72,7 @@ pub fn napi_is_right(centre: &Centre, nodes: &[Cn]) -> Result<(), String> {
     Ok(())
 }
 
-/// Is VMAPI what the nodes are?
+/// Compares VMAPI's records with the nodes.
 ///
 /// # Errors
 /// The first record that is wrong.

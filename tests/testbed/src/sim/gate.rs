@@ -69,7 +69,7 @@ struct State {
     living: u64,
     born: u64,
     point: Option<Point>,
-    /// Has it happened?
+    /// The point was reached.
     happened: bool,
     /// One line for each request so far.
     requests: Vec<String>,
@@ -155,7 +155,7 @@ impl Gate {
         self.state().point = point;
     }
 
-    /// Did it happen?
+    /// Returns true if the point was reached.
     pub fn happened(&self) -> bool {
         self.state().happened
     }
@@ -269,7 +269,7 @@ impl Gate {
         self.died.notify_one();
     }
 
-    /// An answer comes back: may the agent hear it?
+    /// Returns true if the agent may have the answer that comes back.
     pub(super) fn leave(&self, life: u64, nth: usize) -> bool {
         let state = self.state();
         let dies = state.living == life && state.point == Some(Point::After(nth));
@@ -310,7 +310,7 @@ impl Gate {
         })
     }
 
-    /// Is the node hidden from the agent, and from which epoch on may it not be resumed?
+    /// Fails where the node is hidden from the agent, or the stream may not be resumed (410).
     pub(super) fn sight(&self, request: &Request) -> Result<(), Option<StreamResponse>> {
         let mut state = self.state();
         if state.blind.0 {
@@ -334,7 +334,7 @@ impl Gate {
         Ok(())
     }
 
-    /// A piece of the stream: may the agent have it?
+    /// Returns true if the agent may have this piece of the stream.
     pub(super) fn give(
         &self,
         life: u64,

@@ -177,7 +177,7 @@ impl Judge {
         bare && self.vms.get(vm).as_ref().is_some_and(here)
     }
 
-    /// Does the node take what the booter left for it: the record of one of its own addresses?
+    /// Returns true if the node takes what the booter left for it: the record of one of its own addresses.
     fn claims(&self, before: &Value, after: &Value) -> bool {
         let sysinfo = std::fs::read_to_string(self.node.root().join("tmp/.sysinfo.json"));
         let has = |mac: &str| sysinfo.is_ok_and(|text| text.to_lowercase().contains(mac));
@@ -187,12 +187,12 @@ impl Judge {
             && before["mac"].as_str().is_some_and(has)
     }
 
-    /// Does the VM's configuration have this NIC?
+    /// Returns true if the VM's configuration has this NIC.
     fn uses(&self, vm: &str, mac: &str) -> bool {
         self.node.zone_config(vm).map_or(true, |xml| has_mac(&xml, mac))
     }
 
-    /// Does any VM of the node have this NIC?
+    /// Returns true if any VM of the node has this NIC.
     pub(super) fn is_in_use(&self, mac: &str) -> bool {
         let has = |vm: &str| self.node.zone_config(vm).is_ok_and(|xml| has_mac(&xml, mac));
         self.truth.is_hidden_use(mac) || self.truth.on(&self.cn).iter().any(|vm| has(vm))

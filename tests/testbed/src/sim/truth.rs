@@ -70,7 +70,7 @@ impl Truth {
         self.known().faults.push(format!("{name}: {what}"));
     }
 
-    /// Was any promise broken?
+    /// Returns the broken promises.
     pub fn faults(&self) -> Vec<String> {
         self.known().faults.clone()
     }
@@ -80,7 +80,7 @@ impl Truth {
         self.known().braked.insert(cn.to_owned());
     }
 
-    /// Is it so?
+    /// Returns true if the node's brake has to be on.
     pub fn is_braked(&self, cn: &str) -> bool {
         self.known().braked.contains(cn)
     }
@@ -90,7 +90,7 @@ impl Truth {
         self.known().hidden = macs.iter().map(|mac| mac.replace(':', "")).collect();
     }
 
-    /// Is it one of these?
+    /// Returns true if such a VM uses this address.
     pub(super) fn is_hidden_use(&self, mac: &str) -> bool {
         self.known().hidden.contains(&mac.replace(':', ""))
     }
@@ -107,13 +107,13 @@ impl Truth {
         }
     }
 
-    /// Is it hidden, and may nobody name it?
+    /// Returns true if the VM is hidden and may not be named any more.
     pub(super) fn is_secret(&self, vm: &str) -> bool {
         let from = self.known().secret.get(vm).copied().flatten();
         from.is_some_and(|from| from <= Instant::now())
     }
 
-    /// Is it hidden, or was it once?
+    /// Returns true if the VM is hidden or once was.
     pub(super) fn was_hidden(&self, vm: &str) -> bool {
         self.known().secret.contains_key(vm)
     }
@@ -123,7 +123,7 @@ impl Truth {
         self.known().vanished = vms;
     }
 
-    /// Is it one of these?
+    /// Returns true if the VM is one of these.
     pub(super) fn has_vanished(&self, vm: &str) -> bool {
         self.known().vanished.contains(vm)
     }
@@ -133,7 +133,7 @@ impl Truth {
         self.known().quiet = true;
     }
 
-    /// Is it so?
+    /// Returns true if nothing goes wrong any more.
     pub fn is_quiet(&self) -> bool {
         self.known().quiet
     }

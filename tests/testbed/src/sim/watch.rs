@@ -62,7 +62,7 @@ pub struct Watching {
     pub truth: Truth,
     /// Its dice.
     pub seed: u64,
-    /// Does it stall and leave?
+    /// It stalls, then leaves.
     pub lazy: bool,
     /// A deliberate bug of the stream.
     pub bug: Option<Bug>,

@@ -52,7 +52,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Did it grow beyond what is allowed?
+    /// Returns true if it grew beyond its limit.
     pub fn grew(&self) -> bool {
         self.limit.is_some_and(|limit| self.last > limit)
     }

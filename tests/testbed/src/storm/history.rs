@@ -27,7 +27,7 @@ impl State {
         self.all
     }
 
-    /// Sets one VM's text; was it there before?
+    /// Sets one VM's text, and returns whether the VM was there before.
     fn set(&mut self, zonename: &str, text: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         (zonename, text).hash(&mut hasher);
@@ -38,7 +38,7 @@ impl State {
         old.is_some()
     }
 
-    /// Removes one VM; was it there?
+    /// Removes one VM, and returns whether it was there.
     fn remove(&mut self, zonename: &str) -> bool {
         let old = self.vms.remove(zonename);
         self.all ^= old.unwrap_or_default();
@@ -90,7 +90,7 @@ pub struct Listener {
     pub epoch: String,
     /// A connection has begun: its first line is due.
     begins: bool,
-    /// Does it carry on, so that the first line must not be a snapshot?
+    /// It resumes: its first line must not be a snapshot.
     resumes: bool,
 }
 

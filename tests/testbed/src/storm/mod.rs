@@ -224,7 +224,7 @@ async fn compare_with_fresh_load(hub: &Hub) -> anyhow::Result<usize> {
     Ok(cached.len())
 }
 
-/// Are these the same VMs, whatever their order?
+/// Compares two lists of VMs, in any order; the error names the first difference.
 pub fn same_vms(cached: &[VmObject], fresh: &[VmObject]) -> Result<(), String> {
     if cached.len() != fresh.len() {
         return Err(format!("{} VMs are cached, a fresh load finds {}", cached.len(), fresh.len()));

@@ -36,7 +36,7 @@ pub struct Touch {
 }
 
 impl Touch {
-    /// Do two steps commute?
+    /// Returns true if the two steps commute.
     pub fn commutes(self, other: Self) -> bool {
         self.writes & (other.reads | other.writes) == 0 && other.writes & self.reads == 0
     }

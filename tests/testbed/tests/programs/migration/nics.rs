@@ -58,7 +58,7 @@ pub async fn after(script: &Script, world: &World, at: Position, told: &[String]
     assert_eq!(row["belongs_to_uuid"], json!(VM));
 }
 
-/// Does NAPI have the record, by what the operator has done?
+/// Returns true if NAPI has the record after what the operator did.
 fn has_row(script: &Script, at: Position) -> bool {
     script.acts_done(at).fold(true, |has, act| match act {
         Act::DeleteRows => false,
@@ -67,7 +67,7 @@ fn has_row(script: &Script, at: Position) -> bool {
     })
 }
 
-/// Was the record made for the target, and is it not shown yet?
+/// Returns true if the record was made for the target, which is not shown yet.
 fn row_is_for_target(script: &Script, at: Position) -> bool {
     let shown = script.acts_done(at).any(|act| act == Act::ShowTarget);
     !shown

@@ -131,7 +131,7 @@ pub struct Script {
     /// By node.
     pub agents: [When; 2],
     pub steps: Vec<Act>,
-    /// May the operator give up after any step, and take back what was done?
+    /// The operator may give up after any step, and undo what was done.
     pub aborts: bool,
     /// Nodes on which the operator holds the VM from before until after.
     pub held: &'static [usize],
@@ -183,7 +183,7 @@ impl Script {
         }
     }
 
-    /// May the operator give up here?
+    /// Returns true if the operator may give up here.
     pub fn may_abort(&self, at: Position) -> bool {
         let last = at.done.checked_sub(1).map(|last| self.steps[last]);
         self.aborts && at.back.is_none() && last.is_some_and(|act| act.undone().is_some())
@@ -210,7 +210,7 @@ impl Script {
         (0..2).filter(|node| self.agents[*node] == When::New).for_each(|node| world.start(node));
     }
 
-    /// May this node's agent be started now?
+    /// Returns true if this node's agent may be started now.
     pub fn may_start(&self, node: usize, world: &World) -> bool {
         let is_due = match self.agents[node] {
             When::Late => true,
@@ -220,7 +220,7 @@ impl Script {
         is_due && !world.runs(node)
     }
 
-    /// May this node's agent be stopped yet, now or later?
+    /// Returns true if this node's agent may still be stopped, now or later.
     pub fn may_still_stop(&self, node: usize, world: &World) -> bool {
         self.agents[node] == When::Restarted && !world.was_stopped(node)
     }

@@ -77,7 +77,7 @@ struct Inner {
     nodes: [Node; 2],
     /// The changes of VMs so far.
     changes: u32,
-    /// Has the operator held both nodes on the way?
+    /// The operator held both nodes on the way.
     held: bool,
     /// Hold nothing back from this node's agent.
     free: [bool; 2],
@@ -181,7 +181,7 @@ impl World {
         self.lock().nodes[node].vms[OTHER[node]].clone()
     }
 
-    /// Are both copies hidden?
+    /// Returns true if both copies are hidden.
     pub fn both_hidden(&self) -> bool {
         (0..2).all(|node| self.vm(node).is_some_and(|vm| vm["do_not_inventory"] == true))
     }
@@ -217,12 +217,12 @@ impl World {
         (node.stream, node.events, node.held) = Default::default();
     }
 
-    /// Was the node's agent stopped?
+    /// Returns true if the node's agent was stopped.
     pub fn was_stopped(&self, node: usize) -> bool {
         self.lock().nodes[node].left.is_some()
     }
 
-    /// Does the node's agent run?
+    /// Returns true if the node's agent runs.
     pub fn runs(&self, node: usize) -> bool {
         self.lock().nodes[node].agent.is_some()
     }
@@ -259,7 +259,7 @@ impl World {
         self.lock().nodes[node].held.iter().map(|held| held.label.clone()).collect()
     }
 
-    /// Is there an event that the node's agent has not heard?
+    /// Returns true if there is an event that the node's agent has not read.
     pub fn untold(&self, node: usize) -> bool {
         !self.lock().nodes[node].events.is_empty()
     }
@@ -388,7 +388,7 @@ impl Node {
     }
 }
 
-/// Does this request ask for a view of the node?
+/// Returns true if this request asks for a view of the node.
 fn is_view(label: &str) -> bool {
     label.contains("/vms?sync=zones")
 }

@@ -48,8 +48,8 @@ impl Heard {
         };
     }
 
-    /// Was this task last answered with a view that is older than what its agent has learnt since, and
-    /// has not given up?
+    /// Returns true if this task was last answered with a view that is older than what its agent has learnt since,
+    /// and has not given up.
     pub(super) fn has_old_view(&self) -> bool {
         let task = self.tasks.get(&tokio::task::id());
         task.is_some_and(|answers| (1..TRIES).contains(&answers.too_late))
