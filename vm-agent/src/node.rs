@@ -70,9 +70,11 @@ pub struct Known {
 
 impl Known {
     /// Returns true if nothing may be said of this VM, which is not here: it was hidden, or may have
-    /// been. None where that is not known.
+    /// been. None where that is not known. While the brake is on nothing is forgotten: one that left with
+    /// the others may be here as much as they, and hidden.
     pub fn was_hidden(&self, vm: &str, now: Duration) -> Option<bool> {
-        if self.hidden.get(vm).is_some_and(|until| now < *until) {
+        let is_kept = || self.gone.contains_key(vm) && self.crowd().tripped().is_some();
+        if self.hidden.get(vm).is_some_and(|until| now < *until || is_kept()) {
             return Some(true);
         }
         (now >= self.hidden_unknown).then_some(false)
@@ -272,11 +274,12 @@ impl Node {
         })
     }
 
-    /// A VM that left is settled; while the brake is on it counts all the same.
-    pub fn settle(&self, vm: &str) {
+    /// A VM that had left when the turn began is settled; while the brake is on it counts all the same. One that
+    /// left since has another turn: until then it counts as unsettled.
+    pub fn settle(&self, vm: &str, began: Duration) {
         let now = self.clock.now();
         self.change(|known| {
-            if let Some(gone) = known.gone.get_mut(vm) {
+            if let Some(gone) = known.gone.get_mut(vm).filter(|gone| gone.since <= began) {
                 gone.settled.get_or_insert(now);
             }
             known.forget_settled(now);
@@ -323,12 +326,37 @@ impl Node {
     pub fn forget_hidden(&self) {
         let (now, until) = (self.clock.now(), self.until());
         let mut known = self.known();
-        let Known { here, hidden, .. } = &mut *known;
+        let is_braked = known.crowd().tripped().is_some();
+        let Known { here, hidden, gone, .. } = &mut *known;
         hidden.retain(|vm, at| {
             if here.get(vm) == Some(&true) {
                 *at = until;
             }
-            now < *at
+            now < *at || is_braked && gone.contains_key(vm)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)] // W14
+    async fn a_turn_settles_only_what_left_before_it_began() {
+        let config = Config::from_json(r#"{"vmapi_url": "http://vmapi.lab"}"#).unwrap();
+        let node = Node::new(Clock::start(), &config.times, Arc::default());
+        let s = Duration::from_secs;
+        node.change(|known| {
+            known.here = ["a", "b"].map(|vm| (vm.to_owned(), false)).into();
+            known.gone = [("c".to_owned(), Gone::new(s(10), None))].into();
+        });
+        // A turn that read the VM while it was here ends with "nothing differs".
+        node.settle("c", s(9));
+        assert_eq!(node.look(|known| (known.crowd().gone, known.unsettled())), (1, 1));
+        tokio::time::advance(s(11)).await;
+        node.settle("c", s(11));
+        assert_eq!(node.look(|known| (known.crowd().gone, known.unsettled())), (0, 0));
     }
 }

@@ -40,6 +40,7 @@ enum Said {
 #[tracing::instrument(skip(parts))]
 pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
     let _admitted = parts.admission().await;
+    let began = parts.clock.now();
     parts.turns(vm);
     parts.status.count(Count::Turns);
     let decision = judge_now(parts, vm).await;
@@ -50,7 +51,7 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
                 parts.status.count(Count::Same);
             }
             parts.status.decided(vm, name, why.clone(), false);
-            return settled(parts, vm, why);
+            return settled(parts, vm, why, began);
         }
         Decision::Wait(why) => {
             // From now on it counts as gone: one that was settled may be alive for VMAPI again, after a
@@ -65,7 +66,7 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
     };
     match written {
         Ok(()) => {
-            let after = settled(parts, vm, &why);
+            let after = settled(parts, vm, &why, began);
             parts.status.decided(vm, name, why, false);
             after
         }
@@ -73,7 +74,7 @@ pub(crate) async fn turn(parts: &Parts, vm: &str) -> After {
             parts.status.count(Count::Deferred);
             let after = wait(parts, &why);
             if after == After::Settled {
-                parts.node.settle(vm);
+                parts.node.settle(vm, began);
             }
             let action = if why == Reason::ReportMode { name } else { "wait" };
             parts.status.decided(vm, action, why, after != After::Settled);
@@ -95,9 +96,9 @@ fn wait(parts: &Parts, why: &Reason) -> After {
     }
 }
 
-/// VMAPI has nothing to learn of this VM for now. Returns what is to follow.
-fn settled(parts: &Parts, vm: &str, why: &Reason) -> After {
-    parts.node.settle(vm);
+/// VMAPI has nothing to learn of this VM for now, by a turn that began then. Returns what is to follow.
+fn settled(parts: &Parts, vm: &str, why: &Reason, began: Duration) -> After {
+    parts.node.settle(vm, began);
     // What the operator approved counts no more.
     if parts.is_approved(vm) {
         parts.node.change(|known| known.gone.remove(vm));

@@ -33,6 +33,25 @@ async fn no_request_names_a_hidden_vm() {
     lawful(&world);
 }
 
+#[tokio::test(start_paused = true)] // A4, W17
+async fn a_hidden_vm_that_vanishes_with_most_of_the_node_stays_secret() {
+    let world = World::of(0..5);
+    world.started(&json!({"relist": "30m"})).await;
+    (3..5).for_each(|n| world.vm(n, &json!({"do_not_inventory": true})));
+    sleep(MIN).await;
+    world.forget();
+    (1..5).for_each(|n| world.delete(n));
+    sleep(3 * HOUR).await;
+    assert_eq!((world.naming(3).len(), world.naming(4).len()), (0, 0));
+    // They are back, and one of them is deleted in earnest: it is forgotten as ever.
+    (1..5).for_each(|n| world.vm(n, &json!({})));
+    sleep(MIN).await;
+    world.vm(3, &json!({"do_not_inventory": true}));
+    world.delete(3);
+    sleep(HOUR).await;
+    assert_eq!(world.stored(3)["state"], "destroyed");
+}
+
 #[tokio::test(start_paused = true)] // A5, H2
 async fn a_known_vm_that_is_hidden_stays_as_it_is_until_it_is_shown() {
     let world = World::of(0..5);

@@ -5,13 +5,15 @@
 //! A node that shows less than it has: platforms and disks that lie, and a VMAPI that takes their word
 //! when somebody asks it, so that it is no witness of its own.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use anyhow::Context;
 use mocks::napi::NewNic;
 use rand::RngExt;
 use rand::rngs::StdRng;
+use sdc_clients::MacAddr;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Value, json};
 use simnode::decorators::Trouble;
 use simnode::files;
@@ -88,13 +90,17 @@ pub(super) async fn unreadable(
     rng: &mut StdRng,
 ) -> anyhow::Result<()> {
     let macs = cn.macs(vm)?;
+    let shown = cn.shown().into_iter().find(|it| it.zonename() == Some(vm));
+    // An address that vminfod has never shown as the VM's is nobody's for the agents.
+    let known = shown.map(|it| it.macs()).unwrap_or_default();
+    let is_known = |mac: &str| mac.parse().is_ok_and(|mac: MacAddr| known.contains(&mac));
     let file = cn.node.zone_xml(vm);
     let text = std::fs::read(&file)?;
     centre.truth.note(format!("the configuration of {vm} cannot be read"));
     centre.truth.hide_use(&macs);
     files::write_in_place(&file, b"<zone")?;
     cn.watch.look(&cn.node.root(), &cn.way);
-    if let (Some(mac), true) = (macs.first(), cn.may_leave(1)) {
+    if let (Some(mac), true) = (macs.first().filter(|mac| is_known(mac)), cn.may_leave(1)) {
         let earlier = uuid::Builder::from_random_bytes(rng.random()).into_uuid().to_string();
         centre.vmapi.set(&earlier, "destroyed", Some(&cn.uuid));
         centre.napi.remove(mac);
@@ -120,7 +126,7 @@ pub(super) async fn unreadable(
 pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> anyhow::Result<()> {
     let all = cn.node.zones()?;
     let names: Vec<String> = all.iter().map(|zone| zone.zonename.clone()).collect();
-    if names.len() <= 4 {
+    if names.len() <= 4 || !is_known(cn).await {
         return Ok(());
     }
     let kept = &names[..rng.random_range(1..=(names.len() - 1) / 2)];
@@ -152,6 +158,15 @@ pub(super) async fn smaller(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
     ask(centre, cn, rng);
     centre.truth.vanish(HashSet::new());
     Ok(())
+}
+
+/// Returns true if vminfod has shown all VMs of the node, and which are hidden: no agent can miss a VM that it
+/// never heard of.
+async fn is_known(cn: &Cn) -> bool {
+    let known = |vms: Vec<VmObject>| -> HashMap<String, bool> {
+        vms.iter().filter_map(|vm| Some((vm.zonename()?.to_owned(), vm.is_hidden()))).collect()
+    };
+    cn.load().await.is_ok_and(|vms| known(vms) == known(cn.shown()))
 }
 
 /// zoneadm and the index have only these zones.
