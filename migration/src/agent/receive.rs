@@ -21,7 +21,7 @@ use super::quotas::{self, LIFTED};
 use super::vm::{self, Run};
 use super::wire::Connection;
 use super::work::Work;
-use super::zfs::{args, is_of};
+use super::zfs::{Said, args, is_of};
 use crate::journal::End;
 use crate::protocol::{Accepted, Clear, Datasets, Gone, Offer, Properties, Received, What};
 use crate::stream::{self, StreamError};
@@ -238,19 +238,26 @@ async fn settled(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
     Ok(parts.memory.change(expected.about.migration, |entry| entry.run = run).await?)
 }
 
-/// Sets what differs of these properties, but for quotas, and checks it.
+/// Sets what differs of these properties, but for quotas, and checks what it has set.
 async fn set_again(parts: &Parts, properties: &Properties) -> Result<(), Failed> {
     for (dataset, wanted) in properties {
         let names: Vec<&str> =
             wanted.keys().map(String::as_str).filter(|name| !LIFTED.contains(name)).collect();
-        // A child that was made after the snapshot is not here.
-        let is_here = parts.zfs.each("type", std::slice::from_ref(dataset)).await?;
-        if names.is_empty() || is_here.is_empty() {
+        if names.is_empty() {
             continue;
         }
         let read = || parts.zfs.get(&names, std::slice::from_ref(dataset), false);
         let differs = |row: &super::zfs::Property| wanted.get(&row.name) != Some(&row.value);
-        for row in read().await?.iter().filter(|row| differs(row)) {
+        let mut found = match read().await {
+            // A child that was made after the snapshot is not here.
+            Err(error) if error.said() == Said::Absent => continue,
+            found => found?,
+        };
+        found.retain(differs);
+        if found.is_empty() {
+            continue;
+        }
+        for row in found {
             let value = wanted.get(&row.name).map_or("", String::as_str);
             parts.zfs.change(args(&["set", &format!("{}={value}", row.name), dataset])).await?;
         }

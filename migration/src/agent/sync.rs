@@ -243,13 +243,10 @@ impl Sync<'_> {
                 }
                 words.push(to.clone());
                 let whole = base.is_none().then(|| referenced.get(dataset).copied()).flatten();
-                self.expect(&words, whole).await?;
-                self.dataset(dataset, words).await
+                self.dataset(dataset, words, whole).await
             }
             Act::Resume { dataset, token } => {
-                let words = args(&["-t", token]);
-                self.expect(&words, None).await?;
-                self.dataset(dataset, words).await
+                self.dataset(dataset, args(&["-t", token]), None).await
             }
         }
     }
@@ -270,8 +267,15 @@ impl Sync<'_> {
     }
 
     /// Sends a stream of one of the VM's datasets.
-    async fn dataset(&self, dataset: &str, words: Vec<String>) -> Result<(), Failed> {
-        let properties = quotas::with_quotas(self.parts, self.about.migration, dataset).await?;
+    async fn dataset(
+        &self,
+        dataset: &str,
+        words: Vec<String>,
+        whole: Option<u64>,
+    ) -> Result<(), Failed> {
+        // Neither changes anything.
+        let properties = quotas::with_quotas(self.parts, self.about.migration, dataset);
+        let (properties, ()) = tokio::try_join!(properties, self.expect(&words, whole))?;
         let about = self.theirs(self.about.revision);
         let offer = Offer { about, dataset: dataset.to_owned(), image: None, properties };
         self.stream(offer, words).await

@@ -4,7 +4,7 @@
 
 //! The datasets of a VM, as a plan takes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::run::{Property, Zfs, ZfsError};
 use super::said::Said;
@@ -41,8 +41,8 @@ impl Zfs {
             }
         }
         let mut guids = BTreeMap::new();
-        let named: Vec<String> = listed.origins.values().chain(origins).cloned().collect();
-        for (name, guid) in self.each("guid", &named).await? {
+        let named: BTreeSet<String> = listed.origins.values().chain(origins).cloned().collect();
+        for (name, guid) in self.each("guid", &Vec::from_iter(named)).await? {
             guids.insert(name, number("get", &guid)?);
         }
         let known = |(dataset, name): (&String, &String)| {

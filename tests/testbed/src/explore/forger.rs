@@ -7,6 +7,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use polyval::Polyval;
+use polyval::universal_hash::{KeyInit as _, UniversalHash as _};
 use simnode::stream::{Decoder, Encoder, Record};
 use simnode::trees::Change;
 
@@ -18,6 +20,8 @@ const ID: std::ops::Range<usize> = 8..24;
 const OPENING: usize = 56;
 const HEAD: usize = 13;
 const MAC: usize = 32;
+/// Bytes of POLYVAL's key.
+const POINT: usize = 16;
 /// The last frame begins with the number of frames and of bytes.
 const TOTALS: usize = 16;
 const LAST: u8 = 2;
@@ -31,8 +35,8 @@ pub struct Forger {
     recorded: Arc<Mutex<Option<Vec<u8>>>>,
     /// What has come and is not gone on yet.
     come: Vec<u8>,
-    /// The keys of frames and of the receipt, once the opening has come.
-    keys: Option<([u8; 32], [u8; 32])>,
+    /// The keys of contents, frames and the receipt, once the opening has come.
+    keys: Option<[[u8; 32]; 3]>,
     /// The data of all frames.
     data: Vec<u8>,
     frames: u64,
@@ -57,8 +61,11 @@ impl Forger {
             let tokens = secret()?.key("vm migration 2026 tokens", b"");
             let token = blake3::keyed_hash(&tokens, &opening[ID]);
             let key = |purpose| blake3::derive_key(purpose, token.as_bytes());
-            let frames = key("vm migration 2026 stream frames");
-            self.keys = Some((frames, key("vm migration 2026 stream receipt")));
+            self.keys = Some([
+                key("vm migration 2026 stream contents"),
+                key("vm migration 2026 stream frames"),
+                key("vm migration 2026 stream receipt"),
+            ]);
             gone = opening;
         }
         while let Some((kind, content)) = self.frame() {
@@ -75,7 +82,7 @@ impl Forger {
 
     /// Returns the receipt for what was sent, whatever was received.
     pub fn receipt(&self) -> Vec<u8> {
-        let Some((_, key)) = &self.keys else { return Vec::new() };
+        let Some([.., key]) = &self.keys else { return Vec::new() };
         let sent = u64::try_from(self.data.len()).unwrap_or(u64::MAX);
         let totals = [self.frames.to_be_bytes(), sent.to_be_bytes()].concat();
         blake3::keyed_hash(key, &totals).as_bytes().to_vec()
@@ -120,8 +127,10 @@ impl Forger {
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
         let number = u64::try_from(number).unwrap_or(u64::MAX);
         let head = [&[kind][..], &number.to_be_bytes(), &length.to_be_bytes()].concat();
-        let key = self.keys.map_or([0; 32], |keys| keys.0);
-        let mac = blake3::keyed_hash(&key, &[content, &head].concat());
+        let [contents, frames, _] = self.keys.unwrap_or_default();
+        let mut hash = Polyval::new_from_slice(&contents[..POINT]).expect("invariant: 16 bytes");
+        hash.update_padded(content);
+        let mac = blake3::keyed_hash(&frames, &[&hash.finalize()[..], &head].concat());
         [&head[..], content, mac.as_bytes()].concat()
     }
 }
