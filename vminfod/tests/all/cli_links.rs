@@ -81,7 +81,7 @@ async fn vminfo_prints_as_shipped() {
     assert_eq!((code, stderr.as_str()), (Some(1), "illegal option -- q\n"));
     assert!(stdout.starts_with("Usage: vminfo [command] [args]\n"), "{stdout}");
     drop(listener);
-    served.stop().await;
+    drop(served);
     let down = link.run(&url, &["ping"]).await;
     assert_eq!(down, (Some(1), String::new(), "connect ECONNREFUSED\n".into()));
 }
@@ -105,7 +105,6 @@ async fn vmadm_reads_and_refuses_what_writes() {
     let (code, stdout, stderr) = link.run(&url, &["delete", UUID]).await;
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert!(stderr.contains("only reads"), "{stderr}");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +124,7 @@ async fn vmadm_events_are_written_at_once_keyed_by_zone_name() {
     let event = next().await;
     assert_eq!(event["type"], "modify");
     assert_eq!(event["vm"]["tags"]["role"], "db");
-    served.stop().await;
+    drop(served);
     let status = tokio::time::timeout(LIMIT, child.wait()).await.expect("it ends").unwrap();
     assert_eq!(status.code(), Some(1), "a stream that ends is a failure");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::common::{A, FakeNode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use vminfod::config::{Config, Socket};
 use vminfod::service::place::{Misplaced, check_on};
 
@@ -39,7 +39,7 @@ async fn unix_socket_answers_the_same_with_its_mode() {
     let second =
         vminfod::serve(config, Arc::new(node.clone()), daemon::Shutdown::new()).await.unwrap_err();
     assert!(second.to_string().contains("somebody answers on this socket"), "{second}");
-    served.stop().await;
+    drop(served);
     assert!(!path.exists());
 }
 
@@ -51,8 +51,7 @@ async fn other_addresses_need_force() {
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("listen_beyond_loopback"), "{refused}");
-    let served = node.serve_as(Config { listen_beyond_loopback: true, ..config }).await;
-    served.stop().await;
+    let _served = node.serve_as(Config { listen_beyond_loopback: true, ..config }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,12 +59,8 @@ async fn answers_only_clients_of_this_node() {
     let node = FakeNode::new();
     let served = node.serve().await;
     let status = async |headers: &str| -> u16 {
-        let mut stream = TcpStream::connect(served.address()).await.unwrap();
         let request = format!("GET /vms HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer.split(' ').nth(1).unwrap().parse().unwrap()
+        served.raw(&request).await.split(' ').nth(1).unwrap().parse().unwrap()
     };
     for headers in [
         "",
@@ -86,7 +81,6 @@ async fn answers_only_clients_of_this_node() {
     ] {
         assert_eq!(status(headers).await, 403, "{headers}");
     }
-    served.stop().await;
 }
 
 #[tokio::test] // S111

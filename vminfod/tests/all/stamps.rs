@@ -88,7 +88,6 @@ async fn sweep_finds_every_kind_of_file_change() {
     std::fs::create_dir_all(zone(A)).unwrap();
     std::fs::rename(zone("gone").join("other"), zone(A).join("config")).unwrap();
     told("tags.a 4").await;
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +101,7 @@ async fn reads_a_linked_configuration_again() {
     std::fs::remove_file(&link).unwrap();
     symlink(node.path("/etc/first.xml"), &link).unwrap();
     let served = swept(&node).await;
-    assert_eq!(served.json(&format!("/vms/{A}")).await["alias"], "first");
+    assert_eq!(served.vm(A).await["alias"], "first");
     // Its stamp is the link's, at the start and later.
     is_left_alone(&served).await;
     let mut events = served.events().await;
@@ -111,7 +110,6 @@ async fn reads_a_linked_configuration_again() {
     std::fs::rename(next, &link).unwrap();
     let event: Value = events.soon().await;
     assert!(changes(&event).contains(&"alias \"second\"".to_owned()), "{event}");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +125,6 @@ async fn waits_for_readable_files_of_an_incomplete_zone() {
     node.write(&format!("/zones/{A}/config/tags.json"), r#"{"a":1}"#);
     let event: Value = events.soon().await;
     assert!(changes(&event).iter().any(|change| change.contains("tags")), "{event}");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,5 +140,4 @@ async fn unchanged_zone_list_hides_no_zone_read_otherwise() {
     events.soon().await;
     let event: Value = events.soon().await;
     assert!(changes(&event).contains(&"state \"running\"".to_owned()), "{event}");
-    served.stop().await;
 }

@@ -199,7 +199,8 @@ impl FakeNode {
         let (shutdown, jitter) = (Shutdown::new(), Jitter::from_seed(7));
         let running = vminfod::serve_with(config, commands, jitter, shutdown.clone());
         let running = running.await.unwrap();
-        Served { url: format!("http://{}", running.address), shutdown, running }
+        let address = running.address;
+        Served { url: format!("http://{address}"), address, shutdown, running: Some(running) }
     }
 
     /// Lets every held tool answer.

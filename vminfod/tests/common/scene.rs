@@ -66,9 +66,7 @@ pub async fn followed() -> (FakeNode, Served, Events) {
 pub async fn marked() -> (FakeNode, Served, Events) {
     let node = FakeNode::one();
     node.add_zone(MARK, "running", Some(7), "mark");
-    let served = node.serve_quiet().await;
-    served.idle().await;
-    let events = served.events().await;
+    let (served, events) = node.serve_followed().await;
     (node, served, events)
 }
 
@@ -99,6 +97,14 @@ impl FakeNode {
         self.serve_as(self.quiet()).await
     }
 
+    /// The same at rest, with a stream of its events.
+    pub async fn serve_followed(&self) -> (Served, Events) {
+        let served = self.serve_quiet().await;
+        served.idle().await;
+        let events = served.events().await;
+        (served, events)
+    }
+
     /// A running VM whose configuration has these elements.
     pub fn add_vm(&self, uuid: &str, brand: &str, items: &str) {
         self.add_zone(uuid, "running", Some(5), "");
@@ -109,6 +115,11 @@ impl FakeNode {
     /// Other elements in the same configuration.
     pub fn configure(&self, uuid: &str, brand: &str, items: &str) {
         self.write(&format!("/etc/zones/{uuid}.xml"), &config_of(uuid, brand, items));
+    }
+
+    /// Another quota of a VM's dataset, in GiB.
+    pub fn set_quota(&self, uuid: &str, gib: u64) {
+        self.set_dataset(&format!("zones/{uuid}"), json!({"quota": (gib << 30).to_string()}));
     }
 
     /// Writes a file that is not watched yet.
@@ -175,6 +186,14 @@ pub fn told(event: &Value) -> Vec<String> {
         .collect()
 }
 
+/// These are among the changes that [`told`] gives.
+#[track_caller]
+pub fn assert_told(lines: &[String], wanted: &[&str]) {
+    for want in wanted {
+        assert!(lines.iter().any(|line| line == want), "{want} is not in {lines:#?}");
+    }
+}
+
 /// The one change of an event at this path.
 pub fn change<'a>(event: &'a Value, path: &str) -> Option<&'a Value> {
     event["changes"].as_array()?.iter().find(|change| change["prettyPath"] == path)
@@ -229,7 +248,7 @@ impl Events {
 
     /// Waits until the VM [`A`] has this tag, be it there already or not.
     pub async fn until_tag(&mut self, served: &Served, key: &str) {
-        while served.json(&format!("/vms/{A}")).await["tags"].get(key).is_none() {
+        while served.vm(A).await["tags"].get(key).is_none() {
             self.soon().await;
         }
     }
@@ -242,8 +261,8 @@ impl Events {
     /// The events up to the effect of a later event of both sysevent streams and of the files: what is
     /// not in it was not sent. The VM [`MARK`] must exist.
     pub async fn settled(&mut self, node: &FakeNode, served: &Served) -> Vec<Value> {
-        let quota = (self.seq + 100) << 30;
-        node.set_dataset(&format!("zones/{MARK}"), json!({"quota": quota.to_string()}));
+        let quota = self.seq + 100;
+        node.set_quota(MARK, quota);
         node.zfs_event(&format!("zones/{MARK}"), "set").await;
         let tag = json!({"mark": self.seq});
         node.tags(MARK, &tag);
@@ -253,11 +272,11 @@ impl Events {
         let mut all = Vec::new();
         loop {
             let event = self.soon().await;
-            let vm = event["vm"].clone();
-            let mark = event["zonename"] == MARK;
+            let vm = &event["vm"];
+            let seen = vm["tags"] == tag && vm["zoneid"] == id && vm["quota"] == quota;
+            let is_last = seen && event["zonename"] == MARK;
             all.push(event);
-            let seen = vm["tags"] == tag && vm["zoneid"] == id && vm["quota"] == quota >> 30;
-            if mark && seen {
+            if is_last {
                 break;
             }
         }

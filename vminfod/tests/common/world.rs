@@ -98,10 +98,11 @@ impl World {
         tokio::time::sleep(span).await;
     }
 
-    /// One VM as readers see it now.
-    pub fn vm(&self, name: &str) -> Option<Value> {
+    /// One VM as readers see it now; null if there is none.
+    pub fn vm(&self, name: &str) -> Value {
         let snapshot = self.published.snapshot();
-        serde_json::from_slice(&snapshot.vms.get(name)?.json()).ok()
+        let object = snapshot.vms.get(name).map(|vm| serde_json::from_slice(&vm.json()).unwrap());
+        object.unwrap_or_default()
     }
 
     pub fn seq(&self) -> u64 {
@@ -130,13 +131,13 @@ impl World {
         &self,
         name: &str,
         limit: Duration,
-        wanted: impl Fn(Option<&Value>) -> bool,
+        wanted: impl Fn(&Value) -> bool,
     ) -> Duration {
         let began = Instant::now();
         let mut news = self.published.journal.subscribe();
         loop {
             let vm = self.vm(name);
-            if wanted(vm.as_ref()) {
+            if wanted(&vm) {
                 return began.elapsed();
             }
             let changed = tokio::time::timeout_at(began + limit, news.changed()).await;

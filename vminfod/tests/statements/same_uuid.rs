@@ -57,7 +57,7 @@ fn set(node: &FakeNode, world: &World, zone: &str, is: Is, is_announced: bool) {
 /// The zones that are shown, with their objects, and the names of the failures.
 fn view(world: &World) -> (BTreeMap<String, Value>, Vec<String>) {
     let snapshot = world.published.snapshot();
-    let shown = snapshot.vms.keys().map(|name| (name.to_string(), world.vm(name).unwrap()));
+    let shown = snapshot.vms.keys().map(|name| (name.to_string(), world.vm(name)));
     let mut errors: Vec<String> = world.board.view().errors.keys().cloned().collect();
     errors.sort();
     (shown.collect(), errors)
