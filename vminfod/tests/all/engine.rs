@@ -15,9 +15,7 @@ use vminfod::node::commands::Tool;
 #[tokio::test(flavor = "multi_thread")] // F67
 async fn port_opens_when_each_zone_of_the_index_has_a_row() {
     let node = FakeNode::new();
-    let index =
-        format!("global:installed:/:\n{A}:running:/zones/{A}:{A}\n{B}:running:/zones/{B}:{B}\n");
-    node.write("/etc/zones/index", &index);
+    node.index(&[A, B]);
     node.set_line("0:global:running:/::liveimg:shared:0".into());
     let serving = tokio::spawn({
         let node = node.clone();
@@ -41,7 +39,7 @@ async fn port_opens_when_each_zone_of_the_index_has_a_row() {
 #[tokio::test(flavor = "multi_thread")]
 async fn empty_or_failed_listing_deletes_nothing() {
     let node = FakeNode::one();
-    node.write("/etc/zones/index", &format!("{A}:installed:/zones/{A}:{A}\n"));
+    node.index(&[A]);
     let served = node.serve().await;
     node.drop_zone(A);
     node.zone_event(A, "", -1).await;

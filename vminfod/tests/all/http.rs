@@ -60,9 +60,7 @@ async fn stream_resumes_or_is_gone() {
 async fn taken_port_is_one_clear_error() {
     let node = FakeNode::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let config = Config { listen: taken.local_addr().unwrap(), ..node.config() };
-    let commands = std::sync::Arc::new(node.clone());
-    let error =
-        vminfod::serve(config, commands, daemon::Shutdown::new()).await.unwrap_err().to_string();
+    let listen = taken.local_addr().unwrap();
+    let error = node.refused(Config { listen, ..node.config() }).await;
     assert!(error.contains("cannot listen on 127.0.0.1:"), "{error}");
 }

@@ -6,7 +6,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::common::{A, FakeNode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,18 +26,13 @@ async fn unix_socket_answers_the_same_with_its_mode() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (_, plain) = served.get("/vms").await;
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK\r\n")
-            && answer.contains(plain.trim_matches(['[', ']'])),
-        "{answer}"
-    );
+    let is_same = answer.contains(plain.trim_matches(['[', ']']));
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && is_same, "{answer}");
 
     // A second daemon neither takes the socket over nor goes on without it.
     let socket = Some(Socket { path: path.clone(), mode: 0o640 });
-    let config = Config { socket, ..node.config() };
-    let second =
-        vminfod::serve(config, Arc::new(node.clone()), daemon::Shutdown::new()).await.unwrap_err();
-    assert!(second.to_string().contains("somebody answers on this socket"), "{second}");
+    let second = node.refused(Config { socket, ..node.config() }).await;
+    assert!(second.contains("somebody answers on this socket"), "{second}");
     drop(served);
     assert!(!path.exists());
 }
@@ -47,10 +41,8 @@ async fn unix_socket_answers_the_same_with_its_mode() {
 async fn other_addresses_need_force() {
     let node = FakeNode::new();
     let config = Config { listen: "0.0.0.0:0".parse().unwrap(), ..node.config() };
-    let refused = vminfod::serve(config.clone(), Arc::new(node.clone()), daemon::Shutdown::new())
-        .await
-        .unwrap_err();
-    assert!(refused.to_string().contains("listen_beyond_loopback"), "{refused}");
+    let refused = node.refused(config.clone()).await;
+    assert!(refused.contains("listen_beyond_loopback"), "{refused}");
     let _served = node.serve_as(Config { listen_beyond_loopback: true, ..config }).await;
 }
 

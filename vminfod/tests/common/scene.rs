@@ -5,7 +5,7 @@
 //! Shared steps of the tests: a VM of some kind, a stream read up to an event, no other event.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -34,17 +34,6 @@ pub fn config_of(zone: &str, brand: &str, items: &str) -> String {
 /// An attr of a zone configuration.
 pub fn attr(name: &str, value: &str) -> String {
     format!("<attr name=\"{name}\" type=\"string\" value=\"{value}\"/>")
-}
-
-/// A NIC of a zone configuration.
-pub fn nic(interface: &str, mac: &str, attrs: &[(&str, &str)]) -> String {
-    let attrs: String = attrs
-        .iter()
-        .map(|(name, value)| format!("<net-attr name=\"{name}\" value=\"{value}\"/>"))
-        .collect();
-    format!(
-        "<network physical=\"{interface}\" mac-addr=\"{mac}\" global-nic=\"admin\">{attrs}</network>"
-    )
 }
 
 /// A daemon on a node with the VM [`A`]: it learns from events alone, and is at rest.
@@ -122,11 +111,23 @@ impl FakeNode {
         self.set_dataset(&format!("zones/{uuid}"), json!({"quota": (gib << 30).to_string()}));
     }
 
+    /// The index has these zones.
+    pub fn index(&self, zones: &[&str]) {
+        let line = |zone: &&str| format!("{zone}:installed:/zones/{zone}:{zone}\n");
+        let lines: String = zones.iter().map(line).collect();
+        self.write("/etc/zones/index", &format!("global:installed:/:\n{lines}"));
+    }
+
     /// Writes a file that is not watched yet.
     pub fn write_now(&self, path: &str, text: &str) {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
+    }
+
+    pub fn set_modified(&self, path: &str, since_1970: Duration) {
+        let file = std::fs::File::options().write(true).open(self.path(path)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + since_1970).unwrap();
     }
 
     pub fn tags(&self, uuid: &str, tags: &Value) {
@@ -175,15 +176,12 @@ impl FakeNode {
 /// The changes of an event, one text each, without the time of the files.
 pub fn told(event: &Value) -> Vec<String> {
     let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let side = |change: &Value, key: &str| change.get(key).map_or("-".to_owned(), Value::to_string);
-    list.iter()
-        .filter(|change| change["prettyPath"] != "last_modified")
-        .map(|change| {
-            let (old, new) = (side(change, "oldValue"), side(change, "newValue"));
-            let (path, action) = (&change["prettyPath"], &change["action"]);
-            format!("{} {} {old} -> {new}", path.as_str().unwrap(), action.as_str().unwrap())
-        })
-        .collect()
+    let text = |change: &Value| {
+        let side = |key: &str| change.get(key).map_or("-".to_owned(), Value::to_string);
+        let [path, action] = ["prettyPath", "action"].map(|key| change[key].as_str().unwrap());
+        format!("{path} {action} {} -> {}", side("oldValue"), side("newValue"))
+    };
+    list.iter().filter(|change| change["prettyPath"] != "last_modified").map(text).collect()
 }
 
 /// These are among the changes that [`told`] gives.
@@ -229,8 +227,7 @@ impl Mirror {
 impl Events {
     /// The next event that is as wanted; those before it are dropped.
     pub async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
-        let (_, event) = self.gather(wanted).await;
-        event
+        self.gather(wanted).await.1
     }
 
     /// Events up to the wanted one.
@@ -298,15 +295,26 @@ impl Served {
 
     /// Looks at `/status?full=1` until it is as wanted.
     pub async fn status_until(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.until("/status?full=1", wanted).await
+    }
+
+    /// Looks at this path until the answer is as wanted.
+    pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + LATE;
         loop {
-            let status = self.json("/status?full=1").await;
-            if wanted(&status) {
-                return status;
+            let answer = self.json(path).await;
+            if wanted(&answer) {
+                return answer;
             }
-            assert!(Instant::now() < end, "never as wanted: {status:#}");
+            assert!(Instant::now() < end, "never as wanted: {answer:#}");
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Waits for so many more sweeps.
+    pub async fn sweeps(&self, more: u64) {
+        let wanted = self.counter("sweeps").await + more;
+        self.status_until(|status| status["counters"]["sweeps"].as_u64() >= Some(wanted)).await;
     }
 
     pub async fn counter(&self, name: &str) -> u64 {

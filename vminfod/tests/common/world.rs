@@ -31,9 +31,8 @@ use super::{FakeNode, line_of, zfs_history, zone_status};
 
 /// A running loop.
 pub struct World {
-    pub node: FakeNode,
     pub published: Arc<Published>,
-    pub inbox: Arc<Inbox>,
+    inbox: Arc<Inbox>,
     pub board: Status,
     pub asks: Asks,
     shutdown: Shutdown,
@@ -49,8 +48,8 @@ impl Drop for World {
 impl World {
     /// Loads the node and starts the loop.
     pub async fn start(node: &FakeNode, config: Config) -> Self {
-        let (board, inbox, shutdown) =
-            (Status::default(), Arc::new(Inbox::default()), Shutdown::new());
+        let (board, inbox) = (Status::default(), Arc::new(Inbox::default()));
+        let shutdown = Shutdown::new();
         let (asks, requests) = Asks::new();
         let ctx = Ctx {
             root: Root::new(config.root.clone()),
@@ -71,7 +70,7 @@ impl World {
         assert!(engine.first_load().await);
         let published = engine.published();
         tokio::spawn(engine.run());
-        Self { node: node.clone(), published, inbox, board, asks, shutdown, cursor: 0 }
+        Self { published, inbox, board, asks, shutdown, cursor: 0 }
     }
 
     /// What a child would have printed.

@@ -9,10 +9,7 @@ use serde_json::{Value, json};
 
 use super::changes::edited;
 use crate::common::FakeNode;
-use crate::common::scene::{A, MARK, attr, nic, told};
-
-const M1: &str = "02:08:20:00:00:01";
-const M2: &str = "02:08:20:00:00:02";
+use crate::common::scene::{A, MARK, attr, told};
 
 /// One element goes, another one comes, and nothing names them.
 fn swapped(list: &[Value], array: &str) {
@@ -57,7 +54,12 @@ async fn other_arrays_change_by_whole_elements() {
 #[tokio::test(flavor = "multi_thread")] // S55, B15
 async fn reordering_is_no_event_and_no_change() {
     let node = FakeNode::new();
-    let (one, two) = (nic("eth0", M1, &[]), nic("eth1", M2, &[]));
+    let nic = |n: u8| {
+        format!(
+            "<network physical=\"eth{n}\" mac-addr=\"02:08:20:00:00:0{n}\" global-nic=\"admin\"/>"
+        )
+    };
+    let (one, two) = (nic(0), nic(1));
     node.add_vm(A, "lx", &format!("{}{one}{two}", attr("resolvers", "8.8.8.8,9.9.9.9")));
     node.add_zone(MARK, "running", Some(7), "mark");
     let (served, mut events) = node.serve_followed().await;

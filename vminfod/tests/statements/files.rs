@@ -55,8 +55,7 @@ async fn renaming_over_a_configuration_is_no_delete() {
         events.change_of("hostname").await;
     }
     // Whatever could still think that it was deleted has had its looks by now.
-    let sweeps = served.counter("sweeps").await;
-    served.status_until(|s| s["counters"]["sweeps"].as_u64() > Some(sweeps + 3)).await;
+    served.sweeps(4).await;
     let all = events.settled(&node, &served).await;
     assert!(all.iter().all(|event| event["type"] == "modify"), "{all:#?}");
     assert_eq!(served.vm(A).await["hostname"], "h2");
@@ -151,8 +150,7 @@ async fn watches_files_of_a_vm_on_another_pool() {
     events.change_of("exit_status").await;
     // The same names in the usual pool belong to no VM.
     node.tags(A, &json!({"of": "another"}));
-    let tags = served.json(&format!("/vms/{A}?sync=true")).await["tags"].clone();
-    assert_eq!(tags, json!({"a": 1}));
+    assert_eq!(served.json(&format!("/vms/{A}?sync=true")).await["tags"], json!({"a": 1}));
 }
 
 #[tokio::test(flavor = "multi_thread")] // B12
@@ -176,7 +174,7 @@ async fn restored_configuration_restores_its_vm() {
     // Only the files tell: no event of the zone, no refresh.
     node.set_zone(A, "installed", None);
     node.write(&format!("/etc/zones/{A}.xml"), &text);
-    node.write("/etc/zones/index", &format!("{A}:installed:/zones/{A}:{A}\n"));
+    node.index(&[A]);
     let event = events.until(|event| event["type"] == "create").await;
     assert_eq!(event["uuid"], A);
 }

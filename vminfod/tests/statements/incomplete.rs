@@ -32,16 +32,11 @@ async fn until_named(served: &Served, names: &str) {
     }
 }
 
-fn index(node: &FakeNode, zones: &[&str]) {
-    let lines = zones.iter().map(|zone| format!("{zone}:installed:/zones/{zone}:{zone}\n"));
-    node.write("/etc/zones/index", &format!("global:installed:/:\n{}", lines.collect::<String>()));
-}
-
 #[tokio::test(flavor = "multi_thread")] // S112
 async fn zone_that_cannot_be_read_is_named() {
     let node = FakeNode::one();
     node.add_zone(B, "running", Some(6), "two");
-    index(&node, &[A, B]);
+    node.index(&[A, B]);
     node.write(&format!("/etc/zones/{B}.xml"), "<zone");
     let served = node.serve_quiet().await;
     for path in ["/vms", "/vms?sync=true", "/vms?sync=zones"] {
@@ -67,7 +62,7 @@ async fn incomplete_list_of_zones_is_everything() {
     for path in ["/vms", "/vms?sync=true", "/vms?sync=zones"] {
         assert_eq!(named(&served, path).await, "*", "{path}");
     }
-    index(&node, &[]);
+    node.index(&[]);
     assert_eq!(named(&served, "/vms?sync=zones").await, "");
     assert_eq!(named(&served, "/vms").await, "");
     drop(served);
@@ -112,7 +107,7 @@ async fn view_of_the_zones_needs_no_zfs_and_no_kstat() {
 #[tokio::test(flavor = "multi_thread")] // S115
 async fn failing_zfs_holds_back_no_other_part_of_a_vm() {
     let node = FakeNode::one();
-    index(&node, &[A]);
+    node.index(&[A]);
     let served = node.serve_quiet().await;
     served.idle().await;
     node.with(|state| state.failing.insert("zfs", "pool I/O is suspended".to_owned()));
@@ -122,7 +117,7 @@ async fn failing_zfs_holds_back_no_other_part_of_a_vm() {
     assert_eq!(named(&served, "/vms").await, A);
     // A new VM is shown without its datasets, and named.
     node.add_zone(B, "running", Some(6), "two");
-    index(&node, &[A, B]);
+    node.index(&[A, B]);
     assert_eq!(named(&served, "/vms?sync=zones").await, "");
     assert_eq!(served.vm(B).await["zpool"], Value::Null);
     assert_eq!(named(&served, "/vms").await, format!("{A},{B}"));
@@ -177,7 +172,7 @@ async fn datasets_are_listed_each_minute_while_nothing_announces_them() {
 #[tokio::test(flavor = "multi_thread")] // S117
 async fn vm_whose_snapshots_were_never_listed_is_named() {
     let node = FakeNode::one();
-    index(&node, &[A]);
+    node.index(&[A]);
     // The listing of the node, and that of one VM.
     let hanging = ["name,creation,userrefs,written", "filesystem,snapshot,volume"];
     node.with(|state| state.hanging_on = hanging.map(|text| ("zfs", text.to_owned())).to_vec());

@@ -5,6 +5,7 @@
 //! Statements 92–97: changes without events, failures and hangs, on a paused clock: the loop
 //! runs in process and its minutes take milliseconds.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -111,11 +112,8 @@ async fn failed_vm_is_read_again_until_it_succeeds() {
     world.zone_event(new, "installed", -1);
     world.later(Duration::from_secs(30)).await;
     let view = world.board.view();
-    assert!(
-        [A, new].iter().all(|zone| view.errors.contains_key(*zone)),
-        "{:?}",
-        view.errors.keys()
-    );
+    let failed: BTreeSet<&str> = view.errors.keys().map(String::as_str).collect();
+    assert_eq!(failed, [A, new].into());
     assert_eq!(world.vm(A)["alias"], "vm", "the last good object stays");
     assert!(world.events().is_empty());
     // Readable again, without an event.
@@ -259,8 +257,7 @@ async fn unreadable_configuration_stops_neither_start_nor_refresh() {
         assert_eq!(served.vm(A).await["state"], "stopped", "{what}: {answer}");
         node.set_zone(A, "running", Some(5));
     }
-    let began = Instant::now();
     node.write(&format!("/etc/zones/{B}.xml"), &xml(B, "whole"));
     let served = node.serve_quiet().await;
-    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 3, "{:?}", began.elapsed());
+    assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 3);
 }

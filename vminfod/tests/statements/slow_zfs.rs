@@ -30,7 +30,7 @@ fn script(node: &FakeNode, name: &str, text: &str) -> std::path::PathBuf {
 #[tokio::test(flavor = "multi_thread")] // S114, S117, F71
 async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
     let node = FakeNode::one();
-    node.write("/etc/zones/index", &format!("global:installed:/:\n{A}:running:/zones/{A}:{A}\n"));
+    node.index(&[A]);
     let rows = node.with(|state| state.zoneadm.join("\n"));
     let dataset = format!(
         "lz4\t1500000000\t0\t/zones/{A}\tzones/{A}\t1\t2\t3\t4\t5\tfilesystem\t-\t7\t8\t9\t10\toff\n"

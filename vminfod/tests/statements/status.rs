@@ -102,24 +102,20 @@ async fn full_follows_javascript_truthiness() {
 #[tokio::test(flavor = "multi_thread")] // S23
 async fn listeners_have_the_uuid_of_their_ready_line() {
     let (_node, served) = one_vm().await;
-    let listed = || async {
-        let status = served.json("/status").await;
-        let keys = status["eventsListeners"].as_object().unwrap().keys();
-        keys.cloned().collect::<BTreeSet<String>>()
+    let listed = |status: &Value| -> BTreeSet<String> {
+        status["eventsListeners"].as_object().unwrap().keys().cloned().collect()
     };
-    assert!(listed().await.is_empty());
+    assert!(listed(&served.json("/status").await).is_empty());
     let (first, second) = (served.events().await, served.events().await);
-    let uuid = |ready: &Value| ready["uuid"].as_str().unwrap().to_owned();
-    assert_eq!(listed().await, BTreeSet::from([uuid(&first.ready), uuid(&second.ready)]));
+    let [one, other] = [&first, &second].map(|it| it.ready["uuid"].as_str().unwrap().to_owned());
     let status = served.json("/status").await;
-    let one = &status["eventsListeners"][&uuid(&first.ready)];
+    assert_eq!(listed(&status), BTreeSet::from([one.clone(), other.clone()]));
+    let one = &status["eventsListeners"][&one];
     assert!(is_hrtime(one["createdTime"].as_str().unwrap()), "{one}");
     assert!(is_duration(&one["createdAgo"]) && one["createdDate"].is_string(), "{one}");
     drop(first);
-    let left = BTreeSet::from([uuid(&second.ready)]);
-    while listed().await != left {
-        tokio::task::yield_now().await;
-    }
+    let left = BTreeSet::from([other]);
+    served.status_until(|status| listed(status) == left).await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S24

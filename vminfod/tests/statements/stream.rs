@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use vminfod::config::Config;
 
 use crate::common::scene::{A, B, C, Mirror, attr, change, followed, marked, one_vm, told};
-use crate::common::{Events, FakeNode, xml};
+use crate::common::{Events, FakeNode, Served, xml};
 
 fn parsed(ready: &Value) -> Value {
     serde_json::from_str(ready["vms"].as_str().unwrap()).unwrap()
@@ -95,32 +95,29 @@ async fn no_connection_loses_or_repeats_an_event() {
     node.add_zone(C, "installed", None, "three");
     node.zone_event(C, "installed", -1).await;
     let served = std::sync::Arc::new(served);
-    let followers: Vec<_> = (0..30)
-        .map(|turn| {
-            let served = std::sync::Arc::clone(&served);
-            tokio::spawn(async move {
-                // One after the other connects while all of it changes.
-                for _ in 0..turn * 40 {
-                    tokio::task::yield_now().await;
-                }
-                let mut events: Events = served.events().await;
-                let mut mirror = Mirror::of(&parsed(&events.ready));
-                while let Some(event) = events.next().await {
-                    mirror.take(&event);
-                    if event["vm"]["tags"]["end"] == true {
-                        break;
-                    }
-                }
-                (mirror, events.seq)
-            })
-        })
-        .collect();
+    let follow = async |served: std::sync::Arc<Served>, turn: usize| {
+        // One after the other connects while all of it changes.
+        for _ in 0..turn * 40 {
+            tokio::task::yield_now().await;
+        }
+        let mut events = served.events().await;
+        let mut mirror = Mirror::of(&parsed(&events.ready));
+        while let Some(event) = events.next().await {
+            mirror.take(&event);
+            if event["vm"]["tags"]["end"] == true {
+                break;
+            }
+        }
+        (mirror, events.seq)
+    };
+    let followers: Vec<_> =
+        (0..30).map(|turn| tokio::spawn(follow(served.clone(), turn))).collect();
     churn(&node, 60).await;
     assert_eq!(served.get("/vms?sync=true").await.0, 200);
     node.tags(A, &json!({"end": true}));
     for follower in followers {
-        let (mirror, seq) =
-            tokio::time::timeout(Duration::from_secs(30), follower).await.unwrap().unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(30), follower).await;
+        let (mirror, seq) = ended.unwrap().unwrap();
         let list = served.json("/vms").await;
         assert_eq!(served.json("/status").await["journal"]["seq"], seq, "nothing after the end");
         assert_eq!(mirror, Mirror::of(&list));
