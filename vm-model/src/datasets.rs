@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::parse::zfs_list::{Column, Row, SnapshotRow, number};
+use crate::parse::zfs_list::{Column, Row, SnapshotRow};
 
 /// The directory of the volumes' devices. The rest of a device's path is the volume's name.
 pub const DEVICES: &str = "/dev/zvol/rdsk/";
@@ -38,48 +38,19 @@ struct Own {
     snapshots: Option<Arc<Snapshots>>,
 }
 
-/// One snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Snapshot<'a> {
-    /// The part after the `@`.
-    pub name: &'a str,
-    /// Seconds since 1970, as printed.
-    pub creation: &'a str,
-    userrefs: &'a str,
-    written: &'a str,
-}
-
-impl<'a> Snapshot<'a> {
-    fn of(line: &'a str) -> Option<Self> {
-        let mut texts = line.split('\t');
-        let [name, creation, userrefs, written] = std::array::from_fn(|_| texts.next());
-        Some(Snapshot { name: name?, creation: creation?, userrefs: userrefs?, written: written? })
-    }
-
-    /// Returns the creation time in seconds since 1970; `None` for `-`.
-    pub fn created(&self) -> Option<f64> {
-        number(self.creation)
-    }
-
-    /// Returns the number of holds; `None` for `-`.
-    pub fn userrefs(&self) -> Option<f64> {
-        number(self.userrefs)
-    }
-
-    /// Returns the size in bytes; `None` for `-`.
-    pub fn written(&self) -> Option<f64> {
-        number(self.written)
-    }
-}
-
 /// The snapshots of one dataset in the order of the listing, one line each: text takes little memory,
 /// and a node may have 50,000 snapshots.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Snapshots(String);
 
 impl Snapshots {
-    fn iter(&self) -> impl Iterator<Item = Snapshot<'_>> {
-        self.0.lines().filter_map(Snapshot::of)
+    /// Returns them as those of this dataset.
+    fn iter<'a>(&'a self, dataset: &'a str) -> impl Iterator<Item = SnapshotRow<'a>> {
+        self.0.lines().filter_map(move |line| SnapshotRow::of(dataset, line))
+    }
+
+    fn len(&self) -> usize {
+        self.0.lines().count()
     }
 
     fn find(&self, name: &str) -> Option<Range<usize>> {
@@ -108,7 +79,7 @@ impl SnapshotTable {
 
     /// Returns the number of snapshots.
     pub fn len(&self) -> usize {
-        self.0.values().map(|list| list.iter().count()).sum()
+        self.0.values().map(|list| list.len()).sum()
     }
 
     /// Returns true if there are none.
@@ -134,14 +105,14 @@ impl Datasets {
     }
 
     /// Returns the snapshots of a dataset in the order of the listing.
-    pub fn snapshots(&self, dataset: &str) -> impl Iterator<Item = Snapshot<'_>> {
-        self.snapshots.get(dataset).into_iter().flat_map(|list| list.iter())
+    pub fn snapshots(&self, dataset: &str) -> impl Iterator<Item = SnapshotRow<'_>> {
+        let list = self.snapshots.get_key_value(dataset);
+        list.into_iter().flat_map(|(dataset, list)| list.iter(dataset))
     }
 
     /// Returns the number of filesystems, volumes and snapshots.
     pub fn len(&self) -> usize {
-        let snapshots = self.snapshots.values().map(|list| list.iter().count());
-        self.rows.len() + snapshots.sum::<usize>()
+        self.rows.len() + self.snapshots.values().map(|list| list.len()).sum::<usize>()
     }
 
     /// Returns true if there are none.
@@ -243,11 +214,6 @@ impl Datasets {
         self.snapshots.keys().map(|dataset| &**dataset).filter(|dataset| is_deep(dataset))
     }
 
-    /// Removes the snapshots of one dataset.
-    pub fn remove_snapshots(&mut self, dataset: &str) {
-        self.snapshots.remove(dataset);
-    }
-
     fn insert_row(&mut self, row: Row) {
         self.remove_row(row.name());
         let name: Arc<str> = row.name().into();
@@ -300,9 +266,9 @@ impl VmDatasets {
     }
 
     /// Returns the snapshots of a dataset in the order of the listing.
-    pub fn snapshots(&self, dataset: &str) -> impl Iterator<Item = Snapshot<'_>> {
-        let list = self.own(dataset).and_then(|own| own.snapshots.as_ref());
-        list.into_iter().flat_map(|list| list.iter())
+    pub fn snapshots(&self, dataset: &str) -> impl Iterator<Item = SnapshotRow<'_>> {
+        let list = self.own(dataset).and_then(|own| Some((&*own.name, own.snapshots.as_ref()?)));
+        list.into_iter().flat_map(|(dataset, list)| list.iter(dataset))
     }
 }
 

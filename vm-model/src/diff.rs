@@ -91,65 +91,31 @@ fn compare<'a>(
     new: &'a VmObject,
     texts: impl Fn(&str) -> [Option<&'a RawValue>; 2],
 ) -> Vec<Change<'a>> {
-    let (mut changes, mut capped) = (Vec::new(), Out::new(MOST_RECORDS));
-    let mut objects = |key: &str, before: Option<&'a Value>, after: Option<&'a Value>| {
-        let mut path = vec![Some(key.to_owned())];
+    let (mut changes, mut left_of_capped) = (Vec::new(), Some(MOST_RECORDS));
+    members(old, new, |key, before, after| {
         let is_capped = FIELDS.contains(&key);
-        let mut free = Out::new(usize::MAX);
-        let out = if is_capped { &mut capped } else { &mut free };
-        member(&mut path, None, before, after, out);
-        if out.is_full() && is_capped {
+        let left = if is_capped { left_of_capped } else { Some(usize::MAX) };
+        let path = vec![Some(key.to_owned())];
+        let mut walk = Walk { path, ident: None, changes: Vec::new(), left };
+        walk.member(before, after);
+        if is_capped {
+            left_of_capped = walk.left;
+        }
+        if walk.is_full() {
             let [old, new] = texts(key).map(|text| text.map(Shown::Text));
             let (before, after) = (before.map(Shown::Value), after.map(Shown::Value));
-            out.changes.clear();
-            out.changes.push(Change::new(&path, None, old.or(before), new.or(after)));
+            walk.changes = vec![Change::new(&walk.path, None, old.or(before), new.or(after))];
         }
-        changes.append(&mut out.changes);
-    };
-    members(old, new, &mut objects);
+        changes.append(&mut walk.changes);
+    });
     changes
-}
-
-/// The differences found, up to a limit.
-struct Out<'a> {
-    changes: Vec<Change<'a>>,
-    /// How many more there may be; `None` if there were more.
-    left: Option<usize>,
-}
-
-impl<'a> Out<'a> {
-    fn new(records: usize) -> Self {
-        Out { changes: Vec::new(), left: Some(records) }
-    }
-
-    fn is_full(&self) -> bool {
-        self.left.is_none()
-    }
-
-    fn push(
-        &mut self,
-        path: &Path,
-        ident: Option<&'a Value>,
-        old: Option<&'a Value>,
-        new: Option<&'a Value>,
-    ) {
-        self.left = self.left.and_then(|left| left.checked_sub(1));
-        if !self.is_full() {
-            self.changes.push(Change::new(
-                path,
-                ident,
-                old.map(Shown::Value),
-                new.map(Shown::Value),
-            ));
-        }
-    }
 }
 
 /// Passes each key whose values differ with both values, those of `old` first.
 fn members<'a>(
     old: &'a VmObject,
     new: &'a VmObject,
-    each: &mut impl FnMut(&str, Option<&'a Value>, Option<&'a Value>),
+    mut each: impl FnMut(&str, Side<'a>, Side<'a>),
 ) {
     // The keys are nearly always the same in the same order, so try the same position first.
     let (mut beside, mut found) = (new.iter(), 0);
@@ -169,35 +135,6 @@ fn members<'a>(
     }
 }
 
-fn member<'a>(
-    path: &mut Path,
-    ident: Option<&'a Value>,
-    before: Option<&'a Value>,
-    after: Option<&'a Value>,
-    out: &mut Out<'a>,
-) {
-    match (before, after) {
-        (Some(before), Some(after)) => values(path, ident, before, after, out),
-        _ => out.push(path, ident, before, after),
-    }
-}
-
-fn objects<'a>(
-    path: &mut Path,
-    ident: Option<&'a Value>,
-    old: &'a VmObject,
-    new: &'a VmObject,
-    out: &mut Out<'a>,
-) {
-    members(old, new, &mut |key, before, after| {
-        if !out.is_full() {
-            path.push(Some(key.to_owned()));
-            member(path, ident, before, after, out);
-            path.pop();
-        }
-    });
-}
-
 /// Returns true if two values are equal and all their keys have the same order.
 fn same(old: &Value, new: &Value) -> bool {
     match (old, new) {
@@ -211,32 +148,102 @@ fn same(old: &Value, new: &Value) -> bool {
     }
 }
 
-fn values<'a>(
-    path: &mut Path,
-    ident: Option<&'a Value>,
-    old: &'a Value,
-    new: &'a Value,
-    out: &mut Out<'a>,
-) {
-    match (old, new) {
-        (Value::Object(a), Value::Object(b)) => objects(path, ident, a, b, out),
-        (Value::Array(a), Value::Array(b)) => arrays(path, ident, a, b, out),
-        // An array and an object are compared as two objects, as JavaScript does.
-        (Value::Array(_), Value::Object(_)) | (Value::Object(_), Value::Array(_)) => {
-            let (a, b) = (indexed(old), indexed(new));
-            let mut keys: Vec<&String> = a.keys().collect();
-            keys.extend(b.keys().filter(|key| !a.contains_key(*key)));
-            for key in keys {
-                let (before, after) = (a.get(key).copied(), b.get(key).copied());
-                if !before.zip(after).is_some_and(|(a, b)| same(a, b)) && !out.is_full() {
-                    path.push(Some(key.clone()));
-                    member(path, ident, before, after, out);
-                    path.pop();
+/// The value of one of the objects, if it has one.
+type Side<'a> = Option<&'a Value>;
+
+/// The walk through a field of both objects.
+struct Walk<'a> {
+    path: Path,
+    /// The identity of the element that it is in.
+    ident: Side<'a>,
+    /// The differences found, up to a limit.
+    changes: Vec<Change<'a>>,
+    /// How many more there may be; `None` if there were more.
+    left: Option<usize>,
+}
+
+impl<'a> Walk<'a> {
+    fn is_full(&self) -> bool {
+        self.left.is_none()
+    }
+
+    fn push(&mut self, old: Side<'a>, new: Side<'a>) {
+        self.left = self.left.and_then(|left| left.checked_sub(1));
+        if !self.is_full() {
+            let (old, new) = (old.map(Shown::Value), new.map(Shown::Value));
+            self.changes.push(Change::new(&self.path, self.ident, old, new));
+        }
+    }
+
+    /// Compares the members of this key.
+    fn below(&mut self, key: &str, before: Side<'a>, after: Side<'a>) {
+        if !self.is_full() {
+            self.path.push(Some(key.to_owned()));
+            self.member(before, after);
+            self.path.pop();
+        }
+    }
+
+    fn member(&mut self, before: Side<'a>, after: Side<'a>) {
+        match (before, after) {
+            (Some(Value::Object(a)), Some(Value::Object(b))) => self.objects(a, b),
+            (Some(Value::Array(a)), Some(Value::Array(b))) => self.arrays(a, b),
+            // An array and an object are compared as two objects, as JavaScript does.
+            (Some(old @ Value::Array(_)), Some(new @ Value::Object(_)))
+            | (Some(old @ Value::Object(_)), Some(new @ Value::Array(_))) => {
+                let (a, b) = (indexed(old), indexed(new));
+                for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
+                    let (before, after) = (a.get(key).copied(), b.get(key).copied());
+                    if !before.zip(after).is_some_and(|(a, b)| same(a, b)) {
+                        self.below(key, before, after);
+                    }
+                }
+            }
+            (before, after) if before == after => {}
+            (before, after) => self.push(before, after),
+        }
+    }
+
+    fn objects(&mut self, old: &'a VmObject, new: &'a VmObject) {
+        members(old, new, |key, before, after| self.below(key, before, after));
+    }
+
+    /// Compares elements by their text. The order of keys in an element counts; the order of elements
+    /// and the number of equal ones do not.
+    fn arrays(&mut self, old: &'a [Value], new: &'a [Value]) {
+        let old_texts: Vec<String> = old.iter().map(Value::to_string).collect();
+        let new_texts: Vec<String> = new.iter().map(Value::to_string).collect();
+        let removed = without_twin(old, &old_texts, &new_texts);
+        let mut added: Vec<Side<'a>> =
+            without_twin(new, &new_texts, &old_texts).into_iter().map(Some).collect();
+
+        let mut leftovers = Vec::new();
+        let mut pairs = Vec::new();
+        match key_of(&self.path) {
+            None => leftovers = removed,
+            Some(key) => {
+                let mut twins = Twins::of(&added, key);
+                for before in removed {
+                    let twin = twins.next(before).and_then(|at| added.get_mut(at)?.take());
+                    match twin {
+                        Some(after) => pairs.push((before, after, key)),
+                        None => leftovers.push(before),
+                    }
                 }
             }
         }
-        (a, b) if a == b => {}
-        (a, b) => out.push(path, ident, Some(a), Some(b)),
+
+        self.path.push(None);
+        leftovers.into_iter().for_each(|before| self.push(Some(before), None));
+        for (before, after, key) in pairs {
+            if let (Value::Object(a), Value::Object(b)) = (before, after) {
+                let outer = std::mem::replace(&mut self.ident, a.get(key));
+                self.objects(a, b);
+                self.ident = outer;
+            }
+        }
+        added.into_iter().flatten().for_each(|after| self.push(None, Some(after)));
+        self.path.pop();
     }
 }
 
@@ -244,61 +251,11 @@ fn values<'a>(
 fn indexed(value: &Value) -> IndexMap<String, &Value> {
     match value {
         Value::Array(items) => {
-            items.iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect()
+            items.iter().enumerate().map(|(at, it)| (at.to_string(), it)).collect()
         }
-        other => other
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| (key.clone(), value))
-            .collect(),
+        Value::Object(members) => members.iter().map(|(key, it)| (key.clone(), it)).collect(),
+        _ => IndexMap::new(),
     }
-}
-
-/// Compares elements by their text. The order of keys in an element counts; the order of elements and
-/// the number of equal ones do not.
-fn arrays<'a>(
-    path: &mut Path,
-    ident: Option<&'a Value>,
-    old: &'a [Value],
-    new: &'a [Value],
-    out: &mut Out<'a>,
-) {
-    let old_texts: Vec<String> = old.iter().map(Value::to_string).collect();
-    let new_texts: Vec<String> = new.iter().map(Value::to_string).collect();
-    let removed = without_twin(old, &old_texts, &new_texts);
-    let mut added: Vec<Option<&'a Value>> =
-        without_twin(new, &new_texts, &old_texts).into_iter().map(Some).collect();
-
-    let mut leftovers = Vec::new();
-    let mut pairs = Vec::new();
-    match key_of(path) {
-        None => leftovers = removed,
-        Some(key) => {
-            let mut twins = Twins::of(&added, key);
-            for before in removed {
-                let twin = twins.next(before).and_then(|at| added.get_mut(at)?.take());
-                match twin {
-                    Some(after) => pairs.push((before, after, key)),
-                    None => leftovers.push(before),
-                }
-            }
-        }
-    }
-
-    path.push(None);
-    for before in leftovers {
-        out.push(path, ident, Some(before), None);
-    }
-    for (before, after, key) in pairs {
-        if let (Value::Object(a), Value::Object(b)) = (before, after) {
-            objects(path, a.get(key), a, b, out);
-        }
-    }
-    for after in added.into_iter().flatten() {
-        out.push(path, ident, None, Some(after));
-    }
-    path.pop();
 }
 
 /// The positions of the objects in an array by identity, in their order. Objects without one share
@@ -330,12 +287,8 @@ impl Twins {
 /// Returns the items whose text is not among the others.
 fn without_twin<'a>(items: &'a [Value], texts: &[String], others: &[String]) -> Vec<&'a Value> {
     let others: HashSet<&str> = others.iter().map(String::as_str).collect();
-    items
-        .iter()
-        .zip(texts)
-        .filter(|(_, text)| !others.contains(text.as_str()))
-        .map(|(item, _)| item)
-        .collect()
+    let alone = items.iter().zip(texts).filter(|(_, text)| !others.contains(text.as_str()));
+    alone.map(|(item, _)| item).collect()
 }
 
 /// Returns the identifying key of the elements of the array at this path.

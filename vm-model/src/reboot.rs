@@ -76,88 +76,52 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::zoneadm;
 
-    fn row(zone_state: &str, zoneid: i64) -> ZoneRow {
-        ZoneRow {
-            zoneid: Some(zoneid),
-            zonename: "z".into(),
-            zone_state: zone_state.to_owned(),
-            zonepath: "/zones/z".into(),
-            uuid: "z".into(),
-            brand: "joyent".into(),
-            zonedid: Some(1),
+    /// Reads `STATE=ZONEID` or `STATE`.
+    fn state(text: &str) -> (String, Option<i64>) {
+        let (state, zoneid) = text.split_once('=').unwrap_or((text, ""));
+        (state.to_owned(), zoneid.parse().ok())
+    }
+
+    fn row(text: &str) -> ZoneRow {
+        let (state, zoneid) = text.split_once('=').unwrap();
+        let uuid = "f8428503-41e2-426e-b0f9-a5d849b545f6";
+        let line = format!("{zoneid}:{uuid}:{state}:/zones/z:{uuid}:joyent:excl:1");
+        zoneadm::parse(line.as_bytes()).remove(0)
+    }
+
+    #[test]
+    fn only_a_reboot_between_two_readings_is_shown() {
+        use Verdict::{LookAgain, Plain};
+        let show = |state: &str| Verdict::Show(state.to_owned());
+        let whole = "shutting_down=5 uninitialized=5 initialized=6 ready=6 running=6";
+        let some = "shutting_down=5 running=6";
+        // The events, the readings before and after them, whether no other reading follows soon.
+        for (events, before, now, last_look, verdict) in [
+            (whole, "running=5", "running=6", false, show("shutting_down")),
+            // The same id again, or no id in the events: the events are enough.
+            ("uninitialized running", "running=5", "running=5", false, show("uninitialized")),
+            // No event at all: the id is enough.
+            ("", "running=5", "running=6", false, show("shutting_down")),
+            // An event ahead of zoneadm asks for another reading.
+            ("shutting_down=5", "running=5", "running=5", false, LookAgain),
+            ("shutting_down=5", "running=5", "running=5", true, show("shutting_down")),
+            ("shutting_down=5", "running=5", "shutting_down=5", false, Plain),
+            // A late event is no second reboot.
+            ("uninitialized=5 running=6", "running=6", "running=6", true, Plain),
+            // Readings that differ need no event.
+            (some, "running=5", "installed=6", false, Plain),
+            (some, "installed=5", "running=6", false, Plain),
+            (some, "down=5", "ready=6", false, Plain),
+            ("running=5", "running=5", "running=5", true, Plain),
+        ] {
+            let mut trace = Trace::default();
+            for (newstate, zoneid) in events.split_whitespace().map(state) {
+                trace.note(&ZoneEvent { name: "z".into(), newstate, zoneid });
+            }
+            let judged = trace.judge(&row(before), &row(now), last_look);
+            assert_eq!(judged, verdict, "{events}: {before} → {now}");
         }
-    }
-
-    fn trace(events: &[(&str, i64)]) -> Trace {
-        let mut trace = Trace::default();
-        for (state, zoneid) in events {
-            let zoneid = (*zoneid > 0).then_some(*zoneid);
-            trace.note(&ZoneEvent { name: "z".into(), newstate: (*state).into(), zoneid });
-        }
-        trace
-    }
-
-    #[test]
-    fn a_reboot_between_two_readings_is_shown() {
-        let whole = trace(&[
-            ("shutting_down", 5),
-            ("uninitialized", 5),
-            ("initialized", 6),
-            ("ready", 6),
-            ("running", 6),
-        ]);
-        assert_eq!(
-            whole.judge(&row("running", 5), &row("running", 6), false),
-            Verdict::Show("shutting_down".into())
-        );
-        // The same id again, or no id in the events: the events are enough.
-        let whole = trace(&[("uninitialized", 0), ("running", 0)]);
-        assert_eq!(
-            whole.judge(&row("running", 5), &row("running", 5), false),
-            Verdict::Show("uninitialized".into())
-        );
-        // No event at all: the id is enough.
-        assert_eq!(
-            trace(&[]).judge(&row("running", 5), &row("running", 6), false),
-            Verdict::Show("shutting_down".into())
-        );
-    }
-
-    #[test]
-    fn an_event_ahead_of_zoneadm_asks_for_another_reading() {
-        let ahead = trace(&[("shutting_down", 5)]);
-        assert_eq!(ahead.judge(&row("running", 5), &row("running", 5), false), Verdict::LookAgain);
-        assert_eq!(
-            ahead.judge(&row("running", 5), &row("running", 5), true),
-            Verdict::Show("shutting_down".into())
-        );
-        assert_eq!(
-            ahead.judge(&row("running", 5), &row("shutting_down", 5), false),
-            Verdict::Plain
-        );
-    }
-
-    #[test]
-    fn a_late_event_is_no_second_reboot() {
-        let late = trace(&[("uninitialized", 5), ("running", 6)]);
-        assert_eq!(late.judge(&row("running", 6), &row("running", 6), true), Verdict::Plain);
-    }
-
-    #[test]
-    fn readings_that_differ_need_no_event() {
-        let any = trace(&[("shutting_down", 5), ("running", 6)]);
-        for (before, now) in [("running", "installed"), ("installed", "running"), ("down", "ready")]
-        {
-            assert_eq!(
-                any.judge(&row(before, 5), &row(now, 6), false),
-                Verdict::Plain,
-                "{before} {now}"
-            );
-        }
-        assert_eq!(
-            trace(&[("running", 5)]).judge(&row("running", 5), &row("running", 5), true),
-            Verdict::Plain
-        );
     }
 }

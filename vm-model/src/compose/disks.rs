@@ -12,7 +12,7 @@ use crate::datasets::VmDatasets;
 use crate::js::{iso, mib, number};
 use crate::object::VmObject;
 use crate::origin::Origin;
-use crate::parse::zfs_list::{Column, Row};
+use crate::parse::zfs_list::{self, Column, Row};
 use crate::parse::zone_xml::Element;
 use crate::parse::zoneadm::ZoneRow;
 
@@ -60,9 +60,9 @@ fn amount(row: &Row, column: Column) -> f64 {
 }
 
 /// Returns a time of creation as a date.
-fn created(name: &str, seconds: Option<f64>, text: &str) -> Result<String, ComposeError> {
-    seconds.and_then(|seconds| iso(seconds * 1000.0)).ok_or_else(|| {
-        let what = format!("{name}: expected the time of creation, found {text:?}");
+fn created(name: &str, seconds: &str) -> Result<String, ComposeError> {
+    zfs_list::number(seconds).and_then(|seconds| iso(seconds * 1000.0)).ok_or_else(|| {
+        let what = format!("{name}: expected the time of creation, found {seconds:?}");
         ComposeError::new(Origin::Datasets, what)
     })
 }
@@ -105,8 +105,7 @@ fn zone_root(
     let quota = if &*zone.brand == "bhyve" { Column::Refquota } else { Column::Quota };
     set(vm, "quota", number(amount(root, quota) / GIB));
     if vm.get("create_timestamp").is_none() {
-        let (seconds, text) = (root.number(Column::Creation), root.text(Column::Creation));
-        set(vm, "create_timestamp", created(root.name(), seconds, text)?);
+        set(vm, "create_timestamp", created(root.name(), root.text(Column::Creation))?);
     }
     if root.text(Column::Compression) != "off" {
         set(vm, "zfs_root_compression", root.text(Column::Compression));
@@ -178,7 +177,7 @@ fn snapshots(dataset: &str, datasets: &VmDatasets) -> Result<Value, ComposeError
     let mut found = Vec::new();
     for one in datasets.snapshots(dataset) {
         if let Some(name) = one.name.strip_prefix("vmsnap-").filter(|name| !name.is_empty()) {
-            let time = created(dataset, one.created(), one.creation)?;
+            let time = created(dataset, one.creation)?;
             found.push((time, name, mib(one.written().unwrap_or(f64::NAN))));
         }
     }
@@ -210,14 +209,10 @@ fn free_space(vm: &mut VmObject, volumes: &[Option<&Row>]) {
 
 /// Sets what a VM that is being received still lacks. As deployed, all filesystems count as missing.
 pub(super) fn missing(vm: &mut VmObject, zone: &ZoneRow, datasets: &VmDatasets) {
-    let texts = |list: &str, member: &str, only_missing: bool| -> Vec<String> {
-        objects(vm, list)
-            .filter(|entry| !only_missing || entry.contains_key("missing"))
-            .filter_map(|entry| text(entry, member).map(str::to_owned))
-            .collect()
-    };
-    let (disks, filesystems) =
-        (texts("disks", "path", true), texts("filesystems", "source", false));
+    let disks = objects(vm, "disks").filter(|disk| disk.contains_key("missing"));
+    let disks: Vec<&str> = disks.filter_map(|disk| text(disk, "path")).collect();
+    let filesystems = objects(vm, "filesystems").filter_map(|entry| text(entry, "source"));
+    let filesystems: Vec<&str> = filesystems.collect();
     let root = text(vm, "zfs_filesystem").filter(|name| !name.is_empty());
     let root = root.unwrap_or_else(|| zone.zonepath.strip_prefix('/').unwrap_or(&zone.zonepath));
     let named = vm.get("datasets").and_then(Value::as_array).into_iter().flatten();

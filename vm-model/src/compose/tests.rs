@@ -21,6 +21,7 @@ use crate::parse::config_json::{self, ConfigJson};
 use crate::parse::kstat::ZoneKstat;
 use crate::parse::receiving::Receiving;
 use crate::parse::zfs_list::Row;
+use crate::parse::zfs_list::tests::line;
 use crate::parse::zoneadm::ZoneRow;
 use crate::parse::{lastexited, sysinfo, zone_xml, zoneadm};
 use crate::parts::{Parts, Stamps};
@@ -28,19 +29,11 @@ use crate::parts::{Parts, Stamps};
 const UUID: &str = "f8428503-41e2-426e-b0f9-a5d849b545f6";
 
 fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
-    let row = ZoneRow {
-        zoneid: None,
-        zonename: UUID.into(),
-        zone_state: zone_state.to_owned(),
-        zonepath: format!("/zones/{UUID}").into(),
-        uuid: UUID.into(),
-        brand: brand.to_owned(),
-        zonedid: Some(5),
-    };
+    let row = format!("-:{UUID}:{zone_state}:/zones/{UUID}:{UUID}:{brand}:excl:5");
     let xml = format!("<zone name='{UUID}' brand='{brand}' autoboot='true'>{xml}</zone>");
     let stamps = Stamps { last_modified: Some(1), ..Stamps::default() };
     Parts {
-        zone: row.into(),
+        zone: Arc::new(zoneadm::parse(row.as_bytes()).remove(0)),
         xml: Arc::new(zone_xml::parse(xml.as_bytes()).unwrap()),
         kstat: None,
         config: ConfigJson::default().into(),
@@ -52,6 +45,11 @@ fn parts(xml: &str, zone_state: &str, brand: &str) -> Parts {
     }
 }
 
+/// The kstat of a zone that booted then.
+fn booted(seconds: f64) -> ZoneKstat {
+    ZoneKstat { boot_time: Some(seconds), init_restarts: None, init_pid: None }
+}
+
 fn made(parts: &Parts) -> VmObject {
     compose(parts).unwrap()
 }
@@ -59,16 +57,14 @@ fn made(parts: &Parts) -> VmObject {
 #[test]
 fn a_bare_zone_has_its_defaults() {
     let vm = made(&parts("", "installed", "kvm"));
-    assert_eq!(
-        (&vm["state"], &vm["zoneid"], &vm["zonedid"]),
-        (&json!("stopped"), &Value::Null, &json!(5))
-    );
-    assert_eq!(
-        (&vm["nics"], &vm["disks"], &vm["snapshots"], &vm["resolvers"]),
-        (&json!([]), &json!([]), &json!([]), &json!([]))
-    );
-    assert_eq!((&vm["hvm"], &vm["firewall_enabled"]), (&json!(true), &json!(false)));
-    assert_eq!(vm["last_modified"], json!("1970-01-01T00:00:01.000Z"));
+    let defaults = json!({
+        "state": "stopped", "zoneid": null, "zonedid": 5, "hvm": true, "firewall_enabled": false,
+        "nics": [], "disks": [], "snapshots": [], "resolvers": [],
+        "last_modified": "1970-01-01T00:00:01.000Z",
+    });
+    for (field, value) in defaults.as_object().unwrap() {
+        assert_eq!(&vm[field], value, "{field}");
+    }
     assert!(!vm.contains_key("autoboot"), "kvm's own comes from vm-autoboot");
     assert!(!made(&parts("", "installed", "lx")).contains_key("disks"));
 }
@@ -92,16 +88,12 @@ fn receiving_lists_what_is_missing() {
     assert!(parts.is_receiving());
     parts.receiving = Some(Receiving { zfs_filesystem: Some(Box::new(json!("tank/root"))) });
     let vm = made(&parts);
-    assert_eq!(
-        vm["missing"],
-        json!({"datasets": ["tank/root", "zones/x/data"], "disks": ["/dev/zvol/rdsk/zones/d"], "filesystems": ["/s"]})
-    );
+    let (datasets, disks) = (["tank/root", "zones/x/data"], ["/dev/zvol/rdsk/zones/d"]);
+    let missing = json!({"datasets": datasets, "disks": disks, "filesystems": ["/s"]});
+    assert_eq!(vm["missing"], missing);
     assert_eq!(vm["device"], Value::Null);
     parts.receiving = None;
-    assert_eq!(
-        made(&parts)["missing"]["datasets"][0],
-        json!("zones/f8428503-41e2-426e-b0f9-a5d849b545f6")
-    );
+    assert_eq!(made(&parts)["missing"]["datasets"][0], json!(format!("zones/{UUID}")));
 }
 
 #[test]
@@ -131,13 +123,9 @@ fn lists_are_sorted_by_number_and_else_keep_the_order_of_the_file() {
 }
 
 fn listing(names: &[(&str, &str)]) -> Vec<Row> {
-    let row = |(kind, name): &(&str, &str)| {
-        let line = format!(
-            "lz4\t1500000000\t0\t/{name}\t{name}\t1\t2\t3\t4\t5\t{kind}\t-\t7\t8\t9\t10\toff"
-        );
-        Row::parse(&line).unwrap()
-    };
-    names.iter().map(row).collect()
+    let row =
+        |(kind, name): &(&str, &str)| Row::parse(&line(kind, name, &format!("/{name}"), "off"));
+    names.iter().map(|one| row(one).unwrap()).collect()
 }
 
 #[test]
@@ -229,10 +217,8 @@ fn kept_a_config_file_that_is_not_json_is_an_empty_object() {
 #[test]
 // no. 14
 fn kept_last_modified_has_whole_seconds() {
-    assert_eq!(
-        made(&parts("", "installed", "lx"))["last_modified"],
-        json!("1970-01-01T00:00:01.000Z")
-    );
+    let vm = made(&parts("", "installed", "lx"));
+    assert_eq!(vm["last_modified"], "1970-01-01T00:00:01.000Z");
 }
 
 #[test]
@@ -247,16 +233,10 @@ fn kept_an_exit_status_that_is_no_number_is_success_and_a_core_flag_stays() {
 // no. 16
 fn kept_a_ready_zone_booted_in_1970_with_pid_zero() {
     let mut ready = parts("", "ready", "lx");
-    ready.kstat = Some(ZoneKstat {
-        boot_time: Some(0.0),
-        init_restarts: Some(json!(0)),
-        init_pid: Some(json!(0)),
-    });
+    ready.kstat = Some(ZoneKstat { init_pid: Some(json!(0)), ..booted(0.0) });
     let vm = made(&ready);
-    assert_eq!(
-        (&vm["pid"], &vm["boot_timestamp"]),
-        (&json!(0), &json!("1970-01-01T00:00:00.000Z"))
-    );
+    assert_eq!(vm["pid"], 0);
+    assert_eq!(vm["boot_timestamp"], "1970-01-01T00:00:00.000Z");
 }
 
 #[test]
@@ -279,28 +259,24 @@ fn kept_odd_values_stay_odd() {
 const NAMES: [&str; 7] =
     ["zones/u", "zones/u/data", "zones/v", "zones/v/data", "tank/r", "tank/r/data", "zones"];
 
+/// One of these words.
+fn one_of(words: &'static str) -> impl Strategy<Value = &'static str> {
+    prop::sample::select(words.split(' ').collect::<Vec<_>>())
+}
+
 /// Rows of a small node: few names and mountpoints, so that they often meet.
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let name = prop::sample::select(&NAMES[..]);
-    let mountpoint = prop::sample::select(vec!["-", "legacy", "none", "/zones/u", "/m", "/tank/r"]);
-    let kind = prop::sample::select(vec![
-        "filesystem",
-        "volume",
-        "@indestructible",
-        "@vmsnap-a",
-        "@vmsnap-b",
-    ]);
-    let number =
-        prop::sample::select(vec!["-", "0", "1", "1500000000", "1e300", "18446744073709551615"]);
+    let mountpoint = one_of("- legacy none /zones/u /m /tank/r");
+    let kind = one_of("filesystem volume @indestructible @vmsnap-a @vmsnap-b");
+    let number = one_of("- 0 1 1500000000 1e300 18446744073709551615");
     let numbers = proptest::collection::vec(number, 12);
-    let columns =
-        (name, kind, mountpoint, prop::sample::select(vec!["lz4", "off"]), any::<bool>(), numbers);
+    let columns = (name, kind, mountpoint, one_of("lz4 off"), one_of("on off"), numbers);
     let row = columns.prop_map(|(name, kind, mountpoint, compression, zoned, n)| {
         let (name, kind) = match kind.strip_prefix('@') {
             Some(_) => (format!("{name}{kind}"), "snapshot"),
             None => (name.to_owned(), kind),
         };
-        let zoned = if zoned { "on" } else { "off" };
         let [a, b, c, d, e, f, g, h, i, j, k, l] = n[..] else { panic!("{n:?}") };
         let line = format!(
             "{compression}\t{a}\t{b}\t{mountpoint}\t{name}\t{c}\t{d}\t{e}\t{f}\t{g}\t{kind}\t\
@@ -313,13 +289,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 
 /// A configuration whose names, values and paths are sometimes those that count.
 fn xml() -> impl Strategy<Value = String> {
-    let path = prop::sample::select(vec![
-        "/m",
-        "/zones/u",
-        "/dev/zvol/rdsk/zones/v",
-        "/dev/zvol/rdsk/",
-        "/x/disk1",
-    ]);
+    let path = one_of("/m /zones/u /dev/zvol/rdsk/zones/v /dev/zvol/rdsk/ /x/disk1");
     let name = prop::sample::select(&NAMES[..]);
     let value = "receiving:stopped:5|-?[0-9]{1,3}|true|[a,:=/]{0,4}";
     let key = "ram|alias|resolvers|failed|provisioning|transition|vm-autoboot|flexible-disk-size|x";
@@ -344,16 +314,11 @@ fn xml() -> impl Strategy<Value = String> {
 }
 
 fn any_parts() -> impl Strategy<Value = Parts> {
-    let zone_state = prop::sample::select(vec!["installed", "running", "configured"]);
-    let brand = prop::sample::select(vec!["kvm", "bhyve", "lx"]);
-    let zonepath = prop::sample::select(vec!["/zones/u", "/m", "/tank/r", "/"]);
-    let receiving = prop::sample::select(vec![
-        json!(null),
-        json!(5),
-        json!(""),
-        json!("tank/r"),
-        json!("zones/u"),
-    ]);
+    let zone_state = one_of("installed running configured");
+    let brand = one_of("kvm bhyve lx");
+    let zonepath = one_of("/zones/u /m /tank/r /");
+    let receiving = [json!(null), json!(5), json!(""), json!("tank/r"), json!("zones/u")];
+    let receiving = prop::sample::select(receiving.to_vec());
     let kstat = proptest::option::of(any::<f64>());
     let last_modified = proptest::option::of(any::<i64>());
     let lastexited = "[0-9]{1,10} [0-9]{1,3}";
@@ -363,11 +328,7 @@ fn any_parts() -> impl Strategy<Value = Parts> {
             let mut parts = parts(&xml, zone_state, brand);
             parts.zone = Arc::new(ZoneRow { zonepath: zonepath.into(), ..(*parts.zone).clone() });
             parts.receiving = Some(Receiving { zfs_filesystem: Some(Box::new(receiving)) });
-            parts.kstat = boot_time.map(|n| ZoneKstat {
-                boot_time: Some(n),
-                init_restarts: None,
-                init_pid: None,
-            });
+            parts.kstat = boot_time.map(booted);
             parts.stamps.last_modified = last_modified;
             parts.lastexited = lastexited::parse(lastexited.as_bytes()).unwrap();
             parts

@@ -8,12 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::parse::zfs_list::SnapshotListing;
-
-fn line(kind: &str, name: &str, mountpoint: &str, zoned: &str) -> String {
-    format!(
-        "lz4\t1500000000\t0\t{mountpoint}\t{name}\t1\t2\t3\t4\t18446744073709551615\t{kind}\t-\t7\t8\t9\t10\t{zoned}"
-    )
-}
+use crate::parse::zfs_list::tests::line;
 
 fn row(kind: &str, name: &str, mountpoint: &str) -> Row {
     Row::parse(&line(kind, name, mountpoint, "off")).unwrap()
@@ -159,7 +154,7 @@ fn fifty_thousand_snapshots_take_few_bytes_each() {
     let mut datasets = Datasets::default();
     datasets.replace_snapshots(table);
     let list = datasets.snapshots.values().next().unwrap();
-    assert_eq!(list.iter().count(), OF);
+    assert_eq!(list.len(), OF);
     assert!(list.0.len() / OF <= 64, "{} bytes each", list.0.len() / OF);
 }
 

@@ -68,10 +68,8 @@ fn many_changes_of_a_tenants_field_are_one_record_of_it() {
         let record = wire(old.clone(), new.clone());
         assert_eq!(record[0]["path"], json!([field]));
         assert_eq!((&record[0]["oldValue"], &record[0]["newValue"]), (&old[field], &new[field]));
-        assert_eq!(
-            (record.as_array().unwrap().len(), &record[0]["action"]),
-            (1, &json!("changed"))
-        );
+        assert_eq!(record[0]["action"], "changed");
+        assert_eq!(record.as_array().unwrap().len(), 1);
     }
     // Together they have one limit, and the other fields none.
     let half = keys(MOST_RECORDS / 2 + 1, "");
@@ -283,10 +281,7 @@ fn sets(value: &Value) -> Value {
         Value::Object(map) => {
             let mut keys: Vec<_> = map.keys().cloned().collect();
             keys.sort();
-            keys.into_iter()
-                .map(|k| (k.clone(), sets(&map[&k])))
-                .collect::<serde_json::Map<_, _>>()
-                .into()
+            Value::Object(keys.into_iter().map(|k| (k.clone(), sets(&map[&k]))).collect())
         }
         Value::Array(items) => {
             let mut texts: Vec<String> = items.iter().map(Value::to_string).collect();

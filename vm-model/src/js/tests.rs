@@ -50,10 +50,8 @@ fn whole_numbers_become_integers() {
 
 #[test]
 fn text_is_ascii() {
-    assert_eq!(
-        to_ascii("\u{e9}\u{1f980}\n\u{7f}\u{1}\"/"),
-        "\"\\u00e9\\ud83e\\udd80\\n\u{7f}\\u0001\\\"/\""
-    );
+    let text = to_ascii("\u{e9}\u{1f980}\n\u{7f}\u{1}\"/");
+    assert_eq!(text, "\"\\u00e9\\ud83e\\udd80\\n\u{7f}\\u0001\\\"/\"");
 }
 
 #[test]

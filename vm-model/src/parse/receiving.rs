@@ -34,10 +34,8 @@ mod tests {
 
     #[test]
     fn takes_one_member() {
-        assert_eq!(
-            parse(b"{\"zfs_filesystem\":\"a/b\"}").unwrap().zfs_filesystem,
-            Some(Box::new("a/b".into()))
-        );
+        let found = parse(br#"{"zfs_filesystem":"a/b"}"#).unwrap();
+        assert_eq!(found.zfs_filesystem, Some(Box::new("a/b".into())));
         assert_eq!(parse(b"[]").unwrap(), Receiving::default());
         assert!(parse(b"null").is_err() && parse(b"x").is_err());
     }

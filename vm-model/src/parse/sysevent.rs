@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn line(value: serde_json::Value) -> Result<Line, Garbage> {
+    fn line(value: Value) -> Result<Line, Garbage> {
         parse(value.to_string().as_bytes())
     }
 
@@ -84,35 +84,28 @@ mod tests {
 
     #[test]
     fn zone_lines() {
-        let event = |class: &str, subclass: &str, data: serde_json::Value| {
-            line(
-                json!({"date": "d", "type": "event", "class": class, "subclass": subclass, "data": data}),
-            )
-        };
         let data = json!({"zonename": "z", "newstate": "running", "zoneid": 7, "when": 1_767_607_200_178_431_227_u64});
-        assert_eq!(event("status", "change", data.clone()), Ok(zone("z", "running", Some(7))));
-        assert_eq!(event("status", "other", data.clone()), Ok(zone("z", "running", Some(7))));
-        assert_eq!(
-            event("init", "restart", json!({"zonename": "z", "restarts": 2})),
-            Ok(zone("z", "", None))
-        );
-        assert_eq!(
-            event("status", "change", json!({"zonename": "z", "newstate": "", "zoneid": -1})),
-            Ok(zone("z", "", None))
-        );
-        for (class, subclass) in [("init", "other"), ("else", "change"), ("", "")] {
-            assert_eq!(event(class, subclass, data.clone()), Ok(Line::Other));
+        let gone = json!({"zonename": "z", "newstate": "", "zoneid": -1});
+        for (class, subclass, data, found) in [
+            ("status", "change", &data, zone("z", "running", Some(7))),
+            ("status", "other", &data, zone("z", "running", Some(7))),
+            ("init", "restart", &json!({"zonename": "z", "restarts": 2}), zone("z", "", None)),
+            ("status", "change", &gone, zone("z", "", None)),
+            ("init", "other", &data, Line::Other),
+            ("else", "change", &data, Line::Other),
+            ("", "", &data, Line::Other),
+            ("status", "change", &json!({}), Line::Other),
+            ("status", "change", &json!([1]), Line::Other),
+        ] {
+            let event = json!({"date": "d", "type": "event", "class": class, "subclass": subclass, "data": data});
+            assert_eq!(line(event), Ok(found), "{class} {subclass} {data}");
         }
-        assert_eq!(event("status", "change", json!({})), Ok(Line::Other));
-        assert_eq!(event("status", "change", json!([1])), Ok(Line::Other));
     }
 
     #[test]
     fn events_without_data_and_ready() {
-        assert_eq!(
-            line(json!({"type": "event", "class": "status", "subclass": "ping"})),
-            Ok(Line::Other)
-        );
+        let ping = json!({"type": "event", "class": "status", "subclass": "ping"});
+        assert_eq!(line(ping), Ok(Line::Other));
         assert_eq!(line(json!({"date": "d", "type": "ready"})), Ok(Line::Ready));
     }
 

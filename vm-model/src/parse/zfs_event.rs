@@ -60,9 +60,8 @@ pub fn events(data: &Map<String, Value>) -> Vec<DatasetEvent> {
         }
         "rename" => {
             // The event names the old name; the text has the new one.
-            let new = text("history_internal_str")
-                .and_then(|text| text.split_once("-> "))
-                .map(|(_, new)| new.trim());
+            let new = text("history_internal_str").and_then(|text| text.split_once("-> "));
+            let new = new.map(|(_, new)| new.trim());
             let new = new.filter(|new| is_listable(new) && !below_delegated(new));
             let mut both = vec![signal(name, Action::Fetch, true)];
             both.extend(new.map(|new| signal(new, Action::Fetch, true)));
@@ -118,104 +117,71 @@ mod tests {
 
     const U: &str = "7992e853-8812-4060-8b15-fff23517df24";
 
-    fn of(name: &str, action: &str, text: &str) -> Vec<(String, Action, bool)> {
+    /// The datasets of an event; with `<` those that were rolled back, with `-` those to remove.
+    fn of(name: &str, action: &str, text: &str) -> String {
         let data = json!({"history_dsname": name, "history_internal_name": action, "history_internal_str": text});
-        events(data.as_object().unwrap())
-            .into_iter()
-            .map(|s| (s.name, s.action, s.rolled_back))
-            .collect()
+        let shown = |event: DatasetEvent| {
+            let action = if event.action == Action::Expire { "-" } else { "" };
+            format!("{action}{}{}", if event.rolled_back { "<" } else { "" }, event.name)
+        };
+        events(data.as_object().unwrap()).into_iter().map(shown).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn names_and_actions() {
-        for action in [
-            "create",
-            "clone",
-            "snapshot",
-            "set",
-            "inherit",
-            "hold",
-            "release",
-            "finish receiving",
-            "what?",
-        ] {
-            assert_eq!(
-                of("zones/a", action, ""),
-                [("zones/a".into(), Action::Fetch, false)],
-                "{action}"
-            );
+        for action in "create clone snapshot set inherit hold release what?".split(' ') {
+            assert_eq!(of("zones/a", action, ""), "zones/a", "{action}");
         }
-        assert_eq!(of("zones/a@s", "destroy", ""), [("zones/a@s".into(), Action::Expire, false)]);
-        assert!(of("zones/a", "receive", "").is_empty());
-        assert!(of("zones/a/%rollback", "destroy", "").is_empty());
-        assert_eq!(
-            of("zones/a/%rollback", "clone swap", ""),
-            [("zones/a".into(), Action::Fetch, true)]
-        );
-        for name in [
-            "zones/a/%recv",
-            "zones/%recv",
-            "zones/a@%temp",
-            "a@b@c",
-            "",
-            "/",
-            "-r",
-            "zones//a",
-            "zones/a@",
-            "zones/a@/%",
+        let delegated = format!("zones/{U}/data");
+        for (name, action, found) in [
+            ("zones/a", "finish receiving", "zones/a"),
+            ("zones/a", "receive", ""),
+            ("zones/a@s", "destroy", "-zones/a@s"),
+            ("zones/a/%rollback", "destroy", ""),
+            ("zones/a/%rollback", "clone swap", "<zones/a"),
+            // Children of a delegated dataset are left out.
+            (&format!("{delegated}/pg"), "create", ""),
+            (&format!("{delegated}/pg@s"), "snapshot", ""),
+            (&format!("{delegated}@s"), "snapshot", &format!("{delegated}@s")),
+            ("zones/other/data/x", "create", "zones/other/data/x"),
         ] {
-            assert!(of(name, "create", "").is_empty(), "{name:?}");
+            assert_eq!(of(name, action, ""), found, "{name} {action}");
+        }
+        let odd = "zones/a/%recv zones/%recv zones/a@%temp a@b@c / -r zones//a zones/a@ zones/a@/%";
+        for name in odd.split(' ').chain([""]) {
+            assert_eq!(of(name, "create", ""), "", "{name:?}");
         }
     }
 
     #[test]
     fn a_rename_has_two_names() {
-        assert_eq!(
-            of("zones/a", "rename", "-> zones/b"),
-            [("zones/a".into(), Action::Fetch, false), ("zones/b".into(), Action::Fetch, false)]
-        );
-        assert_eq!(of("zones/a", "rename", "").len(), 1);
-    }
-
-    #[test]
-    fn children_of_delegated_datasets_are_left_out() {
-        assert!(of(&format!("zones/{U}/data/pg"), "create", "").is_empty());
-        assert!(of(&format!("zones/{U}/data/pg@s"), "snapshot", "").is_empty());
-        assert_eq!(of(&format!("zones/{U}/data@s"), "snapshot", "").len(), 1);
-        assert_eq!(of("zones/other/data/x", "create", "").len(), 1);
+        assert_eq!(of("zones/a", "rename", "-> zones/b"), "zones/a zones/b");
+        assert_eq!(of("zones/a", "rename", ""), "zones/a");
     }
 
     #[test]
     fn vms_of_datasets() {
-        for name in [
-            format!("zones/{U}"),
-            format!("tank/{U}-disk0@s"),
-            format!("zones/{U}/disk0"),
-            format!("z/x-{U}"),
+        for (name, uuid) in [
+            (format!("zones/{U}"), Some(U)),
+            (format!("tank/{U}-disk0@s"), Some(U)),
+            (format!("zones/{U}/disk0"), Some(U)),
+            (format!("z/x-{U}"), Some(U)),
+            ("zones".to_owned(), None),
+            (format!("zones/cores/{U}"), None),
+            (format!("zones/{}", U.to_uppercase()), None),
+            (format!("z@{U}"), None),
+            (format!("zones/{}", "\u{e9}".repeat(18)), None),
         ] {
-            assert_eq!(vm_uuid(&name), Some(U), "{name}");
+            assert_eq!(vm_uuid(&name), uuid, "{name}");
         }
-        for name in [
-            "zones".to_owned(),
-            format!("zones/cores/{U}"),
-            format!("zones/{}", U.to_uppercase()),
-            format!("z@{U}"),
-        ] {
-            assert_eq!(vm_uuid(&name), None, "{name}");
-        }
-        assert_eq!(vm_uuid(&format!("zones/{}", "\u{e9}".repeat(18))), None);
         assert_eq!((depth("zones/a/b@c/d"), depth("zones")), (3, 1));
         assert_eq!((pool("zones/a"), pool("zones@x")), ("zones", "zones"));
     }
 
     #[test]
     fn events_without_a_dataset_are_left_out() {
-        assert!(events(&Map::new()).is_empty());
-        assert!(
-            events(
-                json!({"history_dsname": 1, "history_internal_name": "set"}).as_object().unwrap()
-            )
-            .is_empty()
-        );
+        for data in [json!({}), json!({"history_dsname": 1, "history_internal_name": "set"})] {
+            assert!(events(data.as_object().unwrap()).is_empty(), "{data}");
+        }
     }
 }

@@ -95,22 +95,46 @@ impl Row {
     }
 }
 
-/// The columns of a snapshot, as printed.
+/// A snapshot, with its columns as printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotRow<'a> {
     /// The part before the `@`.
     pub dataset: &'a str,
     /// The part after it.
     pub name: &'a str,
-    creation: &'a str,
+    /// Seconds since 1970.
+    pub creation: &'a str,
     userrefs: &'a str,
     written: &'a str,
 }
 
-impl SnapshotRow<'_> {
-    /// Returns the line that [`crate::datasets`] keeps.
+impl<'a> SnapshotRow<'a> {
+    /// Returns the snapshot of a dataset whose line [`crate::datasets`] keeps.
+    pub(crate) fn of(dataset: &'a str, kept: &'a str) -> Option<Self> {
+        let mut texts = kept.split('\t');
+        let mut next = || texts.next();
+        let (name, creation, userrefs, written) = (next()?, next()?, next()?, next()?);
+        Some(SnapshotRow { dataset, name, creation, userrefs, written })
+    }
+
+    /// Returns that line.
     pub(crate) fn kept(&self) -> String {
         format!("{}\t{}\t{}\t{}\n", self.name, self.creation, self.userrefs, self.written)
+    }
+
+    /// Returns the creation time in seconds since 1970; `None` for `-`.
+    pub fn created(&self) -> Option<f64> {
+        number(self.creation)
+    }
+
+    /// Returns the number of holds; `None` for `-`.
+    pub fn userrefs(&self) -> Option<f64> {
+        number(self.userrefs)
+    }
+
+    /// Returns the size in bytes; `None` for `-`.
+    pub fn written(&self) -> Option<f64> {
+        number(self.written)
     }
 }
 
@@ -209,4 +233,4 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Row>, ParseError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -50,10 +50,8 @@ mod tests {
              s:installed:/zones/{U}:{U}:lx:excl:17\nbare:installed:/zones/bare::lx:excl:18\n"
         );
         let found: Vec<_> = lines(text.as_bytes()).map(|line| (line.name, line.uuid)).collect();
-        assert_eq!(
-            found,
-            [("z1", Some(U)), ("none", None), ("c", Some(U)), ("s", Some(U)), ("bare", None)]
-        );
+        let u = Some(U);
+        assert_eq!(found, [("z1", u), ("none", None), ("c", u), ("s", u), ("bare", None)]);
         assert!(lists(text.as_bytes(), "z1") && lists(text.as_bytes(), "global"));
         assert!(!lists(text.as_bytes(), "z") && !lists(text.as_bytes(), U) && !lists(b"", "z1"));
     }

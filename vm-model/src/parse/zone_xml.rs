@@ -105,7 +105,7 @@ impl Document<'_> {
                 Event::Comment(text) => self.characters(&text)?,
                 Event::PI(pi) => {
                     if !is_name(pi.target()) || pi.target().eq_ignore_ascii_case("xml") {
-                        return Err(self.here("a processing instruction without a name of its own"));
+                        return self.refuse("a processing instruction without a name of its own");
                     }
                     self.characters(&pi)?;
                 }
@@ -121,8 +121,9 @@ impl Document<'_> {
         ParseError::line(Origin::ZoneXml, line, what)
     }
 
-    fn here(&mut self, what: impl Into<String>) -> ParseError {
-        self.error(self.at, what)
+    /// Refuses the document because of the current event.
+    fn refuse<T>(&mut self, what: impl Into<String>) -> Result<T, ParseError> {
+        Err(self.error(self.at, what))
     }
 
     /// Returns the line of an offset.
@@ -139,21 +140,19 @@ impl Document<'_> {
         let raw: &str = tag;
         let name = tag.name().into_inner().to_owned();
         if !is_name(&name) {
-            return Err(self.here(format!("{name:?} is no name of an element")));
+            return self.refuse(format!("{name:?} is no name of an element"));
         }
         if self.path.is_empty() && std::mem::replace(&mut self.seen.root, true) {
-            return Err(
-                self.here(format!("expected the end after the zone element, found <{name}>"))
-            );
+            return self.refuse(format!("expected the end after the zone element, found <{name}>"));
         }
         if self.path.len() == MAX_DEPTH {
-            return Err(self.here(format!("nested deeper than {MAX_DEPTH}")));
+            return self.refuse(format!("nested deeper than {MAX_DEPTH}"));
         }
         let attributes = attributes(raw.get(name.len()..).unwrap_or_default()).map_err(|e| {
             self.error(self.at + 1 + name.len() + e.offset, format!("<{name}>: {}", e.what))
         })?;
         if self.path.is_empty() && name != "zone" {
-            return Err(self.here(format!("expected a zone element, found <{name}>")));
+            return self.refuse(format!("expected a zone element, found <{name}>"));
         }
         let line = self.line(self.at);
         self.path.push(name);
@@ -164,7 +163,7 @@ impl Document<'_> {
     fn keep(&mut self, mut attributes: Vec<(String, String)>, line: u32) -> Result<(), ParseError> {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         match path[..] {
-            ["zone"] => check_zone(&attributes).map_err(|what| self.here(what))?,
+            ["zone"] => check_zone(&attributes).or_else(|what| self.refuse(what))?,
             ["zone", "attr" | "rctl" | "dataset"]
             | ["zone", "filesystem", "fsoption"]
             | ["zone", "network" | "device", "net-attr"] => {
@@ -172,7 +171,7 @@ impl Document<'_> {
             }
             ["zone", "filesystem" | "network" | "device"] | ["zone", "rctl", "rctl-value"] => {}
             [.., "device"] => {
-                return Err(self.here("a device element that is not directly under zone"));
+                return self.refuse("a device element that is not directly under zone");
             }
             _ => return Ok(()),
         }
@@ -185,7 +184,7 @@ impl Document<'_> {
     fn end(&mut self) -> Result<(), ParseError> {
         match self.path.pop() {
             Some(_) => Ok(()),
-            None => Err(self.here("an end tag without a start tag")),
+            None => self.refuse("an end tag without a start tag"),
         }
     }
 
@@ -194,10 +193,10 @@ impl Document<'_> {
             let expected =
                 if self.seen.root { "the end after the zone element" } else { "a zone element" };
             // The text may be a secret.
-            return Err(self.here(format!("expected {expected}, found text")));
+            return self.refuse(format!("expected {expected}, found text"));
         }
         if text.contains("]]>") {
-            return Err(self.here("]]> outside CDATA"));
+            return self.refuse("]]> outside CDATA");
         }
         self.characters(text)
     }
@@ -214,36 +213,31 @@ impl Document<'_> {
 
     fn general_ref(&mut self, name: &str) -> Result<(), ParseError> {
         self.inside("a reference")?;
-        match reference(name) {
-            Some(_) => Ok(()),
-            None => Err(self.here(format!(
-                "unknown reference &{};",
-                name.chars().take(40).collect::<String>()
-            ))),
+        if reference(name).is_some() {
+            return Ok(());
         }
+        let name: String = name.chars().take(40).collect();
+        self.refuse(format!("unknown reference &{name};"))
     }
 
     fn inside(&mut self, what: &str) -> Result<(), ParseError> {
         if self.path.is_empty() {
-            Err(self.here(format!("{what} outside the zone element")))
-        } else {
-            Ok(())
+            return self.refuse(format!("{what} outside the zone element"));
         }
+        Ok(())
     }
 
     /// A declaration is the first thing in a document. Its encoding is ignored.
     fn declaration(&mut self, text: &str) -> Result<(), ParseError> {
         if self.at != 0 {
-            return Err(self.here("an XML declaration that is not at the beginning"));
+            return self.refuse("an XML declaration that is not at the beginning");
         }
         let known = ["version", "encoding", "standalone"];
         let found = attributes(text.strip_prefix("xml").unwrap_or(text))
             .map_err(|e| self.error(e.offset, format!("<?xml: {}", e.what)))?;
         let mut places = found.iter().map(|(name, _)| known.iter().position(|k| k == name));
         if places.next() != Some(Some(0)) || !places.all(|place| place.is_some_and(|p| p > 0)) {
-            return Err(
-                self.here("<?xml: expected version, then encoding and standalone or neither")
-            );
+            return self.refuse("<?xml: expected version, then encoding and standalone or neither");
         }
         Ok(())
     }
@@ -251,27 +245,23 @@ impl Document<'_> {
     /// A document type may name a DTD, which is never loaded, and may not declare anything itself.
     fn doctype(&mut self, text: &str) -> Result<(), ParseError> {
         if self.seen.root || std::mem::replace(&mut self.seen.doctype, true) {
-            return Err(
-                self.here("a document type that is not before the zone element, or a second one")
-            );
+            let what = "a document type that is not before the zone element, or a second one";
+            return self.refuse(what);
         }
         if text.contains('[') {
-            return Err(self.here("a document type with declarations of its own is not accepted"));
+            return self.refuse("a document type with declarations of its own is not accepted");
         }
         self.characters(text)
     }
 
     fn finish(mut self) -> Result<ZoneXml, ParseError> {
-        let end = self.text.len();
-        match (self.path.pop(), self.seen.root) {
-            (Some(name), _) => {
-                Err(self.error(end, format!("expected </{name}>, found the end of the file")))
-            }
-            (None, false) => {
-                Err(self.error(end, "expected a zone element, found the end of the file"))
-            }
-            (None, true) => Ok(self.zone.finish()),
-        }
+        let expected = match (self.path.pop(), self.seen.root) {
+            (Some(name), _) => format!("</{name}>"),
+            (None, false) => "a zone element".to_owned(),
+            (None, true) => return Ok(self.zone.finish()),
+        };
+        self.at = self.text.len();
+        self.refuse(format!("expected {expected}, found the end of the file"))
     }
 }
 

@@ -6,18 +6,16 @@
 
 use std::time::Duration;
 
-use crate::common::scene::one_vm;
+use crate::common::scene::{eventually, one_vm};
 use crate::common::{A, B, FakeNode};
-use serde_json::json;
+use serde_json::{Value, json};
 use vminfod::config::Config;
 use vminfod::node::commands::Tool;
 
 #[tokio::test(flavor = "multi_thread")] // F67
 async fn port_opens_when_each_zone_of_the_index_has_a_row() {
     let node = FakeNode::new();
-    let index =
-        format!("global:installed:/:\n{A}:running:/zones/{A}:{A}\n{B}:running:/zones/{B}:{B}\n");
-    node.write("/etc/zones/index", &index);
+    node.index(&[A, B]);
     node.set_line("0:global:running:/::liveimg:shared:0".into());
     let serving = tokio::spawn({
         let node = node.clone();
@@ -26,27 +24,22 @@ async fn port_opens_when_each_zone_of_the_index_has_a_row() {
     // Two listings without them; then one of the two; then both, with a column that nobody knows.
     let listings =
         || node.with(|state| state.log.iter().filter(|(tool, _)| *tool == Tool::Zoneadm).count());
-    while listings() < 2 {
-        tokio::task::yield_now().await;
-    }
+    eventually("two listings", || listings() >= 2).await;
     assert!(!serving.is_finished());
     node.add_zone(A, "running", Some(5), "one");
     let before = listings();
-    while listings() == before {
-        tokio::task::yield_now().await;
-    }
+    eventually("another listing", || listings() > before).await;
     assert!(!serving.is_finished());
     node.add_zone(B, "running", Some(6), "two");
     node.set_line(format!("6:{B}:running:/zones/{B}:{B}:joyent:excl:6:new"));
     let served = serving.await.unwrap();
     assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn empty_or_failed_listing_deletes_nothing() {
     let node = FakeNode::one();
-    node.write("/etc/zones/index", &format!("{A}:installed:/zones/{A}:{A}\n"));
+    node.index(&[A]);
     let served = node.serve().await;
     node.drop_zone(A);
     node.zone_event(A, "", -1).await;
@@ -59,13 +52,12 @@ async fn empty_or_failed_listing_deletes_nothing() {
     node.with(|state| state.failing.clear());
     node.write("/etc/zones/index", "");
     assert_eq!(served.get(&format!("/vms/{A}?sync=true")).await.0, 404);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fresh_reading_shows_an_unannounced_change() {
     let (node, served) = one_vm().await;
-    node.set_dataset(&format!("zones/{A}"), json!({"quota": "1073741824"}));
+    node.set_quota(A, 1);
     node.set_zone(A, "installed", None);
     let vm = served.json(&format!("/vms/{A}?sync=true")).await;
     assert_eq!((&vm["quota"], &vm["state"]), (&json!(1), &json!("stopped")));
@@ -77,7 +69,6 @@ async fn fresh_reading_shows_an_unannounced_change() {
     let sysinfo = served.json("/sysinfo").await;
     assert_eq!(sysinfo["sysinfo"]["Datacenter Name"], "sim");
     assert!(sysinfo["age_ms"].is_u64());
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,17 +77,7 @@ async fn unchanged_files_are_not_read_and_counted() {
     let refresh = (Duration::from_millis(50), Duration::from_millis(60));
     let served = node.serve_as(Config { refresh, ..node.config() }).await;
     // Young files are read again and again first.
-    let counted = async {
-        loop {
-            let status = served.json("/status").await;
-            let confirmed = status["counters"]["filesConfirmed"].as_u64().unwrap();
-            if confirmed > 0 {
-                break confirmed;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let confirmed = tokio::time::timeout(Duration::from_secs(60), counted).await.unwrap();
-    assert_eq!(confirmed % 4, 0, "the zone has four files that can be confirmed");
-    served.stop().await;
+    let confirmed = |status: &Value| status["counters"]["filesConfirmed"].as_u64().unwrap();
+    let status = served.status_until(|status| confirmed(status) > 0).await;
+    assert_eq!(confirmed(&status) % 4, 0, "the zone has four files that can be confirmed");
 }

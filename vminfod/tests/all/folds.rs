@@ -28,11 +28,6 @@ async fn world() -> (FakeNode, World) {
     (node, world)
 }
 
-fn one(mut events: Vec<Value>) -> Value {
-    assert_eq!(events.len(), 1, "{events:#?}");
-    events.pop().unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn first_change_is_published_at_once_and_the_second_after_the_gap() {
     let (node, mut world) = world().await;
@@ -41,7 +36,7 @@ async fn first_change_is_published_at_once_and_the_second_after_the_gap() {
             let tags = json!({ "gap": gap, "half": half });
             node.write(TAGS, &tags.to_string());
             world.file_event(A, ZoneFile::Config);
-            let took = world.until(A, ms(12), |vm| vm.unwrap()["tags"] == tags).await;
+            let took = world.until(A, ms(12), |vm| vm["tags"] == tags).await;
             assert!(half == 1 || took < ms(2), "{took:?}");
             world.later(ms(gap)).await;
         }
@@ -74,7 +69,7 @@ async fn shows_a_dataset_and_a_file_that_change_together() {
         world.file_event(A, ZoneFile::Config);
         world.later(ms(gap)).await;
         let gib = 20 + gap;
-        node.set_dataset(&format!("zones/{A}"), json!({ "quota": (gib << 30).to_string() }));
+        node.set_quota(A, gib);
         world.zfs_event(&format!("zones/{A}"), "set");
         world.later(AFTER).await;
         let last = world.events().pop().unwrap();
@@ -95,7 +90,8 @@ async fn reads_again_when_the_event_precedes_the_kernel_state() {
         world.later(ms(late)).await;
         node.set_zone(A, "installed", None);
         world.later(AFTER).await;
-        let event = one(world.events());
+        let events = world.events();
+        let [event] = &events[..] else { panic!("{events:#?}") };
         assert_eq!(event["vm"]["state"], "stopped", "{event}");
     }
 }
@@ -109,7 +105,7 @@ async fn truncated_file_emits_no_event_before_it_is_written() {
         world.later(ms(5)).await;
         node.write_now(TAGS, &json!({ "nth": nth }).to_string());
         world.file_event(A, ZoneFile::Config);
-        world.until(A, ms(500), |vm| vm.unwrap()["tags"] == json!({ "nth": nth })).await;
+        world.until(A, ms(500), |vm| vm["tags"] == json!({ "nth": nth })).await;
         world.later(ms(50)).await;
         let events = world.events();
         assert!(events.iter().all(|event| event["vm"]["tags"] != json!({})), "{events:#?}");
@@ -139,18 +135,15 @@ async fn events_of_different_vms_have_the_order_of_their_signals() {
                     world.zone_event(name, "running", 5);
                 }
                 _ => {
-                    let quota = json!({"quota": ((turn + 1) << 30).to_string()});
-                    node.set_dataset(&format!("zones/{name}"), quota);
+                    node.set_quota(name, turn as u64 + 1);
                     world.zfs_event(&format!("zones/{name}"), "set");
                 }
             }
         }
-        let is_last = |vm: Option<&Value>| {
-            vm.is_some_and(|vm| match turn % 3 {
-                0 => vm["tags"]["turn"] == turn,
-                1 => vm["zoneid"] == 100 + turn,
-                _ => vm["quota"] == turn + 1,
-            })
+        let is_last = |vm: &Value| match turn % 3 {
+            0 => vm["tags"]["turn"] == turn,
+            1 => vm["zoneid"] == 100 + turn,
+            _ => vm["quota"] == turn + 1,
         };
         for name in &order {
             world.until(name, Duration::from_secs(20), is_last).await;

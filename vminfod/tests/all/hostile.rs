@@ -21,192 +21,179 @@ fn sparse(path: &std::path::Path) {
     file.set_len(1 << 30).unwrap();
 }
 
+/// A VM whose files are hostile, with its last good object, beside another VM.
+struct Scene {
+    node: FakeNode,
+    served: Served,
+    good: Value,
+    turn: u32,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let node = FakeNode::new();
+        node.add_zone(A, "installed", None, "good");
+        node.add_zone(B, "installed", None, "other");
+        let served = node.serve_quiet().await;
+        let good = shown(&served).await;
+        Self { node, served, good, turn: 0 }
+    }
+
+    /// The VM cannot be read afresh: the answer and `/status` name the source, what is shown stays, and
+    /// the other VM's news come as if nothing were wrong.
+    async fn is_refused(&mut self, source: &str, name: &str) {
+        let (status, body) = self.served.get(&format!("/vms/{A}?sync=true")).await;
+        assert_eq!(status, 503, "{name}: {body}");
+        assert!(body.contains(source), "{name}: {body}");
+        let trouble = &self.served.json("/status").await["errors"][A];
+        assert_eq!(trouble["source"], source, "{name}: {trouble}");
+        assert_eq!(shown(&self.served).await, self.good, "{name}");
+        self.turn += 1;
+        let tags = json!({ "turn": self.turn });
+        self.node.tags(B, &tags);
+        assert_eq!(self.served.json(&format!("/vms/{B}?sync=true")).await["tags"], tags);
+    }
+
+    async fn is_healed(&self, name: &str) {
+        let (status, body) = self.served.get(&format!("/vms/{A}?sync=true")).await;
+        assert_eq!(status, 200, "{name}: {body}");
+        assert_eq!(self.served.json("/status").await["errors"].get(A), None, "{name}");
+    }
+}
+
 /// The VM's object, without the time that healing changes.
 async fn shown(served: &Served) -> Value {
-    let mut vm = served.json(&format!("/vms/{A}")).await;
+    let mut vm = served.vm(A).await;
     vm.as_object_mut().unwrap().shift_remove("last_modified");
     vm
 }
 
-/// The VM cannot be read afresh: the answer and `/status` name the source, and what is shown stays.
-async fn is_refused(served: &Served, source: &str, name: &str, good: &Value) {
-    let (status, body) = served.get(&format!("/vms/{A}?sync=true")).await;
-    assert_eq!(status, 503, "{name}: {body}");
-    assert!(body.contains(source), "{name}: {body}");
-    let trouble = &served.json("/status").await["errors"][A];
-    assert_eq!(trouble["source"], source, "{name}: {trouble}");
-    assert_eq!(shown(served).await, *good, "{name}");
-}
-
-/// The other VM's news come as if nothing were wrong.
-async fn other_goes_on(node: &FakeNode, served: &Served, n: usize) {
-    node.write(&format!("/zones/{B}/config/tags.json"), &json!({ "n": n }).to_string());
-    let vm = served.json(&format!("/vms/{B}?sync=true")).await;
-    assert_eq!(vm["tags"], json!({ "n": n }));
-}
-
-async fn is_healed(served: &Served, name: &str) {
-    let (status, body) = served.get(&format!("/vms/{A}?sync=true")).await;
-    assert_eq!(status, 200, "{name}: {body}");
-    assert_eq!(served.json("/status").await["errors"].get(A), None, "{name}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn refuses_each_hostile_configuration_alone() {
-    let node = FakeNode::new();
-    node.add_zone(A, "installed", None, "good");
-    node.add_zone(B, "installed", None, "other");
+    let mut scene = Scene::new().await;
     let good = xml(A, "good");
-    let served = node.serve_quiet().await;
-    let object = shown(&served).await;
     let body = good.split_once("<zone ").unwrap().1;
     let bomb: String = (1..10)
         .map(|n| format!("<!ENTITY e{n} \"{}\">", format!("&e{};", n - 1).repeat(10)))
         .collect();
     let deep = |count: usize| "<a>".repeat(count) + &"</a>".repeat(count);
-    let cases: Vec<(&str, Vec<u8>)> = vec![
-        ("truncated", good.as_bytes()[..good.len() / 2].to_vec()),
-        ("truncated before the last tag", good.replace("</zone>", "").into_bytes()),
+    let attributes: String = (0..300).map(|n| format!("a{n}='' ")).collect();
+    let file = "file:///etc/passwd";
+    let cases: Vec<(&str, String)> = vec![
+        ("truncated", good[..good.len() / 2].to_owned()),
+        ("truncated before the last tag", good.replace("</zone>", "")),
         (
             "entity bomb",
-            format!("<!DOCTYPE zone [<!ENTITY e0 \"x\">{bomb}]><zone alias='&e9;' {body}")
-                .into_bytes(),
+            format!("<!DOCTYPE zone [<!ENTITY e0 \"x\">{bomb}]><zone alias='&e9;' {body}"),
         ),
         (
             "external entity",
-            format!(
-                "<!DOCTYPE zone [<!ENTITY e SYSTEM \"file:///etc/passwd\">]><zone a='&e;' {body}"
-            )
-            .into_bytes(),
+            format!("<!DOCTYPE zone [<!ENTITY e SYSTEM \"{file}\">]><zone a='&e;' {body}"),
         ),
-        ("nested", good.replace("</zone>", &(deep(100_000) + "</zone>")).into_bytes()),
-        ("an attribute twice", good.replace("brand=", "brand=\"lx\" brand=").into_bytes()),
-        ("NUL in a value", good.replace("vm-version", "vm\0version").into_bytes()),
-        ("NUL everywhere", vec![0; 4096]),
-        ("NUL after the end", [good.as_bytes(), &[0; 64]].concat()),
-        ("empty", Vec::new()),
-        ("UTF-16", good.encode_utf16().flat_map(u16::to_le_bytes).collect()),
-        ("no XML", b"{\"zone\":1}".to_vec()),
-        ("two roots", [good.as_bytes(), b"<zone brand='lx'/>"].concat()),
-        (
-            "many attributes",
-            good.replace(
-                "brand=",
-                &((0..300).map(|n| format!("a{n}='' ")).collect::<String>() + "brand="),
-            )
-            .into_bytes(),
-        ),
+        ("nested", good.replace("</zone>", &(deep(100_000) + "</zone>"))),
+        ("an attribute twice", good.replace("brand=", "brand=\"lx\" brand=")),
+        ("NUL in a value", good.replace("vm-version", "vm\0version")),
+        ("NUL everywhere", "\0".repeat(4096)),
+        ("NUL after the end", format!("{good}{}", "\0".repeat(64))),
+        ("empty", String::new()),
+        ("no XML", "{\"zone\":1}".to_owned()),
+        ("two roots", format!("{good}<zone brand='lx'/>")),
+        ("many attributes", good.replace("brand=", &format!("{attributes}brand="))),
     ];
-    let path = node.path(&format!("/etc/zones/{A}.xml"));
-    for (n, (name, bytes)) in cases.iter().enumerate() {
+    let utf16: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let cases = cases.into_iter().map(|(name, text)| (name, text.into_bytes()));
+    let path = scene.node.path(&format!("/etc/zones/{A}.xml"));
+    for (name, bytes) in cases.chain([("UTF-16", utf16)]) {
         std::fs::write(&path, bytes).unwrap();
-        is_refused(&served, "zone_xml", name, &object).await;
-        other_goes_on(&node, &served, n).await;
-        node.write(&format!("/etc/zones/{A}.xml"), &good);
-        is_healed(&served, name).await;
+        scene.is_refused("zone_xml", name).await;
+        scene.node.write(&format!("/etc/zones/{A}.xml"), &good);
+        scene.is_healed(name).await;
     }
     // Too large to be read, let alone parsed.
     sparse(&path);
-    is_refused(&served, "zone_xml", "1 GB", &object).await;
+    scene.is_refused("zone_xml", "1 GB").await;
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    is_refused(&served, "zone_xml", "a directory", &object).await;
+    scene.is_refused("zone_xml", "a directory").await;
     std::fs::remove_dir(&path).unwrap();
-    node.write(&format!("/etc/zones/{A}.xml"), &good);
-    is_healed(&served, "at last").await;
-    served.stop().await;
+    scene.node.write(&format!("/etc/zones/{A}.xml"), &good);
+    scene.is_healed("at last").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn follows_no_link_below_a_zonepath() {
-    let node = FakeNode::new();
-    node.add_zone(A, "installed", None, "good");
-    node.add_zone(B, "installed", None, "other");
+    let mut scene = Scene::new().await;
+    let node = scene.node.clone();
     node.write("/root/secret.json", r#"{"customer_metadata":{"secret":"s3cr3t"}}"#);
-    let served = node.serve_quiet().await;
-    let object = shown(&served).await;
     let zone = |rest: &str| node.path(&format!("/zones/{A}/{rest}"));
 
-    for (n, (file, source)) in [
+    for (file, source) in [
         ("config/tags.json", "config"),
         ("config/metadata.json", "config"),
         ("config/routes.json", "config"),
         ("lastexited", "lastexited"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ] {
         let _not_there = std::fs::remove_file(zone(file));
         symlink(node.path("/root/secret.json"), zone(file)).unwrap();
-        is_refused(&served, source, file, &object).await;
-        other_goes_on(&node, &served, n).await;
+        scene.is_refused(source, file).await;
         std::fs::remove_file(zone(file)).unwrap();
-        is_healed(&served, file).await;
+        scene.is_healed(file).await;
     }
     // The whole directory elsewhere.
     std::fs::rename(zone("config"), zone("config.real")).unwrap();
     symlink(node.path("/root"), zone("config")).unwrap();
     node.write("/root/metadata.json", r#"{"customer_metadata":{"secret":"s3cr3t"}}"#);
-    let (status, body) = served.get(&format!("/vms/{A}?sync=true")).await;
+    let (status, body) = scene.served.get(&format!("/vms/{A}?sync=true")).await;
     assert_eq!(status, 503, "{body}");
     assert!(body.contains("config") && body.contains("link"), "{body}");
-    let all = served.get("/vms").await.1;
+    let all = scene.served.get("/vms").await.1;
     assert!(!all.contains("s3cr3t"));
     std::fs::remove_file(zone("config")).unwrap();
     std::fs::rename(zone("config.real"), zone("config")).unwrap();
-    is_healed(&served, "the directory").await;
-    served.stop().await;
+    scene.is_healed("the directory").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refuses_json_of_the_wrong_shape_alone() {
-    let node = FakeNode::new();
-    node.add_zone(A, "installed", None, "good");
-    node.add_zone(B, "installed", None, "other");
-    let served = node.serve_quiet().await;
+    let mut scene = Scene::new().await;
+    let node = scene.node.clone();
     let path = |name: &str| format!("/zones/{A}/config/{name}.json");
-    let object = shown(&served).await;
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-    for (n, (name, text)) in [
+    for (name, text) in [
         ("metadata", "null"),
         ("metadata", r#"{"hasOwnProperty":1}"#),
-        ("tags", deep.as_str()),
-        ("metadata", deep.as_str()),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+        ("tags", &deep),
+        ("metadata", &deep),
+    ] {
         node.write(&path(name), text);
-        is_refused(&served, "config", name, &object).await;
-        other_goes_on(&node, &served, n).await;
+        scene.is_refused("config", name).await;
         node.write(&path(name), "{}");
-        is_healed(&served, name).await;
+        scene.is_healed(name).await;
     }
     // A file that is too large keeps its last good value, and everything else goes on.
     sparse(&node.path(&path("tags")));
-    let (status, body) = served.get(&format!("/vms/{A}?sync=true")).await;
+    let (status, body) = scene.served.get(&format!("/vms/{A}?sync=true")).await;
     assert_eq!(status, 200, "{body}");
-    assert_eq!(shown(&served).await, object);
-    let errors = served.json("/status").await["errors"].to_string();
+    assert_eq!(shown(&scene.served).await, scene.good);
+    let errors = scene.served.json("/status").await["errors"].to_string();
     assert!(errors.contains("larger than"), "{errors}");
     node.write(&path("tags"), "{}");
-    is_healed(&served, "1 GB").await;
-    assert_eq!(served.json("/status").await["errors"], json!({}));
+    scene.is_healed("1 GB").await;
+    assert_eq!(scene.served.json("/status").await["errors"], json!({}));
     node.write(&format!("/zones/{A}/lastexited"), "soon 0\n");
-    is_refused(&served, "lastexited", "lastexited", &object).await;
+    scene.is_refused("lastexited", "lastexited").await;
     node.write(&format!("/zones/{A}/lastexited"), "0 0\n");
-    is_healed(&served, "lastexited").await;
+    scene.is_healed("lastexited").await;
 
     // The node's own description concerns all: every object stays as it is.
-    let before = served.json("/vms").await;
+    let before = scene.served.json("/vms").await;
     for text in ["[1]", "\"text\"", "7", "{\"UUID\":", ""] {
         node.write("/tmp/.sysinfo.json", text);
-        let (status, body) = served.get("/vms?sync=true").await;
+        let (status, body) = scene.served.get("/vms?sync=true").await;
         assert_eq!(status, 503, "{text}: {body}");
         assert!(body.contains("sysinfo"), "{text}: {body}");
-        assert_eq!(served.json("/vms").await, before, "{text}");
+        assert_eq!(scene.served.json("/vms").await, before, "{text}");
     }
-    served.stop().await;
 }
 
 /// A node whose commands print what the test sets.
@@ -277,7 +264,6 @@ async fn truncated_empty_or_binary_output_changes_no_object() {
         let (status, body) = served.get("/vms?sync=true").await;
         assert_eq!((status, &body), (200, &before), "healed after {source} {shown:?}");
     }
-    served.stop().await;
 }
 
 fn line_with_two_ats() -> String {

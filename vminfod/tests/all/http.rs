@@ -6,18 +6,8 @@
 
 use crate::common::scene::{followed, one_vm};
 use crate::common::{A, FakeNode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use serde_json::json;
 use vminfod::config::Config;
-
-/// Sends bytes as they are and reads to the end.
-async fn raw(address: std::net::SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    let _reset_is_an_end_too = stream.read_to_end(&mut answer).await;
-    String::from_utf8(answer).unwrap()
-}
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
@@ -26,21 +16,20 @@ fn get(path: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_are_one_chunk_and_heads_have_a_limit() {
     let (_node, served) = one_vm().await;
-    let answer = raw(served.address(), &get("/ping")).await;
+    let answer = served.raw(&get("/ping")).await;
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
     assert!(answer.starts_with(head), "{answer}");
     assert!(answer.contains("Transfer-Encoding: chunked"), "{answer}");
     assert!(!answer.contains("Content-Length"), "{answer}");
     assert!(answer.ends_with("\r\n\r\nF\r\n{\"ping\":\"pong\"}\r\n0\r\n\r\n"), "{answer}");
-    let no_path = raw(served.address(), &get("*")).await;
+    let no_path = served.raw(&get("*")).await;
     assert!(no_path.starts_with("HTTP/1.1 404 "), "{no_path}");
     let huge = get("/ping").replacen("Host", &format!("X: {}\r\nHost", "x".repeat(20 << 10)), 1);
-    let huge = raw(served.address(), &huge).await;
+    let huge = served.raw(&huge).await;
     assert!(huge.is_empty() || huge.starts_with("HTTP/1.1 431 "), "{huge}");
     // Two requests sent at once.
     let two = get("/ping").replace("Connection: close\r\n", "") + &get("/ping");
-    assert_eq!(raw(served.address(), &two).await.matches("pong").count(), 2);
-    served.stop().await;
+    assert_eq!(served.raw(&two).await.matches("pong").count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +38,7 @@ async fn stream_resumes_or_is_gone() {
     let epoch = events.ready["epoch"].as_str().unwrap().to_owned();
     assert_eq!(events.ready["seq"], 0);
     for n in 1..=3 {
-        node.write(&format!("/zones/{A}/config/tags.json"), &format!("{{\"t\":\"\u{e9}{n}\"}}"));
+        node.tags(A, &json!({"t": format!("\u{e9}{n}")}));
         assert_eq!(events.soon().await["seq"], n);
     }
     let mut resumed = served.stream(&format!("epoch={epoch}&since=1")).await;
@@ -65,16 +54,13 @@ async fn stream_resumes_or_is_gone() {
         let (status, body) = served.get(&format!("/events?{query}")).await;
         assert_eq!(status, 410, "{query}: {body}");
     }
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn taken_port_is_one_clear_error() {
     let node = FakeNode::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let config = Config { listen: taken.local_addr().unwrap(), ..node.config() };
-    let commands = std::sync::Arc::new(node.clone());
-    let error =
-        vminfod::serve(config, commands, daemon::Shutdown::new()).await.unwrap_err().to_string();
+    let listen = taken.local_addr().unwrap();
+    let error = node.refused(Config { listen, ..node.config() }).await;
     assert!(error.contains("cannot listen on 127.0.0.1:"), "{error}");
 }

@@ -117,5 +117,4 @@ async fn the_program_answers_as_it_says() {
     }
     let other = client.post(format!("{}/vms", served.url)).send().await.unwrap();
     assert_eq!((other.status().as_u16(), served.get("/nothing").await.0), (400, 404));
-    served.stop().await;
 }

@@ -6,11 +6,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::common::{A, FakeNode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use vminfod::config::{Config, Socket};
 use vminfod::service::place::{Misplaced, check_on};
 
@@ -27,19 +26,14 @@ async fn unix_socket_answers_the_same_with_its_mode() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (_, plain) = served.get("/vms").await;
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK\r\n")
-            && answer.contains(plain.trim_matches(['[', ']'])),
-        "{answer}"
-    );
+    let is_same = answer.contains(plain.trim_matches(['[', ']']));
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && is_same, "{answer}");
 
     // A second daemon neither takes the socket over nor goes on without it.
     let socket = Some(Socket { path: path.clone(), mode: 0o640 });
-    let config = Config { socket, ..node.config() };
-    let second =
-        vminfod::serve(config, Arc::new(node.clone()), daemon::Shutdown::new()).await.unwrap_err();
-    assert!(second.to_string().contains("somebody answers on this socket"), "{second}");
-    served.stop().await;
+    let second = node.refused(Config { socket, ..node.config() }).await;
+    assert!(second.contains("somebody answers on this socket"), "{second}");
+    drop(served);
     assert!(!path.exists());
 }
 
@@ -47,12 +41,9 @@ async fn unix_socket_answers_the_same_with_its_mode() {
 async fn other_addresses_need_force() {
     let node = FakeNode::new();
     let config = Config { listen: "0.0.0.0:0".parse().unwrap(), ..node.config() };
-    let refused = vminfod::serve(config.clone(), Arc::new(node.clone()), daemon::Shutdown::new())
-        .await
-        .unwrap_err();
-    assert!(refused.to_string().contains("listen_beyond_loopback"), "{refused}");
-    let served = node.serve_as(Config { listen_beyond_loopback: true, ..config }).await;
-    served.stop().await;
+    let refused = node.refused(config.clone()).await;
+    assert!(refused.contains("listen_beyond_loopback"), "{refused}");
+    let _served = node.serve_as(Config { listen_beyond_loopback: true, ..config }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,12 +51,8 @@ async fn answers_only_clients_of_this_node() {
     let node = FakeNode::new();
     let served = node.serve().await;
     let status = async |headers: &str| -> u16 {
-        let mut stream = TcpStream::connect(served.address()).await.unwrap();
         let request = format!("GET /vms HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer.split(' ').nth(1).unwrap().parse().unwrap()
+        served.raw(&request).await.split(' ').nth(1).unwrap().parse().unwrap()
     };
     for headers in [
         "",
@@ -86,7 +73,6 @@ async fn answers_only_clients_of_this_node() {
     ] {
         assert_eq!(status(headers).await, 403, "{headers}");
     }
-    served.stop().await;
 }
 
 #[tokio::test] // S111

@@ -30,14 +30,6 @@ use scene::{attr, config_of};
 pub use scene::{A, B};
 pub use served::{Events, Served};
 
-/// The changes of an event: path and new value.
-pub fn changes(event: &Value) -> Vec<String> {
-    let text = |change: &Value| {
-        format!("{} {}", change["prettyPath"].as_str().unwrap(), change["newValue"])
-    };
-    event["changes"].as_array().unwrap_or_else(|| panic!("{event}")).iter().map(text).collect()
-}
-
 /// What the commands answer from.
 #[derive(Default)]
 pub struct State {
@@ -114,10 +106,8 @@ impl FakeNode {
             self.write(&format!("/zones/{uuid}/config/{name}.json"), "{}");
         }
         self.set_zone(uuid, state, zoneid);
-        self.set_dataset(
-            &format!("zones/{uuid}"),
-            json!({"quota": "10737418240", "mountpoint": format!("/zones/{uuid}")}),
-        );
+        let columns = json!({"quota": "10737418240", "mountpoint": format!("/zones/{uuid}")});
+        self.set_dataset(&format!("zones/{uuid}"), columns);
     }
 
     pub fn set_zone(&self, uuid: &str, state: &str, zoneid: Option<i64>) {
@@ -138,21 +128,16 @@ impl FakeNode {
         self.with(|node| node.zoneadm.retain(|line| line.split(':').nth(1) != Some(uuid)));
     }
 
+    /// A dataset with these columns, or others of the one that is there.
     pub fn set_dataset(&self, name: &str, columns: Value) {
         self.with(|node| {
-            let at = node.zfs.iter().position(|row| row.get("name").and_then(Value::as_str) == Some(name));
-            let mut row = at.map_or_else(
-                || json!({"name": name, "type": "filesystem", "creation": "1767261600", "recsize": "131072", "compression": "off"}),
-                |at| Value::Object(node.zfs[at].clone()),
-            );
-            for (key, value) in columns.as_object().unwrap() {
-                row[key] = value.clone();
-            }
-            let row = row.as_object().unwrap().clone();
-            match at {
-                Some(at) => node.zfs[at] = row,
-                None => node.zfs.push(row),
-            }
+            let at = node.zfs.iter().position(|row| row["name"] == name).unwrap_or_else(|| {
+                let row = json!({"name": name, "type": "filesystem", "creation": "1767261600",
+                    "recsize": "131072", "compression": "off"});
+                node.zfs.push(row.as_object().unwrap().clone());
+                node.zfs.len() - 1
+            });
+            node.zfs[at].extend(columns.as_object().unwrap().clone());
         });
     }
 
@@ -199,7 +184,14 @@ impl FakeNode {
         let (shutdown, jitter) = (Shutdown::new(), Jitter::from_seed(7));
         let running = vminfod::serve_with(config, commands, jitter, shutdown.clone());
         let running = running.await.unwrap();
-        Served { url: format!("http://{}", running.address), shutdown, running }
+        let address = running.address;
+        Served { url: format!("http://{address}"), address, shutdown, running: Some(running) }
+    }
+
+    /// The error of a daemon that cannot start.
+    pub async fn refused(&self, config: Config) -> String {
+        let refused = vminfod::serve(config, Arc::new(self.clone()), Shutdown::new()).await;
+        refused.unwrap_err().to_string()
     }
 
     /// Lets every held tool answer.

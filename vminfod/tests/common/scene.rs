@@ -5,7 +5,7 @@
 //! Shared steps of the tests: a VM of some kind, a stream read up to an event, no other event.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -36,17 +36,6 @@ pub fn attr(name: &str, value: &str) -> String {
     format!("<attr name=\"{name}\" type=\"string\" value=\"{value}\"/>")
 }
 
-/// A NIC of a zone configuration.
-pub fn nic(interface: &str, mac: &str, attrs: &[(&str, &str)]) -> String {
-    let attrs: String = attrs
-        .iter()
-        .map(|(name, value)| format!("<net-attr name=\"{name}\" value=\"{value}\"/>"))
-        .collect();
-    format!(
-        "<network physical=\"{interface}\" mac-addr=\"{mac}\" global-nic=\"admin\">{attrs}</network>"
-    )
-}
-
 /// A daemon on a node with the VM [`A`]: it learns from events alone, and is at rest.
 pub async fn one_vm() -> (FakeNode, Served) {
     let node = FakeNode::one();
@@ -66,9 +55,7 @@ pub async fn followed() -> (FakeNode, Served, Events) {
 pub async fn marked() -> (FakeNode, Served, Events) {
     let node = FakeNode::one();
     node.add_zone(MARK, "running", Some(7), "mark");
-    let served = node.serve_quiet().await;
-    served.idle().await;
-    let events = served.events().await;
+    let (served, events) = node.serve_followed().await;
     (node, served, events)
 }
 
@@ -99,6 +86,14 @@ impl FakeNode {
         self.serve_as(self.quiet()).await
     }
 
+    /// The same at rest, with a stream of its events.
+    pub async fn serve_followed(&self) -> (Served, Events) {
+        let served = self.serve_quiet().await;
+        served.idle().await;
+        let events = served.events().await;
+        (served, events)
+    }
+
     /// A running VM whose configuration has these elements.
     pub fn add_vm(&self, uuid: &str, brand: &str, items: &str) {
         self.add_zone(uuid, "running", Some(5), "");
@@ -111,11 +106,28 @@ impl FakeNode {
         self.write(&format!("/etc/zones/{uuid}.xml"), &config_of(uuid, brand, items));
     }
 
+    /// Another quota of a VM's dataset, in GiB.
+    pub fn set_quota(&self, uuid: &str, gib: u64) {
+        self.set_dataset(&format!("zones/{uuid}"), json!({"quota": (gib << 30).to_string()}));
+    }
+
+    /// The index has these zones.
+    pub fn index(&self, zones: &[&str]) {
+        let line = |zone: &&str| format!("{zone}:installed:/zones/{zone}:{zone}\n");
+        let lines: String = zones.iter().map(line).collect();
+        self.write("/etc/zones/index", &format!("global:installed:/:\n{lines}"));
+    }
+
     /// Writes a file that is not watched yet.
     pub fn write_now(&self, path: &str, text: &str) {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
+    }
+
+    pub fn set_modified(&self, path: &str, since_1970: Duration) {
+        let file = std::fs::File::options().write(true).open(self.path(path)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + since_1970).unwrap();
     }
 
     pub fn tags(&self, uuid: &str, tags: &Value) {
@@ -164,15 +176,20 @@ impl FakeNode {
 /// The changes of an event, one text each, without the time of the files.
 pub fn told(event: &Value) -> Vec<String> {
     let list = event["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let side = |change: &Value, key: &str| change.get(key).map_or("-".to_owned(), Value::to_string);
-    list.iter()
-        .filter(|change| change["prettyPath"] != "last_modified")
-        .map(|change| {
-            let (old, new) = (side(change, "oldValue"), side(change, "newValue"));
-            let (path, action) = (&change["prettyPath"], &change["action"]);
-            format!("{} {} {old} -> {new}", path.as_str().unwrap(), action.as_str().unwrap())
-        })
-        .collect()
+    let text = |change: &Value| {
+        let side = |key: &str| change.get(key).map_or("-".to_owned(), Value::to_string);
+        let [path, action] = ["prettyPath", "action"].map(|key| change[key].as_str().unwrap());
+        format!("{path} {action} {} -> {}", side("oldValue"), side("newValue"))
+    };
+    list.iter().filter(|change| change["prettyPath"] != "last_modified").map(text).collect()
+}
+
+/// These are among the changes that [`told`] gives.
+#[track_caller]
+pub fn assert_told(lines: &[String], wanted: &[&str]) {
+    for want in wanted {
+        assert!(lines.iter().any(|line| line == want), "{want} is not in {lines:#?}");
+    }
 }
 
 /// The one change of an event at this path.
@@ -210,8 +227,7 @@ impl Mirror {
 impl Events {
     /// The next event that is as wanted; those before it are dropped.
     pub async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
-        let (_, event) = self.gather(wanted).await;
-        event
+        self.gather(wanted).await.1
     }
 
     /// Events up to the wanted one.
@@ -229,7 +245,7 @@ impl Events {
 
     /// Waits until the VM [`A`] has this tag, be it there already or not.
     pub async fn until_tag(&mut self, served: &Served, key: &str) {
-        while served.json(&format!("/vms/{A}")).await["tags"].get(key).is_none() {
+        while served.vm(A).await["tags"].get(key).is_none() {
             self.soon().await;
         }
     }
@@ -242,8 +258,8 @@ impl Events {
     /// The events up to the effect of a later event of both sysevent streams and of the files: what is
     /// not in it was not sent. The VM [`MARK`] must exist.
     pub async fn settled(&mut self, node: &FakeNode, served: &Served) -> Vec<Value> {
-        let quota = (self.seq + 100) << 30;
-        node.set_dataset(&format!("zones/{MARK}"), json!({"quota": quota.to_string()}));
+        let quota = self.seq + 100;
+        node.set_quota(MARK, quota);
         node.zfs_event(&format!("zones/{MARK}"), "set").await;
         let tag = json!({"mark": self.seq});
         node.tags(MARK, &tag);
@@ -253,11 +269,11 @@ impl Events {
         let mut all = Vec::new();
         loop {
             let event = self.soon().await;
-            let vm = event["vm"].clone();
-            let mark = event["zonename"] == MARK;
+            let vm = &event["vm"];
+            let seen = vm["tags"] == tag && vm["zoneid"] == id && vm["quota"] == quota;
+            let is_last = seen && event["zonename"] == MARK;
             all.push(event);
-            let seen = vm["tags"] == tag && vm["zoneid"] == id && vm["quota"] == quota >> 30;
-            if mark && seen {
+            if is_last {
                 break;
             }
         }
@@ -279,15 +295,26 @@ impl Served {
 
     /// Looks at `/status?full=1` until it is as wanted.
     pub async fn status_until(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.until("/status?full=1", wanted).await
+    }
+
+    /// Looks at this path until the answer is as wanted.
+    pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + LATE;
         loop {
-            let status = self.json("/status?full=1").await;
-            if wanted(&status) {
-                return status;
+            let answer = self.json(path).await;
+            if wanted(&answer) {
+                return answer;
             }
-            assert!(Instant::now() < end, "never as wanted: {status:#}");
+            assert!(Instant::now() < end, "never as wanted: {answer:#}");
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Waits for so many more sweeps.
+    pub async fn sweeps(&self, more: u64) {
+        let wanted = self.counter("sweeps").await + more;
+        self.status_until(|status| status["counters"]["sweeps"].as_u64() >= Some(wanted)).await;
     }
 
     pub async fn counter(&self, name: &str) -> u64 {

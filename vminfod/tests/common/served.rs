@@ -4,26 +4,43 @@
 
 //! A daemon on the fake node, and what it says.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use daemon::Shutdown;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 
-/// A daemon on the fake node.
+/// A daemon on the fake node. Dropping it stops it and waits until all its tasks have ended.
 pub struct Served {
     pub url: String,
-    pub shutdown: Shutdown,
-    pub(super) running: vminfod::Running,
+    pub address: SocketAddr,
+    pub(super) shutdown: Shutdown,
+    pub(super) running: Option<vminfod::Running>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+        let running = self.running.take().filter(|_| !std::thread::panicking());
+        let ended = |running: vminfod::Running| {
+            tokio::task::block_in_place(|| Handle::current().block_on(running.ended()))
+        };
+        assert!(running.is_none_or(ended), "some task did not end");
+    }
 }
 
 impl Served {
-    pub fn address(&self) -> std::net::SocketAddr {
-        self.running.address
-    }
-
     pub async fn get(&self, path: &str) -> (u16, String) {
         let response = reqwest::get(format!("{}{path}", self.url)).await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())
+    }
+
+    /// One VM, by its zone's name or its uuid.
+    pub async fn vm(&self, name: &str) -> Value {
+        self.json(&format!("/vms/{name}")).await
     }
 
     pub async fn json(&self, path: &str) -> Value {
@@ -47,9 +64,13 @@ impl Served {
         Events { response, lines, ready: Value::Null, seq: 0 }
     }
 
-    pub async fn stop(self) {
-        self.shutdown.trigger();
-        assert!(self.running.ended().await, "some task did not end");
+    /// Sends these bytes as they are and reads to the end.
+    pub async fn raw(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _reset_is_an_end_too = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
     }
 }
 

@@ -31,9 +31,8 @@ use super::{FakeNode, line_of, zfs_history, zone_status};
 
 /// A running loop.
 pub struct World {
-    pub node: FakeNode,
     pub published: Arc<Published>,
-    pub inbox: Arc<Inbox>,
+    inbox: Arc<Inbox>,
     pub board: Status,
     pub asks: Asks,
     shutdown: Shutdown,
@@ -49,8 +48,8 @@ impl Drop for World {
 impl World {
     /// Loads the node and starts the loop.
     pub async fn start(node: &FakeNode, config: Config) -> Self {
-        let (board, inbox, shutdown) =
-            (Status::default(), Arc::new(Inbox::default()), Shutdown::new());
+        let (board, inbox) = (Status::default(), Arc::new(Inbox::default()));
+        let shutdown = Shutdown::new();
         let (asks, requests) = Asks::new();
         let ctx = Ctx {
             root: Root::new(config.root.clone()),
@@ -71,7 +70,7 @@ impl World {
         assert!(engine.first_load().await);
         let published = engine.published();
         tokio::spawn(engine.run());
-        Self { node: node.clone(), published, inbox, board, asks, shutdown, cursor: 0 }
+        Self { published, inbox, board, asks, shutdown, cursor: 0 }
     }
 
     /// What a child would have printed.
@@ -98,10 +97,11 @@ impl World {
         tokio::time::sleep(span).await;
     }
 
-    /// One VM as readers see it now.
-    pub fn vm(&self, name: &str) -> Option<Value> {
+    /// One VM as readers see it now; null if there is none.
+    pub fn vm(&self, name: &str) -> Value {
         let snapshot = self.published.snapshot();
-        serde_json::from_slice(&snapshot.vms.get(name)?.json()).ok()
+        let object = snapshot.vms.get(name).map(|vm| serde_json::from_slice(&vm.json()).unwrap());
+        object.unwrap_or_default()
     }
 
     pub fn seq(&self) -> u64 {
@@ -130,13 +130,13 @@ impl World {
         &self,
         name: &str,
         limit: Duration,
-        wanted: impl Fn(Option<&Value>) -> bool,
+        wanted: impl Fn(&Value) -> bool,
     ) -> Duration {
         let began = Instant::now();
         let mut news = self.published.journal.subscribe();
         loop {
             let vm = self.vm(name);
-            if wanted(vm.as_ref()) {
+            if wanted(&vm) {
                 return began.elapsed();
             }
             let changed = tokio::time::timeout_at(began + limit, news.changed()).await;

@@ -9,10 +9,7 @@ use serde_json::{Value, json};
 
 use super::changes::edited;
 use crate::common::FakeNode;
-use crate::common::scene::{A, MARK, attr, nic, told};
-
-const M1: &str = "02:08:20:00:00:01";
-const M2: &str = "02:08:20:00:00:02";
+use crate::common::scene::{A, MARK, attr, told};
 
 /// One element goes, another one comes, and nothing names them.
 fn swapped(list: &[Value], array: &str) {
@@ -28,10 +25,8 @@ async fn other_arrays_change_by_whole_elements() {
     let resolvers = |text: &str| attr("resolvers", text);
     let list = edited("joyent", &resolvers("8.8.8.8,9.9.9.9"), &resolvers("1.1.1.1,9.9.9.9")).await;
     swapped(&list, "resolvers");
-    assert_eq!(
-        (&list[0]["oldValue"], &list[1]["newValue"]),
-        (&json!("8.8.8.8"), &json!("1.1.1.1"))
-    );
+    let (old, new) = (&list[0]["oldValue"], &list[1]["newValue"]);
+    assert_eq!((old, new), (&json!("8.8.8.8"), &json!("1.1.1.1")));
 
     let dataset = |name: &str| format!("<dataset name=\"zones/{A}/{name}\"/>");
     swapped(&edited("joyent", &dataset("data"), &dataset("more")).await, "datasets");
@@ -49,35 +44,36 @@ async fn other_arrays_change_by_whole_elements() {
     let node = FakeNode::one();
     let snapshot = format!("zones/{A}@vmsnap-s1");
     node.set_dataset(&snapshot, json!({"type": "snapshot", "used": "1", "written": "1"}));
-    let served = node.serve_quiet().await;
-    assert_eq!(served.json(&format!("/vms/{A}")).await["snapshots"][0]["name"], "s1");
-    let mut events = served.events().await;
+    let (served, mut events) = node.serve_followed().await;
+    assert_eq!(served.vm(A).await["snapshots"][0]["name"], "s1");
     node.set_dataset(&snapshot, json!({"creation": "1767261999", "written": "2"}));
     node.zfs_event(&snapshot, "set").await;
     swapped(events.soon().await["changes"].as_array().unwrap(), "snapshots");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S55, B15
 async fn reordering_is_no_event_and_no_change() {
     let node = FakeNode::new();
-    let (one, two) = (nic("eth0", M1, &[]), nic("eth1", M2, &[]));
+    let nic = |n: u8| {
+        format!(
+            "<network physical=\"eth{n}\" mac-addr=\"02:08:20:00:00:0{n}\" global-nic=\"admin\"/>"
+        )
+    };
+    let (one, two) = (nic(0), nic(1));
     node.add_vm(A, "lx", &format!("{}{one}{two}", attr("resolvers", "8.8.8.8,9.9.9.9")));
     node.add_zone(MARK, "running", Some(7), "mark");
-    let served = node.serve_quiet().await;
-    let before = served.json(&format!("/vms/{A}")).await;
-    let mut events = served.events().await;
+    let (served, mut events) = node.serve_followed().await;
+    let before = served.vm(A).await;
     node.configure(A, "lx", &format!("{}{two}{one}", attr("resolvers", "9.9.9.9,8.8.8.8,9.9.9.9")));
     node.zone_event(A, "running", 5).await;
     let all = events.settled(&node, &served).await;
     // The time of the file differs: only that may be an event.
     assert!(all.iter().all(|event| told(event).is_empty()), "{all:#?}");
-    let mut after = served.json(&format!("/vms/{A}")).await;
+    let mut after = served.vm(A).await;
     after["last_modified"] = before["last_modified"].clone();
     if all.is_empty() {
         assert_eq!(after, before);
     }
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S56
@@ -101,5 +97,4 @@ async fn mounts_have_keys_in_the_order_that_vmadm_matches() {
     let (_, text) = served.get(&format!("/vms/{A}")).await;
     let want = r#""filesystems":[{"source":"/s","target":"/t","type":"lofs","options":["ro"]}]"#;
     assert!(text.contains(want), "{text}");
-    served.stop().await;
 }

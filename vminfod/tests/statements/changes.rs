@@ -13,23 +13,18 @@ use crate::common::scene::A;
 async fn tags_edited(before: &Value, after: &Value) -> String {
     let node = FakeNode::one();
     node.tags(A, before);
-    let served = node.serve_quiet().await;
-    let mut events = served.events().await;
+    let (_served, mut events) = node.serve_followed().await;
     node.tags(A, after);
-    let line = events.line().await.unwrap();
-    served.stop().await;
-    line
+    events.line().await.unwrap()
 }
 
 /// A configuration becomes another one; gives the records, without the time of the file.
 pub async fn edited(brand: &str, before: &str, after: &str) -> Vec<Value> {
     let node = FakeNode::new();
     node.add_vm(A, brand, before);
-    let served = node.serve_quiet().await;
-    let mut events = served.events().await;
+    let (_served, mut events) = node.serve_followed().await;
     node.configure(A, brand, after);
     let event = events.soon().await;
-    served.stop().await;
     let mut list = event["changes"].as_array().unwrap().clone();
     list.retain(|record| record["prettyPath"] != "last_modified");
     list
@@ -55,7 +50,6 @@ async fn whole_numbers_have_no_fraction() {
     let (_, text) = served.get(&format!("/vms/{A}")).await;
     assert!(text.contains(r#""tags":{"n":10,"e":1000,"f":0.5}"#), "{text}");
     assert!(text.contains(r#""quota":10,"#), "{text}");
-    served.stop().await;
     let line = tags_edited(&json!({"n": 1}), &json!({"n": 2})).await;
     assert!(line.contains(r#""oldValue":1,"newValue":2"#), "{line}");
 }

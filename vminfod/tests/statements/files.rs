@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use vminfod::config::Config;
 
-use crate::common::FakeNode;
 use crate::common::scene::{A, B, MARK, attr, change, config_of, followed, marked, told};
+use crate::common::{FakeNode, xml};
 
 #[tokio::test(flavor = "multi_thread")] // S75
 async fn notices_a_new_file_at_once() {
-    let (node, served, mut events) = marked().await;
+    let (node, _served, mut events) = marked().await;
     let file = format!("/zones/{A}/config/tags.json");
     let mut best = Duration::MAX;
     for n in 0..5 {
@@ -30,12 +30,11 @@ async fn notices_a_new_file_at_once() {
 
     // One that was never there, in a directory that was never there.
     node.set_zone(B, "installed", None);
-    node.write_now(&format!("/etc/zones/{B}.xml"), &crate::common::xml(B, "two"));
+    node.write_now(&format!("/etc/zones/{B}.xml"), &xml(B, "two"));
     node.zone_event(B, "installed", -1).await;
     events.until(|event| event["type"] == "create").await;
     node.tags(B, &json!({"late": true}));
     events.change_of("tags.late").await;
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S76
@@ -56,12 +55,10 @@ async fn renaming_over_a_configuration_is_no_delete() {
         events.change_of("hostname").await;
     }
     // Whatever could still think that it was deleted has had its looks by now.
-    let sweeps = served.counter("sweeps").await;
-    served.status_until(|s| s["counters"]["sweeps"].as_u64() > Some(sweeps + 3)).await;
+    served.sweeps(4).await;
     let all = events.settled(&node, &served).await;
     assert!(all.iter().all(|event| event["type"] == "modify"), "{all:#?}");
-    assert_eq!(served.json(&format!("/vms/{A}")).await["hostname"], "h2");
-    served.stop().await;
+    assert_eq!(served.vm(A).await["hostname"], "h2");
 }
 
 #[tokio::test(flavor = "multi_thread")] // S77
@@ -83,7 +80,6 @@ async fn removed_configuration_deletes_the_vm_and_its_watches() {
     assert_eq!(gone["uuid"], B);
     let status = served.status_until(|status| watched(status, B) == 0).await;
     assert_eq!(watched(&status, A), 5);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S78
@@ -99,12 +95,11 @@ async fn each_rename_over_a_file_is_one_change() {
         assert_eq!(lines.len(), 1, "{lines:?}");
     }
     assert!(events.settled(&node, &served).await.is_empty(), "one event each");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S79
 async fn watches_a_remounted_file_system_again() {
-    let (node, served, mut events) = marked().await;
+    let (node, _served, mut events) = marked().await;
     let (mounted, aside) = (node.path(&format!("/zones/{A}")), node.path("/zones/aside"));
     for n in 0..3 {
         // What is below the mount point shows, as after an unmount: no files at all.
@@ -117,7 +112,6 @@ async fn watches_a_remounted_file_system_again() {
         node.tags(A, &json!({"back": n}));
         events.until(|event| event["vm"]["tags"]["back"] == n).await;
     }
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S80, B16
@@ -135,12 +129,11 @@ async fn sysinfo_change_reaches_every_object() {
     for vm in served.json("/vms").await.as_array().unwrap() {
         assert_eq!(vm["datacenter_name"], "moved");
     }
-    served.stop().await;
 }
 
 /// The VM is a zone of the pool `tank`.
 fn add_elsewhere(node: &FakeNode, uuid: &str) {
-    node.write(&format!("/etc/zones/{uuid}.xml"), &crate::common::xml(uuid, "far"));
+    node.write(&format!("/etc/zones/{uuid}.xml"), &xml(uuid, "far"));
     node.write(&format!("/tank/{uuid}/config/tags.json"), "{}");
     node.set_line(format!("-:{uuid}:installed:/tank/{uuid}:{uuid}:joyent:excl:6"));
     node.set_dataset(&format!("tank/{uuid}"), json!({"mountpoint": format!("/tank/{uuid}")}));
@@ -150,35 +143,30 @@ fn add_elsewhere(node: &FakeNode, uuid: &str) {
 async fn watches_files_of_a_vm_on_another_pool() {
     let node = FakeNode::new();
     add_elsewhere(&node, A);
-    let served = node.serve_quiet().await;
-    served.idle().await;
-    let mut events = served.events().await;
+    let (served, mut events) = node.serve_followed().await;
     node.write(&format!("/tank/{A}/config/tags.json"), r#"{"a":1}"#);
     events.change_of("tags.a").await;
     node.write_now(&format!("/tank/{A}/lastexited"), "1767261600.000000000 0\n");
     events.change_of("exit_status").await;
     // The same names in the usual pool belong to no VM.
     node.tags(A, &json!({"of": "another"}));
-    let tags = served.json(&format!("/vms/{A}?sync=true")).await["tags"].clone();
-    assert_eq!(tags, json!({"a": 1}));
-    served.stop().await;
+    assert_eq!(served.json(&format!("/vms/{A}?sync=true")).await["tags"], json!({"a": 1}));
 }
 
 #[tokio::test(flavor = "multi_thread")] // B12
 async fn watches_a_vm_that_moves_to_another_pool() {
-    let (node, served, mut events) = followed().await;
+    let (node, _served, mut events) = followed().await;
     add_elsewhere(&node, A);
     node.zone_event(A, "installed", -1).await;
     events.change_of("zonepath").await;
     // The watcher gets the list after the commit: its look finds what is written before.
     node.write(&format!("/tank/{A}/config/tags.json"), r#"{"there":1}"#);
     events.change_of("tags.there").await;
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // B14
 async fn restored_configuration_restores_its_vm() {
-    let (node, served, mut events) = marked().await;
+    let (node, _served, mut events) = marked().await;
     node.drop_zone(A);
     let text = std::fs::read_to_string(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
     std::fs::remove_file(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
@@ -186,27 +174,25 @@ async fn restored_configuration_restores_its_vm() {
     // Only the files tell: no event of the zone, no refresh.
     node.set_zone(A, "installed", None);
     node.write(&format!("/etc/zones/{A}.xml"), &text);
-    node.write("/etc/zones/index", &format!("{A}:installed:/zones/{A}:{A}\n"));
+    node.index(&[A]);
     let event = events.until(|event| event["type"] == "create").await;
     assert_eq!(event["uuid"], A);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // B22
 async fn sweep_covers_a_path_with_blanks() {
     let node = FakeNode::new();
     let path = "/zones/a place with blanks";
-    node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "odd"));
+    node.write(&format!("/etc/zones/{A}.xml"), &xml(A, "odd"));
     node.write(&format!("{path}/config/tags.json"), "{}");
     node.set_line(format!("-:{A}:installed:{path}:{A}:joyent:excl:6"));
     node.set_dataset("zones/odd", json!({"mountpoint": path}));
     // The helper ends a path at a blank.
-    let sweep = std::time::Duration::from_millis(100);
-    let served = node.serve_as(vminfod::config::Config { sweep, ..node.quiet() }).await;
+    let sweep = Duration::from_millis(100);
+    let served = node.serve_as(Config { sweep, ..node.quiet() }).await;
     served.idle().await;
     let mut events = served.events().await;
     node.write(&format!("{path}/config/tags.json"), r#"{"a":1}"#);
     let event = events.soon().await;
     assert!(change(&event, "tags.a").is_some(), "{event:#}");
-    served.stop().await;
 }

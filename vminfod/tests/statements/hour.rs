@@ -40,49 +40,45 @@ impl Churn {
         let uuid = format!("{:08x}-8812-4060-8b15-fff23517df24", self.below(12));
         let zoneid = i64::try_from(self.turn).unwrap();
         let told = self.below(5) > 0;
-        let there = self.node.path(&format!("/etc/zones/{uuid}.xml")).exists();
-        match (self.below(6), there) {
+        let node = self.node.clone();
+        let is_there = node.path(&format!("/etc/zones/{uuid}.xml")).exists();
+        // The state and the action of the events that announce it; none: a file's.
+        let (zone, zfs) = match (self.below(6), is_there) {
             (_, false) => {
-                self.node.add_zone(&uuid, "installed", None, "born");
-                if told {
-                    world.zone_event(&uuid, "configured", -1);
-                    world.zfs_event(&format!("zones/{uuid}"), "create");
-                }
+                node.add_zone(&uuid, "installed", None, "born");
+                (Some(("configured", -1)), Some("create"))
             }
             (0, true) => {
-                self.node.remove(&uuid);
-                if told {
-                    world.zone_event(&uuid, "", -1);
-                    world.zfs_event(&format!("zones/{uuid}"), "destroy");
-                }
+                node.remove(&uuid);
+                (Some(("", -1)), Some("destroy"))
             }
             (1, true) => {
-                self.node.set_zone(&uuid, "running", Some(zoneid));
-                self.node.kstat(&uuid, Some((zoneid, 0, 1_767_261_600)));
-                if told {
-                    world.zone_event(&uuid, "running", zoneid);
-                }
+                node.set_zone(&uuid, "running", Some(zoneid));
+                node.kstat(&uuid, Some((zoneid, 0, 1_767_261_600)));
+                (Some(("running", zoneid)), None)
             }
             (2, true) => {
-                self.node.set_zone(&uuid, "installed", None);
-                self.node.kstat(&uuid, None);
-                if told {
-                    world.zone_event(&uuid, "uninitialized", zoneid);
-                }
+                node.set_zone(&uuid, "installed", None);
+                node.kstat(&uuid, None);
+                (Some(("uninitialized", zoneid)), None)
             }
             (3, true) => {
-                let bytes = (self.turn << 30).to_string();
-                self.node.set_dataset(&format!("zones/{uuid}"), json!({"quota": bytes}));
-                if told {
-                    world.zfs_event(&format!("zones/{uuid}"), "set");
-                }
+                node.set_quota(&uuid, self.turn);
+                (None, Some("set"))
             }
             _ => {
-                self.node.tags(&uuid, &json!({"turn": self.turn}));
-                if told {
-                    world.file_event(&uuid, ZoneFile::Config);
-                }
+                node.tags(&uuid, &json!({"turn": self.turn}));
+                (None, None)
             }
+        };
+        if let Some((state, zoneid)) = zone.filter(|_| told) {
+            world.zone_event(&uuid, state, zoneid);
+        }
+        if let Some(action) = zfs.filter(|_| told) {
+            world.zfs_event(&format!("zones/{uuid}"), action);
+        }
+        if told && zone.is_none() && zfs.is_none() {
+            world.file_event(&uuid, ZoneFile::Config);
         }
     }
 }

@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use daemon::http::Limits as HttpLimits;
-use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,24 +23,14 @@ async fn two_vms() -> (FakeNode, Served) {
     (node, served)
 }
 
-async fn ask(served: &Served, method: Method, path: &str) -> (u16, String, Vec<u8>) {
-    let url = format!("{}{path}", served.url);
-    let response = reqwest::Client::new().request(method, url).send().await.unwrap();
-    let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
-    (response.status().as_u16(), kind, response.bytes().await.unwrap().to_vec())
-}
-
-/// Sends a request line as it is and gives the whole answer.
-async fn raw(at: SocketAddr, target: &str) -> String {
-    let mut stream = TcpStream::connect(at).await.unwrap();
-    let request = format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+/// Sends a request line as it is; gives the head of the answer, and its body in one piece.
+async fn raw(served: &Served, method: &str, target: &str) -> (String, String) {
+    let request =
+        format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    let answer = served.raw(&request).await;
     // The lines between are the sizes of chunks.
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let pieces: String = body.split("\r\n").skip(1).step_by(2).collect();
-    format!("{head}\n{pieces}")
+    (head.to_owned(), body.split("\r\n").skip(1).step_by(2).collect())
 }
 
 #[tokio::test(flavor = "multi_thread")] // S1
@@ -49,14 +38,13 @@ async fn listens_only_on_the_loopback_address() {
     assert_eq!(Config::default().listen.to_string(), "127.0.0.1:9090");
     let node = FakeNode::new();
     let served = node.serve_quiet().await;
-    TcpStream::connect(served.address()).await.unwrap();
+    TcpStream::connect(served.address).await.unwrap();
     // All of 127/8 is this host on Linux: a socket bound to every address would answer here.
     if cfg!(target_os = "linux") {
-        let other = SocketAddr::from(([127, 0, 0, 2], served.address().port()));
+        let other = SocketAddr::from(([127, 0, 0, 2], served.address.port()));
         let refused = TcpStream::connect(other).await.unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     }
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S2
@@ -75,14 +63,6 @@ async fn refuses_connections_until_every_vm_is_loaded() {
     node.release();
     let served = starting.await.unwrap();
     assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 3);
-    served.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")] // S3
-async fn ping_returns_pong() {
-    let (_node, served) = two_vms().await;
-    assert_eq!(served.get("/ping").await, (200, r#"{"ping":"pong"}"#.to_owned()));
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S4
@@ -90,62 +70,76 @@ async fn every_answer_is_json() {
     let (_node, served) = two_vms().await;
     let one = format!("/vms/{A}");
     for (method, path, status) in [
-        (Method::GET, "/ping", 200),
-        (Method::GET, "/status", 200),
-        (Method::GET, "/vms", 200),
-        (Method::GET, one.as_str(), 200),
-        (Method::GET, "/vms/none", 404),
-        (Method::GET, "/none", 404),
-        (Method::POST, "/vms", 400),
-        (Method::HEAD, "/none", 400),
+        ("GET", "/ping", 200),
+        ("GET", "/status", 200),
+        ("GET", "/vms", 200),
+        ("GET", &one, 200),
+        ("GET", "/vms/none", 404),
+        ("GET", "/none", 404),
+        ("POST", "/vms", 400),
+        ("HEAD", "/none", 400),
     ] {
-        let (got, kind, _) = ask(&served, method.clone(), path).await;
-        assert_eq!((got, kind.as_str()), (status, "application/json"), "{method} {path}");
+        let (head, _) = raw(&served, method, path).await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{method} {path}: {head}");
+        assert!(head.contains("\r\nContent-Type: application/json\r\n"), "{method} {path}: {head}");
     }
     let events = reqwest::get(format!("{}/events", served.url)).await.unwrap();
     assert_eq!(events.headers()["content-type"], "application/json");
-    served.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")] // S5
-async fn refuses_other_methods_with_an_empty_body() {
+#[tokio::test(flavor = "multi_thread")]
+async fn method_and_path_decide_the_answer() {
     let (_node, served) = two_vms().await;
-    for (method, path) in [
-        (Method::POST, "/ping"),
-        (Method::HEAD, "/vms"),
-        (Method::PUT, "/x"),
-        (Method::OPTIONS, "/events"),
-        (Method::DELETE, "/vms"),
+    let (list, one) = (served.get("/vms").await.1, served.get(&format!("/vms/{A}")).await.1);
+    let (pong, unsupported) = (r#"{"ping":"pong"}"#, "Unsupported URL Path");
+    let missing = |name: &str| format!("VM Not Found: {name}");
+    let (encoded, upper) = (format!("%37{}", A.strip_prefix('7').unwrap()), A.to_uppercase());
+    for (number, request, status, body) in [
+        ("S3", "GET /ping", 200, pong),
+        // Other methods have an empty answer.
+        ("S5", "POST /ping", 400, ""),
+        ("S5", "HEAD /vms", 400, ""),
+        ("S5", "PUT /x", 400, ""),
+        ("S5", "OPTIONS /events", 400, ""),
+        ("S5", "DELETE /vms", 400, ""),
+        ("S6", "GET /", 404, unsupported),
+        ("S6", "GET /foo", 404, unsupported),
+        ("S6", "GET /vm", 404, unsupported),
+        ("S6", "GET /pings", 404, unsupported),
+        ("S6", "GET /dat", 404, unsupported),
+        ("S6", "GET /ui", 404, unsupported),
+        ("S6", "GET /ui/main.js", 404, unsupported),
+        ("S7", &format!("GET /vms/{C}"), 404, &missing(C)),
+        ("S7", "GET /vms/x", 404, &missing("x")),
+        ("S7", "GET /vms/global", 404, &missing("global")),
+        // Paths are normalised, and their ends ignored.
+        ("S9", "GET /vms/", 200, &list),
+        ("S9", &format!("GET /vms/{A}/x"), 200, &one),
+        ("S9", "GET /ping/x", 200, pong),
+        ("S9", "GET /a/../ping", 200, pong),
+        ("S9", "GET //ping/.", 200, pong),
+        // They are compared literally.
+        ("S10", "GET /PING", 404, unsupported),
+        ("S10", "GET /Vms", 404, unsupported),
+        ("S10", "GET /p%69ng", 404, unsupported),
+        ("S10", &format!("GET /vms/{encoded}"), 404, &missing(&encoded)),
+        ("S10", &format!("GET /vms/{upper}"), 404, &missing(&upper)),
     ] {
-        let (status, _, body) = ask(&served, method.clone(), path).await;
-        assert_eq!((status, body.len()), (400, 0), "{method} {path}");
+        let (method, target) = request.split_once(' ').unwrap();
+        let (head, answer) = raw(&served, method, target).await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{number} {request}: {head}");
+        assert_eq!(answer, body, "{number} {request}");
     }
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S6
-async fn unknown_paths_are_unsupported_and_data_answers() {
+async fn data_has_the_raw_parts_of_each_source() {
+    // Ours, which RFD 39 asks for.
     let (_node, served) = two_vms().await;
-    for path in ["/", "/foo", "/vm", "/pings", "/dat", "/ui", "/ui/main.js"] {
-        let answer = served.get(path).await;
-        assert_eq!(answer, (404, "Unsupported URL Path".to_owned()), "{path}");
-    }
-    // Ours: the raw parts per source, which RFD 39 asks for.
     let (status, text) = served.get("/data").await;
     assert_eq!(status, 200, "{text}");
     let data: Value = serde_json::from_str(&text).unwrap();
     assert!(data.is_object() && text.contains(A), "{data}");
-    served.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")] // S7
-async fn error_404_names_the_missing_vm() {
-    let (_node, served) = two_vms().await;
-    for name in [C, "x", "global"] {
-        let answer = served.get(&format!("/vms/{name}")).await;
-        assert_eq!(answer, (404, format!("VM Not Found: {name}")));
-    }
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S8
@@ -157,45 +151,6 @@ async fn one_vm_equals_its_element_of_the_list() {
         let (status, text) = served.get(&format!("/vms/{uuid}")).await;
         assert_eq!((status, text), (200, element.to_string()), "byte for byte");
     }
-    served.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")] // S9
-async fn paths_are_normalised_and_their_ends_ignored() {
-    let (_node, served) = two_vms().await;
-    let at = served.address();
-    let list = served.get("/vms").await.1;
-    let one = served.get(&format!("/vms/{A}")).await.1;
-    for (path, want) in [
-        ("/vms/".to_owned(), list.as_str()),
-        (format!("/vms/{A}/x"), one.as_str()),
-        ("/ping/x".to_owned(), "{\"ping\":\"pong\"}"),
-        ("/a/../ping".to_owned(), "{\"ping\":\"pong\"}"),
-        ("//ping/.".to_owned(), "{\"ping\":\"pong\"}"),
-    ] {
-        let answer = raw(at, &path).await;
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(want), "{path}: {answer}");
-    }
-    served.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")] // S10
-async fn paths_are_compared_literally() {
-    let (_node, served) = two_vms().await;
-    let at = served.address();
-    let encoded = format!("/vms/%37{}", A.strip_prefix('7').unwrap());
-    for (path, text) in [
-        ("/PING", "Unsupported URL Path".to_owned()),
-        ("/Vms", "Unsupported URL Path".to_owned()),
-        ("/p%69ng", "Unsupported URL Path".to_owned()),
-        (encoded.as_str(), format!("VM Not Found: {}", encoded.strip_prefix("/vms/").unwrap())),
-    ] {
-        let answer = raw(at, path).await;
-        assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains(&text), "{path}: {answer}");
-    }
-    let upper = A.to_uppercase();
-    assert_eq!(served.get(&format!("/vms/{upper}")).await.0, 404);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S10
@@ -205,16 +160,14 @@ async fn uuid_finds_the_vm_whose_zone_has_another_name() {
     assert_eq!(served.json(&format!("/vms/{upper}?sync=true")).await["uuid"], A);
     assert_eq!(served.get(&format!("/vms/{C}?sync=true")).await.0, 404);
     // No event says that it was created.
-    let index = format!("web:running:/zones/web:{C}\n");
-    node.write("/etc/zones/index", &index);
+    node.write("/etc/zones/index", &format!("web:running:/zones/web:{C}\n"));
     node.write("/etc/zones/web.xml", &xml(C, "web").replacen(C, "web", 1));
     node.set_line(format!("9:web:running:/zones/web:{C}:joyent:excl:6"));
     for path in [format!("{}?sync=true", C.to_uppercase()), C.to_owned(), "web".to_owned()] {
-        let vm = served.json(&format!("/vms/{path}")).await;
+        let vm = served.vm(&path).await;
         assert_eq!((&vm["uuid"], &vm["zonename"]), (&json!(C), &json!("web")), "{path}");
     }
     assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 3);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S11
@@ -222,10 +175,8 @@ async fn list_is_an_empty_array_on_an_empty_node() {
     let node = FakeNode::new();
     let served = node.serve_quiet().await;
     assert_eq!(served.get("/vms").await, (200, "[]".to_owned()));
-    served.stop().await;
     let (_node, served) = two_vms().await;
     assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S12
@@ -235,7 +186,6 @@ async fn lists_vms_hidden_from_inventory() {
     let served = node.serve_quiet().await;
     let list = served.json("/vms").await;
     assert_eq!((&list[0]["uuid"], &list[0]["do_not_inventory"]), (&json!(A), &json!(true)));
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S13
@@ -250,13 +200,12 @@ async fn new_vms_come_last_and_a_change_keeps_the_place() {
     let list = served.json("/vms").await;
     let names: Vec<&Value> = list.as_array().unwrap().iter().map(|vm| &vm["zonename"]).collect();
     assert_eq!(names, [A, B, C]);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S14
 async fn one_connection_serves_two_requests() {
     let (_node, served) = two_vms().await;
-    let mut stream = TcpStream::connect(served.address()).await.unwrap();
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
     for _ in 0..2 {
         stream.write_all(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();
@@ -270,7 +219,6 @@ async fn one_connection_serves_two_requests() {
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("pong"), "{answer}");
         assert!(answer.contains("\r\nConnection: keep-alive\r\n"), "{answer}");
     }
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S120
@@ -283,22 +231,17 @@ async fn older_and_careful_clients_are_not_left_waiting() {
         (kept, vec!["200 OK", "Connection: close", "pong"]),
         (continued, vec!["HTTP/1.1 100 Continue", "HTTP/1.1 200 OK", "pong"]),
     ] {
-        let mut stream = TcpStream::connect(served.address()).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.unwrap();
-        let answer = String::from_utf8(answer).unwrap();
+        let answer = served.raw(request).await;
         let mut rest = &*answer;
         for text in wanted {
             let at = rest.find(text).unwrap_or_else(|| panic!("no {text} in time: {answer}"));
             rest = &rest[at + text.len()..];
         }
     }
-    let answer = raw(served.address(), "/ping").await;
-    assert!(answer.contains("\r\nConnection: "), "{answer}");
+    let (head, _) = raw(&served, "GET", "/ping").await;
+    assert!(head.contains("\r\nConnection: "), "{head}");
     let status = served.json("/status?full=1").await;
     assert_eq!(status["fswatcher"]["message_delays"], json!({}), "as recorded");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S15
@@ -313,7 +256,7 @@ async fn idle_stream_outlives_every_connection_limit() {
     let mut events = served.events().await;
     for _ in 0..3 {
         // A connection that idles after its answer is closed: that long the stream was silent.
-        let mut idle = TcpStream::connect(served.address()).await.unwrap();
+        let mut idle = TcpStream::connect(served.address).await.unwrap();
         idle.write_all(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await.unwrap();
         let began = tokio::time::Instant::now();
         idle.read_to_end(&mut Vec::new()).await.unwrap();
@@ -321,7 +264,6 @@ async fn idle_stream_outlives_every_connection_limit() {
     }
     node.tags(A, &json!({"after": "a long silence"}));
     assert_eq!(events.soon().await["vm"]["tags"]["after"], "a long silence");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S16
@@ -341,8 +283,7 @@ async fn running_refresh_delays_no_answer() {
     assert!(began.elapsed() < Duration::from_secs(15), "{:?} for 80 requests", began.elapsed());
     node.release();
     assert_eq!(asked.await.unwrap(), 200);
-    assert_eq!(served.json(&format!("/vms/{A}")).await["state"], "stopped");
-    served.stop().await;
+    assert_eq!(served.vm(A).await["state"], "stopped");
 }
 
 #[tokio::test(flavor = "multi_thread")] // S17, B21
@@ -365,5 +306,4 @@ async fn failed_refresh_changes_only_the_status() {
     node.with(|state| state.failing.clear());
     assert_eq!(served.get("/vms?sync=true").await.0, 200);
     assert_eq!(events.soon().await["vm"]["state"], "stopped");
-    served.stop().await;
 }

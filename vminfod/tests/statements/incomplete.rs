@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use vminfod::config::Config;
 
 use crate::common::scene::{A, B, C};
-use crate::common::{FakeNode, Served};
+use crate::common::world::World;
+use crate::common::{FakeNode, Served, xml};
 
 /// The header of an answer; empty if there is none.
 async fn named(served: &Served, path: &str) -> String {
@@ -31,16 +32,11 @@ async fn until_named(served: &Served, names: &str) {
     }
 }
 
-fn index(node: &FakeNode, zones: &[&str]) {
-    let lines = zones.iter().map(|zone| format!("{zone}:installed:/zones/{zone}:{zone}\n"));
-    node.write("/etc/zones/index", &format!("global:installed:/:\n{}", lines.collect::<String>()));
-}
-
 #[tokio::test(flavor = "multi_thread")] // S112
 async fn zone_that_cannot_be_read_is_named() {
     let node = FakeNode::one();
     node.add_zone(B, "running", Some(6), "two");
-    index(&node, &[A, B]);
+    node.index(&[A, B]);
     node.write(&format!("/etc/zones/{B}.xml"), "<zone");
     let served = node.serve_quiet().await;
     for path in ["/vms", "/vms?sync=true", "/vms?sync=zones"] {
@@ -48,7 +44,7 @@ async fn zone_that_cannot_be_read_is_named() {
     }
     assert_eq!(served.json("/status").await["incomplete"], json!([B]));
     assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 1);
-    node.write(&format!("/etc/zones/{B}.xml"), &crate::common::xml(B, "two"));
+    node.write(&format!("/etc/zones/{B}.xml"), &xml(B, "two"));
     assert_eq!(named(&served, "/vms?sync=zones").await, "");
     assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2);
     // Its object of before is shown, and named.
@@ -56,7 +52,6 @@ async fn zone_that_cannot_be_read_is_named() {
     assert_eq!(named(&served, "/vms?sync=zones").await, B);
     until_named(&served, B).await;
     assert_eq!(served.json("/vms").await.as_array().unwrap().len(), 2);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S113
@@ -67,10 +62,10 @@ async fn incomplete_list_of_zones_is_everything() {
     for path in ["/vms", "/vms?sync=true", "/vms?sync=zones"] {
         assert_eq!(named(&served, path).await, "*", "{path}");
     }
-    index(&node, &[]);
+    node.index(&[]);
     assert_eq!(named(&served, "/vms?sync=zones").await, "");
     assert_eq!(named(&served, "/vms").await, "");
-    served.stop().await;
+    drop(served);
     // Too many names for a header; /status has them all.
     for n in 0..200 {
         let uuid = format!("{n:08x}-8812-4060-8b15-fff23517df24");
@@ -84,7 +79,6 @@ async fn incomplete_list_of_zones_is_everything() {
     // The list itself fails.
     node.with(|state| state.failing.insert("zoneadm", "no".to_owned()));
     assert_eq!(served.get("/vms?sync=zones").await.0, 503);
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S114
@@ -93,15 +87,14 @@ async fn view_of_the_zones_needs_no_zfs_and_no_kstat() {
     for zone in [A, B, C] {
         node.add_zone(zone, "running", Some(5), "one");
     }
-    node.with(|state| state.is_deaf = true);
-    let served = node.serve_quiet().await;
+    let served = node.serve_deaf(node.quiet()).await;
     served.idle().await;
     node.with(|state| {
         state.failing = ["zfs", "kstat"].map(|tool| (tool, "no".to_owned())).into();
         state.log.clear();
     });
     // Nothing announces any of this.
-    node.write(&format!("/etc/zones/{A}.xml"), &crate::common::xml(A, "renamed"));
+    node.write(&format!("/etc/zones/{A}.xml"), &xml(A, "renamed"));
     node.drop_zone(C);
     assert_eq!(named(&served, "/vms?sync=zones").await, "");
     let vms = served.json("/vms").await;
@@ -109,31 +102,29 @@ async fn view_of_the_zones_needs_no_zfs_and_no_kstat() {
     assert_eq!(aliases, ["renamed", "one"]);
     let tools: Vec<_> = node.with(|state| state.log.iter().map(|(tool, _)| tool.name()).collect());
     assert!(tools.iter().all(|tool| *tool == "zoneadm"), "{tools:?}");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S115
 async fn failing_zfs_holds_back_no_other_part_of_a_vm() {
     let node = FakeNode::one();
-    index(&node, &[A]);
+    node.index(&[A]);
     let served = node.serve_quiet().await;
     served.idle().await;
     node.with(|state| state.failing.insert("zfs", "pool I/O is suspended".to_owned()));
     node.set_zone(A, "installed", None);
     assert_eq!(served.get(&format!("/vms/{A}?sync=true")).await.0, 503);
-    assert_eq!(served.json(&format!("/vms/{A}")).await["state"], "stopped");
+    assert_eq!(served.vm(A).await["state"], "stopped");
     assert_eq!(named(&served, "/vms").await, A);
     // A new VM is shown without its datasets, and named.
     node.add_zone(B, "running", Some(6), "two");
-    index(&node, &[A, B]);
+    node.index(&[A, B]);
     assert_eq!(named(&served, "/vms?sync=zones").await, "");
-    assert_eq!(served.json(&format!("/vms/{B}")).await["zpool"], Value::Null);
+    assert_eq!(served.vm(B).await["zpool"], Value::Null);
     assert_eq!(named(&served, "/vms").await, format!("{A},{B}"));
     // It is asked for again.
     node.with(|state| state.failing.clear());
     until_named(&served, "").await;
-    assert_eq!(served.json(&format!("/vms/{B}")).await["zpool"], "zones");
-    served.stop().await;
+    assert_eq!(served.vm(B).await["zpool"], "zones");
 }
 
 #[tokio::test(flavor = "multi_thread")] // S115
@@ -150,44 +141,38 @@ async fn dataset_that_came_after_the_zone_without_an_event_is_found() {
     node.set_zone(A, "running", Some(5));
     node.zone_event(A, "running", 5).await;
     events.until(|event| event["vm"]["zpool"] == "zones").await;
-    served.stop().await;
 }
 
 #[tokio::test(start_paused = true)] // S116
 async fn datasets_are_listed_each_minute_while_nothing_announces_them() {
     let node = FakeNode::one();
     let config = Config { sweep: Config::default().sweep, ..node.quiet() };
-    let world = crate::common::world::World::start(&node, config).await;
-    let quota = |gib: u64| {
-        let bytes = (gib << 30).to_string();
-        node.set_dataset(&format!("zones/{A}"), json!({"quota": bytes}));
-    };
-    let is = |gib: u64| move |vm: Option<&Value>| vm.is_some_and(|vm| vm["quota"] == gib);
+    let world = World::start(&node, config).await;
     world.later(Duration::from_secs(200)).await;
     assert_eq!(node.listings(), 2, "snapshots, and the rest");
     world.board.edit(|view| view.sources.insert("zfs events", false));
-    quota(7);
-    world.until(A, Duration::from_secs(90), is(7)).await;
+    node.set_quota(A, 7);
+    world.until(A, Duration::from_secs(90), |vm| vm["quota"] == 7).await;
     world.board.edit(|view| view.sources.insert("zfs events", true));
     let before = node.listings();
     world.later(Duration::from_secs(600)).await;
     assert_eq!(node.listings(), before);
     // A source that runs and says nothing.
     for gib in 8..10 {
-        quota(gib);
+        node.set_quota(A, gib);
         world.asks.fresh(None).await.unwrap();
         world.later(Duration::from_secs(1)).await;
-        assert!(is(gib)(world.vm(A).as_ref()));
+        assert_eq!(world.vm(A)["quota"], gib);
     }
-    quota(10);
-    let took = world.until(A, Duration::from_secs(90), is(10)).await;
+    node.set_quota(A, 10);
+    let took = world.until(A, Duration::from_secs(90), |vm| vm["quota"] == 10).await;
     assert!(took > Duration::from_secs(50), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")] // S117
 async fn vm_whose_snapshots_were_never_listed_is_named() {
     let node = FakeNode::one();
-    index(&node, &[A]);
+    node.index(&[A]);
     // The listing of the node, and that of one VM.
     let hanging = ["name,creation,userrefs,written", "filesystem,snapshot,volume"];
     node.with(|state| state.hanging_on = hanging.map(|text| ("zfs", text.to_owned())).to_vec());
@@ -203,9 +188,8 @@ async fn vm_whose_snapshots_were_never_listed_is_named() {
     node.set_dataset(&format!("zones/{A}@vmsnap-first"), json!({"type": "snapshot"}));
     node.with(|state| state.hanging_on.truncate(1));
     until_named(&served, "").await;
-    let vm = served.json(&format!("/vms/{A}")).await;
+    let vm = served.vm(A).await;
     assert_eq!(vm["snapshots"][0]["name"], "first", "{vm:#}");
-    served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")] // S118, F73
@@ -241,5 +225,4 @@ async fn unknown_names_are_looked_up_in_one_list() {
         runs().iter().filter(|(_, args)| args[0] == "-z" && args[1] != A && args[1] != B).count();
     assert_eq!(named, 0);
     assert!(runs().len() < 40, "{:?}", runs().len());
-    served.stop().await;
 }

@@ -8,8 +8,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::Shutdown;
-use sdc_clients::Jitter;
 use sdc_clients::vminfod::Vminfod;
 use tokio::time::Instant;
 use vminfod::config::{Config, Watch};
@@ -32,7 +30,7 @@ fn script(node: &FakeNode, name: &str, text: &str) -> std::path::PathBuf {
 #[tokio::test(flavor = "multi_thread")] // S114, S117, F71
 async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
     let node = FakeNode::one();
-    node.write("/etc/zones/index", &format!("global:installed:/:\n{A}:running:/zones/{A}:{A}\n"));
+    node.index(&[A]);
     let rows = node.with(|state| state.zoneadm.join("\n"));
     let dataset = format!(
         "lz4\t1500000000\t0\t/zones/{A}\tzones/{A}\t1\t2\t3\t4\t5\tfilesystem\t-\t7\t8\t9\t10\toff\n"
@@ -52,17 +50,11 @@ async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
         let mut config = Config { watch: Watch::Sweep, ..node.quiet() };
         // The first one is killed as 15 minutes would kill one of 20; the second one is waited for.
         config.deadlines.zfs_snapshots = deadline;
-        let shutdown = Shutdown::new();
         let began = Instant::now();
-        let running = vminfod::serve_with(
-            config,
-            Arc::new(RealCommands::new(commands.clone())),
-            Jitter::from_seed(7),
-            shutdown.clone(),
-        );
-        let running = running.await.unwrap();
+        let commands = Arc::new(RealCommands::new(commands.clone()));
+        let served = node.serve_through(config, commands).await;
         assert!(began.elapsed() < Duration::from_secs(30), "{slow}: {:?}", began.elapsed());
-        let client = Vminfod::new(&format!("http://{}", running.address), "test/1").unwrap();
+        let client = Vminfod::new(&served.url, "test/1").unwrap();
         // A refresh begins the listing once more; nobody waits for it.
         node.write("/bin/slow", "40");
         let views = async { (client.vms(true).await.unwrap(), client.zones().await.unwrap()) };
@@ -70,7 +62,5 @@ async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
         let (all, zones) = views.await.expect("a view waits for the snapshots");
         assert_eq!((all.vms.len(), zones.vms.len()), (1, 1));
         assert!(zones.incomplete.is_nothing());
-        shutdown.trigger();
-        assert!(running.ended().await);
     }
 }

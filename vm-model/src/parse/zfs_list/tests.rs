@@ -32,33 +32,30 @@ fn a_row_has_seventeen_columns() {
     assert_eq!(COLUMNS.split(',').nth(Column::Name as usize), Some("name"));
 }
 
+/// Returns the names in a listing of snapshots.
+fn snapshots(lines: &[&[u8]]) -> Result<Vec<String>, ParseError> {
+    let (mut listing, mut names) = (SnapshotListing::default(), Vec::new());
+    lines.iter().for_each(|line| listing.line(line, |row| names.push(row.name.to_owned())));
+    listing.finish().map(|()| names)
+}
+
 #[test]
 fn a_bad_snapshot_name_fails_the_listing() {
     let text = [line("snapshot", "a@b", "-", "-"), line("snapshot", "a@b@c", "-", "-")].join("\n");
     let error = parse(text.as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "zfs: line 2: expected DATASET@SNAPSHOT, found \"a@b@c\"");
     assert_eq!(parse(b"no rows\nhere").unwrap(), []);
-    for (bad, what) in [("a@b@c\t1\t0\t5", "DATASET@SNAPSHOT"), ("a\t1\t0\t5", "DATASET@SNAPSHOT")]
-    {
-        let mut listing = SnapshotListing::default();
-        listing.line(b"a@b\t1\t0\t5", |_| ());
-        listing.line(bad.as_bytes(), |_| ());
-        let error = listing.finish().unwrap_err().to_string();
-        assert!(error.starts_with("zfs: line 2: ") && error.contains(what), "{error}");
+    for bad in ["a@b@c\t1\t0\t5", "a\t1\t0\t5"] {
+        let error = snapshots(&[b"a@b\t1\t0\t5", bad.as_bytes()]).unwrap_err().to_string();
+        assert!(error.starts_with("zfs: line 2: expected DATASET@SNAPSHOT"), "{error}");
     }
 }
 
 #[test]
 fn a_listing_of_snapshots_has_four_columns() {
-    let (mut listing, mut names) = (SnapshotListing::default(), Vec::new());
-    for line in ["z@a\t1\t0\t5", "", "z@b\t2\t-\t6", "z@c\t2\t-"] {
-        listing.line(line.as_bytes(), |row| names.push(row.name.to_owned()));
-    }
-    listing.finish().unwrap();
-    assert_eq!(names, ["a", "b"]);
-    let mut listing = SnapshotListing::default();
-    listing.line(b"z@\xe9\t1\t0\t5", |_| ());
-    assert!(listing.finish().is_err());
+    let lines: [&[u8]; 4] = [b"z@a\t1\t0\t5", b"", b"z@b\t2\t-\t6", b"z@c\t2\t-"];
+    assert_eq!(snapshots(&lines).unwrap(), ["a", "b"]);
+    assert!(snapshots(&[b"z@\xe9\t1\t0\t5"]).is_err());
 }
 
 #[test]
@@ -77,9 +74,7 @@ proptest! {
     #[test]
     fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = parse(&bytes);
-        let mut listing = SnapshotListing::default();
-        bytes.split(|byte| *byte == b'\n').for_each(|line| listing.line(line, |_| ()));
-        let _ = listing.finish();
+        let _ = snapshots(&bytes.split(|byte| *byte == b'\n').collect::<Vec<_>>());
     }
 
     #[test]

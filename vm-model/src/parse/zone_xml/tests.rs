@@ -61,10 +61,8 @@ fn children_belong_to_their_parent() {
 #[test]
 fn the_last_attr_of_a_name_counts() {
     let zone = zone("<attr name='a' value='1'/><attr name='a' value='2'/><attr name='b'/>");
-    assert_eq!(
-        (zone.attr("a"), zone.attr("b"), zone.attr("c"), zone.brand()),
-        (Some("2"), None, None, "lx")
-    );
+    assert_eq!((zone.attr("a"), zone.attr("b"), zone.attr("c")), (Some("2"), None, None));
+    assert_eq!(zone.brand(), "lx");
 }
 
 #[test]
@@ -135,10 +133,8 @@ fn hostile_documents_are_cheap() {
     assert!(parse(&large).is_err_and(|e| e.to_string().contains("larger than")));
     // Lines are not counted from the beginning for each element.
     let many = format!("{ZONE}{}</zone>", "<attr/>\n".repeat(200_000));
-    assert_eq!(
-        parse(many.as_bytes()).unwrap().elements().last().map(|it| it.line()),
-        Some(200_000)
-    );
+    let many = parse(many.as_bytes()).unwrap();
+    assert_eq!(many.elements().last().map(|it| it.line()), Some(200_000));
 }
 
 type Attributes = Vec<(String, String)>;
