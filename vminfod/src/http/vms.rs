@@ -4,6 +4,7 @@
 
 //! `/vms` and `/vms/NAME`: the bytes of a snapshot, or what a filter leaves of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,7 +12,8 @@ use http::HeaderMap;
 use http::header::{HeaderValue, IF_NONE_MATCH};
 
 use super::filter::Filter;
-use crate::store::{Published, Snapshot};
+use super::pieces::pieces;
+use crate::store::{Published, Snapshot, StoredVm};
 use vm_model::js::to_ascii;
 
 /// A snapshot as one client asked for it.
@@ -22,35 +24,41 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Returns the array in pieces; VMs that are shown whole are not copied.
+    /// Returns the array in pieces.
     pub(super) fn pieces(self) -> impl Iterator<Item = Bytes> + Send {
-        let bracket = |text: &'static [u8]| std::iter::once(Bytes::from_static(text));
-        let mut first = true;
-        let vms = (0..self.snapshot.vms.len()).filter_map(move |at| self.vm(at));
-        let inner = vms.flat_map(move |json| {
-            let comma = (!std::mem::take(&mut first)).then_some(Bytes::from_static(b","));
-            comma.into_iter().chain([json])
-        });
-        bracket(b"[").chain(inner).chain(bracket(b"]"))
+        let (mut at, mut before) = (0, &b"["[..]);
+        pieces(move |piece| {
+            let Some((name, vm)) = self.snapshot.vms.get_index(at) else {
+                piece.extend_from_slice(if before == b"[" { b"[]" } else { b"]" });
+                return false;
+            };
+            at += 1;
+            if let Some(json) = self.json(name, vm) {
+                piece.extend_from_slice(before);
+                piece.extend_from_slice(&json);
+                before = b",";
+            }
+            true
+        })
     }
 
-    fn vm(&self, at: usize) -> Option<Bytes> {
-        let (name, vm) = self.snapshot.vms.get_index(at)?;
-        let Some(filter) = &self.filter else { return Some(vm.json()) };
+    fn json<'a>(&self, name: &str, vm: &'a StoredVm) -> Option<Cow<'a, [u8]>> {
+        let whole = Cow::Borrowed(&**vm.json());
+        let Some(filter) = &self.filter else { return Some(whole) };
         if !filter.admits(vm.uuid.as_deref().unwrap_or(name), &vm.traits) {
             return None;
         }
         if !filter.chooses_fields() {
-            return Some(vm.json());
+            return Some(whole);
         }
-        Some(Bytes::from(to_ascii(&*filter.select(&vm.object()))))
+        Some(Cow::Owned(to_ascii(&*filter.select(&vm.object())).into_bytes()))
     }
 }
 
 /// Returns the JSON of the VM whose zone has this name, else of the VM with this uuid.
 pub(super) fn one(snapshot: &Snapshot, name: &str) -> Option<Bytes> {
     let of_uuid = || snapshot.vms.values().find(|vm| vm.uuid.as_deref() == Some(name));
-    snapshot.vms.get(name).or_else(of_uuid).map(|vm| vm.json())
+    snapshot.vms.get(name).or_else(of_uuid).map(|vm| vm.json().clone())
 }
 
 /// Returns the ETag of a snapshot: epoch and sequence number.
