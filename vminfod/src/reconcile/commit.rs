@@ -7,6 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use daemon::tasks::caught;
 use sdc_clients::retry::Backoff;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -21,7 +22,7 @@ use super::asks::answer;
 use super::engine::Reconciler;
 use super::reading::{Loaded, ReadFault, Reading, Sources};
 use super::status::Concerns;
-use super::tasks::{Done, Purpose};
+use super::tasks::{Done, Like};
 use super::vms::{Reasons, Under};
 use crate::node::LoadError;
 use crate::node::load::{assemble, compose_error, outranked_by, own_datasets};
@@ -57,9 +58,11 @@ impl Reconciler {
         let datasets = known.as_ref().map_or_else(Vec::new, |parts| self.listable(parts));
         let (ctx, name) = (self.seams.ctx.clone(), Arc::clone(name));
         let reading = Reading { ctx, name: Arc::clone(&name), known, stale, datasets, signalled };
-        let purpose = Purpose::Vm(Arc::clone(&name), stale);
-        let work = async move { Done::Vm(name, reading.run().await) };
-        self.tasks.spawn(purpose, work.instrument(span));
+        let work = async move {
+            let read = caught("reading", reading.run()).await;
+            Done::Vm(name, read.unwrap_or(Err(ReadFault::Panic)))
+        };
+        self.tasks.spawn(Like::Vm(stale), work.instrument(span));
     }
 
     /// The reading of a VM has ended.

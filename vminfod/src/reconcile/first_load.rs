@@ -14,7 +14,7 @@ use vm_model::stale::Stale;
 
 use super::engine::Reconciler;
 use super::status::Concerns;
-use super::tasks::{Done, Purpose};
+use super::tasks::{Done, Like, read};
 use super::vms::Reasons;
 use crate::node::blocking::threads;
 use crate::node::load::{self, Known, Node, compose_error};
@@ -42,8 +42,10 @@ impl Reconciler {
         let now = Instant::now();
         if self.datasets.begin_snapshots(now) {
             let ctx = self.seams.ctx.clone();
-            let list = async move { Done::Snapshots(datasets::snapshots(&ctx).await) };
-            self.tasks.spawn(Purpose::Snapshots, list);
+            let list = async move {
+                Done::Snapshots(read(Origin::Datasets, datasets::snapshots(&ctx)).await)
+            };
+            self.tasks.spawn(Like::Nothing, list);
         }
         let shutdown = self.seams.shutdown.clone();
         loop {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use daemon::tasks::caught;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
@@ -20,7 +21,7 @@ use super::engine::Reconciler;
 use super::listing::{self, Differing, Question};
 use super::status::Concerns;
 use super::sweep::{self, Difference, Scope, Seen};
-use super::tasks::{Done, Purpose};
+use super::tasks::{Done, Like, read};
 use super::vms::Reasons;
 use crate::node::LoadError;
 use crate::node::load;
@@ -33,37 +34,47 @@ impl Reconciler {
     pub(super) fn begin_node_wide(&mut self, now: Instant) {
         while let Some(name) = self.datasets.next(now) {
             let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("dataset", name));
-            let purpose = Purpose::Dataset(name.clone());
-            let list = async move { Done::Dataset(name.clone(), datasets::one(&ctx, &name).await) };
-            self.tasks.spawn(purpose, list.instrument(span));
+            let list = async move {
+                let listed = read(Origin::Datasets, datasets::one(&ctx, &name)).await;
+                Done::Dataset(name, listed)
+            };
+            self.tasks.spawn(Like::Dataset, list.instrument(span));
         }
         if self.datasets.begin_snapshots(now) {
             let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("snapshots"));
-            let list = async move { Done::Snapshots(datasets::snapshots(&ctx).await) };
-            self.tasks.spawn(Purpose::Snapshots, list.instrument(span));
+            let list = async move {
+                Done::Snapshots(read(Origin::Datasets, datasets::snapshots(&ctx)).await)
+            };
+            self.tasks.spawn(Like::Nothing, list.instrument(span));
         }
         if self.are_datasets_unannounced() && self.datasets.begin_between(now) {
             let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("datasets"));
-            let list = async move { Done::Datasets(now, datasets::node(&ctx).await) };
-            self.tasks.spawn(Purpose::Datasets(now), list.instrument(span));
+            let list = async move {
+                Done::Datasets(now, read(Origin::Datasets, datasets::node(&ctx)).await)
+            };
+            self.tasks.spawn(Like::Nothing, list.instrument(span));
         }
         if self.sysinfo.begin(now) {
             let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("sysinfo"));
-            let read = async move { Done::Sysinfo(sysinfo::load(&ctx).await) };
-            self.tasks.spawn(Purpose::Sysinfo, read.instrument(span));
+            let load =
+                async move { Done::Sysinfo(read(Origin::Sysinfo, sysinfo::load(&ctx)).await) };
+            self.tasks.spawn(Like::Nothing, load.instrument(span));
         }
         if let Some((scope, index)) = self.sweep.begin(now) {
             let (ctx, zones) = (self.seams.ctx.clone(), self.seams.zones.borrow().clone());
             let span = tracing::info_span!("look", ?scope);
             let look = async move {
-                Done::Sweep(Some(Box::new(sweep::look(&ctx, scope, zones, index).await)))
+                let seen = caught("sweep", sweep::look(&ctx, scope, zones, index)).await;
+                Done::Sweep(seen.map(Box::new))
             };
-            self.tasks.spawn(Purpose::Sweep, look.instrument(span));
+            self.tasks.spawn(Like::Nothing, look.instrument(span));
         }
         if self.listing.begin() {
             let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("zones"));
-            let list = async move { Done::Zones(listing::look(&ctx).await.map(Box::new)) };
-            self.tasks.spawn(Purpose::Zones, list.instrument(span));
+            let list = async move {
+                Done::Zones(read(Origin::Zoneadm, listing::look(&ctx)).await.map(Box::new))
+            };
+            self.tasks.spawn(Like::Nothing, list.instrument(span));
         }
         if let Some(reads_all) = self.refresh.begin(now) {
             self.begin_refresh(reads_all, now);
@@ -232,7 +243,7 @@ impl Reconciler {
                     self.status.clear_trouble("sweep");
                     let differences = sweep::compare_rows(&self.vms, rows);
                     let misses = self.found(differences, now);
-                    if seen.scope == Scope::All && self.sweep.judge_zones(misses) {
+                    if seen.scope == Scope::All && self.sweep.zones.judge(misses) {
                         self.status.restarted(Channel::Zones.name());
                         // Without a waiting helper this restarts the next one, which is harmless.
                         self.seams.restart_zones.notify_one();
@@ -253,7 +264,7 @@ impl Reconciler {
             self.sysinfo.look(stamp, now);
         }
         if seen.scope == Scope::All {
-            if self.sweep.judge_files(misses) && self.status.is_up(fswatcher::NAME) {
+            if self.sweep.files.judge(misses) && self.status.is_up(fswatcher::NAME) {
                 self.status.restarted(fswatcher::NAME);
                 self.seams.restart_files.notify_one();
             }
@@ -302,7 +313,7 @@ impl Reconciler {
             let _late = timeout(listing::LIMIT, join_all(open)).await;
             Done::ZonesRead(differing)
         };
-        self.tasks.spawn(Purpose::Confirm, read);
+        self.tasks.spawn(Like::Nothing, read);
     }
 
     /// Marks what a look found; returns how many changes no event announced.

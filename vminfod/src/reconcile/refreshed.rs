@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use daemon::tasks::caught;
 use tokio::time::Instant;
 use tracing::Instrument;
 use vm_model::origin::Origin;
@@ -17,7 +18,7 @@ use super::asks::{Waiter, answer, waiter};
 use super::engine::Reconciler;
 use super::refresh::Taking;
 use super::status::{Concerns, Phase};
-use super::tasks::{Done, Purpose};
+use super::tasks::{Done, Like};
 use super::vms::Reasons;
 use crate::node::LoadError;
 use crate::node::blocking::threads;
@@ -39,16 +40,18 @@ impl Reconciler {
             settled.filter_map(|(name, vm)| Some((name.clone(), vm.parts.clone()?))).collect();
         let at_once = if self.refresh.is_asked_for() { threads() } else { BACKGROUND };
         let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("refresh", reads_all));
-        let read =
-            async move { Done::Node(Some(Box::new(load::node(&ctx, known, at_once).await))) };
-        self.tasks.spawn(Purpose::Node, read.instrument(span));
+        let read = async move {
+            let node = caught("refresh", load::node(&ctx, known, at_once)).await;
+            Done::Node(node.map(|read| read.map(Box::new)))
+        };
+        self.tasks.spawn(Like::Nothing, read.instrument(span));
     }
 
     /// The reading of the whole node has ended.
-    pub(super) fn refreshed(&mut self, result: Option<Box<Result<Node, LoadError>>>) {
+    pub(super) fn refreshed(&mut self, result: Option<Result<Box<Node>, LoadError>>) {
         let now = Instant::now();
         let began = self.refresh.running().unwrap_or(now);
-        match result.map(|result| *result) {
+        match result {
             Some(Ok(mut node)) => {
                 self.status.edit(|view| view.stale = false);
                 self.status.clear_trouble("node");
@@ -57,7 +60,7 @@ impl Reconciler {
                 self.take_datasets(std::mem::take(&mut node.datasets), began);
                 self.sysinfo.replace(Arc::clone(&node.sysinfo));
                 self.status.show_refresh(began, Phase::Committing);
-                self.refresh.take_in(node);
+                self.refresh.taking = Some(Taking::new(*node));
             }
             Some(Err(error)) => self.refresh_failed(began, error.to_string()),
             None => self.refresh_failed(began, "the reading panicked".to_owned()),
@@ -80,7 +83,7 @@ impl Reconciler {
 
     /// Commits the next `count` VMs of a refresh; returns true if there was one.
     pub(super) fn take_refreshed(&mut self, count: usize) -> bool {
-        let Some(mut taking) = self.refresh.taking() else { return false };
+        let Some(mut taking) = self.refresh.taking.take() else { return false };
         let now = Instant::now();
         let began = self.refresh.running().unwrap_or(now);
         for _ in 0..count {
@@ -102,7 +105,7 @@ impl Reconciler {
                 Err(error) => self.note_broken(&row.zonename, &error, Reasons::REFRESH),
             }
         }
-        self.refresh.give_back(taking);
+        self.refresh.taking = Some(taking);
         true
     }
 
@@ -206,7 +209,7 @@ impl Reconciler {
             answer(waiters, &result);
             Done::Nothing
         };
-        self.tasks.spawn(Purpose::Confirm, confirm);
+        self.tasks.spawn(Like::Nothing, confirm);
     }
 }
 
