@@ -51,7 +51,7 @@ impl Shown {
         if !filter.chooses_fields() {
             return Some(whole);
         }
-        Some(Cow::Owned(to_ascii(&*filter.select(&vm.object())).into_bytes()))
+        Some(Cow::Owned(to_ascii(&filter.select(vm.object())).into_bytes()))
     }
 }
 
