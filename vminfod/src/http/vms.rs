@@ -4,7 +4,6 @@
 
 //! `/vms` and `/vms/NAME`: the bytes of a snapshot, or what a filter leaves of them.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -42,23 +41,22 @@ impl Shown {
         })
     }
 
-    fn json<'a>(&self, name: &str, vm: &'a StoredVm) -> Option<Cow<'a, [u8]>> {
-        let whole = Cow::Borrowed(&**vm.json());
-        let Some(filter) = &self.filter else { return Some(whole) };
+    fn json(&self, name: &str, vm: &StoredVm) -> Option<Bytes> {
+        let Some(filter) = &self.filter else { return Some(vm.json()) };
         if !filter.admits(vm.uuid.as_deref().unwrap_or(name), &vm.traits) {
             return None;
         }
         if !filter.chooses_fields() {
-            return Some(whole);
+            return Some(vm.json());
         }
-        Some(Cow::Owned(to_ascii(&filter.select(vm.object())).into_bytes()))
+        Some(Bytes::from(to_ascii(&filter.select(vm.object()))))
     }
 }
 
 /// Returns the JSON of the VM whose zone has this name, else of the VM with this uuid.
 pub(super) fn one(snapshot: &Snapshot, name: &str) -> Option<Bytes> {
     let of_uuid = || snapshot.vms.values().find(|vm| vm.uuid.as_deref() == Some(name));
-    snapshot.vms.get(name).or_else(of_uuid).map(|vm| vm.json().clone())
+    snapshot.vms.get(name).or_else(of_uuid).map(|vm| vm.json())
 }
 
 /// Returns the ETag of a snapshot: epoch and sequence number.

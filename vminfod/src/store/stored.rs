@@ -29,8 +29,8 @@ pub struct StoredVm {
 
 impl StoredVm {
     /// The object as ASCII JSON.
-    pub fn json(&self) -> &Bytes {
-        &self.json
+    pub fn json(&self) -> Bytes {
+        self.json.clone()
     }
 
     /// Parses the object.

@@ -97,7 +97,7 @@ impl Store {
                 ("modify", Outcome::Modified(changes.len()), note, text)
             }
         };
-        let more = [b",\"vm\":", &**vm.json(), changes.as_bytes()];
+        let more = [b",\"vm\":", &*vm.json(), changes.as_bytes()];
         commit.event(kind, name, vm.uuid.as_deref(), &more, &note);
         commit.vms.push((name, Some(vm)));
         commit.publish();
