@@ -9,7 +9,6 @@ use super::*;
 /// A list of watches whose helper answers for the paths that exist.
 struct Talk {
     list: WatchList,
-    root: Root,
     exists: BTreeSet<String>,
     /// Every request so far.
     log: Vec<String>,
@@ -17,10 +16,10 @@ struct Talk {
 
 impl Talk {
     fn new(exists: &[&str]) -> Self {
-        let mut list = WatchList::default();
+        let mut list = WatchList::new(Root::new("/node"));
         list.line(b"{\"type\":\"ready\",\"time\":[1,1]}").unwrap();
         let exists = exists.iter().map(|path| format!("/node{path}")).collect();
-        let mut talk = Talk { list, root: Root::new("/node"), exists, log: Vec::new() };
+        let mut talk = Talk { list, exists, log: Vec::new() };
         talk.answer();
         talk
     }
@@ -28,7 +27,7 @@ impl Talk {
     fn want(&mut self, zones: &[(&str, u8)]) -> Vec<Signal> {
         let place = |exists: &u8| ZonePlace { zonepath: "/zones/z".into(), exists: *exists };
         let zones = zones.iter().map(|(name, exists)| (Arc::from(*name), place(exists)));
-        self.list.want(&self.root, &Arc::new(zones.collect()));
+        self.list.want(&Arc::new(zones.collect()));
         self.answer()
     }
 
@@ -86,7 +85,7 @@ fn file(file: ZoneFile) -> Signal {
 fn watches_existing_missing_and_restored_files() {
     let mut talk = Talk::new(&FILES);
     assert_eq!(talk.want(&[("z", 0)]), [Signal::Unwatched("z".to_owned())]);
-    assert_eq!((talk.list.pid(), talk.list.unanswered()), (Some(77), 0));
+    assert_eq!((talk.list.pid(), talk.list.asked.len()), (Some(77), 0));
     let (watching, missing) = talk.list.presence();
     assert_eq!((watching.len(), missing.len()), (5, 2), "{watching:?} {missing:?}");
     assert_eq!(talk.event("/zones/z/config/tags.json", false), [file(ZoneFile::Config)]);
@@ -97,7 +96,7 @@ fn watches_existing_missing_and_restored_files() {
     assert_eq!(talk.asked("WATCH /node/etc/zones/z.xml"), 2);
     assert_eq!(talk.want(&[]), []);
     assert_eq!(talk.asked("UNWATCH /node/etc/zones/z.xml"), 1);
-    assert_eq!(talk.list.unanswered(), 0);
+    assert_eq!(talk.list.asked.len(), 0);
 }
 
 #[test]
@@ -152,5 +151,5 @@ fn repeated_ready_lines_ask_once() {
     for _ in 0..100 {
         talk.list.line(b"{\"type\":\"ready\"}").unwrap();
     }
-    assert_eq!((talk.list.unanswered(), talk.list.take_requests().len()), (0, 0));
+    assert_eq!((talk.list.asked.len(), talk.list.take_requests().len()), (0, 0));
 }
