@@ -39,10 +39,9 @@ impl Reconciler {
             trace: std::mem::take(&mut vm.trace),
             repeats: vm.repeats.take(),
             waiters: std::mem::take(&mut vm.waiters),
-            began: now,
         };
         let (stale, known) = (under.stale, vm.parts.clone());
-        vm.reading = Some(under);
+        vm.reading = Some(Box::new(under));
         self.status.edit(|view| view.begins(name, signalled, now));
         let span = tracing::info_span!("reading", vm = &**name, reason = %reasons.text());
         let parts = stale.names().collect::<Vec<_>>().join(" ");
@@ -85,6 +84,7 @@ impl Reconciler {
     /// Commits what was read of a VM; `None`: there is no such zone.
     fn parts_read(&mut self, name: &Arc<str>, result: Result<Option<Parts>, ReadFault>) {
         let Some(under) = self.vms.get_mut(name).and_then(|vm| vm.reading.take()) else { return };
+        let under = *under;
         match result {
             Ok(None) => self.gone(name, under),
             Ok(Some(parts)) => {
@@ -262,7 +262,8 @@ impl Reconciler {
     fn succeeded(&mut self, name: &Arc<str>, under: Under, is_known: bool) {
         if let Some(vm) = self.vms.get_mut(name) {
             vm.backoff = None;
-            vm.reads.note(if is_known { under.stale } else { Stale::ALL }, under.began);
+            let read = if is_known { under.stale } else { Stale::ALL };
+            vm.began.into_iter().for_each(|began| vm.reads.note(read, began));
         }
         if self.status.clear_trouble(name) {
             tracing::info!(vm = &**name, "reading succeeded again");

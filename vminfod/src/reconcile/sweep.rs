@@ -241,7 +241,8 @@ pub fn compare_files(vms: &Vms, files: &[Files], is_unwatched: bool) -> Vec<Diff
             Err(_) => (Stale::FILES | Stale::TIMES, None),
         };
         // A failing VM is read again after its back-off.
-        let comes = vm.is_failing() && vms.is_due(name) || vm.stale.contains(stale);
+        let is_due = vm.due.is_some() && vm.reading.is_none();
+        let comes = vm.is_failing() && is_due || vm.stale.contains(stale);
         if stale.is_empty() || comes {
             continue;
         }
