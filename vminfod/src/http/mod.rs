@@ -213,10 +213,8 @@ async fn ready(State(api): Routes) -> Answer {
 }
 
 async fn data(State(api): Routes) -> Answer {
-    match api.asks.held().await {
-        Ok(held) => Ok(in_pieces(data::body(held))),
-        Err(stopping) => Err(Refusal::Unavailable(stopping.to_string())),
-    }
+    let held = api.asks.held().await.map_err(Refusal::Unavailable)?;
+    Ok(in_pieces(data::body(held)))
 }
 
 async fn metrics(State(api): Routes) -> Response {
@@ -225,11 +223,9 @@ async fn metrics(State(api): Routes) -> Response {
 }
 
 async fn why(State(api): Routes, Path(name): Path<String>) -> Answer {
-    match api.asks.why(&name).await {
-        Ok(Some(why)) => Ok(json(&why::body(&why, &api.published.snapshot()))),
-        Ok(None) => Err(Refusal::NoVm(name)),
-        Err(stopping) => Err(Refusal::Unavailable(stopping.to_string())),
-    }
+    let why = api.asks.why(&name).await.map_err(Refusal::Unavailable)?;
+    let why = why.ok_or(Refusal::NoVm(name))?;
+    Ok(json(&why::body(&why, &api.published.snapshot())))
 }
 
 impl Shared {

@@ -211,7 +211,7 @@ impl Reconciler {
         let mut shown = self.vms.of_uuid(uuid);
         shown.retain(|name| name != first && self.store.shows(name));
         for name in &shown {
-            self.note_broken(name, &outranked_by(first), Reasons::RETRY);
+            self.note_broken(name, outranked_by(first), Reasons::RETRY);
         }
         shown
     }
@@ -296,14 +296,9 @@ impl Reconciler {
 
     /// Keeps the last good object of the VM; its stale parts are read again.
     fn failed(&mut self, name: &Arc<str>, under: Under, fault: &ReadFault) {
-        let (source, message) = (fault.source_name(), fault.to_string());
-        let concerns = Concerns::Zone(Arc::clone(name));
-        if self.status.trouble(name, concerns, source, message.clone()) {
-            tracing::warn!(vm = &**name, source, reason = %message,
-                "reading failed: the last good object stays");
-        }
+        self.note_failed(name, fault);
         self.status.edit(|view| view.counters.load_failures += 1);
-        answer(under.waiters, &Err(format!("{source}: {message}")));
+        answer(under.waiters, &Err(format!("{}: {fault}", fault.source_name())));
         let at = self.retry_at(name);
         if let Some(vm) = self.vms.get_mut(name) {
             vm.repeats = vm.repeats.or(under.repeats);
@@ -316,13 +311,17 @@ impl Reconciler {
         self.vms.mark(name, under.stale | row, Reasons::RETRY, at);
     }
 
-    /// Records a zone that could not be read, and plans the next attempt.
-    pub(super) fn note_broken(&mut self, name: &Arc<str>, error: &LoadError, reason: Reasons) {
-        let concerns = Concerns::Zone(Arc::clone(name));
-        if self.status.trouble(name, concerns, error.source_name(), error.to_string()) {
-            tracing::warn!(vm = &**name, source = error.source_name(), reason = %error,
+    pub(super) fn note_failed(&self, name: &Arc<str>, fault: &ReadFault) {
+        let (concerns, source) = (Concerns::Zone(Arc::clone(name)), fault.source_name());
+        if self.status.trouble(name, concerns, source, fault.to_string()) {
+            tracing::warn!(vm = &**name, source, reason = %fault,
                 "reading failed: the last good object stays, if there is one");
         }
+    }
+
+    /// Records a zone that could not be read, and plans the next attempt.
+    pub(super) fn note_broken(&mut self, name: &Arc<str>, error: LoadError, reason: Reasons) {
+        self.note_failed(name, &error.into());
         let now = Instant::now();
         self.vms.mark(name, Stale::ALL, reason, now + self.config.retry.1);
         let at = self.retry_at(name);

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use daemon::tasks::caught;
 use tokio::time::Instant;
-use tracing::Instrument;
 use vm_model::origin::Origin;
 use vm_model::parts::{FILES, Parts};
 use vm_model::reboot::{Trace, Verdict};
@@ -39,12 +38,11 @@ impl Reconciler {
         let known: Known =
             settled.filter_map(|(name, vm)| Some((name.clone(), vm.parts.clone()?))).collect();
         let at_once = if self.refresh.is_asked_for() { threads() } else { BACKGROUND };
-        let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("refresh", reads_all));
-        let read = async move {
+        let span = tracing::info_span!("refresh", reads_all);
+        self.begin(Like::Nothing, span, move |ctx| async move {
             let node = caught("refresh", load::node(&ctx, known, at_once)).await;
             Done::Node(node.map(|read| read.map(Box::new)))
-        };
-        self.tasks.spawn(Like::Nothing, read.instrument(span));
+        });
     }
 
     /// The reading of the whole node has ended.
@@ -54,11 +52,7 @@ impl Reconciler {
         match result {
             Some(Ok(mut node)) => {
                 self.status.edit(|view| view.stale = false);
-                self.status.clear_trouble("node");
-                self.status.edit(|view| view.is_blind = node.zones.is_blind);
-                self.status.show_sysinfo(node.sysinfo.value());
-                self.take_datasets(std::mem::take(&mut node.datasets), began);
-                self.sysinfo.replace(Arc::clone(&node.sysinfo));
+                self.take_node(&mut node, began);
                 self.status.show_refresh(began, Phase::Committing);
                 self.refresh.taking = Some(Taking::new(*node));
             }
@@ -102,7 +96,7 @@ impl Reconciler {
                 Ok(parts) => {
                     taking.changes.extend(self.take_parts(&row.zonename, parts, began, now));
                 }
-                Err(error) => self.note_broken(&row.zonename, &error, Reasons::REFRESH),
+                Err(error) => self.note_broken(&row.zonename, error, Reasons::REFRESH),
             }
         }
         self.refresh.taking = Some(taking);
@@ -163,10 +157,7 @@ impl Reconciler {
                 Some((name.to_string(), change))
             }
             Err(fault) => {
-                let concerns = Concerns::Zone(Arc::clone(name));
-                if self.status.trouble(name, concerns, fault.source_name(), fault.to_string()) {
-                    tracing::warn!(vm = &**name, source = fault.source_name(), reason = %fault, "reading failed");
-                }
+                self.note_failed(name, &fault);
                 let at = self.retry_at(name);
                 self.vms.mark(name, Stale::ALL, Reasons::RETRY, at);
                 None

@@ -258,9 +258,8 @@ impl Vms {
     /// The zone of this name, or the zone of the VM of this uuid.
     pub fn zone_named(&self, name: &str) -> Arc<str> {
         let is_other = self.parts(name).is_some_and(|parts| *parts.zone.uuid != *name);
-        let of_uuid = self.of_uuid(name).into_iter().next().filter(|_| !is_other);
-        let own = || self.vms.get_key_value(name).map(|(name, _)| Arc::clone(name));
-        of_uuid.or_else(own).unwrap_or_else(|| name.into())
+        let of_uuid = self.zone_of_uuid(name).filter(|_| !is_other);
+        of_uuid.unwrap_or_else(|| name.into())
     }
 
     /// The zone of the VM of this uuid, if there is one.
