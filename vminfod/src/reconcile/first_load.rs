@@ -47,7 +47,7 @@ impl Reconciler {
             let began = Instant::now();
             // A dropped reading kills its commands.
             let result = tokio::select! {
-                result = load::node(&self.seams.ctx, Known::new(), threads()) => result,
+                result = load::node(&self.seams.ctx, Known::new(), threads(), None) => result,
                 () = shutdown.wait() => return false,
             };
             let is_late = Instant::now() >= complete_by;

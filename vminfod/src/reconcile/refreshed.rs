@@ -40,7 +40,7 @@ impl Reconciler {
         let at_once = if self.refresh.is_asked_for() { threads() } else { BACKGROUND };
         let span = tracing::info_span!("refresh", reads_all);
         self.begin(Like::Nothing, span, move |ctx| async move {
-            let node = caught("refresh", load::node(&ctx, known, at_once)).await;
+            let node = caught("refresh", load::node(&ctx, known, at_once, None)).await;
             Done::Node(node.map(|read| read.map(Box::new)))
         });
     }
