@@ -164,6 +164,11 @@ impl WatchList {
         self.pid
     }
 
+    /// How many requests have no answer yet.
+    pub fn unanswered(&self) -> usize {
+        self.asked.len()
+    }
+
     /// The files that are watched, and the missing ones; sorted.
     pub fn presence(&self) -> (Vec<String>, Vec<String>) {
         let mut lists = (Vec::new(), Vec::new());

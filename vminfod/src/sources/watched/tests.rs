@@ -85,7 +85,7 @@ fn file(file: ZoneFile) -> Signal {
 fn watches_existing_missing_and_restored_files() {
     let mut talk = Talk::new(&FILES);
     assert_eq!(talk.want(&[("z", 0)]), [Signal::Unwatched("z".to_owned())]);
-    assert_eq!((talk.list.pid(), talk.list.asked.len()), (Some(77), 0));
+    assert_eq!((talk.list.pid(), talk.list.unanswered()), (Some(77), 0));
     let (watching, missing) = talk.list.presence();
     assert_eq!((watching.len(), missing.len()), (5, 2), "{watching:?} {missing:?}");
     assert_eq!(talk.event("/zones/z/config/tags.json", false), [file(ZoneFile::Config)]);
@@ -96,7 +96,7 @@ fn watches_existing_missing_and_restored_files() {
     assert_eq!(talk.asked("WATCH /node/etc/zones/z.xml"), 2);
     assert_eq!(talk.want(&[]), []);
     assert_eq!(talk.asked("UNWATCH /node/etc/zones/z.xml"), 1);
-    assert_eq!(talk.list.asked.len(), 0);
+    assert_eq!(talk.list.unanswered(), 0);
 }
 
 #[test]
@@ -151,5 +151,5 @@ fn repeated_ready_lines_ask_once() {
     for _ in 0..100 {
         talk.list.line(b"{\"type\":\"ready\"}").unwrap();
     }
-    assert_eq!((talk.list.asked.len(), talk.list.take_requests().len()), (0, 0));
+    assert_eq!((talk.list.unanswered(), talk.list.take_requests().len()), (0, 0));
 }
