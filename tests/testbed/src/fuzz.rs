@@ -173,9 +173,8 @@ fn qmp_line(bytes: &[u8]) {
 fn fswatcher(bytes: &[u8]) {
     use vminfod::sources::watched::{WatchList, ZonePlace};
     let place = ZonePlace { zonepath: "/zones/z".into(), exists: 0 };
-    let mut list = WatchList::default();
-    let root = vminfod::node::root::Root::new("/r");
-    list.want(&root, &std::sync::Arc::new([("z".into(), place)].into()));
+    let mut list = WatchList::new(vminfod::node::root::Root::new("/r"));
+    list.want(&std::sync::Arc::new([("z".into(), place)].into()));
     let wanted = list.unanswered();
     for line in bytes.split(|byte| *byte == b'\n') {
         ended(list.line(line));

@@ -5,12 +5,12 @@
 //! `/data`: the raw parts that all objects are made of (RFD 39, "GET /data"). One object: `sysinfo` as
 //! it is, each source of a zone by zone name, `zfs` by dataset; made entry by entry.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::pieces::pieces;
 use crate::reconcile::asks::Held;
+use vm_model::datasets::Datasets;
 use vm_model::js::{number, to_ascii};
 use vm_model::origin::Origin;
 use vm_model::parse::config_json::{self, FIELDS};
@@ -55,54 +55,45 @@ const PARTS: [Part; 7] = [
 ];
 
 /// Returns the answer in pieces.
-pub(super) fn pieces(held: Held) -> impl Iterator<Item = Bytes> + Send {
-    let held = Arc::new(held);
-    let head = format!("{{\"sysinfo\":{}", to_ascii(held.sysinfo.value()));
-    let zones = PARTS.into_iter().flat_map({
-        let held = Arc::clone(&held);
-        move |(origin, part)| {
-            let names: Vec<Arc<str>> = held.parts.keys().cloned().collect();
-            let held = Arc::clone(&held);
-            let entries = names
-                .into_iter()
-                .filter_map(move |name| Some((part(held.parts.get(&name)?), name)));
-            section(origin.name(), entries.map(|(value, name)| (name.to_string(), value)))
-        }
+pub(super) fn body(held: Held) -> impl Iterator<Item = Bytes> + Send {
+    let Held { sysinfo, datasets, parts } = held;
+    let head = format!("{{\"sysinfo\":{}", to_ascii(sysinfo.value()));
+    let zones = PARTS.into_iter().flat_map(move |(origin, part)| {
+        let entries = parts.clone().into_iter();
+        section(origin.name(), entries.map(move |(name, parts)| entry(&name, &part(&parts))))
     });
-    let datasets = {
-        let mut rows: Vec<Row> = held.datasets.rows().cloned().collect();
-        rows.sort_by(|a, b| a.name().cmp(b.name()));
-        let held = Arc::clone(&held);
-        let entries = rows.into_iter().map(move |row| {
-            let value = dataset(&held, &row);
-            (row.name().to_owned(), value)
-        });
-        section(Origin::Datasets.name(), entries)
-    };
-    let once = |text: String| std::iter::once(Bytes::from(text));
-    once(head).chain(zones).chain(datasets).chain(once("}".to_owned()))
+    let mut rows: Vec<Row> = datasets.rows().cloned().collect();
+    rows.sort_by(|a, b| a.name().cmp(b.name()));
+    let rows = rows.into_iter().map(move |row| entry(row.name(), &dataset(&datasets, &row)));
+    let zfs = section(Origin::Datasets.name(), rows);
+    let mut texts = [head].into_iter().chain(zones).chain(zfs).chain(["}".to_owned()]);
+    pieces(move |piece| match texts.next() {
+        Some(text) => {
+            piece.extend_from_slice(text.as_bytes());
+            true
+        }
+        None => false,
+    })
 }
 
 /// `,"name":{"key":value,…}`
 fn section(
     name: &'static str,
-    entries: impl Iterator<Item = (String, Value)>,
-) -> impl Iterator<Item = Bytes> {
-    let head = Bytes::from(format!(",\"{name}\":{{"));
+    entries: impl Iterator<Item = String>,
+) -> impl Iterator<Item = String> {
     let mut comma = "";
-    let inner = entries.map(move |(key, value)| {
-        let text = format!("{comma}{}:{}", to_ascii(&key), to_ascii(&value));
-        comma = ",";
-        Bytes::from(text)
-    });
-    std::iter::once(head).chain(inner).chain([Bytes::from_static(b"}")])
+    let inner = entries.map(move |entry| format!("{}{entry}", std::mem::replace(&mut comma, ",")));
+    [format!(",\"{name}\":{{")].into_iter().chain(inner).chain(["}".to_owned()])
 }
 
-fn dataset(held: &Held, row: &Row) -> Value {
+fn entry(key: &str, value: &Value) -> String {
+    format!("{}:{}", to_ascii(key), to_ascii(value))
+}
+
+fn dataset(datasets: &Datasets, row: &Row) -> Value {
     let mut columns: Map<String, Value> =
         row.columns().map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
-    let snapshots: Map<String, Value> = held
-        .datasets
+    let snapshots: Map<String, Value> = datasets
         .snapshots(row.name())
         .map(|one| {
             let amount = |value: Option<f64>| value.map(number);

@@ -14,7 +14,6 @@ use daemon::http::{Body, Counts, Registered, Start, now_iso};
 use futures_util::{Stream, stream};
 
 use super::filter::Filter;
-use super::joined::joined;
 use super::rewrite::{Format, rewrite};
 use super::vms::Shown;
 use crate::store::Published;
@@ -79,7 +78,7 @@ fn ready(
     let head =
         format!("{{\"type\":\"ready\",\"date\":\"{}\",\"uuid\":\"{uuid}\",\"vms\":\"", now_iso());
     let tail = format!("\",\"seq\":{seq},\"epoch\":\"{epoch}\"}}\n");
-    let vms = joined(shown.pieces()).map(|piece| escaped(&piece));
+    let vms = shown.pieces().map(|piece| escaped(&piece));
     let once = |text: String| std::iter::once(Bytes::from(text));
     stream::iter(once(head).chain(vms).chain(once(tail)))
 }

@@ -5,10 +5,10 @@
 //! `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use daemon::http::Counts;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
@@ -19,28 +19,10 @@ use crate::store::Published;
 use crate::store::note::Traits;
 use vm_model::origin::Origin;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Source {
-    source: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Class {
-    class: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
-    state: String,
-    brand: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
-}
-
-type Counters<L> = Family<L, prometheus_client::metrics::counter::Counter>;
+/// Names and values.
+type Labels<const N: usize> = [(&'static str, String); N];
+type Counters = Family<Labels<1>, Counter>;
+type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
 
 /// Returns a registry with the current numbers.
 pub(super) fn registry(
@@ -72,20 +54,19 @@ fn engine(registry: &mut Registry, board: &Status) {
         "Files a refresh did not read because nothing about them had changed",
         c.confirmed,
     );
-    let unannounced = Counters::<Class>::default();
+    let unannounced = Counters::default();
     for class in Origin::ALL.map(Origin::name) {
         let n = view.unannounced.get(class).copied().unwrap_or(0);
-        unannounced.get_or_create(&Class { class }).inc_by(n);
+        unannounced.get_or_create(&[("class", class.to_owned())]).inc_by(n);
     }
     registry.register(
         "unannounced",
         "Differences that no event had announced, by what differed",
         unannounced,
     );
-    let restarts = Counters::<Source>::default();
-    let up = Family::<Source, Gauge>::default();
+    let (restarts, up) = (Counters::default(), Gauges::default());
     for (name, is_up) in &view.sources {
-        let label = Source { source: name.replace(' ', "_") };
+        let label = [("source", name.replace(' ', "_"))];
         up.get_or_create(&label).set(i64::from(*is_up));
         restarts.get_or_create(&label).inc_by(view.restarts.get(name).copied().unwrap_or(0));
     }
@@ -103,41 +84,29 @@ fn engine(registry: &mut Registry, board: &Status) {
     show("loads_queued", "VMs that wait for a reading", view.queued().len() as u64);
     show("refreshing", "1 while a full refresh runs", u64::from(view.refresh.is_some()));
     show("stale", "1 while a node-wide source is too old to be trusted", u64::from(view.stale));
-    let age = view.last_refresh.map_or(f64::NAN, |(at, _)| (now - at).as_secs_f64());
-    registry.register_with_unit(
-        "last_refresh_age",
-        "Time since the last full refresh ended",
-        Unit::Seconds,
-        ConstGauge::new(age),
-    );
-    let took = view.last_refresh.map_or(f64::NAN, |(_, took)| took.as_secs_f64());
-    registry.register_with_unit(
-        "last_refresh_duration",
-        "How long the last full refresh took",
-        Unit::Seconds,
-        ConstGauge::new(took),
-    );
+    let (age, took) = view.last_refresh.map(|(at, took)| (now - at, took)).unzip();
+    seconds(registry, "last_refresh_age", "Time since the last full refresh ended", age);
+    seconds(registry, "last_refresh_duration", "How long the last full refresh took", took);
     let took = "Time from the start of a reading of one VM until its effect can be seen";
     view.load_times.register(registry, "load_duration", took);
     let late = "Time from a signal until its effect can be seen";
     view.latencies.register(registry, "change_latency", late);
-    let up = (now - board.started).as_secs_f64();
-    registry.register_with_unit(
-        "uptime",
-        "Time since the start",
-        Unit::Seconds,
-        ConstGauge::new(up),
-    );
+    seconds(registry, "uptime", "Time since the start", Some(now - board.started));
+}
+
+fn seconds(registry: &mut Registry, name: &str, help: &str, value: Option<Duration>) {
+    let gauge = ConstGauge::new(value.map_or(f64::NAN, |span| span.as_secs_f64()));
+    registry.register_with_unit(name, help, Unit::Seconds, gauge);
 }
 
 fn stream(registry: &mut Registry, published: &Published, listeners: usize, counts: &Counts) {
     let snapshot = published.snapshot();
     let (oldest, newest) = published.journal.span();
     registry.register("events", "Events committed", ConstCounter::new(snapshot.seq));
-    let vms = Family::<Kind, Gauge>::default();
+    let vms = Gauges::default();
     for Traits { state, brand } in snapshot.vms.values().map(|vm| &vm.traits) {
         let word = |text: &Option<String>| text.clone().unwrap_or_default();
-        vms.get_or_create(&Kind { state: word(state), brand: word(brand) }).inc();
+        vms.get_or_create(&[("state", word(state)), ("brand", word(brand))]).inc();
     }
     registry.register("vms", "VM objects held", vms);
     let mut show =
@@ -150,8 +119,8 @@ fn stream(registry: &mut Registry, published: &Published, listeners: usize, coun
         Unit::Bytes,
         ConstGauge::new(published.journal.bytes() as u64),
     );
-    let cut = Counters::<Reason>::default();
-    cut.get_or_create(&Reason { reason: "fell_behind" }).inc_by(read(&counts.fell_behind));
+    let cut = Counters::default();
+    cut.get_or_create(&[("reason", "fell_behind".to_owned())]).inc_by(read(&counts.fell_behind));
     registry.register("listeners_cut", "Event streams ended for a reader that was too slow", cut);
 }
 
@@ -161,14 +130,14 @@ fn server(registry: &mut Registry, counts: &Counts) {
     };
     count("http_requests", "Requests answered, refusals included", &counts.requests);
     count("http_connections", "Connections accepted", &counts.connections);
-    let refused = Counters::<Reason>::default();
+    let refused = Counters::default();
     for (reason, value) in [
         ("too_many_connections", &counts.refused),
         ("not_local", &counts.foreign),
         ("too_many_requests", &counts.throttled),
         ("stalled", &counts.stalled),
     ] {
-        refused.get_or_create(&Reason { reason }).inc_by(read(value));
+        refused.get_or_create(&[("reason", reason.to_owned())]).inc_by(read(value));
     }
     registry.register("http_refused", "Connections and requests refused or cut, by why", refused);
     registry.register(

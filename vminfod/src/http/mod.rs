@@ -10,8 +10,8 @@ mod data; // /data
 mod error; // errors as responses
 mod events; // /events
 pub mod filter; // ?filter=1
-mod joined; // small pieces as large chunks
 mod metrics; // /metrics
+mod pieces; // small parts as large chunks
 mod rewrite; // an event as one listener asked for it
 mod status; // /status
 mod vms; // /vms
@@ -38,7 +38,6 @@ use tokio::time::Instant;
 use self::error::Refusal;
 use self::events::Asked;
 use self::filter::Filter;
-use self::joined::joined;
 use self::rewrite::Format;
 use self::vms::Shown;
 use crate::reconcile::asks::Asks;
@@ -177,7 +176,7 @@ async fn vm(State(api): Routes, Path(name): Path<String>, RawQuery(query): RawQu
     // A path is a name, compared literally; with `sync` a uuid is a value, in capitals too.
     let is_value = compat::query(query.as_deref(), "sync") == Some("true")
         && is_lower_uuid(&name.to_ascii_lowercase())
-        && !api.published.snapshot().vms.contains_key(&name);
+        && !api.published.snapshot().vms.contains_key(&*name);
     let wanted = if is_value { name.to_ascii_lowercase() } else { name.clone() };
     api.sync(query.as_deref(), Some(&wanted)).await?;
     match vms::one(&api.published.snapshot(), &wanted) {
@@ -203,8 +202,7 @@ async fn sysinfo(State(api): Routes) -> Answer {
     let missing = || Refusal::Unavailable("sysinfo has not been read yet".to_owned());
     let view = api.board.sysinfo().ok_or_else(missing)?;
     let tail = format!(",\"age_ms\":{}}}", view.at.elapsed().as_millis());
-    let pieces = [Bytes::from_static(b"{\"sysinfo\":"), view.json.clone(), Bytes::from(tail)];
-    Ok(in_pieces(pieces.into_iter()))
+    Ok(reply(StatusCode::OK, [b"{\"sysinfo\":", &*view.json, tail.as_bytes()].concat()))
 }
 
 async fn ready(State(api): Routes) -> Answer {
@@ -215,10 +213,8 @@ async fn ready(State(api): Routes) -> Answer {
 }
 
 async fn data(State(api): Routes) -> Answer {
-    match api.asks.held().await {
-        Ok(held) => Ok(in_pieces(data::pieces(held))),
-        Err(stopping) => Err(Refusal::Unavailable(stopping.to_string())),
-    }
+    let held = api.asks.held().await.map_err(Refusal::Unavailable)?;
+    Ok(in_pieces(data::body(held)))
 }
 
 async fn metrics(State(api): Routes) -> Response {
@@ -227,11 +223,9 @@ async fn metrics(State(api): Routes) -> Response {
 }
 
 async fn why(State(api): Routes, Path(name): Path<String>) -> Answer {
-    match api.asks.why(&name).await {
-        Ok(Some(why)) => Ok(json(&why::body(&why, &api.published.snapshot()))),
-        Ok(None) => Err(Refusal::NoVm(name)),
-        Err(stopping) => Err(Refusal::Unavailable(stopping.to_string())),
-    }
+    let why = api.asks.why(&name).await.map_err(Refusal::Unavailable)?;
+    let why = why.ok_or(Refusal::NoVm(name))?;
+    Ok(json(&why::body(&why, &api.published.snapshot())))
 }
 
 impl Shared {
@@ -256,6 +250,6 @@ fn json(value: &impl Serialize) -> Response {
 }
 
 fn in_pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Response {
-    let pieces = joined(pieces).map(Ok::<_, std::convert::Infallible>);
-    reply(StatusCode::OK, Body::from_stream(stream::iter(pieces)))
+    let pieces = stream::iter(pieces.map(Ok::<_, std::convert::Infallible>));
+    reply(StatusCode::OK, Body::from_stream(pieces))
 }

@@ -109,7 +109,7 @@ fn show(entry: &Entry, format: Format, filter: Option<&Filter>) -> Option<Bytes>
         if !filter.passes_type(kind) {
             return None;
         }
-        chosen = now.filter(|_| filter.chooses_fields()).map(|vm| to_ascii(&*filter.select(&vm)));
+        chosen = now.filter(|_| filter.chooses_fields()).map(|vm| to_ascii(&filter.select(vm)));
     }
     let mut paths = note.paths.into_iter();
     let mut changes: Vec<(Change, Option<String>)> =

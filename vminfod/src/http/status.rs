@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::compat::{hrtime, pretty};
-use crate::reconcile::status::{Status, UNANNOUNCED, View};
+use crate::reconcile::status::{RefreshEntry, Status, UNANNOUNCED, View};
 use crate::sources::fswatcher;
 use crate::sources::sysevent::Channel;
 use crate::store::Published;
@@ -19,7 +19,6 @@ use crate::store::Published;
 pub(super) fn rfd39(board: &Status, max_jobs: usize) -> Value {
     let view = board.view();
     let rss = daemon::process::usage().resident;
-    let names = |names: Vec<&String>| json!(names);
     json!({
         "pid": std::process::id(),
         "uptime": board.started.elapsed().as_secs(),
@@ -30,7 +29,7 @@ pub(super) fn rfd39(board: &Status, max_jobs: usize) -> Value {
             "paused": view.refresh.is_some(),
             "working": view.pending.len(),
             "max_jobs": max_jobs,
-            "channels": names(view.pending.keys().collect()),
+            "channels": view.pending.keys().collect::<Vec<_>>(),
             "backlog": view.queued().into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
         },
     })
@@ -51,122 +50,103 @@ pub(super) fn body(
     let view = board.view();
     let snapshot = published.snapshot();
     let rss = daemon::process::usage().resident;
-    let mut out = Map::new();
-    let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
-    put("pid", json!(board.watching.pid()));
-    put("uptime", json!(pretty(clock.now - clock.started)));
-    put("memory", json!({"rss": rss, "heapTotal": rss, "heapUsed": rss}));
-    put("state", json!(state(&view)));
-    put("status", json!(view.phase()));
-    put("numVms", json!(snapshot.vms.len()));
-    put("curDate", json!(now_iso()));
-    put("curTime", json!(hrtime(clock.now - clock.started)));
-    put("queue", queue(&view, &clock));
-    put("lastRefresh", view.last_refresh.map_or(Value::Null, |(at, _)| json!(clock.ago(at))));
-    put(
-        "refreshErrors",
-        view.refresh_errors
-            .iter()
-            .map(|(err, at)| json!({"err": err, "time": clock.time(*at), "ago": clock.ago(*at)}))
-            .collect(),
-    );
-    put(
-        "eventsListeners",
-        listeners
-            .list()
-            .into_iter()
-            .map(|(uuid, listener)| {
-                (
-                    uuid,
-                    json!({
-                        "userAgent": listener.user_agent,
-                        "createdTime": clock.time(listener.created),
-                        "createdDate": listener.created_date,
-                        "createdAgo": clock.ago(listener.created),
-                    }),
-                )
-            })
-            .collect::<Map<_, _>>()
-            .into(),
-    );
+    let uptime = clock.now - clock.started;
+    let mut out = json!({
+        "pid": board.watching.pid(),
+        "uptime": pretty(uptime),
+        "memory": {"rss": rss, "heapTotal": rss, "heapUsed": rss},
+        "state": state(&view),
+        "status": view.phase(),
+        "numVms": snapshot.vms.len(),
+        "curDate": now_iso(),
+        "curTime": hrtime(uptime),
+        "queue": queue(&view, &clock),
+        "lastRefresh": view.last_refresh.map(|(at, _)| clock.ago(at)),
+        "refreshErrors": list(&view.refresh_errors, |(err, at)| {
+            json!({"err": err, "time": clock.time(*at), "ago": clock.ago(*at)})
+        }),
+        "eventsListeners": by_name(listeners.list().iter().map(|(uuid, listener)| {
+            let listener = json!({
+                "userAgent": listener.user_agent,
+                "createdTime": clock.time(listener.created),
+                "createdDate": listener.created_date,
+                "createdAgo": clock.ago(listener.created),
+            });
+            (uuid, listener)
+        })),
+    });
     if full {
-        put("refreshLog", refresh_log(&view, &clock));
+        out["refreshLog"] = list(&view.refresh_log, |entry| refresh_entry(entry, &clock));
         let (watching, missing) = board.watching.presence();
-        put(
-            "fswatcher",
-            json!({
-                "message_delays": {},
-                "watching": watching,
-                "not_yet_watching": missing,
-                "pending_actions": {},
-                "watcher_pid": board.watching.pid(),
-                "running": board.is_up(fswatcher::NAME),
-            }),
-        );
+        out["fswatcher"] = json!({
+            "message_delays": {},
+            "watching": watching,
+            "not_yet_watching": missing,
+            "pending_actions": {},
+            "watcher_pid": board.watching.pid(),
+            "running": board.is_up(fswatcher::NAME),
+        });
     }
-    put("errors", errors(&view, &clock));
-    put("incomplete", incomplete(view.incomplete()));
-    put("stale", json!(view.stale));
-    put("zfs", zfs(&view, &clock));
-    put(
-        "sources",
-        view.sources
-            .iter()
-            .map(|(name, up)| ((*name).to_owned(), json!(if *up { "running" } else { "down" })))
-            .collect::<Map<_, _>>()
-            .into(),
-    );
+    out["errors"] = by_name(view.errors.iter().map(|(name, trouble)| {
+        let trouble = json!({
+            "source": trouble.source,
+            "message": trouble.message,
+            "attempts": trouble.attempts,
+            "since": clock.ago(trouble.since),
+        });
+        (name, trouble)
+    }));
+    out["incomplete"] = incomplete(view.incomplete());
+    out["stale"] = json!(view.stale);
+    out["zfs"] = zfs(&view, &clock);
+    let word = |is_up: &bool| json!(if *is_up { "running" } else { "down" });
+    out["sources"] = by_name(view.sources.iter().map(|(name, is_up)| (name, word(is_up))));
     let c = view.counters;
-    put(
-        "counters",
-        json!({
-            "loads": c.loads, "loadFailures": c.load_failures, "refreshes": c.refreshes, "sweeps": c.sweeps,
-            "unannounced": view.unannounced.values().sum::<u64>(), "unannouncedBy": view.unannounced, "filesConfirmed": c.confirmed, "sourceRestarts": view.restarts.values().sum::<u64>(), "rebootsShown": c.reboots_shown,
-        }),
-    );
+    out["counters"] = json!({
+        "loads": c.loads, "loadFailures": c.load_failures, "refreshes": c.refreshes, "sweeps": c.sweeps,
+        "unannounced": view.unannounced.values().sum::<u64>(), "unannouncedBy": view.unannounced,
+        "filesConfirmed": c.confirmed, "sourceRestarts": view.restarts.values().sum::<u64>(),
+        "rebootsShown": c.reboots_shown,
+    });
     let (oldest, newest) = published.journal.span();
-    put(
-        "journal",
-        json!({
-            "epoch": published.epoch, "seq": snapshot.seq, "oldest": oldest, "newest": newest,
-            "bytes": published.journal.bytes(),
-        }),
-    );
-    Value::Object(out)
+    out["journal"] = json!({
+        "epoch": published.epoch, "seq": snapshot.seq, "oldest": oldest, "newest": newest,
+        "bytes": published.journal.bytes(),
+    });
+    out
+}
+
+fn by_name(entries: impl Iterator<Item = (impl ToString, Value)>) -> Value {
+    entries.map(|(name, value)| (name.to_string(), value)).collect::<Map<_, _>>().into()
+}
+
+fn list<'a, T: 'a>(all: impl IntoIterator<Item = &'a T>, one: impl Fn(&T) -> Value) -> Value {
+    all.into_iter().map(one).collect()
 }
 
 fn queue(view: &View, clock: &Clock) -> Value {
-    let idle = view.is_idle();
-    let pending: Map<String, Value> = view
-        .pending
-        .iter()
-        .map(|(name, (asked, began))| {
-            (
-                name.clone(),
-                json!({
-                    "description": format!("load {name}"),
-                    "created_at": clock.time(*asked),
-                    "started_at": clock.time(*began),
-                    "created_ago": clock.ago(*asked),
-                    "started_ago": clock.ago(*began),
-                    "start_latency": pretty(began.saturating_duration_since(*asked)),
-                }),
-            )
+    let pending = by_name(view.pending.iter().map(|(name, (asked, began))| {
+        let reading = json!({
+            "description": format!("load {name}"),
+            "created_at": clock.time(*asked),
+            "started_at": clock.time(*began),
+            "created_ago": clock.ago(*asked),
+            "started_ago": clock.ago(*began),
+            "start_latency": pretty(began.saturating_duration_since(*asked)),
+        });
+        (name, reading)
+    }));
+    let waiting = view.queued();
+    let queued = list(&waiting, |(name, asked)| {
+        json!({
+            "description": format!("load {name}"),
+            "created_at": clock.time(*asked),
+            "created_ago": clock.ago(*asked),
         })
-        .collect();
-    let queued: Vec<Value> = view
-        .queued()
-        .into_iter()
-        .map(|(name, asked)| {
-            json!({
-                "description": format!("load {name}"),
-                "created_at": clock.time(asked),
-                "created_ago": clock.ago(asked),
-            })
-        })
-        .collect();
-    let mut out =
-        json!({"now": clock.time(clock.now), "paused": view.refresh.is_some(), "idle": idle});
+    });
+    let mut out = json!({
+        "now": clock.time(clock.now), "paused": view.refresh.is_some(), "idle": view.is_idle(),
+    });
     if let Some(refresh) = view.refresh {
         // Nothing is paused here; deployed clients read these keys.
         out["paused_at"] = json!(clock.time(refresh.began));
@@ -175,48 +155,21 @@ fn queue(view: &View, clock: &Clock) -> Value {
         out["paused_queue"] = json!([]);
     }
     out["vasync_queue"] = json!({
-        "concurrency": 1, "npending": pending.len(), "nqueued": queued.len(), "pending": pending, "queued": queued,
+        "concurrency": 1, "npending": view.pending.len(), "nqueued": waiting.len(),
+        "pending": pending, "queued": queued,
     });
     out
 }
 
-fn refresh_log(view: &View, clock: &Clock) -> Value {
-    view.refresh_log
-        .iter()
-        .map(|entry| {
-            let changes: Vec<Value> = entry
-                .vm_changes
-                .iter()
-                .map(|(name, action)| json!({"zonename": name, "action": action}))
-                .collect();
-            json!({
-                "cacheChanges": [],
-                "vmChanges": changes,
-                "started": clock.time(entry.started),
-                "ended": clock.time(entry.ended),
-                "took": pretty(entry.ended - entry.started),
-                "endedAgo": clock.ago(entry.ended),
-            })
-        })
-        .collect()
-}
-
-fn errors(view: &View, clock: &Clock) -> Value {
-    view.errors
-        .iter()
-        .map(|(name, trouble)| {
-            (
-                name.clone(),
-                json!({
-                    "source": trouble.source,
-                    "message": trouble.message,
-                    "attempts": trouble.attempts,
-                    "since": clock.ago(trouble.since),
-                }),
-            )
-        })
-        .collect::<Map<_, _>>()
-        .into()
+fn refresh_entry(entry: &RefreshEntry, clock: &Clock) -> Value {
+    json!({
+        "cacheChanges": [],
+        "vmChanges": list(&entry.vm_changes, |(name, action)| json!({"zonename": name, "action": action})),
+        "started": clock.time(entry.started),
+        "ended": clock.time(entry.ended),
+        "took": pretty(entry.ended - entry.started),
+        "endedAgo": clock.ago(entry.ended),
+    })
 }
 
 /// When the datasets were listed, and how late a change of them can be shown.

@@ -11,7 +11,8 @@ use http::HeaderMap;
 use http::header::{HeaderValue, IF_NONE_MATCH};
 
 use super::filter::Filter;
-use crate::store::{Published, Snapshot};
+use super::pieces::pieces;
+use crate::store::{Published, Snapshot, StoredVm};
 use vm_model::js::to_ascii;
 
 /// A snapshot as one client asked for it.
@@ -22,20 +23,25 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Returns the array in pieces; VMs that are shown whole are not copied.
+    /// Returns the array in pieces.
     pub(super) fn pieces(self) -> impl Iterator<Item = Bytes> + Send {
-        let bracket = |text: &'static [u8]| std::iter::once(Bytes::from_static(text));
-        let mut first = true;
-        let vms = (0..self.snapshot.vms.len()).filter_map(move |at| self.vm(at));
-        let inner = vms.flat_map(move |json| {
-            let comma = (!std::mem::take(&mut first)).then_some(Bytes::from_static(b","));
-            comma.into_iter().chain([json])
-        });
-        bracket(b"[").chain(inner).chain(bracket(b"]"))
+        let (mut at, mut before) = (0, &b"["[..]);
+        pieces(move |piece| {
+            let Some((name, vm)) = self.snapshot.vms.get_index(at) else {
+                piece.extend_from_slice(if before == b"[" { b"[]" } else { b"]" });
+                return false;
+            };
+            at += 1;
+            if let Some(json) = self.json(name, vm) {
+                piece.extend_from_slice(before);
+                piece.extend_from_slice(&json);
+                before = b",";
+            }
+            true
+        })
     }
 
-    fn vm(&self, at: usize) -> Option<Bytes> {
-        let (name, vm) = self.snapshot.vms.get_index(at)?;
+    fn json(&self, name: &str, vm: &StoredVm) -> Option<Bytes> {
         let Some(filter) = &self.filter else { return Some(vm.json()) };
         if !filter.admits(vm.uuid.as_deref().unwrap_or(name), &vm.traits) {
             return None;
@@ -43,7 +49,7 @@ impl Shown {
         if !filter.chooses_fields() {
             return Some(vm.json());
         }
-        Some(Bytes::from(to_ascii(&*filter.select(&vm.object()))))
+        Some(Bytes::from(to_ascii(&filter.select(vm.object()))))
     }
 }
 

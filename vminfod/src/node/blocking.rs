@@ -19,31 +19,9 @@ use super::root::{ReadError, Root};
 /// Places that one thread works on, one after another: a thread per place costs more than the work.
 const CHUNK: usize = 32;
 
-/// The places that one thread works on.
-struct Chunk<T> {
-    places: Vec<(usize, Arc<str>)>,
-    progress: Mutex<Progress<T>>,
-}
-
-struct Progress<T> {
-    /// The place the thread is at, by its position in the chunk.
-    at: usize,
-    /// The thread hangs there and is not waited for any more.
-    is_given_up: bool,
-    done: Vec<(usize, Result<T, ReadError>)>,
-}
-
-impl<T> Chunk<T> {
-    fn new(places: Vec<(usize, Arc<str>)>) -> Self {
-        let progress =
-            Progress { at: 0, is_given_up: false, done: Vec::with_capacity(places.len()) };
-        Chunk { places, progress: Mutex::new(progress) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress<T>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// A place, and its number.
+type Place = (usize, Arc<str>);
+type Results<T> = Vec<(usize, Result<T, ReadError>)>;
 
 impl Root {
     /// Does work on the files of one place (a zonepath, or a file outside any zone).
@@ -67,84 +45,76 @@ impl Root {
         work: impl Fn(&Root, usize) -> T + Send + Sync + 'static,
     ) -> Vec<Result<T, ReadError>> {
         let work = Arc::new(work);
-        let count = places.len();
-        let places: Vec<(usize, Arc<str>)> = places.into_iter().enumerate().collect();
-        let chunks: Vec<Vec<_>> = places.chunks(CHUNK).map(<[_]>::to_vec).collect();
+        let places: Vec<Place> = places.into_iter().enumerate().collect();
+        let chunks: Vec<Vec<Place>> = places.chunks(CHUNK).map(<[_]>::to_vec).collect();
         let chunks = chunks.into_iter().map(|chunk| self.chunk(chunk, Arc::clone(&work)));
-        let mut all: Vec<Result<T, ReadError>> =
-            (0..count).map(|_| Err(ReadError::Hangs)).collect();
-        let mut results = stream::iter(chunks).buffer_unordered(at_once.max(1));
-        while let Some(done) = results.next().await {
-            for (at, result) in done {
-                if let Some(slot) = all.get_mut(at) {
-                    *slot = result;
-                }
-            }
-        }
-        all
+        let done: Vec<_> = stream::iter(chunks).buffer_unordered(at_once.max(1)).collect().await;
+        let mut all: Results<T> = done.into_iter().flatten().collect();
+        all.sort_by_key(|(nth, _)| *nth);
+        all.into_iter().map(|(_, result)| result).collect()
     }
 
     /// Works through one chunk; a place that hangs fails, and another thread goes on after it.
     async fn chunk<T: Send + 'static>(
         &self,
-        mut places: Vec<(usize, Arc<str>)>,
+        mut places: Vec<Place>,
         work: Arc<impl Fn(&Root, usize) -> T + Send + Sync + 'static>,
-    ) -> Vec<(usize, Result<T, ReadError>)> {
+    ) -> Results<T> {
         let mut all = Vec::with_capacity(places.len());
         loop {
-            let (hung, rest) = places.into_iter().partition(|(_, place)| self.hung().has(place));
-            let hung: Vec<(usize, Arc<str>)> = hung;
+            let (hung, free): (Vec<Place>, Vec<Place>) =
+                places.into_iter().partition(|(_, place)| self.hung().has(place));
             all.extend(hung.into_iter().map(|(nth, _)| (nth, Err(ReadError::Hangs))));
-            places = rest;
-            if places.is_empty() {
+            if free.is_empty() {
                 return all;
             }
-            let chunk = Arc::new(Chunk::new(places));
-            let stuck = self.run(&chunk, Arc::clone(&work)).await;
-            all.append(&mut chunk.lock().done);
-            let Some(stuck) = stuck else { return all };
-            let nth = chunk.places.get(stuck).map_or(0, |(nth, _)| *nth);
-            all.push((nth, Err(ReadError::Deadline(self.deadline()))));
-            places = chunk.places.get(stuck + 1..).unwrap_or_default().to_vec();
+            let free: Arc<[Place]> = free.into();
+            let done = self.run(&free, Arc::clone(&work)).await;
+            let mut rest = free.iter().skip(done.len());
+            all.extend(done);
+            let stuck =
+                rest.next().map(|(nth, _)| (*nth, Err(ReadError::Deadline(self.deadline()))));
+            all.extend(stuck);
+            places = rest.cloned().collect();
         }
     }
 
-    /// Runs a chunk in a thread; returns the number of the place it hangs in.
+    /// Works in a thread; returns the results before the place in which it hangs.
     async fn run<T: Send + 'static>(
         &self,
-        chunk: &Arc<Chunk<T>>,
+        places: &Arc<[Place]>,
         work: Arc<impl Fn(&Root, usize) -> T + Send + Sync + 'static>,
-    ) -> Option<usize> {
-        let (root, own) = (self.clone(), Arc::clone(chunk));
+    ) -> Results<T> {
+        // `None` once the thread is given up.
+        let done: Arc<Mutex<Option<Results<T>>>> = Arc::new(Mutex::new(Some(Vec::new())));
+        let (root, own, results) = (self.clone(), Arc::clone(places), Arc::clone(&done));
         let mut thread = tokio::task::spawn_blocking(move || {
-            for (nth, place) in &own.places {
+            for (nth, place) in own.iter() {
                 let result = caught(|| work(&root, *nth));
-                let mut progress = own.lock();
-                if progress.is_given_up {
-                    drop(progress);
-                    root.hung().leave(place);
-                    return;
+                match &mut *lock(&results) {
+                    Some(done) => done.push((*nth, result)),
+                    None => return root.hung().leave(place),
                 }
-                progress.done.push((*nth, result));
-                progress.at += 1;
             }
         });
         let mut before = 0;
         loop {
-            if timeout(self.deadline(), &mut thread).await.is_ok() {
-                return None;
-            }
-            let mut progress = chunk.lock();
-            let Some((_, place)) = chunk.places.get(progress.at) else { continue };
+            let has_ended = timeout(self.deadline(), &mut thread).await.is_ok();
+            let mut done = lock(&done);
+            let count = done.as_ref().map_or(0, Vec::len);
             // Other places of the chunk may have taken the time: only one that was not left hangs.
-            if progress.at == before {
-                progress.is_given_up = true;
-                self.hung().enter(place);
-                return Some(before);
+            if has_ended || count == before {
+                let stuck = places.get(count).filter(|_| !has_ended);
+                stuck.into_iter().for_each(|(_, place)| self.hung().enter(place));
+                return done.take().unwrap_or_default();
             }
-            before = progress.at;
+            before = count;
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs the work; a panic is a failed reading.

@@ -67,11 +67,22 @@ pub struct Node {
 /// What is known of the zones: their files are read again only where a stamp differs.
 pub type Known = HashMap<Arc<str>, Arc<Parts>>;
 
-/// Reads everything but the snapshots, with `at_once` threads for files.
+/// Reads everything but the snapshots, with `at_once` threads for files. `only`: of the zones this one, and
+/// those of its uuid.
 /// Errors: a source that concerns every VM fails.
-pub async fn node(ctx: &Ctx, known: Known, at_once: usize) -> Result<Node, LoadError> {
+pub async fn node(
+    ctx: &Ctx,
+    known: Known,
+    at_once: usize,
+    only: Option<&str>,
+) -> Result<Node, LoadError> {
     let zones = async {
         let mut zones = zones(ctx).await?;
+        if let Some(name) = only {
+            let uuid =
+                zones.rows.iter().find(|row| *row.zonename == *name).map(|row| row.uuid.clone());
+            zones.rows.retain(|row| Some(&row.uuid) == uuid.as_ref());
+        }
         for row in &mut zones.rows {
             // An equal row stays where it is, so that a refresh does not scatter memory.
             let old = known.get(&row.zonename).map(|parts| &parts.zone);
@@ -214,8 +225,12 @@ pub struct Objects {
 /// Reads and composes the whole node, snapshots included.
 /// Errors: a source that concerns every VM fails.
 pub async fn objects(ctx: &Ctx) -> Result<Objects, LoadError> {
+    objects_of(ctx, None).await
+}
+
+async fn objects_of(ctx: &Ctx, only: Option<&str>) -> Result<Objects, LoadError> {
     let (mut node, snapshots) =
-        tokio::try_join!(node(ctx, Known::new(), threads()), datasets::snapshots(ctx))?;
+        tokio::try_join!(node(ctx, Known::new(), threads(), only), datasets::snapshots(ctx))?;
     let mut datasets: Datasets = std::mem::take(&mut node.datasets).into_iter().collect();
     datasets.replace_snapshots(snapshots);
     let (mut vms, mut receiving, mut broken) = (Vec::new(), Vec::new(), Vec::new());
@@ -245,26 +260,9 @@ fn check_first(row: &ZoneRow, rows: &[Arc<ZoneRow>]) -> Result<(), LoadError> {
 /// The datasets are those of the whole node: one of any pool may be mounted where the VM is.
 /// Errors: a source that concerns every VM fails, or one of the VM's own.
 pub async fn object(ctx: &Ctx, zonename: &str) -> Result<Option<VmObject>, LoadError> {
-    let (rows, datasets, snapshots, sysinfo) = tokio::try_join!(
-        zoneadm::list(ctx),
-        datasets::node(ctx),
-        datasets::snapshots(ctx),
-        sysinfo::load(ctx)
-    )?;
-    let Some(row) = rows.rows.iter().find(|row| *row.zonename == *zonename) else {
-        return Ok(None);
-    };
-    check_first(row, &rows.rows)?;
-    if datasets.is_empty() {
-        return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
-    }
-    let mut datasets: Datasets = datasets.into_iter().collect();
-    datasets.replace_snapshots(snapshots);
-    let (files, kstat) =
-        tokio::try_join!(zone_files::load(ctx, row, None, Stale::ALL), kstat::one(ctx, row))?;
-    let parts = assemble(row, files, kstat, &datasets, &Arc::new(sysinfo));
-    match compose(&parts) {
-        Ok(vm) => Ok(Some(vm)),
-        Err(error) => Err(compose_error(&ctx.root, &parts, error)),
+    let Objects { vms, broken } = objects_of(ctx, Some(zonename)).await?;
+    match broken.into_iter().find(|(name, ..)| name == zonename) {
+        Some((.., error)) => Err(error),
+        None => Ok(vms.into_iter().next()),
     }
 }

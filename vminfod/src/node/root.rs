@@ -78,6 +78,13 @@ impl ReadError {
     }
 }
 
+/// A real node's.
+impl Default for Root {
+    fn default() -> Self {
+        Self::new("/")
+    }
+}
+
 impl Root {
     /// A root at this directory; `/` on a real node.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
@@ -157,10 +164,7 @@ impl Root {
 
     /// The configuration of one zone.
     pub fn zone_xml(&self, zonename: &str) -> PathBuf {
-        let mut path = self.path("/etc/zones");
-        path.push(&*file_name(zonename));
-        path.as_mut_os_string().push(".xml");
-        path
+        self.path("/etc/zones").join(format!("{}.xml", file_name(zonename)))
     }
 
     /// zoneadm's list of all zones.
@@ -185,9 +189,7 @@ impl Root {
 
     /// The file that says when and how the zone's init last ended.
     pub fn lastexited(&self, zonepath: &str) -> PathBuf {
-        let mut path = self.path(zonepath);
-        path.push("lastexited");
-        path
+        self.path(zonepath).join("lastexited")
     }
 
     /// The create payload of a VM being received.

@@ -72,11 +72,6 @@ pub struct Why {
     pub sources: Vec<SourceWhy>,
 }
 
-/// The loop is ending.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("vminfod is stopping")]
-pub struct Stopping;
-
 /// Sends requests.
 #[derive(Clone, Debug)]
 pub struct Asks(mpsc::Sender<Ask>);
@@ -91,31 +86,32 @@ impl Asks {
     /// Asks for a new reading and waits until it is committed.
     pub async fn fresh(&self, name: Option<&str>) -> Result<(), String> {
         let name = name.map(str::to_owned);
-        let asked = self.ask(|done| Ask::Fresh(name, done)).await;
-        asked.map_err(|stopping| stopping.to_string())?
+        self.ask(|done| Ask::Fresh(name, done)).await?
     }
 
     /// Asks for what zoneadm, the zone index and the zones' XMLs say now, and waits until it is
     /// committed. Returns what could not be read of them.
     pub async fn zones(&self) -> Result<Incomplete, String> {
-        self.ask(Ask::Zones).await.map_err(|stopping| stopping.to_string())?
+        self.ask(Ask::Zones).await?
     }
 
     /// Returns the raw parts of everything.
-    pub async fn held(&self) -> Result<Held, Stopping> {
+    pub async fn held(&self) -> Result<Held, String> {
         self.ask(Ask::Held).await
     }
 
     /// Returns when the sources of one VM were read.
-    pub async fn why(&self, name: &str) -> Result<Option<Why>, Stopping> {
+    pub async fn why(&self, name: &str) -> Result<Option<Why>, String> {
         let name = name.to_owned();
         self.ask(|done| Ask::Why(name, done)).await
     }
 
-    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Stopping> {
+    /// Errors: the loop is ending.
+    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, String> {
+        let stopping = || "vminfod is stopping".to_owned();
         let (done, answer) = oneshot::channel();
-        self.0.send(ask(done)).await.map_err(|_| Stopping)?;
-        answer.await.map_err(|_| Stopping)
+        self.0.send(ask(done)).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())
     }
 }
 

@@ -7,6 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use daemon::tasks::caught;
 use sdc_clients::retry::Backoff;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -21,7 +22,7 @@ use super::asks::answer;
 use super::engine::Reconciler;
 use super::reading::{Loaded, ReadFault, Reading, Sources};
 use super::status::Concerns;
-use super::tasks::{Done, Purpose};
+use super::tasks::{Done, Like};
 use super::vms::{Reasons, Under};
 use crate::node::LoadError;
 use crate::node::load::{assemble, compose_error, outranked_by, own_datasets};
@@ -38,10 +39,9 @@ impl Reconciler {
             trace: std::mem::take(&mut vm.trace),
             repeats: vm.repeats.take(),
             waiters: std::mem::take(&mut vm.waiters),
-            began: now,
         };
         let (stale, known) = (under.stale, vm.parts.clone());
-        vm.reading = Some(under);
+        vm.reading = Some(Box::new(under));
         self.status.edit(|view| view.begins(name, signalled, now));
         let span = tracing::info_span!("reading", vm = &**name, reason = %reasons.text());
         let parts = stale.names().collect::<Vec<_>>().join(" ");
@@ -57,9 +57,11 @@ impl Reconciler {
         let datasets = known.as_ref().map_or_else(Vec::new, |parts| self.listable(parts));
         let (ctx, name) = (self.seams.ctx.clone(), Arc::clone(name));
         let reading = Reading { ctx, name: Arc::clone(&name), known, stale, datasets, signalled };
-        let purpose = Purpose::Vm(Arc::clone(&name), stale);
-        let work = async move { Done::Vm(name, reading.run().await) };
-        self.tasks.spawn(purpose, work.instrument(span));
+        let work = async move {
+            let read = caught("reading", reading.run()).await;
+            Done::Vm(name, read.unwrap_or(Err(ReadFault::Panic)))
+        };
+        self.tasks.spawn(Like::Vm(stale), work.instrument(span));
     }
 
     /// The reading of a VM has ended.
@@ -82,6 +84,7 @@ impl Reconciler {
     /// Commits what was read of a VM; `None`: there is no such zone.
     fn parts_read(&mut self, name: &Arc<str>, result: Result<Option<Parts>, ReadFault>) {
         let Some(under) = self.vms.get_mut(name).and_then(|vm| vm.reading.take()) else { return };
+        let under = *under;
         match result {
             Ok(None) => self.gone(name, under),
             Ok(Some(parts)) => {
@@ -208,7 +211,7 @@ impl Reconciler {
         let mut shown = self.vms.of_uuid(uuid);
         shown.retain(|name| name != first && self.store.shows(name));
         for name in &shown {
-            self.note_broken(name, &outranked_by(first), Reasons::RETRY);
+            self.note_broken(name, outranked_by(first), Reasons::RETRY);
         }
         shown
     }
@@ -259,7 +262,8 @@ impl Reconciler {
     fn succeeded(&mut self, name: &Arc<str>, under: Under, is_known: bool) {
         if let Some(vm) = self.vms.get_mut(name) {
             vm.backoff = None;
-            vm.reads.note(if is_known { under.stale } else { Stale::ALL }, under.began);
+            let read = if is_known { under.stale } else { Stale::ALL };
+            vm.began.into_iter().for_each(|began| vm.reads.note(read, began));
         }
         if self.status.clear_trouble(name) {
             tracing::info!(vm = &**name, "reading succeeded again");
@@ -292,14 +296,9 @@ impl Reconciler {
 
     /// Keeps the last good object of the VM; its stale parts are read again.
     fn failed(&mut self, name: &Arc<str>, under: Under, fault: &ReadFault) {
-        let (source, message) = (fault.source_name(), fault.to_string());
-        let concerns = Concerns::Zone(Arc::clone(name));
-        if self.status.trouble(name, concerns, source, message.clone()) {
-            tracing::warn!(vm = &**name, source, reason = %message,
-                "reading failed: the last good object stays");
-        }
+        self.note_failed(name, fault);
         self.status.edit(|view| view.counters.load_failures += 1);
-        answer(under.waiters, &Err(format!("{source}: {message}")));
+        answer(under.waiters, &Err(format!("{}: {fault}", fault.source_name())));
         let at = self.retry_at(name);
         if let Some(vm) = self.vms.get_mut(name) {
             vm.repeats = vm.repeats.or(under.repeats);
@@ -312,13 +311,17 @@ impl Reconciler {
         self.vms.mark(name, under.stale | row, Reasons::RETRY, at);
     }
 
-    /// Records a zone that could not be read, and plans the next attempt.
-    pub(super) fn note_broken(&mut self, name: &Arc<str>, error: &LoadError, reason: Reasons) {
-        let concerns = Concerns::Zone(Arc::clone(name));
-        if self.status.trouble(name, concerns, error.source_name(), error.to_string()) {
-            tracing::warn!(vm = &**name, source = error.source_name(), reason = %error,
+    pub(super) fn note_failed(&self, name: &Arc<str>, fault: &ReadFault) {
+        let (concerns, source) = (Concerns::Zone(Arc::clone(name)), fault.source_name());
+        if self.status.trouble(name, concerns, source, fault.to_string()) {
+            tracing::warn!(vm = &**name, source, reason = %fault,
                 "reading failed: the last good object stays, if there is one");
         }
+    }
+
+    /// Records a zone that could not be read, and plans the next attempt.
+    pub(super) fn note_broken(&mut self, name: &Arc<str>, error: LoadError, reason: Reasons) {
+        self.note_failed(name, &error.into());
         let now = Instant::now();
         self.vms.mark(name, Stale::ALL, reason, now + self.config.retry.1);
         let at = self.retry_at(name);

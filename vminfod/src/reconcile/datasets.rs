@@ -31,8 +31,8 @@ pub struct NodeDatasets {
     /// The least time between two listings of a name in a burst.
     gap: Duration,
     wanted: IndexMap<String, Wanted>,
-    /// Listings under way: true if an event came meanwhile, and the failed attempts.
-    running: BTreeMap<String, (bool, u32)>,
+    /// Listings under way, and how often each has failed.
+    running: BTreeMap<String, u32>,
     /// Names touched while the node's filesystems are being listed.
     since_refresh: Option<Vec<String>>,
     /// Names touched while the node's snapshots are being listed.
@@ -122,18 +122,20 @@ impl NodeDatasets {
         for touched in [&mut self.since_refresh, &mut self.since_snapshots].into_iter().flatten() {
             touched.push(name.clone());
         }
-        // A listing under way that covers this name may be older than the event.
-        let parent = name.rsplit_once(['/', '@']).map_or("", |(parent, _)| parent);
-        for (running, (again, _)) in &mut self.running {
-            *again |= running == name || running == parent;
-        }
-        let is_in_parent = name.contains('@') && self.running.contains_key(parent);
-        if event.action == Action::Expire {
+        let has_expired = event.action == Action::Expire;
+        if has_expired {
             self.tables.remove(name);
             self.wanted.shift_remove(name);
-            return;
         }
-        if is_in_parent {
+        // A listing under way that covers this name may be older than the event.
+        let parent = name.rsplit_once(['/', '@']).map_or("", |(parent, _)| parent);
+        for covers in [name, parent] {
+            if self.running.contains_key(covers) && !self.wanted.contains_key(covers) {
+                self.want(covers, now);
+            }
+        }
+        let is_in_parent = name.contains('@') && self.running.contains_key(parent);
+        if has_expired || is_in_parent {
             return;
         }
         self.want(name, now);
@@ -187,7 +189,7 @@ impl NodeDatasets {
         let name = self.wanted.iter().find(is_due).map(|(name, _)| name.clone())?;
         let failures = self.wanted.shift_remove(&name).map_or(0, |wanted| wanted.failures);
         self.bursts.remove(&name);
-        self.running.insert(name.clone(), (false, failures));
+        self.running.insert(name.clone(), failures);
         Some(name)
     }
 
@@ -202,23 +204,19 @@ impl NodeDatasets {
 
     /// Stores a finished listing of one name.
     pub fn listed(&mut self, name: &str, rows: Vec<Row>, now: Instant) {
-        if let Some((true, _)) = self.running.remove(name)
-            && !self.wanted.contains_key(name)
-        {
-            self.want(name, now);
-        }
+        self.running.remove(name);
         self.listed.insert(name.to_owned(), now);
         self.tables.replace(name, rows);
     }
 
     /// How often the listing of this name, which is under way, has failed in a row.
     pub fn failures(&self, name: &str) -> u32 {
-        self.running.get(name).map_or(0, |(_, failures)| *failures)
+        self.running.get(name).copied().unwrap_or_default()
     }
 
     /// A listing of one name has failed: it is tried again after the pause.
     pub fn failed(&mut self, name: &str, now: Instant, pause: Duration) {
-        let failures = self.running.remove(name).map_or(0, |(_, failures)| failures) + 1;
+        let failures = self.running.remove(name).unwrap_or_default() + 1;
         self.wanted.insert(name.to_owned(), Wanted { at: now + pause, failures });
     }
 

@@ -17,7 +17,6 @@ use super::asks::Ask;
 use super::datasets::NodeDatasets;
 use super::listing::Listing;
 use super::refresh::Refresh;
-use super::schedule::Schedule;
 use super::status::Status;
 use super::sweep::Sweep;
 use super::sysinfo::NodeSysinfo;
@@ -69,10 +68,9 @@ impl Reconciler {
     pub fn new(config: Config, seams: Seams, status: Status) -> Self {
         let now = Instant::now();
         status.edit(|view| view.refresh_every = config.refresh.1);
-        let schedule = Schedule::new(config.fold, config.concurrency);
         Self {
             store: Store::new(config.ring_bytes),
-            vms: Vms::new(schedule, status.clone()),
+            vms: Vms::new(config.fold, config.concurrency, status.clone()),
             datasets: NodeDatasets::new(config.fold, now),
             sysinfo: NodeSysinfo::default(),
             sweep: Sweep::new(now),

@@ -14,11 +14,10 @@ use vm_model::stale::Stale;
 
 use super::engine::Reconciler;
 use super::status::Concerns;
-use super::tasks::{Done, Purpose};
+use super::tasks::Done;
 use super::vms::Reasons;
 use crate::node::blocking::threads;
 use crate::node::load::{self, Known, Node, compose_error};
-use crate::node::read::datasets;
 use crate::store::{StoredVm, stored};
 
 /// The port waits this long for the first listing of snapshots; the start method has 300 s.
@@ -41,16 +40,14 @@ impl Reconciler {
         let complete_by = Instant::now() + COMPLETE_LIMIT;
         let now = Instant::now();
         if self.datasets.begin_snapshots(now) {
-            let ctx = self.seams.ctx.clone();
-            let list = async move { Done::Snapshots(datasets::snapshots(&ctx).await) };
-            self.tasks.spawn(Purpose::Snapshots, list);
+            self.list_snapshots();
         }
         let shutdown = self.seams.shutdown.clone();
         loop {
             let began = Instant::now();
             // A dropped reading kills its commands.
             let result = tokio::select! {
-                result = load::node(&self.seams.ctx, Known::new(), threads()) => result,
+                result = load::node(&self.seams.ctx, Known::new(), threads(), None) => result,
                 () = shutdown.wait() => return false,
             };
             let is_late = Instant::now() >= complete_by;
@@ -89,11 +86,7 @@ impl Reconciler {
 
     /// Stores the objects of the first load, without events.
     async fn seed(&mut self, mut node: Node, snapshots: Option<Done>, began: Instant) {
-        self.status.clear_trouble("node");
-        self.status.edit(|view| view.is_blind = node.zones.is_blind);
-        self.status.show_sysinfo(node.sysinfo.value());
-        self.take_datasets(std::mem::take(&mut node.datasets), began);
-        self.sysinfo.replace(Arc::clone(&node.sysinfo));
+        self.take_node(&mut node, began);
         let (is_listed, failed) = match snapshots {
             Some(Done::Snapshots(Ok(table))) => {
                 self.snapshots_read(Ok(table));
@@ -163,12 +156,12 @@ impl Reconciler {
             self.snapshots_read(Err(error));
         }
         for (name, error) in broken {
-            self.note_broken(&name, &error, Reasons::RETRY);
+            self.note_broken(&name, error, Reasons::RETRY);
         }
         for name in node.zones.unlisted {
             let what = "the zone index lists it, zoneadm has no readable row for it";
             let error = ParseError::content(Origin::Zoneadm, what).into();
-            self.note_broken(&name.into(), &error, Reasons::RETRY);
+            self.note_broken(&name.into(), error, Reasons::RETRY);
         }
     }
 }

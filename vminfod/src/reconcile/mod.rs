@@ -55,11 +55,11 @@ mod sysinfo;
 
 mod datasets;
 
+mod schedule;
+
 mod vms;
 
 mod reads;
-
-mod schedule;
 
 mod reading;
 

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
+use daemon::tasks::caught;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 use vm_model::datasets::SnapshotTable;
 use vm_model::origin::Origin;
 use vm_model::parse::sysinfo::Sysinfo;
@@ -20,11 +21,11 @@ use super::engine::Reconciler;
 use super::listing::{self, Differing, Question};
 use super::status::Concerns;
 use super::sweep::{self, Difference, Scope, Seen};
-use super::tasks::{Done, Purpose};
+use super::tasks::{Done, Like, read};
 use super::vms::Reasons;
-use crate::node::LoadError;
-use crate::node::load;
+use crate::node::load::{self, Node};
 use crate::node::read::{datasets, sysinfo};
+use crate::node::{Ctx, LoadError};
 use crate::sources::fswatcher;
 use crate::sources::sysevent::Channel;
 
@@ -32,42 +33,63 @@ impl Reconciler {
     /// Begins the node-wide readings that are due.
     pub(super) fn begin_node_wide(&mut self, now: Instant) {
         while let Some(name) = self.datasets.next(now) {
-            let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("dataset", name));
-            let purpose = Purpose::Dataset(name.clone());
-            let list = async move { Done::Dataset(name.clone(), datasets::one(&ctx, &name).await) };
-            self.tasks.spawn(purpose, list.instrument(span));
+            let span = tracing::info_span!("dataset", name);
+            self.begin(Like::Dataset, span, |ctx| async move {
+                let listed = read(Origin::Datasets, datasets::one(&ctx, &name)).await;
+                Done::Dataset(name, listed)
+            });
         }
         if self.datasets.begin_snapshots(now) {
-            let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("snapshots"));
-            let list = async move { Done::Snapshots(datasets::snapshots(&ctx).await) };
-            self.tasks.spawn(Purpose::Snapshots, list.instrument(span));
+            self.list_snapshots();
         }
         if self.are_datasets_unannounced() && self.datasets.begin_between(now) {
-            let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("datasets"));
-            let list = async move { Done::Datasets(now, datasets::node(&ctx).await) };
-            self.tasks.spawn(Purpose::Datasets(now), list.instrument(span));
+            self.begin(Like::Nothing, tracing::info_span!("datasets"), move |ctx| async move {
+                Done::Datasets(now, read(Origin::Datasets, datasets::node(&ctx)).await)
+            });
         }
         if self.sysinfo.begin(now) {
-            let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("sysinfo"));
-            let read = async move { Done::Sysinfo(sysinfo::load(&ctx).await) };
-            self.tasks.spawn(Purpose::Sysinfo, read.instrument(span));
+            self.begin(Like::Nothing, tracing::info_span!("sysinfo"), |ctx| async move {
+                Done::Sysinfo(read(Origin::Sysinfo, sysinfo::load(&ctx)).await)
+            });
         }
         if let Some((scope, index)) = self.sweep.begin(now) {
-            let (ctx, zones) = (self.seams.ctx.clone(), self.seams.zones.borrow().clone());
-            let span = tracing::info_span!("look", ?scope);
-            let look = async move {
-                Done::Sweep(Some(Box::new(sweep::look(&ctx, scope, zones, index).await)))
-            };
-            self.tasks.spawn(Purpose::Sweep, look.instrument(span));
+            let zones = self.seams.zones.borrow().clone();
+            self.begin(Like::Nothing, tracing::info_span!("look", ?scope), move |ctx| async move {
+                let seen = caught("sweep", sweep::look(&ctx, scope, zones, index)).await;
+                Done::Sweep(seen.map(Box::new))
+            });
         }
         if self.listing.begin() {
-            let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("zones"));
-            let list = async move { Done::Zones(listing::look(&ctx).await.map(Box::new)) };
-            self.tasks.spawn(Purpose::Zones, list.instrument(span));
+            self.begin(Like::Nothing, tracing::info_span!("zones"), |ctx| async move {
+                Done::Zones(read(Origin::Zoneadm, listing::look(&ctx)).await.map(Box::new))
+            });
         }
         if let Some(reads_all) = self.refresh.begin(now) {
             self.begin_refresh(reads_all, now);
         }
+    }
+
+    pub(super) fn list_snapshots(&mut self) {
+        self.begin(Like::Nothing, tracing::info_span!("snapshots"), |ctx| async move {
+            Done::Snapshots(read(Origin::Datasets, datasets::snapshots(&ctx)).await)
+        });
+    }
+
+    /// Begins a task.
+    pub(super) fn begin<F>(&mut self, like: Like, span: Span, work: impl FnOnce(Ctx) -> F)
+    where
+        F: Future<Output = Done> + Send + 'static,
+    {
+        self.tasks.spawn(like, work(self.seams.ctx.clone()).instrument(span));
+    }
+
+    /// Takes over what a reading of the whole node says of the node itself.
+    pub(super) fn take_node(&mut self, node: &mut Node, began: Instant) {
+        self.status.clear_trouble("node");
+        self.status.edit(|view| view.is_blind = node.zones.is_blind);
+        self.status.show_sysinfo(node.sysinfo.value());
+        self.take_datasets(std::mem::take(&mut node.datasets), began);
+        self.sysinfo.replace(Arc::clone(&node.sysinfo));
     }
 
     /// The listing of one dataset has ended.
@@ -102,7 +124,7 @@ impl Reconciler {
     }
 
     /// Takes over a listing of the filesystems and volumes of the node.
-    pub(super) fn take_datasets(&mut self, listed: Vec<Row>, began: Instant) {
+    fn take_datasets(&mut self, listed: Vec<Row>, began: Instant) {
         self.datasets.refreshed(listed, began, Instant::now());
         self.status.edit(|view| view.datasets_listed = Some(began));
     }
@@ -232,7 +254,7 @@ impl Reconciler {
                     self.status.clear_trouble("sweep");
                     let differences = sweep::compare_rows(&self.vms, rows);
                     let misses = self.found(differences, now);
-                    if seen.scope == Scope::All && self.sweep.judge_zones(misses) {
+                    if seen.scope == Scope::All && self.sweep.zones.judge(misses) {
                         self.status.restarted(Channel::Zones.name());
                         // Without a waiting helper this restarts the next one, which is harmless.
                         self.seams.restart_zones.notify_one();
@@ -253,7 +275,7 @@ impl Reconciler {
             self.sysinfo.look(stamp, now);
         }
         if seen.scope == Scope::All {
-            if self.sweep.judge_files(misses) && self.status.is_up(fswatcher::NAME) {
+            if self.sweep.files.judge(misses) && self.status.is_up(fswatcher::NAME) {
                 self.status.restarted(fswatcher::NAME);
                 self.seams.restart_files.notify_one();
             }
@@ -302,7 +324,7 @@ impl Reconciler {
             let _late = timeout(listing::LIMIT, join_all(open)).await;
             Done::ZonesRead(differing)
         };
-        self.tasks.spawn(Purpose::Confirm, read);
+        self.tasks.spawn(Like::Nothing, read);
     }
 
     /// Marks what a look found; returns how many changes no event announced.

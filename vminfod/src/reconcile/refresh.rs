@@ -35,7 +35,7 @@ pub struct Refresh {
     waiters: Vec<Waiter>,
     running_waiters: Vec<Waiter>,
     /// What the one under way has read and not committed yet.
-    taking: Option<Taking>,
+    pub taking: Option<Taking>,
 }
 
 /// A node that was read, and how much of it is committed.
@@ -48,6 +48,10 @@ pub struct Taking {
 }
 
 impl Taking {
+    pub fn new(node: Node) -> Self {
+        Self { node, at: 0, changes: Vec::new() }
+    }
+
     /// The next VM; its datasets are taken from `tables`.
     pub fn next(&mut self, tables: &Datasets) -> Option<(Arc<ZoneRow>, Result<Parts, LoadError>)> {
         let next = self.node.parts_at(self.at, tables);
@@ -134,21 +138,6 @@ impl Refresh {
     /// How many failed in a row.
     pub fn failures(&self) -> u32 {
         self.failures
-    }
-
-    /// Stores what was read, to be committed VM by VM.
-    pub fn take_in(&mut self, node: Node) {
-        self.taking = Some(Taking { node, at: 0, changes: Vec::new() });
-    }
-
-    /// Takes what is still to be committed; [`Refresh::give_back`] returns the rest.
-    pub fn taking(&mut self) -> Option<Taking> {
-        self.taking.take()
-    }
-
-    /// Stores what is still to be committed.
-    pub fn give_back(&mut self, taking: Taking) {
-        self.taking = Some(taking);
     }
 
     /// The one under way has failed: the next one is due after the pause. Returns the requests that wait

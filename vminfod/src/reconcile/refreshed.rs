@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use daemon::tasks::caught;
 use tokio::time::Instant;
-use tracing::Instrument;
 use vm_model::origin::Origin;
 use vm_model::parts::{FILES, Parts};
 use vm_model::reboot::{Trace, Verdict};
@@ -17,7 +17,7 @@ use super::asks::{Waiter, answer, waiter};
 use super::engine::Reconciler;
 use super::refresh::Taking;
 use super::status::{Concerns, Phase};
-use super::tasks::{Done, Purpose};
+use super::tasks::{Done, Like};
 use super::vms::Reasons;
 use crate::node::LoadError;
 use crate::node::blocking::threads;
@@ -38,26 +38,23 @@ impl Reconciler {
         let known: Known =
             settled.filter_map(|(name, vm)| Some((name.clone(), vm.parts.clone()?))).collect();
         let at_once = if self.refresh.is_asked_for() { threads() } else { BACKGROUND };
-        let (ctx, span) = (self.seams.ctx.clone(), tracing::info_span!("refresh", reads_all));
-        let read =
-            async move { Done::Node(Some(Box::new(load::node(&ctx, known, at_once).await))) };
-        self.tasks.spawn(Purpose::Node, read.instrument(span));
+        let span = tracing::info_span!("refresh", reads_all);
+        self.begin(Like::Nothing, span, move |ctx| async move {
+            let node = caught("refresh", load::node(&ctx, known, at_once, None)).await;
+            Done::Node(node.map(|read| read.map(Box::new)))
+        });
     }
 
     /// The reading of the whole node has ended.
-    pub(super) fn refreshed(&mut self, result: Option<Box<Result<Node, LoadError>>>) {
+    pub(super) fn refreshed(&mut self, result: Option<Result<Box<Node>, LoadError>>) {
         let now = Instant::now();
         let began = self.refresh.running().unwrap_or(now);
-        match result.map(|result| *result) {
+        match result {
             Some(Ok(mut node)) => {
                 self.status.edit(|view| view.stale = false);
-                self.status.clear_trouble("node");
-                self.status.edit(|view| view.is_blind = node.zones.is_blind);
-                self.status.show_sysinfo(node.sysinfo.value());
-                self.take_datasets(std::mem::take(&mut node.datasets), began);
-                self.sysinfo.replace(Arc::clone(&node.sysinfo));
+                self.take_node(&mut node, began);
                 self.status.show_refresh(began, Phase::Committing);
-                self.refresh.take_in(node);
+                self.refresh.taking = Some(Taking::new(*node));
             }
             Some(Err(error)) => self.refresh_failed(began, error.to_string()),
             None => self.refresh_failed(began, "the reading panicked".to_owned()),
@@ -80,7 +77,7 @@ impl Reconciler {
 
     /// Commits the next `count` VMs of a refresh; returns true if there was one.
     pub(super) fn take_refreshed(&mut self, count: usize) -> bool {
-        let Some(mut taking) = self.refresh.taking() else { return false };
+        let Some(mut taking) = self.refresh.taking.take() else { return false };
         let now = Instant::now();
         let began = self.refresh.running().unwrap_or(now);
         for _ in 0..count {
@@ -99,10 +96,10 @@ impl Reconciler {
                 Ok(parts) => {
                     taking.changes.extend(self.take_parts(&row.zonename, parts, began, now));
                 }
-                Err(error) => self.note_broken(&row.zonename, &error, Reasons::REFRESH),
+                Err(error) => self.note_broken(&row.zonename, error, Reasons::REFRESH),
             }
         }
-        self.refresh.give_back(taking);
+        self.refresh.taking = Some(taking);
         true
     }
 
@@ -160,10 +157,7 @@ impl Reconciler {
                 Some((name.to_string(), change))
             }
             Err(fault) => {
-                let concerns = Concerns::Zone(Arc::clone(name));
-                if self.status.trouble(name, concerns, fault.source_name(), fault.to_string()) {
-                    tracing::warn!(vm = &**name, source = fault.source_name(), reason = %fault, "reading failed");
-                }
+                self.note_failed(name, &fault);
                 let at = self.retry_at(name);
                 self.vms.mark(name, Stale::ALL, Reasons::RETRY, at);
                 None
@@ -206,7 +200,7 @@ impl Reconciler {
             answer(waiters, &result);
             Done::Nothing
         };
-        self.tasks.spawn(Purpose::Confirm, confirm);
+        self.tasks.spawn(Like::Nothing, confirm);
     }
 }
 

@@ -58,20 +58,12 @@ impl Reconciler {
         let name = self.vms.zone_named(name);
         let vm = self.vms.get(&name)?;
         let parts = vm.parts.as_ref()?;
-        let own = OWN.iter().zip(vm.reads.each()).map(|((origin, part), read_at)| SourceWhy {
-            name: origin.name().to_owned(),
-            read_at,
-            stale: vm.is_stale(*part),
-            error: None,
-        });
+        let own = OWN.into_iter().zip(vm.reads.each());
+        let own = own.map(|((origin, part), at)| source(origin, at, vm.is_stale(part)));
         let mut sources: Vec<SourceWhy> = own.collect();
         sources.push(self.zfs_of(parts, vm.is_stale(Stale::DATASETS)));
-        sources.push(SourceWhy {
-            name: Origin::Sysinfo.name().to_owned(),
-            read_at: self.status.sysinfo().map(|view| view.at),
-            stale: self.sysinfo.is_stale(),
-            error: None,
-        });
+        let read_at = self.status.sysinfo().map(|view| view.at);
+        sources.push(source(Origin::Sysinfo, read_at, self.sysinfo.is_stale()));
         for key in [&*name, Origin::Sysinfo.name()] {
             self.blame(&mut sources, key);
         }
@@ -93,12 +85,7 @@ impl Reconciler {
 
     /// Describes the datasets of a VM, which are read for the node and one by one.
     fn zfs_of(&self, parts: &Parts, is_stale: bool) -> SourceWhy {
-        let mut why = SourceWhy {
-            name: Origin::Datasets.name().to_owned(),
-            read_at: None,
-            stale: is_stale,
-            error: None,
-        };
+        let mut why = source(Origin::Datasets, None, is_stale);
         for dataset in parts.dataset_names(&self.datasets.tables) {
             why.read_at = why.read_at.max(self.datasets.read_at(&dataset));
             why.stale |= self.datasets.is_wanted(&dataset);
@@ -107,4 +94,8 @@ impl Reconciler {
         }
         why
     }
+}
+
+fn source(origin: Origin, read_at: Option<Instant>, stale: bool) -> SourceWhy {
+    SourceWhy { name: origin.name().to_owned(), read_at, stale, error: None }
 }

@@ -2,110 +2,112 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The queue of VMs to read, with one entry per VM.
+//! When each VM is read.
 //!
-//! Pure: the caller gives the times. Rules:
-//! * a VM is due at once, and its reading begins if fewer than `at_once` VMs are being read;
-//! * all that is wanted while the VM is being read, or within `gap` after its reading began, is one
-//!   reading, `gap` after the last one began;
-//! * an earlier time replaces a later one.
+//! * A VM is due at once, and its reading begins if fewer than `at_once` VMs are being read.
+//! * All that is wanted while the VM is being read, or within `gap` after its reading began, is one
+//!   reading, `gap` after the last one began.
+//! * An earlier time replaces a later one.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
+use vm_model::stale::Stale;
 
-/// The queue.
-#[derive(Debug)]
-pub struct Schedule {
-    /// The least time between the beginnings of two readings of a VM.
-    gap: Duration,
-    at_once: usize,
-    due: BTreeSet<(Instant, u64, Arc<str>)>,
-    entries: HashMap<Arc<str>, Entry>,
-    running: usize,
-    /// Keeps the order of what is due at the same time.
-    count: u64,
-}
+use super::status::Status;
+use super::vms::{Reasons, Vm, Vms};
 
-#[derive(Debug, Default)]
-struct Entry {
-    due: Option<(Instant, u64)>,
-    began: Option<Instant>,
-    is_running: bool,
-    /// When it is wanted again after the reading under way.
-    again: Option<Instant>,
-}
+/// The most names; more can only be garbage from a source.
+const NAMES_CAP: usize = 50_000;
 
-impl Schedule {
-    pub fn new(gap: Duration, at_once: usize) -> Self {
-        let (due, entries) = Default::default();
-        Self { gap, at_once: at_once.max(1), due, entries, running: 0, count: 0 }
-    }
-
-    /// Wants a reading at this time or earlier. Returns when it is due, unless one is under way.
-    pub fn want(&mut self, name: &Arc<str>, at: Instant) -> Option<Instant> {
-        let entry = self.entries.entry(Arc::clone(name)).or_default();
-        if entry.is_running {
-            entry.again = Some(entry.again.map_or(at, |again| again.min(at)));
-            return None;
+impl Vms {
+    /// Marks parts of a VM stale, to be read at this time or earlier. Returns `None` if there are too
+    /// many names.
+    pub fn mark(
+        &mut self,
+        name: &str,
+        stale: Stale,
+        reason: Reasons,
+        at: Instant,
+    ) -> Option<&mut Vm> {
+        let name: Arc<str> = match self.vms.get_key_value(name) {
+            Some((name, _)) => Arc::clone(name),
+            None if self.vms.len() >= NAMES_CAP => return None,
+            None => name.into(),
+        };
+        let (vm, queue) = (self.vms.entry(Arc::clone(&name)).or_default(), &mut self.queue);
+        vm.stale |= stale;
+        vm.reasons |= reason;
+        vm.signalled.get_or_insert_with(Instant::now);
+        let at = vm.began.map_or(at, |began| at.max(began + queue.gap));
+        if vm.due.is_none_or(|(due, _)| at < due) {
+            queue.count += 1;
+            if let Some((due, count)) = vm.due.replace((at, queue.count)) {
+                queue.due.remove(&(due, count, Arc::clone(&name)));
+            }
+            queue.due.insert((at, queue.count, Arc::clone(&name)));
         }
-        let at = entry.began.map_or(at, |began| at.max(began + self.gap));
-        match entry.due {
-            Some((due, _)) if due <= at => return Some(due),
-            Some((due, count)) => drop(self.due.remove(&(due, count, Arc::clone(name)))),
-            None => {}
-        }
-        self.count += 1;
-        entry.due = Some((at, self.count));
-        self.due.insert((at, self.count, Arc::clone(name)));
-        Some(at)
+        show(vm, &name, &self.status);
+        Some(vm)
     }
 
     /// Takes the next VM that is due, unless `at_once` are being read. Its reading begins now.
     pub fn next(&mut self, now: Instant) -> Option<Arc<str>> {
-        if self.running >= self.at_once || self.due.first().is_none_or(|(at, ..)| *at > now) {
-            return None;
-        }
-        let (_, _, name) = self.due.pop_first()?;
-        let entry = self.entries.entry(Arc::clone(&name)).or_default();
-        (entry.due, entry.began, entry.is_running) = (None, Some(now), true);
-        self.running += 1;
+        let first = self.first().filter(|(at, ..)| *at <= now)?.clone();
+        self.queue.due.remove(&first);
+        let (.., name) = first;
+        let vm = self.vms.get_mut(&name)?;
+        (vm.due, vm.began) = (None, Some(now));
+        self.queue.running += 1;
         Some(name)
     }
 
-    /// A reading has ended. Returns when the next one is due, if one was wanted meanwhile.
-    pub fn ended(&mut self, name: &Arc<str>) -> Option<Instant> {
-        let entry = self.entries.get_mut(name)?;
-        if std::mem::take(&mut entry.is_running) {
-            self.running = self.running.saturating_sub(1);
-        }
-        let again = entry.again.take()?;
-        self.want(name, again)
-    }
-
-    /// When [`Schedule::next`] returns a VM; `None` if it depends on the end of a reading.
+    /// When [`Vms::next`] returns a VM; `None` if it depends on the end of a reading.
     pub fn deadline(&self) -> Option<Instant> {
-        let (at, ..) = self.due.first().filter(|_| self.running < self.at_once)?;
-        Some(*at)
+        self.first().map(|(at, ..)| *at)
     }
 
-    /// Returns true if a reading of this VM waits to begin.
-    pub fn is_due(&self, name: &str) -> bool {
-        self.entries.get(name).is_some_and(|entry| entry.due.is_some())
+    fn first(&self) -> Option<&(Instant, u64, Arc<str>)> {
+        let is_free = |name: &str| self.get(name).is_some_and(|vm| vm.reading.is_none());
+        let mut free = self.queue.due.iter().filter(|(.., name)| is_free(name));
+        if self.queue.running < self.queue.at_once { free.next() } else { None }
     }
 
-    /// Removes a VM that is not being read.
-    pub fn remove(&mut self, name: &Arc<str>) {
-        if let Some(Entry { due: Some((at, count)), .. }) = self.entries.remove(name) {
-            self.due.remove(&(at, count, Arc::clone(name)));
+    /// The reading of a VM has ended.
+    pub fn ended(&mut self, name: &Arc<str>) {
+        self.queue.running = self.queue.running.saturating_sub(1);
+        if let Some(vm) = self.get(name) {
+            show(vm, name, &self.status);
         }
+    }
+
+    /// Removes a name without parts and without a reading.
+    pub fn remove_idle(&mut self, name: &Arc<str>) {
+        let is_idle = |vm: &Vm| {
+            vm.parts.is_none()
+                && vm.stale.is_empty()
+                && vm.waiters.is_empty()
+                && vm.reading.is_none()
+        };
+        if self.get(name).is_some_and(is_idle)
+            && let Some(Vm { due: Some((at, count)), .. }) = self.vms.remove(name)
+        {
+            self.queue.due.remove(&(at, count, Arc::clone(name)));
+        }
+    }
+}
+
+/// Shows when a VM is due that is not being read.
+fn show(vm: &Vm, name: &Arc<str>, status: &Status) {
+    if let (Some((due, _)), None) = (vm.due, &vm.reading) {
+        status.edit(|view| view.waits(name, due, vm.signalled.unwrap_or(due)));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -116,44 +118,71 @@ mod tests {
         Duration::from_millis(count)
     }
 
+    fn due(vms: &Vms, name: &str) -> Option<Instant> {
+        let vm = vms.get(name).filter(|vm| vm.reading.is_none())?;
+        vm.due.map(|(at, _)| at)
+    }
+
+    fn want(vms: &mut Vms, name: &str, at: Instant) -> Option<Instant> {
+        vms.mark(name, Stale::ZONEADM, Reasons::ASKED, at);
+        due(vms, name)
+    }
+
+    fn next(vms: &mut Vms, now: Instant) -> Option<Arc<str>> {
+        let name = vms.next(now)?;
+        vms.get_mut(&name).unwrap().reading = Some(Box::default());
+        Some(name)
+    }
+
+    fn ended(vms: &mut Vms, name: &Arc<str>) -> Option<Instant> {
+        vms.get_mut(name).unwrap().reading = None;
+        vms.ended(name);
+        due(vms, name)
+    }
+
+    fn vms(at_once: usize) -> Vms {
+        Vms::new(GAP, at_once, Status::default())
+    }
+
     #[test]
     fn first_signal_is_due_at_once_and_a_burst_once_per_gap() {
-        let (mut schedule, t, vm) = (Schedule::new(GAP, 8), Instant::now(), Arc::from("a"));
-        assert_eq!(schedule.want(&vm, t), Some(t));
-        assert_eq!(schedule.next(t), Some(Arc::clone(&vm)));
+        let (mut all, t, vm) = (vms(8), Instant::now(), Arc::from("a"));
+        assert_eq!(want(&mut all, &vm, t), Some(t));
+        assert_eq!(next(&mut all, t), Some(Arc::clone(&vm)));
         // During the reading, and after it within the gap: one more, a gap after the first.
-        assert_eq!(schedule.want(&vm, t + ms(1)), None);
-        assert_eq!(schedule.ended(&vm), Some(t + GAP));
-        assert_eq!(schedule.want(&vm, t + ms(5)), Some(t + GAP));
-        assert_eq!((schedule.next(t + ms(9)), schedule.deadline()), (None, Some(t + GAP)));
-        assert_eq!(schedule.next(t + GAP), Some(Arc::clone(&vm)));
-        assert_eq!(schedule.ended(&vm), None);
+        assert_eq!(want(&mut all, &vm, t + ms(1)), None);
+        assert_eq!(ended(&mut all, &vm), Some(t + GAP));
+        assert_eq!(want(&mut all, &vm, t + ms(5)), Some(t + GAP));
+        assert_eq!((next(&mut all, t + ms(9)), all.deadline()), (None, Some(t + GAP)));
+        assert_eq!(next(&mut all, t + GAP), Some(Arc::clone(&vm)));
+        assert_eq!(ended(&mut all, &vm), None);
         // Later than that: at once.
-        assert_eq!(schedule.want(&vm, t + ms(50)), Some(t + ms(50)));
+        assert_eq!(want(&mut all, &vm, t + ms(50)), Some(t + ms(50)));
     }
 
     #[test]
     fn signal_precedes_a_retry() {
-        let (mut schedule, t, vm) = (Schedule::new(GAP, 8), Instant::now(), Arc::from("a"));
-        assert_eq!(schedule.want(&vm, t + ms(5000)), Some(t + ms(5000)));
-        assert_eq!(schedule.want(&vm, t + ms(20)), Some(t + ms(20)));
-        assert_eq!(schedule.want(&vm, t + ms(6000)), Some(t + ms(20)));
-        assert!(schedule.is_due("a") && !schedule.is_due("b"));
-        schedule.remove(&vm);
-        assert_eq!((schedule.deadline(), schedule.next(t + ms(9000))), (None, None));
+        let (mut all, t, vm) = (vms(8), Instant::now(), Arc::from("a"));
+        assert_eq!(want(&mut all, &vm, t + ms(5000)), Some(t + ms(5000)));
+        assert_eq!(want(&mut all, &vm, t + ms(20)), Some(t + ms(20)));
+        assert_eq!(want(&mut all, &vm, t + ms(6000)), Some(t + ms(20)));
+        assert_eq!(all.deadline(), Some(t + ms(20)));
+        all.get_mut("a").unwrap().stale = Stale::empty();
+        all.remove_idle(&vm);
+        assert_eq!((next(&mut all, t + ms(9000)), all.deadline()), (None, None));
     }
 
     #[test]
     fn runs_a_limited_number_in_signal_order() {
-        let (mut schedule, t) = (Schedule::new(GAP, 2), Instant::now());
+        let (mut all, t) = (vms(2), Instant::now());
         let names: Vec<Arc<str>> = ["c", "a", "b"].map(Arc::from).to_vec();
         for name in &names {
-            schedule.want(name, t);
+            want(&mut all, name, t);
         }
-        assert_eq!([schedule.next(t), schedule.next(t)], [Some("c".into()), Some("a".into())]);
-        assert_eq!((schedule.next(t), schedule.deadline()), (None, None));
-        schedule.ended(&names[0]);
-        assert_eq!(schedule.next(t), Some("b".into()));
+        assert_eq!([next(&mut all, t), next(&mut all, t)], [Some("c".into()), Some("a".into())]);
+        assert_eq!((next(&mut all, t), all.deadline()), (None, None));
+        ended(&mut all, &names[0]);
+        assert_eq!(next(&mut all, t), Some("b".into()));
     }
 
     proptest! {
@@ -161,7 +190,7 @@ mod tests {
         /// `at_once` at once.
         #[test]
         fn every_want_leads_to_a_reading(steps in proptest::collection::vec((0..4_usize, 0..3_u8, 0..15_u64), 1..80)) {
-            let (mut schedule, start) = (Schedule::new(GAP, 2), Instant::now());
+            let (mut all, start) = (vms(2), Instant::now());
             let names: Vec<Arc<str>> = ["a", "b", "c", "d"].map(Arc::from).to_vec();
             let (mut now, mut running, mut wanted) = (start, Vec::new(), vec![None; 4]);
             let mut began = [None; 4];
@@ -169,10 +198,10 @@ mod tests {
                 now += ms(pause);
                 match step {
                     0 => {
-                        schedule.want(&names[vm], now);
+                        want(&mut all, &names[vm], now);
                         wanted[vm].get_or_insert(now);
                     }
-                    1 => while let Some(name) = schedule.next(now) {
+                    1 => while let Some(name) = next(&mut all, now) {
                         let at = names.iter().position(|one| *one == name).unwrap();
                         prop_assert!(!running.contains(&at) && running.len() < 2);
                         prop_assert!(began[at].is_none_or(|before| now - before >= GAP));
@@ -180,17 +209,17 @@ mod tests {
                         running.push(at);
                     },
                     _ => if let Some(at) = running.pop() {
-                        schedule.ended(&names[at]);
+                        ended(&mut all, &names[at]);
                     },
                 }
             }
             while let Some(at) = running.pop() {
-                schedule.ended(&names[at]);
+                ended(&mut all, &names[at]);
             }
             now += ms(1000);
-            while let Some(name) = schedule.next(now) {
+            while let Some(name) = next(&mut all, now) {
                 wanted[names.iter().position(|one| *one == name).unwrap()] = None;
-                schedule.ended(&name);
+                ended(&mut all, &name);
             }
             prop_assert!(wanted.iter().all(Option::is_none));
         }

@@ -199,9 +199,7 @@ pub struct Refresh {
 pub enum Phase {
     /// The commands and files are being read.
     Reading,
-    /// What was read is being compared with what is known.
-    Comparing,
-    /// What differs is being committed.
+    /// What was read is being compared with what is known, and committed where it differs.
     Committing,
 }
 
@@ -209,7 +207,6 @@ impl Phase {
     fn words(self) -> &'static str {
         match self {
             Self::Reading => "fetching vm cache data",
-            Self::Comparing => "comparing vmobj sets",
             Self::Committing => "synchronizing data",
         }
     }

@@ -108,8 +108,24 @@ pub struct Sweep {
     /// The zone index may have changed.
     is_index_stale: bool,
     index: Option<u64>,
-    zone_misses: u32,
-    file_misses: u32,
+    pub zones: Misses,
+    pub files: Misses,
+}
+
+/// Sweeps in a row with changes that an event source did not announce.
+#[derive(Debug, Default)]
+pub struct Misses(u32);
+
+impl Misses {
+    /// Counts a sweep that found so many; returns true if the source is to be started again.
+    pub fn judge(&mut self, found: usize) -> bool {
+        self.0 = if found > 0 { self.0 + 1 } else { 0 };
+        let is_deaf = self.0 >= MISSES;
+        if is_deaf {
+            self.0 = 0;
+        }
+        is_deaf
+    }
 }
 
 /// A difference that a look found.
@@ -131,8 +147,8 @@ impl Sweep {
             is_unwatched: false,
             is_index_stale: false,
             index: None,
-            zone_misses: 0,
-            file_misses: 0,
+            zones: Misses::default(),
+            files: Misses::default(),
         }
     }
 
@@ -186,27 +202,6 @@ impl Sweep {
         self.is_running = false;
         self.index = None;
     }
-
-    /// Counts the changes of zones that no event announced; returns true if the source of zone
-    /// events is to be started again.
-    pub fn judge_zones(&mut self, misses: usize) -> bool {
-        judge(&mut self.zone_misses, misses)
-    }
-
-    /// Counts the changes of files that no event announced; returns true if the file watcher is to
-    /// be started again.
-    pub fn judge_files(&mut self, misses: usize) -> bool {
-        judge(&mut self.file_misses, misses)
-    }
-}
-
-fn judge(count: &mut u32, misses: usize) -> bool {
-    *count = if misses > 0 { *count + 1 } else { 0 };
-    let is_deaf = *count >= MISSES;
-    if is_deaf {
-        *count = 0;
-    }
-    is_deaf
 }
 
 /// Compares zoneadm's rows with those of the VMs.
@@ -246,7 +241,8 @@ pub fn compare_files(vms: &Vms, files: &[Files], is_unwatched: bool) -> Vec<Diff
             Err(_) => (Stale::FILES | Stale::TIMES, None),
         };
         // A failing VM is read again after its back-off.
-        let comes = vm.is_failing() && vms.is_due(name) || vm.stale.contains(stale);
+        let is_due = vm.due.is_some() && vm.reading.is_none();
+        let comes = vm.is_failing() && is_due || vm.stale.contains(stale);
         if stale.is_empty() || comes {
             continue;
         }
@@ -308,8 +304,8 @@ mod tests {
 
     #[test]
     fn two_sweeps_with_findings_restart_the_source() {
-        let mut sweep = Sweep::new(Instant::now());
-        assert!(!sweep.judge_zones(3) && !sweep.judge_zones(0) && !sweep.judge_zones(1));
-        assert!(sweep.judge_zones(1) && !sweep.judge_zones(1) && !sweep.judge_files(1));
+        let mut misses = Misses::default();
+        assert!(!misses.judge(3) && !misses.judge(0) && !misses.judge(1));
+        assert!(misses.judge(1) && !misses.judge(1));
     }
 }

@@ -2,12 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The tasks of the reconciler, their purposes and results.
+//! The tasks of the reconciler, and their results.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::tasks::caught;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use vm_model::datasets::SnapshotTable;
@@ -37,7 +38,7 @@ pub enum Done {
     Snapshots(Result<SnapshotTable, LoadError>),
     Sysinfo(Result<Sysinfo, LoadError>),
     /// The whole node; `None` if the reading panicked.
-    Node(Option<Box<Result<Node, LoadError>>>),
+    Node(Option<Result<Box<Node>, LoadError>>),
     /// A sweep; `None` if it panicked.
     Sweep(Option<Box<Seen>>),
     /// The zones.
@@ -47,59 +48,30 @@ pub enum Done {
     Nothing,
 }
 
-/// The purpose of a task, in case it panics.
-#[derive(Clone)]
-pub enum Purpose {
-    /// The reading of these parts of a VM.
-    Vm(Arc<str>, Stale),
-    Dataset(String),
-    /// The filesystems and volumes of the node, and when their listing began.
-    Datasets(Instant),
-    /// The listing of the node's snapshots.
-    Snapshots,
-    Sysinfo,
-    Node,
-    /// A sweep.
-    Sweep,
-    Zones,
-    /// Waits for several readings on behalf of requests.
-    Confirm,
+/// Which tasks take about as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Like {
+    /// The readings of these parts of a VM.
+    Vm(Stale),
+    /// The listings of one dataset.
+    Dataset,
+    /// None: it has no like.
+    Nothing,
 }
 
-impl Purpose {
-    /// Returns true if both take about as long.
-    fn is_like(&self, other: &Purpose) -> bool {
-        match (self, other) {
-            (Self::Vm(_, parts), Self::Vm(_, others)) => parts == others,
-            (Self::Dataset(_), Self::Dataset(_)) => true,
-            _ => false,
-        }
-    }
-
-    /// The result if the task panics.
-    fn panicked(self) -> Done {
-        let error = |origin| {
-            let what = "the reading panicked".to_owned();
-            LoadError::from(ParseError::content(origin, what))
-        };
-        match self {
-            Self::Vm(name, _) => Done::Vm(name, Err(ReadFault::Panic)),
-            Self::Dataset(name) => Done::Dataset(name, Err(error(Origin::Datasets))),
-            Self::Datasets(began) => Done::Datasets(began, Err(error(Origin::Datasets))),
-            Self::Snapshots => Done::Snapshots(Err(error(Origin::Datasets))),
-            Self::Sysinfo => Done::Sysinfo(Err(error(Origin::Sysinfo))),
-            Self::Node => Done::Node(None),
-            Self::Sweep => Done::Sweep(None),
-            Self::Zones => Done::Zones(Err(error(Origin::Zoneadm))),
-            Self::Confirm => Done::Nothing,
-        }
-    }
+/// Reads a source; a panic is a failed reading.
+pub async fn read<T>(
+    origin: Origin,
+    work: impl Future<Output = Result<T, LoadError>>,
+) -> Result<T, LoadError> {
+    let panicked = || Err(ParseError::content(origin, "the reading panicked").into());
+    caught(origin.name(), work).await.unwrap_or_else(panicked)
 }
 
 /// A task that was spawned and not handed out.
 struct Task {
     id: Id,
-    purpose: Purpose,
+    like: Like,
     began: Instant,
     /// When it ended, and its result.
     ended: Option<(Instant, Done)>,
@@ -113,9 +85,9 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    pub fn spawn(&mut self, purpose: Purpose, work: impl Future<Output = Done> + Send + 'static) {
+    pub fn spawn(&mut self, like: Like, work: impl Future<Output = Done> + Send + 'static) {
         let id = self.set.spawn(work).id();
-        self.tasks.push(Task { id, purpose, began: Instant::now(), ended: None });
+        self.tasks.push(Task { id, like, began: Instant::now(), ended: None });
     }
 
     /// Waits for the next task to end, without end if there is none. Tasks that are alike and began
@@ -149,12 +121,9 @@ impl Tasks {
     }
 
     fn ended(&mut self, done: Result<(Id, Done), JoinError>) {
-        let (id, done) = match done {
-            Ok((id, done)) => (id, Some(done)),
-            Err(error) => (error.id(), None),
-        };
+        // What may panic is caught inside the task.
+        let (id, done) = done.unwrap_or_else(|error| (error.id(), Done::Nothing));
         if let Some(task) = self.tasks.iter_mut().find(|task| task.id == id) {
-            let done = done.unwrap_or_else(|| task.purpose.clone().panicked());
             task.ended = Some((Instant::now(), done));
         }
     }
@@ -163,7 +132,8 @@ impl Tasks {
     fn take(&mut self, now: Instant) -> Option<Done> {
         let holds = |task: &Task, later: &Task| {
             task.ended.is_none()
-                && task.purpose.is_like(&later.purpose)
+                && task.like != Like::Nothing
+                && task.like == later.like
                 && later.began - task.began < TOGETHER
         };
         let is_free = |at: usize, task: &Task| {
@@ -182,9 +152,8 @@ mod tests {
     use super::*;
 
     fn reading(tasks: &mut Tasks, name: &str, parts: Stale, ms: u64) {
-        let (name, span) = (Arc::<str>::from(name), Duration::from_millis(ms));
-        let own = Arc::clone(&name);
-        tasks.spawn(Purpose::Vm(name, parts), async move {
+        let (own, span) = (Arc::from(name), Duration::from_millis(ms));
+        tasks.spawn(Like::Vm(parts), async move {
             tokio::time::sleep(span).await;
             Done::Vm(own, Ok(Loaded::Gone))
         });

@@ -18,11 +18,8 @@ use vm_model::stale::Stale;
 
 use super::asks::Waiter;
 use super::reads::Reads;
-use super::schedule::Schedule;
 use super::status::Status;
 
-/// The most names; more can only be garbage from a source.
-const NAMES_CAP: usize = 50_000;
 /// Pauses before a reading is repeated that showed no change after a kernel event: the event may precede
 /// the new state.
 const REPEATS: [Duration; 4] = [
@@ -77,8 +74,12 @@ pub struct Vm {
     pub reasons: Reasons,
     /// When the first signal came that the next reading answers.
     pub signalled: Option<Instant>,
+    /// When its next reading is due, and the number that orders what is due at the same time.
+    pub due: Option<(Instant, u64)>,
+    /// When its last reading began.
+    pub began: Option<Instant>,
     /// What is being read now.
-    pub reading: Option<Under>,
+    pub reading: Option<Box<Under>>,
     /// The kernel events since the last reading began.
     pub trace: Trace,
     /// How often a reading was repeated after a kernel event; `None`: no event is open.
@@ -93,6 +94,7 @@ pub struct Vm {
 }
 
 /// A reading under way.
+#[derive(Default)]
 pub struct Under {
     /// What it reads.
     pub stale: Stale,
@@ -101,7 +103,6 @@ pub struct Under {
     /// As in [`Vm`].
     pub repeats: Option<u8>,
     pub waiters: Vec<Waiter>,
-    pub began: Instant,
 }
 
 impl Vm {
@@ -178,21 +179,36 @@ impl Vm {
     }
 }
 
-/// All VMs, in the order of their zone names, and when each is to be read.
+/// The VMs that are to be read.
+pub struct Queue {
+    pub gap: Duration,
+    /// The most readings at once.
+    pub at_once: usize,
+    /// When each is due, and its number.
+    pub due: BTreeSet<(Instant, u64, Arc<str>)>,
+    /// Readings under way.
+    pub running: usize,
+    /// Keeps the order of what is due at the same time.
+    pub count: u64,
+}
+
+/// All VMs, in the order of their zone names, and when each is to be read (`schedule`).
 pub struct Vms {
-    vms: BTreeMap<Arc<str>, Vm>,
+    pub(super) vms: BTreeMap<Arc<str>, Vm>,
     /// VM uuid → names of its zones, where they differ.
     names: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
-    schedule: Schedule,
-    status: Status,
+    pub(super) queue: Queue,
+    pub(super) status: Status,
     /// The list of zones, or which of their files exist, changed.
     is_moved: bool,
 }
 
 impl Vms {
-    pub fn new(schedule: Schedule, status: Status) -> Self {
-        let (vms, names) = Default::default();
-        Self { vms, names, schedule, status, is_moved: true }
+    /// `gap`: the least time between the beginnings of two readings of a VM.
+    pub fn new(gap: Duration, at_once: usize, status: Status) -> Self {
+        let (vms, names, due) = Default::default();
+        let queue = Queue { gap, at_once: at_once.max(1), due, running: 0, count: 0 };
+        Self { vms, names, queue, status, is_moved: true }
     }
 
     pub fn get(&self, name: &str) -> Option<&Vm> {
@@ -242,9 +258,8 @@ impl Vms {
     /// The zone of this name, or the zone of the VM of this uuid.
     pub fn zone_named(&self, name: &str) -> Arc<str> {
         let is_other = self.parts(name).is_some_and(|parts| *parts.zone.uuid != *name);
-        let of_uuid = self.of_uuid(name).into_iter().next().filter(|_| !is_other);
-        let own = || self.vms.get_key_value(name).map(|(name, _)| Arc::clone(name));
-        of_uuid.or_else(own).unwrap_or_else(|| name.into())
+        let of_uuid = self.zone_of_uuid(name).filter(|_| !is_other);
+        of_uuid.unwrap_or_else(|| name.into())
     }
 
     /// The zone of the VM of this uuid, if there is one.
@@ -256,53 +271,6 @@ impl Vms {
     /// Returns true if this is the name of a zone, or the uuid of a VM, that has been read or failed.
     pub fn zone_is_known(&self, name: &str) -> bool {
         self.vms.contains_key(name) || self.names.contains_key(name)
-    }
-
-    /// Marks parts of a VM stale, to be read at this time or earlier. Returns `None` if there are too
-    /// many names.
-    pub fn mark(
-        &mut self,
-        name: &str,
-        stale: Stale,
-        reason: Reasons,
-        at: Instant,
-    ) -> Option<&mut Vm> {
-        let name: Arc<str> = match self.vms.get_key_value(name) {
-            Some((name, _)) => Arc::clone(name),
-            None if self.vms.len() >= NAMES_CAP => return None,
-            None => name.into(),
-        };
-        let vm = self.vms.entry(Arc::clone(&name)).or_default();
-        vm.stale |= stale;
-        vm.reasons |= reason;
-        let signalled = *vm.signalled.get_or_insert_with(Instant::now);
-        if let Some(due) = self.schedule.want(&name, at) {
-            self.status.edit(|view| view.waits(&name, due, signalled));
-        }
-        Some(vm)
-    }
-
-    /// Takes the next VM that is due; its reading begins now.
-    pub fn next(&mut self, now: Instant) -> Option<Arc<str>> {
-        self.schedule.next(now)
-    }
-
-    pub fn deadline(&self) -> Option<Instant> {
-        self.schedule.deadline()
-    }
-
-    /// The reading of a VM has ended: plans the next one if parts became stale meanwhile.
-    pub fn ended(&mut self, name: &Arc<str>) {
-        let due = self.schedule.ended(name);
-        if let (Some(due), Some(vm)) = (due, self.vms.get(name)) {
-            let signalled = vm.signalled.unwrap_or(due);
-            self.status.edit(|view| view.waits(name, due, signalled));
-        }
-    }
-
-    /// Returns true if a reading of this VM waits to begin.
-    pub fn is_due(&self, name: &str) -> bool {
-        self.schedule.is_due(name)
     }
 
     /// Replaces the parts of a VM.
@@ -336,20 +304,6 @@ impl Vms {
         }
     }
 
-    /// Removes a name without parts and without a reading.
-    pub fn remove_idle(&mut self, name: &Arc<str>) {
-        let is_idle = self.vms.get(name).is_some_and(|vm| {
-            vm.parts.is_none()
-                && vm.stale.is_empty()
-                && vm.waiters.is_empty()
-                && vm.reading.is_none()
-        });
-        if is_idle {
-            self.vms.remove(name);
-            self.schedule.remove(name);
-        }
-    }
-
     /// Clears all announcements: a sweep has compared everything.
     pub fn swept(&mut self) {
         self.vms.values_mut().for_each(|vm| vm.announced = Stale::empty());
@@ -378,13 +332,6 @@ mod tests {
 
     #[test]
     fn request_waits_for_the_reading_that_is_the_last_needed() {
-        let under = || Under {
-            stale: Stale::ZONEADM,
-            trace: Trace::default(),
-            repeats: None,
-            waiters: Vec::new(),
-            began: Instant::now(),
-        };
         // Parts to be read, a reading under way: which list (next, under way) gets the request.
         for (stale, is_reading, lists) in [
             (Stale::empty(), false, (0, 0)),
@@ -392,7 +339,7 @@ mod tests {
             (Stale::ZONEADM, false, (1, 0)),
             (Stale::ZONEADM, true, (1, 0)),
         ] {
-            let reading = is_reading.then(under);
+            let reading = is_reading.then(Box::default);
             let mut vm = Vm { stale, reading, ..Vm::default() };
             if let Some(list) = vm.open_list() {
                 list.push(waiter().0);

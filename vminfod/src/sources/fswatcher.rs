@@ -80,7 +80,7 @@ impl Watcher {
     }
 
     async fn follow(&self, mut zones: watch::Receiver<Zones>) -> Result<Infallible, End> {
-        *self.watching.lock() = WatchList::default();
+        *self.watching.lock() = WatchList::new(self.root.clone());
         let args = ["-r", "-j"].map(String::from).to_vec();
         let (mut child, mut input) = self.commands.converse(Tool::Fswatcher, args)?;
         let (mut lines, mut chunk) = (Lines::new(LINE_CAP), vec![0; 64 << 10]);
@@ -108,7 +108,7 @@ impl Watcher {
                         std::future::pending::<()>().await;
                     }
                     let zones = zones.borrow_and_update().clone();
-                    self.watching.lock().want(&self.root, &zones);
+                    self.watching.lock().want(&zones);
                 }
                 _ = orphans.tick(), if is_ready => self.watching.lock().ask_orphans(),
                 () = self.restart.notified() => return Err(End::Missed),

@@ -12,7 +12,8 @@
 //! Files are watched, and their directories. The event of a directory never signals a VM: it only has
 //! the missing files in it requested again. Does no I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -73,28 +74,71 @@ struct StatusData {
     pid: Option<u32>,
 }
 
-/// One path that is watched, or should be.
+/// What is watched, or should be. Directories come before what is in them: a file that appears while its
+/// directory is watched is noticed. Those whose own directory is not watched come first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Sysinfo,
+    /// `/etc/zones`. A configuration that appears is in no list yet, but then the index changes, too.
+    Zones,
+    /// The directory of a zone, by its zonepath.
+    Home(Arc<str>),
+    Index,
+    /// The configuration of the zone of this name.
+    Xml(Arc<str>),
+    ConfigDir(Arc<str>),
+    LastExited(Arc<str>),
+    /// One of [`CONFIG_FILES`].
+    Config(Arc<str>, u8),
+}
+
+impl Target {
+    /// The paths of a zone, its configuration apart.
+    fn of_home(home: &Arc<str>) -> Vec<Target> {
+        let own = [Self::Home, Self::ConfigDir, Self::LastExited].into_iter();
+        own.map(|of| of(Arc::clone(home))).chain(Self::configs(home)).collect()
+    }
+
+    fn configs(home: &Arc<str>) -> impl Iterator<Item = Target> {
+        (0..).zip(CONFIG_FILES).map(|(nth, _)| Self::Config(Arc::clone(home), nth))
+    }
+
+    fn is_directory(&self) -> bool {
+        matches!(self, Self::Zones | Self::Home(_) | Self::ConfigDir(_))
+    }
+
+    /// Returns true if its directory is not watched: no event comes when it appears.
+    fn is_orphan(&self) -> bool {
+        matches!(self, Self::Sysinfo | Self::Zones | Self::Home(_))
+    }
+}
+
+/// How one of them is watched.
 #[derive(Debug, Default)]
 struct Watched {
-    /// What its change means; nothing for a directory.
-    signals: Vec<Signal>,
     /// The last request for it; only its answer counts. 0: none is open.
     key: u64,
     /// It did not exist, or its watch ended: an answer of success is a change.
     is_missing: bool,
 }
 
+impl Watched {
+    /// Returns true if it is missing and not asked for.
+    fn is_idle(&self) -> bool {
+        self.is_missing && self.key == 0
+    }
+}
+
 /// The watched files and the requests under way.
 #[derive(Debug, Default)]
 pub struct WatchList {
-    paths: BTreeMap<Arc<str>, Watched>,
-    /// Paths that do not exist, in a directory that is watched …
-    missing: BTreeSet<Arc<str>>,
-    /// … and in one that is not: no event comes when they appear.
-    orphans: BTreeSet<Arc<str>>,
+    root: Root,
+    watched: BTreeMap<Target, Watched>,
     zones: Zones,
+    /// The zones by their zonepath.
+    homes: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// Requests without an answer, by key; `None` for one that is not about a path.
-    asked: HashMap<u64, Option<Arc<str>>>,
+    asked: BTreeMap<u64, Option<Target>>,
     last_key: u64,
     /// Zones whose files were not watched before.
     unwatched: BTreeSet<Arc<str>>,
@@ -105,6 +149,11 @@ pub struct WatchList {
 }
 
 impl WatchList {
+    /// Nothing is watched yet below this root.
+    pub fn new(root: Root) -> Self {
+        Self { root, ..Self::default() }
+    }
+
     /// Returns true once the helper said that it is ready.
     pub fn is_ready(&self) -> bool {
         self.is_ready
@@ -120,15 +169,16 @@ impl WatchList {
         self.asked.len()
     }
 
-    /// The paths that are watched, and the missing ones; sorted.
+    /// The files that are watched, and the missing ones; sorted.
     pub fn presence(&self) -> (Vec<String>, Vec<String>) {
-        let files = self.paths.iter().filter(|(_, watched)| !watched.signals.is_empty());
-        let (mut watching, mut missing) = (Vec::new(), Vec::new());
-        for (path, watched) in files {
-            let list = if watched.is_missing { &mut missing } else { &mut watching };
-            list.push(path.to_string());
+        let mut lists = (Vec::new(), Vec::new());
+        for (target, watched) in self.watched.iter().filter(|(target, _)| !target.is_directory()) {
+            let list = if watched.is_missing { &mut lists.1 } else { &mut lists.0 };
+            list.push(self.path(target).display().to_string());
         }
-        (watching, missing)
+        lists.0.sort();
+        lists.1.sort();
+        lists
     }
 
     /// Takes what is to be written to the helper.
@@ -138,38 +188,43 @@ impl WatchList {
 
     /// Asks for the missing paths whose directory is not watched.
     pub fn ask_orphans(&mut self) {
-        let orphans: Vec<Arc<str>> = self.orphans.iter().cloned().collect();
-        orphans.iter().for_each(|path| self.ask(path));
+        let all = self.watched.iter().take_while(|(target, _)| target.is_orphan());
+        let idle = all.filter(|(_, watched)| watched.is_idle()).map(|(target, _)| target.clone());
+        self.ask_missing(idle.collect());
     }
 
     /// Sets the list of zones: watches new ones, stops watching those that are not in it.
-    pub fn want(&mut self, root: &Root, zones: &Zones) {
-        let wanted = wanted(root, zones);
-        let idle: Vec<Arc<str>> =
-            self.paths.keys().filter(|path| !wanted.contains_key(&**path)).cloned().collect();
-        for path in idle {
-            self.missing.remove(&path);
-            self.orphans.remove(&path);
-            if let Some(watched) = self.paths.remove(&path) {
+    pub fn want(&mut self, zones: &Zones) {
+        self.homes.clear();
+        let mut wanted = BTreeSet::from([Target::Sysinfo, Target::Zones, Target::Index]);
+        for (zone, place) in zones.iter() {
+            wanted.insert(Target::Xml(Arc::clone(zone)));
+            wanted.extend(Target::of_home(&place.zonepath));
+            let zones = self.homes.entry(Arc::clone(&place.zonepath)).or_default();
+            zones.reserve_exact(1);
+            zones.push(Arc::clone(zone));
+        }
+        wanted.retain(|target| is_watchable(&self.path(target)));
+        let idle = self.watched.keys().filter(|target| !wanted.contains(target));
+        for target in idle.cloned().collect::<Vec<_>>() {
+            if let Some(watched) = self.watched.remove(&target) {
                 self.asked.remove(&watched.key);
             }
-            let key = self.request("UNWATCH", &path);
+            let key = self.request("UNWATCH", &self.path(&target));
             self.asked.insert(key, None);
         }
-        for (path, signals) in wanted {
-            match self.paths.get_mut(&path) {
-                Some(known) => known.signals = signals,
-                None => {
-                    let watched = Watched { signals, ..Watched::default() };
-                    self.paths.insert(Arc::clone(&path), watched);
-                    self.ask(&path);
-                }
+        for target in wanted {
+            if !self.watched.contains_key(&target) {
+                self.watched.insert(target.clone(), Watched::default());
+                self.ask(target);
             }
         }
         for (name, place) in zones.iter() {
             match self.zones.get(name) {
                 Some(old) if old == place => {}
-                Some(old) if old.zonepath == place.zonepath => self.ask_missing(root, place),
+                Some(old) if old.zonepath == place.zonepath => {
+                    self.ask_missing(Target::of_home(&place.zonepath));
+                }
                 _ => drop(self.unwatched.insert(Arc::clone(name))),
             }
         }
@@ -185,7 +240,7 @@ impl WatchList {
             // Once: a helper that repeats it must not make the list of requests grow.
             "ready" if !self.is_ready => {
                 self.is_ready = true;
-                let key = self.request("STATUS", "");
+                let key = self.request("STATUS", Path::new(""));
                 self.asked.insert(key, None);
                 Ok(Vec::new())
             }
@@ -202,41 +257,27 @@ impl WatchList {
     }
 
     fn changed(&mut self, path: &str, is_final: bool) -> Vec<Signal> {
-        let Some((path, watched)) = self.paths.get_key_value(path) else { return Vec::new() };
-        let (path, signals) = (Arc::clone(path), watched.signals.clone());
+        let Some(target) = self.target(path) else { return Vec::new() };
         if is_final {
-            self.paths.get_mut(&path).into_iter().for_each(|watched| watched.is_missing = true);
-            self.ask(&path);
+            let watched = self.watched.get_mut(&target);
+            watched.into_iter().for_each(|watched| watched.is_missing = true);
+            self.ask(target.clone());
         }
-        let mut missing = self.missing_below(&path);
-        missing.retain(|below| !below.get(path.len() + 1..).unwrap_or_default().contains('/'));
-        missing.iter().for_each(|below| self.ask(below));
-        signals
-    }
-
-    fn missing_below(&self, directory: &str) -> Vec<Arc<str>> {
-        let inside = format!("{directory}/");
-        let below = self.missing.range(Arc::from(&*inside)..);
-        below.take_while(|below| below.starts_with(&inside)).cloned().collect()
+        self.ask_missing(self.inside(&target));
+        self.signals(&target)
     }
 
     fn answered(&mut self, key: u64, is_success: bool) -> Vec<Signal> {
-        let Some(path) = self.asked.remove(&key) else { return Vec::new() };
+        let Some(target) = self.asked.remove(&key) else { return Vec::new() };
         let mut signals = Vec::new();
-        if let Some(path) = path
-            && let Some(watched) = self.paths.get_mut(&path)
+        if let Some(target) = target
+            && let Some(watched) = self.watched.get_mut(&target)
         {
             watched.key = 0;
-            if !is_success {
-                watched.is_missing = true;
-                let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-                let is_orphan = !self.paths.contains_key(directory);
-                let missing = if is_orphan { &mut self.orphans } else { &mut self.missing };
-                missing.insert(path);
-            } else if std::mem::take(&mut watched.is_missing) {
-                signals.extend(watched.signals.iter().cloned());
+            if std::mem::replace(&mut watched.is_missing, !is_success) && is_success {
+                signals = self.signals(&target);
                 // A new directory may already have files in it.
-                self.missing_below(&path).iter().for_each(|below| self.ask(below));
+                self.ask_missing(self.inside(&target));
             }
         }
         if self.asked.is_empty() && !self.unwatched.is_empty() {
@@ -252,79 +293,94 @@ impl WatchList {
         signals
     }
 
-    fn ask_missing(&mut self, root: &Root, place: &ZonePlace) {
-        let paths = zone_paths(root, "", &place.zonepath).into_iter().filter_map(|(path, _)| path);
-        let missing: Vec<Arc<str>> = paths.filter(|path| self.missing.contains(path)).collect();
-        missing.iter().for_each(|path| self.ask(path));
-    }
-
-    fn ask(&mut self, path: &Arc<str>) {
-        self.missing.remove(path);
-        self.orphans.remove(path);
-        let key = self.request("WATCH", path);
-        self.asked.insert(key, Some(Arc::clone(path)));
-        if let Some(watched) = self.paths.get_mut(path) {
-            self.asked.remove(&std::mem::replace(&mut watched.key, key));
+    /// Asks for those of them that are known to be missing.
+    fn ask_missing(&mut self, targets: Vec<Target>) {
+        for target in targets {
+            if self.watched.get(&target).is_some_and(Watched::is_idle) {
+                self.ask(target);
+            }
         }
     }
 
-    fn request(&mut self, verb: &str, path: &str) -> u64 {
+    fn ask(&mut self, target: Target) {
+        let key = self.request("WATCH", &self.path(&target));
+        if let Some(watched) = self.watched.get_mut(&target) {
+            self.asked.remove(&std::mem::replace(&mut watched.key, key));
+        }
+        self.asked.insert(key, Some(target));
+    }
+
+    fn request(&mut self, verb: &str, path: &Path) -> u64 {
         self.last_key += 1;
-        let line = format!("{} {verb} {path}", self.last_key);
+        let line = format!("{} {verb} {}", self.last_key, path.display());
         self.out.extend_from_slice(line.trim_end().as_bytes());
         self.out.push(b'\n');
         self.last_key
     }
-}
 
-/// All paths to watch, each with the signals of its change.
-fn wanted(root: &Root, zones: &Zones) -> BTreeMap<Arc<str>, Vec<Signal>> {
-    let mut wanted: BTreeMap<Arc<str>, Vec<Signal>> = BTreeMap::new();
-    let mut want = |path: Option<Arc<str>>, signal: Option<Signal>| {
-        if let Some(path) = path {
-            // Nearly always one: a list that grows by itself has room for four.
-            let signals = wanted.entry(path).or_default();
-            signals.reserve_exact(usize::from(signal.is_some()));
-            signals.extend(signal);
-        }
-    };
-    want(watchable(root.sysinfo()), Some(Signal::Sysinfo));
-    want(watchable(root.zone_index()), Some(Signal::Index));
-    // A configuration that appears is in no list yet, but then the index changes, too.
-    want(watchable(root.path("/etc/zones")), None);
-    for (zone, place) in zones.iter() {
-        for (path, file) in zone_paths(root, zone, &place.zonepath) {
-            want(path, file.map(|file| Signal::File(Arc::clone(zone), file)));
+    /// What its change means; nothing for a directory.
+    fn signals(&self, target: &Target) -> Vec<Signal> {
+        let of = |home: &str, file| {
+            let zones = self.homes.get(home).into_iter().flatten();
+            zones.map(|zone| Signal::File(Arc::clone(zone), file)).collect()
+        };
+        match target {
+            Target::Sysinfo => vec![Signal::Sysinfo],
+            Target::Index => vec![Signal::Index],
+            Target::Xml(zone) => vec![Signal::File(Arc::clone(zone), ZoneFile::Xml)],
+            Target::LastExited(home) => of(home, ZoneFile::LastExited),
+            Target::Config(home, _) => of(home, ZoneFile::Config),
+            Target::Zones | Target::Home(_) | Target::ConfigDir(_) => Vec::new(),
         }
     }
-    wanted
-}
 
-/// The paths of a zone, directories first: a file that appears while its directory is watched is
-/// noticed.
-fn zone_paths(
-    root: &Root,
-    zone: &str,
-    zonepath: &str,
-) -> Vec<(Option<Arc<str>>, Option<ZoneFile>)> {
-    let config = |name: &&str| root.config_file(zonepath, name);
-    let mut paths = vec![
-        (watchable(root.path(zonepath)), None),
-        (watchable(root.config_dir(zonepath)), None),
-        (watchable(root.lastexited(zonepath)), Some(ZoneFile::LastExited)),
-    ];
-    paths.extend(CONFIG_FILES.iter().map(|name| (watchable(config(name)), Some(ZoneFile::Config))));
-    if !zone.is_empty() {
-        paths.push((watchable(root.zone_xml(zone)), Some(ZoneFile::Xml)));
+    /// What is in this directory.
+    fn inside(&self, directory: &Target) -> Vec<Target> {
+        match directory {
+            Target::Zones => {
+                let names = self.zones.keys().cloned();
+                std::iter::once(Target::Index).chain(names.map(Target::Xml)).collect()
+            }
+            Target::Home(home) => {
+                vec![Target::ConfigDir(Arc::clone(home)), Target::LastExited(Arc::clone(home))]
+            }
+            Target::ConfigDir(home) => Target::configs(home).collect(),
+            _ => Vec::new(),
+        }
     }
-    paths
+
+    fn path(&self, target: &Target) -> PathBuf {
+        let root = &self.root;
+        match target {
+            Target::Sysinfo => root.sysinfo(),
+            Target::Zones => root.path("/etc/zones"),
+            Target::Home(home) => root.path(home),
+            Target::Index => root.zone_index(),
+            Target::Xml(zone) => root.zone_xml(zone),
+            Target::ConfigDir(home) => root.config_dir(home),
+            Target::LastExited(home) => root.lastexited(home),
+            Target::Config(home, nth) => root.config_file(
+                home,
+                CONFIG_FILES.get(usize::from(*nth)).copied().unwrap_or_default(),
+            ),
+        }
+    }
+
+    /// What is at this path, if it is watched.
+    fn target(&self, path: &str) -> Option<Target> {
+        let path = Path::new(path);
+        let own = Path::new("/").join(path.strip_prefix(self.root.dir()).ok()?);
+        let zone = path.file_stem()?.to_str()?.into();
+        let fixed = [Target::Sysinfo, Target::Zones, Target::Index, Target::Xml(zone)];
+        let homes = own.ancestors().take(3).filter_map(Path::to_str);
+        let mut near = fixed.into_iter().chain(homes.flat_map(|it| Target::of_home(&it.into())));
+        near.find(|target| self.watched.contains_key(target) && self.path(target) == path)
+    }
 }
 
-/// Returns the path for the helper; `None` if it has a blank, at which the helper would end it: only
-/// sweeps see that file.
-fn watchable(path: std::path::PathBuf) -> Option<Arc<str>> {
-    let path = path.to_str()?;
-    (!path.contains([' ', '\t', '\n', '\r'])).then(|| path.into())
+/// Returns false for a path with a blank, at which the helper would end it: only sweeps see that file.
+fn is_watchable(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| !path.contains([' ', '\t', '\n', '\r']))
 }
 
 #[cfg(test)]

@@ -4,14 +4,12 @@
 
 //! The one writer: an object, its sequence number and its event become visible in one step.
 //!
-//! Readers hold an immutable snapshot and never wait. Each VM object is serialised once, when it
-//! changes. Nothing here reads the node.
+//! Readers hold an immutable snapshot. Each VM object is serialised once, when it changes. Nothing here
+//! reads the node.
 
 mod writer;
 
 mod published;
-
-mod vms;
 
 mod stored;
 
@@ -19,5 +17,4 @@ pub mod note;
 
 pub use published::{Published, Snapshot};
 pub use stored::{StoredVm, stored};
-pub use vms::Vms;
 pub use writer::{Outcome, Store};

@@ -73,75 +73,53 @@ impl Note {
 /// has `null`. Indexes are those after the change; a removed element has the one it had.
 fn dotted(change: &Change<'_>, old: &VmObject, new: &VmObject) -> String {
     let mut path = Vec::with_capacity(change.path.len());
-    let mut olds = Place::Object(old);
-    let mut news = Place::Object(new);
+    let (mut olds, mut news) = (None, None);
     for (at, part) in change.path.iter().enumerate() {
         let last = at + 1 == change.path.len();
         let (index_old, index_new) = match part {
             Some(key) => {
-                (olds, news) = (olds.member(key), news.member(key));
+                (olds, news) = match at {
+                    0 => (old.get(key), new.get(key)),
+                    _ => (member(olds, key), member(news, key)),
+                };
                 path.push(Some(key.clone()));
                 continue;
             }
             None if last => (
-                olds.position(|item| Some(item) == change.old_value.and_then(Shown::value)),
-                news.position(|item| Some(item) == change.new_value.and_then(Shown::value)),
+                position(olds, |item| Some(item) == change.old_value.and_then(Shown::value)),
+                position(news, |item| Some(item) == change.new_value.and_then(Shown::value)),
             ),
             None => {
                 let is_it = |item: &Value| {
                     let ident = ["mac", "path"].iter().find_map(|key| item.get(*key));
                     ident == change.ident
                 };
-                (olds.position(is_it), news.position(is_it))
+                (position(olds, is_it), position(news, is_it))
             }
         };
         let index = match change.action {
             Action::Removed if last => index_old.or(index_new),
             _ => index_new.or(index_old),
         };
-        (olds, news) = (olds.element(index_old), news.element(index_new));
+        (olds, news) = (element(olds, index_old), element(news, index_new));
         path.push(index.map(|index| index.to_string()));
     }
     pretty_path(&path)
 }
 
-#[derive(Clone, Copy)]
-enum Place<'a> {
-    Object(&'a VmObject),
-    Array(&'a [Value]),
-    Nowhere,
+fn member<'a>(value: Option<&'a Value>, key: &str) -> Option<&'a Value> {
+    match value? {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        other => other.get(key),
+    }
 }
 
-impl<'a> Place<'a> {
-    fn of(value: Option<&'a Value>) -> Self {
-        match value {
-            Some(Value::Object(object)) => Self::Object(object),
-            Some(Value::Array(items)) => Self::Array(items),
-            _ => Self::Nowhere,
-        }
-    }
+fn element(value: Option<&Value>, index: Option<usize>) -> Option<&Value> {
+    value?.as_array()?.get(index?)
+}
 
-    fn member(self, key: &str) -> Self {
-        match self {
-            Self::Object(object) => Self::of(object.get(key)),
-            Self::Array(items) => Self::of(key.parse().ok().and_then(|at: usize| items.get(at))),
-            Self::Nowhere => Self::Nowhere,
-        }
-    }
-
-    fn element(self, index: Option<usize>) -> Self {
-        match self {
-            Self::Array(items) => Self::of(index.and_then(|at| items.get(at))),
-            _ => Self::Nowhere,
-        }
-    }
-
-    fn position(self, is_it: impl Fn(&Value) -> bool) -> Option<usize> {
-        match self {
-            Self::Array(items) => items.iter().position(is_it),
-            _ => None,
-        }
-    }
+fn position(value: Option<&Value>, is_it: impl Fn(&Value) -> bool) -> Option<usize> {
+    value?.as_array()?.iter().position(is_it)
 }
 
 #[cfg(test)]

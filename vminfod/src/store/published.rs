@@ -4,20 +4,20 @@
 
 //! The read side: the newest snapshot, and the events after it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
 use daemon::journal::Journal;
+use indexmap::IndexMap;
 
-use super::vms::Vms;
+use super::stored::StoredVm;
 
 /// All VMs at one sequence number, in the order in which they were created.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The last event that the VMs contain.
     pub seq: u64,
     /// By zone name.
-    pub vms: Vms,
+    pub vms: IndexMap<Arc<str>, Arc<StoredVm>>,
 }
 
 /// The read side.
@@ -25,7 +25,7 @@ pub struct Snapshot {
 pub struct Published {
     /// Sixteen hex digits, new at every start.
     pub epoch: String,
-    current: ArcSwap<Snapshot>,
+    current: Mutex<Arc<Snapshot>>,
     /// The events after a snapshot.
     pub journal: Arc<Journal>,
 }
@@ -33,16 +33,20 @@ pub struct Published {
 impl Published {
     pub(super) fn new(ring_bytes: usize) -> Self {
         let epoch = uuid::Uuid::new_v4().simple().to_string().chars().take(16).collect();
-        let current = ArcSwap::from_pointee(Snapshot { seq: 0, vms: Vms::default() });
-        Self { epoch, current, journal: Arc::new(Journal::new(ring_bytes)) }
+        Self { epoch, current: Mutex::default(), journal: Arc::new(Journal::new(ring_bytes)) }
     }
 
     /// The newest snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.current.load_full()
+        Arc::clone(&self.lock())
     }
 
-    pub(super) fn replace(&self, snapshot: Snapshot) {
-        self.current.store(Arc::new(snapshot));
+    /// Changes the newest snapshot, or a copy of it if a reader holds it.
+    pub(super) fn edit(&self, edit: impl FnOnce(&mut Snapshot)) {
+        edit(Arc::make_mut(&mut self.lock()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Snapshot>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

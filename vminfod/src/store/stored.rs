@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use vm_model::VmObject;
-use vm_model::js::{to_ascii, write_ascii};
+use vm_model::js::write_ascii;
 use vm_model::outline::Outline;
 
 use super::note::Traits;
@@ -20,8 +20,7 @@ const USUAL: usize = 4096;
 /// One VM as readers see it: its bytes, and what is needed without parsing them.
 #[derive(Debug)]
 pub struct StoredVm {
-    /// The object as ASCII JSON and a comma, as in a list before another one.
-    pub listed: Bytes,
+    json: Bytes,
     /// `uuid`, if it is a string other than the zone's name.
     pub uuid: Option<Box<str>>,
     /// What filters need.
@@ -29,14 +28,14 @@ pub struct StoredVm {
 }
 
 impl StoredVm {
-    /// The object as ASCII JSON: the same bytes without the comma.
+    /// The object as ASCII JSON.
     pub fn json(&self) -> Bytes {
-        self.listed.slice(..self.listed.len().saturating_sub(1))
+        self.json.clone()
     }
 
     /// Parses the object.
     pub fn object(&self) -> VmObject {
-        serde_json::from_slice(&self.json()).unwrap_or_default()
+        serde_json::from_slice(&self.json).unwrap_or_default()
     }
 }
 
@@ -45,15 +44,9 @@ pub fn stored(object: &Outline) -> Arc<StoredVm> {
     let config: usize = object.config.texts().map(|(_, text)| text.len()).sum();
     let mut json = Vec::with_capacity(USUAL + config);
     write_ascii(&mut json, object);
-    json.push(b',');
     // An exact copy: the buffer may be twice as large.
-    let listed = Bytes::from(Box::<[u8]>::from(json.as_slice()));
+    let json = Bytes::from(Box::<[u8]>::from(json.as_slice()));
     let text = |name: &str| object.fields.get(name).and_then(Value::as_str);
     let uuid = text("uuid").filter(|uuid| text("zonename") != Some(uuid)).map(Box::from);
-    Arc::new(StoredVm { listed, uuid, traits: Traits::of(&object.fields) })
-}
-
-/// Returns a text as an ASCII JSON string.
-pub fn quoted(text: &str) -> String {
-    to_ascii(&Value::String(text.to_owned()))
+    Arc::new(StoredVm { json, uuid, traits: Traits::of(&object.fields) })
 }

@@ -15,8 +15,7 @@ use vm_model::outline::Outline;
 
 use super::note::Note;
 use super::published::{Published, Snapshot};
-use super::stored::{StoredVm, quoted, stored};
-use super::vms::Vms;
+use super::stored::{StoredVm, stored};
 
 /// The most changes of one commit that are logged by name.
 const LOGGED: usize = 20;
@@ -54,7 +53,7 @@ impl Store {
     /// Stores the objects of the first load, without events: the port is not open yet.
     pub fn seed(&self, vms: impl IntoIterator<Item = (Arc<str>, Arc<StoredVm>)>) {
         let vms = vms.into_iter().collect();
-        self.published.replace(Snapshot { seq: 0, vms });
+        self.published.edit(|snapshot| *snapshot = Snapshot { seq: 0, vms });
     }
 
     /// Returns true if there is a VM of this zone name.
@@ -71,110 +70,104 @@ impl Store {
         instead: &[Arc<str>],
         old: impl FnOnce() -> Option<Outline>,
     ) -> Outcome {
-        let mut next = self.next();
-        instead.iter().for_each(|other| next.remove(other));
-        let known = next.vms.get(name).cloned();
+        let mut commit = self.begin();
+        instead.iter().for_each(|other| commit.remove(other));
+        let known = self.published.snapshot().vms.get(name).cloned();
         let vm = stored(&object);
-        let mut tail = vec![("vm", vm.json())];
-        let (kind, outcome, note) = match known {
-            None => ("create", Outcome::Created, Note::of(None, Some(&object.fields), &[])),
-            Some(known) if vm.listed == known.listed => {
-                self.publish(next);
+        let (kind, outcome, note, changes) = match known {
+            None => {
+                let note = Note::of(None, Some(&object.fields), &[]);
+                ("create", Outcome::Created, note, String::new())
+            }
+            Some(known) if vm.json() == known.json() => {
+                commit.publish();
                 return Outcome::Unchanged;
             }
             Some(_) => {
                 let differing = Differing::of(old().unwrap_or_default(), object);
                 let changes = differing.changes();
                 if changes.is_empty() {
-                    self.publish(next);
+                    commit.publish();
                     return Outcome::Unchanged;
                 }
                 log_changes(name, &changes);
-                tail.push(("changes", Bytes::from(to_ascii(&changes))));
                 let (old, new) = (&differing.old.fields, &differing.new.fields);
                 let note = Note::of(Some(old), Some(new), &changes);
-                ("modify", Outcome::Modified(changes.len()), note)
+                let text = format!(",\"changes\":{}", to_ascii(&changes));
+                ("modify", Outcome::Modified(changes.len()), note, text)
             }
         };
-        next.event(kind, name, vm.uuid.as_deref(), &tail, &note);
-        next.vms.insert(name, vm);
-        self.publish(next);
+        let more = [b",\"vm\":", &*vm.json(), changes.as_bytes()];
+        commit.event(kind, name, vm.uuid.as_deref(), &more, &note);
+        commit.vms.push((name, Some(vm)));
+        commit.publish();
         outcome
     }
 
     /// Removes one VM and emits an event.
     pub fn remove(&self, name: &str) -> Outcome {
-        let mut next = self.next();
-        next.remove(name);
-        let is_shown = !next.entries.is_empty();
-        self.publish(next);
-        if is_shown { Outcome::Deleted } else { Outcome::Unchanged }
+        let mut commit = self.begin();
+        commit.remove(name);
+        if commit.publish() { Outcome::Deleted } else { Outcome::Unchanged }
     }
 
-    fn next(&self) -> Next<'_> {
-        let now = self.published.snapshot();
-        let (seq, vms, epoch) = (now.seq, now.vms.clone(), &*self.published.epoch);
-        Next { epoch, seq, vms, entries: Vec::new() }
-    }
-
-    fn publish(&self, next: Next<'_>) {
-        let Next { seq, vms, entries, .. } = next;
-        if entries.is_empty() {
-            return;
-        }
-        // The snapshot comes first: a client that has read an event finds its effect in `/vms`. A
-        // listener that starts in between has a cursor ahead of the ring, and waits.
-        self.published.replace(Snapshot { seq, vms });
-        for entry in entries {
-            self.published.journal.push(entry);
-        }
+    fn begin(&self) -> Commit<'_> {
+        let seq = self.published.snapshot().seq;
+        Commit { published: &self.published, seq, vms: Vec::new(), entries: Vec::new() }
     }
 }
 
-/// The next snapshot, and the events that lead to it.
-struct Next<'a> {
-    epoch: &'a str,
+/// Events that become visible in one step, with the VMs that they leave.
+struct Commit<'a> {
+    published: &'a Published,
     seq: u64,
-    vms: Vms,
+    /// By zone name; `None`: it is removed.
+    vms: Vec<(&'a str, Option<Arc<StoredVm>>)>,
     entries: Vec<Entry>,
 }
 
-impl Next<'_> {
+impl<'a> Commit<'a> {
     /// Removes a VM, if there is one of this name.
-    fn remove(&mut self, name: &str) {
-        let Some(known) = self.vms.get(name).cloned() else { return };
+    fn remove(&mut self, name: &'a str) {
+        let Some(known) = self.published.snapshot().vms.get(name).cloned() else { return };
         let note = Note { was: Some(known.traits.clone()), paths: Vec::new() };
         self.event("delete", name, known.uuid.as_deref(), &[], &note);
-        self.vms.remove(name);
+        self.vms.push((name, None));
     }
 
-    fn event(
-        &mut self,
-        kind: &str,
-        name: &str,
-        uuid: Option<&str>,
-        tail: &[(&str, Bytes)],
-        note: &Note,
-    ) {
+    /// Adds an event; `more` is the JSON between its names and its number.
+    fn event(&mut self, kind: &str, name: &str, uuid: Option<&str>, more: &[&[u8]], note: &Note) {
         self.seq += 1;
-        let size: usize = tail.iter().map(|(key, json)| key.len() + json.len() + 4).sum();
-        let mut line = String::with_capacity(size + 200).into_bytes();
-        line.extend_from_slice(b"{\"type\":\"");
-        line.extend_from_slice(kind.as_bytes());
-        line.extend_from_slice(b"\",\"date\":\"");
-        line.extend_from_slice(now_iso().as_bytes());
-        for (key, text) in [("zonename", name), ("uuid", uuid.unwrap_or(name))] {
-            push_key(&mut line, if key == "zonename" { "\",\"" } else { ",\"" }, key);
-            line.extend_from_slice(quoted(text).as_bytes());
-        }
-        for (key, json) in tail {
-            push_key(&mut line, ",\"", key);
-            line.extend_from_slice(json);
-        }
-        line.extend_from_slice(
-            format!(",\"seq\":{},\"epoch\":\"{}\"}}\n", self.seq, self.epoch).as_bytes(),
+        let (date, zonename, uuid) = (now_iso(), to_ascii(name), to_ascii(uuid.unwrap_or(name)));
+        let head = format!(
+            "{{\"type\":\"{kind}\",\"date\":\"{date}\",\"zonename\":{zonename},\"uuid\":{uuid}"
         );
+        let end = format!(",\"seq\":{},\"epoch\":\"{}\"}}\n", self.seq, self.published.epoch);
+        let line = [&[head.as_bytes()], more, &[end.as_bytes()]].concat().concat();
         self.entries.push(Entry { line: Bytes::from(line), note: note.to_bytes() });
+    }
+
+    /// Makes the events visible; returns true if there is one.
+    fn publish(self) -> bool {
+        let Self { published, seq, vms, entries } = self;
+        if entries.is_empty() {
+            return false;
+        }
+        // The snapshot comes first: a client that has read an event finds its effect in `/vms`. A
+        // listener that starts in between has a cursor ahead of the ring, and waits.
+        published.edit(|snapshot| {
+            snapshot.seq = seq;
+            for (name, vm) in vms {
+                match vm {
+                    Some(vm) => drop(snapshot.vms.insert(name.into(), vm)),
+                    None => drop(snapshot.vms.shift_remove(name)),
+                }
+            }
+        });
+        for entry in entries {
+            published.journal.push(entry);
+        }
+        true
     }
 }
 
@@ -186,12 +179,6 @@ fn log_changes(vm: &str, changes: &[Change<'_>]) {
     let one = |change: &Change<'_>| format!("{} {}", change.pretty_path, change.action.name());
     let changes = changes.iter().take(LOGGED).map(one).collect::<Vec<_>>().join(", ");
     tracing::debug!(vm, changes, "differs");
-}
-
-fn push_key(line: &mut Vec<u8>, open: &str, key: &str) {
-    line.extend_from_slice(open.as_bytes());
-    line.extend_from_slice(key.as_bytes());
-    line.extend_from_slice(b"\":");
 }
 
 #[cfg(test)]
@@ -278,10 +265,12 @@ mod tests {
         let store = Store::new(BYTES);
         put(&store, "a", vm(json!({"uuid": "u"})));
         let published = store.published();
+        let before = published.snapshot();
         let b = || vm(json!({"uuid": "u"})).into();
         assert_eq!(store.put("b", b(), &["a".into(), "c".into()], || None), Outcome::Created);
         let (shown, events) = (published.snapshot(), lines(&store));
         assert_eq!((shown.seq, shown.vms.keys().map(|key| &**key).collect()), (3, vec!["b"]));
+        assert_eq!((before.seq, before.vms.contains_key("a")), (1, true), "a reader's own stays");
         let told: Vec<_> = events.iter().map(|e| (e["type"].clone(), e["seq"].clone())).collect();
         assert_eq!(
             told,

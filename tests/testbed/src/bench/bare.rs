@@ -40,12 +40,13 @@ impl BareReader {
             }
             std::io::Result::Ok(())
         });
-        let (lines, list) = (Lines::new(64 << 20), WatchList::default());
+        let list = WatchList::new(Root::new(cn.root()));
+        let lines = Lines::new(64 << 20);
         let mut reader = BareReader { helper, requests, lines, list };
         while !reader.list.is_ready() {
             reader.read().await?;
         }
-        reader.list.want(&Root::new(cn.root()), &cn.watched());
+        reader.list.want(&cn.watched());
         while reader.list.unanswered() > 0 {
             reader.read().await?;
         }

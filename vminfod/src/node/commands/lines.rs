@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 use super::seam::{CommandError, LineSink, Tool};
 
@@ -18,46 +18,32 @@ pub(super) const LONGEST: usize = 1024 * 1024;
 /// Calls `each` with every line of the stream; returns what follows the last newline.
 pub(super) async fn split(
     tool: Tool,
-    mut stream: impl AsyncRead + Unpin,
+    stream: impl AsyncRead + Unpin,
     cap: u64,
     each: LineSink<'_>,
 ) -> Result<Vec<u8>, CommandError> {
-    let mut chunk = vec![0; CHUNK];
-    // The beginning of a line whose end has not come yet.
-    let mut begun: Vec<u8> = Vec::new();
-    let mut total: u64 = 0;
+    let mut stream = BufReader::with_capacity(CHUNK, stream);
+    let (mut line, mut total) = (Vec::new(), 0);
     loop {
-        let count = stream
-            .read(&mut chunk)
-            .await
-            .map_err(|e| CommandError::Io { tool, error: Arc::new(e) })?;
-        let mut rest = chunk.get(..count).unwrap_or_default();
-        if rest.is_empty() {
-            break;
-        }
-        total += count as u64;
+        let mut rest = (&mut stream).take(LONGEST as u64 + 1);
+        let read = rest.read_until(b'\n', &mut line).await;
+        total += read.map_err(|e| CommandError::Io { tool, error: Arc::new(e) })? as u64;
         if total > cap {
             return Err(CommandError::TooMuch { tool, cap });
         }
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let (line, after) = rest.split_at(end);
-            if begun.is_empty() {
-                each(line);
-            } else {
-                begun.extend_from_slice(line);
-                each(&begun);
-                begun.clear();
+        match line.strip_suffix(b"\n") {
+            Some(whole) => each(whole),
+            None if line.len() > LONGEST => {
+                return Err(CommandError::TooMuch { tool, cap: LONGEST as u64 });
             }
-            rest = after.get(1..).unwrap_or_default();
+            None => return Ok(line),
         }
-        if begun.len() + rest.len() > LONGEST {
-            return Err(CommandError::TooMuch { tool, cap: LONGEST as u64 });
+        line.clear();
+        if stream.buffer().is_empty() {
+            // Other readings go on beside a long listing.
+            tokio::task::yield_now().await;
         }
-        begun.extend_from_slice(rest);
-        // Other readings go on beside a long listing.
-        tokio::task::yield_now().await;
     }
-    Ok(begun)
 }
 
 #[cfg(test)]

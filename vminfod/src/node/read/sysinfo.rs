@@ -18,12 +18,11 @@ pub async fn load(ctx: &Ctx) -> Result<Sysinfo, LoadError> {
     let read = ctx.root.on_files("/tmp/.sysinfo.json", |root| {
         let path = root.sysinfo();
         match root.read_file(&path, CAP) {
-            Ok(content) => parse(&content.bytes).map_err(|e| LoadError::from(e).in_file(path)),
-            Err(e) if e.is_absent() => {
-                Err(LoadError::new(Origin::Sysinfo, Fault::Absent).in_file(path))
-            }
-            Err(e) => Err(LoadError::new(Origin::Sysinfo, Fault::Read(e)).in_file(path)),
+            Ok(content) => parse(&content.bytes).map_err(LoadError::from),
+            Err(e) if e.is_absent() => Err(LoadError::new(Origin::Sysinfo, Fault::Absent)),
+            Err(e) => Err(LoadError::new(Origin::Sysinfo, Fault::Read(e))),
         }
+        .map_err(|error| error.in_file(path))
     });
     read.await.map_err(|e| LoadError::new(Origin::Sysinfo, Fault::Read(e)))?
 }

@@ -9,7 +9,6 @@ use super::*;
 /// A list of watches whose helper answers for the paths that exist.
 struct Talk {
     list: WatchList,
-    root: Root,
     exists: BTreeSet<String>,
     /// Every request so far.
     log: Vec<String>,
@@ -17,10 +16,10 @@ struct Talk {
 
 impl Talk {
     fn new(exists: &[&str]) -> Self {
-        let mut list = WatchList::default();
+        let mut list = WatchList::new(Root::new("/node"));
         list.line(b"{\"type\":\"ready\",\"time\":[1,1]}").unwrap();
         let exists = exists.iter().map(|path| format!("/node{path}")).collect();
-        let mut talk = Talk { list, root: Root::new("/node"), exists, log: Vec::new() };
+        let mut talk = Talk { list, exists, log: Vec::new() };
         talk.answer();
         talk
     }
@@ -28,7 +27,7 @@ impl Talk {
     fn want(&mut self, zones: &[(&str, u8)]) -> Vec<Signal> {
         let place = |exists: &u8| ZonePlace { zonepath: "/zones/z".into(), exists: *exists };
         let zones = zones.iter().map(|(name, exists)| (Arc::from(*name), place(exists)));
-        self.list.want(&self.root, &Arc::new(zones.collect()));
+        self.list.want(&Arc::new(zones.collect()));
         self.answer()
     }
 

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
 
-use proptest::prelude::*;
 use tokio::io::ReadBuf;
 
 use super::*;
@@ -72,24 +71,4 @@ async fn refuses_an_endless_line_and_too_much_output() {
     let flood = tokio::io::repeat(b'\n');
     let error = split(Tool::Zfs, flood, 1000, &mut |_| ()).await.unwrap_err();
     assert!(matches!(error, CommandError::TooMuch { cap: 1000, .. }));
-}
-
-proptest! {
-    #[test]
-    fn lines_do_not_depend_on_chunks(pieces in proptest::collection::vec("[a\n]{1,9}", 0..9)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let mut mock: Box<dyn AsyncRead + Unpin> = Box::new(tokio::io::empty());
-        for piece in &pieces {
-            mock = Box::new(mock.chain(std::io::Cursor::new(piece.clone().into_bytes())));
-        }
-        let mut got = Vec::new();
-        let mut each = |line: &[u8]| got.push(String::from_utf8_lossy(line).into_owned());
-        let rest = runtime.block_on(split(Tool::Zfs, mock, u64::MAX, &mut each)).unwrap();
-        let text = pieces.concat();
-        let (whole, cut) = text.rsplit_once('\n').map_or(("", &*text), |(_, cut)| {
-            (&text[..text.len() - cut.len()], cut)
-        });
-        prop_assert_eq!(got, whole.lines().map(str::to_owned).collect::<Vec<_>>());
-        prop_assert_eq!(rest, cut.as_bytes());
-    }
 }
