@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use daemon::cli::{
-    self, Layout, ListArgs, Screen, Shell, UnknownColumn, pages, span, valid_config,
+    self, Generated, Layout, ListArgs, Screen, UnknownColumn, pages, span, valid_config,
 };
 use daemon::http::url_of;
 use daemon::{ConfigError, Fields, exit};
@@ -79,23 +79,8 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  console completions bash > /etc/bash_completion.d/console")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  console man | man -l -
-  console man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 #[derive(Debug, Default, Args)]
@@ -141,10 +126,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Status { reach, list } => {
                 status(&reach, &list.layout()).await.map(|text| cli::print(NAME, &text))
             }
-            Command::Completions { shell } => Ok(cli::print(NAME, &cli::completions::<Cli>(shell))),
-            Command::Man { dir } => {
-                let page = cli::man::<Cli>(dir.as_deref());
-                page.map(|text| cli::print(NAME, &text)).map_err(Into::into)
+            Command::Generated(asked) => {
+                asked.text::<Cli>().map(|text| cli::print(NAME, &text)).map_err(Into::into)
             }
         };
         result.unwrap_or_else(|error| {

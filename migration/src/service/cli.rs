@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{self, Shell, pages, valid_config};
+use daemon::cli::{self, Generated, pages, valid_config};
 use daemon::http::url_of;
 use daemon::{ConfigError, Fields, exit};
 use sdc_clients::http::Http;
@@ -67,23 +67,8 @@ Examples:
 
 The service must not run where the store is a file. It can be repeated: what is there stays.")]
     Import(ImportArgs),
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  migration-service completions bash > /etc/bash_completion.d/migration-service")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  migration-service man | man -l -
-  migration-service man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 #[derive(Debug, Default, Args)]
@@ -134,10 +119,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Serve(args) => start(args).await,
             Command::Status(args) => status(&args).await.map(|text| cli::print(NAME, &text)),
             Command::Import(args) => take_over(&args).await.map(|text| cli::print(NAME, &text)),
-            Command::Completions { shell } => Ok(cli::print(NAME, &cli::completions::<Cli>(shell))),
-            Command::Man { dir } => {
-                let page = cli::man::<Cli>(dir.as_deref());
-                page.map(|text| cli::print(NAME, &text)).map_err(Into::into)
+            Command::Generated(asked) => {
+                asked.text::<Cli>().map(|text| cli::print(NAME, &text)).map_err(Into::into)
             }
         };
         result.unwrap_or_else(|error| {

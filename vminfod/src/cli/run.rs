@@ -76,8 +76,7 @@ async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode 
             }
             Err(problem) => Err(problem),
         },
-        Some(Command::Completions { shell }) => Ok(cli::completions::<Cli>(shell)),
-        Some(Command::Man { dir }) => cli::man::<Cli>(dir.as_deref()).map_err(Problem::from),
+        Some(Command::Generated(asked)) => asked.text::<Cli>().map_err(Problem::from),
         // dispatch() handles these without clap, but for options that stand before them.
         Some(Command::List(vmadm)) => return read("list", vmadm, screen).await,
         Some(Command::Lookup(vmadm)) => return read("lookup", vmadm, screen).await,
