@@ -15,11 +15,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{
-    self, Generated, Layout, ListArgs, Screen, UnknownColumn, pages, span, valid_config,
-};
+use daemon::cli::{self, Generated, Layout, ListArgs, Screen, pages, span, valid_config};
 use daemon::http::url_of;
-use daemon::{ConfigError, Fields, exit};
+use daemon::{ConfigError, Fields};
 
 use crate::config::Config;
 use crate::service::serve;
@@ -118,26 +116,14 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     cli::run(NAME, async {
-        let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        let print = |text: String| cli::print(NAME, &text);
+        let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
             Command::Serve(args) => start(args).await,
-            Command::Ping { reach, json } => {
-                ping(&reach, json).await.map(|text| cli::print(NAME, &text))
-            }
-            Command::Status { reach, list } => {
-                status(&reach, &list.layout()).await.map(|text| cli::print(NAME, &text))
-            }
-            Command::Generated(asked) => {
-                asked.text::<Cli>().map(|text| cli::print(NAME, &text)).map_err(Into::into)
-            }
+            Command::Ping { reach, json } => ping(&reach, json).await.map(print),
+            Command::Status { reach, list } => status(&reach, &list.layout()).await.map(print),
+            Command::Generated(asked) => asked.text::<Cli>().map(print).map_err(Into::into),
         };
-        result.unwrap_or_else(|error| {
-            let code = match () {
-                () if error.is::<ConfigError>() => exit::config_code(),
-                () if error.is::<UnknownColumn>() => exit::USAGE,
-                () => exit::FAILED,
-            };
-            exit::report(NAME, error.as_ref(), code)
-        })
+        cli::ended(NAME, done)
     })
 }
 

@@ -11,7 +11,7 @@ pub mod place;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,8 +111,7 @@ pub async fn serve_with(
     mut jitter: Jitter,
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
-    std::fs::read_dir(&config.root)
-        .map_err(|source| ServeError::Root { path: config.root.clone(), source })?;
+    check_root(&config.root)?;
     place::check(&config.root, &*commands)
         .await
         .inspect_err(|error| tracing::error!(%error, "refusing to start"))?;
@@ -213,6 +212,12 @@ pub async fn serve_with(
     tracing::info!(%address, "listening");
     tasks.spawn_vital("reconcile", reconciler.run());
     Ok(Running { address, api, tasks })
+}
+
+/// Checks that the root is a directory that can be read.
+pub(crate) fn check_root(root: &Path) -> Result<(), ServeError> {
+    let unreadable = |source| ServeError::Root { path: root.to_owned(), source };
+    std::fs::read_dir(root).map(drop).map_err(unreadable)
 }
 
 /// Returns a callback that shows a source's health in `/status` and reports it to the first load.

@@ -15,7 +15,7 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use daemon::cli::{self, Generated, pages, valid_config};
 use daemon::http::url_of;
-use daemon::{ConfigError, Fields, exit};
+use daemon::{ConfigError, Fields};
 use sdc_clients::http::Http;
 use store::Store;
 
@@ -115,19 +115,14 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     cli::run(NAME, async {
-        let result = match cli.command {
+        let print = |text: String| cli::print(NAME, &text);
+        let done = match cli.command {
             Command::Serve(args) => start(args).await,
-            Command::Status(args) => status(&args).await.map(|text| cli::print(NAME, &text)),
-            Command::Import(args) => take_over(&args).await.map(|text| cli::print(NAME, &text)),
-            Command::Generated(asked) => {
-                asked.text::<Cli>().map(|text| cli::print(NAME, &text)).map_err(Into::into)
-            }
+            Command::Status(args) => status(&args).await.map(print),
+            Command::Import(args) => take_over(&args).await.map(print),
+            Command::Generated(asked) => asked.text::<Cli>().map(print).map_err(Into::into),
         };
-        result.unwrap_or_else(|error| {
-            let wrong_config = error.is::<ConfigError>();
-            let code = if wrong_config { exit::config_code() } else { exit::FAILED };
-            exit::report(NAME, error.as_ref(), code)
-        })
+        cli::ended(NAME, done)
     })
 }
 

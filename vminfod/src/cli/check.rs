@@ -13,7 +13,6 @@ use tokio::time::{Instant, timeout_at};
 use vm_model::parse::zone_index::lines;
 
 use super::args::{CheckArgs, ReachArgs};
-use super::problem::Problem;
 use super::settings::Settings;
 use crate::node::Ctx;
 use crate::node::commands::Tool;
@@ -30,14 +29,8 @@ type Reason = Box<dyn std::error::Error + Send + Sync>;
 /// What was found, or why the source cannot be used.
 type Outcome = Result<String, Reason>;
 
-/// The result for one source.
-struct Finding {
-    name: &'static str,
-    outcome: Outcome,
-}
-
 /// Runs all checks. Returns the table, and whether all passed.
-pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Problem> {
+pub async fn run(args: &CheckArgs, screen: Screen) -> anyhow::Result<(String, bool)> {
     let reach = ReachArgs { url: None, config: args.config.clone() };
     let settings = Settings::of(&reach, args.root.clone())?;
     let ctx = settings.ctx();
@@ -45,9 +38,9 @@ pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Pro
         let _shown = Progress::begin("checking the node");
         findings(&ctx, args).await
     };
-    let good = findings.iter().all(|finding| finding.outcome.is_ok());
+    let good = findings.iter().all(|(_, outcome)| outcome.is_ok());
     let mut table = Table::new(&["name", "state", "detail"]);
-    for Finding { name, outcome } in findings {
+    for (name, outcome) in findings {
         let (state, detail) = match outcome {
             Ok(detail) => (Cell::toned("ok", Tone::Good), detail),
             Err(reason) => (Cell::toned("failed", Tone::Bad), chain(&*reason)),
@@ -57,8 +50,9 @@ pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Pro
     Ok((table.print(&args.list.layout(), screen)?, good))
 }
 
-async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
-    let (zones, datasets, kstats, sysinfo, index, zone_events, zfs_events) = tokio::join!(
+/// Returns what was found for each source.
+async fn findings(ctx: &Ctx, args: &CheckArgs) -> [(&'static str, Outcome); 8] {
+    let (zones, datasets, kstats, sysinfo, index, zone_events, (zfs_events, zfs_history)) = tokio::join!(
         zones(ctx),
         datasets(ctx),
         kstats(ctx),
@@ -67,8 +61,7 @@ async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
         zone_events(ctx, args.timeout),
         zfs_events(ctx, args),
     );
-    let (zfs_events, zfs_history) = zfs_events;
-    let findings = [
+    [
         ("zoneadm", zones),
         ("zfs", datasets),
         ("kstat", kstats),
@@ -77,8 +70,7 @@ async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
         ("zone events", zone_events),
         ("zfs events", zfs_events),
         ("zfs history", zfs_history),
-    ];
-    findings.map(|(name, outcome)| Finding { name, outcome }).into()
+    ]
 }
 
 async fn zones(ctx: &Ctx) -> Outcome {

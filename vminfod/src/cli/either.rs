@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::settings::Settings;
 use super::smf::{Service, Smf};
-use super::supply::{FromDaemon, FromNode, Supplied, Supplier, SupplyError};
+use super::supply::{FromDaemon, Supplied, Supplier, SupplyError};
 use crate::node::Ctx;
 
 /// How long to wait for a daemon that is starting.
@@ -96,7 +96,7 @@ impl Supplier for Either {
                 }
             }
             let _shown = Progress::begin("vminfod is off: reading the node");
-            let read = FromNode::new(self.ctx.clone()).objects(only).await;
+            let read = self.ctx.objects(only).await;
             read.map_err(|error| if self.direct { error } else { neither(error) })
         })
     }

@@ -6,15 +6,15 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use daemon::cli::pages::{PATIENCE, fields};
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts, names, span};
 use sdc_clients::http::Call;
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 
 use super::args::{NAME, PlainArgs, ReachArgs, StatusArgs, VmArgs, VmsArgs};
-use super::problem::Problem;
 use super::settings::Settings;
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Failure;
@@ -26,13 +26,13 @@ use super::vmadm::value::{at, items, pretty, text_form};
 const SYNC: Duration = Duration::from_secs(150);
 
 /// A client of the daemon.
-pub fn daemon(reach: &ReachArgs) -> Result<FromDaemon, Problem> {
+pub fn daemon(reach: &ReachArgs) -> anyhow::Result<FromDaemon> {
     let settings = Settings::of(reach, None)?;
     Ok(FromDaemon::new(&settings.url, NAME)?)
 }
 
 /// `ping`
-pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
+pub async fn ping(args: &PlainArgs, screen: Screen) -> anyhow::Result<String> {
     let call = Call::get(&["ping"]).timeout(PATIENCE);
     let value = daemon(&args.reach)?.object(call, "ping").await?;
     if screen.is_terminal && !args.json {
@@ -42,7 +42,7 @@ pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
 }
 
 /// `status`
-pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem> {
+pub async fn status(args: &StatusArgs, screen: Screen) -> anyhow::Result<String> {
     let call = Call::get(&["status"]).timeout(PATIENCE);
     let call = if args.full { call.query("full", "true") } else { call };
     let value = daemon(&args.reach)?.object(call, "numVms").await?;
@@ -57,7 +57,7 @@ pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem
 }
 
 /// `vms`
-pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
+pub async fn vms(args: &VmsArgs, screen: Screen) -> anyhow::Result<String> {
     let daemon = daemon(&args.reach)?;
     let (call, _shown) = reading(Call::get(&["vms"]), args.sync);
     let vms = daemon.list(call).await?;
@@ -77,32 +77,30 @@ pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
 }
 
 /// Returns the VMs that match vmadm's filters.
-fn picked(vms: Vec<VmObject>, filters: &[String]) -> Result<Vec<VmObject>, Problem> {
+fn picked(vms: Vec<VmObject>, filters: &[String]) -> Result<Vec<VmObject>, Usage> {
     let filters = Filters::read(filters).map_err(|error| wrong(Failure::from(error)))?;
     if let Some(key) = filters.invalid_key() {
-        return Err(Problem::Usage(format!("no VM has a property {key:?}")));
+        return Err(Usage(format!("no VM has a property {key:?}")));
     }
     let picked = list::picked(filters, vms, None).map_err(wrong)?;
     Ok(picked.into_iter().map(|vm| vm.object).collect())
 }
 
 /// An unknown column or filter is wrong usage here (2); in vmadm it is a failure (1).
-fn wrong(failure: Failure) -> Problem {
+fn wrong(failure: Failure) -> Usage {
     match failure {
-        Failure::Failed(text) => Problem::Usage(text),
-        Failure::Usage(text) => Problem::Usage(text.unwrap_or_default()),
+        Failure::Failed(text) => Usage(text),
+        Failure::Usage(text) => Usage(text.unwrap_or_default()),
     }
 }
 
 /// `vm`
-pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
+pub async fn vm(args: &VmArgs, screen: Screen) -> anyhow::Result<String> {
     let daemon = daemon(&args.reach)?;
-    let name = name_of(&args.reach, &args.name).await?;
+    let name = name_of(&daemon, &args.name).await?;
     let (call, _shown) = reading(Call::get(&["vms", &name]), args.sync);
     let value = match daemon.object(call, "zonename").await {
-        Err(SupplyError::Status(404)) => {
-            return Err(Problem::Failed(format!("there is no VM {name}")));
-        }
+        Err(SupplyError::Status(404)) => bail!("there is no VM {name}"),
         other => other?,
     };
     let layout = args.list.layout();
@@ -114,22 +112,16 @@ pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
 
 /// Returns the name of the zone that is meant: the alias or the beginning of the uuid of one VM stands for
 /// it; anything else stays as it was typed.
-pub async fn name_of(reach: &ReachArgs, typed: &str) -> Result<String, Problem> {
+pub async fn name_of(daemon: &FromDaemon, typed: &str) -> anyhow::Result<String> {
     if uuid::Uuid::try_parse(typed).is_ok() {
         return Ok(typed.to_owned());
     }
-    let vms = daemon(reach)?.list(Call::get(&["vms"])).await?;
-    let text = |vm: &VmObject, key: &str| {
-        vm.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let known: Vec<[String; 3]> =
-        vms.iter().map(|vm| ["zonename", "uuid", "alias"].map(|key| text(vm, key))).collect();
-    if known.iter().any(|[zonename, uuid, _]| zonename == typed || uuid == typed) {
+    let vms = daemon.list(Call::get(&["vms"])).await?;
+    if vms.iter().any(|vm| vm.zonename() == Some(typed) || vm.uuid() == Some(typed)) {
         return Ok(typed.to_owned());
     }
-    let names: Vec<_> =
-        known.iter().map(|[_, uuid, alias]| (uuid.as_str(), alias.as_str())).collect();
-    names::find(&names, typed).map_err(|Usage(why)| Problem::Usage(why))
+    let known = vms.iter().map(|vm| (vm.uuid().unwrap_or(""), vm.alias().unwrap_or("")));
+    Ok(names::find(&known.collect::<Vec<_>>(), typed)?)
 }
 
 /// Returns the call as `--sync` says, and the progress to show meanwhile.

@@ -136,21 +136,21 @@ fn of(result: Result<String, SupplyError>) -> Printed {
 async fn followed(daemon: &FromDaemon, printer: Printer, expected: &str) -> (Printed, bool) {
     let mut stdout = String::new();
     let (seen, mut told) = tokio::sync::watch::channel(0);
-    let mut write = |text: &str| {
-        stdout.push_str(text);
+    let mut show = |line: &[u8]| {
+        stdout.push_str(&printer.line(line)?);
         seen.send_replace(stdout.len());
         Ok(())
     };
-    let mut print = |line: &[u8]| printer.line(line);
-    let following = stream::follow(daemon, stream::events(), &mut print, &mut write);
+    let following = stream::follow(daemon, stream::events(), &mut show);
     let enough = async {
         let all = told.wait_for(|length| *length >= expected.len());
-        let _late = tokio::time::timeout(LIMIT, all).await;
+        // What comes is a lock on the length, which more lines change.
+        drop(tokio::time::timeout(LIMIT, all).await);
         tokio::time::sleep(MORE).await;
     };
     // Dropping the stream is what a signal does to the program.
     let end = tokio::select! {
-        end = following => Some(end),
+        Err(end) = following => Some(end),
         () = enough => None,
     };
     let (stderr, code) = match &end {
