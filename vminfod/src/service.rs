@@ -112,7 +112,8 @@ pub async fn serve_with(
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
     check_root(&config.root)?;
-    place::check(&config.root, &*commands)
+    let user = rustix::process::geteuid().as_raw();
+    place::check_on(std::env::consts::OS, &config.root, user, &*commands)
         .await
         .inspect_err(|error| tracing::error!(%error, "refusing to start"))?;
     if !config.listen.ip().is_loopback() && !config.listen_beyond_loopback {
