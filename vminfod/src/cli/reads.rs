@@ -15,7 +15,7 @@ use super::args::ReachArgs;
 use super::either::Either;
 use super::settings::Settings;
 use super::supply::Supplier;
-use super::vmadm::{self, Failure, Plan, Printed, list, usage};
+use super::vmadm::{self, Failure, Plan, Printed, usage};
 
 /// Flags that vmadm does not have.
 #[derive(Debug, Default)]
@@ -96,15 +96,10 @@ async fn objects(
         (Err(not_a_uuid), Some(typed)) => {
             Plan::Get(named(&supplier, &typed).await?.ok_or(not_a_uuid)?)
         }
+        (Ok(Plan::List(listing)), _) if own.json => Plan::List(listing.as_json()),
         (plan, _) => plan?,
     };
-    match plan {
-        Plan::List(listing) if own.json => {
-            let vms = supplier.objects(None).await?;
-            vmadm::within(vmadm::LIMIT, move || Ok(list::json(&listing.objects(vms)?))).await
-        }
-        plan => vmadm::run(plan, &supplier).await,
-    }
+    vmadm::run(plan, &supplier).await
 }
 
 /// Returns the uuid of the VM that is meant by an alias or by the beginning of a uuid, if one VM is. vmadm

@@ -107,19 +107,17 @@ async fn read(command: &str, vmadm: VmadmArgs, screen: Screen) -> ExitCode {
 async fn as_vminfo(args: &[String], screen: Screen) -> ExitCode {
     let plan = match vminfo::plan(args) {
         Ok(plan) => plan,
-        Err(misuse) => return print(&misuse.printed()),
+        Err(printed) => return print(&printed),
     };
     let daemon = match reach("vminfo") {
         Ok(supplier) => supplier.daemon,
         Err(code) => return code,
     };
-    match vminfo::printer(&plan) {
-        Some(printer) => shipped_events(&daemon, &printer, screen).await,
-        None => {
-            let result = vminfo::run(&plan, &daemon).await.map(|text| screen.harmless(&text));
-            print(&Printed::of(result.map_err(vmadm::Failure::from), NAME))
-        }
+    if let vminfo::Plan::Events(printer) = &plan {
+        return shipped_events(&daemon, printer, screen).await;
     }
+    let result = vminfo::run(&plan, &daemon).await.map(|text| screen.harmless(&text));
+    print(&Printed::of(result.map_err(vmadm::Failure::from), NAME))
 }
 
 /// The read-only part of the shipped `vmadm`.
@@ -134,8 +132,8 @@ async fn as_vmadm(program: &str, args: &[String], screen: Screen) -> ExitCode {
         Ok(supplier) => supplier,
         Err(code) => return code,
     };
-    if let Plan::Events(events) = &plan {
-        return shipped_events(&supplier.daemon, &vmadm::printer(events), screen).await;
+    if let Plan::Events(printer) = &plan {
+        return shipped_events(&supplier.daemon, printer, screen).await;
     }
     let result = vmadm::run(plan, &supplier).await.map(|text| screen.harmless(&text));
     print(&Printed::of(result, &full))

@@ -64,21 +64,18 @@ pub async fn vms(args: &VmsArgs, screen: Screen) -> anyhow::Result<String> {
     let vms = if args.filters.is_empty() { vms } else { picked(vms, &args.filters)? };
     let layout = args.list.layout();
     if !as_rows(&layout, screen) {
-        return Ok(json(&vms.into_iter().map(Value::Object).collect(), screen));
+        return Ok(json(&vms.into_iter().collect(), screen));
     }
     let (order, sort) = (layout.columns.as_deref(), layout.sort.as_deref());
     let header = !layout.no_header && !layout.parsable;
     let listing = Listing::all(order, sort, layout.parsable, header);
-    let printed = match layout.json {
-        true => listing.objects(vms).map(|vms| list::json(&vms)),
-        false => listing.print(vms),
-    };
-    Ok(screen.harmless(&printed.map_err(wrong)?))
+    let listing = if layout.json { listing.as_json() } else { listing };
+    Ok(screen.harmless(&listing.print(vms).map_err(wrong)?))
 }
 
 /// Returns the VMs that match vmadm's filters.
 fn picked(vms: Vec<VmObject>, filters: &[String]) -> Result<Vec<VmObject>, Usage> {
-    let filters = Filters::read(filters).map_err(|error| wrong(Failure::from(error)))?;
+    let filters = Filters::read(filters).map_err(wrong)?;
     if let Some(key) = filters.invalid_key() {
         return Err(Usage(format!("no VM has a property {key:?}")));
     }

@@ -109,19 +109,19 @@ async fn printed(case: &Case, url: Option<&str>, direct: Option<&dyn Supplier>) 
     if case.args.first().is_some_and(|program| program == "vminfo") {
         let plan = match vminfo::plan(args) {
             Ok(plan) => plan,
-            Err(misuse) => return (misuse.printed(), true),
+            Err(printed) => return (printed, true),
         };
-        return match vminfo::printer(&plan) {
-            Some(printer) => followed(&daemon, printer, &case.stdout).await,
-            None => (of(vminfo::run(&plan, &daemon).await), true),
+        return match &plan {
+            vminfo::Plan::Events(printer) => followed(&daemon, printer, &case.stdout).await,
+            plan => (of(vminfo::run(plan, &daemon).await), true),
         };
     }
     let plan = match vmadm::plan(args) {
         Ok(plan) => plan,
         Err(failure) => return (Printed::of(Err(failure), PROGRAM), true),
     };
-    if let Plan::Events(events) = &plan {
-        return followed(&daemon, vmadm::printer(events), &case.stdout).await;
+    if let Plan::Events(printer) = &plan {
+        return followed(&daemon, printer, &case.stdout).await;
     }
     let supplier = direct.unwrap_or(&daemon);
     (Printed::of(vmadm::run(plan, supplier).await, PROGRAM), true)
@@ -133,7 +133,7 @@ fn of(result: Result<String, SupplyError>) -> Printed {
 
 /// Follows events until as much is printed as is expected, and a little longer. Says whether the
 /// run ended by itself.
-async fn followed(daemon: &FromDaemon, printer: Printer, expected: &str) -> (Printed, bool) {
+async fn followed(daemon: &FromDaemon, printer: &Printer, expected: &str) -> (Printed, bool) {
     let mut stdout = String::new();
     let (seen, mut told) = tokio::sync::watch::channel(0);
     let mut show = |line: &[u8]| {

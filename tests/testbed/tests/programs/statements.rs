@@ -207,8 +207,8 @@ async fn vmadm_events_prints_a_ready_object_by_zonename() {
     // Ours prints the same line.
     let raw = follow(&lab).await.ready;
     let plan = vmadm::plan(&["events".to_owned(), "-rj".to_owned()]);
-    let Ok(vmadm::Plan::Events(plan)) = plan else { panic!("no plan for events") };
-    let line = vmadm::printer(&plan).line(raw.to_string().as_bytes()).unwrap();
+    let Ok(vmadm::Plan::Events(printer)) = plan else { panic!("no plan for events") };
+    let line = printer.line(raw.to_string().as_bytes()).unwrap();
     let ready: Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&ready["type"], &ready["vms"]), (&json!("ready"), &Value::Object(by_name)));
     lab.stop().await;

@@ -7,35 +7,11 @@
 use daemon::cli::screen::visible;
 use serde_json::{Map, Value};
 
-use super::lookup::is_uuid;
-use super::nopt::Parsed;
 use super::value::{compact, lone_argument, units};
 use vm_model::js as json;
 
 /// Longest alias that is not shortened, in UTF-16 units.
 const ALIAS: usize = 30;
-
-/// The options of `vmadm events`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EventsPlan {
-    /// Whole dates and zone names.
-    pub full: bool,
-    /// Print JSON.
-    pub json: bool,
-    /// Print the first line too.
-    pub ready: bool,
-    /// Only of this VM.
-    pub uuid: Option<String>,
-}
-
-impl EventsPlan {
-    pub(super) fn new(parsed: &Parsed) -> EventsPlan {
-        let flag = |name| parsed.flag(name).unwrap_or(false);
-        // An operand that does not look like a UUID is ignored.
-        let uuid = parsed.operands.first().filter(|text| is_uuid(text)).cloned();
-        EventsPlan { full: flag("full"), json: flag("json"), ready: flag("ready"), uuid }
-    }
-}
 
 /// The format of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +51,7 @@ pub enum EventFault {
 }
 
 /// Prints events.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printer {
     /// The format of changes.
     pub style: Style,
@@ -194,13 +170,7 @@ fn vms(event: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, EventFault
         Some(other) => other.clone(),
         None => return Err(bad()),
     };
-    let Value::Array(list) = list else { return Err(bad()) };
-    list.into_iter()
-        .map(|vm| match vm {
-            Value::Object(vm) => Ok(vm),
-            _ => Err(bad()),
-        })
-        .collect()
+    serde_json::from_value(list).map_err(|_| bad())
 }
 
 /// Formats a date: ISO 8601, UTC, milliseconds.

@@ -4,7 +4,6 @@
 
 //! What a command prints and exits with.
 
-use super::filter::FilterError;
 use super::usage;
 use crate::cli::supply::SupplyError;
 
@@ -32,15 +31,6 @@ impl Failure {
     /// A failure with this text.
     pub fn failed(text: impl Into<String>) -> Failure {
         Failure::Failed(text.into())
-    }
-}
-
-impl From<FilterError> for Failure {
-    fn from(error: FilterError) -> Failure {
-        match error {
-            FilterError::Operand(_) => Failure::Usage(Some(error.to_string())),
-            FilterError::Pattern { .. } => Failure::Failed(error.to_string()),
-        }
     }
 }
 
