@@ -134,7 +134,8 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
         return Ok(valid_config(NAME, &unknown));
     }
     let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
-    if !serve(config, shutdown).await?.ended().await {
+    let (_, tasks) = serve(config, shutdown).await?;
+    if !tasks.ended().await {
         tracing::warn!("some tasks did not end in time");
     }
     Ok(ExitCode::SUCCESS)

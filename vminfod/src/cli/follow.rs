@@ -15,7 +15,7 @@ use super::args::{EventsArgs, NAME};
 use super::show::{daemon, name_of};
 use super::stream::{self, StreamEnd};
 use super::supply::SupplyError;
-use super::vmadm::events::{EventFault, Printer, ReadyVms, Style};
+use super::vmadm::events::{EventFault, Printer, Tool};
 
 /// Pause before reconnecting.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -53,8 +53,9 @@ pub async fn run(args: &EventsArgs, screen: Screen) -> anyhow::Result<()> {
         None => None,
     };
     let mut printer = Printer {
-        style: Style::Plain { short: args.short },
-        json: args.json.then_some(ReadyVms::List),
+        tool: Tool::Vminfod,
+        full: !args.short,
+        json: args.json,
         ready: args.ready,
         only,
     };

@@ -11,7 +11,7 @@ use sdc_clients::http::Call;
 
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Printed;
-use super::vmadm::events::{Printer, ReadyVms, Style};
+use super::vmadm::events::{Printer, Tool};
 use super::vmadm::lookup::json_text;
 use super::vmadm::usage::VMINFO as USAGE;
 use super::vmadm::value::text_form;
@@ -80,8 +80,9 @@ pub fn plan(args: &[String]) -> Result<Plan, Printed> {
             let (asked, _) = options(rest, &[('f', "full"), ('j', "json"), ('r', "ready")])?;
             let has = |letter| asked.contains(&letter);
             Ok(Plan::Events(Printer {
-                style: Style::Shipped { full: has('f') },
-                json: has('j').then_some(ReadyVms::Text),
+                tool: Tool::Vminfo,
+                full: has('f'),
+                json: has('j'),
                 ready: has('r'),
                 only: None,
             }))
@@ -147,8 +148,8 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let style = Style::Shipped { full: false };
-        let plain = Plan::Events(Printer { style, json: None, ready: false, only: None });
+        let (tool, full, json, ready) = (Tool::Vminfo, false, false, false);
+        let plain = Plan::Events(Printer { tool, full, json, ready, only: None });
         for (line, meaning) in [
             ("ping -x", Ok(Plan::Ping)),
             ("vms extra", Ok(Plan::Vms)),

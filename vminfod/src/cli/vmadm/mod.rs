@@ -28,7 +28,7 @@ pub mod vm;
 use std::time::Duration;
 
 use super::supply::Supplier;
-use events::{Printer, ReadyVms, Style};
+use events::{Printer, Tool};
 use list::Listing;
 use lookup::Lookup;
 pub use outcome::{Failure, Printed};
@@ -64,8 +64,9 @@ pub fn plan(args: &[String]) -> Result<Plan, Failure> {
         "events" => {
             let parsed = nopt::parse(args, options::EVENTS);
             Ok(Plan::Events(Printer {
-                style: Style::Shipped { full: parsed.has("full") },
-                json: parsed.has("json").then_some(ReadyVms::ByName),
+                tool: Tool::Vmadm,
+                full: parsed.has("full"),
+                json: parsed.has("json"),
                 ready: parsed.has("ready"),
                 // An operand that does not look like a UUID is ignored.
                 only: parsed.operands.into_iter().next().filter(|text| lookup::is_uuid(text)),
