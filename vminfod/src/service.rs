@@ -131,18 +131,21 @@ pub async fn serve_with(
     let restart_zones = Arc::new(Notify::new());
 
     let mut up = Vec::new();
+    let mut health = |name| {
+        let (sender, is_up) = watch::channel(false);
+        up.push(is_up);
+        health(&status, name, sender)
+    };
     for (channel, task, restart) in [
         (Channel::Zones, "zone events", Arc::clone(&restart_zones)),
         (Channel::Datasets, "zfs events", Arc::new(Notify::new())),
     ] {
-        let (sender, is_up) = watch::channel(false);
-        up.push(is_up);
         let follower = Follower {
             channel,
             commands: Arc::clone(&commands),
             inbox: Arc::clone(&inbox),
             restart,
-            health: health(&status, channel.name(), sender),
+            health: health(channel.name()),
             shutdown: shutdown.clone(),
         };
         tasks.spawn_vital(task, follower.run(jitter.fork()));
@@ -150,15 +153,13 @@ pub async fn serve_with(
     let (zones, zones_seen) = watch::channel(Zones::default());
     let restart_files = Arc::new(Notify::new());
     if config.watch == Watch::Fswatcher {
-        let (sender, is_up) = watch::channel(false);
-        up.push(is_up);
         let watcher = Watcher {
             root,
             commands: Arc::clone(&commands),
             zones: zones_seen,
             inbox: Arc::clone(&inbox),
             restart: Arc::clone(&restart_files),
-            health: health(&status, fswatcher::NAME, sender),
+            health: health(fswatcher::NAME),
             watching: status.watching.clone(),
             shutdown: shutdown.clone(),
         };

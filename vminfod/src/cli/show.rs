@@ -147,71 +147,61 @@ fn status_lines(status: &Value, screen: Screen) -> String {
     let shown =
         |path: &str| visible(&at(path).and_then(text_form).unwrap_or_else(|| "-".to_owned()));
     let count = |path: &str| items(at(path)).len();
-    let text =
-        |value: &Value, key: &str| visible(value.get(key).and_then(Value::as_str).unwrap_or("-"));
-    let tone = if shown("state") == "running" { Tone::Good } else { Tone::Odd };
+    let members = |path: &str| at(path).and_then(Value::as_object).into_iter().flatten();
+    let text = |value: &Value| visible(value.as_str().unwrap_or("-"));
+    let bad = |text: &str| screen.paint(Tone::Bad, text);
+    let painted = |good: bool, other: Tone, text: &str| {
+        screen.paint(if good { Tone::Good } else { other }, text)
+    };
+    let state = painted(shown("state") == "running", Tone::Odd, &shown("state"));
     let rss = at("memory.rss").and_then(Value::as_f64).unwrap_or(0.0) / 1_048_576.0;
+    let (now, waiting) = ("queue.vasync_queue.npending", "queue.vasync_queue.nqueued");
     let mut lines = vec![
-        ("state", format!("{} ({})", screen.paint(tone, &shown("state")), shown("status"))),
+        ("state", format!("{state} ({})", shown("status"))),
         ("VMs", shown("numVms")),
         ("up", short(&shown("uptime"))),
         ("pid", shown("pid")),
         ("memory", format!("{rss:.1} MiB")),
         ("last refresh", ago(&shown("lastRefresh"))),
-        (
-            "reading",
-            format!(
-                "{} now, {} waiting",
-                shown("queue.vasync_queue.npending"),
-                shown("queue.vasync_queue.nqueued")
-            ),
-        ),
+        ("reading", format!("{} now, {} waiting", shown(now), shown(waiting))),
         ("listeners", count("eventsListeners").to_string()),
     ];
-    for (name, state) in at("sources").and_then(Value::as_object).into_iter().flatten() {
-        let state = state.as_str().unwrap_or("-");
-        let tone = if state == "running" { Tone::Good } else { Tone::Bad };
-        lines
-            .push(("source", format!("{} {}", visible(name), screen.paint(tone, &visible(state)))));
+    for (name, state) in members("sources") {
+        let state = text(state);
+        let state = painted(state == "running", Tone::Bad, &state);
+        lines.push(("source", format!("{} {state}", visible(name))));
     }
     if at("stale") == Some(&Value::Bool(true)) {
         let text = "a source of the whole node has not answered for two refreshes: vminfod check";
-        lines.push(("stale", screen.paint(Tone::Bad, text)));
+        lines.push(("stale", bad(text)));
     }
     for error in items(at("refreshErrors")) {
-        let error = format!("{} ({} ago)", text(error, "err"), short(&text(error, "ago")));
-        lines.push(("refresh error", screen.paint(Tone::Bad, &error)));
+        let error = format!("{} ({} ago)", text(&error["err"]), short(&text(&error["ago"])));
+        lines.push(("refresh error", bad(&error)));
     }
-    for (zone, trouble) in at("errors").and_then(Value::as_object).into_iter().flatten() {
-        let (source, message) = (text(trouble, "source"), text(trouble, "message"));
-        let line = format!("{} {source}: {message}", visible(zone));
-        lines.push(("unreadable", screen.paint(Tone::Bad, &line)));
+    for (zone, trouble) in members("errors") {
+        let (source, message) = (text(&trouble["source"]), text(&trouble["message"]));
+        lines.push(("unreadable", bad(&format!("{} {source}: {message}", visible(zone)))));
     }
-    let incomplete: Vec<String> =
-        items(at("incomplete")).iter().map(|it| visible(it.as_str().unwrap_or("-"))).collect();
-    if !incomplete.is_empty() {
-        lines.push(("incomplete", screen.paint(Tone::Bad, &incomplete.join(" "))));
+    if count("incomplete") > 0 {
+        let zones: Vec<String> = items(at("incomplete")).into_iter().map(text).collect();
+        lines.push(("incomplete", bad(&zones.join(" "))));
     }
     if at("zfs").is_some() {
-        let tone =
-            if at("zfs.announced") == Some(&Value::Bool(true)) { Tone::Good } else { Tone::Bad };
-        let listed = ago(&shown("zfs.listedAgo"));
-        lines.push((
-            "zfs",
-            screen.paint(tone, &format!("{} (listed: {listed})", shown("zfs.changes"))),
-        ));
+        let zfs = format!("{} (listed: {})", shown("zfs.changes"), ago(&shown("zfs.listedAgo")));
+        let announced = at("zfs.announced") == Some(&Value::Bool(true));
+        lines.push(("zfs", painted(announced, Tone::Bad, &zfs)));
     }
     for listener in items(at("eventsListeners")) {
-        let (agent, since) = (text(listener, "userAgent"), text(listener, "createdAgo"));
+        let (agent, since) = (text(&listener["userAgent"]), text(&listener["createdAgo"]));
         lines.push(("listener", format!("{agent} for {}", short(&since))));
     }
     if at("fswatcher").is_some() {
         let (on, off) = (count("fswatcher.watching"), count("fswatcher.not_yet_watching"));
         lines.push(("files", format!("{on} watched, {off} not there yet")));
         for entry in items(at("refreshLog")) {
-            let changed = items(entry.get("vmChanges")).len();
-            let when = short(&text(entry, "endedAgo"));
-            lines.push(("refresh", format!("found {changed} changed VMs {when} ago")));
+            let (changed, when) = (items(entry.get("vmChanges")).len(), text(&entry["endedAgo"]));
+            lines.push(("refresh", format!("found {changed} changed VMs {} ago", short(&when))));
         }
     }
     facts(&lines)
