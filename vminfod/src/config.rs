@@ -8,14 +8,15 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
 
-use crate::node::Deadlines;
-use crate::node::commands::CommandPaths;
-use crate::node::root::DEADLINE;
+use crate::node::commands::{CommandPaths, Commands};
+use crate::node::root::{DEADLINE, Root};
+use crate::node::{Ctx, Deadlines};
 use daemon::journal::BYTES;
 
 /// The longest time that can be set.
@@ -151,6 +152,12 @@ impl Config {
         }
         let unknown = fields.finish()?;
         Ok((config, unknown))
+    }
+
+    /// Returns what reads this node with these programs.
+    pub fn ctx(&self, commands: Arc<dyn Commands>) -> Ctx {
+        let root = Root::new(self.root.clone()).with_deadline(self.file_deadline);
+        Ctx { root, commands, deadlines: self.deadlines }
     }
 }
 

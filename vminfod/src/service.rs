@@ -22,9 +22,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::config::{Config, Socket, Watch};
 use crate::http::{Api, compat};
-use crate::node::Ctx;
 use crate::node::commands::Commands;
-use crate::node::root::Root;
 use crate::reconcile::asks::Asks;
 use crate::reconcile::status::Status;
 use crate::reconcile::{Reconciler, Seams};
@@ -125,9 +123,7 @@ pub async fn serve_with(
     let tasks = Tasks::new(shutdown.clone());
     let status = Status::default();
     let inbox = Arc::new(Inbox::default());
-    let root = Root::new(config.root.clone()).with_deadline(config.file_deadline);
-    let ctx =
-        Ctx { root: root.clone(), commands: Arc::clone(&commands), deadlines: config.deadlines };
+    let ctx = config.ctx(Arc::clone(&commands));
     let restart_zones = Arc::new(Notify::new());
 
     let mut up = Vec::new();
@@ -154,7 +150,7 @@ pub async fn serve_with(
     let restart_files = Arc::new(Notify::new());
     if config.watch == Watch::Fswatcher {
         let watcher = Watcher {
-            root,
+            root: ctx.root.clone(),
             commands: Arc::clone(&commands),
             zones: zones_seen,
             inbox: Arc::clone(&inbox),

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::cli::{Screen, names};
+use daemon::exit;
+use daemon::log::chain;
 use sdc_clients::vminfod::VmFields as _;
 
 use super::args::ReachArgs;
@@ -71,8 +73,7 @@ pub async fn run(args: &[String], program: &str, screen: Screen) -> Printed {
     let settings = match Settings::of(&own.reach, own.root.clone()) {
         Ok(settings) => settings,
         Err(error) => {
-            let stderr = format!("{program}: {}\n", daemon::log::chain(&error));
-            return Printed { stdout: String::new(), stderr, code: daemon::exit::USAGE };
+            return Printed::failed(format!("{program}: {}\n", chain(&error)), exit::USAGE);
         }
     };
     let result = objects(command, rest, &own, &settings, program).await;
@@ -113,8 +114,7 @@ async fn named(supplier: &Either, typed: &str) -> Result<Option<String>, Failure
 
 fn wrong_usage(program: &str, command: &str, message: Option<String>) -> Printed {
     let message = message.map(|text| text + "\n").unwrap_or_default();
-    let usage = usage::own(program, command);
-    Printed { stdout: String::new(), stderr: message + &usage, code: daemon::exit::USAGE }
+    Printed::failed(message + &usage::own(program, command), exit::USAGE)
 }
 
 #[cfg(test)]

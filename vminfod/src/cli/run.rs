@@ -71,7 +71,7 @@ async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode 
         Command::Check(args) => match check::run(&args, screen).await {
             Ok((stdout, good)) => {
                 let code = if good { 0 } else { exit::FAILED };
-                return print(&Printed { stdout, stderr: String::new(), code });
+                return print(&Printed { stdout, code, ..Printed::default() });
             }
             Err(error) => Err(error),
         },
@@ -82,7 +82,7 @@ async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode 
         Command::Get(vmadm) => return read("get", vmadm, screen).await,
     };
     match done {
-        Ok(stdout) => print(&Printed { stdout, stderr: String::new(), code: 0 }),
+        Ok(stdout) => print(&Printed { stdout, ..Printed::default() }),
         Err(error) => failed(NAME, error),
     }
 }

@@ -38,12 +38,12 @@ pub enum Plan {
 
 /// The help.
 fn help() -> Printed {
-    Printed { stdout: USAGE.to_owned(), stderr: String::new(), code: 0 }
+    Printed { stdout: USAGE.to_owned(), ..Printed::default() }
 }
 
 /// What is wrong with the arguments, and the usage text.
 fn wrong(what: &str) -> Printed {
-    Printed { stdout: format!("{what}\n\n{USAGE}"), stderr: String::new(), code: 1 }
+    Printed { stdout: format!("{what}\n\n{USAGE}"), code: 1, ..Printed::default() }
 }
 
 /// An unknown option.

@@ -76,26 +76,19 @@ fn fields(
 
 fn row(field: &str, source: Option<&str>, answer: Option<&Value>) -> Vec<Cell> {
     let reading = source.and_then(|source| answer?.get("sources")?.get(source));
-    let read = reading.and_then(|reading| reading.get("read_ms_ago")).and_then(Value::as_u64);
-    let stale = reading.and_then(|reading| reading.get("stale")).and_then(Value::as_bool);
-    let error = reading.and_then(|reading| reading.get("error")).cloned().unwrap_or(Value::Null);
-    let stale = match stale {
+    let reading = reading.unwrap_or(&Value::Null);
+    let read = reading["read_ms_ago"].as_u64().map(Duration::from_millis);
+    let stale = match reading["stale"].as_bool() {
         Some(true) => Cell::toned("stale", Tone::Odd),
         Some(false) => Cell::toned("no", Tone::Good),
         None => Value::Null.into(),
     };
-    let error = match error {
+    let error = match &reading["error"] {
         Value::Null => Value::Null.into(),
-        error => Cell::toned(error, Tone::Bad),
+        error => Cell::toned(error.clone(), Tone::Bad),
     };
-    vec![
-        field.into(),
-        source.map_or(Value::Null, Value::from).into(),
-        read.map_or(Value::Null, |ms| format!("{} ago", span(Duration::from_millis(ms))).into())
-            .into(),
-        stale,
-        error,
-    ]
+    let read = read.map(|time| format!("{} ago", span(time)));
+    vec![field.into(), source.into(), read.into(), stale, error]
 }
 
 #[cfg(test)]

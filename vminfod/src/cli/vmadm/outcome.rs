@@ -8,7 +8,7 @@ use super::usage;
 use crate::cli::supply::SupplyError;
 
 /// The output of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Printed {
     /// All bytes of stdout.
     pub stdout: String,
@@ -44,14 +44,17 @@ impl Printed {
     /// The output for a result; the usage text names `program`.
     pub fn of(result: Result<String, Failure>, program: &str) -> Printed {
         match result {
-            Ok(stdout) => Printed { stdout, stderr: String::new(), code: 0 },
-            Err(Failure::Failed(text)) => {
-                Printed { stdout: String::new(), stderr: text + "\n", code: 1 }
-            }
+            Ok(stdout) => Printed { stdout, ..Printed::default() },
+            Err(Failure::Failed(text)) => Printed::failed(text + "\n", 1),
             Err(Failure::Usage(text)) => {
                 let text = text.map(|text| text + "\n").unwrap_or_default();
-                Printed { stdout: String::new(), stderr: text + &usage::vmadm(program), code: 2 }
+                Printed::failed(text + &usage::vmadm(program), 2)
             }
         }
+    }
+
+    /// Nothing but this on stderr.
+    pub fn failed(stderr: String, code: u8) -> Printed {
+        Printed { stderr, code, ..Printed::default() }
     }
 }
