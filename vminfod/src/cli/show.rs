@@ -66,11 +66,8 @@ pub async fn vms(args: &VmsArgs, screen: Screen) -> anyhow::Result<String> {
     if !as_rows(&layout, screen) {
         return Ok(json(&vms.into_iter().collect(), screen));
     }
-    let (order, sort) = (layout.columns.as_deref(), layout.sort.as_deref());
-    let header = !layout.no_header && !layout.parsable;
-    let listing = Listing::all(order, sort, layout.parsable, header);
-    let listing = if layout.json { listing.as_json() } else { listing };
-    Ok(screen.harmless(&listing.print(vms).map_err(wrong)?))
+    let layout = Layout { no_header: layout.no_header || layout.parsable, ..layout };
+    Ok(screen.harmless(&Listing::all(layout).print(vms).map_err(wrong)?))
 }
 
 /// Returns the VMs that match vmadm's filters.

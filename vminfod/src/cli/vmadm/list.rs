@@ -4,6 +4,7 @@
 
 //! `list`: VMs as lines. Pure.
 
+use daemon::cli::Layout;
 use daemon::cli::screen::visible;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
@@ -23,24 +24,13 @@ const DEFAULT_SORT: &str = "ram,uuid";
 #[derive(Debug)]
 pub struct Listing {
     filters: Filters,
-    order: String,
-    sort: String,
-    parsable: bool,
-    header: bool,
-    json: bool,
+    layout: Layout,
 }
 
 impl Listing {
-    /// A listing of all VMs with these columns and this order; `None` is the default.
-    pub fn all(order: Option<&str>, sort: Option<&str>, parsable: bool, header: bool) -> Listing {
-        Listing {
-            filters: Filters::default(),
-            order: order.unwrap_or(DEFAULT_ORDER).to_owned(),
-            sort: sort.unwrap_or(DEFAULT_SORT).to_owned(),
-            parsable,
-            header,
-            json: false,
-        }
+    /// A listing of all VMs.
+    pub fn all(layout: Layout) -> Listing {
+        Listing { filters: Filters::default(), layout }
     }
 
     /// Validates the arguments.
@@ -49,45 +39,43 @@ impl Listing {
         if let Some(key) = filters.invalid_key() {
             return Err(Failure::failed(format!("Invalid filter key: \"{key}\"")));
         }
-        let parsable = parsed.has("parsable");
-        let header = parsed.flag("header").unwrap_or(!parsable);
-        let all = Listing::all(parsed.text("order"), parsed.text("sortby"), parsable, header);
-        for (list, what) in [(&all.order, "order"), (&all.sort, "sort")] {
-            if let Some(name) = list.split(',').find(|name| fields::is_wildcard(name)) {
+        let text = |name| parsed.text(name).map(str::to_owned);
+        let (columns, sort, parsable) = (text("order"), text("sortby"), parsed.has("parsable"));
+        for (list, what) in [(&columns, "order"), (&sort, "sort")] {
+            let mut names = list.iter().flat_map(|list| list.split(','));
+            if let Some(name) = names.find(|name| fields::is_wildcard(name)) {
                 return Err(Failure::failed(format!("Invalid {what} key: \"{name}\"")));
             }
         }
-        Ok(Listing { filters, ..all })
+        let no_header = !parsed.flag("header").unwrap_or(!parsable);
+        Ok(Listing { filters, layout: Layout { no_header, parsable, columns, sort, json: false } })
     }
 
     /// The same as JSON objects, which vmadm does not print.
     pub fn as_json(self) -> Listing {
-        Listing { json: true, ..self }
+        Listing { layout: Layout { json: true, ..self.layout }, ..self }
     }
 
-    /// The whole output.
+    /// The whole output: the filtered VMs, sorted.
     pub fn print(self, vms: Vec<VmObject>) -> Result<String, Failure> {
-        let (parsable, header, json) = (self.parsable, self.header, self.json);
-        let (columns, vms) = self.chosen(vms)?;
+        let Layout { no_header, parsable, columns, sort: by, json } = self.layout;
+        let unknown = |what, name| move || Failure::failed(format!("invalid {what} field: {name}"));
+        let key = |name| SortKey::read(name).ok_or_else(unknown("sort", name));
+        let by = by.as_deref().unwrap_or(DEFAULT_SORT).split(',');
+        let keys = by.map(key).collect::<Result<Vec<_>, _>>()?;
+        let column = |name| Column::named(name).ok_or_else(unknown("order", name));
+        let columns = columns.as_deref().unwrap_or(DEFAULT_ORDER).split(',');
+        let columns = columns.map(column).collect::<Result<Vec<_>, _>>()?;
+        let properties: Vec<&str> = columns.iter().map(Column::property).collect();
+        let vms = sort(picked(self.filters, vms, Some(&properties))?, &keys);
         if json {
             return Ok(pretty(&vms.into_iter().map(|vm| vm.object).collect()) + "\n");
         }
-        let head = header.then(|| columns.iter().map(|column| column.header.clone()).collect());
+        let head = columns.iter().map(|column| column.header.clone()).collect();
+        let head = (!no_header).then_some(head);
         let row = |vm: &Vm| columns.iter().map(|column| shown(column.of(vm), parsable)).collect();
         let lines = head.into_iter().chain(vms.iter().map(row));
         Ok(lines.map(|cells| line(cells, &columns, parsable)).collect())
-    }
-
-    /// The columns, and the filtered and sorted VMs.
-    fn chosen(self, vms: Vec<VmObject>) -> Result<(Vec<Column>, Vec<Vm>), Failure> {
-        let unknown = |what, name| move || Failure::failed(format!("invalid {what} field: {name}"));
-        let key = |name| SortKey::read(name).ok_or_else(unknown("sort", name));
-        let keys = self.sort.split(',').map(key).collect::<Result<Vec<_>, _>>()?;
-        let column = |name| Column::named(name).ok_or_else(unknown("order", name));
-        let columns = self.order.split(',').map(column).collect::<Result<Vec<_>, _>>()?;
-        let properties: Vec<&str> = columns.iter().map(Column::property).collect();
-        let vms = sort(picked(self.filters, vms, Some(&properties))?, &keys);
-        Ok((columns, vms))
     }
 }
 
@@ -143,8 +131,12 @@ mod tests {
             (true, "u:a\\u000au2:OS\\u202e\n"),
             (false, "u                                     a\\u000au2:OS\\u202e\n"),
         ] {
-            let listing = Listing::all(Some("uuid,alias"), None, parsable, false);
-            assert_eq!(listing.print(vec![vm.as_object().unwrap().clone()]).unwrap(), text);
+            let columns = Some("uuid,alias".to_owned());
+            let layout = Layout { columns, parsable, no_header: true, ..Layout::default() };
+            assert_eq!(
+                Listing::all(layout).print(vec![vm.as_object().unwrap().clone()]).unwrap(),
+                text
+            );
         }
     }
 }
