@@ -24,6 +24,11 @@ const PROPERTY: &str = "vminfod:check";
 /// How long a change of a property may take.
 const SET_LIMIT: Duration = Duration::from_secs(30);
 
+/// What is found of a stream.
+const STARTS: &str = "the event stream starts";
+/// Why nothing may have come.
+const PERHAPS: &str = "perhaps nothing happened: without --passive the check causes an event";
+
 type Reason = Box<dyn std::error::Error + Send + Sync>;
 
 /// What was found, or why the source cannot be used.
@@ -103,16 +108,13 @@ async fn index(ctx: &Ctx) -> Outcome {
 }
 
 async fn zone_events(ctx: &Ctx, limit: Duration) -> Outcome {
-    ready(ctx, Channel::Zones, limit).await?;
-    Ok("the event stream starts".to_owned())
+    ready(ctx, Channel::Zones, limit).await.map(|_| STARTS.to_owned())
 }
 
 /// Checks that the stream of ZFS events starts and that events arrive.
 async fn zfs_events(ctx: &Ctx, args: &CheckArgs) -> (Outcome, Outcome) {
     match ready(ctx, Channel::Datasets, args.timeout).await {
-        Ok(mut helper) => {
-            (Ok("the event stream starts".to_owned()), arrival(ctx, args, &mut helper).await)
-        }
+        Ok(mut helper) => (Ok(STARTS.to_owned()), arrival(ctx, args, &mut helper).await),
         Err(why) => (Err(why), Err("not tried: the event stream does not start".into())),
     }
 }
@@ -121,11 +123,8 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, helper: &mut Helper) -> Outcome {
     let began = Instant::now();
     let limit = args.timeout;
     if args.passive {
-        event(helper, began + limit, None).await.map_err(|reason| {
-            format!(
-                "{reason}; perhaps nothing happened: without --passive the check causes an event"
-            )
-        })?;
+        let came = event(helper, began + limit, None).await;
+        came.map_err(|reason| format!("{reason}; {PERHAPS}"))?;
         return Ok("an event arrived".to_owned());
     }
     let pool = pool(ctx).await?;
@@ -148,7 +147,7 @@ async fn pool(ctx: &Ctx) -> Outcome {
 }
 
 async fn zfs(ctx: &Ctx, args: &[&str]) -> Outcome {
-    let owned: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let owned = args.iter().map(|arg| (*arg).to_owned()).collect();
     let output = ctx.commands.run(Tool::Zfs, owned, SET_LIMIT).await?;
     if output.status == 0 {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -170,8 +169,7 @@ async fn event(helper: &mut Helper, until: Instant, dataset: Option<&str>) -> Re
     loop {
         let line = line(helper, until).await?;
         let Ok(event) = vm_model::js::parse(&line) else { continue };
-        let name = event.get("data").and_then(|data| data.get("history_dsname"));
-        let name = name.and_then(serde_json::Value::as_str);
+        let name = event["data"]["history_dsname"].as_str();
         if name.is_some() && (dataset.is_none() || name == dataset) {
             return Ok(());
         }

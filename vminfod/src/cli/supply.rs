@@ -47,8 +47,8 @@ pub enum SupplyError {
 /// Returns true if the connection was refused.
 fn is_refused(error: &Error) -> bool {
     let causes = successors(Some(error as &dyn std::error::Error), |error| error.source());
-    let kinds = causes.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
-    kinds.into_iter().any(|kind| kind == io::ErrorKind::ConnectionRefused)
+    let mut kinds = causes.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+    kinds.any(|kind| kind == io::ErrorKind::ConnectionRefused)
 }
 
 /// VM objects, or why there are none.
