@@ -180,19 +180,16 @@ pub async fn serve_with(
         .with_first_line(compat::first_line)
         .with_names(&config.host_names);
     let mut reconciler = Reconciler::new(config, seams, status.clone());
-    if !reconciler.first_load().await {
-        tasks.stop().await;
-        return Err(ServeError::Stopped);
-    }
-    let counts = server.counts();
-    let api = Api::new(reconciler.published(), status, asks, counts, max_jobs, shutdown.clone());
     let bound = async {
+        if !reconciler.first_load().await {
+            return Err(ServeError::Stopped);
+        }
         let port = listen(port).await?;
         let socket = socket.map(|Socket { path, mode }| match bind_unix(&path, mode) {
             Ok(bound) => Ok((path, bound)),
             Err(source) => Err(ServeError::Socket { path, source }),
         });
-        Ok::<_, ServeError>((port, socket.transpose()?))
+        Ok((port, socket.transpose()?))
     };
     let ((listener, address), socket) = match bound.await {
         Ok(bound) => bound,
@@ -201,6 +198,8 @@ pub async fn serve_with(
             return Err(error);
         }
     };
+    let counts = server.counts();
+    let api = Api::new(reconciler.published(), status, asks, counts, max_jobs, shutdown.clone());
     if let Some((path, bound)) = socket {
         tracing::info!(path = %path.display(), "listening");
         tasks.spawn_vital("http on the socket", server.clone().serve(bound, api.router()));

@@ -17,7 +17,7 @@ use super::args::ReachArgs;
 use super::either::Either;
 use super::settings::Settings;
 use super::supply::Supplier;
-use super::vmadm::{self, Failure, Plan, Printed, usage};
+use super::vmadm::{self, Failure, Plan, Printed, nopt, usage};
 
 /// Flags that vmadm does not have.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub fn take(command: &str, args: &[String]) -> Result<(Own, Vec<String>), String
     let mut rest = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        if arg.len() >= 2 && arg.bytes().all(|b| b == b'-') {
+        if nopt::is_end(arg) {
             rest.push(arg.clone());
             rest.extend(args.by_ref().cloned());
             break;

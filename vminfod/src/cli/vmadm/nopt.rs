@@ -127,7 +127,7 @@ fn option(name: &str, specs: &[Spec], rest: &mut Vec<String>, parsed: &mut Parse
 }
 
 /// Returns true for two or more dashes: only operands follow.
-fn is_end(arg: &str) -> bool {
+pub fn is_end(arg: &str) -> bool {
     arg.len() >= 2 && arg.bytes().all(|b| b == b'-')
 }
 
