@@ -15,11 +15,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{
-    self, Layout, ListArgs, Screen, Shell, UnknownColumn, pages, span, valid_config,
-};
+use daemon::cli::{self, Generated, Layout, ListArgs, Screen, pages, span, valid_config};
 use daemon::http::url_of;
-use daemon::{ConfigError, Fields, exit};
+use daemon::{ConfigError, Fields};
 
 use crate::config::Config;
 use crate::service::serve;
@@ -79,23 +77,8 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  console completions bash > /etc/bash_completion.d/console")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  console man | man -l -
-  console man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 #[derive(Debug, Default, Args)]
@@ -133,28 +116,14 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     cli::run(NAME, async {
-        let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        let print = |text: String| cli::print(NAME, &text);
+        let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
             Command::Serve(args) => start(args).await,
-            Command::Ping { reach, json } => {
-                ping(&reach, json).await.map(|text| cli::print(NAME, &text))
-            }
-            Command::Status { reach, list } => {
-                status(&reach, &list.layout()).await.map(|text| cli::print(NAME, &text))
-            }
-            Command::Completions { shell } => Ok(cli::print(NAME, &cli::completions::<Cli>(shell))),
-            Command::Man { dir } => {
-                let page = cli::man::<Cli>(dir.as_deref());
-                page.map(|text| cli::print(NAME, &text)).map_err(Into::into)
-            }
+            Command::Ping { reach, json } => ping(&reach, json).await.map(print),
+            Command::Status { reach, list } => status(&reach, &list.layout()).await.map(print),
+            Command::Generated(asked) => asked.text::<Cli>().map(print).map_err(Into::into),
         };
-        result.unwrap_or_else(|error| {
-            let code = match () {
-                () if error.is::<ConfigError>() => exit::config_code(),
-                () if error.is::<UnknownColumn>() => exit::USAGE,
-                () => exit::FAILED,
-            };
-            exit::report(NAME, error.as_ref(), code)
-        })
+        cli::ended(NAME, done)
     })
 }
 
@@ -165,7 +134,8 @@ async fn start(args: ServeArgs) -> anyhow::Result<ExitCode> {
         return Ok(valid_config(NAME, &unknown));
     }
     let shutdown = cli::begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
-    if !serve(config, shutdown).await?.ended().await {
+    let (_, tasks) = serve(config, shutdown).await?;
+    if !tasks.ended().await {
         tracing::warn!("some tasks did not end in time");
     }
     Ok(ExitCode::SUCCESS)

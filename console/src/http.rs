@@ -40,21 +40,25 @@ type Routes = State<Arc<Api>>;
 /// Returns the routes.
 pub(crate) fn router(config: Config, relay: Relay) -> Router {
     let api = Arc::new(Api { config, relay, started: Instant::now() });
-    let no_path = || refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path");
     with_ping(Router::new())
         .route("/", get(async || to_the_page()))
         .route("/status", get(async |State(api): Routes| api.status()))
         .route("/metrics", get(async |State(api): Routes| api.metrics()))
-        .route("/ui", get(async move || page::file("index.html").unwrap_or_else(no_path)))
-        .route("/ui/", get(async move || page::file("index.html").unwrap_or_else(no_path)))
-        .route(
-            "/ui/{name}",
-            get(async move |Path(name): Path<String>| page::file(&name).unwrap_or_else(no_path)),
-        )
+        .route("/ui", get(async || file("index.html")))
+        .route("/ui/", get(async || file("index.html")))
+        .route("/ui/{name}", get(async |Path(name): Path<String>| file(&name)))
         .route("/ui/agents", get(async |State(api): Routes| api.relay.names()))
         .route("/ui/agents/{name}/{page}", get(relayed))
         .with_state(api)
         .layer(map_response(secured))
+}
+
+fn no_path() -> Response<Body> {
+    refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path")
+}
+
+fn file(name: &str) -> Response<Body> {
+    page::file(name).unwrap_or_else(no_path)
 }
 
 async fn relayed(
@@ -62,8 +66,7 @@ async fn relayed(
     Path((name, page)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Response<Body> {
-    let missing = || refuse(StatusCode::NOT_FOUND, "ResourceNotFound", "no such path");
-    api.relay.answer(&name, &page, query.as_deref()).await.unwrap_or_else(missing)
+    api.relay.answer(&name, &page, query.as_deref()).await.unwrap_or_else(no_path)
 }
 
 impl Api {

@@ -68,33 +68,26 @@ impl Relay {
         page: &str,
         asked: Option<&str>,
     ) -> Option<Response<Body>> {
-        let (name, http) = self.programs.iter().find(|(name, _)| name == program)?;
-        if name == MIGRATIONS {
-            let call = Call::get(&["migrations"]).query("format", "raw");
-            return if page == "status" { Some(whole(http, call).await) } else { None };
-        }
-        if name == VOLUMES {
-            return match page {
-                "status" => Some(whole(http, Call::get(&["status"])).await),
-                "plan" => Some(whole(http, Call::get(&["volumes"])).await),
-                _ => None,
-            };
-        }
-        match page {
-            "status" | "plan" | "history" => Some(whole(http, Call::get(&[page])).await),
-            "metrics" => Some(text(http, Call::get(&[page])).await),
-            "why" if name == HUB => {
-                Some(whole(http, Call::get(&[page, query::value(asked, "vm")?])).await)
-            }
-            "vms" if name == HUB => Some(self.stream(http, Call::get(&["vms"])).await),
-            "events" if name == HUB => {
-                let call = Call::get(&["events"])
+        let (_, http) = self.programs.iter().find(|(name, _)| name == program)?;
+        let get = |path: &str| Call::get(&[path]);
+        let call = match (program, page) {
+            (MIGRATIONS, "status") => get("migrations").query("format", "raw"),
+            (VOLUMES, "status") => get("status"),
+            (VOLUMES, "plan") => get("volumes"),
+            (MIGRATIONS | VOLUMES, _) => return None,
+            (_, "status" | "plan" | "history") => get(page),
+            (_, "metrics") => return Some(text(http, get("metrics")).await),
+            (HUB, "why") => Call::get(&["why", query::value(asked, "vm")?]),
+            (HUB, "vms") => return Some(self.stream(http, get("vms")).await),
+            (HUB, "events") => {
+                let call = get("events")
                     .query_opt("epoch", query::value(asked, "epoch"))
                     .query_opt("since", query::value(asked, "since"));
-                Some(self.stream(http, call).await)
+                return Some(self.stream(http, call).await);
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(whole(http, call).await)
     }
 
     /// Passes a body on as it comes.

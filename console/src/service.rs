@@ -30,26 +30,11 @@ pub enum ServeError {
     Client(#[from] sdc_clients::Error),
 }
 
-/// A page that is served.
-#[derive(Debug)]
-pub struct Running {
-    /// Its address.
-    pub address: SocketAddr,
-    tasks: Tasks,
-}
-
-impl Running {
-    /// Waits for the shutdown, then for all tasks. Returns false if some did not end in time.
-    pub async fn ended(self) -> bool {
-        self.tasks.ended().await
-    }
-}
-
-/// Starts the server.
+/// Starts the server; returns its address and its tasks.
 ///
 /// # Errors
 /// The address is not a loopback address, or cannot be bound.
-pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Running, ServeError> {
+pub async fn serve(config: Config, shutdown: Shutdown) -> Result<(SocketAddr, Tasks), ServeError> {
     if !config.listen.ip().is_loopback() {
         return Err(ServeError::Beyond(config.listen));
     }
@@ -62,7 +47,7 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Running, ServeE
     daemon::metrics::serve(metrics, routes.clone(), &tasks, &shutdown);
     tasks.spawn_vital("http", server.serve(listener, routes));
     tracing::info!(%address, page = %format_args!("http://{address}/"), "console is listening");
-    Ok(Running { address, tasks })
+    Ok((address, tasks))
 }
 
 /// Serves the page with its defaults beside the vminfod at `hub`, until the shutdown. `listen` is
@@ -77,7 +62,8 @@ pub async fn beside(
 ) -> Result<(), ServeError> {
     let mut config = Config::beside(hub);
     config.listen = listen.unwrap_or(config.listen);
-    if !serve(config, shutdown).await?.ended().await {
+    let (_, tasks) = serve(config, shutdown).await?;
+    if !tasks.ended().await {
         tracing::warn!("some tasks of the console did not end in time");
     }
     Ok(())

@@ -87,9 +87,8 @@ async fn fixture() -> Fixture {
         ..Config::beside(hub)
     };
     let shutdown = Shutdown::new();
-    let running = console::serve(config, shutdown.clone()).await.unwrap();
-    let console = running.address;
-    tokio::spawn(running.ended());
+    let (console, tasks) = console::serve(config, shutdown.clone()).await.unwrap();
+    tokio::spawn(async move { tasks.ended().await });
     Fixture { console, more, shutdown }
 }
 

@@ -6,16 +6,21 @@
 //! a real node.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
 
-use crate::node::Deadlines;
-use crate::node::commands::CommandPaths;
-use crate::node::root::DEADLINE;
+use crate::node::commands::{CommandPaths, Commands};
+use crate::node::root::{DEADLINE, Root};
+use crate::node::{Ctx, Deadlines};
 use daemon::journal::BYTES;
+
+/// The longest time that can be set.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// How changes of files are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +98,10 @@ impl Config {
     /// Reads the settings; returns the unknown keys too.
     pub fn read(mut fields: Fields) -> Result<(Self, Vec<String>), ConfigError> {
         const MS: Duration = Duration::from_millis(1);
-        const DAY: Duration = Duration::from_secs(86_400);
+        const ANY: RangeInclusive<Duration> = MS..=DAY;
         let seconds = Duration::from_secs;
         let paths = CommandPaths::default();
-        let deadlines = Deadlines::default();
+        let default = Deadlines::default();
         let config = Self {
             root: fields.path("root", "/"),
             listen: fields.parse("listen", "127.0.0.1:9090"),
@@ -114,25 +119,21 @@ impl Config {
             },
             watch: fields.parse("watch", "fswatcher"),
             refresh: (
-                fields.span("refresh.min", seconds(270), MS..=DAY),
-                fields.span("refresh.max", seconds(300), MS..=DAY),
+                fields.span("refresh.min", seconds(270), ANY),
+                fields.span("refresh.max", seconds(300), ANY),
             ),
-            sweep: fields.span("sweep", seconds(10), MS..=DAY),
+            sweep: fields.span("sweep", seconds(10), ANY),
             deadlines: Deadlines {
-                zoneadm: fields.span("deadlines.zoneadm", deadlines.zoneadm, MS..=DAY),
-                zfs_one: fields.span("deadlines.zfs_one", deadlines.zfs_one, MS..=DAY),
-                zfs_node: fields.span("deadlines.zfs_node", deadlines.zfs_node, MS..=DAY),
-                zfs_snapshots: fields.span(
-                    "deadlines.zfs_snapshots",
-                    deadlines.zfs_snapshots,
-                    MS..=DAY,
-                ),
-                kstat: fields.span("deadlines.kstat", deadlines.kstat, MS..=DAY),
+                zoneadm: fields.span("deadlines.zoneadm", default.zoneadm, ANY),
+                zfs_one: fields.span("deadlines.zfs_one", default.zfs_one, ANY),
+                zfs_node: fields.span("deadlines.zfs_node", default.zfs_node, ANY),
+                zfs_snapshots: fields.span("deadlines.zfs_snapshots", default.zfs_snapshots, ANY),
+                kstat: fields.span("deadlines.kstat", default.kstat, ANY),
             },
-            file_deadline: fields.span("deadlines.files", DEADLINE, MS..=DAY),
+            file_deadline: fields.span("deadlines.files", DEADLINE, ANY),
             retry: (
-                fields.span("retry.min", Duration::from_millis(500), MS..=DAY),
-                fields.span("retry.max", seconds(60), MS..=DAY),
+                fields.span("retry.min", Duration::from_millis(500), ANY),
+                fields.span("retry.max", seconds(60), ANY),
             ),
             fold: fields.span("fold", Duration::from_millis(10), MS..=seconds(10)),
             concurrency: usize::try_from(fields.number("concurrency", 8, 1..=1024)).unwrap_or(8),
@@ -151,6 +152,12 @@ impl Config {
         }
         let unknown = fields.finish()?;
         Ok((config, unknown))
+    }
+
+    /// Returns what reads this node with these programs.
+    pub fn ctx(&self, commands: Arc<dyn Commands>) -> Ctx {
+        let root = Root::new(self.root.clone()).with_deadline(self.file_deadline);
+        Ctx { root, commands, deadlines: self.deadlines }
     }
 }
 
@@ -177,7 +184,6 @@ impl Socket {
 }
 
 fn http_limits(fields: &mut Fields) -> HttpLimits {
-    const DAY: Duration = Duration::from_secs(86_400);
     let least = Duration::from_millis(100);
     let limits = HttpLimits::default();
     let mut count = |key: &str, default: u64, bounds| {

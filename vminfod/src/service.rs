@@ -11,7 +11,7 @@ pub mod place;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +22,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::config::{Config, Socket, Watch};
 use crate::http::{Api, compat};
-use crate::node::Ctx;
 use crate::node::commands::Commands;
-use crate::node::root::Root;
 use crate::reconcile::asks::Asks;
 use crate::reconcile::status::Status;
 use crate::reconcile::{Reconciler, Seams};
@@ -111,9 +109,9 @@ pub async fn serve_with(
     mut jitter: Jitter,
     shutdown: Shutdown,
 ) -> Result<Running, ServeError> {
-    std::fs::read_dir(&config.root)
-        .map_err(|source| ServeError::Root { path: config.root.clone(), source })?;
-    place::check(&config.root, &*commands)
+    check_root(&config.root)?;
+    let user = rustix::process::geteuid().as_raw();
+    place::check_on(std::env::consts::OS, &config.root, user, &*commands)
         .await
         .inspect_err(|error| tracing::error!(%error, "refusing to start"))?;
     if !config.listen.ip().is_loopback() && !config.listen_beyond_loopback {
@@ -125,24 +123,25 @@ pub async fn serve_with(
     let tasks = Tasks::new(shutdown.clone());
     let status = Status::default();
     let inbox = Arc::new(Inbox::default());
-    let root = Root::new(config.root.clone()).with_deadline(config.file_deadline);
-    let ctx =
-        Ctx { root: root.clone(), commands: Arc::clone(&commands), deadlines: config.deadlines };
+    let ctx = config.ctx(Arc::clone(&commands));
     let restart_zones = Arc::new(Notify::new());
 
     let mut up = Vec::new();
+    let mut health = |name| {
+        let (sender, is_up) = watch::channel(false);
+        up.push(is_up);
+        health(&status, name, sender)
+    };
     for (channel, task, restart) in [
         (Channel::Zones, "zone events", Arc::clone(&restart_zones)),
         (Channel::Datasets, "zfs events", Arc::new(Notify::new())),
     ] {
-        let (sender, is_up) = watch::channel(false);
-        up.push(is_up);
         let follower = Follower {
             channel,
             commands: Arc::clone(&commands),
             inbox: Arc::clone(&inbox),
             restart,
-            health: health(&status, channel.name(), sender),
+            health: health(channel.name()),
             shutdown: shutdown.clone(),
         };
         tasks.spawn_vital(task, follower.run(jitter.fork()));
@@ -150,15 +149,13 @@ pub async fn serve_with(
     let (zones, zones_seen) = watch::channel(Zones::default());
     let restart_files = Arc::new(Notify::new());
     if config.watch == Watch::Fswatcher {
-        let (sender, is_up) = watch::channel(false);
-        up.push(is_up);
         let watcher = Watcher {
-            root,
+            root: ctx.root.clone(),
             commands: Arc::clone(&commands),
             zones: zones_seen,
             inbox: Arc::clone(&inbox),
             restart: Arc::clone(&restart_files),
-            health: health(&status, fswatcher::NAME, sender),
+            health: health(fswatcher::NAME),
             watching: status.watching.clone(),
             shutdown: shutdown.clone(),
         };
@@ -183,19 +180,16 @@ pub async fn serve_with(
         .with_first_line(compat::first_line)
         .with_names(&config.host_names);
     let mut reconciler = Reconciler::new(config, seams, status.clone());
-    if !reconciler.first_load().await {
-        tasks.stop().await;
-        return Err(ServeError::Stopped);
-    }
-    let counts = server.counts();
-    let api = Api::new(reconciler.published(), status, asks, counts, max_jobs, shutdown.clone());
     let bound = async {
+        if !reconciler.first_load().await {
+            return Err(ServeError::Stopped);
+        }
         let port = listen(port).await?;
         let socket = socket.map(|Socket { path, mode }| match bind_unix(&path, mode) {
             Ok(bound) => Ok((path, bound)),
             Err(source) => Err(ServeError::Socket { path, source }),
         });
-        Ok::<_, ServeError>((port, socket.transpose()?))
+        Ok((port, socket.transpose()?))
     };
     let ((listener, address), socket) = match bound.await {
         Ok(bound) => bound,
@@ -204,6 +198,8 @@ pub async fn serve_with(
             return Err(error);
         }
     };
+    let counts = server.counts();
+    let api = Api::new(reconciler.published(), status, asks, counts, max_jobs, shutdown.clone());
     if let Some((path, bound)) = socket {
         tracing::info!(path = %path.display(), "listening");
         tasks.spawn_vital("http on the socket", server.clone().serve(bound, api.router()));
@@ -213,6 +209,12 @@ pub async fn serve_with(
     tracing::info!(%address, "listening");
     tasks.spawn_vital("reconcile", reconciler.run());
     Ok(Running { address, api, tasks })
+}
+
+/// Checks that the root is a directory that can be read.
+pub(crate) fn check_root(root: &Path) -> Result<(), ServeError> {
+    let unreadable = |source| ServeError::Root { path: root.to_owned(), source };
+    std::fs::read_dir(root).map(drop).map_err(unreadable)
 }
 
 /// Returns a callback that shows a source's health in `/status` and reports it to the first load.

@@ -34,36 +34,30 @@ pub struct Difference {
 
 /// Every difference between two answers to `/vms`. Pure.
 pub fn differences(here: &[VmObject], there: &[VmObject]) -> BTreeSet<Difference> {
-    let index = |vms| -> BTreeMap<String, VmObject> {
-        let vms: &[VmObject] = vms;
-        vms.iter().filter_map(|vm| Some((key_of(vm)?.to_owned(), vm.clone()))).collect()
-    };
-    let (here, there) = (index(here), index(there));
-    let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+    let (here, there) = (by_key(here), by_key(there));
     let mut all = BTreeSet::new();
+    let names: BTreeSet<&str> = here.keys().chain(there.keys()).copied().collect();
     for name in names {
-        let whole = |here: &str, there: &str| Difference {
-            zonename: name.clone(),
-            path: "(whole object)".to_owned(),
-            here: here.to_owned(),
-            there: there.to_owned(),
+        let mut differ = |path: String, here: String, there: String| {
+            all.insert(Difference { zonename: name.to_owned(), path, here, there });
         };
-        match (here.get(name), there.get(name)) {
-            (Some(here), Some(there)) => all.extend(diff(there, here).into_iter().map(|change| {
+        if let (Some(here), Some(there)) = (here.get(name), there.get(name)) {
+            for change in diff(there, here) {
                 let text = |value: Option<Shown<'_>>| Some(value?.value()?.to_string());
-                Difference {
-                    zonename: name.clone(),
-                    path: change.pretty_path,
-                    here: text(change.new_value).unwrap_or_default(),
-                    there: text(change.old_value).unwrap_or_default(),
-                }
-            })),
-            (Some(_), None) => drop(all.insert(whole("present", ""))),
-            (None, Some(_)) => drop(all.insert(whole("", "present"))),
-            (None, None) => {}
+                let [here, there] = [change.new_value, change.old_value].map(text);
+                differ(change.pretty_path, here.unwrap_or_default(), there.unwrap_or_default());
+            }
+        } else {
+            let side = |has: bool| if has { "present" } else { "" }.to_owned();
+            let (here, there) = (here.contains_key(name), there.contains_key(name));
+            differ("(whole object)".to_owned(), side(here), side(there));
         }
     }
     all
+}
+
+fn by_key(vms: &[VmObject]) -> BTreeMap<&str, &VmObject> {
+    vms.iter().filter_map(|vm| Some((key_of(vm)?, vm))).collect()
 }
 
 /// The differences so far. Only one that lasts from one comparison to the next is reported: the two

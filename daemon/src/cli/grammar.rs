@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -48,6 +48,49 @@ impl ListArgs {
             json: self.json,
         }
     }
+}
+
+/// The commands that print what is made from the grammar; every program has them last.
+#[derive(Debug, clap::Subcommand)]
+pub enum Generated {
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write all of them into a directory.
+    Man {
+        /// Where to write the pages of all commands.
+        dir: Option<PathBuf>,
+    },
+}
+
+impl Generated {
+    /// Returns what is printed.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn text<C: Parser>(&self) -> io::Result<String> {
+        match self {
+            Generated::Completions { shell } => Ok(completions::<C>(*shell)),
+            Generated::Man { dir } => man::<C>(dir.as_deref()),
+        }
+    }
+}
+
+/// Returns a program's grammar, with the examples of the commands that all programs have.
+fn grammar<C: Parser>() -> Command {
+    let grammar = C::command();
+    let name = grammar.get_name().to_owned();
+    grammar.mut_subcommands(|command| match command.get_name() {
+        "completions" => command.after_help(format!(
+            "Examples:\n  {name} completions bash > /etc/bash_completion.d/{name}"
+        )),
+        "man" => command.after_help(format!(
+            "Examples:\n  {name} man | man -l -\n  {name} man /usr/share/man/man8"
+        )),
+        _ => command,
+    })
 }
 
 /// Prints why arguments are not run and returns the exit code: help and version go to stdout; an error is
@@ -93,11 +136,17 @@ fn first_paragraph(text: &str) -> String {
 /// The exit code, after help or what is wrong was printed.
 pub fn parse<C: Parser>(args: impl Iterator<Item = OsString>) -> Result<C, ExitCode> {
     let args: Vec<OsString> = args.collect();
-    let parsed = C::try_parse_from(&args).or_else(|error| match error.kind() {
+    let parsed = read(&args).or_else(|error| match error.kind() {
         ErrorKind::ArgumentConflict => moved(&args).ok_or(error),
         _ => Err(error),
     });
     parsed.map_err(|error| misuse(C::command().get_name(), &error.to_string(), !error.use_stderr()))
+}
+
+fn read<C: Parser>(args: &[OsString]) -> Result<C, clap::Error> {
+    let mut grammar = grammar::<C>();
+    let mut found = grammar.try_get_matches_from_mut(args)?;
+    C::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut grammar))
 }
 
 /// Parses the arguments with what stands before the command behind it.
@@ -109,12 +158,12 @@ fn moved<C: Parser>(args: &[OsString]) -> Option<C> {
         let (before, rest) = args.split_at(at);
         [&before[..1], &rest[..1], &before[1..], &rest[1..]].concat()
     })
-    .find_map(|args| C::try_parse_from(args).ok())
+    .find_map(|args| read(&args).ok())
 }
 
 /// Returns the script that completes the program's commands in a shell.
 pub fn completions<C: Parser>(shell: Shell) -> String {
-    let mut grammar = C::command();
+    let mut grammar = grammar::<C>();
     let (name, mut script) = (grammar.get_name().to_owned(), Vec::new());
     clap_complete::generate(shell, &mut grammar, name, &mut script);
     String::from_utf8_lossy(&script).into_owned()
@@ -131,7 +180,7 @@ pub fn man<C: Parser>(dir: Option<&Path>) -> io::Result<String> {
         let man = clap_mangen::Man::new(command).title(title).section("8");
         man.render(&mut page).map(|()| page)
     };
-    let mut grammar = C::command();
+    let mut grammar = grammar::<C>();
     let name = grammar.get_name().to_owned();
     let Some(dir) = dir else {
         return Ok(String::from_utf8_lossy(&page(grammar, &name)?).into_owned());

@@ -96,17 +96,28 @@ where
 {
     match done {
         Ok(text) => print(program, &text),
-        Err(error) => exit::report(program, &*error, code_of(&*error)),
+        Err(error) => exit::report(program, &*error, code_of(&*error, exit::USAGE)),
     }
 }
 
-fn code_of(error: &(dyn Error + 'static)) -> u8 {
+/// The same for what a daemon's unit starts: under SMF a wrong configuration has SMF's code.
+pub fn ended<E>(program: &str, done: Result<ExitCode, E>) -> ExitCode
+where
+    E: std::ops::Deref<Target = dyn Error + Send + Sync>,
+{
+    done.unwrap_or_else(|error| {
+        exit::report(program, &*error, code_of(&*error, exit::config_code()))
+    })
+}
+
+fn code_of(error: &(dyn Error + 'static), wrong_config: u8) -> u8 {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<Usage>() || error.is::<ConfigError>() || error.is::<UnknownColumn>() {
-            return exit::USAGE;
+        match () {
+            () if error.is::<ConfigError>() => return wrong_config,
+            () if error.is::<Usage>() || error.is::<UnknownColumn>() => return exit::USAGE,
+            () => cause = error.source(),
         }
-        cause = error.source();
     }
     exit::FAILED
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{ListArgs, Shell};
+use daemon::cli::{Generated, ListArgs};
 
 use crate::verdict::Rule;
 
@@ -142,23 +142,8 @@ Examples:
         #[arg(long, value_name = "DIR")]
         run_dir: Option<PathBuf>,
     },
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  kvmd completions bash > /etc/bash_completion.d/kvmd")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  kvmd man | man -l -
-  kvmd man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 /// The daemon's configuration.

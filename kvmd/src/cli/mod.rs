@@ -43,8 +43,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Clear { name, file, control, run_dir } => {
                 start::clear(&name, &file, control, run_dir)
             }
-            Command::Completions { shell } => cli::print(NAME, &cli::completions::<Cli>(shell)),
-            Command::Man { dir } => match cli::man::<Cli>(dir.as_deref()) {
+            Command::Generated(asked) => match asked.text::<Cli>() {
                 Ok(page) => cli::print(NAME, &page),
                 Err(error) => exit::report(NAME, &error, exit::FAILED),
             },

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{Layout, ListArgs, Shell};
+use daemon::cli::{Generated, Layout, ListArgs};
 
 /// The name in messages and requests.
 pub(super) const NAME: &str = "sdc-migrate";
@@ -316,23 +316,8 @@ Examples:
         /// The node.
         cn: String,
     },
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  sdc-migrate completions bash > /etc/bash_completion.d/sdc-migrate")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  sdc-migrate man | man -l -
-  sdc-migrate man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 /// A migration that begins.

@@ -91,15 +91,8 @@ fn refused(refusal: &sdc_clients::Error) -> String {
 }
 
 async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitCode> {
-    match verb {
-        Verb::Completions { shell } => {
-            return Ok(cli::print(NAME, &cli::completions::<Cli>(shell)));
-        }
-        Verb::Man { dir } => {
-            let page = cli::man::<Cli>(dir.as_deref()).context("the manual pages")?;
-            return Ok(cli::print(NAME, &page));
-        }
-        _ => {}
+    if let Verb::Generated(asked) = &verb {
+        return Ok(cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?));
     }
     let services = Services::find(reach)?;
     let act = Act { services: &services, style };
@@ -154,7 +147,7 @@ async fn answer(verb: Verb, reach: &Reach, style: Style) -> anyhow::Result<ExitC
         }
         Verb::AllowCn { cn } => settings::allow_cn(&services, &cn, true).await,
         Verb::DisallowCn { cn } => settings::allow_cn(&services, &cn, false).await,
-        Verb::Completions { .. } | Verb::Man { .. } => Ok(ExitCode::SUCCESS),
+        Verb::Generated(_) => Ok(ExitCode::SUCCESS),
     }
 }
 

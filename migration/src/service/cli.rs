@@ -13,9 +13,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{self, Shell, pages, valid_config};
+use daemon::cli::{self, Generated, pages, valid_config};
 use daemon::http::url_of;
-use daemon::{ConfigError, Fields, exit};
+use daemon::{ConfigError, Fields};
 use sdc_clients::http::Http;
 use store::Store;
 
@@ -67,23 +67,8 @@ Examples:
 
 The service must not run where the store is a file. It can be repeated: what is there stays.")]
     Import(ImportArgs),
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  migration-service completions bash > /etc/bash_completion.d/migration-service")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  migration-service man | man -l -
-  migration-service man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 #[derive(Debug, Default, Args)]
@@ -130,21 +115,14 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(code) => return code,
     };
     cli::run(NAME, async {
-        let result = match cli.command {
+        let print = |text: String| cli::print(NAME, &text);
+        let done = match cli.command {
             Command::Serve(args) => start(args).await,
-            Command::Status(args) => status(&args).await.map(|text| cli::print(NAME, &text)),
-            Command::Import(args) => take_over(&args).await.map(|text| cli::print(NAME, &text)),
-            Command::Completions { shell } => Ok(cli::print(NAME, &cli::completions::<Cli>(shell))),
-            Command::Man { dir } => {
-                let page = cli::man::<Cli>(dir.as_deref());
-                page.map(|text| cli::print(NAME, &text)).map_err(Into::into)
-            }
+            Command::Status(args) => status(&args).await.map(print),
+            Command::Import(args) => take_over(&args).await.map(print),
+            Command::Generated(asked) => asked.text::<Cli>().map(print).map_err(Into::into),
         };
-        result.unwrap_or_else(|error| {
-            let wrong_config = error.is::<ConfigError>();
-            let code = if wrong_config { exit::config_code() } else { exit::FAILED };
-            exit::report(NAME, error.as_ref(), code)
-        })
+        cli::ended(NAME, done)
     })
 }
 

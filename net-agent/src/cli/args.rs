@@ -4,11 +4,9 @@
 
 //! The grammar of the command line and its help.
 
-use std::path::PathBuf;
-
 use clap::{Args, Parser, Subcommand};
 use daemon::agent::FileArgs;
-use daemon::cli::{ListArgs, Shell};
+use daemon::cli::{Generated, ListArgs};
 
 use crate::config::DEFAULT_FILE;
 
@@ -182,23 +180,8 @@ Examples:
 Columns: at, mac, outcome, rule, change, vm; with -o also why, ago. It reads the journal in the state
 directory, whether the daemon runs or not. The journal has the last some thousand requests.")]
     History(HistoryArgs),
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  net-agent completions bash > /etc/bash_completion.d/net-agent")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  net-agent man | man -l -
-  net-agent man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 #[derive(Args, Debug)]

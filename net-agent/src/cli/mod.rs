@@ -68,7 +68,6 @@ async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<
         Verb::Release { vm } => holds::release(&config()?, vm).await?,
         Verb::Holds { list } => holds::holds(&config()?, &list.layout(), screen)?,
         Verb::History(args) => history::history(&config()?, args, screen).await?,
-        Verb::Completions { shell } => cli::completions::<Cli>(shell),
-        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages")?,
+        Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
     })
 }

@@ -187,13 +187,8 @@ fn vmadm_arguments(bytes: &[u8]) {
     use vminfod::cli::vmadm::{nopt::parse, options};
     let text = String::from_utf8_lossy(bytes);
     let args: Vec<String> = text.split('\n').map(str::to_owned).collect();
-    for (specs, shorts) in [
-        (options::LIST, options::LIST_SHORTS),
-        (options::LOOKUP, options::LOOKUP_SHORTS),
-        (options::EVENTS, options::EVENTS_SHORTS),
-        (options::PLAIN, options::PLAIN_SHORTS),
-    ] {
-        let parsed = parse(&args, specs, shorts);
+    for specs in [options::LIST, options::LOOKUP, options::EVENTS, options::PLAIN] {
+        let parsed = parse(&args, specs);
         assert!(parsed.operands.iter().all(|operand| args.iter().any(|arg| arg.contains(operand))));
     }
 }

@@ -57,7 +57,6 @@ async fn answer(verb: Verb, files: &FileArgs, screen: Screen) -> anyhow::Result<
         }
         Verb::Vm { vm, list } => show::vm(&config()?, &vm, &list.layout(), screen).await?,
         Verb::Approve { id } => show::approve(&config()?, &id).await?,
-        Verb::Completions { shell } => cli::completions::<Cli>(shell),
-        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages")?,
+        Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
     })
 }

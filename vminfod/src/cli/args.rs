@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{ListArgs, Shell};
+use daemon::cli::{Generated, ListArgs};
 
 /// Program name in messages and logs.
 pub const NAME: &str = "vminfod";
@@ -118,23 +118,8 @@ Examples:
 To test ZFS history events, it sets and removes a user property of a pool (vminfod:check).
 Exit status 1 if a check failed.")]
     Check(CheckArgs),
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  vminfod completions bash > /etc/bash_completion.d/vminfod")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  vminfod man | man -l -
-  vminfod man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 const LIST: &str = "\

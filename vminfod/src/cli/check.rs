@@ -13,7 +13,6 @@ use tokio::time::{Instant, timeout_at};
 use vm_model::parse::zone_index::lines;
 
 use super::args::{CheckArgs, ReachArgs};
-use super::problem::Problem;
 use super::settings::Settings;
 use crate::node::Ctx;
 use crate::node::commands::Tool;
@@ -25,19 +24,18 @@ const PROPERTY: &str = "vminfod:check";
 /// How long a change of a property may take.
 const SET_LIMIT: Duration = Duration::from_secs(30);
 
+/// What is found of a stream.
+const STARTS: &str = "the event stream starts";
+/// Why nothing may have come.
+const PERHAPS: &str = "perhaps nothing happened: without --passive the check causes an event";
+
 type Reason = Box<dyn std::error::Error + Send + Sync>;
 
 /// What was found, or why the source cannot be used.
 type Outcome = Result<String, Reason>;
 
-/// The result for one source.
-struct Finding {
-    name: &'static str,
-    outcome: Outcome,
-}
-
 /// Runs all checks. Returns the table, and whether all passed.
-pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Problem> {
+pub async fn run(args: &CheckArgs, screen: Screen) -> anyhow::Result<(String, bool)> {
     let reach = ReachArgs { url: None, config: args.config.clone() };
     let settings = Settings::of(&reach, args.root.clone())?;
     let ctx = settings.ctx();
@@ -45,9 +43,9 @@ pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Pro
         let _shown = Progress::begin("checking the node");
         findings(&ctx, args).await
     };
-    let good = findings.iter().all(|finding| finding.outcome.is_ok());
+    let good = findings.iter().all(|(_, outcome)| outcome.is_ok());
     let mut table = Table::new(&["name", "state", "detail"]);
-    for Finding { name, outcome } in findings {
+    for (name, outcome) in findings {
         let (state, detail) = match outcome {
             Ok(detail) => (Cell::toned("ok", Tone::Good), detail),
             Err(reason) => (Cell::toned("failed", Tone::Bad), chain(&*reason)),
@@ -57,8 +55,9 @@ pub async fn run(args: &CheckArgs, screen: Screen) -> Result<(String, bool), Pro
     Ok((table.print(&args.list.layout(), screen)?, good))
 }
 
-async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
-    let (zones, datasets, kstats, sysinfo, index, zone_events, zfs_events) = tokio::join!(
+/// Returns what was found for each source.
+async fn findings(ctx: &Ctx, args: &CheckArgs) -> [(&'static str, Outcome); 8] {
+    let (zones, datasets, kstats, sysinfo, index, zone_events, (zfs_events, zfs_history)) = tokio::join!(
         zones(ctx),
         datasets(ctx),
         kstats(ctx),
@@ -67,8 +66,7 @@ async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
         zone_events(ctx, args.timeout),
         zfs_events(ctx, args),
     );
-    let (zfs_events, zfs_history) = zfs_events;
-    let findings = [
+    [
         ("zoneadm", zones),
         ("zfs", datasets),
         ("kstat", kstats),
@@ -77,8 +75,7 @@ async fn findings(ctx: &Ctx, args: &CheckArgs) -> Vec<Finding> {
         ("zone events", zone_events),
         ("zfs events", zfs_events),
         ("zfs history", zfs_history),
-    ];
-    findings.map(|(name, outcome)| Finding { name, outcome }).into()
+    ]
 }
 
 async fn zones(ctx: &Ctx) -> Outcome {
@@ -111,16 +108,13 @@ async fn index(ctx: &Ctx) -> Outcome {
 }
 
 async fn zone_events(ctx: &Ctx, limit: Duration) -> Outcome {
-    ready(ctx, Channel::Zones, limit).await?;
-    Ok("the event stream starts".to_owned())
+    ready(ctx, Channel::Zones, limit).await.map(|_| STARTS.to_owned())
 }
 
 /// Checks that the stream of ZFS events starts and that events arrive.
 async fn zfs_events(ctx: &Ctx, args: &CheckArgs) -> (Outcome, Outcome) {
     match ready(ctx, Channel::Datasets, args.timeout).await {
-        Ok(mut helper) => {
-            (Ok("the event stream starts".to_owned()), arrival(ctx, args, &mut helper).await)
-        }
+        Ok(mut helper) => (Ok(STARTS.to_owned()), arrival(ctx, args, &mut helper).await),
         Err(why) => (Err(why), Err("not tried: the event stream does not start".into())),
     }
 }
@@ -129,11 +123,8 @@ async fn arrival(ctx: &Ctx, args: &CheckArgs, helper: &mut Helper) -> Outcome {
     let began = Instant::now();
     let limit = args.timeout;
     if args.passive {
-        event(helper, began + limit, None).await.map_err(|reason| {
-            format!(
-                "{reason}; perhaps nothing happened: without --passive the check causes an event"
-            )
-        })?;
+        let came = event(helper, began + limit, None).await;
+        came.map_err(|reason| format!("{reason}; {PERHAPS}"))?;
         return Ok("an event arrived".to_owned());
     }
     let pool = pool(ctx).await?;
@@ -156,7 +147,7 @@ async fn pool(ctx: &Ctx) -> Outcome {
 }
 
 async fn zfs(ctx: &Ctx, args: &[&str]) -> Outcome {
-    let owned: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let owned = args.iter().map(|arg| (*arg).to_owned()).collect();
     let output = ctx.commands.run(Tool::Zfs, owned, SET_LIMIT).await?;
     if output.status == 0 {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -178,8 +169,7 @@ async fn event(helper: &mut Helper, until: Instant, dataset: Option<&str>) -> Re
     loop {
         let line = line(helper, until).await?;
         let Ok(event) = vm_model::js::parse(&line) else { continue };
-        let name = event.get("data").and_then(|data| data.get("history_dsname"));
-        let name = name.and_then(serde_json::Value::as_str);
+        let name = event["data"]["history_dsname"].as_str();
         if name.is_some() && (dataset.is_none() || name == dataset) {
             return Ok(());
         }

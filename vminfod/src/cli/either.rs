@@ -5,18 +5,21 @@
 //! Objects from the daemon if it runs, else from the node itself (RFD 39's disableability). The
 //! service manager decides whether the daemon is off or starting.
 
+use std::path::Path;
 use std::time::Duration;
 
 use daemon::cli::Progress;
 use tokio::time::Instant;
 
 use super::settings::Settings;
-use super::smf::{Service, Smf};
-use super::supply::{FromDaemon, FromNode, Supplied, Supplier, SupplyError};
+use super::smf::{self, Service};
+use super::supply::{FromDaemon, Supplied, Supplier, SupplyError};
 use crate::node::Ctx;
 
 /// How long to wait for a daemon that is starting.
 pub const WAIT: Duration = Duration::from_secs(60);
+/// Where the service manager's program is.
+const SVCS: &str = "/usr/bin/svcs";
 /// Pause between two tries.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -26,19 +29,13 @@ pub struct Either {
     pub daemon: FromDaemon,
     /// Reads the node.
     pub ctx: Ctx,
-    /// The service manager.
-    pub smf: Smf,
+    /// The service manager's program.
+    pub svcs: &'static str,
     /// Do not ask the daemon.
     pub direct: bool,
     /// How long to wait for a daemon that refuses connections. If set, also where there is no service
     /// manager.
     pub wait: Option<Duration>,
-}
-
-/// Where to read objects from.
-enum Source {
-    Daemon,
-    Node,
 }
 
 impl Either {
@@ -47,16 +44,16 @@ impl Either {
         Ok(Either {
             daemon: FromDaemon::new(&settings.url, program)?,
             ctx: settings.ctx(),
-            smf: Smf::default(),
+            svcs: SVCS,
             direct: false,
             wait: None,
         })
     }
 
-    /// Chooses the source when the daemon refuses connections.
-    async fn refused(&self) -> Result<Source, SupplyError> {
-        let limit = match (self.smf.service().await, self.wait) {
-            (Service::Off, _) | (Service::Unmanaged, None) => return Ok(Source::Node),
+    /// Waits for a daemon that refuses connections; returns false if it is off, or no wait is asked for.
+    async fn comes(&self) -> Result<bool, SupplyError> {
+        let limit = match (smf::service(Path::new(self.svcs)).await, self.wait) {
+            (Service::Off, _) | (Service::Unmanaged, None) => return Ok(false),
             (Service::Unmanaged, Some(wait)) => wait,
             (Service::Starting, wait) => wait.unwrap_or(WAIT),
         };
@@ -64,7 +61,7 @@ impl Either {
         let end = Instant::now() + limit;
         loop {
             match self.daemon.get(sdc_clients::http::Call::get(&["ping"])).await {
-                Ok(_) => return Ok(Source::Daemon),
+                Ok(_) => return Ok(true),
                 Err(SupplyError::Refused(_)) if Instant::now() < end => {
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -91,12 +88,12 @@ impl Supplier for Either {
                     Err(SupplyError::Refused(_)) => {}
                     answered => return answered,
                 }
-                if let Source::Daemon = self.refused().await? {
+                if self.comes().await? {
                     return self.daemon.objects(only).await;
                 }
             }
             let _shown = Progress::begin("vminfod is off: reading the node");
-            let read = FromNode::new(self.ctx.clone()).objects(only).await;
+            let read = self.ctx.objects(only).await;
             read.map_err(|error| if self.direct { error } else { neither(error) })
         })
     }
@@ -111,14 +108,19 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
+    /// What svcs exits with or prints if the daemon is off, if it is coming, and if there is no svcs.
+    const OFF: &str = "/bin/false";
+    const STARTING: &str = "/bin/echo";
+    const UNMANAGED: &str = "/nowhere/svcs";
+
     /// A supplier with the daemon at this address, where the node cannot be read.
-    fn either(address: &str, smf: Service, wait: Option<Duration>) -> Either {
+    fn either(address: &str, svcs: &'static str, wait: Option<Duration>) -> Either {
         let commands =
             CommandPaths { zoneadm: "/nowhere/zoneadm".into(), ..CommandPaths::default() };
         Either {
             daemon: FromDaemon::new(&format!("http://{address}"), "test").unwrap(),
             ctx: Ctx::new(Root::new("/nowhere"), Arc::new(RealCommands::new(commands))),
-            smf: Smf::Says(smf),
+            svcs,
             direct: false,
             wait,
         }
@@ -132,13 +134,8 @@ mod tests {
     #[tokio::test]
     async fn a_daemon_that_is_off_is_not_waited_for() {
         let address = nobody().await;
-        for (service, wait) in [
-            (Service::Off, Some(Duration::from_secs(60))),
-            (Service::Off, None),
-            (Service::Unmanaged, None),
-        ] {
-            let error =
-                either(&address, service, wait).objects(None).await.unwrap_err().to_string();
+        for (svcs, wait) in [(OFF, Some(Duration::from_secs(60))), (OFF, None), (UNMANAGED, None)] {
+            let error = either(&address, svcs, wait).objects(None).await.unwrap_err().to_string();
             assert!(
                 error.contains("vminfod is not running, and the node cannot be read"),
                 "{error}"
@@ -151,11 +148,11 @@ mod tests {
     async fn a_daemon_that_is_late_is_waited_for() {
         let address = nobody().await;
         let wait = Some(Duration::from_millis(300));
-        for service in [Service::Starting, Service::Unmanaged] {
-            let error = either(&address, service, wait).objects(None).await.unwrap_err();
+        for svcs in [STARTING, UNMANAGED] {
+            let error = either(&address, svcs, wait).objects(None).await.unwrap_err();
             assert!(matches!(error, SupplyError::NotUp(_)), "{error}");
         }
-        let late = either(&address, Service::Starting, Some(Duration::from_secs(30)));
+        let late = either(&address, STARTING, Some(Duration::from_secs(30)));
         let server = async {
             let listener = TcpListener::bind(&address).await.unwrap();
             for body in ["{\"ping\":\"pong\"}", "[{\"uuid\":\"a\"}]"] {

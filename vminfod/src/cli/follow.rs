@@ -12,14 +12,18 @@ use sdc_clients::Jitter;
 use serde_json::Value;
 
 use super::args::{EventsArgs, NAME};
-use super::problem::Problem;
 use super::show::{daemon, name_of};
 use super::stream::{self, StreamEnd};
 use super::supply::SupplyError;
-use super::vmadm::events::{EventFault, Printer, ReadyVms, Style};
+use super::vmadm::events::{EventFault, Printer, Tool};
 
 /// Pause before reconnecting.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How the first line of a resumed stream begins.
+const RESUME: &[u8] = br#"{"type":"resume""#;
+/// Why a stream does not go on where it broke.
+const MISSED: &str = "the daemon was restarted, or keeps them no longer";
 
 /// The last event that was printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,15 +46,16 @@ impl Place {
 }
 
 /// Runs until stdout is closed or the first connection fails.
-pub async fn run(args: &EventsArgs, screen: Screen) -> Result<(), Problem> {
+pub async fn run(args: &EventsArgs, screen: Screen) -> anyhow::Result<()> {
     let daemon = daemon(&args.reach)?;
     let only = match &args.uuid {
-        Some(typed) => Some(name_of(&args.reach, typed).await?),
+        Some(typed) => Some(name_of(&daemon, typed).await?),
         None => None,
     };
     let mut printer = Printer {
-        style: Style::Plain { short: args.short },
-        json: args.json.then_some(ReadyVms::List),
+        tool: Tool::Vminfod,
+        full: !args.short,
+        json: args.json,
         ready: args.ready,
         only,
     };
@@ -63,24 +68,27 @@ pub async fn run(args: &EventsArgs, screen: Screen) -> Result<(), Problem> {
             call = call.query("epoch", &place.epoch).query("since", place.seq);
         }
         let mut connected = false;
-        let end = {
-            let mut print = |line: &[u8]| {
-                connected = true;
-                print(&printer, line, &mut place, screen)
-            };
-            stream::follow(&daemon, call, &mut print, &mut screen::write).await
+        let mut show = |line: &[u8]| {
+            connected = true;
+            let resumed = !place.epoch.is_empty();
+            place.take(line);
+            // The first line of a resumed stream reports no change.
+            if resumed && line.starts_with(RESUME) {
+                return Ok(());
+            }
+            Ok(screen::write(&screen.harmless(&printer.line(line)?))?)
         };
+        let Err(end) = stream::follow(&daemon, call, &mut show).await;
         began |= connected;
         match &end {
+            end if end.is_closed_stdout() => return Ok(()),
             StreamEnd::Write(_) | StreamEnd::Fault(EventFault::NoSuchVm(_)) => {
                 return Err(end.into());
             }
             // The VM does not exist, or the daemon never answered.
             _ if !began => return Err(end.into()),
             StreamEnd::Supply(SupplyError::Status(410)) => {
-                eprintln!(
-                    "{NAME}: some events were missed: the daemon was restarted, or keeps them no longer"
-                );
+                eprintln!("{NAME}: some events were missed: {MISSED}");
                 place = Place::default();
                 // The new first line reports a VM that is gone.
                 printer.ready = args.ready;
@@ -91,25 +99,6 @@ pub async fn run(args: &EventsArgs, screen: Screen) -> Result<(), Problem> {
         }
         tokio::time::sleep(jitter.around(PAUSE, 0.2)).await;
     }
-}
-
-fn print(
-    printer: &Printer,
-    line: &[u8],
-    place: &mut Place,
-    screen: Screen,
-) -> Result<String, EventFault> {
-    let resumed = !place.epoch.is_empty();
-    place.take(line);
-    if resumed && is_resume(line) {
-        return Ok(String::new());
-    }
-    Ok(screen.harmless(&printer.line(line)?))
-}
-
-/// Returns true for the first line of a resumed stream, which reports no change.
-fn is_resume(line: &[u8]) -> bool {
-    line.starts_with(b"{\"type\":\"resume\"")
 }
 
 #[cfg(test)]
@@ -123,6 +112,6 @@ mod tests {
         place.take(br#"{"type":"delete","zonename":"a","seq":5,"epoch":"ab"}"#);
         place.take(b"nonsense");
         assert_eq!(place, Place { epoch: "ab".to_owned(), seq: 5 });
-        assert!(is_resume(br#"{"type":"resume","date":"x"}"#));
+        assert!(br#"{"type":"resume","date":"x"}"#.starts_with(RESUME));
     }
 }

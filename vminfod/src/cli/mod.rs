@@ -12,7 +12,6 @@ mod args;
 mod check;
 mod either;
 mod follow;
-mod problem;
 mod reads;
 mod run;
 mod serve;

@@ -9,13 +9,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::cli::{Screen, names};
+use daemon::exit;
+use daemon::log::chain;
 use sdc_clients::vminfod::VmFields as _;
 
 use super::args::ReachArgs;
 use super::either::Either;
 use super::settings::Settings;
 use super::supply::Supplier;
-use super::vmadm::{self, Failure, Plan, Printed, list, usage};
+use super::vmadm::{self, Failure, Plan, Printed, nopt, usage};
 
 /// Flags that vmadm does not have.
 #[derive(Debug, Default)]
@@ -33,7 +35,7 @@ pub fn take(command: &str, args: &[String]) -> Result<(Own, Vec<String>), String
     let mut rest = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        if arg.len() >= 2 && arg.bytes().all(|b| b == b'-') {
+        if nopt::is_end(arg) {
             rest.push(arg.clone());
             rest.extend(args.by_ref().cloned());
             break;
@@ -71,8 +73,7 @@ pub async fn run(args: &[String], program: &str, screen: Screen) -> Printed {
     let settings = match Settings::of(&own.reach, own.root.clone()) {
         Ok(settings) => settings,
         Err(error) => {
-            let stderr = format!("{program}: {}\n", daemon::log::chain(&error));
-            return Printed { stdout: String::new(), stderr, code: daemon::exit::USAGE };
+            return Printed::failed(format!("{program}: {}\n", chain(&error)), exit::USAGE);
         }
     };
     let result = objects(command, rest, &own, &settings, program).await;
@@ -96,15 +97,10 @@ async fn objects(
         (Err(not_a_uuid), Some(typed)) => {
             Plan::Get(named(&supplier, &typed).await?.ok_or(not_a_uuid)?)
         }
+        (Ok(Plan::List(listing)), _) if own.json => Plan::List(listing.as_json()),
         (plan, _) => plan?,
     };
-    match plan {
-        Plan::List(listing) if own.json => {
-            let vms = supplier.objects(None).await?;
-            vmadm::within(vmadm::LIMIT, move || Ok(list::json(&listing.objects(vms)?))).await
-        }
-        plan => vmadm::run(plan, &supplier).await,
-    }
+    vmadm::run(plan, &supplier).await
 }
 
 /// Returns the uuid of the VM that is meant by an alias or by the beginning of a uuid, if one VM is. vmadm
@@ -118,8 +114,7 @@ async fn named(supplier: &Either, typed: &str) -> Result<Option<String>, Failure
 
 fn wrong_usage(program: &str, command: &str, message: Option<String>) -> Printed {
     let message = message.map(|text| text + "\n").unwrap_or_default();
-    let usage = usage::own(program, command);
-    Printed { stdout: String::new(), stderr: message + &usage, code: daemon::exit::USAGE }
+    Printed::failed(message + &usage::own(program, command), exit::USAGE)
 }
 
 #[cfg(test)]

@@ -8,16 +8,16 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::{Context as _, anyhow};
 use daemon::cli::{self, Screen, screen};
 use daemon::exit;
 
 use super::args::{Cli, Command, NAME, ReachArgs, VmadmArgs};
 use super::either::Either;
-use super::problem::Problem;
 use super::serve::{self, Companion};
 use super::settings::Settings;
-use super::stream::{self, StreamEnd};
-use super::supply::FromDaemon;
+use super::stream;
+use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::{self, Plan, Printed};
 use super::{check, follow, reads, show, vminfo, why};
 
@@ -60,33 +60,41 @@ async fn dispatch(args: Vec<String>, page: Option<Companion>) -> ExitCode {
 }
 
 async fn command(cli: Cli, screen: Screen, page: Option<Companion>) -> ExitCode {
-    let result = match cli.command {
-        None => return serve::run(cli.serve, page).await,
-        Some(Command::Serve(args)) => return serve::run(args, page).await,
-        Some(Command::Ping(args)) => show::ping(&args, screen).await,
-        Some(Command::Status(args)) => show::status(&args, screen).await,
-        Some(Command::Vms(args)) => show::vms(&args, screen).await,
-        Some(Command::Vm(args)) => show::vm(&args, screen).await,
-        Some(Command::Events(args)) => follow::run(&args, screen).await.map(|()| String::new()),
-        Some(Command::Why(args)) => why::run(&args, screen).await,
-        Some(Command::Check(args)) => match check::run(&args, screen).await {
-            Ok((text, good)) => {
-                let written = print(&Printed { stdout: text, stderr: String::new(), code: 0 });
-                return if good { written } else { ExitCode::from(exit::FAILED) };
+    let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        Command::Serve(args) => return cli::ended(NAME, serve::run(args, page).await),
+        Command::Ping(args) => show::ping(&args, screen).await,
+        Command::Status(args) => show::status(&args, screen).await,
+        Command::Vms(args) => show::vms(&args, screen).await,
+        Command::Vm(args) => show::vm(&args, screen).await,
+        Command::Events(args) => follow::run(&args, screen).await.map(|()| String::new()),
+        Command::Why(args) => why::run(&args, screen).await,
+        Command::Check(args) => match check::run(&args, screen).await {
+            Ok((stdout, good)) => {
+                let code = if good { 0 } else { exit::FAILED };
+                return print(&Printed { stdout, code, ..Printed::default() });
             }
-            Err(problem) => Err(problem),
+            Err(error) => Err(error),
         },
-        Some(Command::Completions { shell }) => Ok(cli::completions::<Cli>(shell)),
-        Some(Command::Man { dir }) => cli::man::<Cli>(dir.as_deref()).map_err(Problem::from),
+        Command::Generated(asked) => asked.text::<Cli>().context("cannot write"),
         // dispatch() handles these without clap, but for options that stand before them.
-        Some(Command::List(vmadm)) => return read("list", vmadm, screen).await,
-        Some(Command::Lookup(vmadm)) => return read("lookup", vmadm, screen).await,
-        Some(Command::Get(vmadm)) => return read("get", vmadm, screen).await,
+        Command::List(vmadm) => return read("list", vmadm, screen).await,
+        Command::Lookup(vmadm) => return read("lookup", vmadm, screen).await,
+        Command::Get(vmadm) => return read("get", vmadm, screen).await,
     };
-    match result.and_then(|text| Ok(screen::write(&text)?)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => problem.report(NAME),
+    match done {
+        Ok(stdout) => print(&Printed { stdout, ..Printed::default() }),
+        Err(error) => failed(NAME, error),
     }
+}
+
+/// Says why a command failed. The shipped tools' words for a daemon that is off are not ours.
+fn failed(program: &str, error: anyhow::Error) -> ExitCode {
+    let refused = error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(SupplyError::Refused(url)) => Some(url),
+        _ => None,
+    });
+    let plain = refused.map(|url| anyhow!("vminfod is not running: nothing answers on {url}"));
+    cli::finish(program, Err(plain.unwrap_or(error)))
 }
 
 /// `list`, `lookup` and `get` with vmadm's own options.
@@ -99,19 +107,17 @@ async fn read(command: &str, vmadm: VmadmArgs, screen: Screen) -> ExitCode {
 async fn as_vminfo(args: &[String], screen: Screen) -> ExitCode {
     let plan = match vminfo::plan(args) {
         Ok(plan) => plan,
-        Err(misuse) => return print(&misuse.printed()),
+        Err(printed) => return print(&printed),
     };
     let daemon = match reach("vminfo") {
         Ok(supplier) => supplier.daemon,
         Err(code) => return code,
     };
-    match vminfo::printer(&plan) {
-        Some(printer) => shipped_events(&daemon, &printer, screen).await,
-        None => {
-            let result = vminfo::run(&plan, &daemon).await.map(|text| screen.harmless(&text));
-            print(&Printed::of(result.map_err(vmadm::Failure::from), NAME))
-        }
+    if let vminfo::Plan::Events(printer) = &plan {
+        return shipped_events(&daemon, printer, screen).await;
     }
+    let result = vminfo::run(&plan, &daemon).await.map(|text| screen.harmless(&text));
+    print(&Printed::of(result.map_err(vmadm::Failure::from), NAME))
 }
 
 /// The read-only part of the shipped `vmadm`.
@@ -126,17 +132,17 @@ async fn as_vmadm(program: &str, args: &[String], screen: Screen) -> ExitCode {
         Ok(supplier) => supplier,
         Err(code) => return code,
     };
-    if let Plan::Events(events) = &plan {
-        return shipped_events(&supplier.daemon, &vmadm::printer(events), screen).await;
+    if let Plan::Events(printer) = &plan {
+        return shipped_events(&supplier.daemon, printer, screen).await;
     }
     let result = vmadm::run(plan, &supplier).await.map(|text| screen.harmless(&text));
     print(&Printed::of(result, &full))
 }
 
 fn reach(program: &str) -> Result<Either, ExitCode> {
-    let settings = Settings::of(&ReachArgs::default(), None).map_err(Problem::from);
+    let settings = Settings::of(&ReachArgs::default(), None).map_err(anyhow::Error::from);
     let found = settings.and_then(|settings| Ok(Either::of(&settings, program)?));
-    found.map_err(|problem| problem.report(program))
+    found.map_err(|error| failed(program, error))
 }
 
 /// Prints events as the shipped tools do, until the stream ends.
@@ -145,16 +151,13 @@ async fn shipped_events(
     printer: &vmadm::events::Printer,
     screen: Screen,
 ) -> ExitCode {
-    let mut print = |line: &[u8]| printer.line(line).map(|text| screen.harmless(&text));
-    match stream::follow(daemon, stream::events(), &mut print, &mut screen::write).await {
-        StreamEnd::Write(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        end => {
-            eprintln!("{end}");
-            ExitCode::from(exit::FAILED)
-        }
+    let mut show = |line: &[u8]| Ok(screen::write(&screen.harmless(&printer.line(line)?))?);
+    let Err(end) = stream::follow(daemon, stream::events(), &mut show).await;
+    if end.is_closed_stdout() {
+        return ExitCode::SUCCESS;
     }
+    eprintln!("{end}");
+    ExitCode::from(exit::FAILED)
 }
 
 /// Writes the output of a command. A closed stdout is not a failure.
@@ -163,7 +166,7 @@ fn print(printed: &Printed) -> ExitCode {
     eprint!("{}", printed.stderr);
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Problem::from(error).report(NAME)
+            failed(NAME, anyhow::Error::from(error).context("cannot write"))
         }
         _ => ExitCode::from(printed.code),
     }

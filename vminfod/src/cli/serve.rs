@@ -5,16 +5,15 @@
 //! `vminfod serve`: reads the settings, checks that the node's programs exist, and runs the daemon
 //! until a signal.
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::cli::{begin, valid_config};
-use daemon::{ConfigError, Shutdown, Tasks, exit};
+use anyhow::{Context as _, bail};
+use daemon::cli::{Usage, begin, valid_config};
+use daemon::{Shutdown, Tasks};
 use futures_util::future::BoxFuture;
 use sdc_clients::vminfod::Vminfod;
 
@@ -22,74 +21,39 @@ use super::args::{NAME, ServeArgs};
 use super::settings;
 use crate::config::Config;
 use crate::node::commands::{CommandPaths, RealCommands};
-use crate::service::{ServeError, serve};
+use crate::service::{ServeError, check_root, serve};
 use crate::shadow;
 
 /// The user agent of what `--shadow` asks.
 const AGENT: &str = concat!("vminfod/", env!("CARGO_PKG_VERSION"));
 
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error("command {name} {}: {reason}", path.display())]
-    Command { name: &'static str, path: PathBuf, reason: String },
-    #[error("root directory {}: {source}", path.display())]
-    Root { path: PathBuf, source: std::io::Error },
-    #[error("--shadow: {0}")]
-    Shadow(sdc_clients::Error),
-    #[error("signal handlers: {0}")]
-    Signals(std::io::Error),
-    #[error("--console: this program has no page; run `console`")]
-    NoConsole,
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-}
-
-impl StartError {
-    fn code(&self) -> u8 {
-        match self {
-            Self::Config(_) => exit::config_code(),
-            Self::Shadow(_) | Self::NoConsole => exit::USAGE,
-            _ => exit::FAILED,
-        }
-    }
-}
-
 /// What `serve --console` starts: gets the daemon's address and the page's own if one was given, and
 /// ends at the shutdown.
-pub type Companion = fn(
-    SocketAddr,
-    Option<SocketAddr>,
-    Shutdown,
-) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>>;
+pub type Companion =
+    fn(SocketAddr, Option<SocketAddr>, Shutdown) -> BoxFuture<'static, anyhow::Result<()>>;
 
 /// Runs the daemon; `page` is what `--console` starts beside it.
-pub async fn run(args: ServeArgs, page: Option<Companion>) -> ExitCode {
-    match start(args, page).await {
-        Ok(code) => code,
-        Err(error) => exit::report(NAME, &error, error.code()),
-    }
-}
-
-async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, StartError> {
+pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<ExitCode> {
     let page = match (args.console, page) {
         (None, _) => None,
         (Some(at), Some(page)) => Some((page, at)),
-        (Some(_), None) => return Err(StartError::NoConsole),
+        (Some(_), None) => {
+            let what = "--console: this program has no page; run `console`";
+            return Err(Usage(what.to_owned()).into());
+        }
     };
     let (mut config, unknown) = Config::read(settings::fields(args.config.as_deref())?)?;
     config.root = args.root.unwrap_or(config.root);
     config.listen = args.listen.unwrap_or(config.listen);
-    std::fs::read_dir(&config.root)
-        .map_err(|source| StartError::Root { path: config.root.clone(), source })?;
+    check_root(&config.root)?;
     check_commands(&config.commands)?;
-    let shadowed = |url| Vminfod::new(url, AGENT).map_err(StartError::Shadow);
+    let shadowed =
+        |url| Vminfod::new(url, AGENT).map_err(|error| Usage(format!("--shadow: {error}")));
     let other = args.shadow.as_deref().map(shadowed).transpose()?;
     if args.check_config {
         return Ok(valid_config(NAME, &unknown));
     }
-    let shutdown = begin(NAME, &config.log_level, &unknown).map_err(StartError::Signals)?;
+    let shutdown = begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     daemon::descriptors::raise(config.http.connections);
     let commands = Arc::new(RealCommands::new(config.commands.clone()));
     tracing::info!(root = %config.root.display(), "starting");
@@ -121,7 +85,7 @@ async fn start(args: ServeArgs, page: Option<Companion>) -> Result<ExitCode, Sta
     Ok(ExitCode::SUCCESS)
 }
 
-fn check_commands(paths: &CommandPaths) -> Result<(), StartError> {
+fn check_commands(paths: &CommandPaths) -> anyhow::Result<()> {
     let all = [
         ("zoneadm", &paths.zoneadm),
         ("zfs", &paths.zfs),
@@ -134,7 +98,7 @@ fn check_commands(paths: &CommandPaths) -> Result<(), StartError> {
             Ok(_) => "is not an executable file".to_owned(),
             Err(error) => error.to_string(),
         };
-        return Err(StartError::Command { name, path: path.clone(), reason });
+        bail!("command {name} {}: {reason}", path.display());
     }
     Ok(())
 }

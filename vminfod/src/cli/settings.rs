@@ -16,7 +16,6 @@ use super::args::ReachArgs;
 use crate::config::Config;
 use crate::node::Ctx;
 use crate::node::commands::RealCommands;
-use crate::node::root::Root;
 
 /// The configuration that the platform image installs.
 const INSTALLED: &str = "/etc/vminfod.json";
@@ -55,11 +54,7 @@ impl Settings {
 
     /// A context that reads the node without the daemon.
     pub fn ctx(&self) -> Ctx {
-        Ctx {
-            root: Root::new(self.config.root.clone()).with_deadline(self.config.file_deadline),
-            commands: Arc::new(RealCommands::new(self.config.commands.clone())),
-            deadlines: self.config.deadlines,
-        }
+        self.config.ctx(Arc::new(RealCommands::new(self.config.commands.clone())))
     }
 }
 

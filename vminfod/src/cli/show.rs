@@ -6,15 +6,15 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use daemon::cli::pages::{PATIENCE, fields};
 use daemon::cli::screen::visible;
 use daemon::cli::{Layout, Progress, Screen, Tone, Usage, facts, names, span};
 use sdc_clients::http::Call;
-use sdc_clients::vminfod::VmObject;
+use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::Value;
 
 use super::args::{NAME, PlainArgs, ReachArgs, StatusArgs, VmArgs, VmsArgs};
-use super::problem::Problem;
 use super::settings::Settings;
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Failure;
@@ -26,13 +26,13 @@ use super::vmadm::value::{at, items, pretty, text_form};
 const SYNC: Duration = Duration::from_secs(150);
 
 /// A client of the daemon.
-pub fn daemon(reach: &ReachArgs) -> Result<FromDaemon, Problem> {
+pub fn daemon(reach: &ReachArgs) -> anyhow::Result<FromDaemon> {
     let settings = Settings::of(reach, None)?;
     Ok(FromDaemon::new(&settings.url, NAME)?)
 }
 
 /// `ping`
-pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
+pub async fn ping(args: &PlainArgs, screen: Screen) -> anyhow::Result<String> {
     let call = Call::get(&["ping"]).timeout(PATIENCE);
     let value = daemon(&args.reach)?.object(call, "ping").await?;
     if screen.is_terminal && !args.json {
@@ -42,7 +42,7 @@ pub async fn ping(args: &PlainArgs, screen: Screen) -> Result<String, Problem> {
 }
 
 /// `status`
-pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem> {
+pub async fn status(args: &StatusArgs, screen: Screen) -> anyhow::Result<String> {
     let call = Call::get(&["status"]).timeout(PATIENCE);
     let call = if args.full { call.query("full", "true") } else { call };
     let value = daemon(&args.reach)?.object(call, "numVms").await?;
@@ -57,52 +57,44 @@ pub async fn status(args: &StatusArgs, screen: Screen) -> Result<String, Problem
 }
 
 /// `vms`
-pub async fn vms(args: &VmsArgs, screen: Screen) -> Result<String, Problem> {
+pub async fn vms(args: &VmsArgs, screen: Screen) -> anyhow::Result<String> {
     let daemon = daemon(&args.reach)?;
     let (call, _shown) = reading(Call::get(&["vms"]), args.sync);
     let vms = daemon.list(call).await?;
     let vms = if args.filters.is_empty() { vms } else { picked(vms, &args.filters)? };
     let layout = args.list.layout();
     if !as_rows(&layout, screen) {
-        return Ok(json(&vms.into_iter().map(Value::Object).collect(), screen));
+        return Ok(json(&vms.into_iter().collect(), screen));
     }
-    let (order, sort) = (layout.columns.as_deref(), layout.sort.as_deref());
-    let header = !layout.no_header && !layout.parsable;
-    let listing = Listing::all(order, sort, layout.parsable, header);
-    let printed = match layout.json {
-        true => listing.objects(vms).map(|vms| list::json(&vms)),
-        false => listing.print(vms),
-    };
-    Ok(screen.harmless(&printed.map_err(wrong)?))
+    let layout = Layout { no_header: layout.no_header || layout.parsable, ..layout };
+    Ok(screen.harmless(&Listing::all(layout).print(vms).map_err(wrong)?))
 }
 
 /// Returns the VMs that match vmadm's filters.
-fn picked(vms: Vec<VmObject>, filters: &[String]) -> Result<Vec<VmObject>, Problem> {
-    let filters = Filters::read(filters).map_err(|error| wrong(Failure::from(error)))?;
+fn picked(vms: Vec<VmObject>, filters: &[String]) -> Result<Vec<VmObject>, Usage> {
+    let filters = Filters::read(filters).map_err(wrong)?;
     if let Some(key) = filters.invalid_key() {
-        return Err(Problem::Usage(format!("no VM has a property {key:?}")));
+        return Err(Usage(format!("no VM has a property {key:?}")));
     }
     let picked = list::picked(filters, vms, None).map_err(wrong)?;
     Ok(picked.into_iter().map(|vm| vm.object).collect())
 }
 
 /// An unknown column or filter is wrong usage here (2); in vmadm it is a failure (1).
-fn wrong(failure: Failure) -> Problem {
+fn wrong(failure: Failure) -> Usage {
     match failure {
-        Failure::Failed(text) => Problem::Usage(text),
-        Failure::Usage(text) => Problem::Usage(text.unwrap_or_default()),
+        Failure::Failed(text) => Usage(text),
+        Failure::Usage(text) => Usage(text.unwrap_or_default()),
     }
 }
 
 /// `vm`
-pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
+pub async fn vm(args: &VmArgs, screen: Screen) -> anyhow::Result<String> {
     let daemon = daemon(&args.reach)?;
-    let name = name_of(&args.reach, &args.name).await?;
+    let name = name_of(&daemon, &args.name).await?;
     let (call, _shown) = reading(Call::get(&["vms", &name]), args.sync);
     let value = match daemon.object(call, "zonename").await {
-        Err(SupplyError::Status(404)) => {
-            return Err(Problem::Failed(format!("there is no VM {name}")));
-        }
+        Err(SupplyError::Status(404)) => bail!("there is no VM {name}"),
         other => other?,
     };
     let layout = args.list.layout();
@@ -114,22 +106,16 @@ pub async fn vm(args: &VmArgs, screen: Screen) -> Result<String, Problem> {
 
 /// Returns the name of the zone that is meant: the alias or the beginning of the uuid of one VM stands for
 /// it; anything else stays as it was typed.
-pub async fn name_of(reach: &ReachArgs, typed: &str) -> Result<String, Problem> {
+pub async fn name_of(daemon: &FromDaemon, typed: &str) -> anyhow::Result<String> {
     if uuid::Uuid::try_parse(typed).is_ok() {
         return Ok(typed.to_owned());
     }
-    let vms = daemon(reach)?.list(Call::get(&["vms"])).await?;
-    let text = |vm: &VmObject, key: &str| {
-        vm.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let known: Vec<[String; 3]> =
-        vms.iter().map(|vm| ["zonename", "uuid", "alias"].map(|key| text(vm, key))).collect();
-    if known.iter().any(|[zonename, uuid, _]| zonename == typed || uuid == typed) {
+    let vms = daemon.list(Call::get(&["vms"])).await?;
+    if vms.iter().any(|vm| vm.zonename() == Some(typed) || vm.uuid() == Some(typed)) {
         return Ok(typed.to_owned());
     }
-    let names: Vec<_> =
-        known.iter().map(|[_, uuid, alias]| (uuid.as_str(), alias.as_str())).collect();
-    names::find(&names, typed).map_err(|Usage(why)| Problem::Usage(why))
+    let known = vms.iter().map(|vm| (vm.uuid().unwrap_or(""), vm.alias().unwrap_or("")));
+    Ok(names::find(&known.collect::<Vec<_>>(), typed)?)
 }
 
 /// Returns the call as `--sync` says, and the progress to show meanwhile.
@@ -158,71 +144,61 @@ fn status_lines(status: &Value, screen: Screen) -> String {
     let shown =
         |path: &str| visible(&at(path).and_then(text_form).unwrap_or_else(|| "-".to_owned()));
     let count = |path: &str| items(at(path)).len();
-    let text =
-        |value: &Value, key: &str| visible(value.get(key).and_then(Value::as_str).unwrap_or("-"));
-    let tone = if shown("state") == "running" { Tone::Good } else { Tone::Odd };
+    let members = |path: &str| at(path).and_then(Value::as_object).into_iter().flatten();
+    let text = |value: &Value| visible(value.as_str().unwrap_or("-"));
+    let bad = |text: &str| screen.paint(Tone::Bad, text);
+    let painted = |good: bool, other: Tone, text: &str| {
+        screen.paint(if good { Tone::Good } else { other }, text)
+    };
+    let state = painted(shown("state") == "running", Tone::Odd, &shown("state"));
     let rss = at("memory.rss").and_then(Value::as_f64).unwrap_or(0.0) / 1_048_576.0;
+    let (now, waiting) = ("queue.vasync_queue.npending", "queue.vasync_queue.nqueued");
     let mut lines = vec![
-        ("state", format!("{} ({})", screen.paint(tone, &shown("state")), shown("status"))),
+        ("state", format!("{state} ({})", shown("status"))),
         ("VMs", shown("numVms")),
         ("up", short(&shown("uptime"))),
         ("pid", shown("pid")),
         ("memory", format!("{rss:.1} MiB")),
         ("last refresh", ago(&shown("lastRefresh"))),
-        (
-            "reading",
-            format!(
-                "{} now, {} waiting",
-                shown("queue.vasync_queue.npending"),
-                shown("queue.vasync_queue.nqueued")
-            ),
-        ),
+        ("reading", format!("{} now, {} waiting", shown(now), shown(waiting))),
         ("listeners", count("eventsListeners").to_string()),
     ];
-    for (name, state) in at("sources").and_then(Value::as_object).into_iter().flatten() {
-        let state = state.as_str().unwrap_or("-");
-        let tone = if state == "running" { Tone::Good } else { Tone::Bad };
-        lines
-            .push(("source", format!("{} {}", visible(name), screen.paint(tone, &visible(state)))));
+    for (name, state) in members("sources") {
+        let state = text(state);
+        let state = painted(state == "running", Tone::Bad, &state);
+        lines.push(("source", format!("{} {state}", visible(name))));
     }
     if at("stale") == Some(&Value::Bool(true)) {
         let text = "a source of the whole node has not answered for two refreshes: vminfod check";
-        lines.push(("stale", screen.paint(Tone::Bad, text)));
+        lines.push(("stale", bad(text)));
     }
     for error in items(at("refreshErrors")) {
-        let error = format!("{} ({} ago)", text(error, "err"), short(&text(error, "ago")));
-        lines.push(("refresh error", screen.paint(Tone::Bad, &error)));
+        let error = format!("{} ({} ago)", text(&error["err"]), short(&text(&error["ago"])));
+        lines.push(("refresh error", bad(&error)));
     }
-    for (zone, trouble) in at("errors").and_then(Value::as_object).into_iter().flatten() {
-        let (source, message) = (text(trouble, "source"), text(trouble, "message"));
-        let line = format!("{} {source}: {message}", visible(zone));
-        lines.push(("unreadable", screen.paint(Tone::Bad, &line)));
+    for (zone, trouble) in members("errors") {
+        let (source, message) = (text(&trouble["source"]), text(&trouble["message"]));
+        lines.push(("unreadable", bad(&format!("{} {source}: {message}", visible(zone)))));
     }
-    let incomplete: Vec<String> =
-        items(at("incomplete")).iter().map(|it| visible(it.as_str().unwrap_or("-"))).collect();
-    if !incomplete.is_empty() {
-        lines.push(("incomplete", screen.paint(Tone::Bad, &incomplete.join(" "))));
+    if count("incomplete") > 0 {
+        let zones: Vec<String> = items(at("incomplete")).into_iter().map(text).collect();
+        lines.push(("incomplete", bad(&zones.join(" "))));
     }
     if at("zfs").is_some() {
-        let tone =
-            if at("zfs.announced") == Some(&Value::Bool(true)) { Tone::Good } else { Tone::Bad };
-        let listed = ago(&shown("zfs.listedAgo"));
-        lines.push((
-            "zfs",
-            screen.paint(tone, &format!("{} (listed: {listed})", shown("zfs.changes"))),
-        ));
+        let zfs = format!("{} (listed: {})", shown("zfs.changes"), ago(&shown("zfs.listedAgo")));
+        let announced = at("zfs.announced") == Some(&Value::Bool(true));
+        lines.push(("zfs", painted(announced, Tone::Bad, &zfs)));
     }
     for listener in items(at("eventsListeners")) {
-        let (agent, since) = (text(listener, "userAgent"), text(listener, "createdAgo"));
+        let (agent, since) = (text(&listener["userAgent"]), text(&listener["createdAgo"]));
         lines.push(("listener", format!("{agent} for {}", short(&since))));
     }
     if at("fswatcher").is_some() {
         let (on, off) = (count("fswatcher.watching"), count("fswatcher.not_yet_watching"));
         lines.push(("files", format!("{on} watched, {off} not there yet")));
         for entry in items(at("refreshLog")) {
-            let changed = items(entry.get("vmChanges")).len();
-            let when = short(&text(entry, "endedAgo"));
-            lines.push(("refresh", format!("found {changed} changed VMs {when} ago")));
+            let (changed, when) = (items(entry.get("vmChanges")).len(), text(&entry["endedAgo"]));
+            lines.push(("refresh", format!("found {changed} changed VMs {} ago", short(&when))));
         }
     }
     facts(&lines)

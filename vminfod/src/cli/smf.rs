@@ -4,7 +4,7 @@
 
 //! The daemon's state in the service manager: disabled, or starting.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -24,36 +24,10 @@ pub enum Service {
     Starting,
 }
 
-/// The service manager.
-#[derive(Debug, Clone)]
-pub enum Smf {
-    /// `svcs(1)` at this path.
-    Svcs(PathBuf),
-    /// A fixed answer.
-    #[cfg(test)]
-    Says(Service),
-}
-
-impl Default for Smf {
-    fn default() -> Smf {
-        Smf::Svcs("/usr/bin/svcs".into())
-    }
-}
-
-impl Smf {
-    /// Returns the state of the daemon's service.
-    pub async fn service(&self) -> Service {
-        match self {
-            Smf::Svcs(program) => ask(program).await,
-            #[cfg(test)]
-            Smf::Says(service) => *service,
-        }
-    }
-}
-
-async fn ask(program: &Path) -> Service {
+/// Asks `svcs(1)` at this path for the state of the daemon's service.
+pub async fn service(svcs: &Path) -> Service {
     #[allow(clippy::disallowed_methods)] // in the command line, not in the daemon
-    let mut command = tokio::process::Command::new(program);
+    let mut command = tokio::process::Command::new(svcs);
     command.args(["-H", "-o", "state", FMRI]).env_clear().env("LC_ALL", "C");
     command.stdin(Stdio::null()).kill_on_drop(true);
     match tokio::time::timeout(LIMIT, command.output()).await {
@@ -66,11 +40,10 @@ async fn ask(program: &Path) -> Service {
 
 fn judge(success: bool, stdout: &[u8]) -> Service {
     let text = String::from_utf8_lossy(stdout);
-    // svcs marks a service in transition with an asterisk; that counts as starting.
-    let state = text.trim();
-    match state {
+    match text.trim() {
         _ if !success => Service::Off,
         "disabled" | "maintenance" | "uninitialized" | "" => Service::Off,
+        // svcs marks a service in transition with an asterisk; that counts as starting.
         _ => Service::Starting,
     }
 }
@@ -96,6 +69,6 @@ mod tests {
 
     #[tokio::test]
     async fn no_manager_is_no_answer() {
-        assert_eq!(Smf::Svcs("/nowhere/svcs".into()).service().await, Service::Unmanaged);
+        assert_eq!(service(Path::new("/nowhere/svcs")).await, Service::Unmanaged);
     }
 }

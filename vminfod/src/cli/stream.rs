@@ -5,6 +5,7 @@
 //! Reads the daemon's event stream line by line. It does not reconnect: the shipped tools end with
 //! the stream.
 
+use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ const LINE_CAP: usize = 512 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum StreamEnd {
     /// It could not be opened.
-    #[error(transparent)]
+    #[error("{0}")]
     Supply(#[from] SupplyError),
     /// A line that cannot be printed.
     #[error(transparent)]
@@ -44,16 +45,10 @@ pub enum StreamEnd {
     Write(#[from] io::Error),
 }
 
-/// Follows the stream of `call` to its end. Each line is formatted by `print` and written at once.
-pub async fn follow(
-    daemon: &FromDaemon,
-    call: Call,
-    print: &mut (dyn FnMut(&[u8]) -> Result<String, EventFault> + Send),
-    write: &mut (dyn FnMut(&str) -> io::Result<()> + Send),
-) -> StreamEnd {
-    match lines(daemon, call, print, write).await {
-        Ok(()) => StreamEnd::Ended,
-        Err(end) => end,
+impl StreamEnd {
+    /// Returns true if the reader of stdout went away, which is no failure.
+    pub fn is_closed_stdout(&self) -> bool {
+        matches!(self, StreamEnd::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
@@ -62,12 +57,12 @@ pub fn events() -> Call {
     Call::get(&["events"]).timeout(READY_LIMIT)
 }
 
-async fn lines(
+/// Gives each line of the stream of `call` to `show` at once, until the stream ends.
+pub async fn follow(
     daemon: &FromDaemon,
     call: Call,
-    print: &mut (dyn FnMut(&[u8]) -> Result<String, EventFault> + Send),
-    write: &mut (dyn FnMut(&str) -> io::Result<()> + Send),
-) -> Result<(), StreamEnd> {
+    show: &mut (dyn FnMut(&[u8]) -> Result<(), StreamEnd> + Send),
+) -> Result<Infallible, StreamEnd> {
     let opened = daemon.open(call).await?;
     if opened.status.as_u16() != 200 {
         return Err(SupplyError::Status(opened.status.as_u16()).into());
@@ -81,17 +76,14 @@ async fn lines(
         } else {
             timeout(READY_LIMIT, body.next()).await.map_err(|_| StreamEnd::NotReady)?
         };
-        let Some(piece) = piece else { return Ok(()) };
+        let piece = piece.ok_or(StreamEnd::Ended)?;
         let piece = piece.map_err(|error| StreamEnd::Broken(daemon::log::chain(&error)))?;
         lines.push(&piece);
         while let Some(line) =
             lines.next_line().map_err(|error| StreamEnd::Broken(error.to_string()))?
         {
             is_ready = true;
-            let text = print(&line)?;
-            if !text.is_empty() {
-                write(&text)?;
-            }
+            show(&line)?;
         }
     }
 }

@@ -5,6 +5,10 @@
 //! Suppliers of VM objects: the daemon over HTTP, or the node itself. Both return the same objects in
 //! the same order.
 
+use std::io;
+use std::iter::successors;
+
+use daemon::log::chain;
 use futures_util::future::BoxFuture;
 use sdc_clients::http::{Call, Http, StreamResponse};
 use sdc_clients::vminfod::VmObject;
@@ -40,31 +44,11 @@ pub enum SupplyError {
     Load(#[from] LoadError),
 }
 
-impl From<Error> for SupplyError {
-    fn from(error: Error) -> SupplyError {
-        match error.status() {
-            Some(status) if error.class() != Class::Protocol || status != 200 => {
-                SupplyError::Status(status)
-            }
-            _ if is_refused(&error) => SupplyError::Refused(String::new()),
-            _ => SupplyError::Request(daemon::log::chain(&error)),
-        }
-    }
-}
-
 /// Returns true if the connection was refused.
 fn is_refused(error: &Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
-        {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    let causes = successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let mut kinds = causes.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+    kinds.any(|kind| kind == io::ErrorKind::ConnectionRefused)
 }
 
 /// VM objects, or why there are none.
@@ -87,7 +71,8 @@ impl FromDaemon {
     /// A client of the daemon at `url`, with `program` as its user agent.
     pub fn new(url: &str, program: &str) -> Result<FromDaemon, SupplyError> {
         let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
-        Ok(FromDaemon { url: url.to_owned(), http: Http::new(url, &agent)?.without_retries() })
+        let http = Http::new(url, &agent).map_err(|error| SupplyError::Request(chain(&error)))?;
+        Ok(FromDaemon { url: url.to_owned(), http: http.without_retries() })
     }
 
     /// Sends a request and returns the JSON of the answer.
@@ -121,12 +106,12 @@ impl FromDaemon {
     }
 
     fn named(&self, error: Error) -> SupplyError {
-        match error.into() {
-            SupplyError::Refused(_) => SupplyError::Refused(self.url.clone()),
-            SupplyError::Request(why) => {
-                SupplyError::Request(format!("no answer from {}: {why}", self.url))
+        match error.status() {
+            Some(status) if error.class() != Class::Protocol || status != 200 => {
+                SupplyError::Status(status)
             }
-            other => other,
+            _ if is_refused(&error) => SupplyError::Refused(self.url.clone()),
+            _ => SupplyError::Request(format!("no answer from {}: {}", self.url, chain(&error))),
         }
     }
 }
@@ -145,24 +130,12 @@ impl Supplier for FromDaemon {
 }
 
 /// The node, read directly.
-#[derive(Clone)]
-pub struct FromNode {
-    ctx: Ctx,
-}
-
-impl FromNode {
-    /// A supplier that reads the node through `ctx`.
-    pub fn new(ctx: Ctx) -> FromNode {
-        FromNode { ctx }
-    }
-}
-
-impl Supplier for FromNode {
+impl Supplier for Ctx {
     fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a> {
         Box::pin(async move {
             let vms = match only {
-                Some(name) => load::object(&self.ctx, name).await?.into_iter().collect(),
-                None => load::objects(&self.ctx).await?.vms,
+                Some(name) => load::object(self, name).await?.into_iter().collect(),
+                None => load::objects(self).await?.vms,
             };
             // Keys and numbers are exactly those of an HTTP answer.
             objects(json::parse(json::to_ascii(&vms).as_bytes()).map_err(|_| no_objects())?)
@@ -171,12 +144,7 @@ impl Supplier for FromNode {
 }
 
 fn objects(value: Value) -> Result<Vec<VmObject>, SupplyError> {
-    let Value::Array(list) = value else { return Err(no_objects()) };
-    let object = |vm| match vm {
-        Value::Object(vm) => Ok(vm),
-        _ => Err(no_objects()),
-    };
-    list.into_iter().map(object).collect()
+    serde_json::from_value(value).map_err(|_| no_objects())
 }
 
 fn no_objects() -> SupplyError {

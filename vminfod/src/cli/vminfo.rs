@@ -10,10 +10,11 @@ mod status;
 use sdc_clients::http::Call;
 
 use super::supply::{FromDaemon, SupplyError};
-use super::vmadm::events::{Printer, ReadyVms, Style};
+use super::vmadm::Printed;
+use super::vmadm::events::{Printer, Tool};
 use super::vmadm::lookup::json_text;
+use super::vmadm::usage::VMINFO as USAGE;
 use super::vmadm::value::text_form;
-use super::vmadm::{Printed, usage};
 
 /// A parsed command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,61 +33,44 @@ pub enum Plan {
     /// `vm`
     Vm(String),
     /// `events`
-    Events {
-        /// Whole dates and zone names.
-        full: bool,
-        /// As JSON.
-        json: bool,
-        /// Print the first line too.
-        ready: bool,
-    },
+    Events(Printer),
 }
 
-/// Why the arguments are not a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Misuse {
-    /// Help was requested.
-    Help,
-    /// What is wrong, before the usage text.
-    Wrong(String),
-    /// An unknown option.
-    Option(String),
+/// The help.
+fn help() -> Printed {
+    Printed { stdout: USAGE.to_owned(), ..Printed::default() }
 }
 
-impl Misuse {
-    /// The output for it.
-    pub fn printed(self) -> Printed {
-        let usage = usage::VMINFO;
-        match self {
-            Misuse::Help => Printed { stdout: usage.to_owned(), stderr: String::new(), code: 0 },
-            Misuse::Wrong(text) => {
-                Printed { stdout: format!("{text}\n\n{usage}"), stderr: String::new(), code: 1 }
-            }
-            Misuse::Option(name) => Printed {
-                stdout: usage.to_owned(),
-                stderr: format!("illegal option -- {name}\n"),
-                code: 1,
-            },
-        }
-    }
+/// What is wrong with the arguments, and the usage text.
+fn wrong(what: &str) -> Printed {
+    Printed { stdout: format!("{what}\n\n{USAGE}"), code: 1, ..Printed::default() }
+}
+
+/// An unknown option.
+fn illegal(option: &str) -> Printed {
+    let stderr = format!("illegal option -- {option}\n");
+    Printed { stdout: USAGE.to_owned(), stderr, code: 1 }
 }
 
 /// Parses the arguments after the program's name.
-pub fn plan(args: &[String]) -> Result<Plan, Misuse> {
+///
+/// # Errors
+/// What is printed in place of an answer.
+pub fn plan(args: &[String]) -> Result<Plan, Printed> {
     let (asked, rest) = options(args, &[('h', "help")])?;
     if asked.contains(&'h') {
-        return Err(Misuse::Help);
+        return Err(help());
     }
     let Some((command, rest)) = rest.split_first() else {
-        return Err(Misuse::Wrong("Command must be specified as the first argument".to_owned()));
+        return Err(wrong("Command must be specified as the first argument"));
     };
     match command.as_str() {
-        "help" => Err(Misuse::Help),
+        "help" => Err(help()),
         "ping" => Ok(Plan::Ping),
         "vms" => Ok(Plan::Vms),
         "vm" => match rest.first().filter(|name| !name.is_empty()) {
             Some(name) => Ok(Plan::Vm(name.clone())),
-            None => Err(Misuse::Wrong("vm zonename must be specified".to_owned())),
+            None => Err(wrong("vm zonename must be specified")),
         },
         "status" => {
             let (asked, _) = options(rest, &[('f', "full"), ('j', "json")])?;
@@ -95,9 +79,15 @@ pub fn plan(args: &[String]) -> Result<Plan, Misuse> {
         "events" => {
             let (asked, _) = options(rest, &[('f', "full"), ('j', "json"), ('r', "ready")])?;
             let has = |letter| asked.contains(&letter);
-            Ok(Plan::Events { full: has('f'), json: has('j'), ready: has('r') })
+            Ok(Plan::Events(Printer {
+                tool: Tool::Vminfo,
+                full: has('f'),
+                json: has('j'),
+                ready: has('r'),
+                only: None,
+            }))
         }
-        other => Err(Misuse::Wrong(format!("Unknown command: {other}"))),
+        other => Err(wrong(&format!("Unknown command: {other}"))),
     }
 }
 
@@ -105,7 +95,7 @@ pub fn plan(args: &[String]) -> Result<Plan, Misuse> {
 fn options<'a>(
     args: &'a [String],
     known: &[(char, &str)],
-) -> Result<(Vec<char>, &'a [String]), Misuse> {
+) -> Result<(Vec<char>, &'a [String]), Printed> {
     let mut asked = Vec::new();
     for (n, arg) in args.iter().enumerate() {
         let here = args.get(n..).unwrap_or_default();
@@ -114,30 +104,17 @@ fn options<'a>(
         }
         if let Some(long) = arg.strip_prefix("--") {
             let option = known.iter().find(|(_, name)| *name == long);
-            asked.push(option.ok_or_else(|| Misuse::Option(long.to_owned()))?.0);
+            asked.push(option.ok_or_else(|| illegal(long))?.0);
         } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.is_empty()) {
             for letter in letters.chars() {
                 let option = known.iter().find(|(known, _)| *known == letter);
-                asked.push(option.ok_or_else(|| Misuse::Option(letter.to_string()))?.0);
+                asked.push(option.ok_or_else(|| illegal(&letter.to_string()))?.0);
             }
         } else {
             return Ok((asked, here));
         }
     }
     Ok((asked, &[]))
-}
-
-/// The printer of `events`; `None` for other commands.
-pub fn printer(plan: &Plan) -> Option<Printer> {
-    match plan {
-        Plan::Events { full, json, ready } => Some(Printer {
-            style: Style::Shipped { full: *full },
-            json: json.then_some(ReadyVms::Text),
-            ready: *ready,
-            only: None,
-        }),
-        _ => None,
-    }
 }
 
 /// Runs any command but `events`.
@@ -156,7 +133,7 @@ pub async fn run(plan: &Plan, daemon: &FromDaemon) -> Result<String, SupplyError
         }
         Plan::Vms => Ok(json_text(&daemon.get(Call::get(&["vms"])).await?)),
         Plan::Vm(name) => Ok(json_text(&daemon.get(Call::get(&["vms", name])).await?)),
-        Plan::Events { .. } => Err(SupplyError::Request("events have no end".to_owned())),
+        Plan::Events(_) => Err(SupplyError::Request("events have no end".to_owned())),
     }
 }
 
@@ -164,33 +141,34 @@ pub async fn run(plan: &Plan, daemon: &FromDaemon) -> Result<String, SupplyError
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Plan, Misuse> {
+    fn read(line: &str) -> Result<Plan, Printed> {
         let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         plan(&args)
     }
 
     #[test]
     fn arguments() {
-        let wrong = |text: &str| Err(Misuse::Wrong(text.to_owned()));
+        let (tool, full, json, ready) = (Tool::Vminfo, false, false, false);
+        let plain = Plan::Events(Printer { tool, full, json, ready, only: None });
         for (line, meaning) in [
             ("ping -x", Ok(Plan::Ping)),
             ("vms extra", Ok(Plan::Vms)),
             ("vm a b", Ok(Plan::Vm("a".to_owned()))),
-            ("vm", wrong("vm zonename must be specified")),
-            ("", wrong("Command must be specified as the first argument")),
-            ("foo", wrong("Unknown command: foo")),
-            ("help", Err(Misuse::Help)),
-            ("--help ping", Err(Misuse::Help)),
-            ("-x ping", Err(Misuse::Option("x".to_owned()))),
-            ("status --fulll", Err(Misuse::Option("fulll".to_owned()))),
+            ("vm", Err(wrong("vm zonename must be specified"))),
+            ("", Err(wrong("Command must be specified as the first argument"))),
+            ("foo", Err(wrong("Unknown command: foo"))),
+            ("help", Err(help())),
+            ("--help ping", Err(help())),
+            ("-x ping", Err(illegal("x"))),
+            ("status --fulll", Err(illegal("fulll"))),
             ("status -jf", Ok(Plan::Status { full: true, json: true })),
             ("status x -f", Ok(Plan::Status { full: false, json: false })),
-            ("events -- -f", Ok(Plan::Events { full: false, json: false, ready: false })),
-            ("events --ready -q", Err(Misuse::Option("q".to_owned()))),
+            ("events -- -f", Ok(plain)),
+            ("events --ready -q", Err(illegal("q"))),
         ] {
             assert_eq!(read(line), meaning, "{line}");
         }
-        let printed = Misuse::Option("x".to_owned()).printed();
+        let printed = illegal("x");
         assert_eq!((printed.code, printed.stderr.as_str()), (1, "illegal option -- x\n"));
         assert!(printed.stdout.starts_with("Usage: vminfo [command] [args]\n"));
     }

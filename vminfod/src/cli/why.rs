@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use daemon::cli::{Cell, Screen, Table, Tone, span};
+use anyhow::bail;
+use daemon::cli::{Cell, Screen, Table, Tone, Usage, span};
 use sdc_clients::http::Call;
 use serde_json::Value;
 
 use super::args::{NAME, WhyArgs};
-use super::problem::Problem;
 use super::show::{daemon, name_of};
 use super::supply::SupplyError;
 use vm_model::compose::origin;
@@ -20,24 +20,27 @@ use vm_model::compose::origin;
 const COLUMNS: [&str; 5] = ["field", "source", "read", "stale", "error"];
 
 /// Prints the table.
-pub async fn run(args: &WhyArgs, screen: Screen) -> Result<String, Problem> {
-    let name = match name_of(&args.reach, &args.uuid).await {
-        // Without the daemon the sources are the same for every VM.
-        Err(Problem::Supply(SupplyError::Refused(_))) => args.uuid.clone(),
-        name => name?,
+pub async fn run(args: &WhyArgs, screen: Screen) -> anyhow::Result<String> {
+    let daemon = daemon(&args.reach)?;
+    let asked = async {
+        let name = name_of(&daemon, &args.uuid).await?;
+        Ok::<_, anyhow::Error>(daemon.object(Call::get(&["why", &name]), "fields").await?)
     };
-    let answer = match daemon(&args.reach)?.object(Call::get(&["why", &name]), "fields").await {
+    let answer = match asked.await {
         Ok(answer) => Some(answer),
-        Err(SupplyError::Refused(_)) => {
-            eprintln!("{NAME}: vminfod is not running: when the sources were read is not known");
-            None
-        }
-        Err(SupplyError::Status(404)) => {
-            return Err(Problem::Failed(format!("there is no VM {}", args.uuid)));
-        }
-        Err(error) => return Err(error.into()),
+        Err(error) => match error.downcast_ref() {
+            // Without the daemon the sources are the same for every VM.
+            Some(SupplyError::Refused(_)) => {
+                eprintln!(
+                    "{NAME}: vminfod is not running: when the sources were read is not known"
+                );
+                None
+            }
+            Some(SupplyError::Status(404)) => bail!("there is no VM {}", args.uuid),
+            _ => return Err(error),
+        },
     };
-    let fields = fields(answer.as_ref(), args.field.as_deref()).map_err(Problem::Usage)?;
+    let fields = fields(answer.as_ref(), args.field.as_deref())?;
     let mut table = Table::new(&COLUMNS);
     for (field, source) in fields {
         table.row(row(&field, source.as_deref(), answer.as_ref()));
@@ -49,7 +52,7 @@ pub async fn run(args: &WhyArgs, screen: Screen) -> Result<String, Problem> {
 fn fields(
     answer: Option<&Value>,
     asked: Option<&str>,
-) -> Result<Vec<(String, Option<String>)>, String> {
+) -> Result<Vec<(String, Option<String>)>, Usage> {
     let has = answer.and_then(|answer| answer.get("fields")).and_then(Value::as_object);
     let Some(asked) = asked else {
         let own = |text: &str| text.to_owned();
@@ -67,32 +70,25 @@ fn fields(
     let source = if asked == top { given.or(known) } else { known.or(given) };
     match source {
         Some(source) => Ok(vec![(asked.to_owned(), Some(source.to_owned()))]),
-        None => Err(format!("no VM has a field {asked:?}")),
+        None => Err(Usage(format!("no VM has a field {asked:?}"))),
     }
 }
 
 fn row(field: &str, source: Option<&str>, answer: Option<&Value>) -> Vec<Cell> {
     let reading = source.and_then(|source| answer?.get("sources")?.get(source));
-    let read = reading.and_then(|reading| reading.get("read_ms_ago")).and_then(Value::as_u64);
-    let stale = reading.and_then(|reading| reading.get("stale")).and_then(Value::as_bool);
-    let error = reading.and_then(|reading| reading.get("error")).cloned().unwrap_or(Value::Null);
-    let stale = match stale {
+    let reading = reading.unwrap_or(&Value::Null);
+    let read = reading["read_ms_ago"].as_u64().map(Duration::from_millis);
+    let stale = match reading["stale"].as_bool() {
         Some(true) => Cell::toned("stale", Tone::Odd),
         Some(false) => Cell::toned("no", Tone::Good),
         None => Value::Null.into(),
     };
-    let error = match error {
+    let error = match &reading["error"] {
         Value::Null => Value::Null.into(),
-        error => Cell::toned(error, Tone::Bad),
+        error => Cell::toned(error.clone(), Tone::Bad),
     };
-    vec![
-        field.into(),
-        source.map_or(Value::Null, Value::from).into(),
-        read.map_or(Value::Null, |ms| format!("{} ago", span(Duration::from_millis(ms))).into())
-            .into(),
-        stale,
-        error,
-    ]
+    let read = read.map(|time| format!("{} ago", span(time)));
+    vec![field.into(), source.into(), read.into(), stale, error]
 }
 
 #[cfg(test)]
@@ -109,10 +105,10 @@ mod tests {
         });
         let all = fields(Some(&answer), None).unwrap();
         assert_eq!(all.len(), 3);
-        let one = |answer, field| fields(answer, Some(field)).map(|found| found[0].1.clone());
-        assert_eq!(one(Some(&answer), "disks.0.size"), Ok(Some("zfs".to_owned())));
-        assert_eq!(one(None, "disks.0.path"), Ok(Some("zone_xml".to_owned())));
-        assert!(one(None, "bogus").is_err());
+        let one = |answer, field| fields(answer, Some(field)).unwrap()[0].1.clone();
+        assert_eq!(one(Some(&answer), "disks.0.size").as_deref(), Some("zfs"));
+        assert_eq!(one(None, "disks.0.path").as_deref(), Some("zone_xml"));
+        assert!(fields(None, Some("bogus")).is_err());
         assert!(fields(None, None).unwrap().len() > 80);
         let mut table = Table::new(&COLUMNS);
         table.row(row("quota", Some("zfs"), Some(&answer)));

@@ -27,14 +27,7 @@ pub enum Misplaced {
     Unknown(#[from] CommandError),
 }
 
-/// Checks this system.
-/// Errors: it may not run here.
-pub async fn check(root: &Path, commands: &dyn Commands) -> Result<(), Misplaced> {
-    let user = rustix::process::geteuid().as_raw();
-    check_on(std::env::consts::OS, root, user, commands).await
-}
-
-/// The same for a named system and user.
+/// Checks a system and the user who runs the daemon there.
 /// Errors: it may not run there.
 pub async fn check_on(
     system: &str,

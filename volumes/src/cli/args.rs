@@ -4,11 +4,9 @@
 
 //! The grammar of the command line and its help.
 
-use std::path::PathBuf;
-
 use clap::{Parser, Subcommand};
 use daemon::agent::FileArgs;
-use daemon::cli::{ListArgs, Shell};
+use daemon::cli::{Generated, ListArgs};
 
 use crate::config::DEFAULT_FILE;
 
@@ -74,21 +72,6 @@ the service must be stopped meanwhile.")]
         #[arg(long, value_name = "URL")]
         from: String,
     },
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  volapi completions bash > /etc/bash_completion.d/volapi")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  volapi man | man -l -
-  volapi man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }

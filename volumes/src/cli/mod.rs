@@ -51,10 +51,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
                     Verb::Import { from } => {
                         import::import(&files.load(Config::read)?, &from).await?
                     }
-                    Verb::Completions { shell } => cli::completions::<Cli>(shell),
-                    Verb::Man { dir } => {
-                        cli::man::<Cli>(dir.as_deref()).context("the manual pages")?
-                    }
+                    Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
                 })
             };
             cli::finish(NAME, done.await)

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{ListArgs, Shell};
+use daemon::cli::{Generated, ListArgs};
 
 use crate::rules::volume::TYPE;
 
@@ -45,23 +45,8 @@ pub enum Verb {
     /// Packages of volumes.
     #[command(subcommand)]
     Volume(VolumeVerb),
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  sdc-pkgadm completions bash > /etc/bash_completion.d/sdc-pkgadm")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  sdc-pkgadm man | man -l -
-  sdc-pkgadm man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }
 
 #[derive(Subcommand, Debug)]

@@ -41,8 +41,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 async fn answer(cli: &Cli) -> anyhow::Result<String> {
     match &cli.verb {
         Verb::Volume(verb) => volume(&client(cli)?, verb, Screen::of_stdout()).await,
-        Verb::Completions { shell } => Ok(cli::completions::<Cli>(*shell)),
-        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages"),
+        Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages"),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::cli::{ListArgs, Shell};
+use daemon::cli::{Generated, ListArgs};
 
 /// The name in messages and requests.
 pub(super) const NAME: &str = "sdc-voladm";
@@ -135,21 +135,6 @@ that are no more, tickets that are held, reservations older than two hours.")]
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  sdc-voladm completions bash > /etc/bash_completion.d/sdc-voladm")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  sdc-voladm man | man -l -
-  sdc-voladm man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }

@@ -65,10 +65,8 @@ async fn answer(verb: Verb, reach: &Reach, screen: Screen) -> anyhow::Result<Exi
             let printed = cli::print(NAME, &text);
             if has_found { ExitCode::from(exit::FAILED) } else { printed }
         }
-        Verb::Completions { shell } => cli::print(NAME, &cli::completions::<Cli>(shell)),
-        Verb::Man { dir } => {
-            let page = cli::man::<Cli>(dir.as_deref()).context("the manual pages")?;
-            cli::print(NAME, &page)
+        Verb::Generated(asked) => {
+            cli::print(NAME, &asked.text::<Cli>().context("the manual pages")?)
         }
     })
 }

@@ -4,11 +4,9 @@
 
 //! The grammar of the command line and its help.
 
-use std::path::PathBuf;
-
 use clap::{Parser, Subcommand};
 use daemon::agent::FileArgs;
-use daemon::cli::{ListArgs, Shell};
+use daemon::cli::{Generated, ListArgs};
 
 use crate::agent::config::DEFAULT_FILE;
 
@@ -81,21 +79,6 @@ Examples:
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Print completions for a shell.
-    #[command(after_help = "\
-Examples:
-  migration-agent completions bash > /etc/bash_completion.d/migration-agent")]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the manual page, or write all of them into a directory.
-    #[command(after_help = "\
-Examples:
-  migration-agent man | man -l -
-  migration-agent man /usr/share/man/man8")]
-    Man {
-        /// Where to write the pages of all commands.
-        dir: Option<PathBuf>,
-    },
+    #[command(flatten)]
+    Generated(Generated),
 }

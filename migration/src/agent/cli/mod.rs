@@ -56,7 +56,6 @@ async fn answer(verb: Verb, files: &agent::FileArgs, screen: Screen) -> anyhow::
             let page = pages::page(NAME, &base()?, "status", "version").await?;
             pages::shown(&page, &list.layout(), screen, show::status_lines)?
         }
-        Verb::Completions { shell } => cli::completions::<Cli>(shell),
-        Verb::Man { dir } => cli::man::<Cli>(dir.as_deref()).context("the manual pages")?,
+        Verb::Generated(asked) => asked.text::<Cli>().context("the manual pages")?,
     })
 }

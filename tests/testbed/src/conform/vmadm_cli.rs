@@ -109,19 +109,19 @@ async fn printed(case: &Case, url: Option<&str>, direct: Option<&dyn Supplier>) 
     if case.args.first().is_some_and(|program| program == "vminfo") {
         let plan = match vminfo::plan(args) {
             Ok(plan) => plan,
-            Err(misuse) => return (misuse.printed(), true),
+            Err(printed) => return (printed, true),
         };
-        return match vminfo::printer(&plan) {
-            Some(printer) => followed(&daemon, printer, &case.stdout).await,
-            None => (of(vminfo::run(&plan, &daemon).await), true),
+        return match &plan {
+            vminfo::Plan::Events(printer) => followed(&daemon, printer, &case.stdout).await,
+            plan => (of(vminfo::run(plan, &daemon).await), true),
         };
     }
     let plan = match vmadm::plan(args) {
         Ok(plan) => plan,
         Err(failure) => return (Printed::of(Err(failure), PROGRAM), true),
     };
-    if let Plan::Events(events) = &plan {
-        return followed(&daemon, vmadm::printer(events), &case.stdout).await;
+    if let Plan::Events(printer) = &plan {
+        return followed(&daemon, printer, &case.stdout).await;
     }
     let supplier = direct.unwrap_or(&daemon);
     (Printed::of(vmadm::run(plan, supplier).await, PROGRAM), true)
@@ -133,24 +133,24 @@ fn of(result: Result<String, SupplyError>) -> Printed {
 
 /// Follows events until as much is printed as is expected, and a little longer. Says whether the
 /// run ended by itself.
-async fn followed(daemon: &FromDaemon, printer: Printer, expected: &str) -> (Printed, bool) {
+async fn followed(daemon: &FromDaemon, printer: &Printer, expected: &str) -> (Printed, bool) {
     let mut stdout = String::new();
     let (seen, mut told) = tokio::sync::watch::channel(0);
-    let mut write = |text: &str| {
-        stdout.push_str(text);
+    let mut show = |line: &[u8]| {
+        stdout.push_str(&printer.line(line)?);
         seen.send_replace(stdout.len());
         Ok(())
     };
-    let mut print = |line: &[u8]| printer.line(line);
-    let following = stream::follow(daemon, stream::events(), &mut print, &mut write);
+    let following = stream::follow(daemon, stream::events(), &mut show);
     let enough = async {
         let all = told.wait_for(|length| *length >= expected.len());
-        let _late = tokio::time::timeout(LIMIT, all).await;
+        // What comes is a lock on the length, which more lines change.
+        drop(tokio::time::timeout(LIMIT, all).await);
         tokio::time::sleep(MORE).await;
     };
     // Dropping the stream is what a signal does to the program.
     let end = tokio::select! {
-        end = following => Some(end),
+        Err(end) = following => Some(end),
         () = enough => None,
     };
     let (stderr, code) = match &end {

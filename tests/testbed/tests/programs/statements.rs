@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use testbed::client::tools::{fetch, vmadm_get, vminfo_status};
 use testbed::client::{EventStream, Mirror, Options, Thrown, ZoneEvents};
 use tokio::time::Instant;
-use vminfod::cli::supply::{FromDaemon, FromNode, Supplier};
+use vminfod::cli::supply::{FromDaemon, Supplier};
 use vminfod::cli::vmadm;
 
 use super::common::{Lab, ctx};
@@ -167,7 +167,7 @@ async fn vmadm_prints_the_same_with_vminfod_as_before_it() {
     let lab = lab().await;
     let daemon = FromDaemon::new(&lab.vminfod_url(), "vmadm").unwrap();
     // The node read without any daemon, as before the switch to vminfod.
-    let node = FromNode::new(ctx(lab.node()));
+    let node = ctx(lab.node());
     let unknown = "9a3c1c5e-57a5-4b1c-8f0e-2b6c5d4e3f21";
     let missing = printed(&format!("get {unknown}"), &daemon).await;
     assert_eq!(missing, format!("1\n\nzoneadm: {unknown}: No such zone configured\n"));
@@ -207,8 +207,8 @@ async fn vmadm_events_prints_a_ready_object_by_zonename() {
     // Ours prints the same line.
     let raw = follow(&lab).await.ready;
     let plan = vmadm::plan(&["events".to_owned(), "-rj".to_owned()]);
-    let Ok(vmadm::Plan::Events(plan)) = plan else { panic!("no plan for events") };
-    let line = vmadm::printer(&plan).line(raw.to_string().as_bytes()).unwrap();
+    let Ok(vmadm::Plan::Events(printer)) = plan else { panic!("no plan for events") };
+    let line = printer.line(raw.to_string().as_bytes()).unwrap();
     let ready: Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&ready["type"], &ready["vms"]), (&json!("ready"), &Value::Object(by_name)));
     lab.stop().await;

@@ -7,60 +7,21 @@
 use daemon::cli::screen::visible;
 use serde_json::{Map, Value};
 
-use super::lookup::is_uuid;
-use super::nopt::Parsed;
 use super::value::{compact, lone_argument, units};
 use vm_model::js as json;
 
 /// Longest alias that is not shortened, in UTF-16 units.
 const ALIAS: usize = 30;
 
-/// The options of `vmadm events`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EventsPlan {
-    /// Whole dates and zone names.
-    pub full: bool,
-    /// Print JSON.
-    pub json: bool,
-    /// Print the first line too.
-    pub ready: bool,
-    /// Only of this VM.
-    pub uuid: Option<String>,
-}
-
-impl EventsPlan {
-    pub(super) fn new(parsed: &Parsed) -> EventsPlan {
-        let flag = |name| parsed.flag(name).unwrap_or(false);
-        // An operand that does not look like a UUID is ignored.
-        let uuid = parsed.operands.first().filter(|text| is_uuid(text)).cloned();
-        EventsPlan { full: flag("full"), json: flag("json"), ready: flag("ready"), uuid }
-    }
-}
-
-/// The format of a change.
+/// The program whose output it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// As `vmadm events` and `vminfo events` do.
-    Shipped {
-        /// Whole dates and zone names.
-        full: bool,
-    },
-    /// As in RFD 39: no alias, null for the missing side.
-    Plain {
-        /// Times and the first part of UUIDs only.
-        short: bool,
-    },
-}
-
-/// The format of `ready.vms` with `-j`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadyVms {
-    /// As received: JSON in a string.
-    Text,
-    /// An object by zone name.
-    ByName,
-    /// The list itself.
-    List,
+pub enum Tool {
+    /// `vminfo events`; its JSON has `ready.vms` as received: JSON in a string.
+    Vminfo,
+    /// `vmadm events`; its JSON has `ready.vms` as an object by zone name.
+    Vmadm,
+    /// `vminfod events`, as in RFD 39: no alias, null for the missing side, `ready.vms` as a list.
+    Vminfod,
 }
 
 /// Why a line of the stream cannot be printed.
@@ -75,12 +36,14 @@ pub enum EventFault {
 }
 
 /// Prints events.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printer {
-    /// The format of changes.
-    pub style: Style,
-    /// Print JSON, with the first line in this format.
-    pub json: Option<ReadyVms>,
+    /// Whose output it is.
+    pub tool: Tool,
+    /// Whole dates and zone names; else times, and the first part of UUIDs.
+    pub full: bool,
+    /// Print JSON.
+    pub json: bool,
     /// Print the first line.
     pub ready: bool,
     /// Only of this VM.
@@ -103,8 +66,8 @@ impl Printer {
             return Ok(String::new());
         }
         Ok(match self.json {
-            Some(_) => self.json_line(&Value::Object(event)),
-            None => self.changes(&event, &date),
+            true => self.json_line(&event.into()),
+            false => self.changes(&event, &date),
         })
     }
 
@@ -117,65 +80,59 @@ impl Printer {
         if !self.ready {
             return Ok(String::new());
         }
-        let list = match self.json {
-            Some(ReadyVms::ByName) => {
+        if !self.json {
+            let uuid = match self.is_shipped() && self.full {
+                true => format!(" (uuid {})", text(&event, "uuid")),
+                false => String::new(),
+            };
+            return Ok(format!("[{}] ready{uuid}\n", self.when(date)));
+        }
+        let list = match self.tool {
+            Tool::Vminfo => return Ok(self.json_line(&event.into())),
+            Tool::Vmadm => {
                 let named = |vm: Map<String, Value>| (text(&vm, "zonename").to_owned(), vm.into());
-                Some(Value::Object(vms(&event)?.into_iter().map(named).collect()))
+                Value::Object(vms(&event)?.into_iter().map(named).collect())
             }
-            Some(ReadyVms::List) => Some(vms(&event)?.into_iter().map(Value::Object).collect()),
-            Some(ReadyVms::Text) | None => None,
+            Tool::Vminfod => vms(&event)?.into_iter().collect(),
         };
-        if let Some(list) = list {
-            event.insert("vms".to_owned(), list);
-        }
-        if self.json.is_some() {
-            return Ok(self.json_line(&Value::Object(event)));
-        }
-        Ok(match self.style {
-            Style::Shipped { full: true } => {
-                format!("[{date}] ready (uuid {})\n", text(&event, "uuid"))
-            }
-            Style::Shipped { full: false } | Style::Plain { short: true } => {
-                format!("[{}] ready\n", time(date))
-            }
-            Style::Plain { short: false } => format!("[{date}] ready\n"),
-        })
+        event.insert("vms".to_owned(), list);
+        Ok(self.json_line(&event.into()))
+    }
+
+    fn is_shipped(&self) -> bool {
+        self.tool != Tool::Vminfod
+    }
+
+    /// The date, or the time alone.
+    fn when<'a>(&self, date: &'a str) -> &'a str {
+        if self.full { date } else { date.split_once('T').map_or(date, |(_, time)| time) }
     }
 
     fn json_line(&self, event: &Value) -> String {
         let line = compact(event);
-        let shipped = matches!(self.style, Style::Shipped { .. });
-        (if shipped { lone_argument(&line) } else { line }) + "\n"
+        (if self.is_shipped() { lone_argument(&line) } else { line }) + "\n"
     }
 
     fn changes(&self, event: &Map<String, Value>, date: &str) -> String {
         let (kind, zone) = (text(event, "type"), visible(text(event, "zonename")));
-        let short_zone = zone.split('-').next().unwrap_or_default();
-        let (head, missing) = match self.style {
-            Style::Shipped { full } => {
-                let alias = visible(&alias(event));
-                let (when, zone) = if full { (date, &*zone) } else { (time(date), short_zone) };
-                (format!("[{when}] {zone} {alias} {kind}"), "undefined")
-            }
-            Style::Plain { short } => {
-                let (when, zone) = if short { (time(date), short_zone) } else { (date, &*zone) };
-                (format!("[{when}] {zone} {kind}"), "null")
-            }
+        let zone = if self.full { &*zone } else { zone.split('-').next().unwrap_or_default() };
+        let (alias, missing) = match self.is_shipped() {
+            true => (visible(&alias(event)) + " ", "undefined"),
+            false => (String::new(), "null"),
         };
+        let head = format!("[{}] {zone} {alias}{kind}", self.when(date));
         let Some(Value::Array(changes)) = event.get("changes") else { return head + "\n" };
-        let side =
-            |change: &Value, key: &str| change.get(key).map_or_else(|| missing.to_owned(), compact);
-        let plain = matches!(self.style, Style::Plain { .. });
+        let side = |change: &Value, key: &str| {
+            let text = change.get(key).map_or_else(|| missing.to_owned(), compact);
+            if self.is_shipped() { text } else { visible(&text) }
+        };
         changes
             .iter()
             .map(|change| {
                 let text = |key: &str| change.get(key).and_then(Value::as_str).unwrap_or_default();
                 // A tenant's key must not forge a line, nor its value drive a terminal.
                 let (path, action) = (visible(text("prettyPath")), text("action"));
-                let (mut old, mut new) = (side(change, "oldValue"), side(change, "newValue"));
-                if plain {
-                    (old, new) = (visible(&old), visible(&new));
-                }
+                let (old, new) = (side(change, "oldValue"), side(change, "newValue"));
                 format!("{head}: {path} {action} :: {old} -> {new}\n")
             })
             .collect()
@@ -194,24 +151,13 @@ fn vms(event: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, EventFault
         Some(other) => other.clone(),
         None => return Err(bad()),
     };
-    let Value::Array(list) = list else { return Err(bad()) };
-    list.into_iter()
-        .map(|vm| match vm {
-            Value::Object(vm) => Ok(vm),
-            _ => Err(bad()),
-        })
-        .collect()
+    serde_json::from_value(list).map_err(|_| bad())
 }
 
 /// Formats a date: ISO 8601, UTC, milliseconds.
 fn date(text: &str) -> Option<String> {
     let at: jiff::Timestamp = text.parse().ok()?;
     json::iso(at.as_millisecond() as f64)
-}
-
-/// The time of an ISO date.
-fn time(date: &str) -> &str {
-    date.split_once('T').map_or(date, |(_, time)| time)
 }
 
 fn alias(event: &Map<String, Value>) -> String {
@@ -232,37 +178,37 @@ mod tests {
 
     const MODIFY: &str = r#"{"type":"modify","date":"2026-01-05T10:00:02Z","zonename":"0a-b","uuid":"0a-b","vm":{"alias":"web"},"changes":[{"prettyPath":"quota","path":["quota"],"action":"added","newValue":10},{"prettyPath":"tags[a.b]","path":["tags","a.b"],"action":"removed","oldValue":"\u001b\u009b"}]}"#;
 
-    fn printer(style: Style) -> Printer {
-        Printer { style, json: None, ready: true, only: None }
+    fn printer(tool: Tool, full: bool) -> Printer {
+        Printer { tool, full, json: false, ready: true, only: None }
     }
 
     #[test]
     fn styles() {
-        for (style, lines) in [
+        for (printer, lines) in [
             (
-                Style::Plain { short: false },
+                printer(Tool::Vminfod, true),
                 "[2026-01-05T10:00:02.000Z] 0a-b modify: quota added :: null -> 10\n\
                  [2026-01-05T10:00:02.000Z] 0a-b modify: tags[a.b] removed :: \"\\u001b\\u009b\" -> null\n",
             ),
             (
-                Style::Plain { short: true },
+                printer(Tool::Vminfod, false),
                 "[10:00:02.000Z] 0a modify: quota added :: null -> 10\n\
                  [10:00:02.000Z] 0a modify: tags[a.b] removed :: \"\\u001b\\u009b\" -> null\n",
             ),
             (
-                Style::Shipped { full: false },
+                printer(Tool::Vmadm, false),
                 "[10:00:02.000Z] 0a web modify: quota added :: undefined -> 10\n\
                  [10:00:02.000Z] 0a web modify: tags[a.b] removed :: \"\\u001b\u{9b}\" -> undefined\n",
             ),
         ] {
-            assert_eq!(printer(style).line(MODIFY.as_bytes()).unwrap(), lines);
+            assert_eq!(printer.line(MODIFY.as_bytes()).unwrap(), lines);
         }
     }
 
     #[test]
     fn a_key_or_an_alias_forges_no_line() {
         let line = MODIFY.replace("\"web\"", r#""web\n[x""#).replace("tags[a.b]", r"tags.a\nb");
-        let text = printer(Style::Shipped { full: true }).line(line.as_bytes()).unwrap();
+        let text = printer(Tool::Vminfo, true).line(line.as_bytes()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains(r"web\u000a[x") && text.contains(r"tags.a\u000ab"), "{text}");
     }
@@ -270,7 +216,7 @@ mod tests {
     #[test]
     fn one_vm_only() {
         let ready = r#"{"type":"ready","date":"2026-01-05T10:00:00.000Z","uuid":"l","vms":"[{\"zonename\":\"0a-b\",\"uuid\":\"0a-b\"}]"}"#;
-        let mut printer = printer(Style::Plain { short: false });
+        let mut printer = printer(Tool::Vminfod, true);
         printer.only = Some("0a-b".to_owned());
         assert_eq!(printer.line(ready.as_bytes()).unwrap(), "[2026-01-05T10:00:00.000Z] ready\n");
         assert!(!printer.line(MODIFY.as_bytes()).unwrap().is_empty());

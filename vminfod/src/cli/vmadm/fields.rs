@@ -100,7 +100,7 @@ impl Column {
 
     /// The property it belongs to.
     pub fn property(&self) -> &str {
-        property(&self.name)
+        self.name.split('.').next().unwrap_or_default()
     }
 
     /// Its value in one VM.
@@ -110,11 +110,6 @@ impl Column {
             None => vm.object.get(&self.name),
         }
     }
-}
-
-/// The first part of a dotted name.
-pub fn property(name: &str) -> &str {
-    name.split('.').next().unwrap_or_default()
 }
 
 /// Returns true for a key with `*`, which only filters may have.

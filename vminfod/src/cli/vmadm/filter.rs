@@ -7,46 +7,33 @@
 use indexmap::IndexMap;
 
 use super::fields::is_filter_key;
+use super::outcome::Failure;
 use super::regexp::Regexp;
 use super::value::{array_index, member, text_form};
 use super::vm::Vm;
 use vm_model::js::to_number;
 
-/// Why the filters are invalid.
-#[derive(Debug, thiserror::Error)]
-pub enum FilterError {
-    /// An operand that is neither `key=value` nor a key.
-    #[error("Bad arguments: unable to split {0}")]
-    Operand(String),
-    /// The pattern of a filter is no regular expression.
-    #[error("not a regular expression: {key}=~{pattern}: {reason}")]
-    Pattern {
-        /// The key.
-        key: String,
-        /// The pattern.
-        pattern: String,
-        /// The library's reason.
-        reason: String,
-    },
-}
-
 /// Filters as given, before validation.
 #[derive(Debug, Default)]
-pub struct Filters(IndexMap<String, Result<Test, FilterError>>);
+pub struct Filters(IndexMap<String, String>);
 
 impl Filters {
     /// Parses the operands. If a key is repeated, the last one counts.
-    pub fn read(operands: &[String]) -> Result<Filters, FilterError> {
+    ///
+    /// # Errors
+    /// An operand that is neither `key=value` nor a key.
+    pub fn read(operands: &[String]) -> Result<Filters, Failure> {
         let mut filters = IndexMap::new();
         for operand in operands {
             let (key, value) = match operand.split_once('=') {
                 Some(pair) => pair,
                 None if to_number(operand) < 2.0 => {
-                    return Err(FilterError::Operand(operand.clone()));
+                    let why = format!("Bad arguments: unable to split {operand}");
+                    return Err(Failure::Usage(Some(why)));
                 }
                 None => (operand.as_str(), ""),
             };
-            filters.insert(key.to_owned(), Test::of(key, value));
+            filters.insert(key.to_owned(), value.to_owned());
         }
         Ok(Filters(filters))
     }
@@ -60,10 +47,21 @@ impl Filters {
     }
 
     /// Returns the filters if all patterns are valid.
-    pub fn ready(self) -> Result<Picker, FilterError> {
-        let parts = |key: &str| key.split('.').map(str::to_owned).collect();
-        let tests = self.0.into_iter().map(|(key, test)| Ok((parts(&key), test?)));
-        Ok(Picker(tests.collect::<Result<_, _>>()?))
+    pub fn ready(self) -> Result<Picker, Failure> {
+        let tests = self.0.iter().map(|(key, value)| {
+            let parts: Vec<String> = key.split('.').map(str::to_owned).collect();
+            let test = match (value.strip_prefix('~'), parts.as_slice()) {
+                (Some(pattern), _) => Test::Pattern(Regexp::new(pattern, true).map_err(|why| {
+                    Failure::failed(format!("not a regular expression: {key}=~{pattern}: {why}"))
+                })?),
+                (None, [nics, _, mac]) if nics == "nics" && mac == "mac" => {
+                    Test::Text(normal_mac(value))
+                }
+                (None, _) => Test::Text(value.clone()),
+            };
+            Ok((parts, test))
+        });
+        tests.collect::<Result<_, Failure>>().map(Picker)
     }
 }
 
@@ -86,21 +84,6 @@ impl Picker {
 }
 
 impl Test {
-    fn of(key: &str, value: &str) -> Result<Test, FilterError> {
-        if let Some(pattern) = value.strip_prefix('~') {
-            let regexp = Regexp::new(pattern, true).map_err(|fault| FilterError::Pattern {
-                key: key.to_owned(),
-                pattern: pattern.to_owned(),
-                reason: fault.to_string(),
-            });
-            return regexp.map(Test::Pattern);
-        }
-        Ok(Test::Text(match key.split('.').collect::<Vec<_>>().as_slice() {
-            ["nics", _, "mac"] => normal_mac(value),
-            _ => value.to_owned(),
-        }))
-    }
-
     fn holds(&self, text: &str) -> bool {
         match self {
             Test::Text(wanted) => wanted == text,
@@ -122,12 +105,7 @@ fn texts(vm: &Vm, parts: &[String]) -> Vec<String> {
             elements.filter_map(|element| text_form(member(element, key)?)).collect()
         }
         [index, key] if matches!(first.as_str(), "nics" | "disks") => {
-            let element = member(top, index);
-            element
-                .and_then(|element| member(element, key))
-                .and_then(text_form)
-                .into_iter()
-                .collect()
+            member(top, index).and_then(|it| text_form(member(it, key)?)).into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -214,14 +192,14 @@ mod tests {
     fn operands() {
         let read = |operand: &str| Filters::read(&[operand.to_owned()]);
         for operand in ["1", "0", "", "-3", "0x1", " "] {
-            assert!(matches!(read(operand), Err(FilterError::Operand(_))), "{operand:?}");
+            assert!(matches!(read(operand), Err(Failure::Usage(Some(_)))), "{operand:?}");
         }
         for operand in ["2", "alias", "1=1"] {
             assert!(read(operand).is_ok(), "{operand:?}");
         }
         let filters = Filters::read(&["x=1".into(), "alias=1".into(), "7=1".into()]).unwrap();
         assert_eq!(filters.invalid_key(), Some("7"));
-        let error = read("alias=~*").unwrap().ready().unwrap_err().to_string();
-        assert_eq!(error, "not a regular expression: alias=~*: Invalid atom character");
+        let why = "not a regular expression: alias=~*: Invalid atom character";
+        assert_eq!(read("alias=~*").unwrap().ready().unwrap_err(), Failure::failed(why));
     }
 }

@@ -4,6 +4,7 @@
 
 //! `list`: VMs as lines. Pure.
 
+use daemon::cli::Layout;
 use daemon::cli::screen::visible;
 use sdc_clients::vminfod::VmObject;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use super::filter::Filters;
 use super::nopt::Parsed;
 use super::outcome::Failure;
 use super::sort::{SortKey, sort};
-use super::value::{lone_argument, text_form, trim_end, truthy, units};
+use super::value::{lone_argument, pretty, text_form, trim_end, truthy, units};
 use super::vm::Vm;
 
 const DEFAULT_ORDER: &str = "uuid,type,ram,state,alias";
@@ -23,84 +24,59 @@ const DEFAULT_SORT: &str = "ram,uuid";
 #[derive(Debug)]
 pub struct Listing {
     filters: Filters,
-    order: String,
-    sort: String,
-    parsable: bool,
-    header: bool,
+    layout: Layout,
 }
 
 impl Listing {
-    /// A listing of all VMs with these columns and this order; `None` is the default.
-    pub fn all(order: Option<&str>, sort: Option<&str>, parsable: bool, header: bool) -> Listing {
-        Listing {
-            filters: Filters::default(),
-            order: order.unwrap_or(DEFAULT_ORDER).to_owned(),
-            sort: sort.unwrap_or(DEFAULT_SORT).to_owned(),
-            parsable,
-            header,
-        }
+    /// A listing of all VMs.
+    pub fn all(layout: Layout) -> Listing {
+        Listing { filters: Filters::default(), layout }
     }
 
     /// Validates the arguments.
     pub fn new(parsed: &Parsed) -> Result<Listing, Failure> {
-        let filters = Filters::read(&parsed.operands).map_err(Failure::from)?;
-        let order = parsed.text("order").unwrap_or(DEFAULT_ORDER).to_owned();
-        let sort = parsed.text("sortby").unwrap_or(DEFAULT_SORT).to_owned();
+        let filters = Filters::read(&parsed.operands)?;
         if let Some(key) = filters.invalid_key() {
             return Err(Failure::failed(format!("Invalid filter key: \"{key}\"")));
         }
-        for (list, what) in [(&order, "order"), (&sort, "sort")] {
-            if let Some(name) = list.split(',').find(|name| fields::is_wildcard(name)) {
+        let text = |name| parsed.text(name).map(str::to_owned);
+        let (columns, sort, parsable) = (text("order"), text("sortby"), parsed.has("parsable"));
+        for (list, what) in [(&columns, "order"), (&sort, "sort")] {
+            let mut names = list.iter().flat_map(|list| list.split(','));
+            if let Some(name) = names.find(|name| fields::is_wildcard(name)) {
                 return Err(Failure::failed(format!("Invalid {what} key: \"{name}\"")));
             }
         }
-        let parsable = parsed.flag("parsable").unwrap_or(false);
-        let header = parsed.flag("header").unwrap_or(!parsable);
-        Ok(Listing { filters, order, sort, parsable, header })
+        let no_header = !parsed.flag("header").unwrap_or(!parsable);
+        Ok(Listing { filters, layout: Layout { no_header, parsable, columns, sort, json: false } })
     }
 
-    /// The whole output.
+    /// The same as JSON objects, which vmadm does not print.
+    pub fn as_json(self) -> Listing {
+        Listing { layout: Layout { json: true, ..self.layout }, ..self }
+    }
+
+    /// The whole output: the filtered VMs, sorted.
     pub fn print(self, vms: Vec<VmObject>) -> Result<String, Failure> {
-        let (parsable, header) = (self.parsable, self.header);
-        let (columns, vms) = self.chosen(vms)?;
-        let shape = Shape { columns: &columns, parsable };
-        let mut text = String::new();
-        if header {
-            shape.line(&mut text, columns.iter().map(|column| column.header.clone()));
-        }
-        for vm in &vms {
-            let shown = columns.iter().map(|column| shown(column.of(vm), parsable));
-            shape.line(&mut text, shown);
-        }
-        Ok(text)
-    }
-
-    /// The listed VMs as objects with only the listed properties.
-    pub fn objects(self, vms: Vec<VmObject>) -> Result<Vec<VmObject>, Failure> {
-        Ok(self.chosen(vms)?.1.into_iter().map(|vm| vm.object).collect())
-    }
-
-    /// The columns, and the filtered and sorted VMs.
-    fn chosen(self, vms: Vec<VmObject>) -> Result<(Vec<Column>, Vec<Vm>), Failure> {
-        let mut keys = Vec::new();
-        for key in self.sort.split(',') {
-            let unknown = || Failure::failed(format!("invalid sort field: {key}"));
-            keys.push(SortKey::read(key).ok_or_else(unknown)?);
-        }
-        let mut columns = Vec::new();
-        for name in self.order.split(',') {
-            let unknown = || Failure::failed(format!("invalid order field: {name}"));
-            columns.push(Column::named(name).ok_or_else(unknown)?);
-        }
+        let Layout { no_header, parsable, columns, sort: by, json } = self.layout;
+        let unknown = |what, name| move || Failure::failed(format!("invalid {what} field: {name}"));
+        let key = |name| SortKey::read(name).ok_or_else(unknown("sort", name));
+        let by = by.as_deref().unwrap_or(DEFAULT_SORT).split(',');
+        let keys = by.map(key).collect::<Result<Vec<_>, _>>()?;
+        let column = |name| Column::named(name).ok_or_else(unknown("order", name));
+        let columns = columns.as_deref().unwrap_or(DEFAULT_ORDER).split(',');
+        let columns = columns.map(column).collect::<Result<Vec<_>, _>>()?;
         let properties: Vec<&str> = columns.iter().map(Column::property).collect();
         let vms = sort(picked(self.filters, vms, Some(&properties))?, &keys);
-        Ok((columns, vms))
+        if json {
+            return Ok(pretty(&vms.into_iter().map(|vm| vm.object).collect()) + "\n");
+        }
+        let head = columns.iter().map(|column| column.header.clone()).collect();
+        let head = (!no_header).then_some(head);
+        let row = |vm: &Vm| columns.iter().map(|column| shown(column.of(vm), parsable)).collect();
+        let lines = head.into_iter().chain(vms.iter().map(row));
+        Ok(lines.map(|cells| line(cells, &columns, parsable)).collect())
     }
-}
-
-/// Objects as JSON.
-pub fn json(vms: &[VmObject]) -> String {
-    super::value::pretty(vms) + "\n"
 }
 
 /// The VMs that match the filters, reduced to `properties` if given.
@@ -109,56 +85,39 @@ pub fn picked(
     vms: Vec<VmObject>,
     properties: Option<&[&str]>,
 ) -> Result<Vec<Vm>, Failure> {
-    let mut picked = Vec::new();
     if vms.is_empty() {
         // As in the shipped program, an invalid pattern is no error if there are no VMs.
-        return Ok(picked);
+        return Ok(Vec::new());
     }
-    let picker = filters.ready().map_err(Failure::from)?;
-    for vm in vms.into_iter().map(Vm::new) {
-        if !picker.picks(&vm) {
-            continue;
-        }
-        match properties {
-            Some(properties) => picked.extend(vm.project(properties)),
-            None => picked.push(vm),
-        }
-    }
-    Ok(picked)
+    let picker = filters.ready()?;
+    let picked = vms.into_iter().map(Vm::new).filter(|vm| picker.picks(vm));
+    Ok(match properties {
+        Some(properties) => picked.filter_map(|vm| vm.project(properties)).collect(),
+        None => picked.collect(),
+    })
 }
 
-struct Shape<'a> {
-    columns: &'a [Column],
-    parsable: bool,
-}
-
-impl Shape<'_> {
-    fn line(&self, text: &mut String, cells: impl Iterator<Item = String>) {
-        let mut line = String::new();
-        for (n, (cell, column)) in cells.zip(self.columns).enumerate() {
-            if n > 0 {
-                line.push_str(if self.parsable { ":" } else { "  " });
-            }
-            // A name with a line's end in it would forge a row.
-            let cell = visible(&cell);
-            line.push_str(&cell);
-            if !self.parsable {
-                line.extend(std::iter::repeat_n(' ', column.width.saturating_sub(units(&cell))));
-            }
-        }
-        text.push_str(&lone_argument(trim_end(&line)));
-        text.push('\n');
-    }
+/// A line of the listing.
+fn line(cells: Vec<String>, columns: &[Column], parsable: bool) -> String {
+    // A name with a line's end in it would forge a row.
+    let cells = cells.iter().map(|cell| visible(cell));
+    let line = if parsable {
+        cells.collect::<Vec<_>>().join(":")
+    } else {
+        let padded = cells.zip(columns).map(|(cell, column)| {
+            let pad = " ".repeat(column.width.saturating_sub(units(&cell)));
+            cell + &pad
+        });
+        padded.collect::<Vec<_>>().join("  ")
+    };
+    lone_argument(trim_end(&line)) + "\n"
 }
 
 fn shown(value: Option<&Value>, parsable: bool) -> String {
+    // Zero is shown; other falsy values are not.
+    let counts = value.filter(|value| value.is_number() || truthy(Some(value)));
     let none = if parsable { "" } else { "-" };
-    match value {
-        // Zero is shown; other falsy values are not.
-        Some(number @ Value::Number(_)) => text_form(number).unwrap_or_default(),
-        Some(value) if truthy(Some(value)) => text_form(value).unwrap_or_default(),
-        _ => none.to_owned(),
-    }
+    counts.and_then(text_form).unwrap_or_else(|| none.to_owned())
 }
 
 #[cfg(test)]
@@ -172,8 +131,12 @@ mod tests {
             (true, "u:a\\u000au2:OS\\u202e\n"),
             (false, "u                                     a\\u000au2:OS\\u202e\n"),
         ] {
-            let listing = Listing::all(Some("uuid,alias"), None, parsable, false);
-            assert_eq!(listing.print(vec![vm.as_object().unwrap().clone()]).unwrap(), text);
+            let columns = Some("uuid,alias".to_owned());
+            let layout = Layout { columns, parsable, no_header: true, ..Layout::default() };
+            assert_eq!(
+                Listing::all(layout).print(vec![vm.as_object().unwrap().clone()]).unwrap(),
+                text
+            );
         }
     }
 }

@@ -28,13 +28,13 @@ pub mod vm;
 use std::time::Duration;
 
 use super::supply::Supplier;
-use events::{EventsPlan, Printer, ReadyVms, Style};
+use events::{Printer, Tool};
 use list::Listing;
 use lookup::Lookup;
 pub use outcome::{Failure, Printed};
 
 /// How long the filters of one command may take.
-pub const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// A parsed command.
 #[derive(Debug)]
@@ -46,45 +46,37 @@ pub enum Plan {
     /// `get` of this VM
     Get(String),
     /// `events`
-    Events(EventsPlan),
+    Events(Printer),
 }
 
 /// Parses the arguments after the program's name.
 pub fn plan(args: &[String]) -> Result<Plan, Failure> {
     let Some((command, args)) = args.split_first() else { return Err(Failure::Usage(None)) };
     match command.as_str() {
-        "list" => {
-            Ok(Plan::List(Listing::new(&nopt::parse(args, options::LIST, options::LIST_SHORTS))?))
-        }
-        "lookup" => {
-            let parsed = nopt::parse(args, options::LOOKUP, options::LOOKUP_SHORTS);
-            Ok(Plan::Lookup(Lookup::new(&parsed)?))
-        }
+        "list" => Ok(Plan::List(Listing::new(&nopt::parse(args, options::LIST))?)),
+        "lookup" => Ok(Plan::Lookup(Lookup::new(&nopt::parse(args, options::LOOKUP))?)),
         "get" | "json" => {
-            let parsed = nopt::parse(args, options::PLAIN, options::PLAIN_SHORTS);
+            let parsed = nopt::parse(args, options::PLAIN);
             let missing = || Failure::Usage(Some(format!("Invalid or missing UUID for {command}")));
             let uuid = parsed.operands.into_iter().next().filter(|uuid| lookup::is_uuid(uuid));
             Ok(Plan::Get(uuid.ok_or_else(missing)?))
         }
         "events" => {
-            let parsed = nopt::parse(args, options::EVENTS, options::EVENTS_SHORTS);
-            Ok(Plan::Events(EventsPlan::new(&parsed)))
+            let parsed = nopt::parse(args, options::EVENTS);
+            Ok(Plan::Events(Printer {
+                tool: Tool::Vmadm,
+                full: parsed.has("full"),
+                json: parsed.has("json"),
+                ready: parsed.has("ready"),
+                // An operand that does not look like a UUID is ignored.
+                only: parsed.operands.into_iter().next().filter(|text| lookup::is_uuid(text)),
+            }))
         }
         "help" | "-h" | "-?" => Err(Failure::Usage(None)),
         other if usage::is_not_here(other) => Err(Failure::Failed(format!(
             "{other} changes the node or leaves it, and this program only reads: use the platform's vmadm"
         ))),
         other => Err(Failure::Usage(Some(format!("Invalid command: \"{other}\".")))),
-    }
-}
-
-/// The printer of `events`.
-pub fn printer(plan: &EventsPlan) -> Printer {
-    Printer {
-        style: Style::Shipped { full: plan.full },
-        json: plan.json.then_some(ReadyVms::ByName),
-        ready: plan.ready,
-        only: plan.uuid.clone(),
     }
 }
 
@@ -100,7 +92,7 @@ pub async fn run(plan: Plan, supplier: &dyn Supplier) -> Result<String, Failure>
             within(LIMIT, move || lookup.print(vms)).await
         }
         Plan::Get(uuid) => match supplier.objects(Some(&uuid)).await?.pop() {
-            Some(vm) => Ok(lookup::one(vm)),
+            Some(vm) => Ok(lookup::json_text(&vm.into())),
             None => Err(Failure::failed(format!("zoneadm: {uuid}: No such zone configured"))),
         },
         Plan::Events(_) => Err(Failure::failed("events have no end")),
@@ -108,7 +100,7 @@ pub async fn run(plan: Plan, supplier: &dyn Supplier) -> Result<String, Failure>
 }
 
 /// Runs `pick` on a thread of its own and gives up after `limit`. The thread ends with the program.
-pub async fn within<T: Send + 'static>(
+async fn within<T: Send + 'static>(
     limit: Duration,
     pick: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {

@@ -7,17 +7,19 @@
 
 use std::collections::BTreeMap;
 
-/// An option of a command.
-#[derive(Debug, Clone, Copy)]
-pub struct Spec {
-    /// Its long name.
-    pub name: &'static str,
-    /// True for a flag; false if it takes a text.
-    pub is_flag: bool,
-}
+/// An option of a command: its letter, its long name and its kind.
+pub type Spec = (char, &'static str, Kind);
 
-/// A short option and its long form.
-pub type Short = (char, &'static [&'static str]);
+/// What an option is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A flag.
+    Flag,
+    /// It takes a text.
+    Text,
+    /// A letter that turns off the flag of this name.
+    Off,
+}
 
 /// Parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,11 @@ pub struct Parsed {
 }
 
 impl Parsed {
+    /// Returns true if a flag was given, and not turned off.
+    pub fn has(&self, name: &str) -> bool {
+        self.flag(name) == Some(true)
+    }
+
     /// A flag's value; `None` if it was not given.
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.flags.get(name).copied()
@@ -41,7 +48,7 @@ impl Parsed {
 }
 
 /// Parses arguments with these options.
-pub fn parse(args: &[String], specs: &[Spec], shorts: &[Short]) -> Parsed {
+pub fn parse(args: &[String], specs: &[Spec]) -> Parsed {
     let mut parsed = Parsed::default();
     // A stack: the next argument is the last element.
     let mut rest: Vec<String> = args.iter().rev().cloned().collect();
@@ -61,10 +68,8 @@ pub fn parse(args: &[String], specs: &[Spec], shorts: &[Short]) -> Parsed {
             }
             None => arg.trim_start_matches('-'),
         };
-        match letters(name, specs, shorts) {
-            Some(meant) => {
-                rest.extend(meant.iter().rev().map(|long| (*long).to_owned()));
-            }
+        match letters(name, specs) {
+            Some(meant) => rest.extend(meant.into_iter().rev()),
             None => option(name, specs, &mut rest, &mut parsed),
         }
     }
@@ -73,24 +78,25 @@ pub fn parse(args: &[String], specs: &[Spec], shorts: &[Short]) -> Parsed {
 
 /// Expands short options, one or several letters. `None` if the word abbreviates a long name or has an
 /// unknown letter.
-fn letters<'a>(name: &str, specs: &[Spec], shorts: &'a [Short]) -> Option<Vec<&'a str>> {
-    let find = |letter: char| shorts.iter().find(|(known, _)| *known == letter);
-    let is_letter = name.chars().count() == 1 && name.chars().all(|c| find(c).is_some());
-    if !is_letter && long(name, specs).is_some() {
-        return None;
-    }
-    let meant: Option<Vec<_>> = name.chars().map(|c| find(c).map(|(_, long)| *long)).collect();
-    Some(meant?.concat())
+fn letters(name: &str, specs: &[Spec]) -> Option<Vec<String>> {
+    let meant = |letter: char| {
+        let (_, long, kind) = specs.iter().find(|(known, ..)| *known == letter)?;
+        Some(if *kind == Kind::Off { format!("--no-{long}") } else { format!("--{long}") })
+    };
+    let meant: Vec<String> = name.chars().map(meant).collect::<Option<_>>()?;
+    (meant.len() == 1 || long(name, specs).is_none()).then_some(meant)
 }
 
 /// The option with this name, or the only one that begins with it.
-fn long<'a>(name: &str, specs: &'a [Spec]) -> Option<&'a Spec> {
+fn long(name: &str, specs: &[Spec]) -> Option<(&'static str, Kind)> {
     if name.is_empty() {
         return None;
     }
-    let exact = specs.iter().find(|spec| spec.name == name);
-    let mut beginning = specs.iter().filter(|spec| spec.name.starts_with(name));
-    exact.or_else(|| beginning.next().filter(|_| beginning.next().is_none()))
+    let longs = specs.iter().filter(|(.., kind)| *kind != Kind::Off);
+    let mut fits =
+        longs.filter(|(_, long, _)| long.starts_with(name)).map(|(_, long, kind)| (*long, *kind));
+    let exact = fits.clone().find(|(long, _)| *long == name);
+    exact.or_else(|| fits.next().filter(|_| fits.next().is_none()))
 }
 
 fn option(name: &str, specs: &[Spec], rest: &mut Vec<String>, parsed: &mut Parsed) {
@@ -100,39 +106,39 @@ fn option(name: &str, specs: &[Spec], rest: &mut Vec<String>, parsed: &mut Parse
         name = name.get(3..).unwrap_or_default();
     }
     let spec = long(name, specs);
-    if no || spec.is_some_and(|spec| spec.is_flag) {
+    if no || spec.is_some_and(|(_, kind)| kind == Kind::Flag) {
         let mut value = !no;
         if let Some(next @ ("true" | "false")) = rest.last().map(String::as_str) {
             value = (next == "true") != no;
             rest.pop();
         }
         match spec {
-            Some(spec) if spec.is_flag => drop(parsed.flags.insert(spec.name, value)),
-            Some(spec) => drop(parsed.texts.insert(spec.name, value.to_string())),
+            Some((long, Kind::Text)) => drop(parsed.texts.insert(long, value.to_string())),
+            Some((long, _)) => drop(parsed.flags.insert(long, value)),
             None => {}
         }
         return;
     }
     let value = if rest.last().is_some_and(|next| is_end(next)) { None } else { rest.pop() };
     let value = value.unwrap_or_else(|| "true".to_owned());
-    if let Some(spec) = spec {
-        parsed.texts.insert(spec.name, value.trim_matches(super::value::is_space).to_owned());
+    if let Some((long, _)) = spec {
+        parsed.texts.insert(long, value.trim_matches(super::value::is_space).to_owned());
     }
 }
 
 /// Returns true for two or more dashes: only operands follow.
-fn is_end(arg: &str) -> bool {
+pub fn is_end(arg: &str) -> bool {
     arg.len() >= 2 && arg.bytes().all(|b| b == b'-')
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::{LIST, LIST_SHORTS, LOOKUP, LOOKUP_SHORTS};
+    use super::super::options::{LIST, LOOKUP};
     use super::*;
 
     fn list(line: &str) -> String {
         let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let parsed = parse(&args, LIST, LIST_SHORTS);
+        let parsed = parse(&args, LIST);
         let flags = parsed.flags.iter().map(|(name, value)| format!("{name}={value}"));
         let texts = parsed.texts.iter().map(|(name, value)| format!("{name}:{value}"));
         let all: Vec<String> = flags.chain(texts).chain(parsed.operands.clone()).collect();
@@ -177,7 +183,7 @@ mod tests {
     #[test]
     fn texts_are_trimmed_and_lookup_has_its_own() {
         let args = ["-o", "  a,b ", "-1j", "-H", "x"].map(str::to_owned);
-        let parsed = parse(&args, LOOKUP, LOOKUP_SHORTS);
+        let parsed = parse(&args, LOOKUP);
         assert_eq!(parsed.text("output"), Some("a,b"));
         assert_eq!((parsed.flag("unique"), parsed.flag("json")), (Some(true), Some(true)));
         assert!(parsed.operands.is_empty(), "what is unknown takes the next argument");

@@ -4,48 +4,30 @@
 
 //! The options of each command. Pure.
 
-use super::nopt::{Short, Spec};
+use super::nopt::Kind::{Flag, Off, Text};
+use super::nopt::Spec;
 
-const fn flag(name: &'static str) -> Spec {
-    Spec { name, is_flag: true }
-}
-
-const fn text(name: &'static str) -> Spec {
-    Spec { name, is_flag: false }
-}
-
-const VERBOSE: Spec = flag("verbose");
-const DEBUG: Spec = flag("debug");
-const V: Short = ('v', &["--verbose"]);
-const D: Short = ('d', &["--debug"]);
+const VERBOSE: Spec = ('v', "verbose", Flag);
+const DEBUG: Spec = ('d', "debug", Flag);
 
 /// `list`
-pub const LIST: &[Spec] =
-    &[VERBOSE, DEBUG, text("order"), text("sortby"), flag("parsable"), flag("header")];
-/// `list`
-pub const LIST_SHORTS: &[Short] = &[
-    V,
-    D,
-    ('o', &["--order"]),
-    ('s', &["--sortby"]),
-    ('p', &["--parsable"]),
-    ('H', &["--no-header"]),
-    ('h', &["--header"]),
+pub const LIST: &[Spec] = &[
+    VERBOSE,
+    DEBUG,
+    ('o', "order", Text),
+    ('s', "sortby", Text),
+    ('p', "parsable", Flag),
+    ('h', "header", Flag),
+    ('H', "header", Off),
 ];
 
 /// `lookup`
-pub const LOOKUP: &[Spec] = &[VERBOSE, DEBUG, flag("json"), flag("unique"), text("output")];
-/// `lookup`
-pub const LOOKUP_SHORTS: &[Short] =
-    &[V, D, ('j', &["--json"]), ('1', &["--unique"]), ('o', &["--output"])];
+pub const LOOKUP: &[Spec] =
+    &[VERBOSE, DEBUG, ('j', "json", Flag), ('1', "unique", Flag), ('o', "output", Text)];
 
 /// `events`
-pub const EVENTS: &[Spec] = &[VERBOSE, DEBUG, flag("full"), flag("json"), flag("ready")];
-/// `events`
-pub const EVENTS_SHORTS: &[Short] =
-    &[V, D, ('f', &["--full"]), ('j', &["--json"]), ('r', &["--ready"])];
+pub const EVENTS: &[Spec] =
+    &[VERBOSE, DEBUG, ('f', "full", Flag), ('j', "json", Flag), ('r', "ready", Flag)];
 
 /// `get`, `json`
 pub const PLAIN: &[Spec] = &[VERBOSE, DEBUG];
-/// `get`, `json`
-pub const PLAIN_SHORTS: &[Short] = &[V, D];

@@ -4,12 +4,11 @@
 
 //! What a command prints and exits with.
 
-use super::filter::FilterError;
 use super::usage;
 use crate::cli::supply::SupplyError;
 
 /// The output of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Printed {
     /// All bytes of stdout.
     pub stdout: String,
@@ -35,15 +34,6 @@ impl Failure {
     }
 }
 
-impl From<FilterError> for Failure {
-    fn from(error: FilterError) -> Failure {
-        match error {
-            FilterError::Operand(_) => Failure::Usage(Some(error.to_string())),
-            FilterError::Pattern { .. } => Failure::Failed(error.to_string()),
-        }
-    }
-}
-
 impl From<SupplyError> for Failure {
     fn from(error: SupplyError) -> Failure {
         Failure::Failed(error.to_string())
@@ -54,14 +44,17 @@ impl Printed {
     /// The output for a result; the usage text names `program`.
     pub fn of(result: Result<String, Failure>, program: &str) -> Printed {
         match result {
-            Ok(stdout) => Printed { stdout, stderr: String::new(), code: 0 },
-            Err(Failure::Failed(text)) => {
-                Printed { stdout: String::new(), stderr: text + "\n", code: 1 }
-            }
+            Ok(stdout) => Printed { stdout, ..Printed::default() },
+            Err(Failure::Failed(text)) => Printed::failed(text + "\n", 1),
             Err(Failure::Usage(text)) => {
                 let text = text.map(|text| text + "\n").unwrap_or_default();
-                Printed { stdout: String::new(), stderr: text + &usage::vmadm(program), code: 2 }
+                Printed::failed(text + &usage::vmadm(program), 2)
             }
         }
+    }
+
+    /// Nothing but this on stderr.
+    pub fn failed(stderr: String, code: u8) -> Printed {
+        Printed { stderr, code, ..Printed::default() }
     }
 }

@@ -5,7 +5,7 @@
 //! The order of a listing. The shipped comparison is inconsistent for some pairs and leaves ties to
 //! the sorting algorithm, so both are reproduced here. Pure.
 
-use std::cmp::Ordering;
+use std::cmp::Ordering::{Greater, Less};
 
 use super::fields::Column;
 use super::value::{compare, truthy};
@@ -33,19 +33,13 @@ impl SortKey {
         let (a, b) = (self.column.of(a), self.column.of(b));
         let direction = if self.descending { -1 } else { 1 };
         let order = compare(a, b);
-        let (a_counts, b_counts) = (truthy(a), truthy(b));
-        if order == Some(Ordering::Greater)
-            || (!a_counts && b_counts)
-            || (a.is_none() && b.is_some())
-        {
-            direction
-        } else if order == Some(Ordering::Less)
-            || (a_counts && !b_counts)
-            || (a.is_some() && b.is_none())
-        {
-            -direction
-        } else {
-            0
+        let counts = truthy(a).cmp(&truthy(b));
+        let exists = a.is_some().cmp(&b.is_some());
+        // What does not count or exist comes last.
+        match () {
+            () if order == Some(Greater) || counts == Less || exists == Less => direction,
+            () if order == Some(Less) || counts == Greater || exists == Greater => -direction,
+            () => 0,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
+use serde_json::ser::Formatter;
 use serde_json::{Serializer, Value};
 
 use vm_model::js as convert;
@@ -43,32 +43,20 @@ pub fn truthy(value: Option<&Value>) -> bool {
 
 /// Compares two values as `<` and `>` do; `None` if they cannot be compared.
 pub fn compare(a: Option<&Value>, b: Option<&Value>) -> Option<Ordering> {
-    match (primitive(a?), primitive(b?)) {
-        (Primitive::Text(a), Primitive::Text(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
-        (a, b) => a.number().partial_cmp(&b.number()),
+    let (a, b) = (a?, b?);
+    let is_text = |value: &Value| value.is_string() || value.is_array() || value.is_object();
+    if is_text(a) && is_text(b) {
+        return Some(text_form(a)?.encode_utf16().cmp(text_form(b)?.encode_utf16()));
     }
+    number(a).partial_cmp(&number(b))
 }
 
-enum Primitive {
-    Text(String),
-    Number(f64),
-}
-
-impl Primitive {
-    fn number(&self) -> f64 {
-        match self {
-            Primitive::Text(text) => convert::to_number(text),
-            Primitive::Number(n) => *n,
-        }
-    }
-}
-
-fn primitive(value: &Value) -> Primitive {
+fn number(value: &Value) -> f64 {
     match value {
-        Value::Null => Primitive::Number(0.0),
-        Value::Bool(flag) => Primitive::Number(f64::from(u8::from(*flag))),
-        Value::Number(n) => Primitive::Number(n.as_f64().unwrap_or(f64::NAN)),
-        other => Primitive::Text(text_form(other).unwrap_or_default()),
+        Value::Null => 0.0,
+        Value::Bool(flag) => f64::from(u8::from(*flag)),
+        Value::Number(n) => n.as_f64().unwrap_or(f64::NAN),
+        other => convert::to_number(&text_form(other).unwrap_or_default()),
     }
 }
 
@@ -122,74 +110,63 @@ pub fn lone_argument(text: &str) -> String {
 }
 
 /// JSON indented by two spaces, without a final newline.
-pub fn pretty(value: &(impl Serialize + ?Sized)) -> String {
-    write(value, Numbers(PrettyFormatter::with_indent(b"  ")))
+pub fn pretty(value: &Value) -> String {
+    let mut text = String::new();
+    indented(value, "\n", &mut text);
+    text
+}
+
+/// Appends indented JSON; `line` begins a line of the value's own depth.
+fn indented(value: &Value, line: &str, text: &mut String) {
+    let below = format!("{line}  ");
+    let mut separator = "";
+    match value {
+        Value::Array(items) if !items.is_empty() => {
+            text.push('[');
+            for item in items {
+                text.extend([separator, &below]);
+                indented(item, &below, text);
+                separator = ",";
+            }
+            text.extend([line, "]"]);
+        }
+        Value::Object(members) if !members.is_empty() => {
+            text.push('{');
+            for (key, member) in members {
+                text.extend([separator, &below, &compact(key), ": "]);
+                indented(member, &below, text);
+                separator = ",";
+            }
+            text.extend([line, "}"]);
+        }
+        flat => text.push_str(&compact(flat)),
+    }
 }
 
 /// JSON on one line.
 pub fn compact(value: &(impl Serialize + ?Sized)) -> String {
-    write(value, Numbers(CompactFormatter))
-}
-
-fn write<T: Serialize + ?Sized>(value: &T, formatter: impl Formatter) -> String {
     let mut text = Vec::new();
     // Writing to memory cannot fail.
-    if value.serialize(&mut Serializer::with_formatter(&mut text, formatter)).is_err() {
+    if value.serialize(&mut Serializer::with_formatter(&mut text, Numbers)).is_err() {
         return "null".to_owned();
     }
     String::from_utf8(text).unwrap_or_else(|_| "null".to_owned())
 }
 
 /// Formats numbers as JavaScript does.
-struct Numbers<F>(F);
+struct Numbers;
 
-impl<F: Formatter> Formatter for Numbers<F> {
+impl Formatter for Numbers {
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, n: f64) -> io::Result<()> {
         out.write_all(number_text(n).as_bytes())
     }
 
     fn write_i64<W: ?Sized + Write>(&mut self, out: &mut W, n: i64) -> io::Result<()> {
-        out.write_all(number_text(n as f64).as_bytes())
+        self.write_f64(out, n as f64)
     }
 
     fn write_u64<W: ?Sized + Write>(&mut self, out: &mut W, n: u64) -> io::Result<()> {
-        out.write_all(number_text(n as f64).as_bytes())
-    }
-
-    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_array(out)
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array(out)
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(out, first)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array_value(out)
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object(out)
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object(out)
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(out, first)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(out)
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object_value(out)
+        self.write_f64(out, n as f64)
     }
 }
 

@@ -18,16 +18,14 @@ pub struct Vm {
 impl Vm {
     /// Computes `type` and `ram`. New keys are appended, existing keys keep their place.
     pub fn new(mut object: VmObject) -> Vm {
-        let text = |key: &str| object.get(key).and_then(|value| value.as_str()).unwrap_or_default();
-        let brand = text("brand").to_owned();
-        let kind = match brand.as_str() {
-            "bhyve" => "BHYV",
-            "kvm" => "KVM",
-            "lx" => "LX",
-            _ => "OS",
+        let (kind, has_ram) = match object.get("brand").and_then(|brand| brand.as_str()) {
+            Some("bhyve") => ("BHYV", true),
+            Some("kvm") => ("KVM", true),
+            Some("lx") => ("LX", false),
+            _ => ("OS", false),
         };
         object.insert("type".to_owned(), kind.into());
-        if matches!(brand.as_str(), "kvm" | "bhyve") {
+        if has_ram {
             return Vm { object, ram_is_undefined: false };
         }
         let memory = object.get("max_physical_memory").cloned();

@@ -23,8 +23,9 @@ use sdc_clients::vminfod::VmObject;
 use serde_json::{Value, json as value};
 use tokio::net::TcpListener;
 use vm_model::js as json;
-use vminfod::cli::supply::{FromDaemon, FromNode, Supplied, Supplier, SupplyError};
+use vminfod::cli::supply::{FromDaemon, Supplied, Supplier, SupplyError};
 use vminfod::config::Config;
+use vminfod::node::Ctx;
 
 use super::recording::{Case, Vms};
 use crate::conform::vmload::recorded::Recorded;
@@ -148,20 +149,20 @@ fn by_name(mut vms: Vec<VmObject>, order: &[String]) -> Vec<VmObject> {
 
 /// The objects of a recorded node without a daemon, in the order the runs were given them.
 pub struct Direct {
-    supplier: FromNode,
+    ctx: Ctx,
     order: Vec<String>,
 }
 
 impl Direct {
     /// What reads this node.
     pub fn new(node: &Node) -> Direct {
-        Direct { supplier: FromNode::new(node.recorded.ctx()), order: node.order.clone() }
+        Direct { ctx: node.recorded.ctx(), order: node.order.clone() }
     }
 }
 
 impl Supplier for Direct {
     fn objects<'a>(&'a self, only: Option<&'a str>) -> Supplied<'a> {
-        Box::pin(async move { Ok(by_name(self.supplier.objects(only).await?, &self.order)) })
+        Box::pin(async move { Ok(by_name(self.ctx.objects(only).await?, &self.order)) })
     }
 }
 
