@@ -334,12 +334,15 @@ impl WatchList {
         }
     }
 
-    /// What is in this directory.
+    /// What may be missing in this directory.
     fn inside(&self, directory: &Target) -> Vec<Target> {
         match directory {
+            // Each edit of an XML changes this one: the thousands that exist are not copied.
             Target::Zones => {
-                let names = self.zones.keys().cloned();
-                std::iter::once(Target::Index).chain(names.map(Target::Xml)).collect()
+                let files = self.watched.range(Target::Index..);
+                let files =
+                    files.take_while(|(it, _)| matches!(it, Target::Index | Target::Xml(_)));
+                files.filter(|(_, it)| it.is_idle()).map(|(target, _)| target.clone()).collect()
             }
             Target::Home(home) => {
                 vec![Target::ConfigDir(Arc::clone(home)), Target::LastExited(Arc::clone(home))]
