@@ -77,6 +77,14 @@ impl SnapshotTable {
         Arc::make_mut(list).0.push_str(&row.kept());
     }
 
+    /// Takes the snapshots of one dataset from `older`, also if there are none.
+    pub fn keep(&mut self, older: &Datasets, dataset: &str) {
+        self.0.remove(dataset);
+        if let Some((name, list)) = older.snapshots.get_key_value(dataset) {
+            self.0.insert(Arc::clone(name), Arc::clone(list));
+        }
+    }
+
     /// Returns the number of snapshots.
     pub fn len(&self) -> usize {
         self.0.values().map(|list| list.len()).sum()
@@ -189,24 +197,21 @@ impl Datasets {
         }
     }
 
-    /// Replaces all snapshots by those of a listing of the node. Datasets that are too deep for the
-    /// listing keep theirs as long as they exist.
+    /// Replaces all snapshots by those of a listing of the node. Equal ones stay where they are. Datasets
+    /// that are too deep for the listing keep theirs as long as they exist.
     pub fn replace_snapshots(&mut self, listed: SnapshotTable) {
         let mut snapshots = listed.0;
         for (dataset, list) in std::mem::take(&mut self.snapshots) {
-            if is_deep(&dataset) && self.rows.contains_key(&dataset) {
-                snapshots.entry(dataset).or_insert(list);
+            let stays = match snapshots.get(&dataset) {
+                Some(listed) => *listed == list,
+                None => is_deep(&dataset) && self.rows.contains_key(&dataset),
+            };
+            if stays {
+                snapshots.remove(&dataset);
+                snapshots.insert(dataset, list);
             }
         }
         self.snapshots = snapshots;
-    }
-
-    /// Takes the snapshots of one dataset from `older`, also if there are none.
-    pub fn keep_snapshots_of(&mut self, older: &Datasets, dataset: &str) {
-        self.snapshots.remove(dataset);
-        if let Some((name, list)) = older.snapshots.get_key_value(dataset) {
-            self.snapshots.insert(Arc::clone(name), Arc::clone(list));
-        }
     }
 
     /// Returns the datasets with snapshots that are too deep for a listing of the node.

@@ -47,7 +47,7 @@ pub fn parse(bytes: &[u8]) -> Result<ZoneXml, ParseError> {
         at: 0,
         lines: (0, 1),
         path: Vec::new(),
-        zone: Writer::default(),
+        zone: Writer::new(text.len()),
         seen: Seen::default(),
     }
     .read()

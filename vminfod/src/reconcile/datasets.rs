@@ -267,14 +267,13 @@ impl NodeDatasets {
 
     /// Replaces the node's snapshots. Those that were touched during the listing are kept and listed
     /// again.
-    pub fn snapshots_listed(&mut self, listed: SnapshotTable, now: Instant) {
-        let older = self.tables.clone();
-        self.tables.replace_snapshots(listed);
+    pub fn snapshots_listed(&mut self, mut listed: SnapshotTable, now: Instant) {
         for name in self.since_snapshots.take().unwrap_or_default() {
             let dataset = name.split('@').next().unwrap_or_default();
-            self.tables.keep_snapshots_of(&older, dataset);
+            listed.keep(&self.tables, dataset);
             self.want(dataset, now);
         }
+        self.tables.replace_snapshots(listed);
     }
 
     /// The listing of the node's snapshots has failed: it is due `again`, and until then the snapshots of
