@@ -7,11 +7,11 @@
 use serde_json::{Value, json};
 
 use super::nics::index;
-use super::rules::{ComposeError, Rule, Table, entry, objects, set, set_absent, text};
+use super::rules::{Rule, Table, entry, objects, set, set_absent, text};
 use crate::datasets::VmDatasets;
 use crate::js::{iso, mib, number};
 use crate::object::VmObject;
-use crate::origin::Origin;
+use crate::origin::{Origin, ParseError};
 use crate::parse::zfs_list::{self, Column, Row};
 use crate::parse::zone_xml::Element;
 use crate::parse::zoneadm::ZoneRow;
@@ -36,7 +36,7 @@ const NET_ATTRS: &Table = &[
 ];
 
 /// Returns the entry of a disk or passthrough device, without the fields of its dataset.
-pub(super) fn device(device: Element<'_>) -> Result<VmObject, ComposeError> {
+pub(super) fn device(device: Element<'_>) -> Result<VmObject, ParseError> {
     entry(DEVICE, NET_ATTRS, device)
 }
 
@@ -60,10 +60,10 @@ fn amount(row: &Row, column: Column) -> f64 {
 }
 
 /// Returns a time of creation as a date.
-fn created(name: &str, seconds: &str) -> Result<String, ComposeError> {
+fn created(name: &str, seconds: &str) -> Result<String, ParseError> {
     zfs_list::number(seconds).and_then(|seconds| iso(seconds * 1000.0)).ok_or_else(|| {
         let what = format!("{name}: expected the time of creation, found {seconds:?}");
-        ComposeError::new(Origin::Datasets, what)
+        ParseError::content(Origin::Datasets, what)
     })
 }
 
@@ -77,7 +77,7 @@ pub(super) fn datasets(
     vm: &mut VmObject,
     zone: &ZoneRow,
     datasets: &VmDatasets,
-) -> Result<(), ComposeError> {
+) -> Result<(), ParseError> {
     if let Some(root) = datasets.at(&zone.zonepath) {
         zone_root(vm, zone, root, datasets)?;
     }
@@ -98,7 +98,7 @@ fn zone_root(
     zone: &ZoneRow,
     root: &Row,
     datasets: &VmDatasets,
-) -> Result<(), ComposeError> {
+) -> Result<(), ParseError> {
     if held(root.name(), datasets) {
         set(vm, "indestructible_zoneroot", true);
     }
@@ -173,7 +173,7 @@ fn disks<'a>(vm: &mut VmObject, datasets: &'a VmDatasets) -> Vec<Option<&'a Row>
 }
 
 /// Returns the snapshots that vmadm made, the newest first.
-fn snapshots(dataset: &str, datasets: &VmDatasets) -> Result<Value, ComposeError> {
+fn snapshots(dataset: &str, datasets: &VmDatasets) -> Result<Value, ParseError> {
     let mut found = Vec::new();
     for one in datasets.snapshots(dataset) {
         if let Some(name) = one.name.strip_prefix("vmsnap-").filter(|name| !name.is_empty()) {

@@ -6,12 +6,11 @@
 
 use serde_json::Value;
 
-use super::rules::{
-    ComposeError, Rule, Table, objects, push, set, set_absent, set_attributes, set_pair, text,
-};
+use super::rules::{Rule, Table, objects, push, set, set_absent, set_attributes, set_pair, text};
 use super::{disks, nics};
 use crate::js::{mib, number_value, to_number};
 use crate::object::VmObject;
+use crate::origin::ParseError;
 use crate::parse::zone_xml::{Element, ZoneXml};
 use crate::parts::split_transition;
 
@@ -107,7 +106,7 @@ const FILESYSTEM: &Table = &[
 ];
 
 /// Returns the fields of a configuration, in its order.
-pub(super) fn from_xml(xml: &ZoneXml) -> Result<VmObject, ComposeError> {
+pub(super) fn from_xml(xml: &ZoneXml) -> Result<VmObject, ParseError> {
     let mut vm = VmObject::new();
     set_attributes(&mut vm, ZONE, xml.zone());
     for element in xml.elements() {

@@ -22,5 +22,4 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use rules::ComposeError;
 pub use zone::{compose, outline};

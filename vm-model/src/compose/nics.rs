@@ -4,9 +4,10 @@
 
 //! A network element → an entry of `nics`.
 
-use super::rules::{ComposeError, Rule, Table, entry, text};
+use super::rules::{Rule, Table, entry, text};
 use crate::js::to_number;
 use crate::object::VmObject;
+use crate::origin::ParseError;
 use crate::parse::zone_xml::Element;
 
 const NETWORK: &Table = &[
@@ -39,7 +40,7 @@ const NET_ATTRS: &Table = &[
     ("vrrp_vrid", "vrrp_vrid", Rule::Number),
 ];
 
-pub(super) fn nic(network: Element<'_>) -> Result<VmObject, ComposeError> {
+pub(super) fn nic(network: Element<'_>) -> Result<VmObject, ParseError> {
     entry(NETWORK, NET_ATTRS, network)
 }
 

@@ -11,37 +11,6 @@ use crate::object::VmObject;
 use crate::origin::{Origin, ParseError};
 use crate::parse::zone_xml::Element;
 
-/// The parts cannot be composed, because of one source.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {what}", origin.name())]
-pub struct ComposeError {
-    /// The source.
-    pub origin: Origin,
-    /// The line in its file, counted from 1, if known.
-    pub line: Option<u32>,
-    /// What was expected and what was found.
-    pub what: String,
-}
-
-impl ComposeError {
-    pub(super) fn new(origin: Origin, what: impl Into<String>) -> Self {
-        ComposeError { origin, line: None, what: what.into() }
-    }
-
-    fn xml(line: u32, what: impl Into<String>) -> Self {
-        ComposeError { origin: Origin::ZoneXml, line: Some(line), what: what.into() }
-    }
-}
-
-impl From<ComposeError> for ParseError {
-    fn from(error: ComposeError) -> Self {
-        match error.line {
-            Some(line) => ParseError::line(error.origin, line, error.what),
-            None => ParseError::content(error.origin, error.what),
-        }
-    }
-}
-
 /// The conversion of a text to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
@@ -110,7 +79,7 @@ pub(super) fn entry(
     attributes: &Table,
     pairs: &Table,
     element: Element<'_>,
-) -> Result<VmObject, ComposeError> {
+) -> Result<VmObject, ParseError> {
     let mut entry = VmObject::new();
     set_attributes(&mut entry, attributes, element);
     for pair in element.inside() {
@@ -134,7 +103,7 @@ pub(super) fn set_pair(
     object: &mut VmObject,
     table: &Table,
     pair: Element<'_>,
-) -> Result<(), ComposeError> {
+) -> Result<(), ParseError> {
     let name = pair.get("name");
     let Some((name, field, rule)) = table.iter().find(|(n, ..)| Some(*n) == name) else {
         return Ok(());
@@ -144,7 +113,11 @@ pub(super) fn set_pair(
         (None, Rule::Text | Rule::Bool) => drop(object.shift_remove(*field)),
         (None, Rule::Number) => set(object, field, Value::Null),
         (None, Rule::Base64 | Rule::List | Rule::Numbers) => {
-            return Err(ComposeError::xml(pair.line(), format!("expected a value for {name:?}")));
+            return Err(ParseError::line(
+                Origin::ZoneXml,
+                pair.line(),
+                format!("expected a value for {name:?}"),
+            ));
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::compose;
 use crate::datasets::{Datasets, VmDatasets};
 use crate::object::VmObject;
-use crate::origin::Origin;
+use crate::origin::{Fault, Origin};
 use crate::parse::config_json::{self, ConfigJson};
 use crate::parse::kstat::ZoneKstat;
 use crate::parse::receiving::Receiving;
@@ -100,7 +100,8 @@ fn receiving_lists_what_is_missing() {
 fn an_error_names_its_source_and_line() {
     let bad = parts("\n<attr name='alias'/>", "installed", "lx");
     let error = compose(&bad).unwrap_err();
-    assert_eq!((error.origin, error.line), (Origin::ZoneXml, Some(2)));
+    let fault = Fault::Line { line: 2, what: "expected a value for \"alias\"".into() };
+    assert_eq!((error.origin, error.fault), (Origin::ZoneXml, fault));
     let mut bad = parts("", "running", "lx");
     bad.kstat = Some(ZoneKstat { boot_time: None, init_restarts: None, init_pid: None });
     let error = compose(&bad).unwrap_err();

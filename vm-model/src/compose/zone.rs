@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::rules::{ComposeError, set, set_absent, text};
+use super::rules::{set, set_absent, text};
 use super::{disks, fields};
 use crate::js::{iso, number};
 use crate::object::VmObject;
-use crate::origin::Origin;
+use crate::origin::{Origin, ParseError};
 use crate::outline::Outline;
 use crate::parse::kstat::ZoneKstat;
 use crate::parse::sysinfo::Sysinfo;
@@ -23,7 +23,7 @@ use crate::parts::{Parts, shown_state};
 ///
 /// # Errors
 /// A source has a value that no field can hold. The error names the source.
-pub fn compose(parts: &Parts) -> Result<VmObject, ComposeError> {
+pub fn compose(parts: &Parts) -> Result<VmObject, ParseError> {
     outline(parts).map(Outline::whole)
 }
 
@@ -31,7 +31,7 @@ pub fn compose(parts: &Parts) -> Result<VmObject, ComposeError> {
 ///
 /// # Errors
 /// As [`compose`].
-pub fn outline(parts: &Parts) -> Result<Outline, ComposeError> {
+pub fn outline(parts: &Parts) -> Result<Outline, ParseError> {
     let mut vm = fields::from_xml(&parts.xml)?;
     zone(&mut vm, &parts.zone);
     files(&mut vm, parts)?;
@@ -73,12 +73,12 @@ fn zone(vm: &mut VmObject, row: &ZoneRow) {
     set(vm, "zonedid", row.zonedid.map(|n| number(n as f64)));
 }
 
-fn files(vm: &mut VmObject, parts: &Parts) -> Result<(), ComposeError> {
+fn files(vm: &mut VmObject, parts: &Parts) -> Result<(), ParseError> {
     if let Some(seconds) = parts.stamps.last_modified {
         let time = iso(seconds as f64 * 1000.0).ok_or_else(|| {
             let what =
                 format!("expected a time that a date can hold, found {seconds} s since 1970");
-            ComposeError::new(Origin::Times, what)
+            ParseError::content(Origin::Times, what)
         })?;
         set(vm, "last_modified", time);
     }
@@ -102,10 +102,10 @@ fn node(vm: &mut VmObject, sysinfo: &Sysinfo) {
     }
 }
 
-fn running(vm: &mut VmObject, kstat: &ZoneKstat) -> Result<(), ComposeError> {
+fn running(vm: &mut VmObject, kstat: &ZoneKstat) -> Result<(), ParseError> {
     let boot = kstat.boot_time.and_then(|seconds| iso(seconds * 1000.0)).ok_or_else(|| {
         let what = format!("expected boot_time in seconds since 1970, found {:?}", kstat.boot_time);
-        ComposeError::new(Origin::Kstat, what)
+        ParseError::content(Origin::Kstat, what)
     })?;
     set(vm, "boot_timestamp", boot);
     set(vm, "init_restarts", kstat.init_restarts.clone());

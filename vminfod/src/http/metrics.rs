@@ -27,19 +27,19 @@ type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
 /// Returns a registry with the current numbers.
 pub(super) fn registry(
     published: &Published,
-    board: &Status,
+    status: &Status,
     counts: &Counts,
     listeners: usize,
 ) -> Registry {
     daemon::metrics::registry("vminfod", |ours| {
-        engine(ours, board);
+        engine(ours, status);
         stream(ours, published, listeners, counts);
         server(ours, counts);
     })
 }
 
-fn engine(registry: &mut Registry, board: &Status) {
-    let view = board.view();
+fn engine(registry: &mut Registry, status: &Status) {
+    let view = status.view();
     let c = view.counters;
     let mut count = |name: &str, help: &str, value: u64| {
         registry.register(name, help, ConstCounter::new(value))
@@ -91,7 +91,7 @@ fn engine(registry: &mut Registry, board: &Status) {
     view.load_times.register(registry, "load_duration", took);
     let late = "Time from a signal until its effect can be seen";
     view.latencies.register(registry, "change_latency", late);
-    seconds(registry, "uptime", "Time since the start", Some(now - board.started));
+    seconds(registry, "uptime", "Time since the start", Some(now - status.started));
 }
 
 fn seconds(registry: &mut Registry, name: &str, help: &str, value: Option<Duration>) {

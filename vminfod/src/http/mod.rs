@@ -63,7 +63,7 @@ pub struct Api {
 /// What the routes need.
 struct Shared {
     published: Arc<Published>,
-    board: Status,
+    status: Status,
     asks: Asks,
     shutdown: Shutdown,
     counts: Arc<Counts>,
@@ -76,7 +76,7 @@ impl Api {
     /// Makes the routes.
     pub fn new(
         published: Arc<Published>,
-        board: Status,
+        status: Status,
         asks: Asks,
         counts: Arc<Counts>,
         max_jobs: usize,
@@ -85,7 +85,7 @@ impl Api {
         let listeners = Listeners::default();
         let shared = Shared {
             published: Arc::clone(&published),
-            board,
+            status,
             asks,
             shutdown,
             counts,
@@ -94,7 +94,7 @@ impl Api {
         };
         let routes = Router::new()
             .route("/ping", get(async || reply(StatusCode::OK, r#"{"ping":"pong"}"#)))
-            .route("/status", get(status))
+            .route("/status", get(self::status))
             .route("/vms", get(vms))
             .route("/vms/{name}", get(vm))
             .route("/events", get(events))
@@ -140,10 +140,10 @@ async fn logged(request: Request, next: Next) -> Response {
 async fn status(State(api): Routes, RawQuery(query): RawQuery) -> Response {
     let query = query.as_deref();
     if Format::of(query) == Format::Rfd39 {
-        return json(&status::rfd39(&api.board, api.max_jobs));
+        return json(&status::rfd39(&api.status, api.max_jobs));
     }
     let full = compat::wants(query, "full");
-    json(&status::body(&api.published, &api.board, &api.listeners, full))
+    json(&status::body(&api.published, &api.status, &api.listeners, full))
 }
 
 async fn vms(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMap) -> Answer {
@@ -153,7 +153,7 @@ async fn vms(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMap) 
         _ => {
             api.sync(query, None).await?;
             // Before the snapshot: a zone that is read in between is named all the same.
-            api.board.edit(|view| view.incomplete())
+            api.status.edit(|view| view.incomplete())
         }
     };
     let snapshot = api.published.snapshot();
@@ -200,13 +200,13 @@ async fn events(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMa
 
 async fn sysinfo(State(api): Routes) -> Answer {
     let missing = || Refusal::Unavailable("sysinfo has not been read yet".to_owned());
-    let view = api.board.sysinfo().ok_or_else(missing)?;
+    let view = api.status.sysinfo().ok_or_else(missing)?;
     let tail = format!(",\"age_ms\":{}}}", view.at.elapsed().as_millis());
     Ok(reply(StatusCode::OK, [b"{\"sysinfo\":", &*view.json, tail.as_bytes()].concat()))
 }
 
 async fn ready(State(api): Routes) -> Answer {
-    if api.board.edit(|view| view.stale) {
+    if api.status.edit(|view| view.stale) {
         return Err(Refusal::Stale);
     }
     Ok(reply(StatusCode::OK, r#"{"ready":true}"#))
@@ -219,7 +219,7 @@ async fn data(State(api): Routes) -> Answer {
 
 async fn metrics(State(api): Routes) -> Response {
     let listeners = api.listeners.list().len();
-    daemon::metrics::answer(&metrics::registry(&api.published, &api.board, &api.counts, listeners))
+    daemon::metrics::answer(&metrics::registry(&api.published, &api.status, &api.counts, listeners))
 }
 
 async fn why(State(api): Routes, Path(name): Path<String>) -> Answer {

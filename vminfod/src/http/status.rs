@@ -16,12 +16,12 @@ use crate::sources::sysevent::Channel;
 use crate::store::Published;
 
 /// Returns RFD 39's status: fewer keys, durations as numbers, the running readings by name.
-pub(super) fn rfd39(board: &Status, max_jobs: usize) -> Value {
-    let view = board.view();
+pub(super) fn rfd39(status: &Status, max_jobs: usize) -> Value {
+    let view = status.view();
     let rss = daemon::process::usage().resident;
     json!({
         "pid": std::process::id(),
-        "uptime": board.started.elapsed().as_secs(),
+        "uptime": status.started.elapsed().as_secs(),
         "memory": {"rss": rss, "heapTotal": rss, "heapUsed": rss},
         "state": state(&view),
         "status": view.phase(),
@@ -42,17 +42,17 @@ fn state(view: &View) -> &'static str {
 /// Returns the status.
 pub(super) fn body(
     published: &Published,
-    board: &Status,
+    status: &Status,
     listeners: &Listeners,
     full: bool,
 ) -> Value {
-    let clock = Clock { started: board.started, now: Instant::now() };
-    let view = board.view();
+    let clock = Clock { started: status.started, now: Instant::now() };
+    let view = status.view();
     let snapshot = published.snapshot();
     let rss = daemon::process::usage().resident;
     let uptime = clock.now - clock.started;
     let mut out = json!({
-        "pid": board.watching.pid(),
+        "pid": status.watching.pid(),
         "uptime": pretty(uptime),
         "memory": {"rss": rss, "heapTotal": rss, "heapUsed": rss},
         "state": state(&view),
@@ -77,14 +77,14 @@ pub(super) fn body(
     });
     if full {
         out["refreshLog"] = list(&view.refresh_log, |entry| refresh_entry(entry, &clock));
-        let (watching, missing) = board.watching.presence();
+        let (watching, missing) = status.watching.presence();
         out["fswatcher"] = json!({
             "message_delays": {},
             "watching": watching,
             "not_yet_watching": missing,
             "pending_actions": {},
-            "watcher_pid": board.watching.pid(),
-            "running": board.is_up(fswatcher::NAME),
+            "watcher_pid": status.watching.pid(),
+            "running": status.is_up(fswatcher::NAME),
         });
     }
     out["errors"] = by_name(view.errors.iter().map(|(name, trouble)| {

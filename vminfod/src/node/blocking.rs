@@ -12,6 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{StreamExt, stream};
+use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use super::root::{ReadError, Root};
@@ -117,8 +118,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Does the work with each item, in as many threads as there are processors; the results are in order.
+/// A panic of the work is one of the caller.
+pub async fn in_shares<I: Send + 'static, T: Send + 'static>(
+    mut items: Vec<I>,
+    work: impl Fn(I) -> T + Send + Sync + 'static,
+) -> Vec<T> {
+    let work = Arc::new(work);
+    let share = items.len().div_ceil(threads()).max(1);
+    let mut shares = Vec::new();
+    while !items.is_empty() {
+        let rest = items.split_off(share.min(items.len()));
+        let (own, work) = (std::mem::replace(&mut items, rest), Arc::clone(&work));
+        shares.push(tokio::task::spawn_blocking(move || {
+            own.into_iter().map(&*work).collect::<Vec<_>>()
+        }));
+    }
+    let mut all = Vec::new();
+    for share in shares {
+        match share.await.map_err(JoinError::try_into_panic) {
+            Ok(done) => all.extend(done),
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(_ended)) => {}
+        }
+    }
+    all
+}
+
 /// Runs the work; a panic is a failed reading.
-fn caught<T>(work: impl FnOnce() -> T) -> Result<T, ReadError> {
+pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, ReadError> {
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     done.map_err(|_| ReadError::io(std::io::Error::other("the reading panicked")))
 }

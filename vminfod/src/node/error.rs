@@ -6,7 +6,6 @@
 
 use std::path::{Path, PathBuf};
 
-use vm_model::compose::ComposeError;
 use vm_model::origin::{Origin, ParseError};
 
 use super::commands::{CommandError, Output};
@@ -99,11 +98,5 @@ impl LoadError {
 impl From<ParseError> for LoadError {
     fn from(error: ParseError) -> Self {
         LoadError::new(error.origin, Fault::Parse(error.fault))
-    }
-}
-
-impl From<ComposeError> for LoadError {
-    fn from(error: ComposeError) -> Self {
-        ParseError::from(error).into()
     }
 }

@@ -8,9 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vm_model::VmObject;
-use vm_model::compose::compose;
+use vm_model::compose::outline;
 use vm_model::datasets::{Datasets, VmDatasets};
 use vm_model::origin::Origin;
+use vm_model::outline::Outline;
 use vm_model::parse::kstat::ZoneKstat;
 use vm_model::parse::sysinfo::Sysinfo;
 use vm_model::parse::zfs_list::Row;
@@ -19,7 +20,7 @@ use vm_model::parse::zoneadm::ZoneRow;
 use vm_model::parts::Parts;
 use vm_model::stale::Stale;
 
-use super::blocking::threads;
+use super::blocking::{caught, in_shares, threads};
 use super::read::zone_files::{self, ZoneFiles};
 use super::read::{datasets, kstat, sysinfo, zone_index, zoneadm};
 use super::root::{ReadError, Root};
@@ -62,6 +63,8 @@ pub struct Node {
     pub datasets: Vec<Row>,
     /// The node itself.
     pub sysinfo: Arc<Sysinfo>,
+    /// Of each uuid the zone that is shown.
+    firsts: HashMap<Arc<str>, Arc<ZoneRow>>,
 }
 
 /// What is known of the zones: their files are read again only where a stamp differs.
@@ -97,7 +100,14 @@ pub async fn node(
     if !zones.rows.is_empty() && datasets.is_empty() {
         return Err(LoadError::content(Origin::Datasets, "expected a dataset, found nothing"));
     }
-    Ok(Node { zones, files, kstats, datasets, sysinfo: Arc::new(sysinfo) })
+    let mut firsts = HashMap::new();
+    for row in &zones.rows {
+        let first = firsts.entry(Arc::clone(&row.uuid)).or_insert_with(|| Arc::clone(row));
+        if first.rank() < row.rank() {
+            *first = Arc::clone(row);
+        }
+    }
+    Ok(Node { zones, files, kstats, datasets, sysinfo: Arc::new(sysinfo), firsts })
 }
 
 /// Reads the list of zones.
@@ -138,6 +148,17 @@ async fn zone_files(
 }
 
 impl Node {
+    /// The zone of the same uuid that is shown.
+    fn first<'a>(&'a self, row: &'a Arc<ZoneRow>) -> &'a Arc<ZoneRow> {
+        self.firsts.get(&row.uuid).unwrap_or(row)
+    }
+
+    /// Fails if another zone of its uuid ranks before this one.
+    fn check_first(&self, row: &Arc<ZoneRow>) -> Result<(), LoadError> {
+        let first = self.first(row);
+        if first.zonename == row.zonename { Ok(()) } else { Err(outranked_by(&first.zonename)) }
+    }
+
     /// The parts of one zone, by its place among the rows; `datasets` are those of the node with
     /// their snapshots.
     pub fn parts_at(
@@ -148,11 +169,8 @@ impl Node {
         let (row, files) = (self.zones.rows.get(at)?, self.files.get(at)?);
         let parts = files.clone().map(|files| {
             // As deployed, that of the zone with this name; not that of another zone of the uuid.
-            let is_others = || {
-                let mut rows = self.zones.rows.iter();
-                row.zoneid.is_none() && rows.any(|it| it.uuid == row.uuid && it.zoneid.is_some())
-            };
-            let kstat = self.kstats.get(&*row.uuid).filter(|_| !is_others()).cloned();
+            let is_others = row.zoneid.is_none() && self.first(row).zoneid.is_some();
+            let kstat = self.kstats.get(&*row.uuid).filter(|_| !is_others).cloned();
             assemble(row, files, kstat, datasets, &self.sysinfo)
         });
         Some((Arc::clone(row), parts))
@@ -197,15 +215,16 @@ pub fn own_datasets(parts: &Parts, all: &Datasets) -> VmDatasets {
     all.only(parts.dataset_names(all).iter().map(String::as_str))
 }
 
-/// Turns a failed composition into an error of its source.
-pub fn compose_error(
-    root: &Root,
-    parts: &Parts,
-    error: vm_model::compose::ComposeError,
-) -> LoadError {
-    let is_xml = error.origin == Origin::ZoneXml;
-    let error = LoadError::from(error);
-    if is_xml { error.in_file(root.zone_xml(&parts.zone.zonename)) } else { error }
+/// The object of these parts.
+/// Errors: a source has a value that no field can hold. A panic fails this VM only.
+pub fn composed(root: &Root, parts: &Parts) -> Result<Outline, LoadError> {
+    let composed = caught(|| outline(parts));
+    let composed = composed.map_err(|panic| LoadError::new(Origin::Times, Fault::Read(panic)))?;
+    composed.map_err(|error| {
+        let is_xml = error.origin == Origin::ZoneXml;
+        let error = LoadError::from(error);
+        if is_xml { error.in_file(root.zone_xml(&parts.zone.zonename)) } else { error }
+    })
 }
 
 /// The fault of a zone that is not shown because this one has the same uuid and ranks before it.
@@ -233,14 +252,15 @@ async fn objects_of(ctx: &Ctx, only: Option<&str>) -> Result<Objects, LoadError>
         tokio::try_join!(node(ctx, Known::new(), threads(), only), datasets::snapshots(ctx))?;
     let mut datasets: Datasets = std::mem::take(&mut node.datasets).into_iter().collect();
     datasets.replace_snapshots(snapshots);
+    let (rows, parts): (Vec<_>, Vec<_>) = node.parts(&datasets).unzip();
+    let root = ctx.root.clone();
+    let objects = in_shares(parts, move |parts| {
+        let parts = parts?;
+        Ok((parts.is_receiving(), composed(&root, &parts)?.whole()))
+    });
     let (mut vms, mut receiving, mut broken) = (Vec::new(), Vec::new(), Vec::new());
-    for (row, parts) in node.parts(&datasets) {
-        let composed = parts.and_then(|parts| {
-            let vm = compose(&parts).map_err(|error| compose_error(&ctx.root, &parts, error))?;
-            check_first(&row, &node.zones.rows)?;
-            Ok((parts.is_receiving(), vm))
-        });
-        match composed {
+    for (row, object) in rows.into_iter().zip(objects.await) {
+        match object.and_then(|object| node.check_first(&row).map(|()| object)) {
             Ok((true, vm)) => receiving.push(vm),
             Ok((false, vm)) => vms.push(vm),
             Err(error) => broken.push((row.zonename.to_string(), row.uuid.to_string(), error)),
@@ -248,12 +268,6 @@ async fn objects_of(ctx: &Ctx, only: Option<&str>) -> Result<Objects, LoadError>
     }
     vms.append(&mut receiving);
     Ok(Objects { vms, broken })
-}
-
-/// Fails if another zone of its uuid ranks before this one.
-fn check_first(row: &ZoneRow, rows: &[Arc<ZoneRow>]) -> Result<(), LoadError> {
-    let before = rows.iter().find(|other| other.uuid == row.uuid && other.rank() > row.rank());
-    before.map_or(Ok(()), |other| Err(outranked_by(&other.zonename)))
 }
 
 /// Reads and composes one VM, exactly as [`objects`] shows it; `None` if there is no such zone.

@@ -4,14 +4,12 @@
 
 //! The reading of one VM: how it begins, and how it leads to a commit.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use daemon::tasks::caught;
 use sdc_clients::retry::Backoff;
 use tokio::time::Instant;
 use tracing::Instrument;
-use vm_model::compose::outline;
 use vm_model::origin::Origin;
 use vm_model::outline::Outline;
 use vm_model::parse::zoneadm::ZoneRow;
@@ -25,7 +23,7 @@ use super::status::Concerns;
 use super::tasks::{Done, Like};
 use super::vms::{Reasons, Under};
 use crate::node::LoadError;
-use crate::node::load::{assemble, compose_error, outranked_by, own_datasets};
+use crate::node::load::{assemble, composed, outranked_by, own_datasets};
 use crate::store::Outcome;
 
 impl Reconciler {
@@ -239,13 +237,8 @@ impl Reconciler {
         }
     }
 
-    /// The object of these parts. A panic fails this VM only.
-    fn composed(&self, parts: &Parts) -> Result<Outline, ReadFault> {
-        match catch_unwind(AssertUnwindSafe(|| outline(parts))) {
-            Ok(Ok(object)) => Ok(object),
-            Ok(Err(error)) => Err(compose_error(&self.seams.ctx.root, parts, error).into()),
-            Err(_) => Err(ReadFault::Panic),
-        }
+    fn composed(&self, parts: &Parts) -> Result<Outline, LoadError> {
+        composed(&self.seams.ctx.root, parts)
     }
 
     fn old(&self, parts: &Parts) -> Option<Outline> {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use vm_model::compose::outline;
 use vm_model::origin::{Origin, ParseError};
 use vm_model::stale::Stale;
 
@@ -16,9 +15,10 @@ use super::engine::Reconciler;
 use super::status::Concerns;
 use super::tasks::Done;
 use super::vms::Reasons;
-use crate::node::blocking::threads;
-use crate::node::load::{self, Known, Node, compose_error};
-use crate::store::{StoredVm, stored};
+use crate::node::LoadError;
+use crate::node::blocking::{in_shares, threads};
+use crate::node::load::{self, Known, Node};
+use crate::store::stored;
 
 /// The port waits this long for the first listing of snapshots; the start method has 300 s.
 const SNAPSHOTS_LIMIT: Duration = Duration::from_secs(240);
@@ -98,46 +98,27 @@ impl Reconciler {
                 (false, None)
             }
         };
-        let tables = self.datasets.tables.clone();
-        let (mut whole, mut broken) = (Vec::new(), Vec::new());
-        for (row, parts) in node.parts(&tables) {
-            match parts {
-                Ok(parts) => whole.push(parts),
-                Err(error) => broken.push((Arc::clone(&row.zonename), error)),
-            }
-        }
-        // Each thread composes and serialises its share, one object at a time.
-        let share = whole.len().div_ceil(threads()).max(1);
+        let all = node.parts(&self.datasets.tables);
+        let (names, parts): (Vec<_>, Vec<_>) =
+            all.map(|(row, parts)| (Arc::clone(&row.zonename), parts)).unzip();
         let root = self.seams.ctx.root.clone();
-        let mut shares = Vec::new();
-        while !whole.is_empty() {
-            let own: Vec<_> = whole.drain(..share.min(whole.len())).collect();
-            let root = root.clone();
-            shares.push(tokio::task::spawn_blocking(move || {
-                let composed = own.into_iter().map(|parts| {
-                    let stored: Result<Arc<StoredVm>, _> = outline(&parts)
-                        .map(|object| stored(&object))
-                        .map_err(|error| compose_error(&root, &parts, error));
-                    (parts, stored)
-                });
-                composed.collect::<Vec<_>>()
-            }));
-        }
-        let (mut first, mut last) = (Vec::new(), Vec::new());
-        for share in shares {
-            for (parts, stored) in share.await.unwrap_or_default() {
-                let name = Arc::clone(&parts.zone.zonename);
-                match stored {
-                    Ok(stored) => {
-                        let list = if parts.is_receiving() { &mut last } else { &mut first };
-                        list.push((Arc::clone(&name), stored));
-                        self.vms.adopt(&name, parts);
-                        if let Some(vm) = self.vms.get_mut(&name) {
-                            vm.reads.note(Stale::ALL, began);
-                        }
+        let composed = in_shares(parts, move |parts| {
+            let parts = parts?;
+            let stored = stored(&load::composed(&root, &parts)?);
+            Ok::<_, LoadError>((parts, stored))
+        });
+        let (mut first, mut last, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, composed) in names.into_iter().zip(composed.await) {
+            match composed {
+                Ok((parts, stored)) => {
+                    let list = if parts.is_receiving() { &mut last } else { &mut first };
+                    list.push((Arc::clone(&name), stored));
+                    self.vms.adopt(&name, parts);
+                    if let Some(vm) = self.vms.get_mut(&name) {
+                        vm.reads.note(Stale::ALL, began);
                     }
-                    Err(error) => broken.push((name, error)),
                 }
+                Err(error) => broken.push((name, error)),
             }
         }
         first.append(&mut last);

@@ -48,7 +48,7 @@ async fn first_change_is_published_at_once_and_the_second_after_the_gap() {
 #[tokio::test(start_paused = true)]
 async fn reads_a_burst_once_per_gap() {
     let (node, mut world) = world().await;
-    let loads = || world.board.view().counters.loads;
+    let loads = || world.status.view().counters.loads;
     let before = loads();
     for nth in 0..100 {
         node.write(TAGS, &json!({ "nth": nth }).to_string());

@@ -33,7 +33,7 @@ use super::{FakeNode, line_of, zfs_history, zone_status};
 pub struct World {
     pub published: Arc<Published>,
     inbox: Arc<Inbox>,
-    pub board: Status,
+    pub status: Status,
     pub asks: Asks,
     shutdown: Shutdown,
     cursor: u64,
@@ -48,7 +48,7 @@ impl Drop for World {
 impl World {
     /// Loads the node and starts the loop.
     pub async fn start(node: &FakeNode, config: Config) -> Self {
-        let (board, inbox) = (Status::default(), Arc::new(Inbox::default()));
+        let (status, inbox) = (Status::default(), Arc::new(Inbox::default()));
         let shutdown = Shutdown::new();
         let (asks, requests) = Asks::new();
         let ctx = Ctx {
@@ -66,11 +66,11 @@ impl World {
             jitter: Jitter::from_seed(11),
             shutdown: shutdown.clone(),
         };
-        let mut engine = Reconciler::new(config, seams, board.clone());
+        let mut engine = Reconciler::new(config, seams, status.clone());
         assert!(engine.first_load().await);
         let published = engine.published();
         tokio::spawn(engine.run());
-        Self { published, inbox, board, asks, shutdown, cursor: 0 }
+        Self { published, inbox, status, asks, shutdown, cursor: 0 }
     }
 
     /// What a child would have printed.

@@ -150,10 +150,10 @@ async fn datasets_are_listed_each_minute_while_nothing_announces_them() {
     let world = World::start(&node, config).await;
     world.later(Duration::from_secs(200)).await;
     assert_eq!(node.listings(), 2, "snapshots, and the rest");
-    world.board.edit(|view| view.sources.insert("zfs events", false));
+    world.status.edit(|view| view.sources.insert("zfs events", false));
     node.set_quota(A, 7);
     world.until(A, Duration::from_secs(90), |vm| vm["quota"] == 7).await;
-    world.board.edit(|view| view.sources.insert("zfs events", true));
+    world.status.edit(|view| view.sources.insert("zfs events", true));
     let before = node.listings();
     world.later(Duration::from_secs(600)).await;
     assert_eq!(node.listings(), before);

@@ -61,7 +61,7 @@ async fn refresh_without_findings_emits_nothing() {
     let world = world(&node).await;
     world.later(60 * MINUTE).await;
     assert_eq!(world.seq(), 0);
-    let view = world.board.view();
+    let view = world.status.view();
     assert!(view.counters.refreshes >= 12, "{:?}", view.counters);
     assert!(view.refresh_log.is_empty() && view.refresh_errors.is_empty());
 }
@@ -75,7 +75,7 @@ async fn change_during_a_refresh_survives_it() {
     let asks = world.asks.clone();
     let refreshing = tokio::spawn(async move { asks.fresh(None).await });
     world.later(Duration::from_millis(100)).await;
-    assert!(world.board.view().refresh.is_some());
+    assert!(world.status.view().refresh.is_some());
     node.set_zone(A, "installed", None);
     world.zone_event(A, "uninitialized", 5);
     node.set_quota(B, 1);
@@ -111,7 +111,7 @@ async fn failed_vm_is_read_again_until_it_succeeds() {
     node.write(&format!("/etc/zones/{new}.xml"), "<zone");
     world.zone_event(new, "installed", -1);
     world.later(Duration::from_secs(30)).await;
-    let view = world.board.view();
+    let view = world.status.view();
     let failed: BTreeSet<&str> = view.errors.keys().map(String::as_str).collect();
     assert_eq!(failed, [A, new].into());
     assert_eq!(world.vm(A)["alias"], "vm", "the last good object stays");
@@ -122,7 +122,7 @@ async fn failed_vm_is_read_again_until_it_succeeds() {
     world.until(A, 2 * MINUTE, |vm| vm["alias"] == "healed").await;
     world.until(new, 2 * MINUTE, |vm| vm["alias"] == "born").await;
     world.later(Duration::from_secs(1)).await;
-    assert!(world.board.view().errors.is_empty());
+    assert!(world.status.view().errors.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +132,7 @@ async fn zone_made_anew_while_its_configuration_is_away_is_read_whole() {
     std::fs::remove_file(node.path(&format!("/etc/zones/{A}.xml"))).unwrap();
     world.file_event(A, ZoneFile::Xml);
     world.later(Duration::from_millis(100)).await;
-    assert!(world.board.view().errors.contains_key(A));
+    assert!(world.status.view().errors.contains_key(A));
     // No event of the zone itself, and no sweep for some seconds.
     node.set_line(format!("-:{A}:installed:/zones/{A}:{A}:lx:excl:99"));
     node.write_now(&format!("/etc/zones/{A}.xml"), &config_of(A, "lx", ""));
@@ -164,12 +164,12 @@ async fn hung_child_stops_nothing_else() {
     }
     // The children were killed at their deadlines, the VM is listed, and is well when they are.
     world.later(MINUTE).await;
-    assert!(world.board.view().errors.contains_key(A), "{:?}", world.board.view().errors.keys());
+    assert!(world.status.view().errors.contains_key(A), "{:?}", world.status.view().errors.keys());
     node.with(|state| state.hanging_on.clear());
     node.set_quota(A, 3);
     world.until(A, 5 * MINUTE, quota(3)).await;
     world.later(2 * MINUTE).await;
-    assert!(world.board.view().errors.is_empty(), "{:?}", world.board.view().errors.keys());
+    assert!(world.status.view().errors.is_empty(), "{:?}", world.status.view().errors.keys());
 }
 
 #[tokio::test(start_paused = true)] // B2
@@ -185,7 +185,7 @@ async fn recovers_after_zfs_hung_for_an_hour() {
         let took = world.until(B, MINUTE, |vm| vm["tags"]["n"] == n).await;
         assert!(took < Duration::from_secs(1), "{took:?}");
     }
-    assert!(!world.board.view().refresh_errors.is_empty(), "the refreshes failed meanwhile");
+    assert!(!world.status.view().refresh_errors.is_empty(), "the refreshes failed meanwhile");
     node.with(|state| state.hanging.clear());
     node.set_quota(A, 3);
     world.until(A, 6 * MINUTE, quota(3)).await;
@@ -227,7 +227,7 @@ async fn port_waits_at_most_four_minutes_for_the_snapshots() {
         let world = World::start(&node, config).await;
         assert_eq!(began.elapsed().as_secs(), opened, "killed after {killed} s");
         assert_eq!(world.published.snapshot().vms.len(), 3);
-        let names = |world: &World| world.board.view().incomplete();
+        let names = |world: &World| world.status.view().incomplete();
         assert!([A, B, C].iter().all(|zone| names(&world).has(zone)), "{:?}", names(&world));
         // Then those of each VM are listed.
         let soon = Duration::from_secs(killed - opened + 1);

@@ -58,7 +58,7 @@ fn set(node: &FakeNode, world: &World, zone: &str, is: Is, is_announced: bool) {
 fn view(world: &World) -> (BTreeMap<String, Value>, Vec<String>) {
     let snapshot = world.published.snapshot();
     let shown = snapshot.vms.keys().map(|name| (name.to_string(), world.vm(name)));
-    let mut errors: Vec<String> = world.board.view().errors.keys().cloned().collect();
+    let mut errors: Vec<String> = world.status.view().errors.keys().cloned().collect();
     errors.sort();
     (shown.collect(), errors)
 }
@@ -121,7 +121,7 @@ async fn running_zone_replaces_the_other_one_of_its_uuid_in_one_step() {
     assert_eq!(view(&world).1, ["web"]);
     let zones = world.asks.zones().await.unwrap();
     assert!(zones.has("web") && !zones.has(A), "{zones:?}");
-    let error = world.board.view().errors["web"].clone();
+    let error = world.status.view().errors["web"].clone();
     assert!(error.message.contains(&format!("not shown: zone {A} has the same uuid")), "{error:?}");
     assert!(world.asks.fresh(Some("web")).await.is_err());
     assert!(world.events().is_empty());
