@@ -20,7 +20,7 @@ use crate::protocol::{Datasets, Node, Observe, Observed, Rest, Size};
 use crate::sync_plan::{Side, number_of};
 
 /// The version of the protocol.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Observes a copy.
 ///
