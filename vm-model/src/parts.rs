@@ -78,10 +78,9 @@ impl Parts {
 
 /// Returns the state of a VM: zoneadm's, unless vmadm wrote another into the configuration.
 pub fn state_of(row: &ZoneRow, xml: &ZoneXml) -> String {
-    let transition = xml.attr("transition").and_then(split_transition);
-    let is_provisioning = xml.attr("provisioning") == Some("true");
-    let transition = transition.map(|[state, ..]| state);
-    shown_state(transition, is_provisioning, xml.attr("failed"), &row.zone_state).to_owned()
+    let [transition, provisioning, failed] = xml.attrs(["transition", "provisioning", "failed"]);
+    let transition = transition.and_then(split_transition).map(|[state, ..]| state);
+    shown_state(transition, provisioning == Some("true"), failed, &row.zone_state).to_owned()
 }
 
 /// Returns the state of a VM with these words in its configuration.

@@ -252,15 +252,19 @@ async fn objects_of(ctx: &Ctx, only: Option<&str>) -> Result<Objects, LoadError>
         tokio::try_join!(node(ctx, Known::new(), threads(), only), datasets::snapshots(ctx))?;
     let mut datasets: Datasets = std::mem::take(&mut node.datasets).into_iter().collect();
     datasets.replace_snapshots(snapshots);
-    let (rows, parts): (Vec<_>, Vec<_>) = node.parts(&datasets).unzip();
     let root = ctx.root.clone();
-    let objects = in_shares(parts, move |parts| {
-        let parts = parts?;
-        Ok((parts.is_receiving(), composed(&root, &parts)?.whole()))
+    let objects = in_shares((0..node.zones.rows.len()).collect(), move |at| {
+        let (row, parts) = node.parts_at(at, &datasets)?;
+        let object = parts.and_then(|parts| {
+            let vm = composed(&root, &parts)?.whole();
+            node.check_first(&row)?;
+            Ok((parts.is_receiving(), vm))
+        });
+        Some((row, object))
     });
     let (mut vms, mut receiving, mut broken) = (Vec::new(), Vec::new(), Vec::new());
-    for (row, object) in rows.into_iter().zip(objects.await) {
-        match object.and_then(|object| node.check_first(&row).map(|()| object)) {
+    for (row, object) in objects.await.into_iter().flatten() {
+        match object {
             Ok((true, vm)) => receiving.push(vm),
             Ok((false, vm)) => vms.push(vm),
             Err(error) => broken.push((row.zonename.to_string(), row.uuid.to_string(), error)),

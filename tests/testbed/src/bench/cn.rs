@@ -48,6 +48,8 @@ pub(super) struct Cn {
     /// What `zfs list -d 1` prints for each dataset directly below the pool.
     listed: HashMap<String, String>,
     pipes: [File; 2],
+    /// The vminfod that is measured; the one in this program if none is named.
+    pub vminfod: Option<PathBuf>,
 }
 
 /// A line of zoneadm.
@@ -124,7 +126,8 @@ impl Cn {
             std::fs::write(canned.join("zone").join(&zone.name), format!("{}\n", zone.line))?;
         }
         let pipes = [pipe(&canned.join("pipe0"))?, pipe(&canned.join("pipe1"))?];
-        let cn = Cn { _dir: dir, node, canned, zones, listed: by_dataset(&zfs), pipes };
+        let cn =
+            Cn { _dir: dir, node, canned, zones, listed: by_dataset(&zfs), pipes, vminfod: None };
         // Read once and written to disk now: the system would write new files, and the time of their
         // first reading, half a minute later, beside whatever is measured then.
         limits::read_and_parse(&Root::new(cn.root()), &cn.rows())?;

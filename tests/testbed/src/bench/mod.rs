@@ -80,6 +80,9 @@ struct Args {
     /// A recorded node (root and cmd in it) for the group `load` instead of a generated one
     #[arg(long, value_name = "DIR")]
     node: Option<PathBuf>,
+    /// The executable of vminfod that is measured, as packages have it; this program's own if none is named
+    #[arg(long, value_name = "FILE")]
+    vminfod: Option<PathBuf>,
     /// MB of the VMs that the group `migrate` moves
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 2000], value_parser = clap::value_parser!(u32).range(16..))]
     megabytes: Vec<u32>,
@@ -121,7 +124,7 @@ async fn all(args: Args) -> anyhow::Result<bool> {
     let mut bench = Bench::new(
         args.rounds as usize,
         (args.vms, args.megabytes),
-        args.node,
+        (args.node, args.vminfod),
         raise_descriptors(),
     );
     // Stdout may be JSON.

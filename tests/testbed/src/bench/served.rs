@@ -35,8 +35,12 @@ impl Served {
     pub(super) async fn start(cn: &mut Cn, more: Value) -> anyhow::Result<Served> {
         let config = cn.config(more)?;
         cn.arm()?;
-        let program = std::env::current_exe()?;
-        let args = ["@vminfod", "serve", "--config", &config.to_string_lossy()].map(str::to_owned);
+        let (program, own) = match &cn.vminfod {
+            Some(program) => (program.clone(), None),
+            None => (std::env::current_exe()?, Some("@vminfod")),
+        };
+        let args = ["serve", "--config", &config.to_string_lossy()].map(str::to_owned);
+        let args: Vec<String> = own.map(str::to_owned).into_iter().chain(args).collect();
         let began = Instant::now();
         let mut child = Child::spawn("vminfod", &program, &args)?;
         let ready = tokio::time::timeout(START_LIMIT, child.said("listening"));

@@ -14,6 +14,7 @@ pub(super) struct Bench {
     pub(super) vms: u32,
     pub(super) megabytes: Vec<u32>,
     pub(super) recorded: Option<PathBuf>,
+    pub(super) vminfod: Option<PathBuf>,
     /// How many files one process may have open.
     pub(super) descriptors: u64,
     nodes: Vec<(u32, Cn)>,
@@ -24,10 +25,10 @@ impl Bench {
     pub(super) fn new(
         rounds: usize,
         (vms, megabytes): (u32, Vec<u32>),
-        recorded: Option<PathBuf>,
+        (recorded, vminfod): (Option<PathBuf>, Option<PathBuf>),
         descriptors: u64,
     ) -> Self {
-        Self { rounds, vms, megabytes, recorded, descriptors, nodes: Vec::new() }
+        Self { rounds, vms, megabytes, recorded, vminfod, descriptors, nodes: Vec::new() }
     }
 
     /// The node with so many VMs.
@@ -35,7 +36,9 @@ impl Bench {
         let at = match self.nodes.iter().position(|(count, _)| *count == vms) {
             Some(at) => at,
             None => {
-                self.nodes.push((vms, Cn::make(vms).await?));
+                let mut cn = Cn::make(vms).await?;
+                cn.vminfod.clone_from(&self.vminfod);
+                self.nodes.push((vms, cn));
                 self.nodes.len() - 1
             }
         };

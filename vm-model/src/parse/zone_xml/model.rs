@@ -73,10 +73,15 @@ impl ZoneXml {
         self.zone().get("brand").unwrap_or_default()
     }
 
-    /// Returns the value of the last attr of this name.
-    pub fn attr(&self, name: &str) -> Option<&str> {
-        let named = |it: &Element<'_>| it.name() == "attr" && it.get("name") == Some(name);
-        self.elements().filter(named).last()?.get("value")
+    /// Returns the values of the attrs of these names: of several the last one's.
+    pub fn attrs<const N: usize>(&self, names: [&str; N]) -> [Option<&str>; N] {
+        let mut values = [None; N];
+        for attr in self.elements().filter(|it| it.name() == "attr") {
+            let name = attr.get("name");
+            let places = names.iter().zip(&mut values).filter(|(it, _)| Some(**it) == name);
+            places.for_each(|(_, value)| *value = attr.get("value"));
+        }
+        values
     }
 
     /// Returns an attribute of each element of this name, in the order of the file.

@@ -61,7 +61,7 @@ fn children_belong_to_their_parent() {
 #[test]
 fn the_last_attr_of_a_name_counts() {
     let zone = zone("<attr name='a' value='1'/><attr name='a' value='2'/><attr name='b'/>");
-    assert_eq!((zone.attr("a"), zone.attr("b"), zone.attr("c")), (Some("2"), None, None));
+    assert_eq!(zone.attrs(["a", "b", "c"]), [Some("2"), None, None]);
     assert_eq!(zone.brand(), "lx");
 }
 
