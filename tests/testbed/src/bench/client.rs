@@ -11,6 +11,8 @@ use std::time::Duration;
 use anyhow::bail;
 
 const PIECE: usize = 256 << 10;
+/// The empty chunk that ends an answer.
+const END: &[u8] = b"0\r\n\r\n";
 
 /// One read; the end of a child must not count as its end.
 pub(super) fn read(stream: &mut TcpStream, into: &mut [u8]) -> std::io::Result<usize> {
@@ -26,6 +28,8 @@ pub(super) fn read(stream: &mut TcpStream, into: &mut [u8]) -> std::io::Result<u
 pub(super) struct Client {
     stream: TcpStream,
     piece: Vec<u8>,
+    /// The last bytes of the answer that is being read.
+    tail: Vec<u8>,
 }
 
 impl Client {
@@ -34,7 +38,7 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        Ok(Client { stream, piece: vec![0; PIECE] })
+        Ok(Client { stream, piece: vec![0; PIECE], tail: Vec::new() })
     }
 
     /// Sends a request.
@@ -43,34 +47,42 @@ impl Client {
         Ok(self.stream.write_all(request.as_bytes())?)
     }
 
-    /// Reads an answer to its end; how many bytes it had.
-    pub(super) fn read_to_end(&mut self) -> anyhow::Result<usize> {
-        const END: &[u8] = b"0\r\n\r\n";
-        let (mut total, mut tail) = (0, Vec::new());
-        loop {
-            let count = read(&mut self.stream, &mut self.piece)?;
-            if count == 0 {
-                bail!("the connection ended after {total} bytes");
-            }
-            total += count;
-            let read = self.piece.get(..count).unwrap_or_default();
-            tail.extend_from_slice(read.get(count.saturating_sub(END.len())..).unwrap_or_default());
-            tail.drain(..tail.len().saturating_sub(END.len()));
-            if tail == END {
-                return Ok(total);
-            }
+    /// Waits for the first bytes of an answer; how many came.
+    ///
+    /// Errors: it is a refusal.
+    pub(super) fn first_bytes(&mut self) -> anyhow::Result<usize> {
+        self.tail.clear();
+        let count = self.read_piece()?;
+        let first = self.piece.get(..count).unwrap_or_default();
+        if !first.starts_with(b"HTTP/1.1 200 ") {
+            bail!("the answer is {}", String::from_utf8_lossy(first));
         }
+        Ok(count)
     }
 
-    /// Waits for the first bytes of an answer.
-    pub(super) fn first_bytes(&mut self) -> anyhow::Result<usize> {
-        let mut head = [0; 1024];
-        Ok(read(&mut self.stream, &mut head)?)
+    /// Reads the rest of an answer; how many bytes it had.
+    pub(super) fn read_to_end(&mut self) -> anyhow::Result<usize> {
+        let mut total = 0;
+        while self.tail != END {
+            total += self.read_piece()?;
+        }
+        Ok(total)
     }
 
     /// A whole exchange; how many bytes came.
     pub(super) fn get(&mut self, path: &str) -> anyhow::Result<usize> {
         self.send(path)?;
-        self.read_to_end()
+        Ok(self.first_bytes()? + self.read_to_end()?)
+    }
+
+    fn read_piece(&mut self) -> anyhow::Result<usize> {
+        let count = read(&mut self.stream, &mut self.piece)?;
+        if count == 0 {
+            bail!("the connection ended");
+        }
+        let read = self.piece.get(..count).unwrap_or_default();
+        self.tail.extend_from_slice(read.get(count.saturating_sub(END.len())..).unwrap_or_default());
+        self.tail.drain(..self.tail.len().saturating_sub(END.len()));
+        Ok(count)
     }
 }

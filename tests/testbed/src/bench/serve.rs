@@ -24,7 +24,8 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let rounds = bench.rounds;
     let cn = bench.node(5000).await?;
     let name = cn.zones.first().map(|zone| zone.name.clone()).unwrap_or_default();
-    let served = Served::start(cn, json!({ "sweep": "1h" })).await?;
+    let without_a_cap = json!({ "sweep": "1h", "http": { "requests_per_second": 0 } });
+    let served = Served::start(cn, without_a_cap).await?;
     let mut client = served.connect()?;
 
     let all = serde_json::to_vec(&served.json("/vms").await?)?;
