@@ -9,6 +9,7 @@
 //!
 //! To add a field to the VM object: parse its text in [`parse`], add the value to [`parts::Parts`]
 //! if its source is new, set the field in [`compose`], and list its source in [`compose::origin`].
+//! An attribute of the zone's configuration needs only its name, in a table of `compose/fields.rs`.
 //!
 //! The modules stand in the order of the data, the last step first. A module uses only modules
 //! below it.

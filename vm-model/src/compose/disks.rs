@@ -21,23 +21,17 @@ const GIB: f64 = 1_073_741_824.0;
 /// A limit that is not set: zfs prints all 64 bits; this is their double.
 const NO_LIMIT: f64 = 18_446_744_073_709_551_615.0;
 
-const DEVICE: &Table = &[("match", "path", Rule::Text)];
+static DEVICE: Table = Table::new(&[(Rule::Text, "match:path")]);
 
-const NET_ATTRS: &Table = &[
-    ("boot", "boot", Rule::Bool),
-    ("guest-block-size", "guest_block_size", Rule::Text),
-    ("image-size", "image_size", Rule::Number),
-    ("image-uuid", "image_uuid", Rule::Text),
-    ("media", "media", Rule::Text),
-    ("model", "model", Rule::Text),
-    ("notrim", "notrim", Rule::Bool),
-    ("pci-slot", "pci_slot", Rule::Text),
-    ("uuid", "uuid", Rule::Text),
-];
+static DEVICE_PAIRS: Table = Table::new(&[
+    (Rule::Bool, "boot notrim"),
+    (Rule::Text, "guest-block-size image-uuid media model pci-slot uuid"),
+    (Rule::Number, "image-size"),
+]);
 
 /// Returns the entry of a disk or passthrough device, without the fields of its dataset.
 pub(super) fn device(device: Element<'_>) -> Result<VmObject, ParseError> {
-    entry(DEVICE, NET_ATTRS, device)
+    entry(&DEVICE, &DEVICE_PAIRS, device)
 }
 
 /// Returns the number to sort a disk by: the N of a path that ends in `-diskN` or `/diskN`, or 0.

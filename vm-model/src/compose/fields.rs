@@ -8,110 +8,68 @@ use serde_json::Value;
 
 use super::rules::{Rule, Table, objects, push, set, set_absent, set_attributes, set_pair, text};
 use super::{disks, nics};
-use crate::js::{mib, number_value, to_number};
+use crate::js::{number_value, to_number};
 use crate::object::VmObject;
 use crate::origin::ParseError;
 use crate::parse::zone_xml::{Element, ZoneXml};
 use crate::parts::split_transition;
 
-const ZONE: &Table = &[
-    ("name", "zonename", Rule::Text),
-    ("brand", "brand", Rule::Text),
-    ("autoboot", "autoboot", Rule::Bool),
-    ("limitpriv", "limit_priv", Rule::Text),
-    ("fs-allowed", "fs_allowed", Rule::Text),
-];
+static ZONE: Table = Table::new(&[
+    (Rule::Text, "name:zonename brand limitpriv:limit_priv fs-allowed"),
+    (Rule::Bool, "autoboot"),
+]);
 
-const ATTRS: &Table = &[
-    ("alias", "alias", Rule::Base64),
-    ("app-svc-dependent", "app_svc_dependent", Rule::Bool),
-    ("archive-on-delete", "archive_on_delete", Rule::Bool),
-    ("bhyve-extra-opts", "bhyve_extra_opts", Rule::Text),
-    ("billing-id", "billing_id", Rule::Text),
-    ("boot", "boot", Rule::Text),
-    ("bootrom", "bootrom", Rule::Text),
-    ("com1", "com1", Rule::Text),
-    ("com2", "com2", Rule::Text),
-    ("cpu-type", "cpu_type", Rule::Text),
-    ("create-timestamp", "create_timestamp", Rule::Text),
-    ("dataset-uuid", "image_uuid", Rule::Text),
-    ("default-gateway", "default_gateway", Rule::Text),
-    ("disk-driver", "disk_driver", Rule::Text),
-    ("dns-domain", "dns_domain", Rule::Text),
-    ("do-not-inventory", "do_not_inventory", Rule::Bool),
-    ("docker", "docker", Rule::Bool),
-    ("failed", "failed", Rule::Text),
-    ("firewall-enabled", "firewall_enabled", Rule::Bool),
-    ("flexible-disk-size", "flexible_disk_size", Rule::Number),
-    ("hostname", "hostname", Rule::Text),
-    ("init-name", "init_name", Rule::Text),
-    ("internal-metadata-namespaces", "internal_metadata_namespaces", Rule::List),
-    ("kernel-version", "kernel_version", Rule::Text),
-    ("maintain-resolvers", "maintain_resolvers", Rule::Bool),
-    ("nic-driver", "nic_driver", Rule::Text),
-    ("owner-uuid", "owner_uuid", Rule::Text),
-    ("package-name", "package_name", Rule::Text),
-    ("package-version", "package_version", Rule::Text),
-    ("provisioning", "provisioning", Rule::Bool),
-    ("qemu-extra-opts", "qemu_extra_opts", Rule::Base64),
-    ("qemu-opts", "qemu_opts", Rule::Base64),
-    ("ram", "ram", Rule::Number),
-    ("resolvers", "resolvers", Rule::List),
-    ("restart-init", "restart_init", Rule::Bool),
-    ("spice-opts", "spice_opts", Rule::Base64),
-    ("spice-password", "spice_password", Rule::Base64),
-    ("spice-port", "spice_port", Rule::Number),
-    ("tmpfs", "tmpfs", Rule::Number),
-    ("transition", "transition", Rule::Text),
-    ("vcpus", "vcpus", Rule::Number),
-    ("vga", "vga", Rule::Text),
-    ("virtio-txburst", "virtio_txburst", Rule::Number),
-    ("virtio-txtimer", "virtio_txtimer", Rule::Number),
-    ("vm-autoboot", "vm_autoboot", Rule::Bool),
-    ("vm-version", "v", Rule::Number),
-    ("vnc-password", "vnc_password", Rule::Base64),
-    ("vnc-port", "vnc_port", Rule::Number),
-    ("zlog-max-size", "zlog_max_size", Rule::Number),
-    ("zlog-mode", "zlog_mode", Rule::Text),
-    ("zlog-name", "zlog_name", Rule::Text),
-];
+static ATTRS: Table = Table::new(&[
+    (Rule::Base64, "alias qemu-extra-opts qemu-opts spice-opts spice-password vnc-password"),
+    (
+        Rule::Bool,
+        "app-svc-dependent archive-on-delete do-not-inventory docker firewall-enabled \
+         maintain-resolvers provisioning restart-init vm-autoboot",
+    ),
+    (
+        Rule::Text,
+        "bhyve-extra-opts billing-id boot bootrom com1 com2 cpu-type create-timestamp \
+         dataset-uuid:image_uuid default-gateway disk-driver dns-domain failed hostname init-name \
+         kernel-version nic-driver owner-uuid package-name package-version transition vga \
+         zlog-mode zlog-name",
+    ),
+    (
+        Rule::Number,
+        "flexible-disk-size ram spice-port tmpfs vcpus virtio-txburst virtio-txtimer vm-version:v \
+         vnc-port zlog-max-size",
+    ),
+    (Rule::List, "internal-metadata-namespaces resolvers"),
+]);
 
-/// Returns the fields that the tables of this module set.
-#[cfg(test)]
+/// Resource controls `zone.NAME` with the action `none`.
+static SHARES: Table = Table::new(&[(Rule::Number, "cpu-shares zfs-io-priority")]);
+
+/// Those with the action `deny`.
+static CAPS: Table = Table::new(&[
+    (Rule::Number, "cpu-cap max-lwps max-msg-ids max-sem-ids max-shm-ids"),
+    (Rule::Mib, "max-physical-memory max-locked-memory max-swap max-shm-memory"),
+]);
+
+/// Fields that the tables of this module do not set.
+const OTHERS: &str =
+    "transition_to transition_expire datasets filesystems nics disks pci_devices device";
+
+/// Returns the fields that come from a configuration.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let tables = [ZONE, ATTRS].into_iter().flatten().map(|(_, field, _)| *field);
-    tables.chain(RCTLS.iter().map(|(_, _, field, _)| *field))
+    let named =
+        [&ZONE, &ATTRS, &SHARES, &CAPS].into_iter().flat_map(|table| table.fields().values());
+    named.map(|(field, _)| field.as_str()).chain(OTHERS.split_whitespace())
 }
 
-/// The name of a resource control, its action, its field, and whether it is in bytes and shown in MiB.
-const RCTLS: &[(&str, &str, &str, bool)] = &[
-    ("zone.cpu-shares", "none", "cpu_shares", false),
-    ("zone.zfs-io-priority", "none", "zfs_io_priority", false),
-    ("zone.cpu-cap", "deny", "cpu_cap", false),
-    ("zone.max-lwps", "deny", "max_lwps", false),
-    ("zone.max-msg-ids", "deny", "max_msg_ids", false),
-    ("zone.max-sem-ids", "deny", "max_sem_ids", false),
-    ("zone.max-shm-ids", "deny", "max_shm_ids", false),
-    ("zone.max-physical-memory", "deny", "max_physical_memory", true),
-    ("zone.max-locked-memory", "deny", "max_locked_memory", true),
-    ("zone.max-swap", "deny", "max_swap", true),
-    ("zone.max-shm-memory", "deny", "max_shm_memory", true),
-];
-
-const FILESYSTEM: &Table = &[
-    ("special", "source", Rule::Text),
-    ("directory", "target", Rule::Text),
-    ("raw", "raw", Rule::Text),
-    ("type", "type", Rule::Text),
-];
+static FILESYSTEM: Table = Table::new(&[(Rule::Text, "special:source directory:target raw type")]);
 
 /// Returns the fields of a configuration, in its order.
 pub(super) fn from_xml(xml: &ZoneXml) -> Result<VmObject, ParseError> {
     let mut vm = VmObject::new();
-    set_attributes(&mut vm, ZONE, xml.zone());
+    set_attributes(&mut vm, &ZONE, xml.zone());
     for element in xml.elements() {
         match element.name() {
-            "attr" => set_pair(&mut vm, ATTRS, element)?,
+            "attr" => set_pair(&mut vm, &ATTRS, element)?,
             "rctl" => element.inside().for_each(|value| set_rctl(&mut vm, element, value)),
             "dataset" => push(&mut vm, "datasets", element.get("name")),
             "filesystem" => push(&mut vm, "filesystems", filesystem(element)),
@@ -170,21 +128,20 @@ fn sort(vm: &mut VmObject, name: &str, rank: impl Fn(&VmObject) -> f64) {
 }
 
 fn set_rctl(vm: &mut VmObject, rctl: Element<'_>, value: Element<'_>) {
-    let (name, action) = (rctl.get("name"), value.get("action"));
-    let known = RCTLS.iter().find(|(n, a, ..)| {
-        Some(*n) == name && Some(*a) == action && value.get("priv") == Some("privileged")
-    });
-    if let Some((_, _, field, bytes)) = known {
-        let limit = value.get("limit");
-        let value =
-            if *bytes { mib(limit.map_or(f64::NAN, to_number)) } else { number_value(limit) };
-        set(vm, field, value);
+    let table = match (value.get("priv"), value.get("action")) {
+        (Some("privileged"), Some("none")) => &SHARES,
+        (Some("privileged"), Some("deny")) => &CAPS,
+        _ => return,
+    };
+    let name = rctl.get("name").and_then(|name| name.strip_prefix("zone."));
+    if let Some((field, rule)) = name.and_then(|name| table.fields().get(name)) {
+        set(vm, field, value.get("limit").map_or(Value::Null, |limit| rule.value(limit)));
     }
 }
 
 fn filesystem(element: Element<'_>) -> VmObject {
     let mut entry = VmObject::new();
-    set_attributes(&mut entry, FILESYSTEM, element);
+    set_attributes(&mut entry, &FILESYSTEM, element);
     for option in element.inside() {
         push(&mut entry, "options", option.get("name"));
     }

@@ -10,38 +10,25 @@ use crate::object::VmObject;
 use crate::origin::ParseError;
 use crate::parse::zone_xml::Element;
 
-const NETWORK: &Table = &[
-    ("physical", "interface", Rule::Text),
-    ("mac-addr", "mac", Rule::Text),
-    ("vlan-id", "vlan_id", Rule::Number),
-    ("global-nic", "nic_tag", Rule::Text),
-];
+static NETWORK: Table = Table::new(&[
+    (Rule::Text, "physical:interface mac-addr:mac global-nic:nic_tag"),
+    (Rule::Number, "vlan-id"),
+]);
 
-const NET_ATTRS: &Table = &[
-    ("allow_dhcp_spoofing", "allow_dhcp_spoofing", Rule::Bool),
-    ("allow_ip_spoofing", "allow_ip_spoofing", Rule::Bool),
-    ("allow_mac_spoofing", "allow_mac_spoofing", Rule::Bool),
-    ("allow_restricted_traffic", "allow_restricted_traffic", Rule::Bool),
-    ("allow_unfiltered_promisc", "allow_unfiltered_promisc", Rule::Bool),
-    ("allowed_dhcp_cids", "allowed_dhcp_cids", Rule::List),
-    ("allowed_ips", "allowed_ips", Rule::List),
-    ("blocked_outgoing_ports", "blocked_outgoing_ports", Rule::Numbers),
-    ("dhcp_server", "dhcp_server", Rule::Bool),
-    ("gateway", "gateway", Rule::Text),
-    ("gateways", "gateways", Rule::List),
-    ("ip", "ip", Rule::Text),
-    ("ips", "ips", Rule::List),
-    ("model", "model", Rule::Text),
-    ("mtu", "mtu", Rule::Number),
-    ("netmask", "netmask", Rule::Text),
-    ("network_uuid", "network_uuid", Rule::Text),
-    ("primary", "primary", Rule::Bool),
-    ("vrrp_primary_ip", "vrrp_primary_ip", Rule::Text),
-    ("vrrp_vrid", "vrrp_vrid", Rule::Number),
-];
+static NETWORK_PAIRS: Table = Table::new(&[
+    (
+        Rule::Bool,
+        "allow_dhcp_spoofing allow_ip_spoofing allow_mac_spoofing allow_restricted_traffic \
+         allow_unfiltered_promisc dhcp_server primary",
+    ),
+    (Rule::List, "allowed_dhcp_cids allowed_ips gateways ips"),
+    (Rule::Numbers, "blocked_outgoing_ports"),
+    (Rule::Text, "gateway ip model netmask network_uuid vrrp_primary_ip"),
+    (Rule::Number, "mtu vrrp_vrid"),
+]);
 
 pub(super) fn nic(network: Element<'_>) -> Result<VmObject, ParseError> {
-    entry(NETWORK, NET_ATTRS, network)
+    entry(&NETWORK, &NETWORK_PAIRS, network)
 }
 
 /// Returns the number to sort a NIC by: the N of `netN`, or 0 for another name such as lx's `ethN`.

@@ -4,9 +4,12 @@
 
 //! Tables from the names in a configuration to fields, and the functions that set fields.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 use serde_json::Value;
 
-use crate::js::{base64_text, bool_value, comma_split, number_value};
+use crate::js::{base64_text, bool_value, comma_split, mib, number_value, to_number};
 use crate::object::VmObject;
 use crate::origin::{Origin, ParseError};
 use crate::parse::zone_xml::Element;
@@ -17,6 +20,8 @@ pub(super) enum Rule {
     Text,
     Bool,
     Number,
+    /// Bytes, shown in MiB.
+    Mib,
     Base64,
     /// Texts between commas.
     List,
@@ -24,15 +29,41 @@ pub(super) enum Rule {
     Numbers,
 }
 
-/// The name in the file, the field and its conversion.
-pub(super) type Table = [(&'static str, &'static str, Rule)];
+/// The names in a configuration, by conversion. A field has its name with `_` for `-`, or the name that
+/// follows a colon.
+pub(super) struct Table {
+    rows: &'static [(Rule, &'static str)],
+    fields: OnceLock<HashMap<&'static str, (String, Rule)>>,
+}
+
+impl Table {
+    pub(super) const fn new(rows: &'static [(Rule, &'static str)]) -> Self {
+        Self { rows, fields: OnceLock::new() }
+    }
+
+    /// Returns the field of each name, and its conversion.
+    pub(super) fn fields(&self) -> &HashMap<&'static str, (String, Rule)> {
+        self.fields.get_or_init(|| {
+            let names = self
+                .rows
+                .iter()
+                .flat_map(|(rule, names)| names.split_whitespace().map(move |name| (*rule, name)));
+            let row = |(rule, name): (Rule, &'static str)| match name.split_once(':') {
+                Some((name, field)) => (name, (field.to_owned(), rule)),
+                None => (name, (name.replace('-', "_"), rule)),
+            };
+            names.map(row).collect()
+        })
+    }
+}
 
 impl Rule {
-    fn value(self, text: &str) -> Value {
+    pub(super) fn value(self, text: &str) -> Value {
         match self {
             Rule::Text => text.into(),
             Rule::Bool => bool_value(text),
             Rule::Number => number_value(Some(text)),
+            Rule::Mib => mib(to_number(text)),
             Rule::Base64 => base64_text(text).into(),
             Rule::List => comma_split(text),
             Rule::Numbers => text.split(',').map(|part| number_value(Some(part))).collect(),
@@ -91,7 +122,7 @@ pub(super) fn entry(
 /// Sets the fields of the attributes that are in the table, in the order of the file.
 pub(super) fn set_attributes(object: &mut VmObject, table: &Table, element: Element<'_>) {
     for (name, text) in element.attributes() {
-        if let Some((_, field, rule)) = table.iter().find(|(n, ..)| *n == name) {
+        if let Some((field, rule)) = table.fields().get(name) {
             set(object, field, rule.value(text));
         }
     }
@@ -104,14 +135,12 @@ pub(super) fn set_pair(
     table: &Table,
     pair: Element<'_>,
 ) -> Result<(), ParseError> {
-    let name = pair.get("name");
-    let Some((name, field, rule)) = table.iter().find(|(n, ..)| Some(*n) == name) else {
-        return Ok(());
-    };
+    let name = pair.get("name").unwrap_or_default();
+    let Some((field, rule)) = table.fields().get(name) else { return Ok(()) };
     match (pair.get("value"), rule) {
         (Some(text), rule) => set(object, field, rule.value(text)),
-        (None, Rule::Text | Rule::Bool) => drop(object.shift_remove(*field)),
-        (None, Rule::Number) => set(object, field, Value::Null),
+        (None, Rule::Text | Rule::Bool) => drop(object.shift_remove(field)),
+        (None, Rule::Number | Rule::Mib) => set(object, field, Value::Null),
         (None, Rule::Base64 | Rule::List | Rule::Numbers) => {
             return Err(ParseError::line(
                 Origin::ZoneXml,

@@ -4,7 +4,7 @@
 
 //! Why a source could not be read: always the source, its file if it has one, and what was expected.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vm_model::origin::{Origin, ParseError};
 
@@ -15,10 +15,13 @@ use super::root::ReadError;
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{}{}: {fault}", origin.name(), path.as_ref().map(|p| format!(" {}", p.display())).unwrap_or_default())]
 pub struct LoadError {
-    origin: Origin,
-    path: Option<PathBuf>,
+    /// The source.
+    pub origin: Origin,
+    /// The file, if the source is one.
+    pub path: Option<PathBuf>,
+    /// What it failed on.
     #[source]
-    fault: Fault,
+    pub fault: Fault,
 }
 
 /// Why a reading failed.
@@ -69,24 +72,9 @@ impl LoadError {
         self
     }
 
-    /// The source.
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
     /// The source's name.
     pub fn source_name(&self) -> &'static str {
         self.origin.name()
-    }
-
-    /// The file, if the source is one.
-    pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
-    }
-
-    /// What it failed on.
-    pub fn fault(&self) -> &Fault {
-        &self.fault
     }
 
     /// Returns true if the file it needs does not exist.

@@ -299,7 +299,7 @@ impl Reconciler {
         }
         // The zone may be made anew while its configuration is away.
         let is_away = matches!(fault, ReadFault::Load(error)
-            if error.origin() == Origin::ZoneXml && error.is_absent());
+            if error.origin == Origin::ZoneXml && error.is_absent());
         let row = if is_away { Stale::ON_ZONE_EVENT } else { Stale::empty() };
         self.vms.mark(name, under.stale | row, Reasons::RETRY, at);
     }

@@ -104,7 +104,7 @@ impl Reading {
             },
         };
         let mut files = self.files(&row).await;
-        if matches!(&files, Err(error) if error.origin() == Origin::ZoneXml && error.is_absent())
+        if matches!(&files, Err(error) if error.origin == Origin::ZoneXml && error.is_absent())
             && !self.stale.contains(Stale::ZONEADM)
         {
             // The configuration is gone; the zone may be gone too.
@@ -153,7 +153,7 @@ impl Reading {
         let first = read().await;
         let is_doubtful = match &first {
             Ok(files) => !files.doubts.is_empty(),
-            Err(error) => matches!(error.fault(), Fault::Parse(_)),
+            Err(error) => matches!(error.fault, Fault::Parse(_)),
         };
         if is_doubtful && self.signalled.elapsed() < YOUNG {
             sleep(SETTLE).await;

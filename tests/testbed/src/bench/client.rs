@@ -81,7 +81,8 @@ impl Client {
             bail!("the connection ended");
         }
         let read = self.piece.get(..count).unwrap_or_default();
-        self.tail.extend_from_slice(read.get(count.saturating_sub(END.len())..).unwrap_or_default());
+        self.tail
+            .extend_from_slice(read.get(count.saturating_sub(END.len())..).unwrap_or_default());
         self.tail.drain(..self.tail.len().saturating_sub(END.len()));
         Ok(count)
     }

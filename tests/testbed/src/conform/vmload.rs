@@ -212,8 +212,8 @@ fn error_node(
 /// A report has to name its source, and the file where the source is one.
 fn unnamed(error: &LoadError) -> Option<String> {
     use vm_model::origin::Origin::{Datasets, Kstat, Zoneadm};
-    let is_command = matches!(error.origin(), Datasets | Kstat | Zoneadm);
-    (error.path().is_none() && !is_command)
+    let is_command = matches!(error.origin, Datasets | Kstat | Zoneadm);
+    (error.path.is_none() && !is_command)
         .then(|| format!("expected: an error that names its file, got: {error}"))
 }
 

@@ -205,7 +205,7 @@ impl Reading<'_> {
                 self.is_torn = false;
                 Ok(Arc::default())
             }
-            Err(error) => match (error.fault(), known) {
+            Err(error) => match (&error.fault, known) {
                 (Fault::Read(ReadError::TooLarge { .. }), Some(parts)) => {
                     self.doubts.push(error.to_string());
                     Ok(Arc::clone(&parts.config))
