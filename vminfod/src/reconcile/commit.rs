@@ -304,7 +304,7 @@ impl Reconciler {
         self.vms.mark(name, under.stale | row, Reasons::RETRY, at);
     }
 
-    pub(super) fn note_failed(&self, name: &Arc<str>, fault: &ReadFault) {
+    fn note_failed(&self, name: &Arc<str>, fault: &ReadFault) {
         let (concerns, source) = (Concerns::Zone(Arc::clone(name)), fault.source_name());
         if self.status.trouble(name, concerns, source, fault.to_string()) {
             tracing::warn!(vm = &**name, source, reason = %fault,
@@ -313,8 +313,13 @@ impl Reconciler {
     }
 
     /// Records a zone that could not be read, and plans the next attempt.
-    pub(super) fn note_broken(&mut self, name: &Arc<str>, error: LoadError, reason: Reasons) {
-        self.note_failed(name, &error.into());
+    pub(super) fn note_broken(
+        &mut self,
+        name: &Arc<str>,
+        fault: impl Into<ReadFault>,
+        reason: Reasons,
+    ) {
+        self.note_failed(name, &fault.into());
         let now = Instant::now();
         self.vms.mark(name, Stale::ALL, reason, now + self.config.retry.1);
         let at = self.retry_at(name);
@@ -323,7 +328,7 @@ impl Reconciler {
 
     /// When a VM whose reading failed is read again: at once if it is the first failure and a signal
     /// came meanwhile.
-    pub(super) fn retry_at(&mut self, name: &str) -> Instant {
+    fn retry_at(&mut self, name: &str) -> Instant {
         let now = Instant::now();
         let (policy, jitter) = (self.retry(), self.seams.jitter.fork());
         let Some(vm) = self.vms.get_mut(name) else { return now };

@@ -141,7 +141,7 @@ impl Reconciler {
         }
         for name in node.zones.unlisted {
             let what = "the zone index lists it, zoneadm has no readable row for it";
-            let error = ParseError::content(Origin::Zoneadm, what).into();
+            let error = LoadError::from(ParseError::content(Origin::Zoneadm, what));
             self.note_broken(&name.into(), error, Reasons::RETRY);
         }
     }

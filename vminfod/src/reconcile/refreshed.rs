@@ -157,9 +157,7 @@ impl Reconciler {
                 Some((name.to_string(), change))
             }
             Err(fault) => {
-                self.note_failed(name, &fault);
-                let at = self.retry_at(name);
-                self.vms.mark(name, Stale::ALL, Reasons::RETRY, at);
+                self.note_broken(name, fault, Reasons::RETRY);
                 None
             }
         }
