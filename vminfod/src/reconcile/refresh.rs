@@ -29,7 +29,7 @@ pub struct Refresh {
     /// When the last successful one ended.
     ended: Instant,
     failures: u32,
-    /// Refreshes since one read every file.
+    /// Refreshes since one that succeeded has read every file.
     unread: u32,
     /// Requests that wait for the next one, and for the one under way.
     waiters: Vec<Waiter>,
@@ -107,11 +107,7 @@ impl Refresh {
         self.running = Some(now);
         self.running_waiters = std::mem::take(&mut self.waiters);
         self.unread += 1;
-        let reads_all = self.unread >= READ_ALL_EVERY;
-        if reads_all {
-            self.unread = 0;
-        }
-        Some(reads_all)
+        Some(self.unread >= READ_ALL_EVERY)
     }
 
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
@@ -132,6 +128,9 @@ impl Refresh {
     /// The one under way has ended; returns the requests that wait for it.
     pub fn ended(&mut self, now: Instant) -> Vec<Waiter> {
         (self.running, self.failures, self.ended) = (None, 0, now);
+        if self.unread >= READ_ALL_EVERY {
+            self.unread = 0;
+        }
         std::mem::take(&mut self.running_waiters)
     }
 
@@ -188,5 +187,24 @@ mod tests {
             refresh.failed(now, Duration::from_secs(failures * 2));
             assert_eq!(refresh.deadline(now), Some(now + Duration::from_secs(failures * 2)));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_refresh_that_was_to_read_all_files_is_followed_by_one_that_does() {
+        let now = Instant::now();
+        let mut refresh = Refresh::new(now);
+        let begin = |refresh: &mut Refresh| {
+            refresh.want(now);
+            refresh.begin(now + Duration::from_secs(9)).unwrap()
+        };
+        while !begin(&mut refresh) {
+            refresh.ended(now);
+        }
+        for _ in 0..2 {
+            refresh.failed(now, Duration::ZERO);
+            assert!(begin(&mut refresh));
+        }
+        refresh.ended(now);
+        assert!(!begin(&mut refresh));
     }
 }
