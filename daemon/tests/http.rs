@@ -392,14 +392,12 @@ async fn connections_and_rates_are_capped() {
     while toy.counts.open.load(Ordering::Relaxed) > 0 {
         tokio::task::yield_now().await;
     }
-    let mut throttled = None;
-    for _ in 0..50 {
+    // Six at once, two after a third of a second each; nobody is refused.
+    let began = tokio::time::Instant::now();
+    for _ in 0..8 {
         let answer = tcp(toy.at, &get("/ping")).await;
-        if answer.starts_with("HTTP/1.1 429 ") {
-            throttled = Some(answer);
-            break;
-        }
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
-    assert!(throttled.unwrap().contains("Retry-After: 1\r\n"));
+    assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());
     toy.stop().await;
 }

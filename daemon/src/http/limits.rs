@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Open connections; more are closed as soon as they are accepted.
     pub connections: usize,
-    /// Requests per second in the long run, twice as many at once; more get 429. 0: no limit.
+    /// Requests per second in the long run, twice as many at once; more wait their turn. 0: no limit.
     pub requests_per_second: u32,
     /// Largest head of a request, in bytes.
     pub head_bytes: usize,
@@ -53,8 +53,6 @@ pub struct Counts {
     pub refused: AtomicU64,
     /// Requests answered with 403: not a local client.
     pub foreign: AtomicU64,
-    /// Requests answered with 429.
-    pub throttled: AtomicU64,
     /// Connections cut because the peer took nothing, or did not finish a request head.
     pub stalled: AtomicU64,
     /// Event streams ended because their next event had left the ring.

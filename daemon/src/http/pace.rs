@@ -2,16 +2,19 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! A rate limit: a token bucket.
+//! A rate limit: a token bucket for whose tokens requests wait.
 
-use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
 
-/// A rate limit with a burst of two seconds' worth.
+/// A rate limit with a burst of two seconds' worth. Nobody is refused: the shipped services make their
+/// clients wait, too, and a client that asks without a pause must not make requests of others fail.
 #[derive(Debug)]
 pub struct Pace {
     per_second: f64,
+    /// Tokens, and when they were counted. Who waits for a token holds the lock; others queue in their order.
     bucket: Mutex<(f64, Instant)>,
 }
 
@@ -22,38 +25,66 @@ impl Pace {
         Self { per_second, bucket: Mutex::new((per_second * 2.0, Instant::now())) }
     }
 
-    /// Takes a token; returns false if there is none.
-    pub fn take(&self) -> bool {
+    /// Waits for a token and takes it. Cancel-safe.
+    pub async fn turn(&self) {
         if self.per_second == 0.0 {
-            return true;
+            return;
         }
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let grown = bucket.0 + (now - bucket.1).as_secs_f64() * self.per_second;
-        bucket.1 = now;
-        bucket.0 = grown.min(self.per_second * 2.0);
-        let there = bucket.0 >= 1.0;
-        if there {
-            bucket.0 -= 1.0;
+        let mut bucket = self.bucket.lock().await;
+        loop {
+            let now = Instant::now();
+            let grown = bucket.0 + (now - bucket.1).as_secs_f64() * self.per_second;
+            *bucket = (grown.min(self.per_second * 2.0), now);
+            if bucket.0 >= 1.0 {
+                break;
+            }
+            sleep(Duration::from_secs_f64((1.0 - bucket.0) / self.per_second)).await;
         }
-        there
+        bucket.0 -= 1.0;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn allows_a_burst_and_then_the_rate() {
+    async fn a_burst_is_taken_at_once_and_the_rest_waits_its_turn() {
+        let began = Instant::now();
         let pace = Pace::per_second(10);
-        assert_eq!((0..100).filter(|_| pace.take()).count(), 20);
-        tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!((0..100).filter(|_| pace.take()).count(), 5);
+        for (count, ms) in [(20, 0..=0), (5, 500..=510), (100, 10_500..=10_700)] {
+            for _ in 0..count {
+                pace.turn().await;
+            }
+            let spent = began.elapsed().as_millis();
+            assert!(ms.contains(&spent), "{count}: {spent} ms");
+        }
         tokio::time::advance(Duration::from_secs(3600)).await;
-        assert_eq!((0..100).filter(|_| pace.take()).count(), 20);
+        let rested = Instant::now();
+        for _ in 0..20 {
+            pace.turn().await;
+        }
+        assert!(rested.elapsed().is_zero());
         let free = Pace::per_second(0);
-        assert!((0..100_000).all(|_| free.take()));
+        for _ in 0..100_000 {
+            free.turn().await;
+        }
+        assert!(rested.elapsed().is_zero());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_gets_a_turn_in_order_and_who_leaves_takes_none() {
+        let pace = Pace::per_second(1);
+        pace.turn().await;
+        pace.turn().await;
+        let began = Instant::now();
+        let turn = async |name: &'static str| {
+            pace.turn().await;
+            (name, began.elapsed().as_secs())
+        };
+        let gone = async { tokio::time::timeout(Duration::from_millis(500), pace.turn()).await };
+        let (a, left, b) = tokio::join!(turn("a"), gone, turn("b"));
+        assert!(left.is_err());
+        assert_eq!((a, b), (("a", 1), ("b", 2)));
     }
 }

@@ -13,7 +13,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::{BoxError, Router};
 use bytes::Bytes;
-use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::server::conn::http1;
@@ -258,6 +257,7 @@ impl Server {
     ) -> Result<Response<Body>, Infallible> {
         progress.head_complete();
         Counts::add(&self.counts.requests);
+        self.pace.turn().await;
         if let Some(refusal) = self.refusal(&request, guard) {
             return Ok(refusal);
         }
@@ -275,22 +275,11 @@ impl Server {
     }
 
     fn refusal(&self, request: &Request<Incoming>, guard: Guard) -> Option<Response<Body>> {
-        if !self.pace.take() {
-            Counts::add(&self.counts.throttled);
-            let status = StatusCode::TOO_MANY_REQUESTS;
-            let mut response = refuse(status, "TooManyRequests", "too many requests a second");
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return Some(response);
+        if guard.admits(request) {
+            return None;
         }
-        if !guard.admits(request) {
-            Counts::add(&self.counts.foreign);
-            return Some(refuse(
-                StatusCode::FORBIDDEN,
-                "Forbidden",
-                "only local clients are served",
-            ));
-        }
-        None
+        Counts::add(&self.counts.foreign);
+        Some(refuse(StatusCode::FORBIDDEN, "Forbidden", "only local clients are served"))
     }
 }
 

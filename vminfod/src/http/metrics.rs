@@ -134,7 +134,6 @@ fn server(registry: &mut Registry, counts: &Counts) {
     for (reason, value) in [
         ("too_many_connections", &counts.refused),
         ("not_local", &counts.foreign),
-        ("too_many_requests", &counts.throttled),
         ("stalled", &counts.stalled),
     ] {
         refused.get_or_create(&[("reason", reason.to_owned())]).inc_by(read(value));
