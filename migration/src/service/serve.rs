@@ -15,7 +15,7 @@ use store::Store;
 use super::agents::{Agents, Known};
 use super::clock::Clock;
 use super::config::{Config, Storage};
-use super::front::{AUDIENCE, Upstream, router, signed_routes};
+use super::front::{AUDIENCE, Upstream, first_line, router, signed_routes};
 use super::pages;
 use super::peers::Peers;
 use super::runner::{Lease, lead};
@@ -76,7 +76,11 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     let upstream = Upstream::new(&config.addresses.vmapi, transport)?;
     let routes = router(service.clone(), upstream).merge(signed_routes(service.clone(), verifier));
     let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
-    let server = Server::new(limits, shutdown.clone()).with_names(&config.names);
+    let server = Server::new(limits, shutdown.clone()).with_first_line(first_line);
+    let server = match config.takes_any_name() {
+        true => server.under_any_name(),
+        false => server.with_names(&config.names),
+    };
     let (status, _) = listen(config.status_listen).await?;
     let pages = Server::new(Limits::default(), shutdown.clone());
     let stop = shutdown.clone();
