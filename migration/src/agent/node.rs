@@ -5,15 +5,14 @@
 //! The VMs of the node: read through vminfod's barrier, changed through vmadm, net-agent held for them. A change
 //! is done when vminfod shows it.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Call, CommandError, Commands, Program};
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::commands::{Commands, Program};
 use super::vm;
 
 /// How long vmadm and net-agent may take.
@@ -26,24 +25,9 @@ const HOLD: &str = "2h";
 /// Something was not done on the node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A program could not be run to its end.
-    #[error("{program}: {source}")]
-    Run {
-        /// The program.
-        program: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A program said no.
-    #[error("{program} {verb}: {message}")]
-    Said {
-        /// The program.
-        program: &'static str,
-        /// Its subcommand.
-        verb: String,
-        /// Its stderr, as one line.
-        message: String,
-    },
+    /// A program could not be run to its end, or said no.
+    #[error(transparent)]
+    Command(#[from] CommandError),
     /// vminfod did not answer.
     #[error("vminfod: {0}")]
     Vminfod(#[from] sdc_clients::Error),
@@ -227,13 +211,11 @@ impl Node {
         deadline: Duration,
     ) -> Result<Vec<u8>, NodeError> {
         let args = words.iter().map(|word| (*word).to_owned()).collect();
-        let ran = self.commands.run(program, args, input, deadline).await;
-        let program = program.name();
-        let output = ran.map_err(|source| NodeError::Run { program, source })?;
+        let output =
+            self.commands.run(Call::new(program, args, deadline).with_input(input)).await?;
         if output.status != 0 {
-            let verb = words.first().copied().unwrap_or_default().to_owned();
-            let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-            return Err(NodeError::Said { program, verb, message });
+            let command = format!("{program} {}", words.first().copied().unwrap_or_default());
+            return Err(CommandError::Exit { command, output }.into());
         }
         Ok(output.stdout)
     }

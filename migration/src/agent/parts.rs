@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use daemon::command::Commands;
 use daemon::{Shutdown, Tasks};
 use uuid::Uuid;
 
-use super::commands::Commands;
 use super::counts::Counts;
 use super::memory::Memory;
 use super::node::Node;

@@ -9,11 +9,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Pipes, Program};
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::commands::Receiving;
 use super::failed::Failed;
 use super::mounts;
 use super::parts::{Expected, Parts};
@@ -190,9 +190,8 @@ async fn take(
     words.push(dataset.clone());
     let said =
         |message: String| Failed::Command { verb: "receive", dataset: dataset.clone(), message };
-    let started = parts.commands.receive(words);
-    let Receiving { stdin, ending } = started.map_err(|error| said(error.to_string()))?;
-    let ended = ending.wait().map(|ended| ended.map_err(|error| error.to_string()));
+    let started = parts.commands.start(Program::Zfs, words, Pipes::In);
+    let (stdin, _, ended) = started.map_err(|error| said(error.to_string()))?.split();
     let ended = ended.boxed().shared();
     let mut unset = None;
     let taken = async {

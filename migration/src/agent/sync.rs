@@ -7,11 +7,11 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use daemon::command::{CommandError, Pipe, Pipes, Program};
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::commands::{Reader, Sending};
 use super::failed::Failed;
 use super::parts::Parts;
 use super::peer::Other;
@@ -308,13 +308,13 @@ impl Sync<'_> {
         let dialed = streams.wire.dial(&address).await;
         let connection = dialed.map_err(|source| Failed::Unreached { address, source })?;
         let words = args(&["send"]).into_iter().chain(words).collect();
-        let cannot = |source: std::io::Error| Failed::Command {
+        let cannot = |source: CommandError| Failed::Command {
             verb: "send",
             dataset: dataset.clone(),
             message: source.to_string(),
         };
-        let Sending { stdout, ending } = self.parts.commands.send(words).map_err(cannot)?;
-        let ended = ending.wait().map(|ended| ended.map_err(|error| error.to_string()));
+        let started = self.parts.commands.start(Program::Zfs, words, Pipes::Out);
+        let (_, stdout, ended) = started.map_err(cannot)?.split();
         let ended = ended.boxed().shared();
         let failed = |source| Failed::Stream { dataset: dataset.clone(), source };
         let done = self.carried(stdout, ended.clone(), connection, &token).await;
@@ -328,7 +328,7 @@ impl Sync<'_> {
     /// Carries a stream to the other node; the error is none where another order came.
     async fn carried(
         &self,
-        stdout: Reader,
+        stdout: Pipe,
         ended: impl Future<Output = Result<(), String>>,
         connection: Connection,
         token: &Token,

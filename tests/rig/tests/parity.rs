@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use daemon::command::Program;
 use rig::Cn;
 use simnode::in_process::InProcess;
 use simnode::node::Zfs;
@@ -16,7 +17,6 @@ use simnode::streams::receive::receive;
 use simnode::streams::send::{Then, send};
 use simnode::{CreateOptions, Node};
 use tempfile::TempDir;
-use vminfod::node::commands::Tool;
 
 /// What the messages are told apart by; the first that fits counts.
 const KINDS: [&str; 28] = [
@@ -102,7 +102,7 @@ fn words(line: &str) -> Vec<String> {
 
 impl Machine for Node {
     fn zfs(&self, line: &str) -> (Ended, String) {
-        let output = InProcess::new(self).answer(Tool::Zfs, &words(line));
+        let output = InProcess::new(self).answer(Program::Zfs, &words(line));
         let said = String::from_utf8_lossy(&output.stderr);
         (ended(output.status, &said), String::from_utf8(output.stdout).unwrap())
     }

@@ -10,8 +10,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use daemon::command::Output;
 use serde_json::{Value, json};
-use vminfod::node::commands::Output;
 
 use crate::getopt::{Ended, Failed, Parsed};
 use crate::node::{Node, TOOLS};

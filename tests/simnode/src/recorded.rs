@@ -6,9 +6,8 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
+use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
 
 use crate::feeds::Feeds;
 use crate::fswatcher::Told;
@@ -17,32 +16,32 @@ use crate::fswatcher::Told;
 /// with all columns, and `kstat` print. Its sysevents are fed; its file watcher tells nothing.
 #[derive(Clone, Default)]
 pub struct Listings {
-    outputs: Arc<Mutex<HashMap<Tool, Output>>>,
+    outputs: Arc<Mutex<HashMap<Program, Output>>>,
     /// The followers of sysevents.
     pub feeds: Feeds,
 }
 
 impl Listings {
     /// From now on the tool prints this, or the part of it that is asked for.
-    pub fn put(&self, tool: Tool, output: Output) {
+    pub fn put(&self, tool: Program, output: Output) {
         self.outputs.lock().unwrap_or_else(PoisonError::into_inner).insert(tool, output);
     }
 
     /// Runs a command and returns its output.
-    pub fn answer(&self, tool: Tool, args: &[String]) -> Output {
+    pub fn answer(&self, tool: Program, args: &[String]) -> Output {
         let known = self.outputs.lock().unwrap_or_else(PoisonError::into_inner).get(&tool).cloned();
-        let lists = tool == Tool::Kstat || args.iter().any(|arg| arg == "list");
+        let lists = tool == Program::Kstat || args.iter().any(|arg| arg == "list");
         let Some(output) = known.filter(|_| lists) else {
             let what = format!("no answer was recorded for {} {}", tool.name(), args.join(" "));
             return Output { status: 2, stdout: Vec::new(), stderr: what.into_bytes() };
         };
         let (stdout, missing) = match (tool, args) {
-            (Tool::Zfs, _) => {
+            (Program::Zfs, _) => {
                 let top = args.iter().skip_while(|arg| *arg != "-d").nth(2);
                 let missing = top.map(|top| format!("cannot open '{top}': dataset does not exist"));
                 (zfs_list(&output.stdout, args), missing)
             }
-            (Tool::Zoneadm, [flag, name, ..]) if flag == "-z" => {
+            (Program::Zoneadm, [flag, name, ..]) if flag == "-z" => {
                 let is_it =
                     |line: &&[u8]| line.split(|b| *b == b':').nth(1) == Some(name.as_bytes());
                 let line = output.stdout.split_inclusive(|b| *b == b'\n').find(is_it);
@@ -59,16 +58,20 @@ impl Listings {
 }
 
 impl Commands for Listings {
-    fn run(&self, tool: Tool, args: Vec<String>, _deadline: Duration) -> Run<'_> {
-        Box::pin(async move { Ok(self.answer(tool, &args)) })
+    fn run(&self, call: Call) -> Run<'_> {
+        Box::pin(async move { Ok(self.answer(call.program, &call.args)) })
     }
 
-    fn follow(&self, _tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        Ok(self.feeds.follow(&args))
-    }
-
-    fn converse(&self, _tool: Tool, _args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        Ok(Told::default().converse())
+    fn start(
+        &self,
+        _program: Program,
+        args: Vec<String>,
+        pipes: Pipes,
+    ) -> Result<Running, CommandError> {
+        Ok(match pipes {
+            Pipes::Out => self.feeds.follow(&args),
+            Pipes::In | Pipes::Both => Told::default().converse(),
+        })
     }
 }
 

@@ -5,15 +5,14 @@
 //! Runs `zfs` and `zpool`.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Call, CommandError, Commands, Output, Program};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::said::{Said, said};
-use crate::agent::commands::{Commands, Output, Program};
 use crate::protocol::Properties;
 
 /// How long a listing and a change may take (the deployed agent's limit).
@@ -37,13 +36,8 @@ pub struct Can {
 #[derive(Debug, thiserror::Error)]
 pub enum ZfsError {
     /// It could not be run to its end.
-    #[error("{program}: {source}")]
-    Run {
-        /// The program.
-        program: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Run(#[from] CommandError),
     /// It said no.
     #[error("zfs {verb}: {message}")]
     Said {
@@ -67,7 +61,7 @@ impl ZfsError {
     pub fn said(&self) -> Said {
         match self {
             ZfsError::Said { message, .. } => said(message),
-            ZfsError::Run { .. } | ZfsError::Odd { .. } => Said::Other,
+            ZfsError::Run(_) | ZfsError::Odd { .. } => Said::Other,
         }
     }
 }
@@ -257,15 +251,13 @@ impl Zfs {
         let verb = words.first().cloned().unwrap_or_default();
         let output = self.raw(Program::Zfs, words).await?;
         if output.status != 0 {
-            let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-            return Err(ZfsError::Said { verb, message });
+            return Err(ZfsError::Said { verb, message: output.complaint() });
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     async fn raw(&self, program: Program, words: Vec<String>) -> Result<Output, ZfsError> {
-        let ran = self.commands.run(program, words, Vec::new(), DEADLINE).await;
-        ran.map_err(|source| ZfsError::Run { program: program.name(), source })
+        Ok(self.commands.run(Call::new(program, words, DEADLINE)).await?)
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use daemon::command::{Paths, Program};
 use serde_json::{Value, json};
 use simnode::datasets::History;
 use simnode::sysevent::Sysevent;
@@ -24,7 +25,7 @@ use simnode::{CreateOptions, Node, recorded};
 use tempfile::TempDir;
 use vm_model::parse::zfs_list::{COLUMNS, SNAPSHOT_COLUMNS};
 use vm_model::parse::zoneadm::{self, ZoneRow};
-use vminfod::node::commands::CommandPaths;
+use vminfod::config::PROGRAMS;
 use vminfod::node::root::Root;
 use vminfod::sources::watched::{ZonePlace, Zones};
 
@@ -151,10 +152,9 @@ impl Cn {
     }
 
     /// The paths of its commands.
-    pub(super) fn commands(&self) -> CommandPaths {
-        let [zoneadm, zfs, kstat, sysevent, fswatcher] =
-            ["zoneadm", "zfs", "kstat", "sysevent", "fswatcher"].map(|name| self.tool(name));
-        CommandPaths { zoneadm, zfs, kstat, sysevent, fswatcher }
+    pub(super) fn commands(&self) -> Paths {
+        let with = |paths: Paths, program: Program| paths.with(program, self.tool(program.name()));
+        PROGRAMS.into_iter().fold(Paths::default(), with)
     }
 
     /// Writes a configuration with which vminfod serves the node, with `more` settings.

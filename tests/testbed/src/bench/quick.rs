@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 use daemon::Shutdown;
+use daemon::command::Spawned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use vm_model::js::serialisations as written;
 use vminfod::Running;
 use vminfod::config::Config;
-use vminfod::node::commands::RealCommands;
 
 use super::client::Client;
 use super::cn::{Change, Cn, Stream};
@@ -245,7 +245,7 @@ impl Daemon {
         cn.ran()?;
         let listen = "127.0.0.1:0".parse()?;
         let config = Config { root: cn.root(), listen, sweep, ..Config::default() };
-        let (shutdown, commands) = (Shutdown::new(), Arc::new(RealCommands::new(cn.commands())));
+        let (shutdown, commands) = (Shutdown::new(), Arc::new(Spawned::new(cn.commands())));
         let running = vminfod::serve(config, commands, shutdown.clone()).await?;
         Ok(Daemon { running, shutdown })
     }

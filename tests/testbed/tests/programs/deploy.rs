@@ -28,12 +28,12 @@ fn text(name: &str) -> String {
 /// The programs that vminfod runs unless its file names others are the platform's, or the image has them.
 #[test]
 fn the_commands_that_vminfod_runs_by_default_are_installed() {
-    let paths = vminfod::node::commands::CommandPaths::default();
+    let paths = daemon::command::Paths::default();
     let platform =
         ["/usr/sbin/zoneadm", "/usr/sbin/zfs", "/usr/vm/sbin/sysevent", "/usr/vm/sbin/fswatcher"];
     let image = layout();
-    for path in [paths.zoneadm, paths.zfs, paths.kstat, paths.sysevent, paths.fswatcher] {
-        let path = path.to_str().unwrap();
+    for program in vminfod::config::PROGRAMS {
+        let path = paths.of(program).to_str().unwrap();
         assert!(platform.contains(&path) || image.contains_key(&path[1..]), "{path}");
     }
     // The shipped file repeats the default of what is ours.

@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
+use daemon::command::{Call, LineSink, Output, Program};
 use vm_model::datasets::SnapshotTable;
 use vm_model::origin::Origin;
 use vm_model::parse::zfs_list::{COLUMNS, Listing, Row, SNAPSHOT_COLUMNS, SnapshotListing};
 
-use crate::node::commands::{LineSink, Output, Tool};
 use crate::node::ctx::Ctx;
 use crate::node::error::{Fault, LoadError};
 
@@ -66,7 +66,7 @@ async fn list(
     deadline: Duration,
     each: LineSink<'_>,
 ) -> Result<Output, LoadError> {
-    let listed = ctx.commands.lines(Tool::Zfs, args, deadline, each).await;
+    let listed = ctx.commands.lines(Call::new(Program::Zfs, args, deadline), each).await;
     listed.map_err(|e| LoadError::new(Origin::Datasets, Fault::Command(e)))
 }
 
@@ -101,11 +101,11 @@ mod tests {
     #[tokio::test]
     async fn partial_listing_of_a_failed_command_is_an_error() {
         let script = format!("echo '{LINE}'; echo 'pool I/O is suspended' >&2; exit 1");
-        let (_dir, ctx) = scripted::node(Tool::Zfs, &script);
+        let (_dir, ctx) = scripted::node(Program::Zfs, &script);
         let error = node(&ctx).await.unwrap_err().to_string();
         assert!(error.contains("pool I/O is suspended"), "{error}");
         assert!(one(&ctx, "zones/a").await.is_err() && snapshots(&ctx).await.is_err());
-        let (_dir, ctx) = scripted::node(Tool::Zfs, &format!("echo '{LINE}'"));
+        let (_dir, ctx) = scripted::node(Program::Zfs, &format!("echo '{LINE}'"));
         assert_eq!(node(&ctx).await.unwrap().len(), 1);
         assert_eq!(one(&ctx, "zones/a").await.unwrap().len(), 1);
     }
@@ -113,11 +113,11 @@ mod tests {
     #[tokio::test]
     async fn truncated_or_empty_listing_is_an_error() {
         let script = format!("echo '{LINE}'; printf 'lz4\\t15000'");
-        let (_dir, ctx) = scripted::node(Tool::Zfs, &script);
+        let (_dir, ctx) = scripted::node(Program::Zfs, &script);
         for error in [node(&ctx).await.unwrap_err(), one(&ctx, "zones/a").await.unwrap_err()] {
             assert!(error.to_string().starts_with("zfs: expected the end of a line"), "{error}");
         }
-        let (_dir, ctx) = scripted::node(Tool::Zfs, ":");
+        let (_dir, ctx) = scripted::node(Program::Zfs, ":");
         let error = one(&ctx, "zones/a").await.unwrap_err().to_string();
         assert_eq!(error, "zfs: expected zones/a at least, found nothing");
     }

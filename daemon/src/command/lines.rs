@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-use super::seam::{CommandError, LineSink, Tool};
+use super::LineSink;
+use super::error::CommandError;
+use super::program::Program;
 
 /// Bytes that are read at once: few, because other tasks of the thread wait for these lines.
 pub(super) const CHUNK: usize = 8 * 1024;
@@ -17,7 +19,7 @@ pub(super) const LONGEST: usize = 1024 * 1024;
 
 /// Calls `each` with every line of the stream; returns what follows the last newline.
 pub(super) async fn split(
-    tool: Tool,
+    program: Program,
     stream: impl AsyncRead + Unpin,
     cap: u64,
     each: LineSink<'_>,
@@ -27,14 +29,14 @@ pub(super) async fn split(
     loop {
         let mut rest = (&mut stream).take(LONGEST as u64 + 1);
         let read = rest.read_until(b'\n', &mut line).await;
-        total += read.map_err(|e| CommandError::Io { tool, error: Arc::new(e) })? as u64;
+        total += read.map_err(|e| CommandError::Io { program, error: Arc::new(e) })? as u64;
         if total > cap {
-            return Err(CommandError::TooMuch { tool, cap });
+            return Err(CommandError::TooMuch { program, cap });
         }
         match line.strip_suffix(b"\n") {
             Some(whole) => each(whole),
             None if line.len() > LONGEST => {
-                return Err(CommandError::TooMuch { tool, cap: LONGEST as u64 });
+                return Err(CommandError::TooMuch { program, cap: LONGEST as u64 });
             }
             None => return Ok(line),
         }

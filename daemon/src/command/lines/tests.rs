@@ -50,25 +50,27 @@ async fn long_listing_is_not_held_in_memory() {
     let given = Arc::new(Mutex::new(0));
     let listing = Listing { next: 0, of: OF, ready: Vec::new(), given: given.clone() };
     let (mut taken, mut furthest) = (0, 0);
-    let mut rows = vm_model::parse::zfs_list::Listing::default();
+    let mut rows = 0;
     let mut each = |line: &[u8]| {
         furthest = furthest.max(*given.lock().unwrap() - taken);
         taken += line.len() + 1;
-        rows.line(line);
+        assert_eq!([line, b"\n"].concat(), snapshot(rows).as_bytes());
+        rows += 1;
     };
-    split(Tool::Zfs, listing, u64::MAX, &mut each).await.unwrap();
+    split(Program::Zfs, listing, u64::MAX, &mut each).await.unwrap();
     assert!(taken > 3 * 1024 * 1024, "{taken} bytes are no long listing");
     assert_eq!(taken, *given.lock().unwrap());
     assert!(furthest <= CHUNK + 100, "{furthest} bytes were read ahead of their lines");
-    assert_eq!(rows.finish().unwrap().len(), OF as usize);
+    assert_eq!(rows, OF);
 }
 
 #[tokio::test]
 async fn refuses_an_endless_line_and_too_much_output() {
     let endless = tokio::io::repeat(b'x');
-    let error = split(Tool::Zfs, endless, u64::MAX, &mut |_| panic!("no line")).await.unwrap_err();
+    let error =
+        split(Program::Zfs, endless, u64::MAX, &mut |_| panic!("no line")).await.unwrap_err();
     assert!(matches!(error, CommandError::TooMuch { cap, .. } if cap == LONGEST as u64));
     let flood = tokio::io::repeat(b'\n');
-    let error = split(Tool::Zfs, flood, 1000, &mut |_| ()).await.unwrap_err();
+    let error = split(Program::Zfs, flood, 1000, &mut |_| ()).await.unwrap_err();
     assert!(matches!(error, CommandError::TooMuch { cap: 1000, .. }));
 }
