@@ -45,7 +45,7 @@ impl Default for CommandPaths {
             zoneadm: "/usr/sbin/zoneadm".into(),
             zfs: "/usr/sbin/zfs".into(),
             kstat: "/usr/vm/sbin/zone-kstats".into(),
-            sysevent: "/usr/vm/sbin/sysevent".into(),
+            sysevent: "/usr/sbin/sysevent".into(),
             fswatcher: "/usr/vm/sbin/fswatcher".into(),
         }
     }
