@@ -6,6 +6,8 @@
 //! contains, the image installs into an empty root, and a configuration change never enables an
 //! agent that an operator disabled.
 
+#[cfg(target_os = "linux")] // namespaces
+mod jail;
 mod paths;
 
 use std::collections::BTreeMap;
@@ -48,9 +50,14 @@ fn layout() -> BTreeMap<String, String> {
 /// An image: its name, its layout, and its own list of what is in it.
 type Image = (&'static str, &'static str, &'static str);
 
-const IMAGES: [Image; 2] = [
+const IMAGES: [Image; 3] = [
     ("hub", "layout", "usr/vm/share/hub.manifest"),
     ("volapi", "layout.volapi", "opt/smartdc/volapi/share/volapi.manifest"),
+    (
+        "migration-service",
+        "layout.migration-service",
+        "opt/smartdc/migration-service/share/migration-service.manifest",
+    ),
 ];
 
 fn layout_of((_, file, _): &Image) -> BTreeMap<String, String> {
@@ -200,6 +207,10 @@ fn services_have_the_names_and_limits_of_the_platform() {
     );
     assert_eq!(service("smf/kvmd.xml"), ["system/smartdc/kvmd", "30", "false"]);
     assert_eq!(service("smf/console.xml"), ["system/smartdc/console", "30", "false"]);
+    assert_eq!(
+        service("smf/migration-service.xml"),
+        ["smartdc/site/migration-service", "30", "false"]
+    );
     assert_eq!(service("smf/volapi.xml"), ["smartdc/site/volapi", "30", "false"]);
 }
 
@@ -210,6 +221,7 @@ fn paths(text: &str) -> Vec<String> {
         "/usr/vm/",
         "/opt/smartdc/agents/",
         "/opt/smartdc/volapi/",
+        "/opt/smartdc/migration-service/",
         "/etc/vminfod",
         "/etc/console",
     ];
@@ -253,8 +265,14 @@ fn manifests_and_methods_name_only_what_the_image_has() {
 #[test]
 fn the_templates_make_files_that_the_programs_accept() {
     ["net-agent", "vm-agent", "volapi"].into_iter().for_each(accepts_its_template);
-    let example = deploy("config/volapi.json").to_string_lossy().into_owned();
-    accepts(&["@volapi", "--check-config", "--config", &example]);
+    for (program, example) in [
+        (&["@volapi"][..], "volapi"),
+        (&["@migration-service", "serve"], "migration-service"),
+        (&["@migration-agent"], "migration-agent"),
+    ] {
+        let example = deploy(&format!("config/{example}.json")).to_string_lossy().into_owned();
+        accepts(&[program, &["--check-config", "--config", &example]].concat());
+    }
 }
 
 fn accepts(args: &[&str]) {
@@ -264,8 +282,8 @@ fn accepts(args: &[&str]) {
     assert!(!done.stderr.contains("unknown key"), "{}", done.stderr);
 }
 
-fn accepts_its_template(agent: &str) {
-    let template = text(&format!("sapi/{agent}/template"));
+/// A template as config-agent fills it in.
+fn filled(template: &str) -> String {
     let filled = template
         .replace("{{{vmapi_domain}}}", "vmapi.dc.example.com")
         .replace("{{{napi_domain}}}", "napi.dc.example.com")
@@ -278,6 +296,11 @@ fn accepts_its_template(agent: &str) {
         .replace("{{{ufds_admin_uuid}}}", "930896af-bf8c-48d4-885c-6573a94b1853")
         .replace("{{{auto.INSTANCE_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000002");
     assert!(!filled.contains("{{"), "{filled}");
+    filled
+}
+
+fn accepts_its_template(agent: &str) {
+    let filled = filled(&text(&format!("sapi/{agent}/template")));
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("agent.config.json");
     std::fs::write(&file, filled).unwrap();
