@@ -211,6 +211,7 @@ mod tests {
         let config = Config::default();
         assert_eq!(config.listen.to_string(), "127.0.0.1:9090");
         assert_eq!(config.refresh, (Duration::from_secs(270), Duration::from_secs(300)));
+        assert_eq!(config.ring_bytes, 16 << 20); // S119
         let text = r#"{"root": "/n", "refresh": {"min": "1s", "max": "2s"}, "commands": {"zfs": "/n/zfs"}, "odd": 1}"#;
         let (config, unknown) = Config::read(Fields::from_json(text).unwrap()).unwrap();
         assert_eq!(

@@ -45,7 +45,7 @@ impl Program {
             Program::Vmadm => ("vmadm", "/usr/sbin/vmadm"),
             Program::NetAgent => ("net-agent", "/opt/smartdc/agents/bin/net-agent"),
             Program::Kstat => ("kstat", "/usr/vm/sbin/zone-kstats"),
-            Program::Sysevent => ("sysevent", "/usr/vm/sbin/sysevent"),
+            Program::Sysevent => ("sysevent", "/usr/sbin/sysevent"),
             Program::Fswatcher => ("fswatcher", "/usr/vm/sbin/fswatcher"),
             Program::Svcs => ("svcs", "/usr/bin/svcs"),
         }

@@ -84,7 +84,7 @@ impl Config {
         let shipped = files.shipped();
         let service = shipped.required("service_url", http_url);
         let cn = shipped.required("server_uuid", lower_uuid).parse().unwrap_or_default();
-        let basics = files.basics("migration-agent", 5315);
+        let basics = files.basics("migration-agent", 5317);
         let mut config = Self::ours(files.ours(), cn, service, basics);
         config.basics.unknown = files.finish()?;
         Ok(config)

@@ -17,12 +17,11 @@ use daemon::cli::{self, Generated, pages, valid_config};
 use daemon::http::url_of;
 use daemon::{ConfigError, Fields};
 use sdc_clients::http::Http;
-use store::Store;
 
-use super::config::{Config, Storage};
+use super::config::Config;
 use super::import::{Mode, Taken, import};
 use super::records::Records;
-use super::serve::serve;
+use super::serve::{open, serve};
 
 const NAME: &str = "migration-service";
 /// Where the package puts the configuration.
@@ -153,10 +152,7 @@ async fn status(args: &StatusArgs) -> anyhow::Result<String> {
 
 async fn take_over(args: &ImportArgs) -> anyhow::Result<String> {
     let (config, _) = load(&args.file)?;
-    let store = match &config.storage {
-        Storage::File(path) => Store::embedded(path).await?,
-        Storage::Postgres(address) => Store::postgres(address)?,
-    };
+    let store = open(&config.storage).await?;
     let records = Records::open(&store).await?;
     let from = Http::new(&args.from, concat!("migration-service/", env!("CARGO_PKG_VERSION")))?;
     let mode = Mode { is_dry: args.dry_run, with_running: args.force };

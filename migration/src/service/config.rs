@@ -18,7 +18,7 @@ use super::state::Steps;
 
 /// The port that clients know, and that of the pages.
 const PORT: u16 = 5315;
-const STATUS_PORT: u16 = 5316;
+const STATUS_PORT: u16 = 5318;
 /// The agents' port.
 const AGENTS_PORT: u16 = 5314;
 

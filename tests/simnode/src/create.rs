@@ -18,7 +18,7 @@ use crate::datasets::Datasets;
 use crate::error::NodeError;
 use crate::files;
 use crate::new_vm;
-use crate::node::{Node, NodeInfo, TOOLS, Zfs};
+use crate::node::{Node, NodeInfo, PLATFORM, TOOLS, Zfs, zone_kstats};
 use crate::payload::{self, Payload};
 use crate::sample::{self, BORN, MIX, Site, uuid};
 use crate::state::{ZoneKstat, ZoneState, Zones};
@@ -140,7 +140,9 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         pace_ms: options.pace_ms,
         zfs: Zfs::default(),
     };
-    for part in ["root/etc/zones", "root/zones", "root/tmp", "bin", "state/snapshots", "run"] {
+    for part in
+        ["root/etc/zones", "root/zones", "root/tmp", "bin", "platform", "state/snapshots", "run"]
+    {
         files::make_dir(&dir.join(part))?;
     }
     link_tools(&dir, options.program.clone())?;
@@ -187,11 +189,15 @@ fn link_tools(dir: &std::path::Path, program: Option<PathBuf>) -> Result<(), Nod
             std::env::current_exe().map_err(|e| NodeError::io("find this program for", dir, e))?
         }
     };
-    for tool in TOOLS {
-        let link = dir.join("bin").join(tool);
+    let tools = TOOLS.map(|tool| dir.join("bin").join(tool));
+    for link in tools.into_iter().chain(PLATFORM.map(|tool| dir.join("platform").join(tool))) {
         std::os::unix::fs::symlink(&program, &link).map_err(|e| NodeError::io("link", &link, e))?;
     }
-    Ok(())
+    let script = dir.join("bin/kstat");
+    files::write_in_place(&script, zone_kstats(&dir.join("platform/kstat")).as_bytes())?;
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable)
+        .map_err(|e| NodeError::io("set the mode of", &script, e))
 }
 
 fn place(

@@ -42,6 +42,10 @@ pub mod exec; // the executables of the node
 
 pub mod exec_zfs; // `zfs`
 
+mod exec_kstat; // `kstat`
+
+pub mod smf; // `svcs` and `svcadm`
+
 pub mod streams; // `zfs send` and `zfs receive`
 
 pub mod recorded; // commands that print what was recorded
@@ -96,6 +100,6 @@ pub mod error; // errors
 
 pub use create::CreateOptions;
 pub use error::NodeError;
-pub use node::{Node, NodeInfo, TOOLS};
+pub use node::{Node, NodeInfo, PLATFORM, TOOLS};
 pub use verbs::Verbs;
 pub use wait::Wait;

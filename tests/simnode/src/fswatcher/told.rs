@@ -95,7 +95,8 @@ impl Told {
                 }
                 Ok(Command::Status(key)) => {
                     let files: Vec<&str> = state.watched.iter().map(String::as_str).collect();
-                    status([0, 0], key, &files, std::process::id())
+                    // It stands for a process of its own.
+                    status([0, 0], key, &files, std::process::id().wrapping_add(1))
                 }
                 Err(refusal) => refused([0, 0], &refusal),
             };

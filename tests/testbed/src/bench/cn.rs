@@ -20,6 +20,7 @@ use base64::prelude::BASE64_STANDARD;
 use daemon::command::{Paths, Program};
 use serde_json::{Value, json};
 use simnode::datasets::History;
+use simnode::node::zone_kstats;
 use simnode::sysevent::Sysevent;
 use simnode::{CreateOptions, Node, recorded};
 use tempfile::TempDir;
@@ -100,7 +101,7 @@ impl Cn {
         let options = CreateOptions { vms, ..CreateOptions::new(dir.path().join("cn")) };
         let node = Node::create(&options)?;
         let canned = dir.path().join("canned");
-        for sub in ["zone", "one", "kstats"] {
+        for sub in ["zone", "one", "kstats", "platform"] {
             std::fs::create_dir_all(canned.join(sub))?;
         }
         let list = printed(&node, "zoneadm", &["list", "-p", "-c"]).await?;
@@ -355,7 +356,13 @@ fn write_scripts(canned: &Path, fswatcher: &Path) -> anyhow::Result<()> {
                  for last; do :; done\nexec cat {at}/one/$last.rows"
             ),
         ),
-        ("kstat", format!("exec cat {at}/kstats/${{1:-all}}")),
+        // Of the options of the shipped script, which runs it: -j -m zones -c zone_misc [-i ID].
+        (
+            "platform/kstat",
+            format!(
+                "[ -f {at}/kstats/${{7:-all}} ] || {{ echo '[]'; exit 1; }}\nexec cat {at}/kstats/${{7:-all}}"
+            ),
+        ),
         (
             "sysevent",
             format!(
@@ -370,6 +377,9 @@ fn write_scripts(canned: &Path, fswatcher: &Path) -> anyhow::Result<()> {
         std::fs::write(&path, format!("#!/bin/sh\n{log}\n{script}\n"))?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o755))?;
     }
+    let shipped = canned.join("kstat");
+    std::fs::write(&shipped, zone_kstats(&canned.join("platform/kstat")))?;
+    std::fs::set_permissions(&shipped, Permissions::from_mode(0o755))?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! simulated node, and a client that is as strict as the deployed ones.
 
 mod smf;
+mod status;
 
 use std::time::Duration;
 
