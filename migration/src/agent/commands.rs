@@ -24,7 +24,7 @@ pub enum Program {
     Vmadm,
     /// net-agent's `hold`, `release` and `holds -j`
     NetAgent,
-    /// zonecfg(8), before the zones boot
+    /// zonecfg(8): before the zones boot, and when a VM was created
     Zonecfg,
 }
 

@@ -98,13 +98,18 @@ impl Service {
     /// Asks the agents and CNAPI what the nodes are. What does not answer is not known.
     async fn ask_nodes(&self, vm: &Vm, target: Option<Uuid>, known: &mut Known) {
         let Some(source) = vm.server else { return };
-        let (used, from, to) =
-            tokio::join!(self.agents.size(source, vm.uuid), self.node(source, vm, false), async {
+        let (used, object, from, to) = tokio::join!(
+            self.agents.size(source, vm.uuid),
+            self.agents.object(source, vm.uuid),
+            self.node(source, vm, false),
+            async {
                 match target {
                     Some(target) => Some(self.node(target, vm, true).await),
                     None => None,
                 }
-            },);
+            },
+        );
+        known.object = object.ok();
         known.used_bytes = used.map_or(0, |size| size.bytes);
         (known.source, known.target) = (Some(from), to);
     }
@@ -129,6 +134,7 @@ impl Service {
             platform: agent.as_ref().and_then(|agent| agent.platform.clone()),
             clock_ms: agent.as_ref().map(|agent| now.millis() - agent.now_ms),
             can_resume: agent.as_ref().is_some_and(|agent| agent.can_resume),
+            pool: agent.as_ref().and_then(|agent| agent.pool.clone()),
             free_bytes: agent.as_ref().and_then(|agent| agent.free_bytes),
             missing_nic_tags: missing.map(str::to_owned).collect(),
             next_reboot: reboot.flatten(),
@@ -219,6 +225,7 @@ fn known(vm: &Vm) -> Known {
         is_core: vm.tag("smartdc_type") == Some("core"),
         is_nat: vm.tag("smartdc_role") == Some("nat"),
         pci_devices: vm.list("pci_devices").len(),
+        object: None,
         odd_nics: nics.map(|nic| nic["mac"].as_str().unwrap_or("?").to_owned()).collect(),
         used_bytes: 0,
         has_image: true,

@@ -110,7 +110,10 @@ impl Programs {
             }
             Program::Vmadm => self.vmadm(&args, &input).await,
             Program::NetAgent => self.net_agent(&args),
-            Program::Zonecfg => panic!("nothing here boots"),
+            Program::Zonecfg => {
+                let ran = InProcess::new(&self.node).zonecfg(&args);
+                Output { status: ran.status, stdout: ran.stdout, stderr: ran.stderr }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! The node's executables `zoneadm`, `sysevent`, `kstat` and `fswatcher` (`zfs` is in
-//! `exec_zfs.rs`). Arguments, output and errors are those of the real ones.
+//! `exec_zfs.rs`, `zonecfg` in `zonecfg.rs`). Arguments, output and errors are those of the real ones.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -19,6 +19,7 @@ use crate::state::Zone;
 use crate::streams::receive::{Flow, receive};
 use crate::streams::send::{Then, send};
 use crate::tap::Stream;
+use crate::zonecfg::zonecfg;
 use crate::{exec_zfs, fswatcher, sysevent, zones};
 
 /// The line of the global zone in a list of zones.
@@ -132,6 +133,7 @@ fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Ended {
 fn on_node(tool: &str, node: &Node, args: &[String]) -> Ended {
     match tool {
         "zoneadm" => zoneadm(node, args),
+        "zonecfg" => zonecfg(node, args),
         "zfs" => exec_zfs::zfs(node, args),
         "kstat" => kstat(node, args),
         _ => Err(Failed(2, format!("{tool}: no such command on this node"))),

@@ -55,6 +55,11 @@ impl InProcess {
         &self.files
     }
 
+    /// Runs `zonecfg`, which vminfod does not know.
+    pub fn zonecfg(&self, args: &[String]) -> Output {
+        exec::answer(&self.node, "zonecfg", args)
+    }
+
     /// Runs a command and returns its output.
     pub fn answer(&self, tool: Tool, args: &[String]) -> Output {
         exec::answer(&self.node, tool.name(), args)

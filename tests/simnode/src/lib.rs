@@ -52,6 +52,8 @@ pub mod recorded; // commands that print what was recorded
 
 pub mod feeds; // followed sysevent streams without processes
 
+mod zonecfg; // the executable `zonecfg`
+
 mod getopt; // the arguments of a command, and its end
 
 pub mod fswatcher; // the platform's file watcher

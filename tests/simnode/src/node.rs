@@ -15,7 +15,7 @@ use crate::files;
 use crate::tap::Tap;
 
 /// The commands in the `bin` directory of every node.
-pub const TOOLS: [&str; 5] = ["zoneadm", "zfs", "sysevent", "kstat", "fswatcher"];
+pub const TOOLS: [&str; 6] = ["zoneadm", "zonecfg", "zfs", "sysevent", "kstat", "fswatcher"];
 
 /// What the node's `zfs` can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
