@@ -54,6 +54,8 @@ pub struct Node {
     pub can_resume: bool,
     /// The pool of its VMs; none: the agent does not say.
     pub pool: Option<String>,
+    /// The VM has a limit of filesystems or snapshots, and the pool has no such limits.
+    pub lacks_limits: bool,
     /// Free space in the pool, in bytes.
     pub free_bytes: Option<u64>,
     /// NIC tags that the VM needs and the node lacks.
@@ -191,6 +193,11 @@ pub enum Obstacle {
     /// The target could not have the VM's NICs.
     #[error("The target's node lacks the NIC tags {0}")]
     NicTags(String),
+    /// The streams set them.
+    #[error(
+        "The pool of the target's node has no limits of filesystems and snapshots, as the instance has"
+    )]
+    Limits,
     /// Removed by abort, by operators.
     #[error("The target's node has a copy of the instance already")]
     HasCopy,
@@ -380,6 +387,9 @@ fn of_target(used: u64, target: &Node, found: &mut Findings) {
     if !target.missing_nic_tags.is_empty() {
         let tags: Vec<&str> = target.missing_nic_tags.iter().map(String::as_str).collect();
         found.obstacles.push(Obstacle::NicTags(tags.join(", ")));
+    }
+    if target.lacks_limits {
+        found.obstacles.push(Obstacle::Limits);
     }
     if target.has_copy {
         found.obstacles.push(Obstacle::HasCopy);

@@ -54,9 +54,15 @@ pub enum Unfit {
 /// # Errors
 /// Everything that `vmadm create` would refuse.
 pub fn target_payload(source: &Map<String, Value>) -> Result<Map<String, Value>, Vec<Unfit>> {
+    let (payload, unfit) = made_of(source);
+    if unfit.is_empty() { Ok(payload) } else { Err(unfit) }
+}
+
+/// Returns what there is of a payload, and everything in it that `vmadm create` would refuse.
+pub fn made_of(source: &Map<String, Value>) -> (Map<String, Value>, Vec<Unfit>) {
     let brand = text(source, "brand").unwrap_or_default();
     if !Brands::ALL.has(brand) {
-        return Err(vec![Unfit::Brand(brand.to_owned())]);
+        return (Map::new(), vec![Unfit::Brand(brand.to_owned())]);
     }
     let (mut payload, mut unfit) = given(source, brand);
     let needed = if Brands::OS.has(brand) { &["uuid", "image_uuid"][..] } else { &["uuid"] };
@@ -81,7 +87,7 @@ pub fn target_payload(source: &Map<String, Value>) -> Result<Map<String, Value>,
     payload.insert("autoboot".into(), json!(false));
     payload.insert("do_not_inventory".into(), json!(true));
     payload.insert("vm_migration_target".into(), json!(true));
-    if unfit.is_empty() { Ok(payload) } else { Err(unfit) }
+    (payload, unfit)
 }
 
 /// The keys that are given as they are, and those whose values vmadm refuses.

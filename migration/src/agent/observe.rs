@@ -145,6 +145,7 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
         now_ms: daemon::wall::now().as_millisecond(),
         can_resume: can.resume,
         has_bookmarks: can.bookmarks,
+        has_limits: Some(can.limits),
         pool: Some(pool.clone()),
         free_bytes: free.get(&pool).and_then(|text| text.parse().ok()),
         mbps: parts.streams.rate.mbps(),

@@ -19,6 +19,7 @@ fn node() -> Node {
         clock_ms: Some(-300),
         can_resume: true,
         pool: Some("zones".into()),
+        lacks_limits: false,
         free_bytes: Some(100),
         missing_nic_tags: BTreeSet::new(),
         next_reboot: None,
@@ -70,7 +71,7 @@ fn found(change: impl Fn(&mut Known, &mut Node)) -> Vec<String> {
 fn each_obstacle_is_found_alone() {
     type Change = fn(&mut Known, &mut Node);
     let none: &[&str] = &[];
-    let rows: [(Change, &[&str]); 27] = [
+    let rows: [(Change, &[&str]); 28] = [
         (|_, _| {}, none),
         (|vm, _| vm.state = "stopped".into(), none),
         (|vm, _| vm.state = "destroyed".into(), &["Cannot migrate an instance in state destroyed"]),
@@ -141,6 +142,12 @@ fn each_obstacle_is_found_alone() {
         (
             |_, to| to.missing_nic_tags = ["b".into(), "a".into()].into(),
             &["The target's node lacks the NIC tags a, b"],
+        ),
+        (
+            |_, to| to.lacks_limits = true,
+            &[
+                "The pool of the target's node has no limits of filesystems and snapshots, as the instance has",
+            ],
         ),
         (|_, to| to.has_copy = true, &["The target's node has a copy of the instance already"]),
         (|vm, _| vm.target = None, none),

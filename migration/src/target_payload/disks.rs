@@ -32,7 +32,10 @@ pub enum DiskFault {
     /// At most one may be.
     #[error("is not the only boot disk")]
     Boot,
-    /// Two disks have it, or the brand keeps it for itself.
+    /// Those without a slot get one of a device of their kind, which has eight.
+    #[error("is one too many of its kind")]
+    Slots,
+    /// Two disks have it, it is none, or the brand keeps it for itself.
     #[error("has a pci_slot that is taken")]
     Slot,
     /// A value of a kind that vmadm refuses.
@@ -40,6 +43,8 @@ pub enum DiskFault {
     Value(&'static str),
 }
 
+/// How many disks one PCI device has room for.
+const FUNCTIONS: u8 = 8;
 /// Block sizes that a pool has.
 const BLOCKS: [i64; 9] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131_072];
 
@@ -47,7 +52,7 @@ const BLOCKS: [i64; 9] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131_
 pub fn disks(source: &Map<String, Value>, brand: &str, unfit: &mut Vec<Unfit>) -> Value {
     let is_flexible = source.get("flexible_disk_size").is_some_and(Value::is_number);
     let has_driver = text(source, "disk_driver").is_some_and(|driver| !driver.is_empty());
-    let (mut slots, mut boots) = (BTreeSet::new(), 0);
+    let (mut slots, mut slotless, mut boots) = (BTreeSet::new(), Vec::new(), 0);
     let mut made = Vec::new();
     for (at, disk) in entries(source, "disks").into_iter().enumerate() {
         let mut bad = |why| {
@@ -73,12 +78,21 @@ pub fn disks(source: &Map<String, Value>, brand: &str, unfit: &mut Vec<Unfit>) -
         if brand == "bhyve" && kept.get("boot") == Some(&json!(true)) && boots > 1 {
             bad(DiskFault::Boot);
         }
-        if let Some(slot) = text(&kept, "pci_slot")
-            && (is_reserved(slot) || !slots.insert(slot.to_owned()))
-        {
-            bad(DiskFault::Slot);
+        match text(&kept, "pci_slot").map(slot) {
+            Some(Some(slot)) if slots.insert(slot) => {}
+            Some(_) => bad(DiskFault::Slot),
+            None if brand == "bhyve" => slotless.push((at, text(disk, "media") == Some("cdrom"))),
+            None => {}
         }
         made.push(Value::Object(kept));
+    }
+    for (at, is_cdrom) in slotless {
+        let device = if is_cdrom { 3 } else { 4 };
+        let free = (0..FUNCTIONS).map(|function| (0, device, function));
+        match free.into_iter().find(|slot| !slots.contains(slot)) {
+            Some(slot) => drop(slots.insert(slot)),
+            None => unfit.push(Unfit::Disk { disk: at.to_string(), why: DiskFault::Slots }),
+        }
     }
     Value::Array(made)
 }
@@ -141,12 +155,15 @@ fn models(brand: &str) -> [&'static str; 3] {
     }
 }
 
-/// On bus 0 bhyve has its own devices.
-fn is_reserved(slot: &str) -> bool {
-    let parts: Vec<&str> = slot.split(':').collect();
-    let device = match parts.as_slice() {
-        [device] | [device, _] | ["0", device, _] => *device,
-        _ => return false,
+/// Reads `D`, `D:F` or `B:D:F`; none where it is no slot, or one of those that bhyve has itself on bus 0.
+fn slot(text: &str) -> Option<(u8, u8, u8)> {
+    let parts = text.split(':').map(|part| part.parse().ok());
+    let slot = match parts.collect::<Option<Vec<u8>>>()?.as_slice() {
+        [device] => (0, *device, 0),
+        [device, function] => (0, *device, *function),
+        [bus, device, function] => (*bus, *device, *function),
+        _ => return None,
     };
-    ["0", "6", "30", "31"].contains(&device)
+    let is_own = slot.0 == 0 && [0, 6, 30, 31].contains(&slot.1);
+    (slot.1 < 32 && slot.2 < FUNCTIONS && !is_own).then_some(slot)
 }
