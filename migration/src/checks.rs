@@ -4,9 +4,14 @@
 
 //! Everything that stands against a begin, told at once (RFD 34, R22–R24).
 
+mod object;
+
 use std::collections::BTreeSet;
 
+use serde_json::{Map, Value};
+
 use crate::journal::End;
+use crate::target_payload::Unfit;
 use crate::time::Time;
 
 /// What is known before a begin. `None` is "not known", which is an obstacle where it matters.
@@ -18,8 +23,10 @@ pub struct Known {
     pub is_core: bool,
     /// `tags.smartdc_role` is `nat`: such a core VM may move.
     pub is_nat: bool,
-    /// Devices passed through to the VM.
+    /// Devices passed through to the VM, as VMAPI has them.
     pub pci_devices: usize,
+    /// The VM's object as its node shows it; none: nobody was asked, or nobody answers.
+    pub object: Option<Map<String, Value>>,
     /// The MACs of NICs that have no network or no address in NAPI.
     pub odd_nics: Vec<String>,
     /// What the datasets use, in bytes, with the sizes that they have now.
@@ -45,6 +52,10 @@ pub struct Node {
     pub clock_ms: Option<i64>,
     /// The pool has `extensible_dataset`, which resuming needs.
     pub can_resume: bool,
+    /// The pool of its VMs; none: the agent does not say.
+    pub pool: Option<String>,
+    /// The VM has a limit of filesystems or snapshots, and the pool has no such limits.
+    pub lacks_limits: bool,
     /// Free space in the pool, in bytes.
     pub free_bytes: Option<u64>,
     /// NIC tags that the VM needs and the node lacks.
@@ -83,6 +94,49 @@ pub enum Obstacle {
     /// The target would not get it.
     #[error("The NIC {0} has no network or no address in NAPI")]
     Nic(String),
+    /// No node would create it.
+    #[error(transparent)]
+    Unfit(Unfit),
+    /// The target's zone, and so its datasets, have the name of the uuid.
+    #[error("The zone's name {0:?} is not the instance's uuid")]
+    Zonename(String),
+    /// vmadm refuses each update of the instance.
+    #[error("vmadm takes no route to {0:?} such as the instance has, and so no update of it")]
+    Route(String),
+    /// Only the root and the dataset `data` below it are sent.
+    #[error("The delegated dataset {0} does not move")]
+    Dataset(String),
+    /// Streams keep the names of volumes, and the target has those that a creation gives.
+    #[error("The disk {volume} does not move: the target has {made} in its place")]
+    Volume {
+        /// The volume.
+        volume: String,
+        /// That of the target.
+        made: String,
+    },
+    /// The target's node does not have it.
+    #[error("The device {0} of the node does not move")]
+    Device(String),
+    /// What is mounted lies on the node, or the brand has no mounts.
+    #[error("The mount {target} of {what} does not move")]
+    Mount {
+        /// Where it is mounted.
+        target: String,
+        /// What.
+        what: String,
+    },
+    /// What an agent sends and receives lies in the pool of its node's VMs.
+    #[error(
+        "The {end}'s node keeps its instances in the pool {pool}, and the instance is in {own}"
+    )]
+    Pool {
+        /// Which node.
+        end: End,
+        /// Its pool.
+        pool: String,
+        /// The VM's.
+        own: String,
+    },
     /// Nobody there sends or receives.
     #[error("migration-agent does not answer on the {0}'s node")]
     NoAgent(End),
@@ -139,6 +193,11 @@ pub enum Obstacle {
     /// The target could not have the VM's NICs.
     #[error("The target's node lacks the NIC tags {0}")]
     NicTags(String),
+    /// The streams set them.
+    #[error(
+        "The pool of the target's node has no limits of filesystems and snapshots, as the instance has"
+    )]
+    Limits,
     /// Removed by abort, by operators.
     #[error("The target's node has a copy of the instance already")]
     HasCopy,
@@ -159,6 +218,20 @@ pub enum Warning {
     /// Both copies will be there until the reboot, and the migration waits for it.
     #[error("The {0}'s node is to be rebooted at {1}")]
     Reboot(End, Time),
+    /// vmadm does not set it.
+    #[error("{0} is not carried")]
+    NotCarried(&'static str),
+    /// Its contents are the node's.
+    #[error("The mount {target} needs {what} on the target's node too")]
+    Mount {
+        /// Where it is mounted.
+        target: String,
+        /// What.
+        what: String,
+    },
+    /// A file of the node.
+    #[error("The CD-ROM {0} has to be on the target's node too")]
+    Cdrom(String),
 }
 
 /// The findings.
@@ -191,6 +264,18 @@ pub fn check(known: &Known, is_same_node: bool, now: Time) -> Findings {
     }
     let Some(source) = &known.source else { return found };
     of_node(End::Source, source, now, &mut found);
+    if known.object.is_none() && source.answers() {
+        found
+            .obstacles
+            .push(Obstacle::Unknown { end: End::Source, what: "object of the instance" });
+    }
+    let own = known.object.as_ref().and_then(|vm| crate::carried::text(vm, "zpool"));
+    if let (Some(own), Some(pool)) = (own, &source.pool)
+        && own != pool
+    {
+        let (pool, own) = (pool.clone(), own.to_owned());
+        found.obstacles.push(Obstacle::Pool { end: End::Source, pool, own });
+    }
     if let Some(target) = &known.target {
         of_node(End::Target, target, now, &mut found);
         of_pair(source, target, &mut found);
@@ -217,8 +302,13 @@ fn of_vm(known: &Known, found: &mut Findings) {
     if known.is_core && !known.is_nat {
         found.obstacles.push(Obstacle::Core);
     }
-    if known.pci_devices > 0 {
-        found.obstacles.push(Obstacle::PciDevices(known.pci_devices));
+    let devices = known.object.as_ref().map(|vm| crate::carried::entries(vm, "pci_devices").len());
+    let devices = devices.unwrap_or(known.pci_devices);
+    if devices > 0 {
+        found.obstacles.push(Obstacle::PciDevices(devices));
+    }
+    if let Some(vm) = &known.object {
+        object::check(vm, found);
     }
     found.obstacles.extend(known.odd_nics.iter().cloned().map(Obstacle::Nic));
     if !known.has_image {
@@ -257,6 +347,12 @@ fn of_pair(source: &Node, target: &Node, found: &mut Findings) {
     {
         found.obstacles.push(Obstacle::Cpu { source_cpu, target_cpu });
     }
+    if let (Some(own), Some(pool)) = (&source.pool, &target.pool)
+        && own != pool
+    {
+        let (pool, own) = (pool.clone(), own.clone());
+        found.obstacles.push(Obstacle::Pool { end: End::Target, pool, own });
+    }
     let platforms = both("platform", (source, &source.platform), (target, &target.platform), found);
     // Buildstamps are compared as texts: they have one length and form.
     if let Some((source_platform, target_platform)) = platforms
@@ -291,6 +387,9 @@ fn of_target(used: u64, target: &Node, found: &mut Findings) {
     if !target.missing_nic_tags.is_empty() {
         let tags: Vec<&str> = target.missing_nic_tags.iter().map(String::as_str).collect();
         found.obstacles.push(Obstacle::NicTags(tags.join(", ")));
+    }
+    if target.lacks_limits {
+        found.obstacles.push(Obstacle::Limits);
     }
     if target.has_copy {
         found.obstacles.push(Obstacle::HasCopy);

@@ -23,6 +23,10 @@ pub mod checks; // everything that stands against a begin
 
 pub mod target_payload; // the payload of the hidden target
 
+pub mod bring_over; // what has to be changed on the target so that it has the settings of the source
+
+pub mod carried; // how each key of a VM's object comes to the target
+
 pub mod progress; // marks in the history, bytes of a stream, the events of a watch
 
 pub mod permit; // who may do what

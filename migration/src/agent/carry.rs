@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sdc_clients::vminfod::VmObject;
-use serde_json::Value;
 
 use super::counts::Outcome;
 use super::failed::Failed;
@@ -120,11 +119,16 @@ async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> 
         What::RestoreQuota => quotas::restore(parts, id).await,
         What::Forget { keep } => forget(parts, about, *keep).await,
         What::Settle => settle(parts, about).await,
-        What::BringOver { update } => {
+        What::BringOver { update, then } => {
             mount(parts, about).await?;
-            node.update(vm, &Value::Object(update.clone())).await?;
+            for update in std::iter::once(update).chain(then) {
+                let now = node.existing(vm).await?;
+                node.change(&now, vm, update.clone()).await?;
+            }
             node.existing(vm).await.map(drop).map_err(Failed::from)
         }
+        What::Date { created } => Ok(node.set_created(vm, created).await?),
+        What::Protect { of } => Ok(node.protect(vm, *of).await?),
         What::Delete => delete(parts, about).await,
         What::Over => {
             if memory.get(id).is_some_and(|entry| entry.hold) {

@@ -20,7 +20,7 @@ use crate::protocol::{Datasets, Node, Observe, Observed, Rest, Size};
 use crate::sync_plan::{Side, number_of};
 
 /// The version of the protocol.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Observes a copy.
 ///
@@ -60,6 +60,8 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         partial: is_partial,
         started_since_snapshot: !snapshots.is_empty() && Run::of(&object).is_started_since(run),
         snapshots,
+        protection: vm::protection(&object),
+        marked: vm::marked(&object, &side),
     };
     let node = machine::Node { held, copy: Some(copy) };
     Ok(Observed { node, object: Some(object), doing: doing() })
@@ -143,6 +145,8 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
         now_ms: daemon::wall::now().as_millisecond(),
         can_resume: can.resume,
         has_bookmarks: can.bookmarks,
+        has_limits: Some(can.limits),
+        pool: Some(pool.clone()),
         free_bytes: free.get(&pool).and_then(|text| text.parse().ok()),
         mbps: parts.streams.rate.mbps(),
         vms: view.vms.iter().filter_map(|vm| vm.uuid()?.parse().ok()).collect(),

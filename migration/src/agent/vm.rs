@@ -8,7 +8,8 @@ use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::sync_plan::{Disks, Vm};
+use crate::machine::Protection;
+use crate::sync_plan::{Disks, Side, Vm};
 
 /// The states of a VM, and of its zone, that does not run.
 const AT_REST: [&str; 5] = ["stopped", "installed", "failed", "configured", "incomplete"];
@@ -27,6 +28,22 @@ pub fn has_autoboot(vm: &VmObject) -> bool {
 /// Returns true if it is stopped and hidden.
 pub fn is_off(vm: &VmObject) -> bool {
     !is_running(vm) && vm.is_hidden()
+}
+
+/// Returns which datasets are protected against deletion.
+pub fn protection(vm: &VmObject) -> Protection {
+    let has = |key| vm.flag(key) == Some(true);
+    Protection {
+        zoneroot: has("indestructible_zoneroot"),
+        delegated: has("indestructible_delegated"),
+    }
+}
+
+/// Returns which datasets have the snapshot that a protection makes.
+pub fn marked(vm: &VmObject, side: &Side) -> Protection {
+    let Some(root) = vm.text("zfs_filesystem") else { return Protection::default() };
+    let has = |dataset: &str| side.of(dataset).iter().any(|row| row.name == "indestructible");
+    Protection { zoneroot: has(root), delegated: has(&format!("{root}/data")) }
 }
 
 /// One run of a VM, or one rest: equal ones are the same. It compares what one node wrote with what the same node

@@ -21,6 +21,8 @@ pub struct Facts {
     pub reserved: bool,
     /// How the settings of the target compare with the source's.
     pub settings: Settings,
+    /// The target was created when the source was, or one of the times is not known.
+    pub dated: bool,
 }
 
 /// How the objects of the two copies compare: alias, tags, metadata, sizes, NICs, resolvers.
@@ -70,6 +72,31 @@ pub struct Copy {
     pub started_since_snapshot: bool,
     /// The sync snapshots that all its datasets have, oldest first.
     pub snapshots: Vec<Snapshot>,
+    /// Which of its datasets are protected against deletion.
+    #[serde(default)]
+    pub protection: Protection,
+    /// Which have the snapshot of that protection. It travels, and its hold does not.
+    #[serde(default)]
+    pub marked: Protection,
+}
+
+/// Which datasets of a copy are protected against deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// `indestructible_zoneroot`
+    pub zoneroot: bool,
+    /// `indestructible_delegated`
+    pub delegated: bool,
+}
+
+impl Protection {
+    /// Returns what of this another one lacks.
+    pub fn without(self, other: Protection) -> Protection {
+        Protection {
+            zoneroot: self.zoneroot && !other.zoneroot,
+            delegated: self.delegated && !other.delegated,
+        }
+    }
 }
 
 /// A sync snapshot. Two of the same number may differ; two of the same GUID are the same.

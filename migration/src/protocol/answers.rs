@@ -93,6 +93,12 @@ pub struct Node {
     pub can_resume: bool,
     /// The pool has bookmarks.
     pub has_bookmarks: bool,
+    /// The pool of its VMs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The pool has limits of filesystems and of snapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_limits: Option<bool>,
     /// Free space in the pool, in bytes.
     pub free_bytes: Option<u64>,
     /// The limit of the streams, in Mbit/s.

@@ -89,7 +89,6 @@ impl Programs {
             }
             Program::Vmadm => self.vmadm(args, input).await,
             Program::NetAgent => self.net_agent(args),
-            Program::Zonecfg => panic!("nothing here boots"),
             _ => InProcess::new(&self.node).run(call).await?,
         })
     }

@@ -306,9 +306,21 @@ async fn orders_for_the_vm_are_done_once_and_seen() {
     world.send(End::Source, 1).await.unwrap();
     let update = serde_json::json!({"alias": "new", "set_tags": {"a": "b"}});
     let update = update.as_object().unwrap().clone();
-    world.done(End::Target, What::BringOver { update }).await;
+    let then = serde_json::json!({"cpu_shares": 7}).as_object().unwrap().clone();
+    world.done(End::Target, What::BringOver { update, then: vec![then] }).await;
     let object = world.observe(End::Target).await.unwrap().object.unwrap();
     assert_eq!((&object["alias"], &object["tags"]["a"]), (&"new".into(), &"b".into()));
+    assert_eq!(object["cpu_shares"], 7);
+    // M78: the target is as old as its source.
+    let created = "2015-02-03T04:05:06.789Z".to_owned();
+    for _ in 0..2 {
+        world.done(End::Target, What::Date { created: created.clone() }).await;
+        let object = world.observe(End::Target).await.unwrap().object.unwrap();
+        assert_eq!(object["create_timestamp"], created);
+    }
+    let odd = "2015; delete -F".to_owned();
+    let refused = world.order(End::Target, What::Date { created: odd }).await.unwrap();
+    assert!(matches!(refused, State::Failed { .. }), "{refused:?}");
 
     // A copy that is in use is not deleted.
     let refused = world.order(End::Source, What::Delete).await.unwrap();

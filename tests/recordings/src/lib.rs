@@ -25,7 +25,7 @@ macro_rules! packed {
 }
 
 /// Each packed file by the name that it has when it is unpacked.
-const FILES: [(&str, &[u8]); 15] = packed![
+const FILES: [(&str, &[u8]); 16] = packed![
     "nodes.tar",
     "nodes-optional.tar",
     "migrate-jobs.jsonl",
@@ -35,6 +35,7 @@ const FILES: [(&str, &[u8]); 15] = packed![
     "qmp-transcripts.jsonl",
     "sysevent-fswatcher-samples.jsonl",
     "vmadm-cli.jsonl",
+    "vmadm-validate.jsonl",
     "vmapi-peer-calls.jsonl",
     "vmapi-transcripts.jsonl",
     "vminfod-events.jsonl",

@@ -98,7 +98,7 @@ impl Datasets {
             row.put(key, value);
         }
         row.put("volsize", size.to_string());
-        row.put("refreservation", size.saturating_add(size / 64).to_string());
+        row.put("refreservation", reserved(size).to_string());
         Ok(vec![self.record(name, "create", "")])
     }
 
@@ -221,6 +221,10 @@ impl Datasets {
             )));
         }
         doomed.push(name.to_string());
+        if let Some(held) = doomed.iter().find(|name| self.is_held(name)) {
+            let why = format!("cannot destroy snapshot {held}: dataset is busy");
+            return Err(NodeError::refused(why));
+        }
         if let Some((_, clones)) = self.dependents(&doomed).into_iter().next() {
             let what = if name.contains('@') { "snapshot" } else { self.need(name)?.kind() };
             return Err(NodeError::refused(format!(
@@ -355,6 +359,11 @@ impl Datasets {
         history.push(self.record(&shadow, "clone swap", format!("parent={top}")));
         Ok(history)
     }
+}
+
+/// The space that is reserved for a volume of so many bytes.
+pub(crate) fn reserved(size: u64) -> u64 {
+    size.saturating_add(size / 64)
 }
 
 /// Mark of a file system that `zfs unmount`, or a receive with `-u`, left unmounted.

@@ -41,6 +41,9 @@ pub struct Dataset {
     /// What a stream set, also where a local value covers it.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub(crate) received: IndexMap<String, String>,
+    /// The tags of a snapshot's holds.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) holds: BTreeSet<String>,
 }
 
 impl Dataset {
@@ -67,6 +70,7 @@ impl Dataset {
             props: IndexMap::new(),
             local: BTreeSet::new(),
             received: IndexMap::new(),
+            holds: BTreeSet::new(),
         }
     }
 

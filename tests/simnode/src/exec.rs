@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's executables `zoneadm`, `sysevent` and `fswatcher` (`zfs`, `kstat`, `svcs` and `svcadm` have files of
-//! their own). Arguments, output and errors are those of the real ones.
+//! The node's executables `zoneadm`, `sysevent` and `fswatcher` (`zfs`, `zonecfg`, `kstat`, `svcs` and `svcadm` have
+//! files of their own). Arguments, output and errors are those of the real ones.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -18,6 +18,7 @@ use crate::state::Zone;
 use crate::streams::receive::{Flow, receive};
 use crate::streams::send::{Then, send};
 use crate::tap::Stream;
+use crate::zonecfg::zonecfg;
 use crate::{exec_kstat, exec_zfs, fswatcher, smf, sysevent, zones};
 
 /// The line of the global zone in a list of zones.
@@ -136,6 +137,7 @@ fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Ended {
 fn on_node(tool: &str, node: &Node, args: &[String]) -> Ended {
     match tool {
         "zoneadm" => zoneadm(node, args),
+        "zonecfg" => zonecfg(node, args),
         "zfs" => exec_zfs::zfs(node, args),
         // In process there are no scripts: this is what vminfod's command of this name prints.
         "kstat" => exec_kstat::of_script(node, args),

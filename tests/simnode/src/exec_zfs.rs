@@ -90,6 +90,14 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
             let [snapshot, bookmark] = args else { return Err(usage()) };
             Ok(node.zfs_bookmark(snapshot, bookmark)?)
         }
+        "hold" | "release" => {
+            let p = parsed(args, "r", "")?;
+            let [tag, names @ ..] = p.operands.as_slice() else { return Err(usage()) };
+            each(names, &|all, name| match verb {
+                "hold" => all.hold(tag, name, p.has('r')),
+                _ => all.release(tag, name, p.has('r')),
+            })
+        }
         "mount" | "unmount" | "umount" => {
             let p = parsed(args, "f", "")?;
             let [name] = p.operands.as_slice() else { return Err(usage()) };

@@ -24,6 +24,10 @@ pub mod edits; // the smaller verbs of vmadm
 
 pub mod verbs; // what vmadm does, step by step
 
+mod around; // what the node says to vmadm
+
+mod protection; // VMs that are not to be deleted
+
 pub mod wait; // waits for vminfod
 
 pub mod create; // new nodes
@@ -52,6 +56,8 @@ pub mod recorded; // commands that print what was recorded
 
 pub mod feeds; // followed sysevent streams without processes
 
+mod zonecfg; // the executable `zonecfg`
+
 mod getopt; // the arguments of a command, and its end
 
 pub mod fswatcher; // the platform's file watcher
@@ -70,9 +76,13 @@ pub mod send_plan; // what `zfs send` sends
 
 pub mod dataset_ops; // the rules of `zfs`, on a table
 
+mod holds; // holds of snapshots
+
 pub mod properties; // the rules of properties
 
-mod memory; // the memory limits of a VM, which follow one another
+pub mod config; // the place of properties in a zone's configuration
+
+pub mod vmadm; // what vmadm makes of a payload
 
 pub mod payload; // VM payloads
 

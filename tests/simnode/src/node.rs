@@ -15,7 +15,7 @@ use crate::files;
 use crate::tap::Tap;
 
 /// The commands in the `bin` directory of every node; `kstat` beside them is the script that is shipped for it.
-pub const TOOLS: [&str; 4] = ["zoneadm", "zfs", "sysevent", "fswatcher"];
+pub const TOOLS: [&str; 5] = ["zoneadm", "zonecfg", "zfs", "sysevent", "fswatcher"];
 
 /// Commands of the platform that only scripts of `deploy/` and command lines run: in the directory `platform`.
 pub const PLATFORM: [&str; 3] = ["kstat", "svcs", "svcadm"];

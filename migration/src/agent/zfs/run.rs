@@ -30,6 +30,8 @@ pub struct Can {
     pub bookmarks: bool,
     /// Encrypted datasets.
     pub encryption: bool,
+    /// Limits of filesystems and of snapshots.
+    pub limits: bool,
 }
 
 /// `zfs` did not do it.
@@ -125,6 +127,7 @@ impl Zfs {
             Ok(Can {
                 resume: knows_tokens && self.has_feature("extensible_dataset").await?,
                 bookmarks: self.has_feature("bookmarks").await?,
+                limits: self.has_feature("filesystem_limits").await?,
                 encryption: self.has_feature("encryption").await?,
             })
         };

@@ -6,14 +6,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use store::Fence;
 use tokio::time::Instant;
 
-use super::bring_over::bring_over;
 use super::observe::{Round, node_of};
 use super::order::{Carried, Failed, order, require_lease};
 use super::{addresses, create};
+use crate::bring_over::bring_over;
 use crate::journal::End;
 use crate::machine::Step;
 use crate::protocol::What;
@@ -58,9 +58,17 @@ pub async fn carry(
         Step::BringOver => {
             let objects = round.object(End::Source).zip(round.object(End::Target));
             let (source, target) = objects.ok_or_else(create::unread)?;
-            let Some(update) = bring_over(source, target) else { return Ok(Carried::Done) };
-            (End::Target, What::BringOver { update })
+            let mut updates = bring_over(source, target).into_iter();
+            let Some(update) = updates.next() else { return Ok(Carried::Done) };
+            (End::Target, What::BringOver { update, then: updates.collect() })
         }
+        Step::Date => {
+            let source = round.object(End::Source).ok_or_else(create::unread)?;
+            let created = source.get("create_timestamp").and_then(Value::as_str);
+            let Some(created) = created else { return Ok(Carried::Done) };
+            (End::Target, What::Date { created: created.to_owned() })
+        }
+        Step::Protect(end, of) => (*end, What::Protect { of: *of }),
         Step::Hold(end) => (*end, What::Hold),
         Step::Release(end) => (*end, What::Release),
         Step::NoAutoboot(end) => (*end, What::Autoboot { on: false }),

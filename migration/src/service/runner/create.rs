@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use store::Fence;
 use uuid::Uuid;
 
@@ -68,7 +68,10 @@ pub async fn create(
     let record = &kept.record;
     let target = record.target_server_uuid.ok_or_else(unread)?;
     let source = round.object(End::Source).ok_or_else(unread)?;
-    let mut payload = target_payload(source).map_err(|why| Failed::Fatal(why.to_string()))?;
+    let payload = target_payload(source).map_err(|unfit| {
+        let unfit: Vec<String> = unfit.iter().map(ToString::to_string).collect();
+        Failed::Fatal(unfit.join("; "))
+    })?;
     if service.peers.image(source).await?.is_none()
         && let Some(image) = image_of(source)
     {
@@ -79,9 +82,6 @@ pub async fn create(
             return Ok(sent);
         }
     }
-    // NAPI's records of the NICs stay as they are: the node gets the NICs, not the order to provision some.
-    payload.shift_remove("networks");
-    payload.insert("nics".into(), source.get("nics").cloned().unwrap_or_else(|| json!([])));
     tickets::take(service, kept, fence, For::Creation(target)).await?;
     let done = async {
         let task = service.peers.cnapi.create_vm(&target.to_string(), &payload).await?;

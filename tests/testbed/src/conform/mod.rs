@@ -19,6 +19,8 @@ mod asked; // a request to vminfod and what came for it
 
 mod vmadm_cli; // what vmadm and vminfo print
 
+mod vmadm_validate; // payloads that vmadm judged, by the simulated one
+
 pub(crate) mod vmload; // VM objects of recorded nodes
 
 pub mod napi; // NAPI exchanges against the mock
@@ -60,6 +62,7 @@ usage: testbed conform KIND [PATH] [FLAGS]
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH    what vminfod answers to bytes on its socket
   vmadm-cli FILE       what vmadm and vminfo print, with a daemon and without
+  vmadm-validate FILE  payloads that vmadm judged, by the simulated vmadm
   qmp FILE             what QEMU says when a VM ends
 
 Without PATH it reads the recordings of tests/recordings, which are built in
@@ -112,7 +115,7 @@ struct Kind {
     check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind {
         name: "vmload",
         doing: "composing what was recorded",
@@ -150,6 +153,12 @@ const KINDS: [Kind; 9] = [
         doing: "replaying vmadm",
         files: &[vmadm_cli::FILE],
         check: vmadm_cli::check,
+    },
+    Kind {
+        name: "vmadm-validate",
+        doing: "judging payloads",
+        files: &[vmadm_validate::FILE],
+        check: vmadm_validate::check,
     },
     Kind {
         name: "qmp",

@@ -68,7 +68,6 @@ impl Programs {
             }
             Program::Vmadm => self.vmadm(args, input).await,
             Program::NetAgent => self.net_agent(args),
-            Program::Zonecfg => self.zonecfg(args),
             _ => return InProcess::new(&self.node).run(call).await,
         };
         done.map_err(|error| CommandError::Io { program, error: Arc::new(error) })
@@ -98,41 +97,6 @@ impl Programs {
             other => return Err(io::Error::other(format!("vmadm {other}"))),
         };
         Ok(match done {
-            Ok(()) => output(0, String::new(), String::new()),
-            Err(error) => output(1, String::new(), error.to_string()),
-        })
-    }
-
-    /// zonecfg, as far as a node that boots uses it.
-    fn zonecfg(&self, args: &[String]) -> io::Result<Output> {
-        let (zone, line) =
-            (args.get(1).map_or("", String::as_str), args.get(2).map_or("", String::as_str));
-        let Ok(xml) = self.node.zone_config(zone) else {
-            return Ok(output(1, String::new(), "No such zone configured".to_owned()));
-        };
-        if line == "info autoboot" {
-            let on = xml.get("autoboot").unwrap_or("false");
-            return Ok(output(0, format!("autoboot: {on}\n"), String::new()));
-        }
-        if let Some(name) = line.strip_prefix("info attr name=") {
-            return Ok(match xml.value("attr", name) {
-                Some(value) => {
-                    output(0, format!("attr:\n\tname: {name}\n\tvalue: {value}\n"), String::new())
-                }
-                None => output(0, String::new(), "No such attr resource.".to_owned()),
-            });
-        }
-        let changed = self.node.zone_reconfigure(zone, |xml| {
-            match line.strip_prefix("set autoboot=") {
-                Some(on) => xml.put("autoboot", on),
-                None if line.contains("name=do-not-inventory") => {
-                    xml.set_value("attr", "do-not-inventory", Some("true"));
-                }
-                None => return Err(simnode::NodeError::refused(format!("zonecfg {line}"))),
-            }
-            Ok(())
-        });
-        Ok(match changed {
             Ok(()) => output(0, String::new(), String::new()),
             Err(error) => output(1, String::new(), error.to_string()),
         })

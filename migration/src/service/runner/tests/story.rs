@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pretty_assertions::assert_eq;
 
-use super::node::{Fails, ONE, TWO};
+use super::node::{BORN, Fails, ONE, TWO};
 use super::world::{World, owner};
 use crate::protocol;
 use crate::record::{Phase, State};
@@ -49,6 +49,7 @@ async fn an_automatic_migration_goes_from_begin_to_finalize() {
             assert!(old.is_off() && !old.quota_lifted && source.held);
             assert_eq!((new.running, new.autoboot, new.hidden), (is_running, is_running, false));
             assert!(!target.held && !new.quota_lifted);
+            assert_eq!(target.created, BORN);
             assert_eq!(centre.vmapi["server_uuid"], serde_json::json!(TWO));
             assert_eq!((centre.reserved, centre.tickets.len()), (false, 0));
             assert_eq!(centre.broken, None);

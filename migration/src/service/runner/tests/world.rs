@@ -337,6 +337,7 @@ impl Centre {
                 let copy = crate::machine::Copy { hidden: true, ..Default::default() };
                 host.copy.get_or_insert(copy);
                 body["alias"].as_str().unwrap().clone_into(&mut host.alias);
+                host.created = "2026-03-01T00:00:00.000Z".into();
                 (202, json!({"id": "task"}))
             }
             ("cnapi", &Method::GET, ["tasks", _, "wait"]) => {
@@ -393,6 +394,10 @@ impl Centre {
                     "vms": if self.hosts[&cn].copy.is_some() { vec![VM] } else { vec![] },
                 }),
             ),
+            ["vms", _] => match self.hosts[&cn].object(cn) {
+                Some(object) => (200, Value::Object(object)),
+                None => (404, json!({"code": "ResourceNotFound", "message": "no such VM"})),
+            },
             ["vms", _, "size"] => (200, json!({"bytes": 1000})),
             _ => (404, json!({"code": "ResourceNotFound", "message": "no such route"})),
         }
