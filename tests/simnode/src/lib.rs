@@ -24,10 +24,6 @@ pub mod edits; // the smaller verbs of vmadm
 
 pub mod verbs; // what vmadm does, step by step
 
-mod around; // what the node says to vmadm
-
-mod protection; // VMs that are not to be deleted
-
 pub mod wait; // waits for vminfod
 
 pub mod create; // new nodes
@@ -35,6 +31,10 @@ pub mod create; // new nodes
 pub mod sample; // generated VMs
 
 mod new_vm; // the zone, the datasets and the files of a new VM
+
+mod around; // what the node says to vmadm
+
+mod protection; // VMs that are not to be deleted
 
 pub mod decorators; // the commands with failures
 

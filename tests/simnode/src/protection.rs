@@ -66,3 +66,42 @@ pub(crate) fn check(all: &Datasets, vm: &str, top: &str) -> Result<(), NodeError
 pub(crate) fn flags(payload: &Payload) -> impl Iterator<Item = (&'static str, &Value)> {
     FLAGS.iter().filter_map(|(flag, _)| Some((*flag, payload.get(*flag)?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{CreateOptions, Node, Verbs, Wait, sample};
+
+    #[tokio::test]
+    async fn a_protected_vm_is_not_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CreateOptions { vms: 0, ..CreateOptions::new(dir.path().join("cn")) };
+        let node = Node::create(&options).unwrap();
+        let verbs = Verbs::new(&node, Wait::none());
+        let mut vm = sample::fresh("joyent", Some(5)).unwrap();
+        vm.insert("indestructible_delegated".to_string(), json!(true));
+        let uuid = verbs.create(&vm).await.unwrap();
+        let data = format!("zones/{uuid}/data");
+
+        let refused = verbs.delete(&uuid).await.unwrap_err().to_string();
+        assert!(refused.contains("indestructible_delegated"), "{refused}");
+        for dataset in [data.clone(), format!("zones/{uuid}")] {
+            let busy = node.zfs(|all| all.destroy(&dataset, true)).unwrap_err().to_string();
+            assert!(busy.contains("@indestructible: dataset is busy"), "{busy}");
+        }
+        // A stream brings the snapshot without its hold: that protects nothing until it is set again.
+        node.zfs(|all| all.release(HOLD, &format!("{data}@{SNAPSHOT}"), false)).unwrap();
+        assert!(check(&node.datasets().unwrap(), &uuid, &format!("zones/{uuid}")).is_ok());
+
+        let set = |flag: &str, value: bool| Payload::from_iter([(flag.to_string(), json!(value))]);
+        verbs.update(&uuid, &set("indestructible_delegated", true)).await.unwrap();
+        verbs.update(&uuid, &set("indestructible_zoneroot", true)).await.unwrap();
+        verbs.update(&uuid, &set("indestructible_delegated", false)).await.unwrap();
+        assert!(verbs.delete(&uuid).await.is_err());
+        verbs.update(&uuid, &set("indestructible_zoneroot", false)).await.unwrap();
+        verbs.delete(&uuid).await.unwrap();
+        assert!(node.datasets().unwrap().get(&data).is_none());
+    }
+}

@@ -103,12 +103,13 @@ pub fn payload(rng: &mut impl Rng, kind: usize, n: usize) -> Payload {
         jiff::Timestamp::from_second(BORN + 977 * n as i64).map(files::iso).unwrap_or_default();
     let mut nics = Vec::new();
     for i in 0..rng.random_range(1..=2_u8) {
-        let ip = format!("10.{}.{}.{}", 20 + i, n / 250 % 250, 2 + n % 250);
+        let net = 20 + usize::from(i) + 2 * (n / 62_500 % 100);
+        let ip = format!("10.{net}.{}.{}", n / 250 % 250, 2 + n % 250);
         let mut nic = json!({
             "interface": format!("{}{i}", if brand == "lx" { "eth" } else { "net" }),
             "mac": mac(rng), "nic_tag": if i == 0 { "admin" } else { "external" },
             "ip": ip, "ips": [format!("{ip}/16")], "netmask": "255.255.0.0",
-            "gateway": format!("10.{}.0.1", 20 + i), "gateways": [format!("10.{}.0.1", 20 + i)],
+            "gateway": format!("10.{net}.0.1"), "gateways": [format!("10.{net}.0.1")],
             "network_uuid": site.networks.get(usize::from(i)),
         });
         if i == 0 {
@@ -178,6 +179,11 @@ pub fn payload(rng: &mut impl Rng, kind: usize, n: usize) -> Payload {
     }
 }
 
+/// An image of which VMs of the brand are made on every node.
+pub fn image(brand: &str) -> Option<String> {
+    Site::new().images_of(brand).first().cloned()
+}
+
 /// A sample VM of a brand (`docker` is an lx one), to be created now.
 pub fn fresh(brand: &str, seed: Option<u64>) -> Result<Payload, NodeError> {
     let kind = match brand {
@@ -193,7 +199,7 @@ pub fn fresh(brand: &str, seed: Option<u64>) -> Result<Payload, NodeError> {
     let seed = seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
     let mut rng = StdRng::seed_from_u64(seed);
     // Beyond the slots of generated nodes, so that names and addresses do not meet.
-    let slot = rng.random_range(25_000..62_000);
+    let slot = rng.random_range(62_500..6_000_000);
     let mut vm = payload(&mut rng, kind, slot);
     vm.insert("autoboot".to_string(), json!(true));
     vm.shift_remove("create_timestamp");

@@ -60,7 +60,7 @@ pub(crate) enum VmVerb {
         /// Payload in JSON; `-` is stdin
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Fields to set; an empty value removes the field
+        /// Fields to set, each a text; an empty one removes the field
         #[arg(value_name = "KEY=VALUE")]
         fields: Vec<String>,
     },
@@ -153,10 +153,7 @@ impl VmVerb {
                     let (key, value) = field
                         .split_once('=')
                         .ok_or_else(|| NodeError::invalid(field.as_str(), "expected KEY=VALUE"))?;
-                    changes.insert(
-                        key.to_string(),
-                        if value.is_empty() { Value::Null } else { value_of(value) },
-                    );
+                    changes.insert(key.to_string(), json!(value));
                 }
                 if changes.is_empty() {
                     return Err(NodeError::invalid(

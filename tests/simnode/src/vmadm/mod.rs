@@ -25,8 +25,6 @@ pub(crate) mod addresses; // the addresses of a NIC
 
 mod disks; // the second pass: disks and PCI devices
 
-mod slots; // the PCI slots of a guest
-
 mod storage; // the second pass: record sizes, compression, limits
 
 mod defaults; // what create adds where a payload says nothing
@@ -38,6 +36,8 @@ pub mod memory; // the limits that follow from one another
 pub mod judge; // the first pass: three lists
 
 mod images; // what a payload's images say
+
+mod slots; // the PCI slots of a guest
 
 pub(crate) mod forms; // values in the form that vmadm goes on with
 

@@ -314,7 +314,7 @@ mod tests {
         let text = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
         let text = text.replacen("\"action\": \"create\"", "\"action\": \"reprovision\"", 1);
         let file = dir.path().join("other.jsonl");
-        std::fs::write(&file, text.replacen("set ip-type=exclusive", "set hostid=1", 1)).unwrap();
+        std::fs::write(&file, text.replacen("set brand=lx", "set hostid=1", 1)).unwrap();
         let tally = check(&file, &[]).unwrap();
         let left = tally.notes.iter().filter(|note| note.starts_with("left out: ")).count();
         assert_eq!((left, tally.failures.len()), (2, 0), "{:?}", tally.notes);

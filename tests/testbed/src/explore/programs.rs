@@ -79,10 +79,7 @@ impl Programs {
             (args.first().map_or("", String::as_str), args.get(1).map_or("", String::as_str));
         let done = match verb {
             "update" => {
-                let mut changes: serde_json::Map<String, Value> = serde_json::from_slice(input)?;
-                if changes.get("do_not_inventory") == Some(&json!(false)) {
-                    changes.insert("do_not_inventory".to_owned(), Value::Null);
-                }
+                let changes: serde_json::Map<String, Value> = serde_json::from_slice(input)?;
                 verbs.update(vm, &changes).await
             }
             "start" => verbs.boot(vm).await,
