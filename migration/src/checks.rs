@@ -4,14 +4,15 @@
 
 //! Everything that stands against a begin, told at once (RFD 34, R22–R24).
 
-mod object;
+pub mod object; // what of a VM does not move
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use object::{Needs, Stays};
+
 use crate::journal::End;
-use crate::target_payload::Unfit;
 use crate::time::Time;
 
 /// What is known before a begin. `None` is "not known", which is an obstacle where it matters.
@@ -94,37 +95,9 @@ pub enum Obstacle {
     /// The target would not get it.
     #[error("The NIC {0} has no network or no address in NAPI")]
     Nic(String),
-    /// No node would create it.
+    /// Something of it does not move.
     #[error(transparent)]
-    Unfit(Unfit),
-    /// The target's zone, and so its datasets, have the name of the uuid.
-    #[error("The zone's name {0:?} is not the instance's uuid")]
-    Zonename(String),
-    /// vmadm refuses each update of the instance.
-    #[error("vmadm takes no route to {0:?} such as the instance has, and so no update of it")]
-    Route(String),
-    /// Only the root and the dataset `data` below it are sent.
-    #[error("The delegated dataset {0} does not move")]
-    Dataset(String),
-    /// Streams keep the names of volumes, and the target has those that a creation gives.
-    #[error("The disk {volume} does not move: the target has {made} in its place")]
-    Volume {
-        /// The volume.
-        volume: String,
-        /// That of the target.
-        made: String,
-    },
-    /// The target's node does not have it.
-    #[error("The device {0} of the node does not move")]
-    Device(String),
-    /// What is mounted lies on the node, or the brand has no mounts.
-    #[error("The mount {target} of {what} does not move")]
-    Mount {
-        /// Where it is mounted.
-        target: String,
-        /// What.
-        what: String,
-    },
+    Stays(#[from] Stays),
     /// What an agent sends and receives lies in the pool of its node's VMs.
     #[error(
         "The {end}'s node keeps its instances in the pool {pool}, and the instance is in {own}"
@@ -218,20 +191,9 @@ pub enum Warning {
     /// Both copies will be there until the reboot, and the migration waits for it.
     #[error("The {0}'s node is to be rebooted at {1}")]
     Reboot(End, Time),
-    /// vmadm does not set it.
-    #[error("{0} is not carried")]
-    NotCarried(&'static str),
-    /// Its contents are the node's.
-    #[error("The mount {target} needs {what} on the target's node too")]
-    Mount {
-        /// Where it is mounted.
-        target: String,
-        /// What.
-        what: String,
-    },
-    /// A file of the node.
-    #[error("The CD-ROM {0} has to be on the target's node too")]
-    Cdrom(String),
+    /// Something of it does not move, or needs something of the node.
+    #[error(transparent)]
+    Needs(#[from] Needs),
 }
 
 /// The findings.
@@ -308,7 +270,9 @@ fn of_vm(known: &Known, found: &mut Findings) {
         found.obstacles.push(Obstacle::PciDevices(devices));
     }
     if let Some(vm) = &known.object {
-        object::check(vm, found);
+        let (stays, needs) = object::check(vm);
+        found.obstacles.extend(stays.into_iter().map(Obstacle::from));
+        found.warnings.extend(needs.into_iter().map(Warning::from));
     }
     found.obstacles.extend(known.odd_nics.iter().cloned().map(Obstacle::Nic));
     if !known.has_image {

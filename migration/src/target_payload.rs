@@ -5,48 +5,22 @@
 //! The payload that creates the hidden target from the source's object (RFD 34, R3, R4), by the rules of
 //! `vmadm create`: what an object prints and what a creation takes are two things.
 
+// Blank lines keep the modules in layer order.
+
 mod disks;
+
 mod nics;
+
+mod unfit;
 
 use serde_json::{Map, Value, json};
 
-pub use disks::DiskFault;
-pub use nics::NicFault;
+pub use unfit::{DiskFault, NicFault, Unfit};
 
 use crate::carried::{self, Brands, How, entries, members, text};
 
 /// docker's own mounts, which the node adds itself.
 pub const DOCKER_MOUNTS: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
-
-/// Why no node would create such a VM.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    /// What every payload of the brand needs.
-    #[error("The instance has no {0}")]
-    Lacks(&'static str),
-    /// vmadm does not create it.
-    #[error("vmadm creates no instance of the brand {0:?}")]
-    Brand(String),
-    /// A value of a kind that vmadm refuses.
-    #[error("vmadm takes no such {0} as the instance's")]
-    Value(&'static str),
-    /// A disk.
-    #[error("The disk {disk} {why}")]
-    Disk {
-        /// Its path, or its place in the list.
-        disk: String,
-        /// What is wrong with it.
-        why: DiskFault,
-    },
-    /// A NIC.
-    #[error("The NIC {nic} {why}")]
-    Nic {
-        /// Its MAC.
-        nic: String,
-        /// What is wrong with it.
-        why: NicFault,
-    },
-}
 
 /// Returns the payload. The uuid, the MACs and so the addresses are the source's; the target is hidden, does
 /// not boot, and can be deleted.

@@ -9,9 +9,12 @@
 
 use std::collections::BTreeMap;
 
+use migration::bring_over::bring_over;
 use migration::carried::{Brands, entries, text};
-use migration::target_payload::made_of;
+use migration::target_payload::{made_of, target_payload};
 use serde_json::{Map, Value};
+use simnode::vmadm::memory::Limits;
+use simnode::vmadm::update::Subject;
 use simnode::vmadm::{Image, Surroundings, Tag};
 
 type Object = Map<String, Value>;
@@ -73,4 +76,58 @@ fn every_payload_of_a_recorded_object_is_taken_by_vmadm() {
     assert!(refused.is_empty(), "{refused:#?}");
     assert!(taken.is_empty(), "{taken:#?}");
     assert_eq!((all.len(), made), (290, 199));
+}
+
+/// A stopped VM as `vmadm update` finds it.
+fn subject(vm: &Object) -> Subject {
+    let number = |key: &str| vm.get(key).and_then(Value::as_u64);
+    let word = |key: &str| text(vm, key).unwrap_or_default().to_owned();
+    Subject {
+        uuid: word("uuid"),
+        brand: word("brand"),
+        pool: "zones".into(),
+        rests: true,
+        state: "stopped (installed)".into(),
+        limits: Limits {
+            ram: number("ram"),
+            physical: number("max_physical_memory"),
+            locked: number("max_locked_memory"),
+            swap: number("max_swap"),
+            tmpfs: number("tmpfs"),
+        },
+        nics: entries(vm, "nics").into_iter().cloned().collect(),
+        disks: entries(vm, "disks").into_iter().cloned().collect(),
+        disk_driver: text(vm, "disk_driver").map(str::to_owned),
+        nic_driver: text(vm, "nic_driver").map(str::to_owned),
+        ..Subject::default()
+    }
+}
+
+#[test] // M77
+fn what_is_brought_over_between_recorded_objects_is_taken_by_vmadm() {
+    let all = objects();
+    let fit = all.iter().filter(|vm| target_payload(vm).is_ok());
+    let mut before: BTreeMap<String, &Object> = BTreeMap::new();
+    let (mut refused, mut updates) = (Vec::new(), 0);
+    for vm in fit {
+        let brand = text(vm, "brand").unwrap_or_default();
+        // The VM has all the settings of the one before it, as if somebody had changed every one of them.
+        let Some(mut there) = before.insert(brand.to_owned(), vm).cloned() else { continue };
+        for key in ["uuid", "zonename", "image_uuid"] {
+            there.shift_remove(key);
+            there.extend(vm.get(key).map(|value| (key.to_owned(), value.clone())));
+        }
+        let mut has = subject(&there);
+        for update in bring_over(vm, &there) {
+            updates += 1;
+            if let Err(why) = simnode::vmadm::update::update(&has, &update, &mut around(vm)) {
+                refused.push(format!("{}: {why}: {update:?}", has.uuid));
+            }
+            let gone = update.get("remove_nics").and_then(Value::as_array).cloned();
+            let gone = gone.unwrap_or_default();
+            has.nics.retain(|nic| nic.get("mac").is_none_or(|mac| !gone.contains(mac)));
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(updates > 190, "{updates}");
 }

@@ -2,9 +2,9 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! NICs, by their MACs. `update_nics` takes what changes, and refuses an address that it repeats beside its tag; but for
-//! flags it takes nothing away. So a NIC that has to lose a field, or to change its network, is removed, and added by a
-//! second update.
+//! NICs, by their MACs. `update_nics` takes what changes, and refuses an address that it repeats beside its tag; but
+//! for flags it takes nothing away. So a NIC that has to lose a field, or to change its network, is removed, and added
+//! by a second update.
 
 use serde_json::{Map, Value, json};
 

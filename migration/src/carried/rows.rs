@@ -4,10 +4,10 @@
 
 //! The rows. Which brand takes what, and what an update may unset, are `vmadm`'s rules.
 
-use super::How::{Derived, Given, Later, Made, Members, Once, Refused, Streamed, Warned};
-use super::Kind::{Bool, List, Other, Text, Uuid, Whole};
-use super::Unset::{Empty, False, Null, Stays, True};
-use super::{Brands, How, Kind, Row};
+use super::row::How::{Derived, Given, Later, Made, Members, Once, Refused, Streamed, Warned};
+use super::row::Kind::{Bool, List, Other, Text, Uuid, Whole};
+use super::row::Unset::{Empty, False, Null, Stays, True};
+use super::row::{Brands, How, Kind, Row};
 
 const ALL: Brands = Brands::ALL;
 const OS: Brands = Brands::OS;

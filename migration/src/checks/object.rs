@@ -8,37 +8,94 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Map, Value};
 
-use super::{Findings, Obstacle, Warning};
 use crate::carried::{self, Brands, How, entries, root, text};
-use crate::target_payload::{DOCKER_MOUNTS, target_payload};
+use crate::target_payload::{DOCKER_MOUNTS, Unfit, made_of};
 
-/// Finds what stands against moving this VM to any node.
-pub fn check(vm: &Map<String, Value>, found: &mut Findings) {
-    if let Err(unfit) = target_payload(vm) {
-        found.obstacles.extend(unfit.into_iter().map(Obstacle::Unfit));
-    }
+/// Why a VM does not move.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stays {
+    /// No node would create it.
+    #[error(transparent)]
+    Unfit(Unfit),
+    /// The target's zone, and so its datasets, have the name of the uuid.
+    #[error("The zone's name {0:?} is not the instance's uuid")]
+    Zonename(String),
+    /// vmadm refuses each update of the instance.
+    #[error("vmadm takes no route to {0:?} such as the instance has, and so no update of it")]
+    Route(String),
+    /// Only the root and the dataset `data` below it are sent.
+    #[error("The delegated dataset {0} does not move")]
+    Dataset(String),
+    /// Streams keep the names of volumes, and the target has those that a creation gives.
+    #[error("The disk {volume} does not move: the target has {made} in its place")]
+    Volume {
+        /// The volume.
+        volume: String,
+        /// That of the target.
+        made: String,
+    },
+    /// The target's node does not have it.
+    #[error("The device {0} of the node does not move")]
+    Device(String),
+    /// What is mounted lies on the node, or the brand has no mounts.
+    #[error("The mount {target} of {what} does not move")]
+    Mount {
+        /// Where it is mounted.
+        target: String,
+        /// What.
+        what: String,
+    },
+}
+
+/// What comes to the target only if somebody sees to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Needs {
+    /// vmadm does not set it.
+    #[error("{0} is not carried")]
+    NotCarried(&'static str),
+    /// Its contents are the node's.
+    #[error("The mount {target} needs {what} on the target's node too")]
+    Mount {
+        /// Where it is mounted.
+        target: String,
+        /// What.
+        what: String,
+    },
+    /// A file of the node.
+    #[error("The CD-ROM {0} has to be on the target's node too")]
+    Cdrom(String),
+}
+
+/// What was found.
+type Found = (Vec<Stays>, Vec<Needs>);
+
+/// Returns what stands against moving this VM to any node, and what has to be seen to.
+pub fn check(vm: &Map<String, Value>) -> (Vec<Stays>, Vec<Needs>) {
+    let unfit = made_of(vm).1.into_iter().map(Stays::Unfit);
+    let mut found: Found = (unfit.collect(), Vec::new());
     if let (Some(name), Some(uuid)) = (text(vm, "zonename"), text(vm, "uuid"))
         && name != uuid
     {
-        found.obstacles.push(Obstacle::Zonename(name.to_owned()));
+        found.0.push(Stays::Zonename(name.to_owned()));
     }
-    routes(vm, found);
-    datasets(vm, found);
-    disks(vm, found);
-    mounts(vm, found);
+    routes(vm, &mut found);
+    datasets(vm, &mut found);
+    disks(vm, &mut found);
+    mounts(vm, &mut found);
     let warned = carried::TOP.iter().filter(|row| row.how == How::Warned);
     let has = |row: &&carried::Row| vm.get(row.key).is_some_and(|value| !value.is_null());
-    found.warnings.extend(warned.filter(has).map(|row| Warning::NotCarried(row.key)));
+    found.1.extend(warned.filter(has).map(|row| Needs::NotCarried(row.key)));
+    found
 }
 
 /// `vmadm` checks a VM's routes again in each update: with one that it refuses no copy could be stopped for good, or
 /// hidden.
-fn routes(vm: &Map<String, Value>, found: &mut Findings) {
+fn routes(vm: &Map<String, Value>, found: &mut Found) {
     for (destination, gateway) in vm.get("routes").and_then(Value::as_object).into_iter().flatten()
     {
         let gateway = gateway.as_str().unwrap_or_default();
         if !is_network(destination) || !is_gateway(gateway, &entries(vm, "nics")) {
-            found.obstacles.push(Obstacle::Route(destination.clone()));
+            found.0.push(Stays::Route(destination.clone()));
         }
     }
 }
@@ -61,7 +118,7 @@ fn is_gateway(text: &str, nics: &[&Map<String, Value>]) -> bool {
 }
 
 /// The root, and `data` below it: nothing else is sent.
-fn datasets(vm: &Map<String, Value>, found: &mut Findings) {
+fn datasets(vm: &Map<String, Value>, found: &mut Found) {
     let own = root(vm).map(|root| format!("{root}/data"));
     let is_os = text(vm, "brand").is_some_and(|brand| Brands::OS.has(brand));
     let mut has_own = false;
@@ -70,14 +127,14 @@ fn datasets(vm: &Map<String, Value>, found: &mut Findings) {
         if is_os && !has_own && Some(name) == own.as_deref() {
             has_own = true;
         } else {
-            found.obstacles.push(Obstacle::Dataset(name.to_owned()));
+            found.0.push(Stays::Dataset(name.to_owned()));
         }
     }
 }
 
 /// A disk moves if it is the volume that a creation makes at its place in the list. All others are devices of the
 /// node, or volumes of another pool; a CD-ROM is a file.
-fn disks(vm: &Map<String, Value>, found: &mut Findings) {
+fn disks(vm: &Map<String, Value>, found: &mut Found) {
     let brand = text(vm, "brand").unwrap_or_default();
     let root = root(vm).unwrap_or_default();
     let mut made = 0;
@@ -86,7 +143,7 @@ fn disks(vm: &Map<String, Value>, found: &mut Findings) {
         let is_hvm = Brands::HVM.has(brand);
         if is_hvm && text(disk, "media") == Some("cdrom") {
             if !path.starts_with(&format!("/{root}/")) {
-                found.warnings.push(Warning::Cdrom(path.to_owned()));
+                found.1.push(Needs::Cdrom(path.to_owned()));
             }
             continue;
         }
@@ -98,15 +155,15 @@ fn disks(vm: &Map<String, Value>, found: &mut Findings) {
         if is_hvm && text(disk, "zfs_filesystem") == Some(&name) {
             continue;
         }
-        found.obstacles.push(match text(disk, "zfs_filesystem") {
-            Some(volume) => Obstacle::Volume { volume: volume.to_owned(), made: name },
-            None => Obstacle::Device(path.to_owned()),
+        found.0.push(match text(disk, "zfs_filesystem") {
+            Some(volume) => Stays::Volume { volume: volume.to_owned(), made: name },
+            None => Stays::Device(path.to_owned()),
         });
     }
 }
 
 /// What a zone mounts from its node.
-fn mounts(vm: &Map<String, Value>, found: &mut Findings) {
+fn mounts(vm: &Map<String, Value>, found: &mut Found) {
     let is_os = text(vm, "brand").is_some_and(|brand| Brands::OS.has(brand));
     let own = format!("/{}/", root(vm).unwrap_or_default());
     for mount in entries(vm, "filesystems") {
@@ -117,11 +174,11 @@ fn mounts(vm: &Map<String, Value>, found: &mut Findings) {
             continue;
         }
         match kind.as_str() {
-            _ if !is_os => found.obstacles.push(Obstacle::Mount { target, what }),
-            _ if !raw.is_empty() => found.obstacles.push(Obstacle::Device(raw)),
+            _ if !is_os => found.0.push(Stays::Mount { target, what }),
+            _ if !raw.is_empty() => found.0.push(Stays::Device(raw)),
             "lofs" if what.starts_with(&own) => {}
-            "lofs" | "nfs" => found.warnings.push(Warning::Mount { target, what }),
-            _ => found.obstacles.push(Obstacle::Mount { target, what }),
+            "lofs" | "nfs" => found.1.push(Needs::Mount { target, what }),
+            _ => found.0.push(Stays::Mount { target, what }),
         }
     }
 }

@@ -8,40 +8,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::Unfit;
+use super::unfit::{DiskFault, Unfit};
 use crate::carried::{self, How, Row, entries, text};
-
-/// What vmadm refuses in a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DiskFault {
-    /// Neither an image nor a size says how large it is.
-    #[error("has neither an image nor a size")]
-    NoSize,
-    /// Neither the disk nor the VM's disk_driver says it.
-    #[error("has no model")]
-    NoModel,
-    /// The brand does not have it.
-    #[error("has a model that the brand does not have")]
-    Model,
-    /// What is no disk of the VM's pool is known by its path.
-    #[error("has no path")]
-    NoPath,
-    /// vmadm makes disks, and takes the path of a CD-ROM.
-    #[error("has a path, and is neither a disk nor a CD-ROM")]
-    Path,
-    /// At most one may be.
-    #[error("is not the only boot disk")]
-    Boot,
-    /// Those without a slot get one of a device of their kind, which has eight.
-    #[error("is one too many of its kind")]
-    Slots,
-    /// Two disks have it, it is none, or the brand keeps it for itself.
-    #[error("has a pci_slot that is taken")]
-    Slot,
-    /// A value of a kind that vmadm refuses.
-    #[error("has a {0} that vmadm does not take")]
-    Value(&'static str),
-}
 
 /// How many disks one PCI device has room for.
 const FUNCTIONS: u8 = 8;

@@ -8,34 +8,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::Unfit;
+use super::unfit::{NicFault, Unfit};
 use crate::carried::{self, Brands, How, Row, entries, text};
-
-/// What vmadm refuses in a NIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NicFault {
-    /// Needed.
-    #[error("has no nic_tag")]
-    NoTag,
-    /// Needed by a guest with its own kernel, where the VM has no nic_driver.
-    #[error("has no model")]
-    NoModel,
-    /// An address says how long its prefix is.
-    #[error("has an address without netmask")]
-    NoNetmask,
-    /// Two NICs have the MAC.
-    #[error("has the MAC of another one")]
-    Mac,
-    /// Two NICs are.
-    #[error("is not the only primary one")]
-    Primary,
-    /// A virtual address needs the MAC of its number, and the address of another NIC.
-    #[error("is of VRRP, and lacks its MAC or the address of another NIC")]
-    Vrrp,
-    /// A value of a kind that vmadm refuses.
-    #[error("has a {0} that vmadm does not take")]
-    Value(&'static str),
-}
 
 /// Returns the NICs as `vmadm create` takes them; by their places they get their interfaces.
 pub fn nics(source: &Map<String, Value>, brand: &str, unfit: &mut Vec<Unfit>) -> Value {

@@ -5,6 +5,7 @@
 //! Datasets on their way.
 
 use migration::journal::End;
+use migration::machine::Protection;
 use migration::protocol::{State, What};
 use simnode::node::Zfs;
 use simnode::streams::fault::Effect;
@@ -331,4 +332,26 @@ async fn orders_for_the_vm_are_done_once_and_seen() {
         assert_eq!(world.observe(End::Target).await.unwrap().node.copy, None);
         assert!(!world.target.programs.zfs("list -H -o name").contains(&format!("zones/{VM}")));
     }
+}
+
+#[tokio::test(start_paused = true)] // M78
+async fn a_protection_against_deletion_is_set_where_the_streams_brought_its_snapshot() {
+    let world = World::new(Zfs::Illumos).await;
+    let both = Protection { zoneroot: true, delegated: true };
+    world.done(End::Source, What::Protect { of: both }).await;
+    let source = world.observe(End::Source).await.unwrap().node.copy.unwrap();
+    assert_eq!((source.protection, source.marked), (both, both));
+    world.send(End::Source, 1).await.unwrap();
+    let target = world.observe(End::Target).await.unwrap().node.copy.unwrap();
+    assert_eq!((target.protection, target.marked), (Protection::default(), both));
+    for _ in 0..2 {
+        world.done(End::Target, What::Protect { of: both }).await;
+        let target = world.observe(End::Target).await.unwrap().node.copy.unwrap();
+        assert_eq!(target.protection, both);
+    }
+    // The holds are not in the way of what follows: increments, and the end of a copy.
+    world.write("motd", 2, 1000);
+    assert_eq!(world.send(End::Source, 2).await.unwrap(), State::Done);
+    world.done(End::Target, What::Delete).await;
+    assert_eq!(world.observe(End::Target).await.unwrap().node.copy, None);
 }

@@ -2,8 +2,8 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's `zonecfg`, as far as it is given commands on its command line: `zonecfg -z ZONE 'COMMAND; COMMAND'`. All of
-//! them are checked before the configuration is written, and one that is wrong leaves it as it was.
+//! The node's `zonecfg`, as far as it is given commands on its command line: `zonecfg -z ZONE 'COMMAND; COMMAND'`. All
+//! of them are checked before the configuration is written, and one that is wrong leaves it as it was.
 
 use crate::error::NodeError;
 use crate::getopt::{Ended, Failed, Parsed};
