@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::{ATTRS, RCTLS, apply, devices, nics};
+use super::{devices, nics, places};
 use crate::error::NodeError;
 use crate::payload::{self, Payload};
 use crate::vmadm::forms::{self, objects};
@@ -17,7 +17,7 @@ use crate::xml::Element;
 pub fn apply_changes(zone: &mut Element, changes: &Payload) -> Result<(), NodeError> {
     let is_docker = zone.value("attr", "docker").is_some();
     for (key, value) in changes {
-        apply(zone, key, value)?;
+        places::apply(zone, key, value)?;
     }
     let texts = |list: &str| -> Vec<String> {
         changes
@@ -133,7 +133,5 @@ fn one_primary(zone: &mut Element, changes: &Payload) {
 
 /// Returns true if the property is one of those that a configuration stores by itself.
 pub fn is_stored(key: &str) -> bool {
-    ATTRS.iter().any(|(known, ..)| *known == key)
-        || RCTLS.iter().any(|(known, ..)| *known == key)
-        || matches!(key, "autoboot" | "limit_priv" | "fs_allowed")
+    places::is_stored(key)
 }

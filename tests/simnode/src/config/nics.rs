@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::Form;
+use super::places::Form;
 use crate::payload::{self, Payload};
 use crate::vmadm::{addresses, forms, nics};
 use crate::xml::Element;

@@ -4,7 +4,8 @@
 
 //! A configuration as the VM that vmadm would change.
 
-use super::{RCTLS, devices, nics};
+use super::places::RCTLS;
+use super::{devices, nics};
 use crate::payload::{self, Payload};
 use crate::vmadm::memory::Limits;
 use crate::vmadm::update::Subject;
