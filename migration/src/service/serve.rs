@@ -19,7 +19,7 @@ use super::config::{Config, Storage};
 use super::front::{AUDIENCE, Upstream, first_line, router, signed_routes};
 use super::pages;
 use super::peers::Peers;
-use super::runner::{Lease, lead};
+use super::runner::lead;
 use super::state::{Service, Steps};
 
 /// Connections at once: those of all clients of VMAPI, and of those who watch.
@@ -111,8 +111,7 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     tasks.spawn("status", pages.serve(status, pages::router(service.clone())));
     metrics::serve(config.metrics_listen, pages::router(service.clone()), &tasks, &stop);
     if config.steps == Steps::Own {
-        let lease = Lease { duration: config.lease };
-        tasks.spawn_dropped("rounds", lead(service, store, lease));
+        tasks.spawn_dropped("rounds", lead(service, store, config.lease));
     }
     tracing::info!(%address, upstream = config.addresses.vmapi, "migration-service is listening");
     Ok(tasks)

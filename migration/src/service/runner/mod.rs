@@ -33,4 +33,4 @@ mod tickets;
 mod observe;
 
 pub use ending::is_busy;
-pub use lead::{Lease, lead};
+pub use lead::{TERM, lead};

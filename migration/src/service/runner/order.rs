@@ -66,14 +66,6 @@ impl From<store::Error> for Failed {
     }
 }
 
-/// Refuses what would be done after the lease may have gone to another service.
-///
-/// # Errors
-/// [`Failed::Fenced`].
-pub fn require_lease(service: &Service) -> Result<(), Failed> {
-    if service.held.is_over() { Err(Failed::Fenced) } else { Ok(()) }
-}
-
 /// Gives an order to the agent of a copy.
 ///
 /// # Errors

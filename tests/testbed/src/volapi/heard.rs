@@ -69,7 +69,6 @@ impl World {
             service: Arc::clone(&service),
             state: Arc::clone(&state),
             listen: Box::new(move || Box::new(Told(Arc::clone(&told)))),
-            holder: updater::holder(),
         };
         let running = tokio::spawn(updater.run());
         World { service, data_centre, fuse, say, state, running }

@@ -110,7 +110,6 @@ async fn volapi() -> String {
         service: Arc::clone(&service),
         state: Arc::clone(&state),
         listen: Box::new(|| Box::new(Listed(false))),
-        holder: updater::holder(),
     };
     tokio::spawn(updater.run());
     until("volapi follows VMs", async || state.follows()).await;

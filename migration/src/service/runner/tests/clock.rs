@@ -26,7 +26,7 @@ use crate::record::{Record, State};
 use crate::samples::record;
 use crate::service::front::{Upstream, router};
 use crate::service::import::{Mode, Taken, import};
-use crate::service::runner::{Lease, lead};
+use crate::service::runner::{TERM, lead};
 use crate::service::state::{Service, Steps};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -166,7 +166,7 @@ async fn who_waits_for_a_node_knows_which_and_the_place_and_the_oldest_is_next()
         assert_eq!(done, [vm(1), vm(2), vm(3)]);
     };
     tokio::select! {
-        () = lead(service.clone(), store.clone(), Lease::default()) => unreachable!(),
+        () = lead(service.clone(), store.clone(), TERM) => unreachable!(),
         () = story => {}
     }
 }

@@ -12,13 +12,13 @@ use super::node::{BORN, Fails, ONE, TWO};
 use super::world::{World, owner};
 use crate::protocol;
 use crate::record::{Phase, State};
-use crate::service::runner::{Lease, lead};
+use crate::service::runner::{TERM, lead};
 
 /// Runs a service beside a story.
 pub async fn beside<T>(world: &Arc<World>, story: impl Future<Output = T>) -> T {
     let service = world.service(&world.store).await;
     tokio::select! {
-        () = lead(service, world.store.clone(), Lease::default()) => unreachable!("it never returns"),
+        () = lead(service, world.store.clone(), TERM) => unreachable!("it never returns"),
         told = story => told,
     }
 }

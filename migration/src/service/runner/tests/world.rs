@@ -28,7 +28,7 @@ use crate::service::asked::Asked;
 use crate::service::clock::Clock;
 use crate::service::front::{Upstream, router};
 use crate::service::params::Params;
-use crate::service::runner::{Lease, lead};
+use crate::service::runner::{TERM, lead};
 use crate::service::state::{Service, Steps};
 use crate::service::{Addresses, Agents, Known, Peers, Refused};
 use crate::time::Time;
@@ -140,7 +140,7 @@ impl World {
         let store = self.store.with_faults(faults);
         let running = self.service(&store).await;
         tokio::select! {
-            () = lead(running, store, Lease::default()) => {}
+            () = lead(running, store, TERM) => {}
             () = self.killed.notified() => {}
         }
     }
