@@ -6,9 +6,9 @@
 //! answered it remembers for five minutes, whatever another process does meanwhile. An import is a job, and the
 //! image is there when that has ended.
 
-mod search; // the parameters of GET /images
-
 mod imports; // images that other servers have, and the jobs that fetch them
+
+mod search; // the parameters of GET /images
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -5,9 +5,9 @@
 //! The mock workflow API: its workflows, and the jobs of them as somebody else sets how far they are. Nobody
 //! runs them here.
 
-mod jobs; // what a job looks like, and how it goes on
-
 mod search; // the parameters of GET /jobs
+
+mod jobs; // what a job looks like, and how it goes on
 
 use std::net::SocketAddr;
 use std::time::Duration;

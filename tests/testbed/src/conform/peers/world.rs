@@ -162,7 +162,7 @@ impl World {
             }
             "vm" => self.change_vm(change).await,
             // Nothing that a peer would see.
-            word if ["moray", "record", "wait"].contains(&word)
+            word if ["moray", "record", "service configuration", "wait"].contains(&word)
                 || word.starts_with("PUT /vms/")
                 || word.starts_with("1007 running VMs") => {}
             _ => return Err(UnknownStep(change.clone()).into()),
