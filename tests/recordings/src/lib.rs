@@ -25,12 +25,14 @@ macro_rules! packed {
 }
 
 /// Each packed file by the name that it has when it is unpacked.
-const FILES: [(&str, &[u8]); 16] = packed![
+const FILES: [(&str, &[u8]); 19] = packed![
     "nodes.tar",
     "nodes-optional.tar",
+    "imgapi-transcripts.jsonl",
     "migrate-jobs.jsonl",
     "napi-transcripts-eras.jsonl",
     "napi-transcripts.jsonl",
+    "papi-transcripts.jsonl",
     "qmp-expected.json",
     "qmp-transcripts.jsonl",
     "sysevent-fswatcher-samples.jsonl",
@@ -42,6 +44,7 @@ const FILES: [(&str, &[u8]); 16] = packed![
     "vminfod-http.jsonl",
     "volapi-peer-calls.jsonl",
     "volapi-transcripts.jsonl",
+    "workflow-transcripts.jsonl",
 ];
 
 /// Returns the text of one recording, such as `napi-transcripts.jsonl`.

@@ -31,9 +31,11 @@ mod volapi; // volapi exchanges against ours
 
 mod peers; // what VMAPI and volapi asked of others, against the mocks
 
+mod services; // PAPI, IMGAPI and workflow API exchanges against the mocks
+
 mod wire; // one recorded request over a socket
 
-mod transcript; // the lines of the recordings of NAPI and VMAPI
+mod transcript; // the lines of the recordings of services
 
 mod reply; // the responses in the bytes of a reply
 
@@ -58,6 +60,8 @@ usage: testbed conform KIND [PATH] [FLAGS]
   napi FILE            NAPI exchanges (--only GROUP: one group)
   vmapi FILE           VMAPI exchanges (--only GROUP: one group)
   volapi FILE          volapi exchanges against ours (--only GROUP: one group)
+  papi, imgapi, workflow FILE
+                       exchanges of these against the mocks (--only GROUP: one group)
   peers FILE           what VMAPI and volapi asked of other services, against the mocks
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH    what vminfod answers to bytes on its socket
@@ -115,7 +119,7 @@ struct Kind {
     check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 13] = [
     Kind {
         name: "vmload",
         doing: "composing what was recorded",
@@ -134,6 +138,24 @@ const KINDS: [Kind; 10] = [
         doing: "replaying volapi",
         files: &[volapi::FILE],
         check: volapi::check,
+    },
+    Kind {
+        name: "papi",
+        doing: "replaying PAPI",
+        files: &[services::PAPI],
+        check: services::check_papi,
+    },
+    Kind {
+        name: "imgapi",
+        doing: "replaying IMGAPI",
+        files: &[services::IMGAPI],
+        check: services::check_imgapi,
+    },
+    Kind {
+        name: "workflow",
+        doing: "replaying the workflow API",
+        files: &[services::WORKFLOW],
+        check: services::check_workflow,
     },
     Kind { name: "peers", doing: "replaying calls", files: &peers::FILES, check: peers::check },
     Kind {
