@@ -34,11 +34,14 @@ const SETTABLE: [(&str, &str); 15] = [
 /// Those that children have of their parents, besides an operator's own.
 const INHERITED: [&str; 6] = ["atime", "compression", "readonly", "recsize", "sync", "zoned"];
 /// Those that only zfs sets.
-pub(crate) const READ_ONLY: [&str; 17] = [
+pub(crate) const READ_ONLY: [&str; 20] = [
     "available",
     "createtxg",
     "creation",
+    "encryption",
+    "encryptionroot",
     "guid",
+    "keystatus",
     "mounted",
     "name",
     "origin",

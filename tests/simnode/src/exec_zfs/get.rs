@@ -15,8 +15,11 @@ use crate::sizes::Measured;
 const USAGE: &str = "usage: get [-rHp] [-d max] [-o field[,...]] [-s source[,...]] [-t type[,...]] \
                      property[,...] [filesystem|volume|snapshot] ...";
 /// What zfs-fuse does not know.
-const NEWER: [&str; 6] = [
+const NEWER: [&str; 9] = [
+    "encryption",
+    "encryptionroot",
     "filesystem_limit",
+    "keystatus",
     "logicalused",
     "receive_resume_token",
     "snapshot_limit",
@@ -123,6 +126,7 @@ fn value(
             now(if is_mounted(row) { "yes" } else { "no" }.to_string())
         }
         "createtxg" => now(row.txg.to_string()),
+        "encryption" | "encryptionroot" | "keystatus" => now(all.encryption(&row.name, key)),
         "receive_resume_token" => {
             now(node.resume_token(all, &row.name).unwrap_or_else(|| "-".to_string()))
         }
