@@ -91,7 +91,8 @@ pub(crate) fn checked(name: &str, key: &str, value: &str) -> Result<String, Node
         };
         parsed.map(|number| number.to_string()).ok_or_else(wrong)
     };
-    if value.contains(['\t', '\n']) {
+    let is_text = key.contains(':') || key == "mountpoint"; // printed as they are
+    if value.contains(['\t', '\n']) && !is_text {
         return Err(refused("must be one line"));
     }
     match key {
