@@ -90,14 +90,14 @@ impl Programs {
     /// Sets a property to a text, spaces and line ends in it.
     pub fn set(&self, dataset: &str, name: &str, text: &str) {
         let words = ["set".to_owned(), format!("{name}={text}"), dataset.to_owned()];
-        let output = InProcess::new(&self.node).answer(Tool::Zfs, &words);
+        let output = InProcess::new(&self.node).answer(Program::Zfs, &words);
         assert_eq!(output.status, 0, "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Runs a command line of `zfs` with `_` for a space in a name.
     pub fn zfs_named(&self, line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
-        let output = InProcess::new(&self.node).answer(Tool::Zfs, &words);
+        let output = InProcess::new(&self.node).answer(Program::Zfs, &words);
         assert_eq!(output.status, 0, "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }

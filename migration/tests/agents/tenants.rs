@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use migration::agent::commands::{Commands as _, Sending};
+use daemon::command::{Commands as _, Pipes, Program};
 use migration::agent::wire::Wire as _;
 use migration::journal::End;
 use migration::protocol::{Accepted, Doing, Offer, Order, Properties, State, What};
@@ -79,10 +79,12 @@ async fn offer_and_send(world: &World, dataset: &str, properties: Properties) {
     let token = TokenKey::of(&secret()).token(&accepted.token).unwrap();
     let connection = Port::new(&world.net, "nobody").dial(&accepted.address).await.unwrap();
     let words = ["send", "-p", "-I", "@vm-migration-1", &format!("{dataset}@2")];
-    let Sending { stdout, ending } =
-        world.source.programs.send(words.map(str::to_owned).into()).unwrap();
+    let started =
+        world.source.programs.start(Program::Zfs, words.map(str::to_owned).into(), Pipes::Out);
+    let (_, stdout, ended) = started.unwrap().split();
+    let ended = async { ended.await.map_err(std::io::Error::other) };
     let (rate, meter, refusals) = (Rate::new(None), Meter::default(), Refusals::default());
-    let sent = stream::send(stdout, ending.wait(), connection, &token, (&rate, &meter, &refusals));
+    let sent = stream::send(stdout, ended, connection, &token, (&rate, &meter, &refusals));
     sent.await.unwrap();
 }
 
