@@ -57,6 +57,8 @@ pub struct Node {
     pub pool: Option<String>,
     /// The VM has a limit of filesystems or snapshots, and the pool has no such limits.
     pub lacks_limits: bool,
+    /// The pool is encrypted, as far as the agent says.
+    pub encrypted: Option<bool>,
     /// Free space in the pool, in bytes.
     pub free_bytes: Option<u64>,
     /// NIC tags that the VM needs and the node lacks.
@@ -155,6 +157,9 @@ pub enum Obstacle {
         /// How much, to the next second.
         seconds: i64,
     },
+    /// The target's disks would have what the source's must not have as plain text.
+    #[error("The source's pool is encrypted, and the target's is not")]
+    PlainTarget,
     /// The copy does not fit.
     #[error("The target's pool has {free} bytes free, and the instance uses {used}")]
     Room {
@@ -185,6 +190,9 @@ pub enum Warning {
     /// It is copied from the source's node.
     #[error("IMGAPI does not have the image: it is copied from the source's node")]
     NoImage,
+    /// The copy is encrypted with the target's key.
+    #[error("The target's pool is encrypted, and the source's is not: the copy will be encrypted")]
+    EncryptedTarget,
     /// A stream that is cut starts from the last common snapshot.
     #[error("The pool of the {0}'s node cannot resume a stream that was cut")]
     NoResume(End),
@@ -316,6 +324,11 @@ fn of_pair(source: &Node, target: &Node, found: &mut Findings) {
     {
         let (pool, own) = (pool.clone(), own.clone());
         found.obstacles.push(Obstacle::Pool { end: End::Target, pool, own });
+    }
+    match (source.encrypted, target.encrypted) {
+        (Some(true), Some(false)) => found.obstacles.push(Obstacle::PlainTarget),
+        (Some(false), Some(true)) => found.warnings.push(Warning::EncryptedTarget),
+        _ => {}
     }
     let platforms = both("platform", (source, &source.platform), (target, &target.platform), found);
     // Buildstamps are compared as texts: they have one length and form.

@@ -41,6 +41,8 @@ pub mod resync; // whether an automatic migration syncs once more
 
 pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams of one sync
 
+pub mod properties; // which properties of a dataset go from node to node
+
 pub mod machine; // which action is taken when, and what its next step is
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ mod receive; // the receiver of streams
 
 mod sync; // the sender of streams
 
+mod settled; // the properties of a copy
+
 mod mounts; // where a copy is mounted
 
 mod quotas; // quotas in the way

@@ -30,7 +30,7 @@ pub struct Expected {
     pub dataset: String,
     /// It is an image's.
     pub is_image: bool,
-    /// What is set on it afterwards.
+    /// What the sender says is to be set on it afterwards.
     pub properties: Properties,
     /// The order to receive.
     pub work: Arc<Work>,

@@ -97,14 +97,25 @@ pub fn to_sync(vm: &VmObject) -> Option<Vm> {
         (Some("bhyve"), true) => Disks::Below,
         _ => Disks::None,
     };
-    let delegated = vm.get("datasets").and_then(Value::as_array).and_then(|all| all.first());
+    let delegated = delegated(vm).into_iter().next();
     Some(Vm {
         zfs_filesystem: root,
         disks,
         is_docker: vm.flag("docker") == Some(true),
         has_shared_volumes: false,
-        delegated: delegated.and_then(Value::as_str).map(str::to_owned),
+        delegated,
     })
+}
+
+/// Returns the datasets that are delegated to the VM.
+pub fn delegated(vm: &VmObject) -> Vec<String> {
+    let all = vm.get("datasets").and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns true if a dataset is this one, or below it.
+pub fn is_in(dataset: &str, top: &str) -> bool {
+    dataset.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

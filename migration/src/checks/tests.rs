@@ -20,6 +20,7 @@ fn node() -> Node {
         can_resume: true,
         pool: Some("zones".into()),
         lacks_limits: false,
+        encrypted: Some(false),
         free_bytes: Some(100),
         missing_nic_tags: BTreeSet::new(),
         next_reboot: None,
@@ -289,4 +290,17 @@ fn sentences_and_statuses_are_those_of_the_deployed_service_where_it_has_any() {
         let ours = (obstacle.status().into(), obstacle.code().into(), obstacle.to_string());
         assert_eq!(ours, reply(id));
     }
+}
+
+#[test] // M94
+fn an_encrypted_pool_is_not_exchanged_for_a_plain_one() {
+    let (mut from, mut to) = (node(), node());
+    from.encrypted = Some(true);
+    assert_eq!(between(&from, &to, 0, NOW), [Obstacle::PlainTarget]);
+    to.encrypted = Some(true);
+    assert_eq!(between(&from, &to, 0, NOW), []);
+    from.encrypted = Some(false);
+    assert_eq!(between(&from, &to, 0, NOW), []);
+    let known = Known { source: Some(from), target: Some(to), ..known() };
+    assert_eq!(check(&known, false, NOW).warnings, [Warning::EncryptedTarget]);
 }

@@ -4,6 +4,8 @@
 
 //! What was observed of the two nodes and of the services in one round.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::journal::End;
@@ -78,6 +80,9 @@ pub struct Copy {
     /// Which have the snapshot of that protection. It travels, and its hold does not.
     #[serde(default)]
     pub marked: Protection,
+    /// Other numbers that some of its datasets have: of what is held and was left, and of what people named so.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub taken: BTreeSet<u32>,
 }
 
 /// Which datasets of a copy are protected against deletion.
@@ -151,8 +156,10 @@ impl Facts {
     /// Returns a number that no sync snapshot of either copy has.
     pub fn unused_number(&self) -> u32 {
         let copies = [End::Source, End::Target].into_iter().filter_map(|end| self.copy(end));
-        let numbers = copies.flat_map(|copy| copy.snapshots.iter().map(|it| it.number));
-        numbers.max().unwrap_or(0) + 1
+        let numbers = copies.clone().flat_map(|copy| copy.snapshots.iter().map(|it| it.number));
+        let first = numbers.max().unwrap_or(0).saturating_add(1);
+        let is_free = |number: &u32| !copies.clone().any(|copy| copy.taken.contains(number));
+        (first..=u32::MAX).find(is_free).unwrap_or(first)
     }
 }
 

@@ -136,6 +136,7 @@ impl Service {
             pool: agent.as_ref().and_then(|agent| agent.pool.clone()),
             lacks_limits: has_limits(&vm.object)
                 && agent.as_ref().is_some_and(|agent| agent.has_limits == Some(false)),
+            encrypted: agent.as_ref().and_then(|agent| agent.encrypted),
             free_bytes: agent.as_ref().and_then(|agent| agent.free_bytes),
             missing_nic_tags: missing.map(str::to_owned).collect(),
             next_reboot: reboot.flatten(),

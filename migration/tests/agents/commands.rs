@@ -73,6 +73,35 @@ impl Programs {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Encrypts the pool, with everything in it.
+    pub fn encrypt(&self) {
+        let encrypted = |all: &mut simnode::datasets::Datasets| {
+            all.encrypt("zones");
+            Ok(Vec::new())
+        };
+        self.node.zfs(encrypted).unwrap();
+    }
+
+    fn is_encrypted(&self) -> bool {
+        let rows = self.zfs("get -Hp -o value encryption zones");
+        self.node.info().zfs == Zfs::Illumos && rows.trim() != "off"
+    }
+
+    /// Sets a property to a text, spaces and line ends in it.
+    pub fn set(&self, dataset: &str, name: &str, text: &str) {
+        let words = ["set".to_owned(), format!("{name}={text}"), dataset.to_owned()];
+        let output = InProcess::new(&self.node).answer(Program::Zfs, &words);
+        assert_eq!(output.status, 0, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Runs a command line of `zfs` with `_` for a space in a name.
+    pub fn zfs_named(&self, line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
+        let output = InProcess::new(&self.node).answer(Program::Zfs, &words);
+        assert_eq!(output.status, 0, "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     async fn answer(&self, call: Call) -> Result<Output, CommandError> {
         let Call { args, input, .. } = &call;
         Ok(match call.program {
@@ -80,7 +109,8 @@ impl Programs {
                 output(2, String::new(), "bad property list: invalid property".to_owned())
             }
             Program::Zpool => {
-                let on = if args[1].contains("encryption") { "disabled" } else { "active" };
+                let is_on = !args[1].contains("encryption") || self.is_encrypted();
+                let on = if is_on { "active" } else { "disabled" };
                 output(
                     0,
                     format!("NAME PROPERTY VALUE SOURCE\nzones {} {on} local\n", args[1]),

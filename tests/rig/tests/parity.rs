@@ -19,7 +19,7 @@ use simnode::{CreateOptions, Node};
 use tempfile::TempDir;
 
 /// What the messages are told apart by; the first that fits counts.
-const KINDS: [&str; 28] = [
+const KINDS: [&str; 35] = [
     "most recent snapshot of",
     "has been modified",
     "is a clone",
@@ -48,6 +48,13 @@ const KINDS: [&str; 28] = [
     "bad numeric value",
     "missing '@'",
     "cannot be inherited",
+    "dataset is busy",
+    "tag already exists",
+    "no such tag",
+    "invalid character",
+    "too long",
+    "trailing slash",
+    "empty component",
 ];
 /// Wrong usage, told apart further.
 const USAGE: [&str; 3] = ["invalid option", "unrecognized command", "missing snapshot"];
@@ -71,7 +78,9 @@ trait Machine {
 
 impl Machine for Cn {
     fn zfs(&self, line: &str) -> (Ended, String) {
-        let output = Cn::zfs(self, &line.split(' ').collect::<Vec<_>>()).unwrap();
+        let words = words(line);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = Cn::zfs(self, &words).unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         // A command that aborts is ended by a signal.
         let status = output.status.code().unwrap_or(134);
@@ -79,14 +88,18 @@ impl Machine for Cn {
     }
 
     fn send(&self, line: &str) -> (Ended, Vec<u8>) {
-        let args: Vec<&str> = std::iter::once("send").chain(line.split(' ')).collect();
+        let words = words(line);
+        let words = words.iter().map(String::as_str);
+        let args: Vec<&str> = std::iter::once("send").chain(words).collect();
         let output = Cn::zfs(self, &args).unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         (ended(output.status.code().unwrap(), &said), output.stdout)
     }
 
     fn receive(&self, line: &str, stream: &[u8]) -> Ended {
-        let args: Vec<&str> = std::iter::once("receive").chain(line.split(' ')).collect();
+        let words = words(line);
+        let words = words.iter().map(String::as_str);
+        let args: Vec<&str> = std::iter::once("receive").chain(words).collect();
         let output = self.zfs_with(&args, stream).unwrap();
         ended(output.status.code().unwrap(), &String::from_utf8_lossy(&output.stderr))
     }
@@ -96,8 +109,9 @@ impl Machine for Cn {
     }
 }
 
+/// The words of a line; `_SP_` is a space in a name.
 fn words(line: &str) -> Vec<String> {
-    line.split(' ').map(str::to_string).collect()
+    line.split(' ').map(|word| word.replace("_SP_", " ")).collect()
 }
 
 impl Machine for Node {
@@ -275,6 +289,46 @@ const STORY: &[Step] = &[
     Receive("big", "-u zones/q/x", Whole),
     T("set quota=1m zones/q"),
     S("set quota=1m zones/s"),
+    // Every name, at every depth.
+    S("create zones/odd"),
+    S("create zones/odd/a_SP_b"),
+    S("create zones/odd/a_SP_b/-x:y.z_"),
+    S("create zones/odd/A_SP_B"),
+    S("create -o canmount=off zones/odd/..."),
+    S("create zones/odd/a%b"),
+    S("create zones/odd/a+b"),
+    S("create zones/odd//c"),
+    S("create zones/odd/c/"),
+    S("snapshot zones/odd@a%b"),
+    S("snapshot zones/odd@it_SP_is:-.1"),
+    S("snapshot -r zones/odd@1"),
+    Send("odd", "-R zones/odd@1"),
+    Send("odd1", "zones/odd/a_SP_b@1"),
+    Receive("odd", "-u zones/t/odd", Whole),
+    Receive("odd1", "-u zones/t/odd_SP_1", Whole),
+    Shows("zones/t/odd"),
+    T("destroy zones/t/odd@it_SP_is:-.1"),
+    T("destroy -r zones/t/odd_SP_1"),
+    // Holds.
+    S("hold mine zones/odd@1"),
+    S("hold mine zones/odd@1"),
+    S("hold a_SP_tag zones/odd@1"),
+    S("hold -r all zones/odd@1"),
+    S("destroy zones/odd@1"),
+    S("destroy -r zones/odd@1"),
+    S("destroy zones/odd/A_SP_B@1"),
+    S("rollback -r zones/odd@it_SP_is:-.1"),
+    S("release none zones/odd@1"),
+    S("release mine zones/odd@1"),
+    S("release a_SP_tag zones/odd@1"),
+    S("destroy -r zones/odd@1"),
+    S("release -r all zones/odd@1"),
+    S("destroy -r zones/odd@1"),
+    S("hold mine zones/odd@none"),
+    T("hold mine zones/t/odd@1"),
+    Receive("odd", "-u -F zones/t/odd", Whole),
+    T("destroy -r zones/t/odd"),
+    T("release mine zones/t/odd@1"),
     // Wrong words.
     S("destroy zones/s"),
     S("destroy zones/nope"),

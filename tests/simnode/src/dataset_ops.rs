@@ -39,7 +39,7 @@ impl Datasets {
                 "cannot create {what}'{name}': dataset already exists"
             )));
         }
-        check_name(name)?;
+        check_name(name, "create")?;
         if !name.contains(['@', '#'])
             && let Some((parent, _)) = name.rsplit_once('/')
             && !self.rows.contains_key(parent)
@@ -62,9 +62,16 @@ impl Datasets {
 
     /// `zfs create`: a file system that inherits from its parent.
     pub fn create(&mut self, name: &str) -> Result<Vec<History>, NodeError> {
+        self.check_key(name)?;
+        self.new_filesystem(name)
+    }
+
+    pub(crate) fn new_filesystem(&mut self, name: &str) -> Result<Vec<History>, NodeError> {
         let parent = name.rsplit_once('/').and_then(|(p, _)| self.rows.get(p));
         let compression = parent.map_or("lz4", |p| p.get("compression")).to_string();
-        let row = self.add(name, "filesystem")?;
+        self.add(name, "filesystem")?;
+        self.inherit_key(name);
+        let row = self.need(name)?;
         for (key, value) in [
             ("compression", compression.as_str()),
             ("filesystem_limit", NO_LIMIT),
@@ -87,7 +94,14 @@ impl Datasets {
 
     /// `zfs create -V`: a volume of so many bytes.
     pub fn create_volume(&mut self, name: &str, size: u64) -> Result<Vec<History>, NodeError> {
-        let row = self.add(name, "volume")?;
+        self.check_key(name)?;
+        self.new_volume(name, size)
+    }
+
+    pub(crate) fn new_volume(&mut self, name: &str, size: u64) -> Result<Vec<History>, NodeError> {
+        self.add(name, "volume")?;
+        self.inherit_key(name);
+        let row = self.need(name)?;
         for (key, value) in [
             ("compression", "lz4"),
             ("snapshot_limit", NO_LIMIT),
@@ -114,7 +128,12 @@ impl Datasets {
             Some(size) => self.create_volume(name, size.parse().unwrap_or(0))?,
             None => self.create(name)?,
         };
-        self.need(name)?.put("origin", origin);
+        let key = self.key_of(origin).map(|root| root.name.clone());
+        let row = self.need(name)?;
+        row.put("origin", origin);
+        if let Some(key) = key {
+            row.put("encryptionroot", key);
+        }
         Ok(vec![self.record(name, "clone", format!("origin={origin} ({number})"))])
     }
 
@@ -265,6 +284,7 @@ impl Datasets {
 
     /// `zfs mount` and `zfs unmount`. A mount changes the dataset: it writes access times.
     pub fn mount(&mut self, name: &str, mounted: bool) -> Result<Vec<History>, NodeError> {
+        let is_locked = self.is_locked(name);
         let row = self.need(name)?;
         let verb = if mounted { "mount" } else { "unmount" };
         let refused = |why: &str| Err(NodeError::refused(format!("cannot {verb} '{name}': {why}")));
@@ -276,6 +296,9 @@ impl Datasets {
         }
         if mounted && matches!(row.get("mountpoint"), "legacy" | "none") {
             return refused("legacy or no mountpoint");
+        }
+        if mounted && is_locked {
+            return refused("encryption key not loaded");
         }
         if is_mounted(row) == mounted {
             return refused(if mounted {
@@ -297,7 +320,7 @@ impl Datasets {
     pub fn rename(&mut self, old: &str, new: &str) -> Result<Vec<History>, NodeError> {
         self.need(old)?;
         let refused = |why: &str| Err(NodeError::refused(format!("cannot rename '{old}': {why}")));
-        check_name(new)?;
+        check_name(new, "create")?;
         let snap_of = |name: &str| name.split_once('@').map(|(top, _)| top.to_string());
         match (snap_of(old), snap_of(new)) {
             (Some(of), Some(to)) if of == to => {}
@@ -366,6 +389,8 @@ pub(crate) fn reserved(size: u64) -> u64 {
     size.saturating_add(size / 64)
 }
 
+/// The longest name of a dataset, a snapshot and a bookmark.
+const LONGEST_NAME: usize = 255;
 /// Mark of a file system that `zfs unmount`, or a receive with `-u`, left unmounted.
 pub(crate) const UNMOUNTED: &str = "%unmounted";
 /// Mark of a file system that was mounted since its last snapshot.
@@ -389,17 +414,29 @@ fn parent_properties(all: &Datasets, name: &str) -> Vec<String> {
     above.map(|row| row.props.keys().filter(own).cloned().collect()).unwrap_or_default()
 }
 
-fn check_name(name: &str) -> Result<(), NodeError> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.:%/@# ".contains(c);
-    let parts_fine = name.split(['/', '@', '#']).all(|p| !p.is_empty() && p != "." && p != "..");
-    if name.len() < 256
-        && parts_fine
-        && name.chars().all(fine)
-        && name.matches(['@', '#']).count() < 2
-    {
-        return Ok(());
+/// Refuses what is no name for zfs(8), in its words.
+fn check_name(name: &str, verb: &str) -> Result<(), NodeError> {
+    let fine = |c: &char| c.is_ascii_alphanumeric() || "-_.:/@# ".contains(*c);
+    let refused = |why: String| Err(NodeError::refused(format!("cannot {verb} '{name}': {why}")));
+    if let Some(odd) = name.chars().find(|c| !fine(c)) {
+        return refused(format!("invalid character '{odd}' in name"));
     }
-    Err(NodeError::invalid("dataset name", format!("{name:?}")))
+    if name.len() > LONGEST_NAME {
+        return refused("name is too long".to_string());
+    }
+    if name.ends_with('/') {
+        return refused("trailing slash in name".to_string());
+    }
+    if name.split(['/', '@', '#']).any(str::is_empty) {
+        return refused("empty component in name".to_string());
+    }
+    if name.split('/').any(|part| part == "." || part == "..") {
+        return refused("self or parent reference is found in name".to_string());
+    }
+    if name.matches(['@', '#']).count() > 1 {
+        return refused("multiple '@' and/or '#' delimiters in name".to_string());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

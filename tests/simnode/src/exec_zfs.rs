@@ -98,6 +98,9 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
                 _ => all.release(tag, name, p.has('r')),
             })
         }
+        "load-key" | "unload-key" if node.info().zfs == Zfs::Illumos => {
+            each(args, &|all, name| all.load_key(name, verb == "load-key"))
+        }
         "mount" | "unmount" | "umount" => {
             let p = parsed(args, "f", "")?;
             let [name] = p.operands.as_slice() else { return Err(usage()) };

@@ -78,6 +78,8 @@ pub mod dataset_ops; // the rules of `zfs`, on a table
 
 mod holds; // holds of snapshots
 
+mod encryption; // encrypted datasets
+
 pub mod properties; // the rules of properties
 
 pub mod config; // the place of properties in a zone's configuration

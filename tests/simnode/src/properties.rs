@@ -34,11 +34,14 @@ const SETTABLE: [(&str, &str); 15] = [
 /// Those that children have of their parents, besides an operator's own.
 const INHERITED: [&str; 6] = ["atime", "compression", "readonly", "recsize", "sync", "zoned"];
 /// Those that only zfs sets.
-pub(crate) const READ_ONLY: [&str; 17] = [
+pub(crate) const READ_ONLY: [&str; 20] = [
     "available",
     "createtxg",
     "creation",
+    "encryption",
+    "encryptionroot",
     "guid",
+    "keystatus",
     "mounted",
     "name",
     "origin",
@@ -88,7 +91,8 @@ pub(crate) fn checked(name: &str, key: &str, value: &str) -> Result<String, Node
         };
         parsed.map(|number| number.to_string()).ok_or_else(wrong)
     };
-    if value.contains(['\t', '\n']) {
+    let is_text = key.contains(':') || key == "mountpoint"; // printed as they are
+    if value.contains(['\t', '\n']) && !is_text {
         return Err(refused("must be one line"));
     }
     match key {

@@ -11,7 +11,7 @@ use store::Fence;
 use tokio::time::Instant;
 
 use super::observe::{Round, node_of};
-use super::order::{Carried, Failed, order};
+use super::order::{Carried, Failed, order, order_and_tell};
 use super::{addresses, create};
 use crate::bring_over::bring_over;
 use crate::journal::End;
@@ -53,7 +53,7 @@ pub async fn carry(
             move_record(service, record, permission.end(), round).await?;
             return Ok(Carried::Done);
         }
-        Step::Send { from, number } => return send(service, record, *from, *number).await,
+        Step::Send { from, number } => return send(service, kept, *from, *number, fence).await,
         Step::BringOver => {
             let objects = round.object(End::Source).zip(round.object(End::Target));
             let (source, target) = objects.ok_or_else(create::unread)?;
@@ -81,20 +81,21 @@ pub async fn carry(
         Step::Show(permission) => (permission.end(), What::Show),
         Step::Delete(permission) => (permission.end(), What::Delete),
     };
-    order(service, record, end, what).await
+    order_and_tell(service, kept, end, what, fence).await
 }
 
 /// The receiver is told first: what is offered without that is refused.
 async fn send(
     service: &Service,
-    record: &Record,
+    kept: &mut Kept,
     from: End,
     number: u32,
+    fence: &Fence,
 ) -> Result<Carried, Failed> {
-    let cn = node_of(record, from.other()).ok_or_else(create::unread)?;
+    let cn = node_of(&kept.record, from.other()).ok_or_else(create::unread)?;
     let to = service.agents.peer(cn).await?;
-    order(service, record, from.other(), What::Receive).await?;
-    order(service, record, from, What::Send { number, to }).await
+    order(service, &kept.record, from.other(), What::Receive).await?;
+    order_and_tell(service, kept, from, What::Send { number, to }, fence).await
 }
 
 /// Puts the object that the node's agent has just read into VMAPI, whole, and reads it back.

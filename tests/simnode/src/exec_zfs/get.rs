@@ -4,6 +4,8 @@
 
 //! `zfs get`. Sizes are those of this moment. Numbers are always exact, as with `-p`.
 
+use std::collections::BTreeSet;
+
 use crate::dataset_ops::is_mounted;
 use crate::datasets::{Dataset, Datasets, is_below};
 use crate::error::NodeError;
@@ -15,8 +17,11 @@ use crate::sizes::Measured;
 const USAGE: &str = "usage: get [-rHp] [-d max] [-o field[,...]] [-s source[,...]] [-t type[,...]] \
                      property[,...] [filesystem|volume|snapshot] ...";
 /// What zfs-fuse does not know.
-const NEWER: [&str; 6] = [
+const NEWER: [&str; 9] = [
+    "encryption",
+    "encryptionroot",
     "filesystem_limit",
+    "keystatus",
     "logicalused",
     "receive_resume_token",
     "snapshot_limit",
@@ -53,7 +58,8 @@ pub(super) fn get(node: &Node, args: &[String]) -> Ended {
         text = fields.join("\t").to_uppercase() + "\n";
     }
     for row in rows(&all, names, &p)? {
-        for key in &keys {
+        let texts = if p.operands[0] == "all" { user_properties(&all, row) } else { Vec::new() };
+        for key in keys.iter().copied().chain(texts.iter().map(String::as_str)) {
             let Sourced { value, source } = value(node, &all, &measured, row, key)?;
             let word = source.split(' ').next().unwrap_or_default();
             let word = if word == "-" { "none" } else { word };
@@ -71,6 +77,19 @@ pub(super) fn get(node: &Node, args: &[String]) -> Ended {
         }
     }
     Ok(text)
+}
+
+/// The user properties that a row has, of its own or of those above.
+fn user_properties(all: &Datasets, row: &Dataset) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    let mut name = row.name.as_str();
+    loop {
+        let set = all.get(name).map(|row| all.own_properties(&row.name)).unwrap_or_default();
+        names.extend(set.into_keys().filter(|key| key.contains(':')));
+        let Some((above, _)) = name.rsplit_once(['/', '@', '#']) else { break };
+        name = above;
+    }
+    names.into_iter().collect()
 }
 
 /// The rows that are asked for: those named, and with `-r` or `-d` those below.
@@ -123,6 +142,7 @@ fn value(
             now(if is_mounted(row) { "yes" } else { "no" }.to_string())
         }
         "createtxg" => now(row.txg.to_string()),
+        "encryption" | "encryptionroot" | "keystatus" => now(all.encryption(&row.name, key)),
         "receive_resume_token" => {
             now(node.resume_token(all, &row.name).unwrap_or_else(|| "-".to_string()))
         }

@@ -112,7 +112,12 @@ impl Host {
     pub fn order(&mut self, order: &Order) -> Doing {
         let name = serde_json::to_value(&order.order).unwrap()["name"].as_str().unwrap().to_owned();
         self.orders.push(name.clone());
-        let done = |state| Doing { order: order.order.clone(), state, progress: None };
+        let done = |state| Doing {
+            order: order.order.clone(),
+            state,
+            progress: None,
+            warnings: Vec::new(),
+        };
         if let Some(fails) = self.fails.as_mut().filter(|fails| fails.name == name) {
             fails.times -= 1;
             let (current, total) = (fails.moved)(fails.times);
