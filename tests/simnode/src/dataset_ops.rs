@@ -9,6 +9,7 @@ use crate::checksum::Checksum;
 use crate::datasets::{Dataset, Datasets, History, NO_LIMIT, is_below, owner};
 use crate::error::NodeError;
 use crate::files;
+use crate::names::check_name;
 use crate::properties::{READ_ONLY, checked, is_known, stored};
 
 impl Datasets {
@@ -39,7 +40,7 @@ impl Datasets {
                 "cannot create {what}'{name}': dataset already exists"
             )));
         }
-        check_name(name)?;
+        check_name(if kind == "snapshot" { "snapshot" } else { "create" }, name)?;
         if !name.contains(['@', '#'])
             && let Some((parent, _)) = name.rsplit_once('/')
             && !self.rows.contains_key(parent)
@@ -297,7 +298,7 @@ impl Datasets {
     pub fn rename(&mut self, old: &str, new: &str) -> Result<Vec<History>, NodeError> {
         self.need(old)?;
         let refused = |why: &str| Err(NodeError::refused(format!("cannot rename '{old}': {why}")));
-        check_name(new)?;
+        check_name("rename", new)?;
         let snap_of = |name: &str| name.split_once('@').map(|(top, _)| top.to_string());
         match (snap_of(old), snap_of(new)) {
             (Some(of), Some(to)) if of == to => {}
@@ -379,27 +380,16 @@ pub(crate) fn is_mounted(row: &Dataset) -> bool {
         && row.get("canmount") != "off"
         && row.get(UNMOUNTED) == "-"
         && at.starts_with("/zones/")
-        && !at.contains("/../")
+        && at.split('/').all(|part| part != "." && part != "..")
 }
 
 /// What a new dataset may have of those above.
 fn parent_properties(all: &Datasets, name: &str) -> Vec<String> {
     let above = name.rsplit_once('/').and_then(|(parent, _)| all.rows.get(parent));
-    let own = |key: &&String| key.contains(':') || *key == "zoned" || *key == "readonly";
+    let own = |key: &&String| {
+        key.contains(':') || matches!(key.as_str(), "zoned" | "readonly" | "mountpoint")
+    };
     above.map(|row| row.props.keys().filter(own).cloned().collect()).unwrap_or_default()
-}
-
-fn check_name(name: &str) -> Result<(), NodeError> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.:%/@# ".contains(c);
-    let parts_fine = name.split(['/', '@', '#']).all(|p| !p.is_empty() && p != "." && p != "..");
-    if name.len() < 256
-        && parts_fine
-        && name.chars().all(fine)
-        && name.matches(['@', '#']).count() < 2
-    {
-        return Ok(());
-    }
-    Err(NodeError::invalid("dataset name", format!("{name:?}")))
 }
 
 #[cfg(test)]
