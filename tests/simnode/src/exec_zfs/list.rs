@@ -4,13 +4,17 @@
 
 //! `zfs list`: what each property is, as it is. A text with tabs or line ends is printed with them.
 
-use super::parsed;
 use super::rows::{Chosen, chosen};
-use crate::getopt::{Failed, Said};
+use crate::getopt::{Failed, Parsed, Said};
 use crate::node::{Node, Zfs};
 
+const USAGE: &str = "usage: list [-rH][-d max] [-o property[,...]] [-t type[,...]] [-s property] ... \
+                     [filesystem|volume|snapshot] ...";
+
 pub(super) fn list(node: &Node, args: &[String]) -> Result<Said, Failed> {
-    let p = parsed(args, if node.info().zfs == Zfs::Fuse { "Hr" } else { "Hpr" }, "dtosS")?;
+    let plain = if node.info().zfs == Zfs::Fuse { "Hr" } else { "Hpr" };
+    let p =
+        Parsed::read(args, plain, "dtosS").map_err(|what| Failed(2, format!("{what}\n{USAGE}")))?;
     let columns: Vec<&str> =
         p.value('o').unwrap_or("name,used,available,refer,mountpoint").split(',').collect();
     let kinds = p.value('t').unwrap_or("filesystem,volume");
