@@ -9,6 +9,7 @@ use crate::checksum::Checksum;
 use crate::datasets::{Dataset, Datasets, History, NO_LIMIT, is_below, owner};
 use crate::error::NodeError;
 use crate::files;
+use crate::names::check_name;
 use crate::properties::{READ_ONLY, checked, is_known, stored};
 
 impl Datasets {
@@ -39,7 +40,7 @@ impl Datasets {
                 "cannot create {what}'{name}': dataset already exists"
             )));
         }
-        check_name(name, "create")?;
+        check_name(if kind == "snapshot" { "snapshot" } else { "create" }, name)?;
         if !name.contains(['@', '#'])
             && let Some((parent, _)) = name.rsplit_once('/')
             && !self.rows.contains_key(parent)
@@ -320,7 +321,7 @@ impl Datasets {
     pub fn rename(&mut self, old: &str, new: &str) -> Result<Vec<History>, NodeError> {
         self.need(old)?;
         let refused = |why: &str| Err(NodeError::refused(format!("cannot rename '{old}': {why}")));
-        check_name(new, "create")?;
+        check_name("rename", new)?;
         let snap_of = |name: &str| name.split_once('@').map(|(top, _)| top.to_string());
         match (snap_of(old), snap_of(new)) {
             (Some(of), Some(to)) if of == to => {}
@@ -388,9 +389,6 @@ impl Datasets {
 pub(crate) fn reserved(size: u64) -> u64 {
     size.saturating_add(size / 64)
 }
-
-/// The longest name of a dataset, a snapshot and a bookmark.
-const LONGEST_NAME: usize = 255;
 /// Mark of a file system that `zfs unmount`, or a receive with `-u`, left unmounted.
 pub(crate) const UNMOUNTED: &str = "%unmounted";
 /// Mark of a file system that was mounted since its last snapshot.
@@ -404,39 +402,16 @@ pub(crate) fn is_mounted(row: &Dataset) -> bool {
         && row.get("canmount") != "off"
         && row.get(UNMOUNTED) == "-"
         && at.starts_with("/zones/")
-        && !at.contains("/../")
+        && at.split('/').all(|part| part != "." && part != "..")
 }
 
 /// What a new dataset may have of those above.
 fn parent_properties(all: &Datasets, name: &str) -> Vec<String> {
     let above = name.rsplit_once('/').and_then(|(parent, _)| all.rows.get(parent));
-    let own = |key: &&String| key.contains(':') || *key == "zoned" || *key == "readonly";
+    let own = |key: &&String| {
+        key.contains(':') || matches!(key.as_str(), "zoned" | "readonly" | "mountpoint")
+    };
     above.map(|row| row.props.keys().filter(own).cloned().collect()).unwrap_or_default()
-}
-
-/// Refuses what is no name for zfs(8), in its words.
-fn check_name(name: &str, verb: &str) -> Result<(), NodeError> {
-    let fine = |c: &char| c.is_ascii_alphanumeric() || "-_.:/@# ".contains(*c);
-    let refused = |why: String| Err(NodeError::refused(format!("cannot {verb} '{name}': {why}")));
-    if let Some(odd) = name.chars().find(|c| !fine(c)) {
-        return refused(format!("invalid character '{odd}' in name"));
-    }
-    if name.len() > LONGEST_NAME {
-        return refused("name is too long".to_string());
-    }
-    if name.ends_with('/') {
-        return refused("trailing slash in name".to_string());
-    }
-    if name.split(['/', '@', '#']).any(str::is_empty) {
-        return refused("empty component in name".to_string());
-    }
-    if name.split('/').any(|part| part == "." || part == "..") {
-        return refused("self or parent reference is found in name".to_string());
-    }
-    if name.matches(['@', '#']).count() > 1 {
-        return refused("multiple '@' and/or '#' delimiters in name".to_string());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 //! The table of the node's datasets, volumes and snapshots with their properties. Pure.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
@@ -89,6 +90,13 @@ impl Dataset {
         self.get("type")
     }
 
+    /// The order of `zfs list`: by name, snapshots right after their dataset by age.
+    pub(crate) fn listed(&self, other: &Dataset) -> Ordering {
+        let key = |d: &Self| (d.name.contains(['@', '#']), d.txg);
+        let names = owner(&self.name).cmp(owner(&other.name));
+        names.then(key(self).cmp(&key(other))).then(self.name.cmp(&other.name))
+    }
+
     /// Depth below the pool; a snapshot is one below its dataset.
     pub fn depth(&self) -> usize {
         self.name.matches(['/', '@', '#']).count()
@@ -122,13 +130,10 @@ impl Datasets {
         self.rows.get(name)
     }
 
-    /// Everything in the order of `zfs list`: by name, snapshots right after their dataset by age.
+    /// Everything in the order of `zfs list`.
     pub fn sorted(&self) -> Vec<&Dataset> {
         let mut rows: Vec<&Dataset> = self.rows.values().collect();
-        rows.sort_by(|a, b| {
-            let key = |d: &Dataset| (owner(&d.name).to_string(), d.name.contains(['@', '#']));
-            key(a).cmp(&key(b)).then(a.txg.cmp(&b.txg)).then(a.name.cmp(&b.name))
-        });
+        rows.sort_by(|a, b| a.listed(b));
         rows
     }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use daemon::command::Output;
 
-use crate::getopt::{Ended, Failed, Parsed};
+use crate::getopt::{Ended, Failed, Parsed, Said};
 use crate::node::{Node, PLATFORM, TOOLS};
 use crate::state::Zone;
 use crate::streams::receive::{Flow, receive};
@@ -48,20 +48,15 @@ pub fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
 
 /// Runs one of the node's executables.
 pub fn run(tool: &str, node: &Path, args: Vec<OsString>) -> ExitCode {
-    match command(tool, node, args) {
-        Ok(text) => {
-            let mut out = std::io::stdout().lock();
-            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::FAILURE,
-            }
-        }
-        Err(Failed(status, message)) => {
-            if !message.is_empty() {
-                let _ = writeln!(std::io::stderr(), "{message}");
-            }
-            ExitCode::from(status)
-        }
+    let said = command(tool, node, args).unwrap_or_else(|failed| Err(failed).into());
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(said.stdout.as_bytes()).and_then(|()| out.flush());
+    if !said.stderr.is_empty() {
+        let _ = writeln!(std::io::stderr(), "{}", said.stderr);
+    }
+    match written {
+        Ok(()) => ExitCode::from(said.status),
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -109,39 +104,39 @@ fn hang() -> ! {
 
 /// Runs a command in this process.
 pub(crate) fn answer(node: &Node, tool: &str, args: &[String]) -> Output {
-    let (status, stdout, stderr) = match on_node(tool, node, args) {
-        Ok(text) => (0, text, String::new()),
-        Err(Failed(status, message)) => (status.into(), String::new(), message + "\n"),
-    };
-    Output { status, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() }
+    let Said { stdout, status, mut stderr } = on_node(tool, node, args);
+    if status != 0 {
+        stderr.push('\n');
+    }
+    Output { status: status.into(), stdout: stdout.into_bytes(), stderr: stderr.into_bytes() }
 }
 
-fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Ended {
+fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Result<Said, Failed> {
     let bad = |arg: OsString| {
         Failed(2, format!("{tool}: argument is not UTF-8: {}", arg.to_string_lossy()))
     };
     let args: Vec<String> =
         args.into_iter().map(|arg| arg.into_string().map_err(bad)).collect::<Result<_, _>>()?;
     let node = Node::open(dir).map_err(|error| Failed(1, format!("{tool}: {error}")))?;
-    match tool {
-        "zfs" if args.first().is_some_and(|verb| is_stream(verb)) => stream(&node, &args),
-        "sysevent" => sysevent(&node, &args),
-        "fswatcher" => fswatcher(&args),
-        "kstat" => kstat(&node, &args),
-        "svcs" => smf::svcs(&node, &args),
-        "svcadm" => smf::svcadm(&node, &args),
+    Ok(match tool {
+        "zfs" if args.first().is_some_and(|verb| is_stream(verb)) => stream(&node, &args).into(),
+        "sysevent" => sysevent(&node, &args).into(),
+        "fswatcher" => fswatcher(&args).into(),
+        "kstat" => kstat(&node, &args).into(),
+        "svcs" => smf::svcs(&node, &args).into(),
+        "svcadm" => smf::svcadm(&node, &args).into(),
         _ => on_node(tool, &node, &args),
-    }
+    })
 }
 
-fn on_node(tool: &str, node: &Node, args: &[String]) -> Ended {
+fn on_node(tool: &str, node: &Node, args: &[String]) -> Said {
     match tool {
-        "zoneadm" => zoneadm(node, args),
-        "zonecfg" => zonecfg(node, args),
+        "zoneadm" => zoneadm(node, args).into(),
+        "zonecfg" => zonecfg(node, args).into(),
         "zfs" => exec_zfs::zfs(node, args),
         // In process there are no scripts: this is what vminfod's command of this name prints.
-        "kstat" => exec_kstat::of_script(node, args),
-        _ => Err(Failed(2, format!("{tool}: no such command on this node"))),
+        "kstat" => exec_kstat::of_script(node, args).into(),
+        _ => Err(Failed(2, format!("{tool}: no such command on this node"))).into(),
     }
 }
 

@@ -98,6 +98,8 @@ pub mod trees; // the contents of datasets
 
 mod checksum; // a checksum
 
+mod names; // the names that zfs takes
+
 pub mod datasets; // the table of datasets
 
 pub mod node; // a node: its directory, its description, the paths in it

@@ -268,6 +268,6 @@ async fn truncated_empty_or_binary_output_changes_no_object() {
 
 fn line_with_two_ats() -> String {
     let name = format!("zones/{A}@a@b");
-    ["-", "1", "-", "-", &name, "-", "-", "-", "-", "-", "snapshot", "-", "0", "-", "-", "1", "-"]
+    ["-", "1", "-", &name, "-", "-", "-", "-", "-", "snapshot", "-", "0", "-", "-", "1", "-"]
         .join("\t")
 }

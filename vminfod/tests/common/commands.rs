@@ -6,9 +6,8 @@
 
 use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
 use serde_json::{Map, Value};
-use simnode::recorded::Listings;
+use simnode::recorded::{COLUMNS, Listings};
 use tokio::io::duplex;
-use vm_model::parse::zfs_list::COLUMNS;
 
 use super::FakeNode;
 

@@ -17,7 +17,10 @@ use crate::common::FakeNode;
 use crate::common::scene::A;
 
 /// Lists one dataset; the snapshots of the node take as long as the file `slow` says.
-const ZFS: &str = r#"case "$*" in *name,creation,userrefs,written*) exec sleep "$(cat "${0%/*}/slow")";; esac
+const ZFS: &str = r#"case "$*" in
+*name,creation,userrefs,written*) exec sleep "$(cat "${0%/*}/slow")";;
+*name,mountpoint*) exec printf '%s\t/%s\n' "${10}" "${10}";;
+esac
 cat "${0%/*}/zfs.list""#;
 
 fn script(node: &FakeNode, name: &str, text: &str) -> std::path::PathBuf {
@@ -32,9 +35,8 @@ async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
     let node = FakeNode::one();
     node.index(&[A]);
     let rows = node.with(|state| state.zoneadm.join("\n"));
-    let dataset = format!(
-        "lz4\t1500000000\t0\t/zones/{A}\tzones/{A}\t1\t2\t3\t4\t5\tfilesystem\t-\t7\t8\t9\t10\toff\n"
-    );
+    let dataset =
+        format!("lz4\t1500000000\t0\tzones/{A}\t1\t2\t3\t4\t5\tfilesystem\t-\t7\t8\t9\t10\toff\n");
     node.write("/bin/zfs.list", &dataset);
     node.write("/bin/slow", "0");
     let events = r#"echo '{"date":"d","type":"ready"}'; exec sleep 1000"#;

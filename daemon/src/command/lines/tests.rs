@@ -20,9 +20,7 @@ struct Listing {
 }
 
 fn snapshot(n: u32) -> String {
-    format!(
-        "-\t15000{n:05}\t-\t-\tzones/z@vmsnap-{n}\t-\t-\t-\t-\t-\tsnapshot\t-\t1\t-\t-\t4096\t-\n"
-    )
+    format!("-\t15000{n:05}\t-\tzones/z@vmsnap-{n}\t-\t-\t-\t-\t-\tsnapshot\t-\t1\t-\t-\t4096\t-\n")
 }
 
 impl AsyncRead for Listing {

@@ -105,8 +105,17 @@ impl Cn {
             std::fs::create_dir_all(canned.join(sub))?;
         }
         let list = printed(&node, "zoneadm", &["list", "-p", "-c"]).await?;
-        let every =
-            ["list", "-H", "-p", "-t", "filesystem,snapshot,volume", "-o", COLUMNS, "-d", "2"];
+        let every = [
+            "list",
+            "-H",
+            "-p",
+            "-t",
+            "filesystem,snapshot,volume",
+            "-o",
+            recorded::COLUMNS,
+            "-d",
+            "2",
+        ];
         let zfs = printed(&node, "zfs", &every).await?;
         let kstat = printed(&node, "kstat", &[]).await?;
         let chosen = |args: [&str; 9]| recorded::zfs_list(zfs.as_bytes(), &args.map(str::to_owned));
@@ -236,7 +245,10 @@ impl Cn {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        replace(&path, rows)?;
+        // Where it is mounted is looked up apart.
+        let listed = ["list", "-t", "filesystem,snapshot,volume", "-o", COLUMNS];
+        let rows = recorded::zfs_list(rows.as_bytes(), &listed.map(str::to_owned));
+        replace(&path, &String::from_utf8(rows)?)?;
         Ok(())
     }
 
@@ -352,8 +364,9 @@ fn write_scripts(canned: &Path, fswatcher: &Path) -> anyhow::Result<()> {
             "zfs",
             format!(
                 "case $5 in\nsnapshot) exec cat {at}/snapshots.txt ;;\n\
-                 filesystem,volume) exec cat {at}/datasets.txt ;;\nesac\n\
-                 for last; do :; done\nexec cat {at}/one/$last.rows"
+                 filesystem,volume) exec cat {at}/datasets.txt ;;\n\
+                 filesystem) shift 9\nfor name; do printf '%s\\t/%s\\n' \"$name\" \"$name\"; done\nexit ;;\n\
+                 esac\nfor last; do :; done\nexec cat {at}/one/$last.rows"
             ),
         ),
         // Of the options of the shipped script, which runs it: -j -m zones -c zone_misc [-i ID].

@@ -15,9 +15,8 @@ use daemon::Shutdown;
 use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
 use sdc_clients::{Http, Jitter};
 use serde_json::{Map, Value, json};
-use simnode::recorded::Listings;
+use simnode::recorded::{COLUMNS, Listings};
 use simnode::tap::Stream;
-use vm_model::parse::zfs_list::COLUMNS;
 use vminfod::config::Config;
 
 use super::gate::Gate;

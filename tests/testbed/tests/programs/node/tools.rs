@@ -102,6 +102,7 @@ fn zfs_answers_as_zfs_does() {
         &["set", "nonsense=1", "zones"],
         &["create", "zones/no/parent"],
         &["create", "zones/../../x"],
+        &["create", "zones/a\tb"],
         &["rollback", "zones@none"],
         &["rename", "zones/none", "zones/x"],
         &["rename", "zones", "zones/x"],
