@@ -94,6 +94,8 @@ impl Watcher {
                 requests = std::io::Cursor::new(self.watching.lock().take_requests());
             }
             let is_writing = !requests.get_ref().is_empty();
+            // A node at rest is not woken every second.
+            let asks_orphans = is_ready && self.watching.lock().may_have_orphans();
             // All arms are cancel-safe: what is not written stays in the buffer, what is not read
             // stays in the pipe, a changed list stays changed. One order, so that a simulated run can be
             // repeated: what comes most often stands last.
@@ -110,7 +112,7 @@ impl Watcher {
                     let zones = zones.borrow_and_update().clone();
                     self.watching.lock().want(&zones);
                 }
-                _ = orphans.tick(), if is_ready => self.watching.lock().ask_orphans(),
+                _ = orphans.tick(), if asks_orphans => self.watching.lock().ask_orphans(),
                 () = self.restart.notified() => return Err(End::Missed),
                 () = sleep_until(ready_by), if !is_ready => return Err(End::NotReady),
                 read = child.stdout.read(&mut chunk) => {
