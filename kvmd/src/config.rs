@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use daemon::agent::hub;
 use daemon::{ConfigError, Fields};
-use url::Url;
 
 use crate::judge::ADMIN_WINDOW;
 use crate::needed::Need;
@@ -59,7 +59,7 @@ pub struct Control {
 #[derive(Clone, Debug)]
 pub struct Zones {
     /// vminfod.
-    pub url: Url,
+    pub url: String,
     /// A second monitor's socket, as a path inside the zone; `None`: no QMP here.
     pub socket: Option<PathBuf>,
     /// How long after a zone's end its facts may still change.
@@ -147,7 +147,7 @@ fn control(f: &mut Fields) -> Option<Control> {
 
 fn zones(f: &mut Fields) -> Option<Zones> {
     let wanted = f.flag("vminfod.enabled", cfg!(target_os = "illumos"));
-    let url = f.parse("vminfod.url", "http://127.0.0.1:9090");
+    let url = hub::url(f);
     let settle = f.span("vminfod.settle", Duration::from_secs(2), Duration::ZERO..=HOUR);
     let socket = f.optional_text("vminfod.socket").map(PathBuf::from);
     if let Some(path) = &socket

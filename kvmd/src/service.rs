@@ -113,7 +113,7 @@ pub async fn serve(
     }
     if let Some(zones) = config.zones {
         let agent = concat!("kvmd/", env!("CARGO_PKG_VERSION"));
-        let client = Vminfod::with_http(Http::new(zones.url.as_str(), agent)?.without_retries());
+        let client = Vminfod::with_http(Http::new(&zones.url, agent)?.without_retries());
         let follower = Follower::new(Arc::clone(&shared), zones, root, config.need);
         tasks.spawn_vital("zones", follower.run(client));
     }

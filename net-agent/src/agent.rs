@@ -76,8 +76,8 @@ impl Agent {
     /// # Errors
     /// If the clients cannot be made.
     pub fn new(config: Config) -> Result<Arc<Self>, Error> {
-        let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
-        let made = clients(&config, Arc::clone(&transport), transport)?;
+        let node = HttpTransport::to(&config.services.vminfod)?;
+        let made = clients(&config, Arc::new(HttpTransport::new()?), Arc::new(node))?;
         Ok(Self::with_clients(config, made))
     }
 

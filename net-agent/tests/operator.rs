@@ -43,7 +43,7 @@ async fn desk() -> Desk {
         "resync": "100ms", "pace": {"per_second": 1000}, "status": {"listen": address.to_string()}});
     let agent = world.agent(HOME, over.clone());
     let mut config = json!({"napi": {"url": "http://127.0.0.1:9"}, "vmapi": {"url": "none"},
-        "vminfod": {"url": "http://127.0.0.1:9"}, "cn_uuid": CN,
+        "vminfod": {"url": "http://127.0.0.1:9", "trust_tcp": true}, "cn_uuid": CN,
         "state_dir": agent.parts.config.basics.places.state_dir});
     config.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
     let file = world.dir.path().join("net-agent.config.json");

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use daemon::agent::{Basics, Files};
+use daemon::agent::{Basics, Files, hub};
 use daemon::config::{http_url, lower_uuid};
 use daemon::{ConfigError, Fields, Window};
 
@@ -104,7 +104,7 @@ impl Config {
             cn_uuid,
             services: Services {
                 vmapi,
-                vminfod: f.url("vminfod.url", "http://127.0.0.1:9090"),
+                vminfod: hub::url(f),
                 per_second: f.number("pace.per_second", 5, 1..=1000),
                 in_flight: f.number("pace.in_flight", 4, 1..=64),
             },

@@ -7,10 +7,11 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::agent::hub::SOCKET;
 use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
 
@@ -59,7 +60,7 @@ pub struct Config {
     pub listen_beyond_loopback: bool,
     /// Host names of this node by which clients may ask, besides `localhost`.
     pub host_names: Vec<String>,
-    /// A unix socket to serve on as well.
+    /// A unix socket to serve on as well, for programs that act on what they read.
     pub socket: Option<Socket>,
     /// Where other nodes may collect metrics, if anywhere.
     pub metrics: Option<SocketAddr>,
@@ -105,12 +106,13 @@ impl Config {
         const ANY: RangeInclusive<Duration> = MS..=DAY;
         let seconds = Duration::from_secs;
         let default = Deadlines::default();
+        let root = fields.path("root", "/");
         let config = Self {
-            root: fields.path("root", "/"),
+            root: root.clone(),
             listen: fields.parse("listen", "127.0.0.1:9090"),
             listen_beyond_loopback: fields.flag("listen_beyond_loopback", false),
             host_names: fields.texts("host_names"),
-            socket: Socket::read(&mut fields),
+            socket: Socket::read(&mut fields, &root),
             metrics: fields.metrics(),
             http: http_limits(&mut fields),
             commands: Paths::read(&mut fields, &PROGRAMS),
@@ -168,15 +170,15 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// `socket.path`, and `socket.mode` in octal digits.
-    fn read(fields: &mut Fields) -> Option<Self> {
+    /// `socket.path`, which `none` switches off, and `socket.mode` in octal digits.
+    fn read(fields: &mut Fields, root: &Path) -> Option<Self> {
         let text = fields.text("socket.mode", "0600");
         let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
         if mode.is_none() {
             fields.fault("socket.mode", format_args!("{text:?} is not a mode (write \"0660\")"));
         }
-        let path = fields.optional_text("socket.path")?.into();
-        Some(Self { path, mode: mode.unwrap_or(0o600) })
+        let path = fields.path("socket.path", root.join(SOCKET.trim_start_matches('/')));
+        (path != Path::new("none")).then(|| Self { path, mode: mode.unwrap_or(0o600) })
     }
 }
 
@@ -235,7 +237,11 @@ mod tests {
     #[test]
     fn reads_a_socket_and_its_mode() {
         let read = |text: &str| Config::read(Fields::from_json(text).unwrap()).unwrap().0;
-        assert_eq!(read("{}").socket, None);
+        let path = |config: Config| config.socket.map(|socket| socket.path.display().to_string());
+        assert_eq!(path(read("{}")).as_deref(), Some("/var/run/vminfod/hub.sock"));
+        let below = read(r#"{"root": "/n"}"#);
+        assert_eq!(path(below).as_deref(), Some("/n/var/run/vminfod/hub.sock"));
+        assert_eq!(path(read(r#"{"socket": {"path": "none"}}"#)), None);
         let config = read(
             r#"{"socket": {"path": "/s", "mode": "660"}, "listen": "0.0.0.0:1", "listen_beyond_loopback": true}"#,
         );

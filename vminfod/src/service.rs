@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::command::Commands;
-use daemon::http::{ListenError, Server, bind_unix, listen};
+use daemon::http::{ListenError, Server, bind_unix, listen, private_dir};
 use daemon::{Shutdown, Tasks};
 use sdc_clients::Jitter;
 use tokio::sync::{Notify, watch};
@@ -185,7 +185,11 @@ pub async fn serve_with(
             return Err(ServeError::Stopped);
         }
         let port = listen(port).await?;
-        let socket = socket.map(|Socket { path, mode }| match bind_unix(&path, mode) {
+        let bind = |path: &Path, mode| {
+            path.parent().map_or(Ok(()), private_dir)?;
+            bind_unix(path, mode)
+        };
+        let socket = socket.map(|Socket { path, mode }| match bind(&path, mode) {
             Ok(bound) => Ok((path, bound)),
             Err(source) => Err(ServeError::Socket { path, source }),
         });

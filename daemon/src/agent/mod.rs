@@ -11,6 +11,8 @@ mod run; // from the command line to a running agent
 
 mod routes; // the listeners, and what their routes share
 
+pub mod hub; // where vminfod is
+
 mod basics; // the part of the configuration that all agents have
 
 pub use ask::{approve_plan, running_plan};

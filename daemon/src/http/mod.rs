@@ -48,4 +48,4 @@ pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
 pub use self::server::{Acceptor, Server, call};
 pub use self::signed::signed;
 pub use self::takeover::Takeover;
-pub use self::unix::{UnixSocket, bind_unix};
+pub use self::unix::{UnixSocket, bind_unix, private_dir};

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,20 @@ impl Drop for File {
             let _gone_already = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Makes the directory of a socket, for this user alone, unless it is there.
+///
+/// # Errors
+/// `PermissionDenied` if somebody else could put another socket into it, and the system's own.
+pub fn private_dir(dir: &Path) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let stat = fs::metadata(dir)?;
+    let is_ours = stat.uid() == rustix::process::geteuid().as_raw();
+    if !is_ours || stat.permissions().mode() & 0o022 != 0 {
+        return Err(Error::new(ErrorKind::PermissionDenied, "others may write to its directory"));
+    }
+    Ok(())
 }
 
 /// Binds a socket at `path` that never had another mode than `mode` there.
@@ -78,6 +92,17 @@ fn refuse_if_answered(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_directory_of_a_socket_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        private_dir(&path).unwrap();
+        private_dir(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(private_dir(&path).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
 
     #[tokio::test]
     async fn binds_with_mode_and_replaces_only_dead_sockets() {

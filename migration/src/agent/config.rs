@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use daemon::agent::{Basics, Files};
+use daemon::agent::{Basics, Files, hub};
 use daemon::command::{Paths, Program};
 use daemon::config::{http_url, lower_uuid};
 use daemon::{ConfigError, Fields};
@@ -101,7 +101,7 @@ impl Config {
         Self {
             cn,
             service,
-            vminfod: f.url("vminfod.url", "http://127.0.0.1:9090"),
+            vminfod: hub::url(f),
             secret: f.path("secret_file", "/opt/smartdc/agents/etc/migration.secret"),
             listen: Listen { address, port, data_port },
             pool: f.text("pool", "zones"),

@@ -16,6 +16,7 @@ use http::header::HeaderMap;
 use migration::agent::wire::{Connection, Wire};
 use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, Transport};
+use sdc_clients::vminfod::SYNCED;
 use serde_json::json;
 use simnode::Node;
 use simnode::in_process::InProcess;
@@ -125,7 +126,13 @@ impl Transport for ToVminfod {
                     )
                 }
             };
-            Ok(Response { status, headers: HeaderMap::new(), body: body.to_string().into() })
+            let synced =
+                (http::HeaderName::from_static(SYNCED), http::HeaderValue::from_static("true"));
+            Ok(Response {
+                status,
+                headers: HeaderMap::from_iter([synced]),
+                body: body.to_string().into(),
+            })
         })
     }
 }

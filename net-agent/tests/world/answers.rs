@@ -67,6 +67,9 @@ impl World {
         if path == "/vms" && !unread.is_empty() {
             reply.headers.insert("vminfod-incomplete", unread.parse().unwrap());
         }
+        if let Some(sync) = request.url.query_pairs().find(|(key, _)| key == "sync") {
+            reply.headers.insert("vminfod-sync", sync.1.parse().unwrap());
+        }
         Ok(reply)
     }
 

@@ -322,7 +322,7 @@ impl World {
     pub fn config(&self, host: &str, over: Value) -> Config {
         let cn = self.state().node(host).sysinfo["UUID"].clone();
         let mut config = json!({"napi": {"url": "http://napi.lab"}, "cn_uuid": cn, "seed": 1,
-            "vminfod": {"url": format!("http://{host}:9090")}, "admin_uuid": ADMIN,
+            "vminfod": {"url": format!("http://{host}:9090"), "trust_tcp": true}, "admin_uuid": ADMIN,
             "state_dir": self.dir.path().join(host), "log_level": "off"});
         for (key, value) in over.as_object().unwrap() {
             config[key] = value.clone();

@@ -68,9 +68,9 @@ impl std::fmt::Debug for Http {
 
 impl Http {
     /// A client of the service at `base_url` (a path prefix and a trailing
-    /// slash are fine) over real sockets, retrying as [`Policy::napi`] says.
+    /// slash are fine; `unix:/PATH` is a unix socket) over real sockets, retrying as [`Policy::napi`] says.
     pub fn new(base_url: &str, user_agent: &str) -> Result<Http, Error> {
-        Http::with_transport(base_url, user_agent, Arc::new(HttpTransport::new()?))
+        Http::with_transport(base_url, user_agent, Arc::new(HttpTransport::to(base_url)?))
     }
 
     /// The same over a transport of the caller's.
@@ -80,6 +80,8 @@ impl Http {
         transport: Arc<dyn Transport>,
     ) -> Result<Http, Error> {
         let bad = |base: &str, what: &str| Error::new(Class::Request, &Method::GET, base, what);
+        // What is at a unix socket has no name of its own.
+        let base_url = transport::socket_of(base_url).map_or(base_url, |_| "http://localhost");
         let base = Url::parse(base_url)
             .map_err(|e| bad("", "the base URL cannot be read").with_source(e))?;
         let clean = shown(&base);

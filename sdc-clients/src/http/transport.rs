@@ -43,6 +43,11 @@ impl Default for Timeouts {
     }
 }
 
+/// Returns the path of the unix socket in `unix:/PATH`.
+pub(super) fn socket_of(base_url: &str) -> Option<&str> {
+    base_url.strip_prefix("unix:").filter(|path| path.starts_with('/'))
+}
+
 /// HTTP/1.1 through reqwest.
 #[derive(Debug, Clone)]
 pub struct HttpTransport {
@@ -56,9 +61,23 @@ impl HttpTransport {
         HttpTransport::with_timeouts(Timeouts::default())
     }
 
+    /// A transport to the service at `base_url`: through a unix socket where that is `unix:/PATH`.
+    pub fn to(base_url: &str) -> Result<HttpTransport, Error> {
+        HttpTransport::through(socket_of(base_url), Timeouts::default())
+    }
+
     /// The same with other limits for the phases.
     pub fn with_timeouts(timeouts: Timeouts) -> Result<HttpTransport, Error> {
-        reqwest::Client::builder()
+        HttpTransport::through(None, timeouts)
+    }
+
+    fn through(socket: Option<&str>, timeouts: Timeouts) -> Result<HttpTransport, Error> {
+        let builder = reqwest::Client::builder();
+        let builder = match socket {
+            Some(path) => builder.unix_socket(path),
+            None => builder,
+        };
+        builder
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())

@@ -10,7 +10,7 @@ use ::http::StatusCode;
 use serde_json::Value;
 
 use super::types::VmObject;
-use super::view::{Incomplete, View};
+use super::view::{Incomplete, SYNCED, View};
 use crate::error::Error;
 use crate::http::{Call, Http, Reply};
 use crate::uuids::uuid_value;
@@ -19,6 +19,10 @@ use crate::uuids::uuid_value;
 const SYNC_TIMEOUT: Duration = Duration::from_secs(150);
 /// A node with many VMs has long lists.
 const LIST_CAP: usize = 256 << 20;
+
+/// The values of `sync`.
+const TRUE: &str = "true";
+const ZONES: &str = "zones";
 
 /// A client of vminfod. Requests are sent once: the service is on this node.
 #[derive(Debug, Clone)]
@@ -55,23 +59,25 @@ impl Vminfod {
     /// Every VM of the node, hidden ones included; with `sync`, as a load
     /// begun after this request finds them.
     pub async fn vms(&self, sync: bool) -> Result<View, Error> {
-        self.view(synced(Call::get(&["vms"]), sync)).await
+        self.view(synced(Call::get(&["vms"]), sync), sync.then_some(TRUE)).await
     }
 
     /// Every VM of the node; what zoneadm, the zone index and the zones' configurations say, such as
     /// which VMs exist and their NICs, as it is after this request. It does not wait for ZFS.
     pub async fn zones(&self) -> Result<View, Error> {
-        self.view(Call::get(&["vms"]).query("sync", "zones").timeout(SYNC_TIMEOUT)).await
+        let call = Call::get(&["vms"]).query("sync", ZONES).timeout(SYNC_TIMEOUT);
+        self.view(call, Some(ZONES)).await
     }
 
-    async fn view(&self, call: Call) -> Result<View, Error> {
-        let reply = self.http.execute(call.body_cap(LIST_CAP)).await?;
+    async fn view(&self, call: Call, sync: Option<&str>) -> Result<View, Error> {
+        let reply = proved(self.http.execute(call.body_cap(LIST_CAP)).await?, sync)?;
         let incomplete = Incomplete::of(reply.headers());
         Ok(View { vms: reply.json("an array of VMs")?, incomplete })
     }
 
     /// One VM by zone name or uuid; with `sync`, as a load begun after this request finds it. "Not found"
-    /// is what vminfod says itself: the 404 of anything in between is an error of another class.
+    /// is what vminfod says itself: the 404 of anything in between is an error of another class, and with
+    /// `sync` the service has proved that it reads the node when asked.
     pub async fn vm(&self, name: &str, sync: bool) -> Result<VmObject, Error> {
         let name = uuid_value(name);
         let answer = self.http.execute(synced(Call::get(&["vms", &name]), sync)).await;
@@ -84,7 +90,11 @@ impl Vminfod {
                 let status = Some(StatusCode::NOT_FOUND);
                 Err(Error::protocol(method, path, status, "vminfod's own 404", text))
             }
-            answer => answer?.object(),
+            Err(err) if sync && err.is_not_found_resource() => {
+                self.zones().await?;
+                Err(err)
+            }
+            answer => proved(answer?, sync.then_some(TRUE))?.object(),
         }
     }
 
@@ -110,6 +120,17 @@ impl Vminfod {
     }
 }
 
+/// Returns the answer if it was read for its request, where that was asked.
+fn proved(reply: Reply, sync: Option<&str>) -> Result<Reply, Error> {
+    match sync {
+        Some(wanted) if reply.text(SYNCED) != Some(wanted) => {
+            Err(reply
+                .unexpected("an answer that was read for this request: this vminfod is too old"))
+        }
+        _ => Ok(reply),
+    }
+}
+
 fn synced(call: Call, sync: bool) -> Call {
-    if sync { call.query("sync", "true").timeout(SYNC_TIMEOUT) } else { call }
+    if sync { call.query("sync", TRUE).timeout(SYNC_TIMEOUT) } else { call }
 }

@@ -64,5 +64,5 @@ pub use filter::Filter;
 pub use lines::{LineTooLong, Lines};
 pub use mirror::Mirror;
 pub use types::{Action, BadLine, Change, Record, VmObject, key_of, parse_line, parse_ready};
-pub use view::{INCOMPLETE, Incomplete, View};
+pub use view::{INCOMPLETE, Incomplete, SYNCED, View};
 pub use watch::{Watcher, watch, watch_filtered};

@@ -12,6 +12,9 @@ use super::types::VmObject;
 
 /// The header of `/vms` that names the zones in [`Incomplete::Zones`]; absent if there are none.
 pub const INCOMPLETE: &str = "vminfod-incomplete";
+/// The header of an answer that was read for its request: it repeats the value of `sync`. A vminfod that does not know
+/// `sync` answers what it knew before, without this header.
+pub const SYNCED: &str = "vminfod-sync";
 /// The most bytes of names in it.
 const NAMES_CAP: usize = 4 << 10;
 

@@ -30,7 +30,8 @@ pub(super) fn serve(files: &FileArgs) -> ExitCode {
 }
 
 async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError> {
-    let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
+    let outside: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
+    let node: Arc<dyn Transport> = Arc::new(HttpTransport::to(&config.services.vminfod)?);
     let cn_uuid = match &config.cn_uuid {
         Some(uuid) => uuid.clone(),
         None => {
@@ -53,7 +54,7 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError
         vminfod = config.services.vminfod,
         "listening"
     );
-    let made = clients(&config, &cn_uuid, Arc::clone(&transport), transport)?;
+    let made = clients(&config, &cn_uuid, outside, node)?;
     let agent = Agent::with_clients(config, cn_uuid, made);
     let tasks = daemon::Tasks::new(shutdown.clone());
     agent.listen(listener, &tasks, &shutdown);

@@ -231,7 +231,7 @@ impl World {
 
     pub fn config(&self, over: &Value) -> Config {
         let mut config = json!({"vmapi_url": "http://vmapi.lab", "server_uuid": CN, "seed": 1,
-            "vminfod": {"url": "http://127.0.0.1:9090"}, "state_dir": self.dir.path().join("state"),
+            "vminfod": {"url": "http://127.0.0.1:9090", "trust_tcp": true}, "state_dir": self.dir.path().join("state"),
             "startup_delay": {"min": "0s", "max": "1s"}, "log_level": "off"});
         merge(&mut config, over);
         Config::from_json(&config.to_string()).unwrap()
@@ -306,6 +306,9 @@ impl World {
         let mut headers = HeaderMap::new();
         if path == "/vms" && !state.unread.is_empty() {
             headers.insert("vminfod-incomplete", state.unread.join(",").parse().unwrap());
+        }
+        if let Some(sync) = request.url.query_pairs().find(|(key, _)| key == "sync") {
+            headers.insert("vminfod-sync", sync.1.parse().unwrap());
         }
         let status = StatusCode::from_u16(status).unwrap();
         Ok(Response { status, headers, body: body.into() })

@@ -31,7 +31,7 @@ use daemon::http::{Body, Counts, Listeners, Router, Start, call, reply};
 use futures_util::stream;
 use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, StatusCode};
-use sdc_clients::vminfod::INCOMPLETE;
+use sdc_clients::vminfod::{INCOMPLETE, SYNCED};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -169,7 +169,17 @@ async fn vms(State(api): Routes, RawQuery(query): RawQuery, headers: HeaderMap) 
     if let Some(names) = incomplete.header() {
         response.headers_mut().insert(INCOMPLETE, names);
     }
-    Ok(response)
+    Ok(proving(response, query))
+}
+
+/// Adds to an answer that was read for its request that it was.
+fn proving(mut response: Response, query: Option<&str>) -> Response {
+    let sync =
+        ["true", "zones"].into_iter().find(|sync| compat::query(query, "sync") == Some(sync));
+    if let Some(sync) = sync {
+        response.headers_mut().insert(SYNCED, http::HeaderValue::from_static(sync));
+    }
+    response
 }
 
 async fn vm(State(api): Routes, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
@@ -180,7 +190,7 @@ async fn vm(State(api): Routes, Path(name): Path<String>, RawQuery(query): RawQu
     let wanted = if is_value { name.to_ascii_lowercase() } else { name.clone() };
     api.sync(query.as_deref(), Some(&wanted)).await?;
     match vms::one(&api.published.snapshot(), &wanted) {
-        Some(json) => Ok(reply(StatusCode::OK, json)),
+        Some(json) => Ok(proving(reply(StatusCode::OK, json), query.as_deref())),
         None => Err(Refusal::NoVm(name)),
     }
 }

@@ -76,7 +76,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     let config = json!({
         "napi": { "url": format!("http://{}", listening.addr()) },
         "vmapi": "none",
-        "vminfod": { "url": format!("http://{}", served.address) },
+        "vminfod": { "url": format!("http://{}", served.address), "trust_tcp": true },
         "cn_uuid": cn_uuid,
         "admin_uuid": store.options().admin_uuid,
         "status": { "listen": "127.0.0.1:0" },

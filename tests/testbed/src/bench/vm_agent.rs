@@ -78,7 +78,7 @@ impl VmAgent {
         let config = json!({
             "vmapi_url": format!("http://{}", vmapi.addr()),
             "server_uuid": cn_uuid,
-            "vminfod": { "url": hub },
+            "vminfod": { "url": hub, "trust_tcp": true },
             "status": { "listen": "127.0.0.1:0" },
             "state_dir": dir.path().join("state"),
             "startup_delay": { "min": "0s", "max": "0s" },

@@ -242,7 +242,7 @@ impl Cn {
         let config = common(
             json!({
                 "napi": {"url": "http://napi.sim"}, "vmapi": {"url": "http://vmapi.sim"},
-                "vminfod": {"url": node}, "cn_uuid": self.uuid.to_string(),
+                "vminfod": {"url": node, "trust_tcp": true}, "cn_uuid": self.uuid.to_string(),
                 "server_nic_delay": window("0s", "1s"),
             }),
             "net-agent",
@@ -255,7 +255,7 @@ impl Cn {
         running.others.push((shutdown.clone(), tokio::spawn(agent.run(shutdown))));
         let config = common(
             json!({
-                "vmapi_url": "http://vmapi.sim", "vminfod": {"url": node},
+                "vmapi_url": "http://vmapi.sim", "vminfod": {"url": node, "trust_tcp": true},
                 "server_uuid": self.uuid.to_string(),
             }),
             "vm-agent",

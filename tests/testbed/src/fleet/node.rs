@@ -17,8 +17,9 @@ use daemon::Shutdown;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use sdc_clients::http::{CONNECT_TIMEOUT, Request, Response, StreamResponse, Transport};
+use sdc_clients::vminfod::SYNCED;
 use sdc_clients::{Error, Phase};
 use serde_json::{Value, json};
 
@@ -158,7 +159,7 @@ impl Wire {
         let wire: Arc<dyn Transport> = Arc::new(self);
         let cn = uuid(1, node, 0);
         let mut config = json!({
-            "vminfod": {"url": "http://127.0.0.1:9090"}, "no_rabbit": true, "seed": seed,
+            "vminfod": {"url": "http://127.0.0.1:9090", "trust_tcp": true}, "no_rabbit": true, "seed": seed,
             "log_level": "off", "state_dir": dir.join(node.to_string()),
         });
         match with {
@@ -235,7 +236,7 @@ impl Wire {
     fn vminfod(&self, path: &str) -> Response {
         match path {
             "/sysinfo" => reply(StatusCode::OK, self.sysinfo.clone()),
-            "/vms" => reply(StatusCode::OK, self.vms.clone()),
+            "/vms" => synced(reply(StatusCode::OK, self.vms.clone())),
             _ => {
                 self.centre.series.arrived(Kind::OneVm);
                 let body = format!("VM Not Found: {}", path.trim_start_matches("/vms/"));
@@ -243,6 +244,12 @@ impl Wire {
             }
         }
     }
+}
+
+/// The answer of a vminfod that has read its zones for it.
+fn synced(mut answer: Response) -> Response {
+    answer.headers.insert(SYNCED, HeaderValue::from_static("zones"));
+    answer
 }
 
 fn reply(status: StatusCode, body: Bytes) -> Response {

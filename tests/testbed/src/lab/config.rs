@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 
+use daemon::agent::hub::SOCKET;
 use indexmap::IndexMap;
 use rig::nfs;
 use serde_json::{Value, json};
@@ -35,6 +36,11 @@ pub(super) struct Configs<'a> {
 }
 
 impl Configs<'_> {
+    /// Where agents read vminfod: the socket that it has below its root.
+    fn hub(&self) -> String {
+        format!("unix:{}{SOCKET}", self.node.root().display())
+    }
+
     pub(super) fn vminfod(&self) -> Value {
         let listen = local(self.ports.vminfod).to_string();
         let mut config = self.node.vminfod_config_json(&listen);
@@ -56,7 +62,7 @@ impl Configs<'_> {
         json!({
             "napi": { "url": self.centre.napi.url() },
             "vmapi": { "url": self.centre.vmapi.url() },
-            "vminfod": { "url": url(self.ports.vminfod) },
+            "vminfod": { "url": self.hub() },
             "cn_uuid": self.node.cn_uuid(),
             "admin_uuid": ADMIN,
             "no_rabbit": true,
@@ -87,7 +93,7 @@ impl Configs<'_> {
         let most = |ms: u64| json!({ "min": "0s", "max": self.span(ms, 500) });
         json!({
             "vmapi_url": self.centre.vmapi.url(),
-            "vminfod": { "url": url(self.ports.vminfod) },
+            "vminfod": { "url": self.hub() },
             "server_uuid": self.node.cn_uuid(),
             "no_rabbit": true,
             "status": { "listen": local(self.ports.vm_agent).to_string() },
@@ -168,7 +174,7 @@ impl Configs<'_> {
             "server_uuid": self.node.cn_uuid(),
             "no_rabbit": true,
             "secret_file": self.options.dir.join(SECRET),
-            "vminfod": { "url": url(self.ports.vminfod) },
+            "vminfod": { "url": self.hub() },
             "listen": { "address": "127.0.0.1", "port": port, "data_port": data_port },
             "commands": {
                 "zfs": bin("zfs"), "zpool": bin("zpool"), "vmadm": bin("vmadm"),
@@ -215,7 +221,7 @@ impl Configs<'_> {
             "metrics": metrics(self.ports.kvmd),
             "run_dir": self.options.dir.join("kvmd"),
             "control": { "enabled": false },
-            "vminfod": { "enabled": true, "url": url(self.ports.vminfod), "settle": self.span(2_000, 100) },
+            "vminfod": { "enabled": true, "url": self.hub(), "settle": self.span(2_000, 100) },
         })
     }
 }

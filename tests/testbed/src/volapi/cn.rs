@@ -18,6 +18,7 @@ use migration::agent::wire::{Connection, Wire};
 use migration::agent::{Agent, Setup};
 use sdc_clients::http::{Request, Response, Transport};
 use sdc_clients::signed::Secret;
+use sdc_clients::vminfod::SYNCED;
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Error, Http};
 use serde_json::{Map, Value, json};
@@ -227,7 +228,10 @@ impl Transport for ToVminfod {
                     (StatusCode::SERVICE_UNAVAILABLE, body)
                 }
             };
-            let headers = http::HeaderMap::new();
+            let headers = http::HeaderMap::from_iter([(
+                http::HeaderName::from_static(SYNCED),
+                http::HeaderValue::from_static("true"),
+            )]);
             Ok(Response { status, headers, body: body.to_string().into() })
         })
     }

@@ -22,7 +22,7 @@ async fn start(lab: &Lab) -> Running {
         "listen": "127.0.0.1:0",
         "run_dir": lab.dir().join("kvmd"),
         "control": {"enabled": false},
-        "vminfod": {"enabled": true, "url": lab.vminfod_url(), "settle": "300ms"},
+        "vminfod": {"enabled": true, "url": lab.vminfod_url(), "trust_tcp": true, "settle": "300ms"},
     });
     let config = Config::read(Fields::from_json(&settings.to_string()).unwrap()).unwrap().0;
     serve(config, lab.node().root(), Shutdown::new()).await.unwrap()

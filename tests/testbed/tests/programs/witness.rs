@@ -176,8 +176,10 @@ async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
     let (status, headers) = (answer.status(), answer.headers().clone());
     let mut response = Body::from_stream(answer.bytes_stream()).into_response();
     *response.status_mut() = status;
-    if let Some(named) = headers.get("vminfod-incomplete") {
-        response.headers_mut().insert("vminfod-incomplete", named.clone());
+    for name in ["vminfod-incomplete", "vminfod-sync"] {
+        if let Some(value) = headers.get(name) {
+            response.headers_mut().insert(name, value.clone());
+        }
     }
     response
 }
@@ -196,7 +198,7 @@ async fn a_proxys_404_is_no_absence() {
     let serving = tokio::spawn(async move { axum::serve(listener, serving).await });
     let file = world.node().dir().join("net-agent.json");
     let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    config["vminfod"] = json!({"url": url});
+    config["vminfod"] = json!({"url": url, "trust_tcp": true});
     let file = dir.path().join("proxied.json");
     std::fs::write(&file, config.to_string()).unwrap();
     let args = ["@net-agent", "serve", "--config", file.to_str().unwrap()].map(str::to_owned);

@@ -10,6 +10,7 @@ use http::{HeaderMap, Method, StatusCode};
 use mocks::transport::InProcess;
 use sdc_clients::Error;
 use sdc_clients::http::{Request, Response, StreamResponse, Transport};
+use sdc_clients::vminfod::SYNCED;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -107,7 +108,14 @@ impl Transport for Wire {
             let outcome = match host.as_str() {
                 "napi.lab" => self.napi.send(request).await,
                 "vmapi.lab" => self.vmapi.send(request).await,
-                _ => Ok(self.vminfod(&path)),
+                _ => {
+                    let mut answer = self.vminfod(&path);
+                    let sync = request.url.query_pairs().find(|(key, _)| key == "sync");
+                    if let Some((_, sync)) = sync {
+                        answer.headers.insert(SYNCED, sync.parse().unwrap());
+                    }
+                    Ok(answer)
+                }
             };
             let heard = match &outcome {
                 Ok(answer) => (answer.status.as_u16(), text(&answer.body)),
