@@ -34,7 +34,7 @@ pub fn url(fields: &mut Fields) -> String {
 mod tests {
     use super::*;
 
-    #[test] // L20
+    #[test]
     fn a_tcp_port_is_believed_only_where_an_operator_says_so() {
         let read = |text: &str| {
             let mut fields = Fields::from_json(text).unwrap();

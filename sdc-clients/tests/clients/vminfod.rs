@@ -22,10 +22,9 @@ async fn routes_and_their_absence() {
         .route(
             "/vms",
             get(|uri: axum::http::Uri| async move {
-                format!(
-                    r#"[{{"zonename":"z","b":1,"a":2,"query":"{}"}}]"#,
-                    uri.query().unwrap_or_default()
-                )
+                let query = uri.query().unwrap_or_default().to_owned();
+                let body = format!(r#"[{{"zonename":"z","b":1,"a":2,"query":"{query}"}}]"#);
+                ([("vminfod-sync", query.replace("sync=", ""))], body)
             }),
         )
         .route("/vms/z", get(|| async { r#"{"zonename":"z"}"# }))
@@ -52,12 +51,39 @@ async fn routes_and_their_absence() {
         let foreign = vminfod.vm(other, true).await.unwrap_err();
         assert_eq!((foreign.class(), foreign.status()), (Class::Protocol, Some(404)), "{foreign}");
     }
+    // F138: an answer that does not say that it was read for its request is none, whoever gave it.
+    let old = vminfod.vm("z", true).await.unwrap_err();
+    assert!(old.class() == Class::Protocol && old.message().contains("too old"), "{old}");
     // F69: a uuid is sent in lower case, a name as it is.
     let uuid = "A829C448-085B-4138-ADBC-583AC96881C3";
     for (asked, sent) in [(uuid, uuid.to_lowercase().as_str()), ("Zone-A", "Zone-A")] {
         let path = vminfod.vm(asked, true).await.unwrap_err().path().to_owned();
         assert_eq!(path, format!("/vms/{sent}?sync=true"));
     }
+}
+
+#[tokio::test] // F138
+async fn a_404_of_a_service_that_does_not_know_sync_says_nothing() {
+    let old = Router::new()
+        .route("/vms", get(|| async { "[]" }))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "VM Not Found: y") });
+    let vminfod = Vminfod::new(&serve(old).await, "test/1").unwrap();
+    for error in [vminfod.vm("y", true).await.unwrap_err(), vminfod.zones().await.unwrap_err()] {
+        assert!(error.class() == Class::Protocol && error.message().contains("too old"), "{error}");
+    }
+    assert!(vminfod.vm("y", false).await.unwrap_err().is_not_found_resource());
+}
+
+#[tokio::test] // F138
+async fn a_service_is_reached_through_its_unix_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hub.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let router = Router::new().route("/ping", get(|| async { r#"{"ping":"pong"}"# }));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Vminfod::new(&format!("unix:{}", path.display()), "test/1").unwrap().ping().await.unwrap();
+    let absent = Vminfod::new("unix:/nonexistent/hub.sock", "test/1").unwrap();
+    assert_eq!(absent.ping().await.unwrap_err().class(), Class::Connect);
 }
 
 #[tokio::test]

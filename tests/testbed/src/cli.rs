@@ -68,6 +68,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
                 "sdc-voladm" => volumes::voladm::run(args),
                 "sdc-volapi" => volumes::voladm::curl::run(args),
                 "sdc-pkgadm" => volumes::pkgadm::run(args),
+                "hub-preflight" => preflight::cli::run(args),
                 _ => unknown(daemon),
             }
         }

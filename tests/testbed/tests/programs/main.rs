@@ -35,6 +35,7 @@ mod migration;
 mod monitoring;
 mod napi;
 mod node;
+mod preflight;
 #[cfg(target_os = "linux")] // zfs-fuse
 mod real_zfs;
 mod sessions;

@@ -232,3 +232,38 @@ async fn a_proxys_404_is_no_absence() {
     serving.abort();
     world.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")] // F138
+async fn whoever_takes_the_port_while_the_hub_is_down_is_not_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = chain(dir.path()).await;
+    let address = world.vminfod_url().trim_start_matches("http://").to_owned();
+    let (cn, epoch) = (world.node().cn_uuid().to_owned(), "0123456789abcdef");
+    world.end_vminfod(true).await.unwrap();
+    // An empty node, in our own vminfod's words, to whoever asks for whatever.
+    let asked = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&asked);
+    let impostor = axum::Router::new().fallback(move |request: Request| {
+        seen.store(true, Ordering::SeqCst);
+        let (path, sync) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+        let body = match path.as_str() {
+            "/sysinfo" => json!({"sysinfo": {"UUID": cn}, "age_ms": 1}).to_string(),
+            "/vms" => "[]".to_owned(),
+            "/events" => format!(
+                "{{\"type\":\"ready\",\"date\":\"2026-01-01T00:00:00.000Z\",\"epoch\":\"{epoch}\",\"seq\":0,\"vms\":\"[]\"}}\n"
+            ),
+            _ => format!("VM Not Found: {}", path.trim_start_matches("/vms/")),
+        };
+        async move { ([("vminfod-sync", sync.replace("sync=", ""))], body).into_response() }
+    });
+    let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
+    let serving = tokio::spawn(async move { axum::serve(listener, impostor).await });
+    rounds(&world).await;
+    assert_eq!(deletes(&world), 0, "{}", status(&world).await);
+    let records = world.vmapi.store().records();
+    assert!(records.iter().all(|vm| vm["state"] != "destroyed"), "VMAPI was told that a VM is gone");
+    assert!(!asked.load(Ordering::SeqCst), "an agent asked the port");
+    serving.abort();
+    world.start_vminfod().await.unwrap();
+    world.stop().await.unwrap();
+}

@@ -11,7 +11,7 @@ use super::source::{self, Kind};
 
 /// Each crate and the crates of the workspace that it may depend on (tests apart). The crates below
 /// `tests/` may depend on all; a crate that is not listed here on none.
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 13] = [
     ("daemon", &["sdc-clients"]),
     ("store", &["sdc-clients"]),
     ("console", &["daemon", "sdc-clients"]),
@@ -21,6 +21,7 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("vm-agent", &["vm-model", "daemon", "sdc-clients"]),
     ("migration", &["vm-model", "daemon", "sdc-clients", "store"]),
     ("volumes", &["vm-model", "daemon", "sdc-clients", "store"]),
+    ("preflight", &["vm-model", "daemon", "sdc-clients"]),
     ("boot-times", &["daemon", "sdc-clients"]),
     ("vm-model", &[]),
     ("sdc-clients", &[]),

@@ -5,6 +5,7 @@
 //! The rules of the house that can be read from the text of the repository: the numbers of
 //! `docs/contract`, the layers of the crates, and the tasks. CONTRIBUTING.md states them.
 
+mod beliefs;
 mod contract;
 mod layers;
 mod paths;
