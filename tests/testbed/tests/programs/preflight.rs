@@ -21,7 +21,7 @@ impl Lab {
         let (hub, report_path) = (self.config(), report.display().to_string());
         let agents = ["net-agent", "vm-agent"]
             .map(|name| self.dir().join(format!("{name}.json")).display().to_string());
-        let done = common::run(&[
+        let args = [
             "@hub-preflight",
             "--config",
             &own,
@@ -35,8 +35,8 @@ impl Lab {
             "300ms",
             "--report",
             &report_path,
-        ]);
-        let done = done.await;
+        ];
+        let done = common::run(&args).await;
         let report = std::fs::read_to_string(report).unwrap_or_default();
         (done, serde_json::from_str(&report).unwrap_or_default())
     }

@@ -258,10 +258,18 @@ async fn whoever_takes_the_port_while_the_hub_is_down_is_not_believed() {
     });
     let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
     let serving = tokio::spawn(async move { axum::serve(listener, impostor).await });
-    rounds(&world).await;
+    until("the agent waits for vminfod", LATE, || async {
+        let waits = status(&world).await["waiting_for"].clone();
+        Ok(waits.as_array().is_some_and(|waits| waits.contains(&json!("vminfod"))))
+    })
+    .await
+    .unwrap();
     assert_eq!(deletes(&world), 0, "{}", status(&world).await);
-    let records = world.vmapi.store().records();
-    assert!(records.iter().all(|vm| vm["state"] != "destroyed"), "VMAPI was told that a VM is gone");
+    let records = world.vmapi.store().all();
+    assert!(
+        records.iter().all(|vm| vm["state"] != "destroyed"),
+        "VMAPI was told that a VM is gone"
+    );
     assert!(!asked.load(Ordering::SeqCst), "an agent asked the port");
     serving.abort();
     world.start_vminfod().await.unwrap();
