@@ -77,7 +77,7 @@ async fn deadline_kills_the_whole_group() {
 }
 
 /// `vmadm start` waits for a boot that it has started; the boot has no pipe of vmadm's.
-#[tokio::test] // M78
+#[tokio::test] // S134
 async fn not_done_is_said_when_no_child_of_the_program_runs_on() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pid");

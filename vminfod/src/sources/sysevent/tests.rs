@@ -4,7 +4,6 @@
 
 //! Helpers that fail in every way.
 
-use std::time::Duration;
 
 use daemon::command::{Call, Run};
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
