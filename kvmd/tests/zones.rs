@@ -81,7 +81,8 @@ fn rest(name: &str, status: i64, at: &str) -> Value {
 
 async fn node(vminfod: &Vminfod, more: Value) -> Node {
     let mut node = Node::new();
-    let mut zones = json!({"enabled": true, "url": vminfod.url, "settle": "50ms"});
+    let mut zones =
+        json!({"enabled": true, "url": vminfod.url, "trust_tcp": true, "settle": "50ms"});
     zones.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     node.settings = json!({"control": {"enabled": false}, "vminfod": zones});
     node.start().await;

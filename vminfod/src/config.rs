@@ -106,13 +106,12 @@ impl Config {
         const ANY: RangeInclusive<Duration> = MS..=DAY;
         let seconds = Duration::from_secs;
         let default = Deadlines::default();
-        let root = fields.path("root", "/");
         let config = Self {
-            root: root.clone(),
+            root: fields.path("root", "/"),
             listen: fields.parse("listen", "127.0.0.1:9090"),
             listen_beyond_loopback: fields.flag("listen_beyond_loopback", false),
             host_names: fields.texts("host_names"),
-            socket: Socket::read(&mut fields, &root),
+            socket: Socket::read(&mut fields),
             metrics: fields.metrics(),
             http: http_limits(&mut fields),
             commands: Paths::read(&mut fields, &PROGRAMS),
@@ -163,7 +162,7 @@ impl Config {
 /// A unix socket to serve on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Its name.
+    /// Where it is below the root; elsewhere if this is absolute.
     pub path: PathBuf,
     /// Its mode.
     pub mode: u32,
@@ -171,13 +170,13 @@ pub struct Socket {
 
 impl Socket {
     /// `socket.path`, which `none` switches off, and `socket.mode` in octal digits.
-    fn read(fields: &mut Fields, root: &Path) -> Option<Self> {
+    fn read(fields: &mut Fields) -> Option<Self> {
         let text = fields.text("socket.mode", "0600");
         let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
         if mode.is_none() {
             fields.fault("socket.mode", format_args!("{text:?} is not a mode (write \"0660\")"));
         }
-        let path = fields.path("socket.path", root.join(SOCKET.trim_start_matches('/')));
+        let path = fields.path("socket.path", SOCKET.trim_start_matches('/'));
         (path != Path::new("none")).then(|| Self { path, mode: mode.unwrap_or(0o600) })
     }
 }
@@ -238,9 +237,7 @@ mod tests {
     fn reads_a_socket_and_its_mode() {
         let read = |text: &str| Config::read(Fields::from_json(text).unwrap()).unwrap().0;
         let path = |config: Config| config.socket.map(|socket| socket.path.display().to_string());
-        assert_eq!(path(read("{}")).as_deref(), Some("/var/run/vminfod/hub.sock"));
-        let below = read(r#"{"root": "/n"}"#);
-        assert_eq!(path(below).as_deref(), Some("/n/var/run/vminfod/hub.sock"));
+        assert_eq!(path(read(r#"{"root": "/n"}"#)).as_deref(), Some("var/run/vminfod/hub.sock"));
         assert_eq!(path(read(r#"{"socket": {"path": "none"}}"#)), None);
         let config = read(
             r#"{"socket": {"path": "/s", "mode": "660"}, "listen": "0.0.0.0:1", "listen_beyond_loopback": true}"#,

@@ -174,7 +174,9 @@ pub async fn serve_with(
         jitter,
         shutdown: shutdown.clone(),
     };
-    let (port, max_jobs, socket) = (config.listen, config.concurrency, config.socket.clone());
+    let (port, max_jobs) = (config.listen, config.concurrency);
+    let below = |socket: Socket| Socket { path: config.root.join(&socket.path), ..socket };
+    let socket = config.socket.clone().map(below);
     let metrics = config.metrics;
     let server = Server::new(config.http, shutdown.clone())
         .with_first_line(compat::first_line)

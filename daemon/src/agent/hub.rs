@@ -12,19 +12,21 @@ pub const SOCKET: &str = "/var/run/vminfod/hub.sock";
 
 /// Reads `vminfod.url`: `unix:/PATH`, or with `vminfod.trust_tcp` also `http://host`.
 pub fn url(fields: &mut Fields) -> String {
-    const KEY: &str = "vminfod.url";
     let trusts_tcp = fields.flag("vminfod.trust_tcp", false);
-    let text = fields.text(KEY, &format!("unix:{SOCKET}"));
+    let text = fields.text("vminfod.url", &format!("unix:{SOCKET}"));
     match http_url(&text) {
         _ if text.starts_with("unix:/") => text,
         Ok(url) if trusts_tcp => url,
         Ok(_) => {
             let why = "any local user may take this port while vminfod is down";
-            fields.fault(KEY, format_args!("{why}: use unix:{SOCKET}, or set vminfod.trust_tcp"));
+            fields.fault(
+                "vminfod.url",
+                format_args!("{why}: use unix:{SOCKET}, or set vminfod.trust_tcp"),
+            );
             String::new()
         }
         Err(reason) => {
-            fields.fault(KEY, format_args!("{reason}, or unix:/PATH"));
+            fields.fault("vminfod.url", format_args!("{reason}, or unix:/PATH"));
             String::new()
         }
     }

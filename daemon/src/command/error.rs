@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Output;
+use super::output::Output;
 use super::program::Program;
 
 /// Why a command has no output, or a useless one.

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-use super::LineSink;
 use super::error::CommandError;
 use super::program::Program;
+
+/// Takes the lines of a command.
+pub type LineSink<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
 
 /// Bytes that are read at once: few, because other tasks of the thread wait for these lines.
 pub(super) const CHUNK: usize = 8 * 1024;

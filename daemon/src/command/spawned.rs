@@ -14,9 +14,10 @@ use tokio::time::{Instant, timeout};
 
 use super::error::CommandError;
 use super::group::Group;
-use super::lines;
+use super::lines::{self, LineSink};
+use super::output::Output;
 use super::program::{Paths, Program};
-use super::{Call, Commands, Input, LineSink, Output, Pipe, Pipes, Run, Running, complaints};
+use super::seam::{Call, Commands, Input, Pipe, Pipes, Run, Running, complaints};
 
 /// The most that one command may print.
 const STDOUT_CAP: u64 = 256 * 1024 * 1024;

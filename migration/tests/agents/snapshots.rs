@@ -145,9 +145,10 @@ async fn nothing_else_can_be_touched() {
     let marked = refusal(client.roll_back(cn, VM, "volsnap-a").await);
     assert_eq!(marked, (409, "OtherSnapshots".to_owned()));
     // A VM without a delegated dataset.
+    let image = image(&world);
     world.source.verbs().delete(&VM.to_string()).await.unwrap();
     let payload = serde_json::json!({"uuid": VM.to_string(), "brand": "joyent", "quota": 10, "ram": 256,
-        "image_uuid": image(&world)});
+        "image_uuid": image});
     world.source.verbs().create(payload.as_object().unwrap()).await.unwrap();
     let bare = refusal(client.create(cn, VM, "volsnap-a").await);
     assert_eq!(bare, (409, "NoDelegatedDataset".to_owned()));
@@ -155,9 +156,8 @@ async fn nothing_else_can_be_touched() {
 }
 
 fn image(world: &World) -> String {
-    let images = world.source.programs.zfs("list -H -o name -t snapshot -r zones");
-    let name = images.lines().find(|name| name.ends_with("@final")).unwrap();
-    name.trim_start_matches("zones/").trim_end_matches("@final").to_owned()
+    let origin = world.source.programs.zfs(&format!("get -H -o value origin zones/{VM}"));
+    origin.trim().trim_start_matches("zones/").trim_end_matches("@final").to_owned()
 }
 
 #[tokio::test(start_paused = true)] // M74

@@ -26,9 +26,6 @@ use crate::finding::Finding;
 use crate::place::Place;
 use programs::Programs;
 
-/// How long a command may take: a node with many snapshots is slow.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-
 /// Looks at everything; waits for events as long as `watch`.
 pub async fn at_all(place: &Place, watch: Duration) -> Vec<Finding> {
     let programs = Programs::of(place);

@@ -4,11 +4,15 @@
 
 //! What is installed, and how it is run.
 
+use std::time::Duration;
+
 use daemon::command::{Call, CommandError, Commands, Output, Program, Spawned};
 
-use super::PATIENCE;
 use crate::finding::Finding;
 use crate::place::Place;
+
+/// How long a command may take: a node with many snapshots is slow.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The node's programs.
 pub struct Programs(pub Spawned);

@@ -52,7 +52,7 @@ pub enum NodeError {
     Refused(String),
     /// vmadm refuses the payload.
     #[error(transparent)]
-    Payload(#[from] crate::vmadm::Refusal),
+    Payload(#[from] crate::refusal::Refusal),
     /// An invalid argument or payload value.
     #[error("invalid {field}: {reason}")]
     Invalid {

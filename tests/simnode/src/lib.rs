@@ -112,6 +112,8 @@ pub mod clock; // what time it is on the node
 
 pub mod error; // errors
 
+pub mod refusal; // why vmadm refuses a payload
+
 pub use create::CreateOptions;
 pub use error::NodeError;
 pub use node::{Node, NodeInfo, PLATFORM, TOOLS};

@@ -132,19 +132,22 @@ mod tests {
         let answer = move || {
             let n = asked.fetch_add(1, Ordering::Relaxed);
             async move {
+                let synced = [("vminfod-sync", "true")];
                 let state = if n < 2 { "installed" } else { "running" };
-                match n {
+                let (status, text) = match n {
                     1 => (StatusCode::SERVICE_UNAVAILABLE, "{}".to_string()),
                     10.. => (StatusCode::NOT_FOUND, "VM Not Found: z".to_string()),
                     _ => {
                         (StatusCode::OK, json!({"zonename": "z", "zone_state": state}).to_string())
                     }
-                }
+                };
+                (status, synced, text)
             }
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = axum::Router::new().route("/vms/z", get(answer));
+        let none = || async { ([("vminfod-sync", "zones")], "[]") };
+        let router = axum::Router::new().route("/vms/z", get(answer)).route("/vms", get(none));
         tokio::spawn(async move { axum::serve(listener, router).await });
         url
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::command::STDERR_KEPT;
+use crate::command::seam::STDERR_KEPT;
 
 fn shell() -> Spawned {
     let all = [Program::Zoneadm, Program::Zfs, Program::Sysevent, Program::Vmadm];

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Value, json};
 
-use super::refusal::Refusal;
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 const MOST_ADDRESSES: usize = 20;
 const MOST_ALLOWED: usize = 13;

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::addresses;
 use super::nics::mac;
-use super::refusal::Refusal;
 use super::surroundings::Surroundings;
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 const CONFLICT: &str = "Conflict detected with another vm, please check the MAC, IP, and VRID";
 

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::docker::{self, Has};
 use super::forms::{self, objects_mut};
-use super::refusal::Refusal;
 use super::surroundings::Surroundings;
 use super::table::Action;
 use super::{conflicts, defaults, disks, judge, nics, routes, storage};
 use crate::payload::{self, BRANDS, Payload};
+use crate::refusal::Refusal;
 
 /// Returns the payload as vmadm goes on with it: without what the brand does not take, with what is added and
 /// derived.

@@ -7,8 +7,8 @@
 use serde_json::{Value, json};
 
 use super::memory;
-use super::refusal::Refusal;
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 /// The largest share of the processors.

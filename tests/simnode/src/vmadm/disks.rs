@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::forms::is_true;
 use super::kinds::is_block_size;
-use super::refusal::Refusal;
 use super::slots::Slot;
 use super::storage;
 use super::surroundings::Surroundings;
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 /// What zfs takes for the blocks of a volume where nothing is said.
 const BLOCK_SIZE: u64 = 8192;

@@ -7,9 +7,9 @@
 use serde_json::{Value, json};
 
 use super::kinds::{Kind, whole};
-use super::refusal::Refusal;
 use super::table;
 use crate::payload::Payload;
+use crate::refusal::Refusal;
 
 /// What is no number where one is needed: it fails its kind later.
 pub(crate) const NO_NUMBER: &str = "NaN";

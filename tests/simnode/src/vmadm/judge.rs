@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::forms::objects_mut;
 use super::images;
 use super::kinds::Kind;
-use super::refusal::Refusal;
 use super::slots;
 use super::surroundings::Surroundings;
 use super::table::{self, Action, Property};
 use crate::payload::{self, BRANDS, Payload};
+use crate::refusal::Refusal;
 
 /// What the first pass comes to. The order is that of the payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::forms::NO_NUMBER;
 use super::kinds::whole;
-use super::refusal::Refusal;
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 /// The least swap that a zone can have, in MiB.
 const LEAST_SWAP: f64 = 256.0;

@@ -47,7 +47,4 @@ pub mod kinds; // the values that a property takes
 
 pub mod surroundings; // what vmadm asks of the node
 
-pub mod refusal; // why a payload is refused
-
-pub use refusal::Refusal;
 pub use surroundings::{Image, Surroundings, Tag};

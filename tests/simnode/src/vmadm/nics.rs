@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::addresses::{self, shown};
 use super::forms::is_true;
-use super::refusal::Refusal;
 use super::surroundings::Surroundings;
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 /// What the NICs of a payload are for.
 pub(crate) struct Of<'a> {

@@ -8,8 +8,8 @@ use std::net::Ipv4Addr;
 
 use super::addresses;
 use super::nics::mac;
-use super::refusal::Refusal;
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 /// Checks the routes of a VM with these NICs.
 pub(crate) fn check(routes: Option<&Payload>, nics: &[Payload]) -> Result<(), Refusal> {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::refusal::Refusal;
+use crate::refusal::Refusal;
 
 /// How many disks one device has room for.
 const FUNCTIONS: u8 = 8;

@@ -7,8 +7,8 @@
 use serde_json::{Value, json};
 
 use super::kinds::is_block_size;
-use super::refusal::Refusal;
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 /// The algorithms of zfs that vmadm knows.
 const COMPRESSIONS: [&str; 15] = [

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::docker::{self, Has};
 use super::forms::{self, objects, objects_mut};
 use super::memory::{self, Limits};
-use super::refusal::Refusal;
 use super::surroundings::Surroundings;
 use super::table::Action;
 use super::{conflicts, create, defaults, disks, judge, nics, routes, storage};
 use crate::payload::{self, Payload};
+use crate::refusal::Refusal;
 
 /// The VM that is changed.
 #[derive(Clone, Debug, Default)]

@@ -17,9 +17,10 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 use simnode::config;
+use simnode::refusal::Refusal;
 use simnode::vmadm::judge::{self, Answer};
 use simnode::vmadm::table::Action;
-use simnode::vmadm::{Refusal, create, update, volumes};
+use simnode::vmadm::{create, update, volumes};
 use simnode::xml::Element;
 
 use super::tally::{Tally, no_flags};

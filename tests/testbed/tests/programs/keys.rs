@@ -45,6 +45,7 @@ fn each_agent_documents_every_configuration_key() {
         }
         let mut read = read_by(&text(&format!("{agent}/src/config.rs")));
         read.extend(read_by(&text("daemon/src/agent/basics.rs")));
+        read.extend(read_by(&text("daemon/src/agent/hub.rs")));
         assert!(read.len() > 15, "{read:?}");
         for key in &read {
             assert!(documented.contains(&key.as_str()), "{key} is not in docs/config-{agent}.md");

@@ -19,8 +19,10 @@ impl Lab {
         std::fs::write(&own, world.to_string()).unwrap();
         let (own, report) = (own.display().to_string(), scratch.join("report.json"));
         let (hub, report_path) = (self.config(), report.display().to_string());
-        let agents = ["net-agent", "vm-agent"]
-            .map(|name| self.dir().join(format!("{name}.json")).display().to_string());
+        let services = json!({"napi": {"url": self.centre().napi.url()}, "vmapi": {"url": self.centre().vmapi.url()}});
+        let agents = scratch.join("services.json");
+        std::fs::write(&agents, services.to_string()).unwrap();
+        let agents = agents.display().to_string();
         let args = [
             "@hub-preflight",
             "--config",
@@ -28,9 +30,7 @@ impl Lab {
             "--config",
             &hub,
             "--config",
-            &agents[0],
-            "--config",
-            &agents[1],
+            &agents,
             "--watch",
             "300ms",
             "--report",
@@ -71,7 +71,10 @@ fn copied(root: &Path, scratch: &Path) -> PathBuf {
             let path = folder.join(entry.file_name());
             match entry.file_type().unwrap().is_dir() {
                 true => folders.push(path),
-                false => drop(std::fs::copy(root.join(&path), copy.join(&path)).unwrap()),
+                false if entry.file_type().unwrap().is_file() => {
+                    let _bytes = std::fs::copy(root.join(&path), copy.join(&path)).unwrap();
+                }
+                false => {} // the hub's socket
             }
         }
     }

@@ -21,11 +21,11 @@ const MEASURED: [&str; 3] = ["pid", "started", "elapsed"];
 
 /// What a replay has learned about the values that differ from run to run: recorded to ours.
 #[derive(Debug, Default)]
-pub(in crate::conform) struct Memory(BTreeMap<String, String>);
+pub(crate) struct Memory(BTreeMap<String, String>);
 
 impl Memory {
     /// The text with our values in place of those that the recorded server had made.
-    pub(in crate::conform) fn ours(&self, text: &str) -> String {
+    pub(crate) fn ours(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (recorded, ours)| text.replace(recorded, ours))
     }
 

@@ -14,9 +14,12 @@ use super::{deploy, layout, text};
 const PLATFORM: &str = include_str!("platform-paths.tsv");
 
 /// What neither list has and who makes it; with a slash at its end, a folder and all that is below it.
-const ELSEWHERE: [(&str, &str); 23] = [
+const ELSEWHERE: [(&str, &str); 26] = [
     ("/bin", "the platform's link to /usr/bin, where its sh(1) is"),
     ("/dev/", "made by the kernel"),
+    ("/etc/hostname", "inside a docker zone"),
+    ("/etc/hosts", "inside a docker zone"),
+    ("/etc/resolv.conf", "inside a docker zone"),
     ("/etc/logadm.d", "of logadm(8); see the gaps of deploy/README.md"),
     ("/etc/zones/", "zonecfg(8) keeps the zones and their index there"),
     ("/lib/svc/share/smf_include.sh", "of SMF, named by smf_method(7)"),

@@ -72,7 +72,17 @@ fn routes(text: &str) -> Vec<String> {
             continue;
         };
         if is_method {
-            let parts = parts.split(',').map(str::trim).filter(|part| !part.is_empty());
+            // A comma between parentheses is of an argument.
+            let mut depth = 0_usize;
+            let parts = parts.split(|c: char| {
+                depth = match c {
+                    '(' => depth + 1,
+                    ')' => depth.saturating_sub(1),
+                    _ => depth,
+                };
+                c == ',' && depth == 0
+            });
+            let parts = parts.map(str::trim).filter(|part| !part.is_empty());
             let part = |part: &str| match part.strip_prefix('"').and_then(|it| it.strip_suffix('"'))
             {
                 Some(text) => format!("/{text}"),
