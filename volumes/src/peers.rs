@@ -8,7 +8,7 @@
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, ExpiresAt, Ticket, TicketOrder};
+use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, Ticket, TicketOrder};
 use sdc_clients::http::{Call, Http};
 use sdc_clients::imgapi::Imgapi;
 use sdc_clients::napi::Napi;
@@ -97,11 +97,8 @@ impl Peers {
     /// Returns the open tickets for this id that end in this second.
     pub async fn tickets_of(&self, id: &str, expires_at: i64) -> Result<Vec<String>, Error> {
         let all = self.cnapi().list_tickets(DEFAULT_SERVER).await?;
-        let at = Timestamp::from_second(expires_at).unwrap_or_default();
-        let ends_then = |text: &str| {
-            text == ends(expires_at).to_string()
-                || text.parse().is_ok_and(|it: Timestamp| it.as_second() == at.as_second())
-        };
+        let ends_then =
+            |text: &str| text.parse().is_ok_and(|it: Timestamp| it.as_second() == expires_at);
         let is_it = |ticket: &&Ticket| {
             !matches!(&*ticket.status, "finished" | "expired")
                 && ticket.scope == SCOPE
@@ -347,9 +344,9 @@ pub fn is_refusal(error: &Error) -> bool {
     matches!(error.status(), Some(409 | 412 | 422 | 507))
 }
 
-/// The form in which deployed clients say when a ticket ends.
-fn ends(second: i64) -> ExpiresAt {
-    ExpiresAt::JavaScript(Timestamp::from_second(second).unwrap_or_default())
+/// When a ticket ends.
+fn ends(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap_or_default()
 }
 
 /// Returns what a service said, with the name of its error as the deployed clients print it.

@@ -25,9 +25,11 @@ macro_rules! packed {
 }
 
 /// Each packed file by the name that it has when it is unpacked.
-const FILES: [(&str, &[u8]); 15] = packed![
+const FILES: [(&str, &[u8]); 17] = packed![
     "nodes.tar",
     "nodes-optional.tar",
+    "cnapi-peer-calls.jsonl",
+    "cnapi-transcripts.jsonl",
     "migrate-jobs.jsonl",
     "napi-transcripts-eras.jsonl",
     "napi-transcripts.jsonl",

@@ -27,6 +27,10 @@ mod vmapi; // VMAPI exchanges against the mock
 
 mod volapi; // volapi exchanges against ours
 
+mod services; // exchanges of other services against their mocks
+
+mod cnapi; // the nodes of a recording of CNAPI
+
 mod peers; // what VMAPI and volapi asked of others, against the mocks
 
 mod wire; // one recorded request over a socket
@@ -56,6 +60,7 @@ usage: testbed conform KIND [PATH] [FLAGS]
   napi FILE            NAPI exchanges (--only GROUP: one group)
   vmapi FILE           VMAPI exchanges (--only GROUP: one group)
   volapi FILE          volapi exchanges against ours (--only GROUP: one group)
+  cnapi FILE           CNAPI exchanges against the mock (--only GROUP: one group)
   peers FILE           what VMAPI and volapi asked of other services, against the mocks
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH    what vminfod answers to bytes on its socket
@@ -112,7 +117,7 @@ struct Kind {
     check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind {
         name: "vmload",
         doing: "composing what was recorded",
@@ -132,6 +137,7 @@ const KINDS: [Kind; 9] = [
         files: &[volapi::FILE],
         check: volapi::check,
     },
+    Kind { name: "cnapi", doing: "replaying CNAPI", files: &[cnapi::FILE], check: cnapi::check },
     Kind { name: "peers", doing: "replaying calls", files: &peers::FILES, check: peers::check },
     Kind {
         name: "vminfod-events",

@@ -2,13 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The recordings of NAPI and VMAPI: seeds, groups, exchanges, and what was done to the surroundings; one
+//! The recordings of services: seeds, groups, exchanges, and what was done to the surroundings; one
 //! JSON object a line.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::reply::Response;
@@ -53,7 +53,7 @@ pub(super) struct Asked {
     pub(super) path: String,
     #[serde(default)]
     pub(super) query: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sent")]
     pub(super) headers: HashMap<String, String>,
     #[serde(default)]
     pub(super) body: Option<Value>,
@@ -74,6 +74,17 @@ pub(super) struct Asked {
     #[serde(default)]
     pub(super) meanwhile: Vec<Timed<Asked>>,
 }
+
+/// The headers that were sent; null: this one was not.
+fn sent<'de, D: Deserializer<'de>>(from: D) -> Result<HashMap<String, String>, D::Error> {
+    let named = HashMap::<String, Option<String>>::deserialize(from)?;
+    Ok(named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
+}
+
+/// A step of the world that the runner does not know: its group cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody knows how to do {0}")]
+pub(super) struct UnknownStep(pub(super) Value);
 
 /// Something that happened so many milliseconds after the request.
 #[derive(Debug, Clone, Deserialize)]
@@ -112,6 +123,9 @@ pub(super) struct Answered {
     pub(super) body: Option<Value>,
     #[serde(default)]
     pub(super) body_text: Option<String>,
+    /// Nothing came as long as the recorder waited; the connection was open.
+    #[serde(default)]
+    pub(super) timeout: bool,
     /// The lines of a streamed answer.
     #[serde(default)]
     pub(super) stream: Option<Vec<Timed<Streamed>>>,
@@ -176,6 +190,8 @@ pub(super) struct Group {
     /// The surroundings at its start.
     pub(super) world: Value,
     pub(super) preparation: Vec<Asked>,
+    /// It starts from what the world calls its base.
+    pub(super) has_base: bool,
     pub(super) steps: Vec<Step>,
 }
 
@@ -201,7 +217,7 @@ struct Line {
     mode: Option<String>,
     requests: Option<Vec<Asked>>,
     group: Option<String>,
-    setup: Option<Vec<Asked>>,
+    setup: Option<Vec<Value>>,
     world: Option<Value>,
     published: Option<Vec<Value>>,
     id: Option<Value>,
@@ -254,10 +270,22 @@ impl Transcript {
                     let (world, mut preparation) = seeds.get(&seed).cloned().ok_or_else(|| {
                         missing(format!("group {name} of a seed not yet seen: {seed}"))
                     })?;
-                    preparation.extend(line.setup.unwrap_or_default());
+                    let setup = line.setup.unwrap_or_default();
+                    let has_base = setup.iter().any(|step| step["as"] == "base");
+                    for step in setup.into_iter().filter(|step| step.get("as").is_none()) {
+                        let asked = serde_json::from_value(step);
+                        preparation.push(asked.map_err(|why| missing(why.to_string()))?);
+                    }
                     let mode =
                         line.mode.ok_or_else(|| missing(format!("group {name} has no mode")))?;
-                    groups.push(Group { name, mode, world, preparation, steps: Vec::new() });
+                    groups.push(Group {
+                        name,
+                        mode,
+                        world,
+                        preparation,
+                        has_base,
+                        steps: Vec::new(),
+                    });
                 }
                 (None, None, Some(seed), Some(requests)) => {
                     seeds.insert(seed, (world, requests));

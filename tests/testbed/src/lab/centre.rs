@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mocks::cnapi::Order;
+use mocks::cnapi::{Order, TaskError};
 use mocks::{cnapi, imgapi, napi, papi, vmapi};
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
 use serde_json::{Map, Value, json};
@@ -111,6 +111,8 @@ impl Centre {
                 carry_out(node.dir, order).await
             })
         }));
+        let vms = vmapi.store().clone();
+        cnapi.store().set_vms(Arc::new(move || Some(vms.all())));
         let papi = papi::Server::start(local(0)).await;
         let papi = Arc::new(papi.map_err(LabError::io("listening on a free port as PAPI"))?);
         let imgapi = imgapi::Server::start(local(0)).await;
@@ -136,7 +138,9 @@ impl Centre {
             let disks = vm.get("disks").and_then(Value::as_array).into_iter().flatten();
             let of_disks = disks.filter_map(|disk| disk["image_uuid"].as_str().map(str::to_owned));
             for uuid in text(vm, "image_uuid").into_iter().chain(of_disks) {
-                self.imgapi.store().put(object(json!({ "uuid": uuid, "state": "active" })));
+                let files = json!([{ "compression": "gzip", "size": 1000, "sha1": "" }]);
+                let image = json!({ "uuid": uuid, "state": "active", "files": files });
+                self.imgapi.store().put(object(image));
             }
         }
     }
@@ -186,22 +190,29 @@ impl Centre {
 }
 
 /// What a node's own agent would do.
-async fn carry_out(dir: PathBuf, order: Order) -> Result<Value, String> {
-    let said = |error: NodeError| error.to_string();
+async fn carry_out(dir: PathBuf, mut order: Order) -> Result<Value, TaskError> {
+    let said = |error: NodeError| TaskError::from(error.to_string());
     let node = Node::open(dir).map_err(said)?;
     let with_hidden = order.params.get("include_dni").is_some_and(|it| it == "true");
     let load = async || {
         let url = node.vminfod_url().ok_or("its vminfod is not up")?;
         let hub = Vminfod::new(url, "testbed").map_err(|error| error.to_string())?;
-        let vm = hub.vm(&order.vm_uuid, true).await.map_err(|error| error.to_string())?;
+        let vm = hub.vm(&order.vm_uuid, true).await;
+        let no_vm = || TaskError::no_vm("VM.load error: no such zone configured");
+        let vm = vm.map_err(|error| match error.is_not_found_resource() {
+            true => no_vm(),
+            false => error.to_string().into(),
+        })?;
         let is_shown = with_hidden || !vm.is_hidden();
-        is_shown.then_some(vm).ok_or_else(|| "VM not found".to_owned())
+        is_shown.then_some(vm).ok_or_else(no_vm)
     };
     let verbs = Verbs::new(&node, Wait::none());
     let done = |result: Result<(), NodeError>| result.map(|()| json!({})).map_err(said);
     match order.verb.as_str() {
         "load" => load().await.map(|vm| json!(vm)),
         "create" => {
+            // The agent installs the image itself.
+            order.body.shift_remove("image");
             let uuid = verbs.create(&order.body).await.map_err(said)?;
             Ok(json!({ "vm": { "uuid": uuid } }))
         }
@@ -214,6 +225,6 @@ async fn carry_out(dir: PathBuf, order: Order) -> Result<Value, String> {
         "stop" => done(verbs.halt(&order.vm_uuid, 0).await),
         "reboot" => done(verbs.reboot(&order.vm_uuid).await),
         "update" => done(verbs.update(&order.vm_uuid, &order.body).await),
-        verb => Err(format!("a node of the lab cannot {verb}")),
+        verb => Err(format!("a node of the lab cannot {verb}").into()),
     }
 }

@@ -120,7 +120,8 @@ async fn cnapis_tasks_make_and_delete_vms_on_the_node_that_is_named() {
     assert!(cnapi.get_server(&cn).await.unwrap().admin_ip().is_some());
     let uuid = "40000000-0000-4000-8000-00000000cafe";
     let vm = serde_json::json!({ "uuid": uuid, "brand": "joyent-minimal", "alias": "new", "autoboot": false,
-        "do_not_inventory": true });
+        "do_not_inventory": true, "image_uuid": "50000000-0000-4000-8000-00000000cafe",
+        "image": { "files": [{ "compression": "gzip", "size": 1, "sha1": "" }] } });
     let wait = async |task: String| cnapi.wait_task(&task, LATE).await.unwrap();
     let task = wait(cnapi.create_vm(&cn, vm.as_object().unwrap()).await.unwrap()).await;
     assert!(task.is_complete(), "{task:?}");

@@ -45,7 +45,7 @@ pub(super) async fn replay(transcript: &Transcript, calls: &Calls) -> anyhow::Re
         let row: Row = serde_json::from_str(line).with_context(|| line.to_owned())?;
         anyhow::ensure!(rows.insert(row.id.clone()), "two rows for {}", row.id);
     }
-    let mut ledger = Ledger { rows, used: BTreeSet::new(), tally: Tally::default() };
+    let mut ledger = Ledger { rows, used: BTreeSet::new(), tally: Tally::default(), of_cnapi: 0 };
     for group in &transcript.groups {
         play(group, calls, &mut ledger).await.with_context(|| group.name.clone())?;
     }
@@ -57,10 +57,16 @@ struct Ledger {
     rows: BTreeSet<String>,
     used: BTreeSet<String>,
     tally: Tally,
+    of_cnapi: usize,
 }
 
 impl Ledger {
     fn enter(&mut self, id: &str, call: &Call, result: Result<(), String>) {
+        if call.peer == "cnapi" {
+            // The services' stand-in was kinder than CNAPI, whose own recording is the judge.
+            self.of_cnapi += 1;
+            return;
+        }
         let place = format!("{id} {} {} {}", call.peer, call.method, call.url);
         match (self.rows.contains(id), result) {
             (false, result) => self.tally.case(&place, result.err().as_slice()),
@@ -78,6 +84,8 @@ impl Ledger {
     fn done(mut self) -> Tally {
         let deviate = self.used.len();
         self.tally.notes.push(format!("{deviate} calls are answered otherwise on purpose"));
+        let of_cnapi = self.of_cnapi;
+        self.tally.notes.push(format!("{of_cnapi} calls of CNAPI are judged by conform cnapi"));
         self.tally
     }
 }
