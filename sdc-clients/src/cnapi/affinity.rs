@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    #[test] // C7
+    #[test] // CN7
     fn a_rule_is_sent_as_its_object() {
         let sent = |rule: &str| serde_json::to_value(rule.parse::<Affinity>().unwrap()).unwrap();
         let object = |key: &str, operator: &str, value: &str, kind: &str, soft: bool| json!({ "key": key, "operator": operator, "value": value, "valueType": kind, "isSoft": soft });

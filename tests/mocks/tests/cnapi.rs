@@ -170,7 +170,7 @@ async fn a_node_is_found_by_its_sysinfo_and_chosen_where_the_vm_fits() {
     );
 }
 
-#[tokio::test(start_paused = true)] // C2
+#[tokio::test(start_paused = true)] // CN2
 async fn a_request_that_ends_the_process_ends_all_and_it_is_down_until_it_is_started_again() {
     let store = Store::at(NOW);
     store.put_server(object(&json!({ "uuid": CN })));
@@ -188,7 +188,7 @@ async fn a_request_that_ends_the_process_ends_all_and_it_is_down_until_it_is_sta
     assert!(cnapi.get_ticket(&held).await.unwrap().is_active(), "the queue is intact");
 }
 
-#[tokio::test(start_paused = true)] // C3
+#[tokio::test(start_paused = true)] // CN3
 async fn an_update_that_another_write_came_before_is_tried_again() {
     let store = Store::at(NOW);
     store.put_server(object(&json!({ "uuid": CN })));

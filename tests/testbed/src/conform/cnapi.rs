@@ -52,7 +52,7 @@ fn whole(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test] // C1
+    #[test] // CN1
     fn the_recorded_exchanges_are_answered_alike() {
         let dir = recordings::unpacked().unwrap();
         let tally = check(&dir.path().join(FILE), &[]).unwrap();

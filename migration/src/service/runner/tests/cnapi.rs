@@ -33,7 +33,7 @@ fn creations(world: &World) -> usize {
     world.cnapi.log().all().iter().filter(of_vms).count()
 }
 
-#[tokio::test(start_paused = true)] // C9
+#[tokio::test(start_paused = true)] // CN9
 async fn cnapi_refuses_no_request_of_any_story() {
     let action = |name: &str| format!("migration_action={name}");
     let (begin, sync, switch) = (action("begin"), action("sync"), action("switch"));
@@ -65,7 +65,7 @@ async fn cnapi_refuses_no_request_of_any_story() {
     }
 }
 
-#[tokio::test(start_paused = true)] // C10
+#[tokio::test(start_paused = true)] // CN10
 async fn one_creation_is_sent_whether_or_not_its_answer_comes() {
     for action in [Action::DropResponse, Action::Delay { ms: 20_000 }] {
         let world = World::new(true);
@@ -85,7 +85,7 @@ async fn one_creation_is_sent_whether_or_not_its_answer_comes() {
     }
 }
 
-#[tokio::test(start_paused = true)] // C11
+#[tokio::test(start_paused = true)] // CN11
 async fn what_cnapi_refuses_is_told_and_not_repeated() {
     let error =
         json!({ "field": "vm", "code": "Invalid", "message": "VM \"ram\" is not a number" });
@@ -113,7 +113,7 @@ async fn what_cnapi_refuses_is_told_and_not_repeated() {
     }
 }
 
-#[tokio::test(start_paused = true)] // C12
+#[tokio::test(start_paused = true)] // CN12
 async fn a_target_counts_on_its_node_until_vmapi_has_it_there() {
     let world = World::new(true);
     beside(&world, async {
