@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 /// The bytes that a ring usually keeps.
-pub const BYTES: usize = 64 << 20;
+pub const BYTES: usize = 16 << 20;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]

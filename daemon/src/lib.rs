@@ -3,7 +3,8 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! What every daemon of this project does besides its work. Nothing here knows of zones, NICs or
-//! routes; an agent names what it works on, such as a VM, and nothing here looks at the name.
+//! routes; an agent names what it works on, such as a VM, and nothing here looks at the name. Of a node's
+//! programs only the names and places are known.
 //!
 //! Where to start: an agent's `main` reads its file with [`Fields`], logs with
 //! [`log::init`], waits for the end with [`Shutdown`], runs its loops as [`Tasks`] and ends by [`exit`].
@@ -46,6 +47,8 @@ pub mod process; // what the system says about this process
 pub mod timing; // the clock, random waits, back-off
 
 pub mod disk; // small files on the disk
+
+pub mod command; // the one way to run a program
 
 pub mod config; // configuration files
 

@@ -4,7 +4,13 @@
 
 //! Everything that stands against a begin, told at once (RFD 34, R22–R24).
 
+pub mod object; // what of a VM does not move
+
 use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use object::{Needs, Stays};
 
 use crate::journal::End;
 use crate::time::Time;
@@ -18,8 +24,10 @@ pub struct Known {
     pub is_core: bool,
     /// `tags.smartdc_role` is `nat`: such a core VM may move.
     pub is_nat: bool,
-    /// Devices passed through to the VM.
+    /// Devices passed through to the VM, as VMAPI has them.
     pub pci_devices: usize,
+    /// The VM's object as its node shows it; none: nobody was asked, or nobody answers.
+    pub object: Option<Map<String, Value>>,
     /// The MACs of NICs that have no network or no address in NAPI.
     pub odd_nics: Vec<String>,
     /// What the datasets use, in bytes, with the sizes that they have now.
@@ -45,6 +53,12 @@ pub struct Node {
     pub clock_ms: Option<i64>,
     /// The pool has `extensible_dataset`, which resuming needs.
     pub can_resume: bool,
+    /// The pool of its VMs; none: the agent does not say.
+    pub pool: Option<String>,
+    /// The VM has a limit of filesystems or snapshots, and the pool has no such limits.
+    pub lacks_limits: bool,
+    /// The pool is encrypted, as far as the agent says.
+    pub encrypted: Option<bool>,
     /// Free space in the pool, in bytes.
     pub free_bytes: Option<u64>,
     /// NIC tags that the VM needs and the node lacks.
@@ -83,6 +97,21 @@ pub enum Obstacle {
     /// The target would not get it.
     #[error("The NIC {0} has no network or no address in NAPI")]
     Nic(String),
+    /// Something of it does not move.
+    #[error(transparent)]
+    Stays(#[from] Stays),
+    /// What an agent sends and receives lies in the pool of its node's VMs.
+    #[error(
+        "The {end}'s node keeps its instances in the pool {pool}, and the instance is in {own}"
+    )]
+    Pool {
+        /// Which node.
+        end: End,
+        /// Its pool.
+        pool: String,
+        /// The VM's.
+        own: String,
+    },
     /// Nobody there sends or receives.
     #[error("migration-agent does not answer on the {0}'s node")]
     NoAgent(End),
@@ -128,6 +157,9 @@ pub enum Obstacle {
         /// How much, to the next second.
         seconds: i64,
     },
+    /// The target's disks would have what the source's must not have as plain text.
+    #[error("The source's pool is encrypted, and the target's is not")]
+    PlainTarget,
     /// The copy does not fit.
     #[error("The target's pool has {free} bytes free, and the instance uses {used}")]
     Room {
@@ -139,6 +171,11 @@ pub enum Obstacle {
     /// The target could not have the VM's NICs.
     #[error("The target's node lacks the NIC tags {0}")]
     NicTags(String),
+    /// The streams set them.
+    #[error(
+        "The pool of the target's node has no limits of filesystems and snapshots, as the instance has"
+    )]
+    Limits,
     /// Removed by abort, by operators.
     #[error("The target's node has a copy of the instance already")]
     HasCopy,
@@ -153,12 +190,18 @@ pub enum Warning {
     /// It is copied from the source's node.
     #[error("IMGAPI does not have the image: it is copied from the source's node")]
     NoImage,
+    /// The copy is encrypted with the target's key.
+    #[error("The target's pool is encrypted, and the source's is not: the copy will be encrypted")]
+    EncryptedTarget,
     /// A stream that is cut starts from the last common snapshot.
     #[error("The pool of the {0}'s node cannot resume a stream that was cut")]
     NoResume(End),
     /// Both copies will be there until the reboot, and the migration waits for it.
     #[error("The {0}'s node is to be rebooted at {1}")]
     Reboot(End, Time),
+    /// Something of it does not move, or needs something of the node.
+    #[error(transparent)]
+    Needs(#[from] Needs),
 }
 
 /// The findings.
@@ -191,6 +234,18 @@ pub fn check(known: &Known, is_same_node: bool, now: Time) -> Findings {
     }
     let Some(source) = &known.source else { return found };
     of_node(End::Source, source, now, &mut found);
+    if known.object.is_none() && source.answers() {
+        found
+            .obstacles
+            .push(Obstacle::Unknown { end: End::Source, what: "object of the instance" });
+    }
+    let own = known.object.as_ref().and_then(|vm| crate::carried::text(vm, "zpool"));
+    if let (Some(own), Some(pool)) = (own, &source.pool)
+        && own != pool
+    {
+        let (pool, own) = (pool.clone(), own.to_owned());
+        found.obstacles.push(Obstacle::Pool { end: End::Source, pool, own });
+    }
     if let Some(target) = &known.target {
         of_node(End::Target, target, now, &mut found);
         of_pair(source, target, &mut found);
@@ -217,8 +272,15 @@ fn of_vm(known: &Known, found: &mut Findings) {
     if known.is_core && !known.is_nat {
         found.obstacles.push(Obstacle::Core);
     }
-    if known.pci_devices > 0 {
-        found.obstacles.push(Obstacle::PciDevices(known.pci_devices));
+    let devices = known.object.as_ref().map(|vm| crate::carried::entries(vm, "pci_devices").len());
+    let devices = devices.unwrap_or(known.pci_devices);
+    if devices > 0 {
+        found.obstacles.push(Obstacle::PciDevices(devices));
+    }
+    if let Some(vm) = &known.object {
+        let (stays, needs) = object::check(vm);
+        found.obstacles.extend(stays.into_iter().map(Obstacle::from));
+        found.warnings.extend(needs.into_iter().map(Warning::from));
     }
     found.obstacles.extend(known.odd_nics.iter().cloned().map(Obstacle::Nic));
     if !known.has_image {
@@ -257,6 +319,17 @@ fn of_pair(source: &Node, target: &Node, found: &mut Findings) {
     {
         found.obstacles.push(Obstacle::Cpu { source_cpu, target_cpu });
     }
+    if let (Some(own), Some(pool)) = (&source.pool, &target.pool)
+        && own != pool
+    {
+        let (pool, own) = (pool.clone(), own.clone());
+        found.obstacles.push(Obstacle::Pool { end: End::Target, pool, own });
+    }
+    match (source.encrypted, target.encrypted) {
+        (Some(true), Some(false)) => found.obstacles.push(Obstacle::PlainTarget),
+        (Some(false), Some(true)) => found.warnings.push(Warning::EncryptedTarget),
+        _ => {}
+    }
     let platforms = both("platform", (source, &source.platform), (target, &target.platform), found);
     // Buildstamps are compared as texts: they have one length and form.
     if let Some((source_platform, target_platform)) = platforms
@@ -291,6 +364,9 @@ fn of_target(used: u64, target: &Node, found: &mut Findings) {
     if !target.missing_nic_tags.is_empty() {
         let tags: Vec<&str> = target.missing_nic_tags.iter().map(String::as_str).collect();
         found.obstacles.push(Obstacle::NicTags(tags.join(", ")));
+    }
+    if target.lacks_limits {
+        found.obstacles.push(Obstacle::Limits);
     }
     if target.has_copy {
         found.obstacles.push(Obstacle::HasCopy);

@@ -23,6 +23,10 @@ pub mod checks; // everything that stands against a begin
 
 pub mod target_payload; // the payload of the hidden target
 
+pub mod bring_over; // what has to be changed on the target so that it has the settings of the source
+
+pub mod carried; // how each key of a VM's object comes to the target
+
 pub mod progress; // marks in the history, bytes of a stream, the events of a watch
 
 pub mod permit; // who may do what
@@ -36,6 +40,8 @@ pub mod estimate; // bytes, seconds and downtime beforehand
 pub mod resync; // whether an automatic migration syncs once more
 
 pub mod sync_plan; // datasets, snapshots of both sides, tokens → the streams of one sync
+
+pub mod properties; // which properties of a dataset go from node to node
 
 pub mod machine; // which action is taken when, and what its next step is
 

@@ -11,7 +11,7 @@
 //! and orders. A [`Batch`] of writes to several buckets happens whole or not at all. A lease
 //! ([`Store::claim`]) says which instance runs timers; its [`Fence`] number rises with each new
 //! holder, and a batch that [requires](Batch::require) it is refused once the lease ran out, by the
-//! store's clock.
+//! store's clock. [`Store::lead`] holds one for as long as it can, and works meanwhile.
 //!
 //! A write is acknowledged after it is on the disk. What was acknowledged stays when the process or
 //! the database server is killed. [`Error::UnknownOutcome`] says that a write may have happened; it
@@ -44,6 +44,8 @@
 #![forbid(unsafe_code)]
 
 mod bucket; // records of one type: get, put, delete, find
+
+mod lead; // the one way to lead
 
 mod store; // a handle to one engine: batches and leases
 

@@ -286,18 +286,28 @@ impl FromIterator<Row> for Datasets {
 }
 
 impl Row {
-    /// Returns where it is mounted, or its device; `None` if it is mounted inside a zone.
+    /// Returns where it is mounted, or its device; `None` if it is mounted inside a zone, or that was not
+    /// looked up.
     pub fn mountpoint(&self) -> Option<Cow<'_, str>> {
         let name = self.name();
-        let mountpoint: Cow<'_, str> =
-            match (self.text(Column::Type), self.text(Column::Mountpoint)) {
-                ("volume", _) => format!("{DEVICES}{name}").into(),
-                (_, "-" | "legacy") => format!("/{name}").into(),
-                (_, text) => text.into(),
-            };
-        let is_delegated =
-            self.text(Column::Zoned) == "on" || name.split('/').nth(2) == Some("data");
-        (mountpoint.starts_with('/') && !is_delegated).then_some(mountpoint)
+        let mountpoint: Cow<'_, str> = match self.text(Column::Type) {
+            "volume" => format!("{DEVICES}{name}").into(),
+            _ => match self.mounted()? {
+                "-" | "legacy" => format!("/{name}").into(),
+                text => text.into(),
+            },
+        };
+        (mountpoint.starts_with('/') && !self.is_delegated()).then_some(mountpoint)
+    }
+
+    /// Returns true for a filesystem that is not delegated: where it is mounted is not for a tenant to
+    /// say, and [`Row::mountpoint`] needs it.
+    pub fn is_mounted_outside(&self) -> bool {
+        self.text(Column::Type) == "filesystem" && !self.is_delegated()
+    }
+
+    fn is_delegated(&self) -> bool {
+        self.text(Column::Zoned) == "on" || self.name().split('/').nth(2) == Some("data")
     }
 }
 

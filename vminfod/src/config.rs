@@ -14,13 +14,17 @@ use std::time::Duration;
 use daemon::http::Limits as HttpLimits;
 use daemon::{ConfigError, Fields};
 
-use crate::node::commands::{CommandPaths, Commands};
 use crate::node::root::{DEADLINE, Root};
 use crate::node::{Ctx, Deadlines};
+use daemon::command::{Commands, Paths, Program};
 use daemon::journal::BYTES;
 
 /// The longest time that can be set.
 const DAY: Duration = Duration::from_secs(86_400);
+
+/// The programs that it runs.
+pub const PROGRAMS: [Program; 5] =
+    [Program::Zoneadm, Program::Zfs, Program::Kstat, Program::Sysevent, Program::Fswatcher];
 
 /// How changes of files are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,7 @@ pub struct Config {
     /// Caps and deadlines of connections.
     pub http: HttpLimits,
     /// The node's programs.
-    pub commands: CommandPaths,
+    pub commands: Paths,
     /// How changes of files are found.
     pub watch: Watch,
     /// Time between full refreshes: least and most.
@@ -100,7 +104,6 @@ impl Config {
         const MS: Duration = Duration::from_millis(1);
         const ANY: RangeInclusive<Duration> = MS..=DAY;
         let seconds = Duration::from_secs;
-        let paths = CommandPaths::default();
         let default = Deadlines::default();
         let config = Self {
             root: fields.path("root", "/"),
@@ -110,13 +113,7 @@ impl Config {
             socket: Socket::read(&mut fields),
             metrics: fields.metrics(),
             http: http_limits(&mut fields),
-            commands: CommandPaths {
-                zoneadm: fields.path("commands.zoneadm", paths.zoneadm),
-                zfs: fields.path("commands.zfs", paths.zfs),
-                kstat: fields.path("commands.kstat", paths.kstat),
-                sysevent: fields.path("commands.sysevent", paths.sysevent),
-                fswatcher: fields.path("commands.fswatcher", paths.fswatcher),
-            },
+            commands: Paths::read(&mut fields, &PROGRAMS),
             watch: fields.parse("watch", "fswatcher"),
             refresh: (
                 fields.span("refresh.min", seconds(270), ANY),
@@ -214,10 +211,11 @@ mod tests {
         let config = Config::default();
         assert_eq!(config.listen.to_string(), "127.0.0.1:9090");
         assert_eq!(config.refresh, (Duration::from_secs(270), Duration::from_secs(300)));
+        assert_eq!(config.ring_bytes, 16 << 20); // S119
         let text = r#"{"root": "/n", "refresh": {"min": "1s", "max": "2s"}, "commands": {"zfs": "/n/zfs"}, "odd": 1}"#;
         let (config, unknown) = Config::read(Fields::from_json(text).unwrap()).unwrap();
         assert_eq!(
-            (config.root.as_path(), config.commands.zfs.as_path()),
+            (config.root.as_path(), config.commands.of(Program::Zfs)),
             (Path::new("/n"), Path::new("/n/zfs"))
         );
         assert_eq!(unknown, ["odd"]);

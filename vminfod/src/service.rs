@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::Commands;
 use daemon::http::{ListenError, Server, bind_unix, listen};
 use daemon::{Shutdown, Tasks};
 use sdc_clients::Jitter;
@@ -22,7 +23,6 @@ use tokio::sync::{Notify, watch};
 
 use crate::config::{Config, Socket, Watch};
 use crate::http::{Api, compat};
-use crate::node::commands::Commands;
 use crate::reconcile::asks::Asks;
 use crate::reconcile::status::Status;
 use crate::reconcile::{Reconciler, Seams};

@@ -135,7 +135,11 @@ impl Peers {
         let imgapi = Imgapi::new(self.imgapi.clone());
         match found(imgapi.get_image(uuid).await)? {
             Some(image) => Ok(image.state == "active"),
-            None => imgapi.import_remote_image(uuid, source).await.map(|()| false),
+            None => match imgapi.import_remote_image(uuid, source).await {
+                // It came meanwhile, or the import before this one still runs.
+                Err(error) if error.status() == Some(409) => Ok(false),
+                ordered => ordered.map(|()| false),
+            },
         }
     }
 

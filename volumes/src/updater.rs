@@ -15,15 +15,12 @@ use jiff::Timestamp;
 use sdc_clients::vmapi::{Changefeed, FeedEvent};
 use serde_json::{Map, Value};
 use store::Fence;
-use uuid::Uuid;
 
 use crate::service::{Count, Service, Trouble};
 
 const LEASE: &str = "volapi.updater";
-/// How long the lease holds, and how often it is renewed or asked for: where an instance was killed, another or
-/// its own next run follows VMs within 20 s.
-const LEASE_LIFE: Duration = Duration::from_secs(15);
-const LEASE_RENEWAL: Duration = Duration::from_secs(5);
+/// How long the lease holds: where an instance was killed, another or its own next run follows VMs within 20 s.
+const TERM: Duration = Duration::from_secs(15);
 /// Between passes over what was left, over storage VMs that are stopped and over changes of networks, and over
 /// jobs, images and old failures.
 const SHORT: Duration = Duration::from_secs(10);
@@ -105,9 +102,21 @@ impl State {
     }
 }
 
-/// Returns a name for one run of one process, to hold the lease under.
-pub fn holder() -> String {
-    Uuid::new_v4().to_string()
+/// What is shown while this instance has the lease.
+struct Leads<'a>(&'a State);
+
+impl Leads<'_> {
+    fn begin(state: &State) -> Leads<'_> {
+        state.has_lease.store(true, Ordering::Relaxed);
+        Leads(state)
+    }
+}
+
+impl Drop for Leads<'_> {
+    fn drop(&mut self) {
+        self.0.has_lease.store(false, Ordering::Relaxed);
+        self.0.follows.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The updater of one instance.
@@ -118,8 +127,6 @@ pub struct Updater {
     pub state: Arc<State>,
     /// How it hears of VMs.
     pub listen: Listen,
-    /// The holder of the lease: one run of one process.
-    pub holder: String,
 }
 
 impl Updater {
@@ -144,40 +151,15 @@ impl Updater {
 
     /// Follows VMAPI and runs the timers while it has the lease.
     async fn lead(&self) {
-        loop {
-            if let Some(fence) = self.claim().await {
-                self.state.has_lease.store(true, Ordering::Relaxed);
-                // Every arm is cancel-safe: a look that is cut off writes nothing or all.
-                tokio::select! {
-                    () = self.keep(&fence) => {}
-                    () = self.follow(&fence) => {}
-                    () = self.pass(&fence) => {}
-                }
-                self.state.has_lease.store(false, Ordering::Relaxed);
-                self.state.follows.store(false, Ordering::Relaxed);
+        let work = |fence| async move {
+            let _leads = Leads::begin(&self.state);
+            // Both arms are cancel-safe: a look that is cut off writes nothing or all.
+            tokio::select! {
+                () = self.follow(&fence) => {}
+                () = self.pass(&fence) => {}
             }
-            tokio::time::sleep(LEASE_RENEWAL).await;
-        }
-    }
-
-    async fn claim(&self) -> Option<Fence> {
-        let claimed = self.service.records.store.claim(LEASE, &self.holder, LEASE_LIFE).await;
-        claimed.unwrap_or_else(|error| {
-            self.state.failed(error.to_string());
-            tracing::warn!(%error, "the lease of the timers");
-            None
-        })
-    }
-
-    /// Renews the lease until it is lost; one that ran out is held under another number.
-    async fn keep(&self, fence: &Fence) {
-        loop {
-            tokio::time::sleep(LEASE_RENEWAL).await;
-            if self.claim().await.as_ref() != Some(fence) {
-                tracing::warn!("the lease of the timers is lost");
-                return;
-            }
-        }
+        };
+        self.service.records.store.lead(LEASE, TERM, work).await;
     }
 
     async fn follow(&self, fence: &Fence) {

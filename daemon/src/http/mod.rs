@@ -29,6 +29,8 @@ pub mod query; // query strings as Node reads them
 
 mod socket; // a connection's socket with its deadlines
 
+pub mod first_line; // characters in a target that Node's parser takes
+
 mod unix; // unix sockets and their files
 
 mod port; // the TCP port
@@ -37,6 +39,7 @@ pub use axum::Router;
 pub use axum::body::Body;
 
 pub use self::events::{Gone, Start};
+pub use self::first_line::FirstLine;
 pub use self::limits::{Counts, Limits};
 pub use self::listeners::{Listener, Listeners, Registered};
 pub use self::pages::{ok, with_ping, wrong_method};
@@ -44,6 +47,5 @@ pub use self::port::{ListenError, listen, url_of};
 pub use self::reply::{JSON, collect, now_iso, refuse, reply, reply_json};
 pub use self::server::{Acceptor, Server, call};
 pub use self::signed::signed;
-pub use self::socket::FirstLine;
 pub use self::takeover::Takeover;
 pub use self::unix::{UnixSocket, bind_unix};

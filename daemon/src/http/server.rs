@@ -26,11 +26,12 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::first_line::FirstLine;
 use super::guard::Guard;
 use super::limits::{Counts, Limits};
 use super::pace::Pace;
 use super::reply::refuse;
-use super::socket::{FirstLine, Progress, Reset, Socket};
+use super::socket::{Progress, Reset, Socket};
 use super::takeover::Afterwards;
 use super::unix::UnixSocket;
 use crate::tasks::Shutdown;

@@ -21,13 +21,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::first_line::FirstLine;
 use super::limits::Limits;
 
 /// How late an end of file is passed on.
 const END_DELAY: Duration = Duration::from_millis(100);
-
-/// Edits the first bytes of a connection; returns true once they can go to the HTTP parser.
-pub type FirstLine = fn(&mut BytesMut) -> bool;
 
 /// A socket that can be closed in a way that the peer's program sees as an error.
 pub(super) trait Reset {

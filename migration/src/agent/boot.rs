@@ -5,14 +5,12 @@
 //! A node that comes back: its copy of a VM may have been replaced while it was away. What has an open migration here
 //! is neither shown nor boots before migration-service has said that it was not.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdc_clients::http::Call;
+use daemon::command::{Call, CommandError, Commands, Program};
 use uuid::Uuid;
 
-use super::commands::{Commands, Program};
 use super::failed::Failed;
 use super::memory::{Entry, Memory, Taken};
 use super::parts::Parts;
@@ -38,7 +36,7 @@ pub enum BootError {
         /// The VM.
         vm: Uuid,
         /// What it said.
-        source: io::Error,
+        source: CommandError,
     },
     /// The journal.
     #[error(transparent)]
@@ -47,7 +45,8 @@ pub enum BootError {
 
 /// Asks the service which copies of this node were replaced.
 async fn replaced(peers: &Peers, service: &str, cn: Uuid) -> Result<Replaced, sdc_clients::Error> {
-    let call = Call::get(&["agents", &cn.to_string(), "replaced"]).timeout(ANSWERS);
+    let call =
+        sdc_clients::http::Call::get(&["agents", &cn.to_string(), "replaced"]).timeout(ANSWERS);
     peers.signed(service, SERVICE)?.execute(call).await?.json("the copies that were replaced")
 }
 
@@ -175,14 +174,13 @@ struct Zone<'a> {
 impl Zone<'_> {
     async fn zonecfg(&self, command: &str) -> Result<String, BootError> {
         let args = vec!["-z".to_owned(), self.vm.to_string(), command.to_owned()];
-        let ran = self.commands.run(Program::Zonecfg, args, Vec::new(), DEADLINE).await;
+        let ran = self.commands.run(Call::new(Program::Zonecfg, args, DEADLINE)).await;
         let wrong = |source| BootError::Zonecfg { vm: self.vm, source };
         let output = ran.map_err(wrong)?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        if output.status != 0 && !text(&output.stderr).contains("No such") {
-            return Err(wrong(io::Error::other(text(&output.stderr))));
+        if output.status != 0 && !output.complaint().contains("No such") {
+            return Err(wrong(CommandError::Exit { command: command.to_owned(), output }));
         }
-        Ok(text(&output.stdout))
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     /// Returns the value of an attribute; none if there is no such one, or no zone.
@@ -237,9 +235,9 @@ mod tests {
     use sdc_clients::signed::{Secret, Verifier};
 
     use super::*;
-    use crate::agent::commands::{Output, Receiving, Sending};
     use crate::journal::End;
     use crate::protocol::About;
+    use daemon::command::{Output, Run};
 
     const CN: Uuid = Uuid::from_u128(1);
     const VMS: [Uuid; 3] = [Uuid::from_u128(11), Uuid::from_u128(12), Uuid::from_u128(13)];
@@ -262,13 +260,8 @@ mod tests {
     }
 
     impl Commands for Zones {
-        fn run(
-            &self,
-            program: Program,
-            args: Vec<String>,
-            _input: Vec<u8>,
-            _deadline: Duration,
-        ) -> BoxFuture<'_, io::Result<Output>> {
+        fn run(&self, call: Call) -> Run<'_> {
+            let Call { program, args, .. } = call;
             assert_eq!((program, args[0].as_str()), (Program::Zonecfg, "-z"));
             let mut zones = self.0.lock().unwrap();
             let is_hvm = args[1] == VMS[1].to_string();
@@ -295,14 +288,6 @@ mod tests {
             };
             let output = Output { status: 0, stdout: print.into_bytes(), stderr: Vec::new() };
             std::future::ready(Ok(output)).boxed()
-        }
-
-        fn send(&self, _args: Vec<String>) -> io::Result<Sending> {
-            Err(io::Error::other("nothing is sent"))
-        }
-
-        fn receive(&self, _args: Vec<String>) -> io::Result<Receiving> {
-            Err(io::Error::other("nothing is received"))
         }
     }
 

@@ -5,12 +5,12 @@
 //! Orders, carried out. Each function can be called again at any time, and after kill -9: what it made or changed
 //! is in the journal before, and it looks at the node first.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sdc_clients::vminfod::VmObject;
-use serde_json::Value;
 
 use super::counts::Outcome;
 use super::failed::Failed;
@@ -20,7 +20,7 @@ use super::work::Work;
 use super::zfs::args;
 use super::{mounts, observe, quotas, sync, vm};
 use crate::protocol::{About, Doing, Failure, Order, State, What};
-use crate::sync_plan::{Side, number_of};
+use crate::sync_plan::{Row, Side, number_of};
 
 /// How long an answer may wait at most.
 const WAITS: Duration = Duration::from_secs(20);
@@ -33,7 +33,8 @@ pub async fn order(parts: &Arc<Parts>, order: Order) -> Result<Doing, Unheard> {
     let Order { about, wait_ms, order: what } = order;
     let id = about.migration;
     if what == What::Over && parts.memory.is_over(id) {
-        return Ok(Doing { order: what, state: State::Done, progress: None });
+        let (state, warnings) = (State::Done, Vec::new());
+        return Ok(Doing { order: what, state, progress: None, warnings });
     }
     parts.memory.hear(&about).await?;
     let is_newest = || parts.memory.is_newest(&about);
@@ -118,14 +119,19 @@ async fn carry(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> 
         What::SendImage { image, to } => sync::send_image(parts, about, work, *image, to).await,
         What::Receive => Ok(()),
         What::RestoreQuota => quotas::restore(parts, id).await,
-        What::Forget { keep } => forget(parts, about, *keep).await,
+        What::Forget { keep } => forget(parts, about, work, *keep).await,
         What::Settle => settle(parts, about).await,
-        What::BringOver { update } => {
+        What::BringOver { update, then } => {
             mount(parts, about).await?;
-            node.update(vm, &Value::Object(update.clone())).await?;
+            for update in std::iter::once(update).chain(then) {
+                let now = node.existing(vm).await?;
+                node.change(&now, vm, update.clone()).await?;
+            }
             node.existing(vm).await.map(drop).map_err(Failed::from)
         }
-        What::Delete => delete(parts, about).await,
+        What::Date { created } => Ok(node.set_created(vm, created).await?),
+        What::Protect { of } => Ok(node.protect(vm, *of).await?),
+        What::Delete => delete(parts, about, work).await,
         What::Over => {
             if memory.get(id).is_some_and(|entry| entry.hold) {
                 node.release(vm).await?;
@@ -148,15 +154,24 @@ async fn datasets(parts: &Parts, vm: &VmObject) -> Result<(Vec<String>, Side), F
 async fn mount(parts: &Parts, about: &About) -> Result<(), Failed> {
     let vm = parts.node.existing(about.vm).await?;
     for it in sync::sent(parts, &vm).await? {
-        mounts::mount(parts, &it.dataset).await?;
+        mounts::mount(parts, &it.dataset, &vm::delegated(&vm)).await?;
     }
     Ok(())
 }
 
-/// Destroys the sync snapshots other than this one.
-async fn forget(parts: &Parts, about: &About, keep: Option<u32>) -> Result<(), Failed> {
+/// Destroys the sync snapshots other than this one. What is held, or cannot be destroyed otherwise, is named, and is no
+/// part of the migration any more: its owner removes it.
+async fn forget(
+    parts: &Parts,
+    about: &About,
+    work: &Work,
+    keep: Option<u32>,
+) -> Result<(), Failed> {
     let vm = parts.node.existing(about.vm).await?;
-    let (roots, side) = datasets(parts, &vm).await?;
+    let (roots, mut side) = datasets(parts, &vm).await?;
+    let entry = parts.memory.get(about.migration);
+    let known_left = entry.map(|entry| entry.left).unwrap_or_default();
+    side.snapshots.retain(|row| !known_left.contains(&row.full_name()));
     let common = observe::snapshots(&roots, &side);
     if keep.is_some_and(|keep| !common.iter().any(|it| it.number == keep)) {
         return Err(Failed::NoSnapshot);
@@ -164,14 +179,30 @@ async fn forget(parts: &Parts, about: &About, keep: Option<u32>) -> Result<(), F
     for token in side.tokens.iter().filter(|_| keep.is_none()) {
         parts.zfs.change(args(&["receive", "-A", &token.dataset])).await?;
     }
-    for row in &side.snapshots {
-        let is_old = number_of(&row.name).is_some_and(|number| Some(number) != keep);
-        if is_old && super::zfs::is_of(&row.dataset, about.vm) {
-            let name = format!("{}@{}", row.dataset, row.name);
-            parts.zfs.remove(args(&["destroy", &name])).await?;
+    let is_old = |row: &&Row| number_of(&row.name).is_some_and(|number| Some(number) != keep);
+    let old: Vec<String> = side.snapshots.iter().filter(is_old).map(Row::full_name).collect();
+    let mut left = BTreeSet::new();
+    for name in old {
+        let is_held = parts.zfs.each("userrefs", std::slice::from_ref(&name)).await?;
+        let is_held = is_held.get(&name).is_some_and(|holds| holds != "0" && holds != "-");
+        let words = args(&["destroy", &name]);
+        let destroyed = match (
+            super::zfs::is_of(name.split('@').next().unwrap_or_default(), about.vm),
+            is_held,
+        ) {
+            (false, _) => Err(Failed::Foreign(name.clone())),
+            (true, true) => parts.zfs.remove_once(words).await.map_err(Failed::from),
+            (true, false) => parts.zfs.remove(words).await.map_err(Failed::from),
+        };
+        if let Err(why) = destroyed {
+            work.warn(format!("{name} is left: {why}"));
+            left.insert(name);
         }
     }
-    Ok(())
+    if left.is_empty() {
+        return Ok(());
+    }
+    Ok(parts.memory.change(about.migration, |entry| entry.left.append(&mut left)).await?)
 }
 
 /// Rolls all datasets back to the newest sync snapshot that all of them have, and drops what was received in part.
@@ -199,8 +230,9 @@ async fn settle(parts: &Parts, about: &About) -> Result<(), Failed> {
     mount(parts, about).await
 }
 
-/// Deletes a copy that is stopped and hidden, with everything that `zfs` has of it.
-async fn delete(parts: &Parts, about: &About) -> Result<(), Failed> {
+/// Deletes a copy that is stopped and hidden, with everything that `zfs` has of it. Once the VM is gone, what cannot be
+/// destroyed is named and left.
+async fn delete(parts: &Parts, about: &About, work: &Work) -> Result<(), Failed> {
     let root = format!("{}/{}", parts.zfs.pool(), about.vm);
     let mut roots = vec![root];
     if let Some(vm) = parts.node.vm(about.vm).await? {
@@ -213,8 +245,12 @@ async fn delete(parts: &Parts, about: &About) -> Result<(), Failed> {
         parts.node.delete(about.vm).await?;
     }
     for root in roots {
-        if super::zfs::is_of(&root, about.vm) {
-            parts.zfs.remove(args(&["destroy", "-r", &root])).await?;
+        let destroyed = match super::zfs::is_of(&root, about.vm) {
+            true => parts.zfs.remove(args(&["destroy", "-r", &root])).await.map_err(Failed::from),
+            false => Err(Failed::Foreign(root.clone())),
+        };
+        if let Err(why) = destroyed {
+            work.warn(format!("{root} is left: {why}"));
         }
     }
     Ok(())

@@ -8,14 +8,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use daemon::agent::{Basics, Files};
+use daemon::command::{Paths, Program};
 use daemon::config::{http_url, lower_uuid};
 use daemon::{ConfigError, Fields};
 use uuid::Uuid;
 
-use super::spawn::Paths;
-
 /// Where config-agent keeps the agent's file.
 pub const DEFAULT_FILE: &str = "/opt/smartdc/agents/etc/migration-agent.config.json";
+
+/// The programs that it runs.
+const PROGRAMS: [Program; 5] =
+    [Program::Zfs, Program::Zpool, Program::Vmadm, Program::NetAgent, Program::Zonecfg];
 
 /// Where the agent listens on the admin network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +84,7 @@ impl Config {
         let shipped = files.shipped();
         let service = shipped.required("service_url", http_url);
         let cn = shipped.required("server_uuid", lower_uuid).parse().unwrap_or_default();
-        let basics = files.basics("migration-agent", 5315);
+        let basics = files.basics("migration-agent", 5317);
         let mut config = Self::ours(files.ours(), cn, service, basics);
         config.basics.unknown = files.finish()?;
         Ok(config)
@@ -103,13 +106,7 @@ impl Config {
             listen: Listen { address, port, data_port },
             pool: f.text("pool", "zones"),
             mbps: Some(mbps).filter(|mbps| *mbps > 0),
-            commands: Paths {
-                zfs: f.path("commands.zfs", "/usr/sbin/zfs"),
-                zpool: f.path("commands.zpool", "/usr/sbin/zpool"),
-                vmadm: f.path("commands.vmadm", "/usr/sbin/vmadm"),
-                net_agent: f.path("commands.net_agent", "/opt/smartdc/agents/bin/net-agent"),
-                zonecfg: f.path("commands.zonecfg", "/usr/sbin/zonecfg"),
-            },
+            commands: Paths::read(f, &PROGRAMS),
             basics,
         }
     }

@@ -68,6 +68,8 @@ pub fn name(what: &What) -> &'static str {
         What::Forget { .. } => "forget",
         What::Settle => "settle",
         What::BringOver { .. } => "bring_over",
+        What::Date { .. } => "date",
+        What::Protect { .. } => "protect",
         What::Delete => "delete",
         What::Over => "over",
     }

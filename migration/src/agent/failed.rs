@@ -80,6 +80,19 @@ pub enum Failed {
     /// The VM has no dataset.
     #[error("the VM has no dataset")]
     NoDataset,
+    /// `zfs` makes no snapshot of it.
+    #[error(
+        "the name of {dataset} is too long for a sync snapshot: at most {room} bytes are left for it"
+    )]
+    LongName {
+        /// The dataset.
+        dataset: String,
+        /// How long it may be.
+        room: usize,
+    },
+    /// Without its key, which is the owner's, it can only be sent as plain text.
+    #[error("{0} is encrypted with a key of its own, which the other node does not have")]
+    OwnKey(String),
     /// No sync snapshot is there on all datasets.
     #[error("no sync snapshot is there on all datasets")]
     NoSnapshot,
@@ -106,6 +119,7 @@ impl Failed {
             Failed::Zfs(error) => error.said() == Said::Full,
             Failed::Command { message, .. } => super::zfs::said(message) == Said::Full,
             Failed::Foreign(_) | Failed::NoDataset | Failed::Stuck => true,
+            Failed::LongName { .. } | Failed::OwnKey(_) => true,
             _ => false,
         }
     }

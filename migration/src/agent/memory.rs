@@ -68,6 +68,9 @@ pub struct Entry {
     /// The copy was replaced while its node was away.
     #[serde(default)]
     pub replaced: bool,
+    /// Sync snapshots that could not be destroyed: they are no part of the migration any more.
+    #[serde(default)]
+    pub left: BTreeSet<String>,
 }
 
 /// What a VM has again if its copy was not replaced while its node was away.
@@ -99,6 +102,7 @@ impl Entry {
             run: None,
             waits: None,
             replaced: false,
+            left: BTreeSet::new(),
         }
     }
 }

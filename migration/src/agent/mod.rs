@@ -17,7 +17,7 @@
 //! The agent remembers no plan: an order says what is to be, the node says what is, and the journal
 //! (`memory`) has what the node cannot tell. So it can die at any moment.
 //!
-//! Seams: [`commands`] (programs), [`wire`] (connections for data), `Transport` (requests), tokio's clock.
+//! Seams: [`daemon::command::Commands`] (programs), [`wire`] (connections for data), `Transport` (requests), tokio's clock.
 
 // Blank lines keep the modules in layer order.
 
@@ -45,6 +45,8 @@ mod receive; // the receiver of streams
 
 mod sync; // the sender of streams
 
+mod settled; // the properties of a copy
+
 mod mounts; // where a copy is mounted
 
 mod quotas; // quotas in the way
@@ -70,9 +72,5 @@ mod zfs; // datasets of the node
 pub mod wire; // connections for data
 
 pub mod config; // the configuration
-
-pub mod spawn; // the node's programs
-
-pub mod commands; // the seam to them
 
 pub use run::{Agent, Setup, boot as before_zones};

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 
 use super::failed::Failed;
 use super::parts::Parts;
+use super::vm;
 use super::zfs::{Said, args};
 
 /// Returns the file systems of a tree that the node itself mounts, parents first, with whether they are mounted.
 async fn file_systems(parts: &Parts, root: &str) -> Result<Vec<(String, bool)>, Failed> {
-    let wanted = ["type", "mounted", "mountpoint", "canmount", "zoned"];
+    let wanted = ["type", "mounted", "canmount", "zoned"];
     let rows = match parts.zfs.get(&wanted, &[root.to_owned()], true).await {
         Ok(rows) => rows,
         Err(error) if error.said() == Said::Absent => return Ok(Vec::new()),
@@ -25,21 +26,39 @@ async fn file_systems(parts: &Parts, root: &str) -> Result<Vec<(String, bool)>, 
     }
     let is_ours = |of: &BTreeMap<&str, &str>| {
         let is = |key: &str, value: &str| of.get(key) == Some(&value);
-        let has_place = of.get("mountpoint").is_some_and(|place| place.starts_with('/'));
-        is("type", "filesystem") && has_place && is("canmount", "on") && !is("zoned", "on")
+        is("type", "filesystem") && is("canmount", "on") && !is("zoned", "on")
     };
     let found = by_name.into_iter().filter(|(_, of)| is_ours(of));
     Ok(found.map(|(name, of)| (name.to_owned(), of.get("mounted") == Some(&"yes"))).collect())
 }
 
-/// Mounts the file systems of a tree.
+/// Returns true if the dataset's place is the one that it has by its name: no stream and no person chose another.
+async fn is_in_its_place(parts: &Parts, name: &str) -> Result<bool, Failed> {
+    let pool = parts.zfs.pool();
+    let top = parts.zfs.text("mountpoint", pool).await?.unwrap_or_default();
+    let place = parts.zfs.text("mountpoint", name).await?.unwrap_or_default();
+    let own = name.strip_prefix(pool).unwrap_or_default();
+    Ok(top.starts_with(b"/") && place == [top.as_slice(), own.as_bytes()].concat())
+}
+
+/// Mounts the file systems of a tree: those that are the node's and in their place. A delegated dataset is the zone's
+/// to mount, also where it arrived a moment ago and does not say so yet.
 ///
 /// # Errors
 /// If `zfs` fails.
-pub async fn mount(parts: &Parts, root: &str) -> Result<(), Failed> {
+pub async fn mount(parts: &Parts, root: &str, delegated: &[String]) -> Result<(), Failed> {
     for (name, is_mounted) in file_systems(parts, root).await? {
-        if !is_mounted {
+        let is_zones = delegated.iter().any(|it| vm::is_in(&name, it));
+        if is_mounted || is_zones {
+            continue;
+        }
+        if is_in_its_place(parts, &name).await? {
             parts.zfs.change(args(&["mount", &name])).await?;
+        } else {
+            tracing::warn!(
+                dataset = name,
+                "it is not mounted: its mountpoint is not that of its name"
+            );
         }
     }
     Ok(())

@@ -5,16 +5,17 @@
 //! The VMs of the node: read through vminfod's barrier, changed through vmadm, net-agent held for them. A change
 //! is done when vminfod shows it.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Call, CommandError, Commands, Program};
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::commands::{Commands, Program};
 use super::vm;
+use crate::carried::CONSOLES;
+use crate::machine::Protection;
 
 /// How long vmadm and net-agent may take.
 const DEADLINE: Duration = Duration::from_secs(10 * 60);
@@ -22,28 +23,15 @@ const DEADLINE: Duration = Duration::from_secs(10 * 60);
 const SHUTDOWN: Duration = Duration::from_secs(3 * 60);
 /// How long a hold lasts without being renewed.
 const HOLD: &str = "2h";
+/// vmadm's protections against deletion.
+const PROTECTIONS: [&str; 2] = ["indestructible_delegated", "indestructible_zoneroot"];
 
 /// Something was not done on the node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A program could not be run to its end.
-    #[error("{program}: {source}")]
-    Run {
-        /// The program.
-        program: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A program said no.
-    #[error("{program} {verb}: {message}")]
-    Said {
-        /// The program.
-        program: &'static str,
-        /// Its subcommand.
-        verb: String,
-        /// Its stderr, as one line.
-        message: String,
-    },
+    /// A program could not be run to its end, or said no.
+    #[error(transparent)]
+    Command(#[from] CommandError),
     /// vminfod did not answer.
     #[error("vminfod: {0}")]
     Vminfod(#[from] sdc_clients::Error),
@@ -53,6 +41,9 @@ pub enum NodeError {
     /// vmadm has ended well, and vminfod does not show it.
     #[error("vmadm has ended, and vminfod does not show {0}")]
     NotSeen(&'static str),
+    /// It is no time.
+    #[error("{0:?} is no time of creation")]
+    NoTime(String),
     /// net-agent's list of holds is not understood.
     #[error("net-agent printed no list of holds")]
     NoHolds,
@@ -100,10 +91,11 @@ impl Node {
     /// # Errors
     /// [`NodeError`].
     pub async fn set_autoboot(&self, uuid: Uuid, on: bool) -> Result<(), NodeError> {
-        if vm::has_autoboot(&self.existing(uuid).await?) == on {
+        let vm = self.existing(uuid).await?;
+        if vm::has_autoboot(&vm) == on {
             return Ok(());
         }
-        self.update(uuid, &json!({"autoboot": on})).await?;
+        self.update(&vm, uuid, [("autoboot", on)]).await?;
         let seen = vm::has_autoboot(&self.existing(uuid).await?) == on;
         if seen { Ok(()) } else { Err(NodeError::NotSeen("autoboot")) }
     }
@@ -113,10 +105,11 @@ impl Node {
     /// # Errors
     /// [`NodeError`].
     pub async fn set_hidden(&self, uuid: Uuid, hidden: bool) -> Result<(), NodeError> {
-        if self.existing(uuid).await?.is_hidden() == hidden {
+        let vm = self.existing(uuid).await?;
+        if vm.is_hidden() == hidden {
             return Ok(());
         }
-        self.update(uuid, &json!({"do_not_inventory": hidden})).await?;
+        self.update(&vm, uuid, [("do_not_inventory", hidden)]).await?;
         let seen = self.existing(uuid).await?.is_hidden() == hidden;
         if seen { Ok(()) } else { Err(NodeError::NotSeen("do_not_inventory")) }
     }
@@ -163,26 +156,82 @@ impl Node {
     /// [`NodeError`].
     pub async fn delete(&self, uuid: Uuid) -> Result<(), NodeError> {
         let Some(vm) = self.vm(uuid).await? else { return Ok(()) };
-        let mut update = Map::new();
-        for key in ["indestructible_delegated", "indestructible_zoneroot"] {
-            if vm.flag(key) == Some(true) {
-                update.insert(key.to_owned(), Value::Bool(false));
-            }
-        }
-        if !update.is_empty() {
-            self.update(uuid, &Value::Object(update)).await?;
+        let on = PROTECTIONS.into_iter().filter(|key| vm.flag(key) == Some(true));
+        let lifted: Vec<(&str, bool)> = on.map(|key| (key, false)).collect();
+        if !lifted.is_empty() {
+            self.update(&vm, uuid, lifted).await?;
         }
         self.run(Program::Vmadm, &["delete", &uuid.to_string()], Vec::new(), DEADLINE).await?;
         let is_gone = self.vm(uuid).await?.is_none();
         if is_gone { Ok(()) } else { Err(NodeError::NotSeen("that the VM is gone")) }
     }
 
-    /// Changes the VM by a payload of `vmadm update`.
+    /// Protects datasets of the VM against deletion.
     ///
     /// # Errors
     /// [`NodeError`].
-    pub async fn update(&self, uuid: Uuid, payload: &Value) -> Result<(), NodeError> {
-        let input = payload.to_string().into_bytes();
+    pub async fn protect(&self, uuid: Uuid, of: Protection) -> Result<(), NodeError> {
+        let vm = self.existing(uuid).await?;
+        let lacks = of.without(vm::protection(&vm));
+        let wanted = PROTECTIONS.into_iter().zip([lacks.delegated, lacks.zoneroot]);
+        let set: Vec<(&str, bool)> = wanted.filter(|(_, is_wanted)| *is_wanted).collect();
+        if set.is_empty() {
+            return Ok(());
+        }
+        self.update(&vm, uuid, set).await?;
+        let left = of.without(vm::protection(&self.existing(uuid).await?));
+        let is_seen = left == Protection::default();
+        if is_seen { Ok(()) } else { Err(NodeError::NotSeen("its protection against deletion")) }
+    }
+
+    /// Sets when the VM was created, as only zonecfg does.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn set_created(&self, uuid: Uuid, created: &str) -> Result<(), NodeError> {
+        let is_so = |vm: &VmObject| vm.text("create_timestamp") == Some(created);
+        if is_so(&self.existing(uuid).await?) {
+            return Ok(());
+        }
+        // It becomes a word of zonecfg's input.
+        let is_word = |c: char| c.is_ascii_alphanumeric() || ":.+-".contains(c);
+        if created.is_empty() || !created.chars().all(is_word) {
+            return Err(NodeError::NoTime(created.to_owned()));
+        }
+        let set = format!("select attr name=create-timestamp; set value={created}; end");
+        let words = ["-z", &uuid.to_string(), &set];
+        self.run(Program::Zonecfg, &words, Vec::new(), DEADLINE).await?;
+        let is_seen = is_so(&self.existing(uuid).await?);
+        if is_seen { Ok(()) } else { Err(NodeError::NotSeen("when it was created")) }
+    }
+
+    /// Sets flags of a VM.
+    async fn update<'a>(
+        &self,
+        vm: &VmObject,
+        uuid: Uuid,
+        flags: impl IntoIterator<Item = (&'a str, bool)>,
+    ) -> Result<(), NodeError> {
+        let flags = flags.into_iter().map(|(key, on)| (key.to_owned(), Value::Bool(on)));
+        self.change(vm, uuid, flags.collect()).await
+    }
+
+    /// Changes the VM by a payload of `vmadm update`. What each update has to name is added as it is.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub async fn change(
+        &self,
+        vm: &VmObject,
+        uuid: Uuid,
+        mut payload: Map<String, Value>,
+    ) -> Result<(), NodeError> {
+        if vm.brand() == Some("bhyve") && CONSOLES.iter().all(|key| !payload.contains_key(*key)) {
+            let consoles = CONSOLES.iter().filter_map(|key| Some((key, vm.get(*key)?)));
+            let consoles = consoles.map(|(key, value)| ((*key).to_owned(), value.clone()));
+            payload.extend(consoles.collect::<Vec<_>>());
+        }
+        let input = Value::Object(payload).to_string().into_bytes();
         self.run(Program::Vmadm, &["update", &uuid.to_string()], input, DEADLINE).await.map(drop)
     }
 
@@ -227,13 +276,11 @@ impl Node {
         deadline: Duration,
     ) -> Result<Vec<u8>, NodeError> {
         let args = words.iter().map(|word| (*word).to_owned()).collect();
-        let ran = self.commands.run(program, args, input, deadline).await;
-        let program = program.name();
-        let output = ran.map_err(|source| NodeError::Run { program, source })?;
+        let output =
+            self.commands.run(Call::new(program, args, deadline).with_input(input)).await?;
         if output.status != 0 {
-            let verb = words.first().copied().unwrap_or_default().to_owned();
-            let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-            return Err(NodeError::Said { program, verb, message });
+            let command = format!("{program} {}", words.first().copied().unwrap_or_default());
+            return Err(CommandError::Exit { command, output }.into());
         }
         Ok(output.stdout)
     }

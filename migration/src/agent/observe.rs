@@ -20,7 +20,10 @@ use crate::protocol::{Datasets, Node, Observe, Observed, Rest, Size};
 use crate::sync_plan::{Side, number_of};
 
 /// The version of the protocol.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
+
+/// An observation names so many numbers at most.
+const MOST_NUMBERS: usize = 1000;
 
 /// Observes a copy.
 ///
@@ -38,11 +41,15 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         return Ok(Observed { node, object: None, doing: doing() });
     };
     let entry = parts.memory.get(about.migration);
+    let mut taken = BTreeSet::new();
     let (roots, side) = match vm::to_sync(&object) {
         Some(_) => {
             let sent = sync::sent(parts, &object).await?;
             let roots: Vec<String> = sent.into_iter().map(|it| it.dataset).collect();
-            let side = parts.zfs.list(&roots, &[]).await?.side;
+            let mut side = parts.zfs.list(&roots, &[]).await?.side;
+            taken = numbers(&side);
+            let left = entry.as_ref().map(|entry| &entry.left);
+            side.snapshots.retain(|row| left.is_none_or(|left| !left.contains(&row.full_name())));
             (roots, side)
         }
         None => (Vec::new(), Side::default()),
@@ -59,7 +66,13 @@ pub async fn observe(parts: &Parts, asked: &Observe) -> Result<Observed, Failed>
         quota_lifted: entry.as_ref().is_some_and(|entry| !entry.quotas.is_empty()),
         partial: is_partial,
         started_since_snapshot: !snapshots.is_empty() && Run::of(&object).is_started_since(run),
+        taken: taken
+            .into_iter()
+            .filter(|number| !snapshots.iter().any(|it| it.number == *number))
+            .collect(),
         snapshots,
+        protection: vm::protection(&object),
+        marked: vm::marked(&object, &side),
     };
     let node = machine::Node { held, copy: Some(copy) };
     Ok(Observed { node, object: Some(object), doing: doing() })
@@ -78,6 +91,12 @@ pub fn snapshots(roots: &[String], side: &Side) -> Vec<Snapshot> {
         number_of(&row.name).map(|number| Snapshot { number, guid: row.guid })
     };
     common.filter_map(snapshot).collect()
+}
+
+/// Returns the numbers of all sync snapshots, the lowest first, at most so many.
+fn numbers(side: &Side) -> BTreeSet<u32> {
+    let all: BTreeSet<u32> = side.snapshots.iter().filter_map(|row| number_of(&row.name)).collect();
+    all.into_iter().take(MOST_NUMBERS).collect()
 }
 
 /// Returns true if a dataset was received in part, or some have a sync snapshot that others lack. A dataset without
@@ -134,6 +153,10 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
     let view = parts.node.vminfod().vms(false).await.map_err(NodeError::from)?;
     let can = parts.zfs.can().await?;
     let pool = parts.zfs.pool().to_owned();
+    let cipher = match can.encryption {
+        true => parts.zfs.each("encryption", std::slice::from_ref(&pool)).await?.remove(&pool),
+        false => None,
+    };
     let free = parts.zfs.each("available", std::slice::from_ref(&pool)).await?;
     Ok(Node {
         cn: parts.cn,
@@ -143,6 +166,9 @@ pub async fn node(parts: &Parts) -> Result<Node, Failed> {
         now_ms: daemon::wall::now().as_millisecond(),
         can_resume: can.resume,
         has_bookmarks: can.bookmarks,
+        has_limits: Some(can.limits),
+        pool: Some(pool.clone()),
+        encrypted: Some(cipher.is_some_and(|cipher| cipher != "off" && cipher != "-")),
         free_bytes: free.get(&pool).and_then(|text| text.parse().ok()),
         mbps: parts.streams.rate.mbps(),
         vms: view.vms.iter().filter_map(|vm| vm.uuid()?.parse().ok()).collect(),

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use daemon::command::Commands;
 use daemon::{Shutdown, Tasks};
 use uuid::Uuid;
 
-use super::commands::Commands;
 use super::counts::Counts;
 use super::memory::Memory;
 use super::node::Node;
@@ -30,7 +30,7 @@ pub struct Expected {
     pub dataset: String,
     /// It is an image's.
     pub is_image: bool,
-    /// What is set on it afterwards.
+    /// What the sender says is to be set on it afterwards.
     pub properties: Properties,
     /// The order to receive.
     pub work: Arc<Work>,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::failed::Failed;
 use super::memory::Entry;
 use super::parts::Parts;
-use super::zfs::{Property, args};
+use super::zfs::{Property, Set, args};
 use crate::protocol::Properties;
 
 /// The limits that can be in the way.
@@ -86,13 +86,10 @@ async fn lift(parts: &Parts, rows: Vec<Property>) -> Result<(), Failed> {
 ///
 /// # Errors
 /// If `zfs` fails.
-pub async fn with_quotas(
-    parts: &Parts,
-    migration: Uuid,
-    dataset: &str,
-) -> Result<Properties, Failed> {
-    let mut found = parts.zfs.set_by_people(dataset).await?;
-    let Some(entry) = parts.memory.get(migration) else { return Ok(found) };
+pub async fn with_quotas(parts: &Parts, migration: Uuid, dataset: &str) -> Result<Set, Failed> {
+    let mut all = parts.zfs.set_by_people(dataset).await?;
+    let Some(entry) = parts.memory.get(migration) else { return Ok(all) };
+    let found = &mut all.carried;
     for (of, quotas) in entry.quotas {
         if of == dataset || of.starts_with(&format!("{dataset}/")) {
             let is_tight = entry.tight.contains(&of);
@@ -103,7 +100,7 @@ pub async fn with_quotas(
             }
         }
     }
-    Ok(found)
+    Ok(all)
 }
 
 /// Takes over what quotas the receiver's datasets are to have when they are restored: those of the sender.

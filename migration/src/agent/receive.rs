@@ -9,21 +9,21 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Pipes, Program};
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::commands::Receiving;
 use super::failed::Failed;
-use super::mounts;
 use super::parts::{Expected, Parts};
-use super::quotas::{self, LIFTED};
+use super::quotas;
 use super::vm::{self, Run};
 use super::wire::Connection;
 use super::work::Work;
-use super::zfs::{Said, args, is_of};
+use super::zfs::{args, is_of};
+use super::{mounts, settled};
 use crate::journal::End;
-use crate::protocol::{Accepted, Clear, Datasets, Gone, Offer, Properties, Received, What};
+use crate::protocol::{Accepted, Clear, Datasets, Gone, Offer, Received, What};
 use crate::stream::{self, StreamError};
 
 /// `zfs receive` may work for so long after the end of its stream: less than the sender waits for the receipt.
@@ -190,15 +190,14 @@ async fn take(
     words.push(dataset.clone());
     let said =
         |message: String| Failed::Command { verb: "receive", dataset: dataset.clone(), message };
-    let started = parts.commands.receive(words);
-    let Receiving { stdin, ending } = started.map_err(|error| said(error.to_string()))?;
-    let ended = ending.wait().map(|ended| ended.map_err(|error| error.to_string()));
+    let started = parts.commands.start(Program::Zfs, words, Pipes::In);
+    let (stdin, _, ended) = started.map_err(|error| said(error.to_string()))?.split();
     let ended = ended.boxed().shared();
     let mut unset = None;
     let taken = async {
         let late = || Err("it did not end in time".to_owned());
         timeout(TAKES, ended.clone()).await.unwrap_or_else(|_| late()).map_err(io::Error::other)?;
-        let set = settled(parts, expected).await;
+        let set = settle(parts, expected).await;
         set.map_err(|failed| {
             let text = failed.to_string();
             unset = Some(failed);
@@ -226,45 +225,27 @@ async fn take(
 
 /// Makes a dataset that has received everything one of the copy: its properties, its mounts. What the VM did until
 /// now has nothing to do with what came.
-async fn settled(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
+async fn settle(parts: &Parts, expected: &Expected) -> Result<(), Failed> {
     if expected.is_image {
         return Ok(());
     }
-    set_again(parts, &expected.properties).await?;
+    let vm = parts.node.vm(expected.about.vm).await?;
+    let delegated = vm.as_ref().map(vm::delegated).unwrap_or_default();
+    give_to_zone(parts, &delegated).await?;
+    settled::set_again(parts, &expected.dataset, &expected.properties, &delegated).await?;
     // From the top: what is mounted below a parent that is not stands in the parent's way.
     let top: Vec<&str> = expected.dataset.splitn(3, '/').take(2).collect();
-    mounts::mount(parts, &top.join("/")).await?;
-    let run = parts.node.vm(expected.about.vm).await?.as_ref().map(Run::of);
+    mounts::mount(parts, &top.join("/"), &delegated).await?;
+    let run = vm.as_ref().map(Run::of);
     Ok(parts.memory.change(expected.about.migration, |entry| entry.run = run).await?)
 }
 
-/// Sets what differs of these properties, but for quotas, and checks what it has set.
-async fn set_again(parts: &Parts, properties: &Properties) -> Result<(), Failed> {
-    for (dataset, wanted) in properties {
-        let names: Vec<&str> =
-            wanted.keys().map(String::as_str).filter(|name| !LIFTED.contains(name)).collect();
-        if names.is_empty() {
-            continue;
-        }
-        let read = || parts.zfs.get(&names, std::slice::from_ref(dataset), false);
-        let differs = |row: &super::zfs::Property| wanted.get(&row.name) != Some(&row.value);
-        let mut found = match read().await {
-            // A child that was made after the snapshot is not here.
-            Err(error) if error.said() == Said::Absent => continue,
-            found => found?,
-        };
-        found.retain(differs);
-        if found.is_empty() {
-            continue;
-        }
-        for row in found {
-            let value = wanted.get(&row.name).map_or("", String::as_str);
-            parts.zfs.change(args(&["set", &format!("{}={value}", row.name), dataset])).await?;
-        }
-        if let Some(row) = read().await?.into_iter().find(differs) {
-            let wanted = wanted.get(&row.name).cloned().unwrap_or_default();
-            let (dataset, property, found) = (dataset.clone(), row.name, row.value);
-            return Err(Failed::Property { dataset, property, found, wanted });
+/// What is delegated to the VM by its own zone is the zone's, whatever came: a stream without properties says nothing,
+/// and the sender is not asked.
+async fn give_to_zone(parts: &Parts, delegated: &[String]) -> Result<(), Failed> {
+    for (name, zoned) in parts.zfs.each("zoned", delegated).await? {
+        if zoned == "off" {
+            parts.zfs.change(args(&["set", "zoned=on", &name])).await?;
         }
     }
     Ok(())

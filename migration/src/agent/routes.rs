@@ -41,6 +41,7 @@ pub fn control(parts: &Arc<Parts>, verifier: Arc<Verifier>) -> Router {
         .route("/streams", post(offered))
         .route("/node", get(async |State(parts): Routes| answer(observe::node(&parts).await)))
         .route("/copies", get(async |State(parts): Routes| answer(observe::copies(&parts).await)))
+        .route("/vms/{uuid}", get(object))
         .route("/vms/{uuid}/size", get(size))
         .route("/vms/{uuid}/datasets", get(datasets))
         .route("/vms/{uuid}/snapshots", get(listed))
@@ -84,6 +85,10 @@ async fn offered(State(parts): Routes, asked: Asked<Offer>) -> Response<Body> {
         Ok(Json(offer)) => answer(receive::accept(&parts, offer).await),
         Err(why) => invalid(&why),
     }
+}
+
+async fn object(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {
+    answer(parts.node.existing(vm).await.map_err(Failed::from))
 }
 
 async fn size(State(parts): Routes, Path(vm): Path<Uuid>) -> Response<Body> {

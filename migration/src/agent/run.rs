@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::Commands;
 use daemon::http::Router;
 use daemon::state_file::Damage;
 use daemon::{Shutdown, Tasks};
@@ -19,7 +20,6 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::commands::Commands;
 use super::memory::Memory;
 use super::node::Node;
 use super::parts::{Parts, Streams};

@@ -7,11 +7,11 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use daemon::command::{CommandError, Pipe, Pipes, Program};
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::commands::{Reader, Sending};
 use super::failed::Failed;
 use super::parts::Parts;
 use super::peer::Other;
@@ -19,7 +19,7 @@ use super::quotas;
 use super::vm::{self, Run};
 use super::wire::Connection;
 use super::work::Work;
-use super::zfs::{Listed, args};
+use super::zfs::{Listed, Said, args};
 use crate::journal::End;
 use crate::protocol::{
     About, Accepted, Clear, Datasets, Failure, Gone, Offer, Peer, Properties, Received,
@@ -31,6 +31,8 @@ use crate::sync_plan::{self, Act, Base, Capabilities, Mode, Sent, Side};
 const JOINS: Duration = Duration::from_secs(60);
 /// A stream of which nothing moves for so long is given up.
 const IDLE: Duration = Duration::from_secs(600);
+/// The longest name of a dataset or snapshot.
+const LONGEST_NAME: usize = 255;
 /// `zfs send` may take so long to end after its pipe was closed.
 const ENDS: Duration = Duration::from_secs(5);
 
@@ -75,7 +77,7 @@ pub async fn send(
         quotas::lift_tight(parts, about.migration, root).await?;
     }
     let can = parts.zfs.can().await?;
-    let can = Capabilities { resume: can.resume, bookmarks: can.bookmarks };
+    let mut can = Capabilities { resume: can.resume, bookmarks: can.bookmarks, packages: true };
     let mut last = Vec::new();
     let mut from = parts.zfs.list(&roots, &[]).await?;
     let mut to = sync.there(&roots, &from).await?;
@@ -90,7 +92,15 @@ pub async fn send(
             return Err(Failed::Stuck);
         }
         for act in &acts {
-            sync.act(act, &from.referenced).await?;
+            match sync.act(act, &from.referenced).await {
+                // The plan is made again, for streams that do not need what is refused.
+                Err(Failed::Zfs(error)) if error.said() == Said::Encrypted && can.packages => {
+                    sync.has_no_key_of_its_own(&roots).await?;
+                    can.packages = false;
+                    break;
+                }
+                done => done?,
+            }
         }
         // A stream may take hours, in which both sides change.
         if acts.iter().any(Act::changes_sender) {
@@ -211,6 +221,7 @@ impl Sync<'_> {
         };
         match act {
             Act::Snapshot(names) => {
+                self.have_room_for(names).await?;
                 // What was allowed while the VM ran is older than this snapshot.
                 let _turn = self.parts.snapshots.lock().await;
                 let vm = self.parts.node.existing(self.about.vm).await?;
@@ -235,20 +246,57 @@ impl Sync<'_> {
             }
             Act::Send { to, base, mode } => {
                 let dataset = to.split('@').next().unwrap_or_default();
-                let mut words = args(&[if *mode == Mode::Replicate { "-R" } else { "-p" }]);
+                let mut words = match mode {
+                    Mode::Replicate => args(&["-R"]),
+                    Mode::Props => args(&["-p"]),
+                    Mode::Plain => Vec::new(),
+                };
                 match base {
+                    Some(Base::Snapshot(base)) if *mode == Mode::Plain => {
+                        words.extend(args(&["-i", base]));
+                    }
                     Some(Base::Snapshot(base)) => words.extend(args(&["-I", base])),
                     Some(Base::Bookmark(mark)) => words.extend(args(&["-i", mark])),
                     None => {}
                 }
                 words.push(to.clone());
                 let whole = base.is_none().then(|| referenced.get(dataset).copied()).flatten();
-                self.dataset(dataset, words, whole).await
+                self.dataset(dataset, words, whole, *mode).await
             }
+            // The token does not say how its stream was made: nothing is said to be missing.
             Act::Resume { dataset, token } => {
-                self.dataset(dataset, args(&["-t", token]), None).await
+                self.dataset(dataset, args(&["-t", token]), None, Mode::Replicate).await
             }
         }
+    }
+
+    /// Checks that every dataset can have a snapshot: its name, `@` and the snapshot's must not be too long.
+    async fn have_room_for(&self, names: &[String]) -> Result<(), Failed> {
+        for name in names {
+            let (root, snapshot) = name.split_once('@').unwrap_or((name, ""));
+            let room = LONGEST_NAME.saturating_sub(snapshot.len() + 1);
+            let rows = self.parts.zfs.get(&["type"], &[root.to_owned()], true).await?;
+            let mut datasets = rows.into_iter().filter(|row| !row.of.contains(['@', '#']));
+            if let Some(row) = datasets.find(|row| row.of.len() > room) {
+                return Err(Failed::LongName { dataset: row.of, room });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no dataset has a key of its own: its stream would lie on the other node as plain text.
+    async fn has_no_key_of_its_own(&self, roots: &[String]) -> Result<(), Failed> {
+        if !self.parts.zfs.can().await?.encryption {
+            return Ok(());
+        }
+        for root in roots {
+            let rows = self.parts.zfs.get(&["encryptionroot"], std::slice::from_ref(root), true);
+            let mut own = rows.await?.into_iter().filter(|row| vm::is_in(&row.value, root));
+            if let Some(row) = own.next() {
+                return Err(Failed::OwnKey(row.value));
+            }
+        }
+        Ok(())
     }
 
     async fn clear(&self, dataset: &str, gone: Gone) -> Result<(), Failed> {
@@ -272,10 +320,17 @@ impl Sync<'_> {
         dataset: &str,
         words: Vec<String>,
         whole: Option<u64>,
+        mode: Mode,
     ) -> Result<(), Failed> {
         // Neither changes anything.
-        let properties = quotas::with_quotas(self.parts, self.about.migration, dataset);
-        let (properties, ()) = tokio::try_join!(properties, self.expect(&words, whole))?;
+        let set = quotas::with_quotas(self.parts, self.about.migration, dataset);
+        let (set, ()) = tokio::try_join!(set, self.expect(&words, whole))?;
+        if mode == Mode::Plain {
+            for (of, name) in set.left.iter().filter(|(of, _)| of == dataset) {
+                self.work.warn(format!("{name} of {of} is not carried"));
+            }
+        }
+        let properties = set.carried;
         let about = self.theirs(self.about.revision);
         let offer = Offer { about, dataset: dataset.to_owned(), image: None, properties };
         self.stream(offer, words).await
@@ -308,13 +363,13 @@ impl Sync<'_> {
         let dialed = streams.wire.dial(&address).await;
         let connection = dialed.map_err(|source| Failed::Unreached { address, source })?;
         let words = args(&["send"]).into_iter().chain(words).collect();
-        let cannot = |source: std::io::Error| Failed::Command {
+        let cannot = |source: CommandError| Failed::Command {
             verb: "send",
             dataset: dataset.clone(),
             message: source.to_string(),
         };
-        let Sending { stdout, ending } = self.parts.commands.send(words).map_err(cannot)?;
-        let ended = ending.wait().map(|ended| ended.map_err(|error| error.to_string()));
+        let started = self.parts.commands.start(Program::Zfs, words, Pipes::Out);
+        let (_, stdout, ended) = started.map_err(cannot)?.split();
         let ended = ended.boxed().shared();
         let failed = |source| Failed::Stream { dataset: dataset.clone(), source };
         let done = self.carried(stdout, ended.clone(), connection, &token).await;
@@ -328,7 +383,7 @@ impl Sync<'_> {
     /// Carries a stream to the other node; the error is none where another order came.
     async fn carried(
         &self,
-        stdout: Reader,
+        stdout: Pipe,
         ended: impl Future<Output = Result<(), String>>,
         connection: Connection,
         token: &Token,

@@ -8,7 +8,8 @@ use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::sync_plan::{Disks, Vm};
+use crate::machine::Protection;
+use crate::sync_plan::{Disks, Side, Vm};
 
 /// The states of a VM, and of its zone, that does not run.
 const AT_REST: [&str; 5] = ["stopped", "installed", "failed", "configured", "incomplete"];
@@ -27,6 +28,22 @@ pub fn has_autoboot(vm: &VmObject) -> bool {
 /// Returns true if it is stopped and hidden.
 pub fn is_off(vm: &VmObject) -> bool {
     !is_running(vm) && vm.is_hidden()
+}
+
+/// Returns which datasets are protected against deletion.
+pub fn protection(vm: &VmObject) -> Protection {
+    let has = |key| vm.flag(key) == Some(true);
+    Protection {
+        zoneroot: has("indestructible_zoneroot"),
+        delegated: has("indestructible_delegated"),
+    }
+}
+
+/// Returns which datasets have the snapshot that a protection makes.
+pub fn marked(vm: &VmObject, side: &Side) -> Protection {
+    let Some(root) = vm.text("zfs_filesystem") else { return Protection::default() };
+    let has = |dataset: &str| side.of(dataset).iter().any(|row| row.name == "indestructible");
+    Protection { zoneroot: has(root), delegated: has(&format!("{root}/data")) }
 }
 
 /// One run of a VM, or one rest: equal ones are the same. It compares what one node wrote with what the same node
@@ -80,14 +97,25 @@ pub fn to_sync(vm: &VmObject) -> Option<Vm> {
         (Some("bhyve"), true) => Disks::Below,
         _ => Disks::None,
     };
-    let delegated = vm.get("datasets").and_then(Value::as_array).and_then(|all| all.first());
+    let delegated = delegated(vm).into_iter().next();
     Some(Vm {
         zfs_filesystem: root,
         disks,
         is_docker: vm.flag("docker") == Some(true),
         has_shared_volumes: false,
-        delegated: delegated.and_then(Value::as_str).map(str::to_owned),
+        delegated,
     })
+}
+
+/// Returns the datasets that are delegated to the VM.
+pub fn delegated(vm: &VmObject) -> Vec<String> {
+    let all = vm.get("datasets").and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns true if a dataset is this one, or below it.
+pub fn is_in(dataset: &str, top: &str) -> bool {
+    dataset.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 //! The orders that run or have ended: one of a migration at a time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +19,8 @@ use crate::stream::Meter;
 
 /// A rate is that of so long.
 const RATE: Duration = Duration::from_secs(2);
+/// An order tells people of so many things at most.
+const WARNINGS: usize = 20;
 
 /// One order.
 #[derive(Debug)]
@@ -34,6 +36,7 @@ pub struct Work {
     total: AtomicU64,
     rate: Mutex<Sample>,
     received: Received,
+    warnings: Mutex<BTreeSet<String>>,
 }
 
 /// The streams that an order `Receive` takes.
@@ -97,6 +100,7 @@ impl Work {
                 running: watch::Sender::new(0),
                 failed: Mutex::default(),
             },
+            warnings: Mutex::default(),
             cancel,
         }
     }
@@ -119,6 +123,15 @@ impl Work {
     /// Adds to what is expected.
     pub fn expect(&self, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Tells people of something that the order did not do, and is done without.
+    pub fn warn(&self, text: String) {
+        let mut warnings = lock(&self.warnings);
+        let is_new = warnings.len() < WARNINGS && warnings.insert(text.clone());
+        if is_new {
+            tracing::warn!(text, "an order is done without something");
+        }
     }
 
     /// Stores how it ended.
@@ -189,6 +202,7 @@ impl Work {
             order: self.what.clone(),
             state: failed.unwrap_or_else(|| self.state.borrow().clone()),
             progress: has_streams.then_some(progress),
+            warnings: lock(&self.warnings).iter().cloned().collect(),
         }
     }
 }

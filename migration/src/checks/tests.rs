@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use pretty_assertions::assert_eq;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -18,11 +18,26 @@ fn node() -> Node {
         platform: Some("20260101T000000Z".into()),
         clock_ms: Some(-300),
         can_resume: true,
+        pool: Some("zones".into()),
+        lacks_limits: false,
+        encrypted: Some(false),
         free_bytes: Some(100),
         missing_nic_tags: BTreeSet::new(),
         next_reboot: None,
         has_copy: false,
     }
+}
+
+const UUID: &str = "0c000000-0000-4000-8000-000000000001";
+
+/// An object with further keys.
+fn object(fields: Value) -> Map<String, Value> {
+    let mut vm = json!({
+        "uuid": UUID, "zonename": UUID, "zpool": "zones", "zfs_filesystem": format!("zones/{UUID}"),
+        "brand": "joyent", "image_uuid": UUID,
+    });
+    vm.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    vm.as_object().unwrap().clone()
 }
 
 fn known() -> Known {
@@ -31,6 +46,7 @@ fn known() -> Known {
         is_core: false,
         is_nat: false,
         pci_devices: 0,
+        object: Some(object(json!({}))),
         odd_nics: Vec::new(),
         used_bytes: 100,
         has_image: true,
@@ -56,7 +72,7 @@ fn found(change: impl Fn(&mut Known, &mut Node)) -> Vec<String> {
 fn each_obstacle_is_found_alone() {
     type Change = fn(&mut Known, &mut Node);
     let none: &[&str] = &[];
-    let rows: [(Change, &[&str]); 24] = [
+    let rows: [(Change, &[&str]); 28] = [
         (|_, _| {}, none),
         (|vm, _| vm.state = "stopped".into(), none),
         (|vm, _| vm.state = "destroyed".into(), &["Cannot migrate an instance in state destroyed"]),
@@ -67,7 +83,23 @@ fn each_obstacle_is_found_alone() {
         ),
         (|vm, _| vm.is_core = true, &["Cannot migrate a core instance"]),
         (|vm, _| (vm.is_core, vm.is_nat) = (true, true), none),
-        (|vm, _| vm.pci_devices = 2, &["The instance has 2 PCI devices passed through"]),
+        (
+            |vm, _| (vm.pci_devices, vm.object, vm.source) = (2, None, None),
+            &["The instance has 2 PCI devices passed through"],
+        ),
+        // The node knows better than VMAPI.
+        (|vm, _| vm.pci_devices = 2, none),
+        (
+            |vm, _| vm.object = None,
+            &["The object of the instance of the source's node is not known"],
+        ),
+        (
+            |vm, _| vm.source.as_mut().unwrap().pool = Some("tank".into()),
+            &[
+                "The source's node keeps its instances in the pool tank, and the instance is in zones",
+                "The target's node keeps its instances in the pool zones, and the instance is in tank",
+            ],
+        ),
         (
             |vm, _| vm.odd_nics = vec!["90:b8:d0:00:00:01".into()],
             &["The NIC 90:b8:d0:00:00:01 has no network or no address in NAPI"],
@@ -112,6 +144,12 @@ fn each_obstacle_is_found_alone() {
             |_, to| to.missing_nic_tags = ["b".into(), "a".into()].into(),
             &["The target's node lacks the NIC tags a, b"],
         ),
+        (
+            |_, to| to.lacks_limits = true,
+            &[
+                "The pool of the target's node has no limits of filesystems and snapshots, as the instance has",
+            ],
+        ),
         (|_, to| to.has_copy = true, &["The target's node has a copy of the instance already"]),
         (|vm, _| vm.target = None, none),
     ];
@@ -139,10 +177,98 @@ fn warnings_do_not_stop_a_begin() {
     );
 }
 
+#[test] // M76
+fn what_does_not_move_is_told_by_its_name() {
+    let data = format!("zones/{UUID}/data");
+    let disk =
+        |name: &str| json!({"zfs_filesystem": name, "path": "/p", "model": "virtio", "size": 1});
+    let own = |at: u32| disk(&format!("zones/{UUID}/disk{at}"));
+    let none: &[&str] = &[];
+    for (fields, want) in [
+        (json!({ "datasets": [data] }), none),
+        (
+            json!({"datasets": [data, "zones/bulk"]}),
+            &["The delegated dataset zones/bulk does not move"],
+        ),
+        (json!({"datasets": ["tank/x"]}), &["The delegated dataset tank/x does not move"]),
+        (json!({"image_uuid": null}), &["The instance has no image_uuid"]),
+        (json!({"zonename": "web"}), &["The zone's name \"web\" is not the instance's uuid"]),
+        (
+            json!({"disks": [{"path": "/dev/dsk/c1t0d0s0"}]}),
+            &["The device /dev/dsk/c1t0d0s0 of the node does not move"],
+        ),
+        (json!({"brand": "bhyve", "disks": [own(0), own(1)]}), none),
+        (
+            json!({"brand": "bhyve", "disks": [own(0), disk("zones/dump")]}),
+            &[
+                "The disk zones/dump does not move: the target has zones/0c000000-0000-4000-8000-000000000001/disk1 in its place",
+            ],
+        ),
+        (
+            json!({"brand": "kvm", "disks": [{"path": "/dev/rdsk/c1t1d0", "model": "virtio", "size": 1}]}),
+            &["The device /dev/rdsk/c1t1d0 of the node does not move"],
+        ),
+        (
+            json!({"brand": "bhyve", "disks": [
+                {"media": "cdrom", "path": "/opt/x.iso", "model": "ahci"}, own(0),
+                {"media": "cdrom", "path": format!("/zones/{UUID}/root/x.iso"), "model": "ahci"},
+            ]}),
+            &["warning: The CD-ROM /opt/x.iso has to be on the target's node too"],
+        ),
+        (
+            json!({"filesystems": [
+                {"source": "/opt/x", "target": "/x", "type": "lofs"}, {"source": "h:/y", "target": "/y", "type": "nfs"},
+                {"source": format!("/zones/{UUID}/volumes/v"), "target": "/v", "type": "lofs"},
+            ]}),
+            &[
+                "warning: The mount /x needs /opt/x on the target's node too",
+                "warning: The mount /y needs h:/y on the target's node too",
+            ],
+        ),
+        (
+            json!({"filesystems": [
+                {"source": "tank/x", "target": "/x", "type": "zfs"},
+                {"source": "/dev/dsk/x", "raw": "/dev/rdsk/x", "target": "/y", "type": "ufs"},
+            ]}),
+            &[
+                "The mount /x of tank/x does not move",
+                "The device /dev/rdsk/x of the node does not move",
+            ],
+        ),
+        (
+            json!({"brand": "kvm", "filesystems": [{"source": "/a", "target": "/b", "type": "lofs"}]}),
+            &["The mount /b of /a does not move"],
+        ),
+        (
+            json!({
+                "routes": {"10.2.2.0/24": "nics[0]", "10.2.3.1": "10.0.0.1", "10.2.4.0/24": "macs[m]"},
+                "nics": [{"mac": "m", "nic_tag": "a", "ip": "10.0.0.9", "netmask": "255.0.0.0"}],
+            }),
+            none,
+        ),
+        (
+            json!({
+                "routes": {"10.2.2.0/24": "nics[1]", "default": "10.0.0.1", "10.2.4.0/24": "macs[m]"},
+                "nics": [{"mac": "m", "nic_tag": "a", "ip": "dhcp"}],
+            }),
+            &[
+                "vmadm takes no route to \"10.2.2.0/24\" such as the instance has, and so no update of it",
+                "vmadm takes no route to \"default\" such as the instance has, and so no update of it",
+                "vmadm takes no route to \"10.2.4.0/24\" such as the instance has, and so no update of it",
+            ],
+        ),
+        (json!({"app_svc_dependent": true}), &["warning: app_svc_dependent is not carried"]),
+    ] {
+        let rows = found(|vm, _| vm.object = Some(object(fields.clone())));
+        assert_eq!(rows, want, "{fields}");
+    }
+}
+
 #[test] // R24
 fn all_obstacles_are_told_at_once() {
     let all = found(|vm, to| {
-        (vm.state, vm.is_core, vm.pci_devices) = ("failed".into(), true, 1);
+        (vm.state, vm.is_core) = ("failed".into(), true);
+        vm.object = Some(object(json!({"pci_devices": [{"path": "/devices/ppt0"}]})));
         vm.source.as_mut().unwrap().agent_version = None;
         (to.cpu, to.free_bytes, to.has_copy, to.clock_ms) = (None, None, true, Some(i64::MIN));
     });
@@ -164,4 +290,17 @@ fn sentences_and_statuses_are_those_of_the_deployed_service_where_it_has_any() {
         let ours = (obstacle.status().into(), obstacle.code().into(), obstacle.to_string());
         assert_eq!(ours, reply(id));
     }
+}
+
+#[test] // M94
+fn an_encrypted_pool_is_not_exchanged_for_a_plain_one() {
+    let (mut from, mut to) = (node(), node());
+    from.encrypted = Some(true);
+    assert_eq!(between(&from, &to, 0, NOW), [Obstacle::PlainTarget]);
+    to.encrypted = Some(true);
+    assert_eq!(between(&from, &to, 0, NOW), []);
+    from.encrypted = Some(false);
+    assert_eq!(between(&from, &to, 0, NOW), []);
+    let known = Known { source: Some(from), target: Some(to), ..known() };
+    assert_eq!(check(&known, false, NOW).warnings, [Warning::EncryptedTarget]);
 }

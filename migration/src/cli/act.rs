@@ -68,6 +68,9 @@ impl Act<'_> {
             return say(&format!("The migration switches at {when}"));
         }
         say(&format!("Scheduling migration: it begins and syncs now, and switches at {when}"))?;
+        for warning in &answer.warnings {
+            say(&format!("# Warning: {warning}"))?;
+        }
         self.watch(&vm, Some("schedule")).await
     }
 
@@ -235,6 +238,9 @@ impl Act<'_> {
             });
         };
         say(&format!("# Migration {action} running in job {job}"))?;
+        for warning in &answer.warnings {
+            say(&format!("# Warning: {warning}"))?;
+        }
         if let Some(why) = answer.migration.as_ref().and_then(waiting) {
             say(&why)?;
         }

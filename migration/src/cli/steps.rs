@@ -69,12 +69,15 @@ impl Steps {
         let took = step.duration_ms.map(|ms| span(Duration::from_millis(ms - ms % 1000)));
         let took = took.map(|took| format!(" ({took})")).unwrap_or_default();
         let what = doing(&step.phase);
+        let without = step.other.get("warning").and_then(serde_json::Value::as_str);
+        let without = without.map(|text| format!("; {}", visible(text))).unwrap_or_default();
         match step.state.as_str() {
             "running" => format!("☐ {what}{}", self.detail(step)),
             "successful" => {
-                format!("{} {}{took}", screen.paint(Tone::Good, "✓"), done(&step.phase))
+                let mark = screen.paint(Tone::Good, "✓");
+                format!("{mark} {}{took}{without}", done(&step.phase))
             }
-            "paused" => format!("– {what}{took}, paused"),
+            "paused" => format!("– {what}{took}, paused{without}"),
             "warning" => format!("{} {}", screen.paint(Tone::Odd, "!"), message(step)),
             "failed" => {
                 let why = step.error.as_deref().map(visible);
@@ -241,17 +244,19 @@ mod tests {
             warning,
             failed,
             entry("sync", "paused", 500),
+            json!({"phase": "switch", "state": "successful", "warning": "a:b is not\ncarried"}),
             entry("abort", "running", 0)
         ])));
         let want = [
             "! the image is copied",
             "✗ synchronizing filesystems (1s): out of\\u000aspace",
             "– synchronizing filesystems (0s), paused",
+            "✓ switching instances; a:b is not\\u000acarried",
             "☐ aborting",
         ];
         assert_eq!(steps.lines(PLAIN), want);
         steps.end("successful");
-        assert_eq!(steps.lines(PLAIN)[3], "✓ aborted (0s)");
+        assert_eq!(steps.lines(PLAIN)[4], "✓ aborted (0s)");
     }
 
     #[test]

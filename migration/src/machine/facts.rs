@@ -4,6 +4,8 @@
 
 //! What was observed of the two nodes and of the services in one round.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::journal::End;
@@ -21,6 +23,8 @@ pub struct Facts {
     pub reserved: bool,
     /// How the settings of the target compare with the source's.
     pub settings: Settings,
+    /// The target was created when the source was, or one of the times is not known.
+    pub dated: bool,
 }
 
 /// How the objects of the two copies compare: alias, tags, metadata, sizes, NICs, resolvers.
@@ -70,6 +74,34 @@ pub struct Copy {
     pub started_since_snapshot: bool,
     /// The sync snapshots that all its datasets have, oldest first.
     pub snapshots: Vec<Snapshot>,
+    /// Which of its datasets are protected against deletion.
+    #[serde(default)]
+    pub protection: Protection,
+    /// Which have the snapshot of that protection. It travels, and its hold does not.
+    #[serde(default)]
+    pub marked: Protection,
+    /// Other numbers that some of its datasets have: of what is held and was left, and of what people named so.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub taken: BTreeSet<u32>,
+}
+
+/// Which datasets of a copy are protected against deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// `indestructible_zoneroot`
+    pub zoneroot: bool,
+    /// `indestructible_delegated`
+    pub delegated: bool,
+}
+
+impl Protection {
+    /// Returns what of this another one lacks.
+    pub fn without(self, other: Protection) -> Protection {
+        Protection {
+            zoneroot: self.zoneroot && !other.zoneroot,
+            delegated: self.delegated && !other.delegated,
+        }
+    }
 }
 
 /// A sync snapshot. Two of the same number may differ; two of the same GUID are the same.
@@ -124,8 +156,10 @@ impl Facts {
     /// Returns a number that no sync snapshot of either copy has.
     pub fn unused_number(&self) -> u32 {
         let copies = [End::Source, End::Target].into_iter().filter_map(|end| self.copy(end));
-        let numbers = copies.flat_map(|copy| copy.snapshots.iter().map(|it| it.number));
-        numbers.max().unwrap_or(0) + 1
+        let numbers = copies.clone().flat_map(|copy| copy.snapshots.iter().map(|it| it.number));
+        let first = numbers.max().unwrap_or(0).saturating_add(1);
+        let is_free = |number: &u32| !copies.clone().any(|copy| copy.taken.contains(number));
+        (first..=u32::MAX).find(is_free).unwrap_or(first)
     }
 }
 

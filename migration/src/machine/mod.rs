@@ -36,7 +36,7 @@ mod facts;
 pub use action::{Action, Call};
 pub use admit::{Admitted, admit};
 pub use decide::next;
-pub use facts::{Copy, Facts, Node, Seen, Settings, Snapshot};
+pub use facts::{Copy, Facts, Node, Protection, Seen, Settings, Snapshot};
 pub use fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
 pub use next::{Ending, Next, Note, Reason, Step, Wait};
 pub use outcome::{After, follow, give_up, note, queue, settle, stall, start};

@@ -4,6 +4,7 @@
 
 //! What follows from a record and the facts of a round.
 
+use super::facts::Protection;
 use super::fence::{MayBoot, MayDelete, MayMove, MayShow, Unsafe};
 use crate::journal::{End, Power};
 
@@ -80,6 +81,10 @@ pub enum Step {
     Settle(End),
     /// Bring the source's changed settings over to the target.
     BringOver,
+    /// Give the target the source's time of creation.
+    Date,
+    /// Protect the copy against deletion again.
+    Protect(End, Protection),
     /// Reserve the VM's addresses in NAPI.
     Reserve,
     /// Remove the reservations that this migration made.

@@ -16,6 +16,7 @@ pub fn mark(phase: Phase, step: &Step) -> Option<(u64, &'static str)> {
         (Phase::Switch, Step::BringOver) => (2, "bringing changed settings over"),
         (Phase::Switch, Step::Reserve) => (60, "reserving the IP addresses"),
         (Phase::Switch, Step::Hide(End::Source)) => (75, "hiding the original instance"),
+        (Phase::Switch, Step::Protect(..)) => (97, "restoring the protection against deletion"),
         (Phase::Switch, Step::MoveRecord(_)) => (80, "moving the instance's record"),
         (Phase::Switch, Step::Show(_)) => (85, "promoting the target instance"),
         (Phase::Switch, Step::Boot(_)) => (95, "starting the instance"),

@@ -39,6 +39,9 @@ pub struct Doing {
     /// How far a stream is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
+    /// What the order is done without, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// How an order goes.
@@ -93,6 +96,15 @@ pub struct Node {
     pub can_resume: bool,
     /// The pool has bookmarks.
     pub has_bookmarks: bool,
+    /// The pool of its VMs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The pool has limits of filesystems and of snapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_limits: Option<bool>,
+    /// The pool is encrypted; none where its agent is of an earlier version.
+    #[serde(default)]
+    pub encrypted: Option<bool>,
     /// Free space in the pool, in bytes.
     pub free_bytes: Option<u64>,
     /// The limit of the streams, in Mbit/s.

@@ -12,6 +12,7 @@
 //! | `POST /clear` | [`Clear`] | agent to agent, what must go from the receiver before a stream |
 //! | `POST /streams` | [`Offer`] | [`Accepted`]: agent to agent, before each stream |
 //! | `GET /node` | | [`Node`] |
+//! | `GET /vms/UUID` | | the VM's object |
 //! | `GET /vms/UUID/size` | | [`Size`] |
 //! | `GET /vms/UUID/datasets` | | [`Datasets`] |
 //! | `GET /copies` | | [`Rest`]s: what migrations left on the node |

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::journal::End;
+use crate::machine::Protection;
 
 /// Which migration, which state of its record, which copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +97,19 @@ pub enum What {
     BringOver {
         /// The payload of `vmadm update`.
         update: Map<String, Value>,
+        /// The payloads of those that follow.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        then: Vec<Map<String, Value>>,
+    },
+    /// Set the time at which the VM was created.
+    Date {
+        /// `create_timestamp`
+        created: String,
+    },
+    /// Protect these datasets against deletion.
+    Protect {
+        /// Which.
+        of: Protection,
     },
     /// Delete the copy, its protection against deletion first.
     Delete,

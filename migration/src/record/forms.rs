@@ -32,6 +32,8 @@ impl Entry {
         put("duration_ms", if is_known { duration.clone() } else { Value::Null });
         put("finished_timestamp", json!(self.finished_timestamp));
         put("error", json!(self.error));
+        let is_done_without = self.error.is_none() && self.error_detail.is_some();
+        put("warning", if is_done_without { json!(self.error_detail) } else { Value::Null });
         put("message", json!(self.message));
         put("phase", json!(self.phase));
         put("state", json!(self.state));

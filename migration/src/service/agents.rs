@@ -15,6 +15,7 @@ use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Call, Transport};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::protocol::{Datasets, Doing, Node, Observe, Observed, Order, Peer, Rate, Size};
@@ -64,6 +65,14 @@ impl Agents {
     /// If the agent does not answer.
     pub async fn node(&self, cn: Uuid) -> Result<Node, Error> {
         self.get(cn, &["node"], "a node").await
+    }
+
+    /// Asks for the VM's object, read now.
+    ///
+    /// # Errors
+    /// As [`Agents::size`].
+    pub async fn object(&self, cn: Uuid, vm: Uuid) -> Result<Map<String, Value>, Error> {
+        self.get(cn, &["vms", &vm.to_string()], "a VM's object").await
     }
 
     /// Asks what a VM uses.

@@ -101,6 +101,10 @@ impl Service {
     /// Asks the agents and CNAPI what the nodes are. What does not answer is not known.
     async fn ask_nodes(&self, vm: &Vm, target: Option<Uuid>, known: &mut Known) {
         let Some(source) = vm.server else { return };
+        known.object = self.agents.object(source, vm.uuid).await.ok();
+        // What the node shows is newer than VMAPI's record, and whole.
+        let object = known.object.clone().unwrap_or_else(|| vm.object.clone());
+        let vm = &Vm { object, ..vm.clone() };
         let (used, from, to) =
             tokio::join!(self.agents.size(source, vm.uuid), self.node(source, vm, false), async {
                 match target {
@@ -132,6 +136,10 @@ impl Service {
             platform: agent.as_ref().and_then(|agent| agent.platform.clone()),
             clock_ms: agent.as_ref().map(|agent| now.millis() - agent.now_ms),
             can_resume: agent.as_ref().is_some_and(|agent| agent.can_resume),
+            pool: agent.as_ref().and_then(|agent| agent.pool.clone()),
+            lacks_limits: has_limits(&vm.object)
+                && agent.as_ref().is_some_and(|agent| agent.has_limits == Some(false)),
+            encrypted: agent.as_ref().and_then(|agent| agent.encrypted),
             free_bytes: agent.as_ref().and_then(|agent| agent.free_bytes),
             missing_nic_tags: missing.map(str::to_owned).collect(),
             next_reboot: reboot.flatten(),
@@ -211,6 +219,12 @@ impl Service {
     }
 }
 
+/// Returns true if the streams of the VM set limits of filesystems or snapshots.
+fn has_limits(vm: &Map<String, Value>) -> bool {
+    let keys = ["zfs_filesystem_limit", "zfs_snapshot_limit"];
+    keys.iter().any(|key| vm.get(*key).is_some_and(Value::is_number))
+}
+
 /// What VMAPI's record says.
 fn known(vm: &Vm) -> Known {
     let nics = vm.list("nics").iter().filter(|nic| {
@@ -222,6 +236,7 @@ fn known(vm: &Vm) -> Known {
         is_core: vm.tag("smartdc_type") == Some("core"),
         is_nat: vm.tag("smartdc_role") == Some("nat"),
         pci_devices: vm.list("pci_devices").len(),
+        object: None,
         odd_nics: nics.map(|nic| nic["mac"].as_str().unwrap_or("?").to_owned()).collect(),
         used_bytes: 0,
         has_image: true,

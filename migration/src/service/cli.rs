@@ -17,12 +17,11 @@ use daemon::cli::{self, Generated, pages, valid_config};
 use daemon::http::url_of;
 use daemon::{ConfigError, Fields};
 use sdc_clients::http::Http;
-use store::Store;
 
-use super::config::{Config, Storage};
-use super::import::{Taken, import};
+use super::config::Config;
+use super::import::{Mode, Taken, import};
 use super::records::Records;
-use super::serve::serve;
+use super::serve::{open, serve};
 
 const NAME: &str = "migration-service";
 /// Where the package puts the configuration.
@@ -64,8 +63,10 @@ Examples:
 Examples:
   migration-service import --dry-run http://vmapi.example.com
   migration-service import http://vmapi.example.com
+  migration-service import --force http://vmapi.example.com    running migrations too
 
-The service must not run where the store is a file. It can be repeated: what is there stays.")]
+The service must not run where the store is a file. It can be repeated: what is there stays. A running
+migration is left out and named: two services that work on it could boot both copies of its VM.")]
     Import(ImportArgs),
     #[command(flatten)]
     Generated(Generated),
@@ -103,6 +104,9 @@ struct ImportArgs {
     /// Change nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Also take running migrations over: the VMAPI that has them must have been stopped before its jobs ended.
+    #[arg(long)]
+    force: bool,
     /// The VMAPI that has the records.
     #[arg(value_name = "URL")]
     from: String,
@@ -148,20 +152,22 @@ async fn status(args: &StatusArgs) -> anyhow::Result<String> {
 
 async fn take_over(args: &ImportArgs) -> anyhow::Result<String> {
     let (config, _) = load(&args.file)?;
-    let store = match &config.storage {
-        Storage::File(path) => Store::embedded(path).await?,
-        Storage::Postgres(address) => Store::postgres(address)?,
-    };
+    let store = open(&config.storage).await?;
     let records = Records::open(&store).await?;
     let from = Http::new(&args.from, concat!("migration-service/", env!("CARGO_PKG_VERSION")))?;
-    let taken = import(&records, &from, config.operators, args.dry_run).await;
+    let mode = Mode { is_dry: args.dry_run, with_running: args.force };
+    let taken = import(&records, &from, config.operators, mode).await;
     let taken = taken.map_err(|refused| anyhow::anyhow!("{}", refused.message()))?;
-    let is_whole = !taken.iter().any(|(_, became)| matches!(became, Taken::Refused(_)));
+    let is_left = |became: &Taken| matches!(became, Taken::Refused(_) | Taken::Runs);
+    let is_whole = !taken.iter().any(|(_, became)| is_left(became));
     let lines = taken.into_iter().map(|(vm, became)| match became {
         Taken::New if args.dry_run => format!("{vm} would be taken over\n"),
         Taken::New => format!("{vm} taken over\n"),
         Taken::Same => format!("{vm} is here already\n"),
         Taken::Differs(fields) => format!("{vm} differs in {}\n", fields.join(", ")),
+        Taken::Runs => format!(
+            "{vm} was not taken over: its migration runs; import again once it has ended, or with --force\n"
+        ),
         Taken::Refused(why) => format!("{vm} was not taken over: {why}\n"),
     });
     let text: String = lines.collect();

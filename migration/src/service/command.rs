@@ -11,6 +11,7 @@ use super::asked::{Asked, Words};
 use super::begin::Vm;
 use super::refused::Refused;
 use super::state::{Service, Steps};
+use crate::checks::Warning;
 use crate::journal::{End, Word};
 use crate::machine::{Action, Admitted, Ending, Refusal, admit, queue, settle, start};
 use crate::permit::{Caller, Denied, permit};
@@ -27,6 +28,8 @@ pub enum Done {
         job: Uuid,
         /// The record.
         record: Box<Record>,
+        /// What is not as it was on the new node, or has to be seen to.
+        warnings: Vec<Warning>,
     },
     /// 200: the record is as shown.
     Changed(Box<Record>),
@@ -90,10 +93,14 @@ impl Service {
             (_, Some(text)) if action == Action::Begin => Some(self.time(Some(text), now).await?),
             _ => None,
         };
+        let mut warnings = Vec::new();
         if admitted == Admitted::Start(Phase::Begin) || admitted == Admitted::Estimate {
             let findings = self.check(vm, target, admitted != Admitted::Estimate).await?;
             if let Some(refused) = Option::<Refused>::from(&findings) {
                 return Err(refused.into());
+            }
+            if self.steps == Steps::Own {
+                warnings = findings.warnings;
             }
         }
         let job = Uuid::new_v4();
@@ -107,7 +114,7 @@ impl Service {
                 record.journal.job = Some(job);
             }
             let kept = self.records.create(record, lock).await?;
-            return Ok(Done::Started { job, record: Box::new(kept.record) });
+            return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
         };
         if let Some(target) = target.filter(|_| admitted == Admitted::Start(Phase::Begin)) {
             kept.record.target_server_uuid = Some(target);
@@ -138,23 +145,24 @@ impl Service {
                     self.records.write(&mut kept, None).await?;
                 }
                 // The jobs store what comes of it.
-                return Ok(Done::Started { job, record: Box::new(kept.record) });
+                return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
             }
             Admitted::Pause | Admitted::PauseThenAbort if self.steps == Steps::External => {
-                return Ok(Done::Started { job, record: Box::new(kept.record) });
+                return Ok(Done::Started { job, record: Box::new(kept.record), warnings });
             }
             Admitted::Start(phase) => {
                 begin_phase(&mut kept.record, phase, asked.words, job, by, now)?;
-                Done::Started { job, record: Box::new(kept.record.clone()) }
+                Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
             Admitted::Pause => Done::Started {
                 job: paused(&mut kept.record),
                 record: Box::new(kept.record.clone()),
+                warnings,
             },
             Admitted::PauseThenAbort => {
                 settle(&mut kept.record, Ending::Paused, now);
                 start(&mut kept.record, Phase::Abort, message(Phase::Abort), job, now);
-                Done::Started { job, record: Box::new(kept.record.clone()) }
+                Done::Started { job, record: Box::new(kept.record.clone()), warnings }
             }
         };
         self.records.write(&mut kept, None).await?;

@@ -18,7 +18,7 @@ use super::state::Steps;
 
 /// The port that clients know, and that of the pages.
 const PORT: u16 = 5315;
-const STATUS_PORT: u16 = 5316;
+const STATUS_PORT: u16 = 5318;
 /// The agents' port.
 const AGENTS_PORT: u16 = 5314;
 
@@ -36,7 +36,7 @@ pub enum Storage {
 pub struct Config {
     /// Where clients of VMAPI reach it.
     pub listen: SocketAddr,
-    /// Names by which they do, besides addresses.
+    /// Host names by which they do, besides addresses; see [`Config::takes_any_name`].
     pub names: Vec<String>,
     /// The address that the answers name; made of `listen` if absent.
     pub url: Option<String>,
@@ -65,6 +65,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns true if requests under any host name are answered: clients of a data centre reach the service by a
+    /// name that only DNS knows. A loopback port, or one with `names`, answers by those alone.
+    pub fn takes_any_name(&self) -> bool {
+        self.names.is_empty() && !self.listen.ip().is_loopback()
+    }
+
     /// Reads the settings. Also returns the keys that are not known.
     ///
     /// # Errors
@@ -133,6 +139,16 @@ mod tests {
             (PORT, AGENTS_PORT, Steps::Own)
         );
         assert_eq!(unknown, ["odd"]);
+    }
+
+    #[test] // M30
+    fn a_port_of_the_network_answers_under_any_name() {
+        let read = |more: &str| {
+            Config::read(Fields::from_json(&format!("{{{LEAST}{more}}}")).unwrap()).unwrap().0
+        };
+        assert!(read("").takes_any_name());
+        assert!(!read(r#", "listen": "127.0.0.1:5315""#).takes_any_name());
+        assert!(!read(r#", "names": ["vmapi.dc.example"]"#).takes_any_name());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::records::Records;
 use super::refused::Refused;
 use crate::permit::adopt;
-use crate::record::Record;
+use crate::record::{Record, State};
 
 /// What became of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +23,26 @@ pub enum Taken {
     Same,
     /// It is here with other values in these fields.
     Differs(Vec<String>),
+    /// The service that has it works on it: it stays there unless it is forced over.
+    Runs,
     /// It stays where it is, for this reason.
     Refused(String),
 }
 
+/// What may be changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mode {
+    /// Nothing is written.
+    pub is_dry: bool,
+    /// Records of running migrations are taken over too: nobody works on them at their old place any more.
+    pub with_running: bool,
+}
+
 /// Reads the records from the VMAPI at `from`, whose VMs have the owners, and keeps those that are new. Returns the
 /// VM of each with what became of it: one that is refused stops no other.
+///
+/// A running migration stays where it is, unless `mode` says otherwise: two services that work on one migration
+/// could boot both copies of its VM.
 ///
 /// # Errors
 /// If VMAPI does not answer.
@@ -36,14 +50,14 @@ pub async fn import(
     records: &Records,
     from: &Http,
     operators: Uuid,
-    is_dry: bool,
+    mode: Mode,
 ) -> Result<Vec<(String, Taken)>, Refused> {
     let call = Call::get(&["migrations"]).query("format", "raw").timeout(LIST_TIMEOUT);
     let shown: Vec<Value> = from.execute(call).await?.json("an array of records")?;
     let mut taken = Vec::new();
     for value in shown {
         let vm = value["vm_uuid"].as_str().unwrap_or("a record without a VM").to_owned();
-        let became = match one(records, from, operators, is_dry, value).await {
+        let became = match one(records, from, operators, mode, value).await {
             Ok(became) => became,
             Err(refused) => Taken::Refused(refused.message().to_owned()),
         };
@@ -56,7 +70,7 @@ async fn one(
     records: &Records,
     from: &Http,
     operators: Uuid,
-    is_dry: bool,
+    mode: Mode,
     shown: Value,
 ) -> Result<Taken, Refused> {
     let mut record = Record::read(&stored(shown))?;
@@ -64,8 +78,9 @@ async fn one(
     let owner = vm.get("owner_uuid").and_then(Value::as_str).and_then(|it| it.parse().ok());
     adopt(&mut record, owner.unwrap_or_default(), operators);
     match records.get(record.id).await? {
+        None if record.state == State::Running && !mode.with_running => Ok(Taken::Runs),
         None => {
-            if !is_dry {
+            if !mode.is_dry {
                 let lock = records.lock(record.vm_uuid).await?;
                 records.create(record, lock).await?;
             }

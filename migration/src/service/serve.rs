@@ -4,6 +4,7 @@
 
 //! From the configuration to a running service.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use daemon::http::{Limits, ListenError, Server, listen, url_of};
@@ -15,10 +16,10 @@ use store::Store;
 use super::agents::{Agents, Known};
 use super::clock::Clock;
 use super::config::{Config, Storage};
-use super::front::{AUDIENCE, Upstream, router, signed_routes};
+use super::front::{AUDIENCE, Upstream, first_line, router, signed_routes};
 use super::pages;
 use super::peers::Peers;
-use super::runner::{Lease, lead};
+use super::runner::lead;
 use super::state::{Service, Steps};
 
 /// Connections at once: those of all clients of VMAPI, and of those who watch.
@@ -36,6 +37,14 @@ pub enum ServeError {
     /// Reading it was aborted.
     #[error("secret_file: the reading was aborted")]
     Aborted,
+    /// The folder of the store cannot be made.
+    #[error("store.file: cannot make {}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
     /// The store cannot be opened.
     #[error("store: {0}")]
     Store(#[from] store::Error),
@@ -47,6 +56,22 @@ pub enum ServeError {
     Upstream(#[from] url::ParseError),
 }
 
+/// Opens the store; the folder of its file is made where there is none.
+///
+/// # Errors
+/// The folder cannot be made, or the store cannot be opened.
+pub async fn open(storage: &Storage) -> Result<Store, ServeError> {
+    let path = match storage {
+        Storage::Postgres(address) => return Ok(Store::postgres(address)?),
+        Storage::File(path) => path,
+    };
+    if let Some(folder) = path.parent() {
+        let made = tokio::fs::create_dir_all(folder).await;
+        made.map_err(|source| ServeError::Folder { path: folder.to_owned(), source })?;
+    }
+    Ok(Store::embedded(path).await?)
+}
+
 /// Runs until the shutdown.
 ///
 /// # Errors
@@ -54,10 +79,7 @@ pub enum ServeError {
 pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeError> {
     let path = config.secret_file.clone();
     let secret = disk::blocking(move || Secret::read(&path)).await.ok_or(ServeError::Aborted)??;
-    let store = match &config.storage {
-        Storage::File(path) => Store::embedded(path).await?,
-        Storage::Postgres(address) => Store::postgres(address)?,
-    };
+    let store = open(&config.storage).await?;
     let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
     let peers = Peers::new(&config.addresses, &transport)?;
     let known = Known {
@@ -76,7 +98,11 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     let upstream = Upstream::new(&config.addresses.vmapi, transport)?;
     let routes = router(service.clone(), upstream).merge(signed_routes(service.clone(), verifier));
     let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
-    let server = Server::new(limits, shutdown.clone()).with_names(&config.names);
+    let server = Server::new(limits, shutdown.clone()).with_first_line(first_line);
+    let server = match config.takes_any_name() {
+        true => server.under_any_name(),
+        false => server.with_names(&config.names),
+    };
     let (status, _) = listen(config.status_listen).await?;
     let pages = Server::new(Limits::default(), shutdown.clone());
     let stop = shutdown.clone();
@@ -85,8 +111,7 @@ pub async fn serve(config: Config, shutdown: Shutdown) -> Result<Tasks, ServeErr
     tasks.spawn("status", pages.serve(status, pages::router(service.clone())));
     metrics::serve(config.metrics_listen, pages::router(service.clone()), &tasks, &stop);
     if config.steps == Steps::Own {
-        let lease = Lease { duration: config.lease };
-        tasks.spawn_dropped("rounds", lead(service, store, lease));
+        tasks.spawn_dropped("rounds", lead(service, store, config.lease));
     }
     tracing::info!(%address, upstream = config.addresses.vmapi, "migration-service is listening");
     Ok(tasks)

@@ -4,11 +4,10 @@
 
 //! What all routes and rounds share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use store::Store;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::agents::Agents;
@@ -47,26 +46,6 @@ pub struct Service {
     pub operators: Uuid,
     /// Woken when a record has changed.
     pub wake: Arc<Notify>,
-    /// How long this service does the rounds for sure.
-    pub held: Held,
-}
-
-/// Until when a service holds the lease, by its own clock. The store refuses the writes of one that was stopped and
-/// woken; NAPI, VMAPI and CNAPI know no leases.
-#[derive(Clone, Debug, Default)]
-pub struct Held(Arc<Mutex<Option<Instant>>>);
-
-impl Held {
-    /// The lease was claimed or renewed, and holds until then.
-    pub fn set(&self, until: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
-    }
-
-    /// Returns true if somebody else may hold the lease.
-    pub fn is_over(&self) -> bool {
-        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        until.is_some_and(|until| Instant::now() >= until)
-    }
 }
 
 impl Service {
@@ -92,7 +71,6 @@ impl Service {
             url: url.into(),
             operators: Uuid::nil(),
             wake: Arc::default(),
-            held: Held::default(),
         })
     }
 }

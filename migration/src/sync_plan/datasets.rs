@@ -39,6 +39,8 @@ pub enum Mode {
     Replicate,
     /// Alone, with its properties, and whole: the image layers of docker differ from node to node.
     Props,
+    /// One snapshot of one dataset, without properties: what is encrypted is sent in no other way.
+    Plain,
 }
 
 /// A dataset that is sent.

@@ -14,6 +14,9 @@ pub struct Capabilities {
     pub resume: bool,
     /// A bookmark can be the base of an increment.
     pub bookmarks: bool,
+    /// A stream has several snapshots or datasets, or properties (`-R`, `-p`, `-I`). Of encrypted datasets `zfs` makes
+    /// none: each snapshot of each dataset is a stream of its own.
+    pub packages: bool,
 }
 
 /// What to do. The acts of one plan belong to different datasets, and may be done at once.
@@ -141,6 +144,10 @@ fn tree(
     for part in &names {
         let one = Sent { dataset: part.clone(), mode: it.mode };
         let act = match dataset(&one, from, to, name, can, may_restart)? {
+            None if !can.packages && may_restart => match gone(part, it, from, to) {
+                Some(act) => act,
+                None => continue,
+            },
             None => continue,
             Some(Act::Send { to: goal, base: Some(base), mode: Mode::Replicate })
                 if !is_base_of_all(&base, part, &names, from, to) =>
@@ -149,7 +156,10 @@ fn tree(
             }
             Some(act) => act,
         };
-        if let Act::Send { base: Some(Base::Snapshot(base)), mode: Mode::Props, .. } = &act {
+        if let Act::Send {
+            base: Some(Base::Snapshot(base)), mode: Mode::Props | Mode::Plain, ..
+        } = &act
+        {
             let younger = younger(base, part, from, to);
             if may_restart && !younger.is_empty() {
                 return Ok(Some(Act::DestroySnapshots(younger)));
@@ -160,13 +170,32 @@ fn tree(
     Ok(None)
 }
 
+/// What the receiver has and the sender has not, below a dataset of which both have the goal: a replicated stream says so
+/// itself, others do not.
+fn gone(part: &str, it: &Sent, from: &Side, to: &Side) -> Option<Act> {
+    let ours = from.of(part);
+    let is_ours = |row: &&Row| ours.iter().any(|own| own.guid == row.guid);
+    let snapshots: Vec<String> =
+        to.of(part).into_iter().filter(|row| !is_ours(row)).map(Row::full_name).collect();
+    if !snapshots.is_empty() {
+        return Some(Act::DestroySnapshots(snapshots));
+    }
+    let inside = format!("{part}/");
+    let is_gone = |dataset: &&String| {
+        it.mode == Mode::Replicate
+            && dataset.starts_with(&inside)
+            && !from.datasets.contains(dataset)
+    };
+    to.datasets.iter().filter(is_gone).min().cloned().map(Act::DestroyDataset)
+}
+
 /// The receiver's snapshots of a dataset that are younger than a base. `receive -F` of a replicated stream destroys
 /// them everywhere, and of another stream not on every platform (`cannot receive incremental stream: most recent
 /// snapshot does not match`).
 fn younger(base: &str, dataset: &str, from: &Side, to: &Side) -> Vec<String> {
-    let guid = from.of(dataset).into_iter().find(|row| full_name(row) == base).map(|row| row.guid);
+    let guid = from.of(dataset).into_iter().find(|row| row.full_name() == base).map(|row| row.guid);
     let theirs = to.of(dataset).into_iter().skip_while(|row| Some(row.guid) != guid);
-    theirs.skip(1).map(full_name).collect()
+    theirs.skip(1).map(Row::full_name).collect()
 }
 
 /// Returns true if a replicated stream from this base fits to everything below the dataset: the receiver has the base of
@@ -209,20 +238,25 @@ fn dataset(
         let older = theirs.iter().take_while(|row| row.guid != base.guid);
         let clashing: Vec<String> = older
             .filter(|row| ours.iter().any(|own| own.name == row.name && own.guid != row.guid))
-            .map(|row| full_name(row))
+            .map(|row| row.full_name())
             .collect();
         if !clashing.is_empty() {
             return Ok(Some(Act::DestroySnapshots(clashing)));
         }
-        return Ok(Some(send(it, goal, Some(Base::Snapshot(full_name(base))))));
+        let mut after = ours.iter().skip_while(|row| row.guid != base.guid).skip(1);
+        let next = after.next().filter(|_| !can.packages);
+        let base = Some(Base::Snapshot(base.full_name()));
+        return Ok(Some(send(it, next.unwrap_or(goal), base, can)));
     }
     // A stream from a bookmark has no children.
-    let is_alone = !from.datasets.iter().any(|other| other.starts_with(&format!("{dataset}/")));
+    let is_alone = !can.packages
+        || !from.datasets.iter().any(|other| other.starts_with(&format!("{dataset}/")));
     let marks = from.bookmarks.iter().rev().filter(|mark| mark.dataset == dataset);
     let mut common = marks.filter(|mark| theirs.iter().any(|row| row.guid == mark.guid));
     if let Some(mark) = common.next().filter(|_| can.bookmarks && is_alone) {
         let base = Base::Bookmark(format!("{dataset}#{}", mark.name));
-        return Ok(Some(Act::Send { to: full_name(goal), base: Some(base), mode: Mode::Props }));
+        let mode = if can.packages { Mode::Props } else { Mode::Plain };
+        return Ok(Some(Act::Send { to: goal.full_name(), base: Some(base), mode }));
     }
     if !may_restart {
         return Err(Refusal::NothingInCommon(dataset));
@@ -230,19 +264,34 @@ fn dataset(
     if to.datasets.contains(&dataset) {
         return Ok(Some(Act::DestroyDataset(dataset)));
     }
-    first(it, goal, &ours, from, to).map(Some)
+    first(it, goal, &ours, from, to, can).map(Some)
 }
 
 /// The first stream of a dataset. Docker's begins with the oldest snapshot there is, so that those that
-/// people made travel; a replicated one brings them along.
-fn first(it: &Sent, goal: &Row, ours: &[&Row], from: &Side, to: &Side) -> Result<Act, Refusal> {
-    if it.mode == Mode::Props {
-        return Ok(send(it, ours.first().unwrap_or(&goal), None));
+/// people made travel; a replicated one brings them along. One without properties begins with the oldest too, and with
+/// the image's that it was made of.
+fn first(
+    it: &Sent,
+    goal: &Row,
+    ours: &[&Row],
+    from: &Side,
+    to: &Side,
+    can: Capabilities,
+) -> Result<Act, Refusal> {
+    let oldest = ours.first().unwrap_or(&goal);
+    if it.mode != Mode::Replicate {
+        return Ok(send(it, oldest, None, can));
     }
     let origin = from.origins.iter().find(|(dataset, _)| *dataset == it.dataset);
-    match origin.map(|(_, guid)| *guid).filter(|guid| !to.has(*guid)) {
-        Some(guid) => Err(Refusal::NoOrigin { dataset: it.dataset.clone(), guid }),
-        None => Ok(send(it, goal, None)),
+    match origin.map(|(_, guid)| *guid) {
+        Some(guid) if !to.has(guid) => Err(Refusal::NoOrigin { dataset: it.dataset.clone(), guid }),
+        Some(guid) if !can.packages => {
+            let image = from.snapshots.iter().find(|row| row.guid == guid);
+            let base = image.map(|row| Base::Snapshot(row.full_name()));
+            Ok(send(it, oldest, base, can))
+        }
+        None if !can.packages => Ok(send(it, oldest, None, can)),
+        _ => Ok(send(it, goal, None, can)),
     }
 }
 
@@ -256,12 +305,9 @@ fn resume(token: &Token, ours: &[&Row], can: Capabilities) -> Act {
     }
 }
 
-fn send(it: &Sent, to: &Row, base: Option<Base>) -> Act {
-    Act::Send { to: full_name(to), base, mode: it.mode }
-}
-
-fn full_name(row: &Row) -> String {
-    format!("{}@{}", row.dataset, row.name)
+fn send(it: &Sent, to: &Row, base: Option<Base>, can: Capabilities) -> Act {
+    let mode = if can.packages { it.mode } else { Mode::Plain };
+    Act::Send { to: to.full_name(), base, mode }
 }
 
 /// Returns the sync snapshots of the datasets to destroy on one node, where `keep` stays: the full names,
@@ -281,7 +327,7 @@ pub fn forget(sent: &[Sent], node: &Side, other: &Side, keep: Option<u32>) -> Ve
             }
         }
         let is_old = |row: &&&Row| number_of(&row.name).is_some_and(|number| Some(number) != keep);
-        names.extend(rows.iter().filter(is_old).map(|row| full_name(row)));
+        names.extend(rows.iter().filter(is_old).map(|row| row.full_name()));
     }
     names
 }

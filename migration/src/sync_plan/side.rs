@@ -31,6 +31,13 @@ pub struct Row {
     pub guid: u64,
 }
 
+impl Row {
+    /// Returns dataset and name of a snapshot.
+    pub fn full_name(&self) -> String {
+        format!("{}@{}", self.dataset, self.name)
+    }
+}
+
 /// A resume token: a dataset has received a part of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {

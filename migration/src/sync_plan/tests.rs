@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use super::*;
 
 const ROOT: &str = "zones/vm";
-const ALL: Capabilities = Capabilities { resume: true, bookmarks: true };
+const ALL: Capabilities = Capabilities { resume: true, bookmarks: true, packages: true };
+const PLAIN: Capabilities = Capabilities { packages: false, ..ALL };
 
 /// Reads `NAME=GUID` of the root, or `DATASET@NAME=GUID`; a leading `#` is a bookmark, `!` a token,
 /// `^` the origin.
@@ -63,8 +64,12 @@ fn short(act: &Act) -> String {
                 None => String::new(),
                 Some(Base::Snapshot(it) | Base::Bookmark(it)) => format!(" from {}", name(it)),
             };
-            let alone = if *mode == Mode::Props { " alone" } else { "" };
-            format!("send {}{base}{alone}", name(to))
+            let how = match mode {
+                Mode::Replicate => "",
+                Mode::Props => " alone",
+                Mode::Plain => " plain",
+            };
+            format!("send {}{base}{how}", name(to))
         }
         Act::Resume { dataset: _, token } => format!("resume {token}"),
     }
@@ -151,7 +156,7 @@ fn the_sends_follow_from_the_snapshots_of_both_sides() {
 
 #[test] // M14
 fn nothing_is_relied_on_that_a_node_cannot_do() {
-    let none = Capabilities::default();
+    let none = Capabilities { packages: true, ..Capabilities::default() };
     let sent = root(Mode::Replicate);
     assert_eq!(planned(&sent, "1=11 2=12", "1=11 !t=12", 2, none, true), "drop partial zones/vm");
     assert_eq!(planned(&sent, "#1=11 2=12", "1=11", 2, none, true), "destroy zones/vm");
@@ -201,6 +206,45 @@ fn what_is_below_a_dataset_is_brought_to_the_goal_after_a_stream_that_was_cut() 
         let got = planned(&root(Mode::Replicate), &long(from), &long(to), 2, ALL, true);
         assert_eq!(got.replace(data, "D"), want, "{what}");
     }
+}
+
+#[test] // M93
+fn encrypted_datasets_go_one_by_one_each_snapshot_by_itself() {
+    for (what, from, to, want) in [
+        ("first", "1=11", "", "send 1 plain"),
+        ("people's go first", "u=50 1=11", "", "send u plain"),
+        ("then the next", "u=50 w=51 1=11", "u=50", "send w from u plain"),
+        (
+            "a clone",
+            "1=11 ^x=77 zones/image@final=77",
+            "zones/image@final=77",
+            "send 1 from zones/image@final plain",
+        ),
+        ("a child is not brought along", "1=11 D@1=21", "1=11", "send D@1 plain"),
+        (
+            "a child's child, a space in its name",
+            "1=11 D@-=0 D/a@1=21",
+            "1=11 D@-=0",
+            "send D/a@1 plain",
+        ),
+        ("a child in between", "1=11 2=12 D@1=21 D@2=22", "2=12 D@1=21", "send D@2 from D@1 plain"),
+        ("a bookmark", "#1=11 2=12 D@2=22", "1=11", "send 2 from #1 plain"),
+        ("a token", "1=11 2=12", "1=11 !tok=12", "resume tok"),
+        ("what people destroyed", "2=12", "w=51 2=12", "destroy w"),
+        ("a child that is gone", "2=12", "2=12 D@2=22 D/x@2=32", "destroy D"),
+        ("what is younger than the base", "1=11 3=13", "1=11 2=12", "destroy 2"),
+        ("nothing in common", "2=12", "1=21", "destroy zones/vm"),
+        ("done", "1=11 2=12 D@2=22", "1=11 2=12 D@2=22", ""),
+    ] {
+        let long = |text: &str| text.replace('D', "zones/vm/data");
+        let newest = [("3=13", 3), ("2=12", 2)].into_iter().find(|(row, _)| from.contains(row));
+        let number = newest.map_or(1, |(_, number)| number);
+        let got = planned(&root(Mode::Replicate), &long(from), &long(to), number, PLAIN, true);
+        assert_eq!(got.replace("zones/vm/data", "D"), want, "{what}");
+    }
+    // What the source has stays in a rollback.
+    let sent = root(Mode::Replicate);
+    assert_eq!(planned(&sent, "2=12", "w=51 2=12", 2, PLAIN, false), "");
 }
 
 #[test] // M15
@@ -340,7 +384,7 @@ fn does(act: Act, from: &mut Side, to: &mut Side, next: &mut u64) {
             let end =
                 ours.iter().position(|row| goal.ends_with(&format!("@{}", row.name))).unwrap();
             let start = match &base {
-                None if mode == Mode::Props => end,
+                None if mode != Mode::Replicate => end,
                 None => 0,
                 Some(Base::Snapshot(base)) => {
                     let at = ours.iter().position(|row| base.ends_with(&format!("@{}", row.name)));
@@ -359,6 +403,7 @@ fn does(act: Act, from: &mut Side, to: &mut Side, next: &mut u64) {
             if !to.datasets.iter().any(|it| it == dataset) {
                 to.datasets.push(dataset.into());
             }
+            assert!(mode != Mode::Plain || start == end, "one snapshot in one stream");
             to.snapshots.extend(ours[start..=end].iter().cloned());
         }
         Act::Resume { dataset, token: _ } => {
@@ -377,7 +422,8 @@ proptest! {
     fn plans_lead_to_the_goal(
         ours in prop::collection::vec((1..6_u32, 1..9_u64), 0..5),
         theirs in prop::collection::vec((1..6_u32, 1..9_u64), 0..5),
-        is_there: bool, token in prop::option::of(1..9_u64), resume: bool, number in 1..6_u32,
+        is_there: bool, token in prop::option::of(1..9_u64), resume: bool, packages: bool,
+        number in 1..6_u32,
     ) {
         let make = |rows: &[(u32, u64)]| {
             let mut side = Side { datasets: vec![ROOT.into()], ..Side::default() };
@@ -394,9 +440,9 @@ proptest! {
             to = Side::default();
         }
         to.tokens = token.map(|guid| Token { dataset: ROOT.into(), text: "t".into(), guid }).into_iter().collect();
-        let can = Capabilities { resume, bookmarks: false };
+        let can = Capabilities { resume, bookmarks: false, packages };
         let mut next = 100;
-        for _ in 0..8 {
+        for _ in 0..12 {
             let acts = plan(&root(Mode::Replicate), &from, &to, number, can, true).unwrap();
             acts.into_iter().for_each(|act| does(act, &mut from, &mut to, &mut next));
         }

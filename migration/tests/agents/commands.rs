@@ -5,21 +5,16 @@
 //! The programs of a node: simnode's rules in process, and net-agent's list of holds.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-use migration::agent::commands::{Commands, Ending, Output, Program, Receiving, Sending};
 use serde_json::{Value, json};
 use simnode::in_process::InProcess;
 use simnode::node::Zfs;
 use simnode::{Node, Verbs, Wait};
-use tokio::io::AsyncReadExt as _;
 use tokio::sync::Notify;
-use vminfod::node::commands::{Commands as _, Follow, Tool};
 
 /// The programs of one node.
 #[derive(Clone)]
@@ -73,45 +68,59 @@ impl Programs {
     /// Runs a command line of `zfs`, which must succeed.
     pub fn zfs(&self, line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let output = InProcess::new(&self.node).answer(Tool::Zfs, &words);
+        let output = InProcess::new(&self.node).answer(Program::Zfs, &words);
         assert_eq!(output.status, 0, "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    async fn answer(&self, program: Program, args: Vec<String>, input: Vec<u8>) -> Output {
-        match program {
-            Program::Zfs => {
-                let commands = InProcess::new(&self.node);
-                // A dry run, and what drops a partial stream, are streams without bytes.
-                let follow = match args[0].as_str() {
-                    "send" => Some(commands.follow(Tool::Zfs, args.clone()).unwrap()),
-                    "receive" => Some(commands.converse(Tool::Zfs, args.clone()).unwrap().0),
-                    _ => None,
-                };
-                if let Some(mut follow) = follow {
-                    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-                    follow.stdout.read_to_end(&mut stdout).await.unwrap();
-                    follow.stderr.read_to_end(&mut stderr).await.unwrap();
-                    return Output { status: follow.wait().await, stdout, stderr };
-                }
-                let ran = commands.run(Tool::Zfs, args, Duration::from_secs(60)).await.unwrap();
-                Output { status: ran.status, stdout: ran.stdout, stderr: ran.stderr }
-            }
+    /// Encrypts the pool, with everything in it.
+    pub fn encrypt(&self) {
+        let encrypted = |all: &mut simnode::datasets::Datasets| {
+            all.encrypt("zones");
+            Ok(Vec::new())
+        };
+        self.node.zfs(encrypted).unwrap();
+    }
+
+    fn is_encrypted(&self) -> bool {
+        let rows = self.zfs("get -Hp -o value encryption zones");
+        self.node.info().zfs == Zfs::Illumos && rows.trim() != "off"
+    }
+
+    /// Sets a property to a text, spaces and line ends in it.
+    pub fn set(&self, dataset: &str, name: &str, text: &str) {
+        let words = ["set".to_owned(), format!("{name}={text}"), dataset.to_owned()];
+        let output = InProcess::new(&self.node).answer(Program::Zfs, &words);
+        assert_eq!(output.status, 0, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Runs a command line of `zfs` with `_` for a space in a name.
+    pub fn zfs_named(&self, line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
+        let output = InProcess::new(&self.node).answer(Program::Zfs, &words);
+        assert_eq!(output.status, 0, "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    async fn answer(&self, call: Call) -> Result<Output, CommandError> {
+        let Call { args, input, .. } = &call;
+        Ok(match call.program {
             Program::Zpool if self.node.info().zfs == Zfs::Fuse => {
                 output(2, String::new(), "bad property list: invalid property".to_owned())
             }
             Program::Zpool => {
-                let on = if args[1].contains("encryption") { "disabled" } else { "active" };
+                let is_on = !args[1].contains("encryption") || self.is_encrypted();
+                let on = if is_on { "active" } else { "disabled" };
                 output(
                     0,
                     format!("NAME PROPERTY VALUE SOURCE\nzones {} {on} local\n", args[1]),
                     String::new(),
                 )
             }
-            Program::Vmadm => self.vmadm(&args, &input).await,
-            Program::NetAgent => self.net_agent(&args),
-            Program::Zonecfg => panic!("nothing here boots"),
-        }
+            Program::Vmadm => self.vmadm(args, input).await,
+            Program::NetAgent => self.net_agent(args),
+            _ => InProcess::new(&self.node).run(call).await?,
+        })
     }
 
     async fn vmadm(&self, args: &[String], input: &[u8]) -> Output {
@@ -163,45 +172,28 @@ impl Programs {
 }
 
 impl Commands for Programs {
-    fn run(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        input: Vec<u8>,
-        _deadline: Duration,
-    ) -> BoxFuture<'_, io::Result<Output>> {
+    fn run(&self, call: Call) -> Run<'_> {
         async move {
-            if is_reading(program, &args) {
-                return Ok(self.answer(program, args, input).await);
+            if is_reading(call.program, &call.args) {
+                return self.answer(call).await;
             }
             let step = 2 * self.steps.done.fetch_add(1, Ordering::SeqCst);
             self.steps.stop_if(step).await;
-            let line = format!("{} {}", program.name(), args.join(" "));
+            let line = format!("{} {}", call.program, call.args.join(" "));
             self.ran.lock().unwrap().push(line);
-            let answer = self.answer(program, args, input).await;
+            let answer = self.answer(call).await;
             self.steps.stop_if(step + 1).await;
-            Ok(answer)
+            answer
         }
         .boxed()
     }
 
-    fn send(&self, args: Vec<String>) -> io::Result<Sending> {
-        let follow =
-            InProcess::new(&self.node).follow(Tool::Zfs, args).map_err(io::Error::other)?;
-        let (stdout, ending) = ended(follow);
-        Ok(Sending { stdout, ending })
+    fn start(
+        &self,
+        program: Program,
+        args: Vec<String>,
+        pipes: Pipes,
+    ) -> Result<Running, CommandError> {
+        InProcess::new(&self.node).start(program, args, pipes)
     }
-
-    fn receive(&self, args: Vec<String>) -> io::Result<Receiving> {
-        let started = InProcess::new(&self.node).converse(Tool::Zfs, args);
-        let (follow, stdin) = started.map_err(io::Error::other)?;
-        Ok(Receiving { stdin, ending: ended(follow).1 })
-    }
-}
-
-fn ended(mut follow: Follow) -> (migration::agent::commands::Reader, Ending) {
-    let none = || Box::new(tokio::io::empty());
-    let stdout = std::mem::replace(&mut follow.stdout, none());
-    let stderr = std::mem::replace(&mut follow.stderr, none());
-    (stdout, Ending::new(stderr, async move { follow.wait().await }.boxed()))
 }

@@ -19,6 +19,8 @@ mod moves; // datasets on their way
 
 mod between; // what people do to the VM between two syncs
 
+mod tenants; // what the VM's owner writes and makes
+
 mod snapshots; // snapshots of volumes
 
 mod deaths; // an agent that dies at every step

@@ -5,6 +5,7 @@
 //! Datasets on their way.
 
 use migration::journal::End;
+use migration::machine::Protection;
 use migration::protocol::{State, What};
 use simnode::node::Zfs;
 use simnode::streams::fault::Effect;
@@ -306,9 +307,21 @@ async fn orders_for_the_vm_are_done_once_and_seen() {
     world.send(End::Source, 1).await.unwrap();
     let update = serde_json::json!({"alias": "new", "set_tags": {"a": "b"}});
     let update = update.as_object().unwrap().clone();
-    world.done(End::Target, What::BringOver { update }).await;
+    let then = serde_json::json!({"cpu_shares": 7}).as_object().unwrap().clone();
+    world.done(End::Target, What::BringOver { update, then: vec![then] }).await;
     let object = world.observe(End::Target).await.unwrap().object.unwrap();
     assert_eq!((&object["alias"], &object["tags"]["a"]), (&"new".into(), &"b".into()));
+    assert_eq!(object["cpu_shares"], 7);
+    // M78: the target is as old as its source.
+    let created = "2015-02-03T04:05:06.789Z".to_owned();
+    for _ in 0..2 {
+        world.done(End::Target, What::Date { created: created.clone() }).await;
+        let object = world.observe(End::Target).await.unwrap().object.unwrap();
+        assert_eq!(object["create_timestamp"], created);
+    }
+    let odd = "2015; delete -F".to_owned();
+    let refused = world.order(End::Target, What::Date { created: odd }).await.unwrap();
+    assert!(matches!(refused, State::Failed { .. }), "{refused:?}");
 
     // A copy that is in use is not deleted.
     let refused = world.order(End::Source, What::Delete).await.unwrap();
@@ -319,4 +332,26 @@ async fn orders_for_the_vm_are_done_once_and_seen() {
         assert_eq!(world.observe(End::Target).await.unwrap().node.copy, None);
         assert!(!world.target.programs.zfs("list -H -o name").contains(&format!("zones/{VM}")));
     }
+}
+
+#[tokio::test(start_paused = true)] // M78
+async fn a_protection_against_deletion_is_set_where_the_streams_brought_its_snapshot() {
+    let world = World::new(Zfs::Illumos).await;
+    let both = Protection { zoneroot: true, delegated: true };
+    world.done(End::Source, What::Protect { of: both }).await;
+    let source = world.observe(End::Source).await.unwrap().node.copy.unwrap();
+    assert_eq!((source.protection, source.marked), (both, both));
+    world.send(End::Source, 1).await.unwrap();
+    let target = world.observe(End::Target).await.unwrap().node.copy.unwrap();
+    assert_eq!((target.protection, target.marked), (Protection::default(), both));
+    for _ in 0..2 {
+        world.done(End::Target, What::Protect { of: both }).await;
+        let target = world.observe(End::Target).await.unwrap().node.copy.unwrap();
+        assert_eq!(target.protection, both);
+    }
+    // The holds are not in the way of what follows: increments, and the end of a copy.
+    world.write("motd", 2, 1000);
+    assert_eq!(world.send(End::Source, 2).await.unwrap(), State::Done);
+    world.done(End::Target, What::Delete).await;
+    assert_eq!(world.observe(End::Target).await.unwrap().node.copy, None);
 }

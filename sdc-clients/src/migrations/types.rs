@@ -211,6 +211,9 @@ pub struct Answer {
     /// The id of what runs now; none if the action is done.
     #[serde(deserialize_with = "text")]
     pub job_uuid: Option<String>,
+    /// What is not as it was on the new node, or has to be seen to there.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// The migration; its phase is the action that was asked for.
     pub migration: Option<Migration>,
 }

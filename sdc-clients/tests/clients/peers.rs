@@ -53,7 +53,7 @@ async fn the_verbs_have_the_recorded_form() {
             "/packages/p",
             "/images/i",
             "/images?name=n&state=active",
-            "/images/i?action=import-remote&source=https%3A%2F%2Fupdates.tritondatacenter.com",
+            "/images/i?action=import-remote&source=https%3A%2F%2Fupdates.tritondatacenter.com&skip_owner_check=true",
             "/jobs/j",
         ]
     );

@@ -18,6 +18,7 @@ mod model; // the same as a map, whatever is asked of it
 
 mod embedded; // one file: the suite, kill -9, a full disk
 
+mod lead;
 mod memory; // the suite under paused time, lost answers
 
 mod postgres; // the suite, lost replies, a server that is killed

@@ -178,6 +178,7 @@ pub fn triton(args: impl Iterator<Item = OsString>) -> ExitCode {
         seeds.imgapi.into_iter().for_each(|image| imgapi.store().put(image));
         seeds.workflow.into_iter().for_each(|job| workflow.store().put(job));
         vmapi.store().keep_jobs(workflow.store().clone());
+        imgapi.store().keep_jobs(workflow.store().clone(), &workflow.url());
         vmapi.store().peers().workflow_url = workflow.url();
         begin("napi", &napi, faults.napi)?;
         begin("vmapi", &vmapi, faults.vmapi)?;

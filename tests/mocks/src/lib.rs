@@ -51,6 +51,8 @@ pub mod transport; // a mock as an HTTP transport in process, and decorators of 
 
 pub mod faults; // fault rules, request log and socket, for every mock
 
+mod router; // from a request to a route, for the services that keep records by uuid
+
 mod restify; // what all services have from their HTTP library
 
 mod clock; // the time of a mock

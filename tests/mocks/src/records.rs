@@ -5,6 +5,7 @@
 //! The store of a service that has one kind of record, kept by uuid: with fault rules, log and clock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::Clock;
 use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
 use crate::restify;
+use crate::router::{Answer, Router, Way};
 
 pub(crate) type Record = Map<String, Value>;
 
@@ -35,6 +37,11 @@ impl Records {
         self.0.clock.now_ms()
     }
 
+    /// Lets time pass.
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0.clock.advance(by);
+    }
+
     fn held(&self) -> MutexGuard<'_, Vec<Record>> {
         self.0.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,6 +56,14 @@ impl Records {
         }
     }
 
+    /// Puts a record in the place of the one that has its uuid.
+    pub(crate) fn replace(&self, record: Record) {
+        let uuid = record.get("uuid");
+        if let Some(known) = self.held().iter_mut().find(|known| known.get("uuid") == uuid) {
+            *known = record;
+        }
+    }
+
     pub(crate) fn get(&self, uuid: &str) -> Option<Record> {
         self.held().iter().find(|it| it.get("uuid").is_some_and(|own| own == uuid)).cloned()
     }
@@ -60,36 +75,55 @@ impl Records {
     pub(crate) fn clear(&self) {
         self.held().clear();
     }
+}
 
-    /// The doors `seed`, `dump` and `reset`.
-    fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
-        Ok(Some(match (request.method(), what) {
-            (&Method::POST, "seed") => {
-                let records: Vec<Record> = serde_json::from_slice(request.body()).map_err(bad)?;
-                records.into_iter().for_each(|record| self.put(record));
-                json!({})
-            }
-            (&Method::GET, "dump") => json!(self.all()),
-            (&Method::POST, "reset") => {
-                self.clear();
-                json!({})
-            }
-            _ => return Ok(None),
-        }))
-    }
+/// The doors `seed`, `dump` and `reset`, and those of the service's own.
+fn side_door(keeper: &impl Keeper, request: &Request<Bytes>, what: &str) -> Door {
+    Ok(Some(match (request.method(), what) {
+        (&Method::POST, "seed") => {
+            let records: Vec<Record> = serde_json::from_slice(request.body()).map_err(bad)?;
+            records.into_iter().for_each(|record| keeper.seed(record));
+            json!({})
+        }
+        (&Method::GET, "dump") => json!(keeper.records().all()),
+        (&Method::POST, "reset") => {
+            keeper.clear();
+            json!({})
+        }
+        _ => return keeper.own_door(request, what),
+    }))
 }
 
 /// A service whose state is its records alone.
 pub(crate) trait Keeper: Clone + Send + Sync + 'static {
     /// What the header `server` says.
     const SERVER: &'static str;
+    /// The headers that each answer of a route has.
+    const HEADERS: &'static [(&'static str, &'static str)] = &[];
+    /// Its routes.
+    const ROUTER: Router;
     /// The doors `seed`, `dump` and `reset`, as they are listed.
     const DOORS: &'static [Listed];
 
     fn records(&self) -> &Records;
 
-    /// Returns the status and the body of an answer.
-    fn operate(&self, request: &Request<Bytes>) -> (u16, Value);
+    /// Adds a record.
+    fn seed(&self, record: Record) {
+        self.records().put(record);
+    }
+
+    /// Drops what is kept.
+    fn clear(&self) {
+        self.records().clear();
+    }
+
+    /// Answers at a door that only this service has.
+    fn own_door(&self, _request: &Request<Bytes>, _what: &str) -> Door {
+        Ok(None)
+    }
+
+    /// Answers a request that has a route; nothing if the process dies of it.
+    fn operate(&self, way: &Way) -> Option<Answer>;
 }
 
 impl<T: Keeper> Service for T {
@@ -101,7 +135,7 @@ impl<T: Keeper> Service for T {
     }
 
     fn side_door(&self, request: &Request<Bytes>, what: &str) -> Door {
-        self.records().side_door(request, what)
+        side_door(self, request, what)
     }
 
     fn canned(
@@ -118,12 +152,14 @@ impl<T: Keeper> Service for T {
         request: &'a Request<Bytes>,
         _: &'a [Action],
     ) -> BoxFuture<'a, Option<Response<Bytes>>> {
-        let (status, body) = self.operate(request);
-        Box::pin(std::future::ready(Some(self.canned(request, status, Some(&body)))))
+        let answered = match T::ROUTER.way(request) {
+            Ok(way) => self.operate(&way).map(|answer| {
+                let own = T::HEADERS.iter();
+                let answer = own.fold(answer, |answer, (name, value)| answer.with(name, value));
+                answer.response(request, T::SERVER, self.records().now_ms())
+            }),
+            Err(response) => Some(response),
+        };
+        Box::pin(std::future::ready(answered))
     }
-}
-
-/// 404 with this message.
-pub(crate) fn not_found(message: &str) -> (u16, Value) {
-    (404, json!({ "code": "ResourceNotFound", "message": message }))
 }

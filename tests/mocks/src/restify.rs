@@ -9,6 +9,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
+/// The types of answers that servers of this library have, as a 406 names them.
+pub(crate) const SERVES: &str =
+    "Server accepts: application/json,text/plain,application/octet-stream,application/javascript";
+
 /// Parameters by name, in the order they came.
 pub(crate) type Params = Map<String, Value>;
 

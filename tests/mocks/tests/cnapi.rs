@@ -178,7 +178,8 @@ async fn a_request_that_ends_the_process_ends_all_and_it_is_down_until_it_is_sta
     let held = cnapi.create_ticket(DEFAULT_SERVER, &order(600)).await.unwrap();
     let queued = cnapi.create_ticket(DEFAULT_SERVER, &order(600)).await.unwrap();
     let waits = cnapi.wait_ticket(&queued, Duration::from_secs(60));
-    let dies = cnapi.create_vm(CN, &object(&json!({ "uuid": VM, "brand": "lx" })));
+    let without_image = object(&json!({ "uuid": VM, "brand": "lx" }));
+    let dies = cnapi.create_vm(CN, &without_image);
     let (waited, died) = tokio::join!(waits, dies);
     assert!(died.unwrap_err().may_have_applied());
     assert!(waited.is_err(), "the wait is lost");

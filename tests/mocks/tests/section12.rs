@@ -249,3 +249,34 @@ async fn storage_has_two_kinds_of_outage() {
     tokio::time::sleep(Duration::from_secs(31)).await;
     assert!(store.nic("90b8d0000001").is_none(), "committed although the client had gone");
 }
+
+#[tokio::test]
+async fn names_owners_pools_slashes_and_sentences() {
+    let must = "networks must match (have";
+    hold(vec![
+        (format!("GET /networks?owner_uuid={OTHER}"), None, 200, "/0/uuid", json!(SMALL)),
+        (format!("GET /networks?owner_uuid={OTHER}"), None, 200, "/1", Value::Null),
+        (format!("GET /networks?owner_uuid={OWNER}"), None, 200, "/0", Value::Null),
+        (format!("GET /networks?provisionable_by={OTHER}"), None, 200, "/1/uuid", json!(NET)),
+        ("GET /networks?name=wi*".to_owned(), None, 200, "/0/uuid", json!(NET)),
+        (format!("GET /network_pools/{POOL}"), None, 200, "/nic_tags_present", json!(["blue"])),
+        (format!("GET {FIRST}/"), None, 404, "/code", json!("ResourceNotFound")),
+        (
+            "POST /nics".to_owned(),
+            Some(nic("90b8d0000009", json!({"network_uuid": NET, "nic_tag": "admin"}))),
+            422,
+            "/errors/0/message",
+            json!(format!(
+                "The nic_tag of all specified IPv4 and IPv6 {must} \"admin\" and \"blue\")"
+            )),
+        ),
+        (
+            "POST /nics".to_owned(),
+            Some(nic("90b8d0000009", json!({"network_uuid": NET, "vlan_id": 9}))),
+            422,
+            "/errors/0/message",
+            json!(format!("The vlan_id of all specified IPv4 and IPv6 {must} \"9\" and \"7\")")),
+        ),
+    ])
+    .await;
+}

@@ -71,6 +71,7 @@ async fn each_door_that_is_listed_opens() {
                 "seed" if service.base() == napi.base() => json!({"nic_tags": [{"name": "admin"}]}),
                 "seed" => json!([{"uuid": "40000000-0000-4000-8000-000000000001"}]),
                 "tasks" => json!({"id": "t", "status": "complete"}),
+                "remote" => json!({"source": "http://a", "image": {}}),
                 // There is no such ticket: the door says so, and no more.
                 "tickets" => continue,
                 _ => json!([]),
@@ -81,7 +82,7 @@ async fn each_door_that_is_listed_opens() {
             opened += 1;
         }
     }
-    assert_eq!(opened, 11 + 10 + 9 + 3 * 8);
+    assert_eq!(opened, 11 + 10 + 9 + 3 * 8 + 1);
     let unknown = napi.execute(Call::get(&["_mock", "nonsense"])).await.unwrap_err();
     assert!(unknown.message().contains("GET /_mock/"), "{unknown}");
 }

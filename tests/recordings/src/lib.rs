@@ -25,24 +25,28 @@ macro_rules! packed {
 }
 
 /// Each packed file by the name that it has when it is unpacked.
-const FILES: [(&str, &[u8]); 17] = packed![
+const FILES: [(&str, &[u8]); 21] = packed![
     "nodes.tar",
     "nodes-optional.tar",
     "cnapi-peer-calls.jsonl",
     "cnapi-transcripts.jsonl",
+    "imgapi-transcripts.jsonl",
     "migrate-jobs.jsonl",
     "napi-transcripts-eras.jsonl",
     "napi-transcripts.jsonl",
+    "papi-transcripts.jsonl",
     "qmp-expected.json",
     "qmp-transcripts.jsonl",
     "sysevent-fswatcher-samples.jsonl",
     "vmadm-cli.jsonl",
+    "vmadm-validate.jsonl",
     "vmapi-peer-calls.jsonl",
     "vmapi-transcripts.jsonl",
     "vminfod-events.jsonl",
     "vminfod-http.jsonl",
     "volapi-peer-calls.jsonl",
     "volapi-transcripts.jsonl",
+    "workflow-transcripts.jsonl",
 ];
 
 /// Returns the text of one recording, such as `napi-transcripts.jsonl`.

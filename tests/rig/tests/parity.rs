@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use daemon::command::Program;
 use rig::Cn;
 use simnode::in_process::InProcess;
 use simnode::node::Zfs;
@@ -16,10 +17,9 @@ use simnode::streams::receive::receive;
 use simnode::streams::send::{Then, send};
 use simnode::{CreateOptions, Node};
 use tempfile::TempDir;
-use vminfod::node::commands::Tool;
 
 /// What the messages are told apart by; the first that fits counts.
-const KINDS: [&str; 28] = [
+const KINDS: [&str; 41] = [
     "most recent snapshot of",
     "has been modified",
     "is a clone",
@@ -48,6 +48,19 @@ const KINDS: [&str; 28] = [
     "bad numeric value",
     "missing '@'",
     "cannot be inherited",
+    "invalid character",
+    "empty component",
+    "leading slash",
+    "trailing slash",
+    "multiple '@'",
+    "must be an absolute path",
+    "component of 'mountpoint' is too long",
+    "'mountpoint' is too long",
+    "not applicable",
+    "dataset is busy",
+    "tag already exists",
+    "no such tag",
+    "too long",
 ];
 /// Wrong usage, told apart further.
 const USAGE: [&str; 3] = ["invalid option", "unrecognized command", "missing snapshot"];
@@ -71,7 +84,9 @@ trait Machine {
 
 impl Machine for Cn {
     fn zfs(&self, line: &str) -> (Ended, String) {
-        let output = Cn::zfs(self, &line.split(' ').collect::<Vec<_>>()).unwrap();
+        let args = words(line);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = Cn::zfs(self, &args).unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         // A command that aborts is ended by a signal.
         let status = output.status.code().unwrap_or(134);
@@ -79,14 +94,18 @@ impl Machine for Cn {
     }
 
     fn send(&self, line: &str) -> (Ended, Vec<u8>) {
-        let args: Vec<&str> = std::iter::once("send").chain(line.split(' ')).collect();
+        let words = words(line);
+        let words = words.iter().map(String::as_str);
+        let args: Vec<&str> = std::iter::once("send").chain(words).collect();
         let output = Cn::zfs(self, &args).unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         (ended(output.status.code().unwrap(), &said), output.stdout)
     }
 
     fn receive(&self, line: &str, stream: &[u8]) -> Ended {
-        let args: Vec<&str> = std::iter::once("receive").chain(line.split(' ')).collect();
+        let words = words(line);
+        let words = words.iter().map(String::as_str);
+        let args: Vec<&str> = std::iter::once("receive").chain(words).collect();
         let output = self.zfs_with(&args, stream).unwrap();
         ended(output.status.code().unwrap(), &String::from_utf8_lossy(&output.stderr))
     }
@@ -96,13 +115,16 @@ impl Machine for Cn {
     }
 }
 
+/// The arguments of a command; a blank, a tab and a line end in one are written `␠`, `␉` and `␊`.
 fn words(line: &str) -> Vec<String> {
-    line.split(' ').map(str::to_string).collect()
+    line.split(' ')
+        .map(|word| word.replace('␠', " ").replace('␉', "\t").replace('␊', "\n"))
+        .collect()
 }
 
 impl Machine for Node {
     fn zfs(&self, line: &str) -> (Ended, String) {
-        let output = InProcess::new(self).answer(Tool::Zfs, &words(line));
+        let output = InProcess::new(self).answer(Program::Zfs, &words(line));
         let said = String::from_utf8_lossy(&output.stderr);
         (ended(output.status, &said), String::from_utf8(output.stdout).unwrap())
     }
@@ -156,10 +178,12 @@ enum Step {
     Receive(&'static str, &'static str, Part),
     /// The datasets and their properties of a tree on the target.
     Shows(&'static str),
+    /// A command on the target, and all that it prints.
+    Prints(&'static str),
 }
 
 use Part::{Flip, Percent, Whole};
-use Step::{Receive, S, Send, Shows, T, WriteS, WriteT};
+use Step::{Prints, Receive, S, Send, Shows, T, WriteS, WriteT};
 
 const STORY: &[Step] = &[
     // A tree, whole.
@@ -275,6 +299,46 @@ const STORY: &[Step] = &[
     Receive("big", "-u zones/q/x", Whole),
     T("set quota=1m zones/q"),
     S("set quota=1m zones/s"),
+    // Every name, at every depth.
+    S("create zones/odd"),
+    S("create zones/odd/a␠b"),
+    S("create zones/odd/a␠b/-x:y.z_"),
+    S("create zones/odd/A␠B"),
+    S("create -o canmount=off zones/odd/..."),
+    S("create zones/odd/a%b"),
+    S("create zones/odd/a+b"),
+    S("create zones/odd//c"),
+    S("create zones/odd/c/"),
+    S("snapshot zones/odd@a%b"),
+    S("snapshot zones/odd@it␠is:-.1"),
+    S("snapshot -r zones/odd@1"),
+    Send("odd", "-R zones/odd@1"),
+    Send("odd1", "zones/odd/a␠b@1"),
+    Receive("odd", "-u zones/t/odd", Whole),
+    Receive("odd1", "-u zones/t/odd␠1", Whole),
+    Shows("zones/t/odd"),
+    T("destroy zones/t/odd@it␠is:-.1"),
+    T("destroy -r zones/t/odd␠1"),
+    // Holds.
+    S("hold mine zones/odd@1"),
+    S("hold mine zones/odd@1"),
+    S("hold a␠tag zones/odd@1"),
+    S("hold -r all zones/odd@1"),
+    S("destroy zones/odd@1"),
+    S("destroy -r zones/odd@1"),
+    S("destroy zones/odd/A␠B@1"),
+    S("rollback -r zones/odd@it␠is:-.1"),
+    S("release none zones/odd@1"),
+    S("release mine zones/odd@1"),
+    S("release a␠tag zones/odd@1"),
+    S("destroy -r zones/odd@1"),
+    S("release -r all zones/odd@1"),
+    S("destroy -r zones/odd@1"),
+    S("hold mine zones/odd@none"),
+    T("hold mine zones/t/odd@1"),
+    Receive("odd", "-u -F zones/t/odd", Whole),
+    T("destroy -r zones/t/odd"),
+    T("release mine zones/t/odd@1"),
     // Wrong words.
     S("destroy zones/s"),
     S("destroy zones/nope"),
@@ -301,6 +365,70 @@ const STORY: &[Step] = &[
     Send("t", "-t x"),
     Receive("full", "-s zones/x", Whole),
     Receive("full", "-x quota zones/x", Whole),
+    // Names: what is a letter, a blank, a path; two that differ in case.
+    T("create -o canmount=off zones/n"),
+    T("set mountpoint=/n zones/n"),
+    T("create -o canmount=off zones/n/a"),
+    T("create -o canmount=off zones/n/A"),
+    T("create -o canmount=off zones/n/a␠b"),
+    T("create -o canmount=off zones/n/a␠"),
+    T("create -o canmount=off zones/n/␠"),
+    T("create -o canmount=off zones/n/a.b"),
+    T("create -o canmount=off zones/n/a:b"),
+    T("create -o canmount=off zones/n/-x"),
+    T("create -o canmount=off zones/n/_1"),
+    T("create -o canmount=off zones/n/."),
+    T("create -o canmount=off zones/n/.."),
+    T("create zones/n/a"),
+    T("create zones/n/t␉b"),
+    T("create zones/n/n␊b"),
+    T("create zones/n/a+b"),
+    T("create zones/n/a%b"),
+    T("create zones/n/a=b"),
+    T("create zones/n/ü"),
+    T("create zones/n//b"),
+    T("create /zones/n/b"),
+    T("create zones/n/b/"),
+    T("snapshot zones/n/a@S:1"),
+    T("snapshot zones/n/a@s:1"),
+    T("snapshot zones/n/a@s␠1"),
+    T("snapshot zones/n/a@.."),
+    T("snapshot zones/n/a@"),
+    T("snapshot zones/n/a@s%"),
+    T("snapshot zones/n/a@s␉1"),
+    T("snapshot zones/n/a@x@y"),
+    T("snapshot zones/n/a@x/y"),
+    Prints("list -H -r -t all -o name zones/n"),
+    // Texts: taken as they are, printed as they are.
+    T("set mountpoint=/m␊zones/n/A␉/x␊ zones/n/a"),
+    T("set mountpoint=/m␉two zones/n/a␠b"),
+    T("set mountpoint=␊/m zones/n/a"),
+    T("set mountpoint=m zones/n/a"),
+    T("set mountpoint=legacy zones/n/a.b"),
+    T("set a:b=one␉two␊zones/n/A␉a:b␉x␉local zones/n/a"),
+    T("set a:=x zones/n/a"),
+    T("set A:b=x zones/n/a"),
+    T("set a:b␠c=x zones/n/a"),
+    T("set a:b␉c=x zones/n/a"),
+    T("set ab=x zones/n/a"),
+    T("create -o canmount=off zones/n/a/k"),
+    Prints("list -H -o name,mountpoint -r zones/n"),
+    Prints("list -H -o mountpoint zones/n/a"),
+    Prints("get -H -r -o name,property,value,source mountpoint,a:b zones/n"),
+    Prints("list -H -o name,mountpoint -d 0 zones/n/a␠b zones/n/nope zones/n/A zones/n/a␠b"),
+    Prints("list -H -o name,mountpoint -t filesystem -d 0 zones/n/a zones/n/a@S:1"),
+    Prints("list -H -o name,mountpoint -t snapshot zones/n/a zones/n/a@S:1"),
+    Prints("list -H -o name -d 1 zones/n/a zones/n/A"),
+    Prints("list -H -o name zones/n/nope zones/n/no"),
+    Prints("get -H -o name,value a:b zones/n/A zones/n/nope zones/n/a␠b"),
+    // A delegated dataset gives what is below it `zoned`.
+    T("set zoned=on zones/n/A"),
+    T("create -o canmount=off zones/n/A/k"),
+    Prints("list -H -o zoned,name -r zones/n"),
+    T("rename zones/n/a␠b zones/n/b␠␠c"),
+    T("rename zones/n/a.b zones/n/b+c"),
+    Prints("list -H -o name -r zones/n"),
+    T("destroy -r zones/n"),
 ];
 
 const SHOWN: &str = "get -r -H -p -o name,property,value,source type,origin,quota,refquota,a:b,a:local,readonly,recordsize,mounted";
@@ -344,6 +472,11 @@ fn tell(source: &dyn Machine, target: &dyn Machine) -> Vec<String> {
                 let mut lines: Vec<&str> = text.lines().collect();
                 lines.sort_unstable();
                 told.push(format!("{step:?}: {ended:?}\n{}", lines.join("\n")));
+                continue;
+            }
+            Prints(line) => {
+                let (ended, text) = target.zfs(line);
+                told.push(format!("{step:?}: {ended:?}\n{text}"));
                 continue;
             }
         };

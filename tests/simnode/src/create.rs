@@ -13,15 +13,18 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Value, json};
 
+use crate::around;
 use crate::checksum::Checksum;
+use crate::config;
 use crate::datasets::Datasets;
 use crate::error::NodeError;
 use crate::files;
 use crate::new_vm;
-use crate::node::{Node, NodeInfo, TOOLS, Zfs};
-use crate::payload::{self, Payload};
+use crate::node::{Node, NodeInfo, PLATFORM, TOOLS, Zfs, zone_kstats};
+use crate::payload::Payload;
 use crate::sample::{self, BORN, MIX, Site, uuid};
 use crate::state::{ZoneKstat, ZoneState, Zones};
+use crate::vmadm;
 
 const GIB: u64 = 1 << 30;
 
@@ -140,7 +143,16 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         pace_ms: options.pace_ms,
         zfs: Zfs::default(),
     };
-    for part in ["root/etc/zones", "root/zones", "root/tmp", "bin", "state/snapshots", "run"] {
+    for part in [
+        "root/etc/zones",
+        "root/zones",
+        "root/tmp",
+        "root/var/imgadm/images",
+        "bin",
+        "platform",
+        "state/snapshots",
+        "run",
+    ] {
         files::make_dir(&dir.join(part))?;
     }
     link_tools(&dir, options.program.clone())?;
@@ -148,6 +160,9 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     let facts = sysinfo(node.cn_uuid(), &node.info().hostname, &mut rng);
     files::write_json(&node.path("/tmp/.sysinfo.json"), &facts)?;
 
+    for (image, manifest) in Site::new().manifests() {
+        around::keep_manifest(&node, &image, &manifest)?;
+    }
     let mut all = pool(&Site::new())?;
     // The images' snapshots have the same numbers on every node; later ones do not.
     all.salt = Checksum::of(node.cn_uuid().as_bytes());
@@ -157,6 +172,7 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
         let mut vm = sample::payload(&mut rng, n, n);
         unique_macs(&mut vm, &mut rng, &mut taken);
         let (_, _, runs) = MIX[n % MIX.len()];
+        let vm = made(vm, &all, &facts)?;
         place(&node, &vm, runs, BORN + 977 * n as i64, &mut zones, &mut all)?;
     }
     all.age(BORN);
@@ -187,11 +203,28 @@ fn link_tools(dir: &std::path::Path, program: Option<PathBuf>) -> Result<(), Nod
             std::env::current_exe().map_err(|e| NodeError::io("find this program for", dir, e))?
         }
     };
-    for tool in TOOLS {
-        let link = dir.join("bin").join(tool);
+    let tools = TOOLS.map(|tool| dir.join("bin").join(tool));
+    for link in tools.into_iter().chain(PLATFORM.map(|tool| dir.join("platform").join(tool))) {
         std::os::unix::fs::symlink(&program, &link).map_err(|e| NodeError::io("link", &link, e))?;
     }
-    Ok(())
+    let script = dir.join("bin/kstat");
+    files::write_in_place(&script, zone_kstats(&dir.join("platform/kstat")).as_bytes())?;
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable)
+        .map_err(|e| NodeError::io("set the mode of", &script, e))
+}
+
+/// What vmadm made of a payload once, when the VM was made.
+fn made(given: Payload, all: &Datasets, sysinfo: &Value) -> Result<Payload, NodeError> {
+    let seed = Checksum::of(given["uuid"].to_string().as_bytes());
+    let mut rng = StdRng::seed_from_u64(seed);
+    let new_uuid = Box::new(move || uuid(&mut rng));
+    let images = Site::new().manifests();
+    let mut around = around::around(all, images, sysinfo, Vec::new(), new_uuid);
+    let born = given.get("create_timestamp").cloned();
+    let mut vm = vmadm::create::create(&given, &mut around)?;
+    vm.extend([("v".to_string(), json!(1)), ("create_timestamp".to_string(), json!(born))]);
+    Ok(vm)
 }
 
 fn place(
@@ -204,8 +237,9 @@ fn place(
 ) -> Result<(), NodeError> {
     let zonedid = zones.take_zonedid();
     let mut zone = new_vm::zone(vm, zonedid)?;
-    let xml = payload::zone_xml(vm, &zone.zonepath, zonedid)?;
-    new_vm::make_datasets(all, vm)?;
+    let mut xml = config::zone_xml(vm, &zone.zonepath, zonedid)?;
+    config::installed(&mut xml, vm);
+    new_vm::make_datasets(all, vm, &around::bare())?;
     let zonepath = node.path(&zone.zonepath);
     files::make_dir(&zonepath.join("config"))?;
     let mut written = vec![node.zone_xml(&zone.zonename)];

@@ -9,6 +9,7 @@ use crate::checksum::Checksum;
 use crate::datasets::{Dataset, Datasets, History, NO_LIMIT, is_below, owner};
 use crate::error::NodeError;
 use crate::files;
+use crate::names::check_name;
 use crate::properties::{READ_ONLY, checked, is_known, stored};
 
 impl Datasets {
@@ -39,7 +40,7 @@ impl Datasets {
                 "cannot create {what}'{name}': dataset already exists"
             )));
         }
-        check_name(name)?;
+        check_name(if kind == "snapshot" { "snapshot" } else { "create" }, name)?;
         if !name.contains(['@', '#'])
             && let Some((parent, _)) = name.rsplit_once('/')
             && !self.rows.contains_key(parent)
@@ -62,9 +63,16 @@ impl Datasets {
 
     /// `zfs create`: a file system that inherits from its parent.
     pub fn create(&mut self, name: &str) -> Result<Vec<History>, NodeError> {
+        self.check_key(name)?;
+        self.new_filesystem(name)
+    }
+
+    pub(crate) fn new_filesystem(&mut self, name: &str) -> Result<Vec<History>, NodeError> {
         let parent = name.rsplit_once('/').and_then(|(p, _)| self.rows.get(p));
         let compression = parent.map_or("lz4", |p| p.get("compression")).to_string();
-        let row = self.add(name, "filesystem")?;
+        self.add(name, "filesystem")?;
+        self.inherit_key(name);
+        let row = self.need(name)?;
         for (key, value) in [
             ("compression", compression.as_str()),
             ("filesystem_limit", NO_LIMIT),
@@ -87,7 +95,14 @@ impl Datasets {
 
     /// `zfs create -V`: a volume of so many bytes.
     pub fn create_volume(&mut self, name: &str, size: u64) -> Result<Vec<History>, NodeError> {
-        let row = self.add(name, "volume")?;
+        self.check_key(name)?;
+        self.new_volume(name, size)
+    }
+
+    pub(crate) fn new_volume(&mut self, name: &str, size: u64) -> Result<Vec<History>, NodeError> {
+        self.add(name, "volume")?;
+        self.inherit_key(name);
+        let row = self.need(name)?;
         for (key, value) in [
             ("compression", "lz4"),
             ("snapshot_limit", NO_LIMIT),
@@ -98,7 +113,7 @@ impl Datasets {
             row.put(key, value);
         }
         row.put("volsize", size.to_string());
-        row.put("refreservation", size.saturating_add(size / 64).to_string());
+        row.put("refreservation", reserved(size).to_string());
         Ok(vec![self.record(name, "create", "")])
     }
 
@@ -114,7 +129,12 @@ impl Datasets {
             Some(size) => self.create_volume(name, size.parse().unwrap_or(0))?,
             None => self.create(name)?,
         };
-        self.need(name)?.put("origin", origin);
+        let key = self.key_of(origin).map(|root| root.name.clone());
+        let row = self.need(name)?;
+        row.put("origin", origin);
+        if let Some(key) = key {
+            row.put("encryptionroot", key);
+        }
         Ok(vec![self.record(name, "clone", format!("origin={origin} ({number})"))])
     }
 
@@ -221,6 +241,10 @@ impl Datasets {
             )));
         }
         doomed.push(name.to_string());
+        if let Some(held) = doomed.iter().find(|name| self.is_held(name)) {
+            let why = format!("cannot destroy snapshot {held}: dataset is busy");
+            return Err(NodeError::refused(why));
+        }
         if let Some((_, clones)) = self.dependents(&doomed).into_iter().next() {
             let what = if name.contains('@') { "snapshot" } else { self.need(name)?.kind() };
             return Err(NodeError::refused(format!(
@@ -261,6 +285,7 @@ impl Datasets {
 
     /// `zfs mount` and `zfs unmount`. A mount changes the dataset: it writes access times.
     pub fn mount(&mut self, name: &str, mounted: bool) -> Result<Vec<History>, NodeError> {
+        let is_locked = self.is_locked(name);
         let row = self.need(name)?;
         let verb = if mounted { "mount" } else { "unmount" };
         let refused = |why: &str| Err(NodeError::refused(format!("cannot {verb} '{name}': {why}")));
@@ -272,6 +297,9 @@ impl Datasets {
         }
         if mounted && matches!(row.get("mountpoint"), "legacy" | "none") {
             return refused("legacy or no mountpoint");
+        }
+        if mounted && is_locked {
+            return refused("encryption key not loaded");
         }
         if is_mounted(row) == mounted {
             return refused(if mounted {
@@ -293,7 +321,7 @@ impl Datasets {
     pub fn rename(&mut self, old: &str, new: &str) -> Result<Vec<History>, NodeError> {
         self.need(old)?;
         let refused = |why: &str| Err(NodeError::refused(format!("cannot rename '{old}': {why}")));
-        check_name(new)?;
+        check_name("rename", new)?;
         let snap_of = |name: &str| name.split_once('@').map(|(top, _)| top.to_string());
         match (snap_of(old), snap_of(new)) {
             (Some(of), Some(to)) if of == to => {}
@@ -357,6 +385,10 @@ impl Datasets {
     }
 }
 
+/// The space that is reserved for a volume of so many bytes.
+pub(crate) fn reserved(size: u64) -> u64 {
+    size.saturating_add(size / 64)
+}
 /// Mark of a file system that `zfs unmount`, or a receive with `-u`, left unmounted.
 pub(crate) const UNMOUNTED: &str = "%unmounted";
 /// Mark of a file system that was mounted since its last snapshot.
@@ -370,27 +402,16 @@ pub(crate) fn is_mounted(row: &Dataset) -> bool {
         && row.get("canmount") != "off"
         && row.get(UNMOUNTED) == "-"
         && at.starts_with("/zones/")
-        && !at.contains("/../")
+        && at.split('/').all(|part| part != "." && part != "..")
 }
 
 /// What a new dataset may have of those above.
 fn parent_properties(all: &Datasets, name: &str) -> Vec<String> {
     let above = name.rsplit_once('/').and_then(|(parent, _)| all.rows.get(parent));
-    let own = |key: &&String| key.contains(':') || *key == "zoned" || *key == "readonly";
+    let own = |key: &&String| {
+        key.contains(':') || matches!(key.as_str(), "zoned" | "readonly" | "mountpoint")
+    };
     above.map(|row| row.props.keys().filter(own).cloned().collect()).unwrap_or_default()
-}
-
-fn check_name(name: &str) -> Result<(), NodeError> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.:%/@# ".contains(c);
-    let parts_fine = name.split(['/', '@', '#']).all(|p| !p.is_empty() && p != "." && p != "..");
-    if name.len() < 256
-        && parts_fine
-        && name.chars().all(fine)
-        && name.matches(['@', '#']).count() < 2
-    {
-        return Ok(());
-    }
-    Err(NodeError::invalid("dataset name", format!("{name:?}")))
 }
 
 #[cfg(test)]

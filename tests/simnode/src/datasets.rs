@@ -4,6 +4,7 @@
 
 //! The table of the node's datasets, volumes and snapshots with their properties. Pure.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
@@ -41,6 +42,9 @@ pub struct Dataset {
     /// What a stream set, also where a local value covers it.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub(crate) received: IndexMap<String, String>,
+    /// The tags of a snapshot's holds.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) holds: BTreeSet<String>,
 }
 
 impl Dataset {
@@ -67,6 +71,7 @@ impl Dataset {
             props: IndexMap::new(),
             local: BTreeSet::new(),
             received: IndexMap::new(),
+            holds: BTreeSet::new(),
         }
     }
 
@@ -83,6 +88,13 @@ impl Dataset {
     /// filesystem, volume, snapshot or bookmark.
     pub fn kind(&self) -> &str {
         self.get("type")
+    }
+
+    /// The order of `zfs list`: by name, snapshots right after their dataset by age.
+    pub(crate) fn listed(&self, other: &Dataset) -> Ordering {
+        let key = |d: &Self| (d.name.contains(['@', '#']), d.txg);
+        let names = owner(&self.name).cmp(owner(&other.name));
+        names.then(key(self).cmp(&key(other))).then(self.name.cmp(&other.name))
     }
 
     /// Depth below the pool; a snapshot is one below its dataset.
@@ -118,13 +130,10 @@ impl Datasets {
         self.rows.get(name)
     }
 
-    /// Everything in the order of `zfs list`: by name, snapshots right after their dataset by age.
+    /// Everything in the order of `zfs list`.
     pub fn sorted(&self) -> Vec<&Dataset> {
         let mut rows: Vec<&Dataset> = self.rows.values().collect();
-        rows.sort_by(|a, b| {
-            let key = |d: &Dataset| (owner(&d.name).to_string(), d.name.contains(['@', '#']));
-            key(a).cmp(&key(b)).then(a.txg.cmp(&b.txg)).then(a.name.cmp(&b.name))
-        });
+        rows.sort_by(|a, b| a.listed(b));
         rows
     }
 

@@ -8,9 +8,8 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use vminfod::node::commands::{CommandError, Commands, Output, Run, Tool};
+use daemon::command::{Call, CommandError, Commands, Output, Program, Run};
 
 use crate::exec;
 
@@ -37,7 +36,7 @@ pub enum Trouble {
 
 /// Commands whose next runs fail as they are told to.
 pub struct Failing<C> {
-    due: Mutex<Vec<(Tool, Trouble, u32)>>,
+    due: Mutex<Vec<(Program, Trouble, u32)>>,
     inner: Arc<C>,
 }
 
@@ -48,7 +47,7 @@ impl<C: Commands> Failing<C> {
     }
 
     /// Makes the next `times` runs of the tool fail.
-    pub fn trouble(&self, tool: Tool, trouble: Trouble, times: u32) {
+    pub fn trouble(&self, tool: Program, trouble: Trouble, times: u32) {
         self.due().push((tool, trouble, times));
     }
 
@@ -62,11 +61,11 @@ impl<C: Commands> Failing<C> {
         self.due().clear();
     }
 
-    fn due(&self) -> MutexGuard<'_, Vec<(Tool, Trouble, u32)>> {
+    fn due(&self) -> MutexGuard<'_, Vec<(Program, Trouble, u32)>> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, tool: Tool) -> Option<Trouble> {
+    fn take(&self, tool: Program) -> Option<Trouble> {
         let mut due = self.due();
         let at = due.iter().position(|(of, _, _)| *of == tool)?;
         let (_, trouble, left) = due.get_mut(at)?;
@@ -80,19 +79,20 @@ impl<C: Commands> Failing<C> {
 }
 
 impl<C: Commands> Commands for Failing<C> {
-    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
+    fn run(&self, call: Call) -> Run<'_> {
         Box::pin(async move {
-            let trouble = self.take(tool);
+            let program = call.program;
+            let trouble = self.take(program);
             if trouble == Some(Trouble::Hangs) {
-                tokio::time::sleep(deadline).await;
-                return Err(CommandError::Deadline { tool, after: deadline });
+                tokio::time::sleep(call.deadline).await;
+                return Err(CommandError::Deadline { program, after: call.deadline });
             }
-            let mut output = self.inner.run(tool, args, deadline).await?;
+            let mut output = self.inner.run(call).await?;
             match trouble {
                 None | Some(Trouble::Hangs) => return Ok(output),
                 Some(Trouble::NoFork) => {
                     let error = Arc::new(std::io::ErrorKind::OutOfMemory.into());
-                    return Err(CommandError::Spawn { path: tool.name().into(), error });
+                    return Err(CommandError::Spawn { path: program.name().into(), error });
                 }
                 Some(Trouble::Fails | Trouble::SaysNothing) => output.stdout.clear(),
                 Some(Trouble::NinthColumn) => {
@@ -119,7 +119,7 @@ impl<C: Commands> Commands for Failing<C> {
     }
 }
 
-type Chosen = dyn Fn(Tool, &[String]) -> bool + Send + Sync;
+type Chosen = dyn Fn(Program, &[String]) -> bool + Send + Sync;
 
 /// Commands of which the chosen runs never end, whatever their deadline.
 pub struct Hanging {
@@ -131,17 +131,17 @@ impl Hanging {
     /// Runs for which `chosen` returns true hang.
     pub fn new(
         inner: Arc<dyn Commands>,
-        chosen: impl Fn(Tool, &[String]) -> bool + Send + Sync + 'static,
+        chosen: impl Fn(Program, &[String]) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self { inner, chosen: Box::new(chosen) }
     }
 }
 
 impl Commands for Hanging {
-    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
-        match (self.chosen)(tool, &args) {
+    fn run(&self, call: Call) -> Run<'_> {
+        match (self.chosen)(call.program, &call.args) {
             true => Box::pin(std::future::pending()),
-            false => self.inner.run(tool, args, deadline),
+            false => self.inner.run(call),
         }
     }
 
@@ -151,7 +151,7 @@ impl Commands for Hanging {
 }
 
 /// A tool and its arguments.
-pub type Asked = (Tool, Vec<String>);
+pub type Asked = (Program, Vec<String>);
 
 /// Commands that run once: later runs with the same arguments get the first output again.
 pub struct Recorded {
@@ -172,23 +172,23 @@ impl Recorded {
     }
 
     /// Records an output, in place of a run of the tool.
-    pub fn put(&self, tool: Tool, args: Vec<String>, output: Output) {
+    pub fn put(&self, tool: Program, args: Vec<String>, output: Output) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert((tool, args), output);
     }
 }
 
 impl Commands for Recorded {
-    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
+    fn run(&self, call: Call) -> Run<'_> {
         Box::pin(async move {
-            let key = (tool, args);
+            let key = (call.program, call.args.clone());
             self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
             let known =
                 self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
             if let Some(output) = known {
                 return Ok(output);
             }
-            let output = self.inner.run(tool, key.1.clone(), deadline).await?;
-            self.put(tool, key.1, output.clone());
+            let output = self.inner.run(call).await?;
+            self.put(key.0, key.1, output.clone());
             Ok(output)
         })
     }
@@ -204,15 +204,15 @@ mod tests {
     use crate::in_process::InProcess;
     use crate::{CreateOptions, Node};
 
-    const DEADLINE: Duration = Duration::from_millis(20);
+    const DEADLINE: std::time::Duration = std::time::Duration::from_millis(20);
 
     fn zoneadm() -> Asked {
-        (Tool::Zoneadm, ["list", "-p", "-c"].map(str::to_owned).to_vec())
+        (Program::Zoneadm, ["list", "-p", "-c"].map(str::to_owned).to_vec())
     }
 
     async fn list(commands: &dyn Commands) -> Result<Output, CommandError> {
         let (tool, args) = zoneadm();
-        commands.run(tool, args, DEADLINE).await
+        commands.run(Call::new(tool, args, DEADLINE)).await
     }
 
     #[tokio::test]
@@ -229,8 +229,8 @@ mod tests {
             (Trouble::NinthColumn, 0, 13..14),
             (Trouble::OnlyGlobal, 0, 1..2),
         ] {
-            failing.trouble(Tool::Zoneadm, trouble, 1);
-            failing.trouble(Tool::Zfs, trouble, 1);
+            failing.trouble(Program::Zoneadm, trouble, 1);
+            failing.trouble(Program::Zfs, trouble, 1);
             let output = list(&failing).await.unwrap();
             assert_eq!(output.status, status, "{trouble:?}");
             let text = String::from_utf8(output.stdout).unwrap();
@@ -238,9 +238,9 @@ mod tests {
             assert!(!failing.is_calm());
             failing.calm();
         }
-        failing.trouble(Tool::Zoneadm, Trouble::Hangs, 1);
+        failing.trouble(Program::Zoneadm, Trouble::Hangs, 1);
         assert!(matches!(list(&failing).await, Err(CommandError::Deadline { .. })));
-        failing.trouble(Tool::Zoneadm, Trouble::NoFork, 1);
+        failing.trouble(Program::Zoneadm, Trouble::NoFork, 1);
         assert!(matches!(list(&failing).await, Err(CommandError::Spawn { .. })));
         assert!(failing.is_calm());
         assert_eq!(list(&failing).await.unwrap(), whole);
@@ -251,9 +251,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = Node::create(&CreateOptions::new(dir.path().join("cn"))).unwrap();
         let inner = Arc::new(InProcess::new(&node));
-        let hanging = Hanging::new(inner.clone(), |tool, _| tool == Tool::Zfs);
+        let hanging = Hanging::new(inner.clone(), |tool, _| tool == Program::Zfs);
         assert!(list(&hanging).await.is_ok());
-        let zfs = hanging.run(Tool::Zfs, Vec::new(), DEADLINE);
+        let zfs = hanging.run(Call::new(Program::Zfs, Vec::new(), DEADLINE));
         assert!(tokio::time::timeout(DEADLINE * 2, zfs).await.is_err());
 
         let recorded = Recorded::new(inner);

@@ -9,10 +9,14 @@ use sdc_clients::MacAddr;
 use serde_json::{Map, Value, json};
 
 use crate::error::NodeError;
+use crate::node::Node;
 use crate::payload::{self, Payload};
+use crate::state::Zone;
 use crate::verbs::Verbs;
-use crate::xml::Element;
-use crate::{clock, files, memory, zones};
+use crate::vmadm::update::Subject;
+use crate::vmadm::volumes::{self, Step};
+use crate::vmadm::{self, forms};
+use crate::{clock, config, files, protection, zones};
 
 /// The maps of a VM that live in its config directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +57,6 @@ impl ConfigMap {
         ConfigMap::CustomerMetadata,
         ConfigMap::InternalMetadata,
     ];
-}
-
-fn same_mac(element: &Element, mac: MacAddr) -> bool {
-    element.name == "network" && element.get("mac-addr").and_then(|m| m.parse().ok()) == Some(mac)
 }
 
 fn nic_of(vm: Option<&Payload>, mac: MacAddr) -> Option<&Value> {
@@ -112,60 +112,60 @@ impl Verbs {
         self.wait().key(&zone.zonename, map.key(), &after).await
     }
 
-    /// vmadm update: fields, `add_nics`, `update_nics`, `remove_nics`, `set_tags` and the like.
-    pub async fn update(&self, name: &str, changes: &Payload) -> Result<(), NodeError> {
+    /// vmadm update.
+    pub async fn update(&self, name: &str, given: &Payload) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
+        let (z, payload, whole) = (zone.zonename.clone(), given.clone(), zone.clone());
+        let changes = self.on_node(move |node| changes(node, &whole, &payload)).await?;
+        let (after, top) = (changes.clone(), zone.zonepath.trim_start_matches('/').to_string());
+        self.on_node(move |node| {
+            for step in volumes::volumes(&after) {
+                node.zfs(|all| step.make(all))?;
+            }
+            node.zone_reconfigure(&z, |xml| config::changes::apply_changes(xml, &after))?;
+            datasets(node, &top, &after)
+        })
+        .await?;
         let z = zone.zonename.as_str();
-        let mut fields = Payload::new();
-        let mut whole = changes.clone();
-        memory::follow(&mut whole, &self.node().zone_config(z)?);
-        for (key, value) in &whole {
-            let map = ConfigMap::ALL.into_iter().find_map(|m| match key.split_once('_') {
-                Some(("set", rest)) if rest == m.key() => Some((m, true)),
-                Some(("remove", rest)) if rest == m.key() => Some((m, false)),
-                _ => None,
-            });
-            let strings = || -> Result<Vec<String>, NodeError> {
-                let wrong = || NodeError::invalid(key.as_str(), "expected an array of strings");
-                let items = value.as_array().ok_or_else(wrong)?;
-                items.iter().map(|i| i.as_str().map(str::to_string).ok_or_else(wrong)).collect()
-            };
-            match (map, key.as_str()) {
-                (Some((map, true)), _) => {
-                    let set = value
-                        .as_object()
-                        .ok_or_else(|| NodeError::invalid(key.as_str(), "expected an object"))?;
-                    self.set_map(z, map, set.clone(), Vec::new()).await?;
-                }
-                (Some((map, false)), _) => self.set_map(z, map, Map::new(), strings()?).await?,
-                (None, "quota") => {
-                    let gib = value
-                        .as_u64()
-                        .ok_or_else(|| NodeError::invalid("quota", "expected whole GiB"))?;
-                    self.set_quota(z, gib).await?;
-                }
-                (None, "add_nics") => {
-                    for nic in payload::list(changes, "add_nics")? {
-                        self.add_nic(z, nic).await?;
-                    }
-                }
-                (None, "update_nics") => {
-                    for nic in payload::list(changes, "update_nics")? {
-                        self.update_nic(z, nic).await?;
-                    }
-                }
-                (None, "remove_nics") => {
-                    for mac in strings()? {
-                        self.remove_nic(z, &mac).await?;
-                    }
-                }
-                _ => drop(fields.insert(key.clone(), value.clone())),
+        for map in ConfigMap::ALL {
+            let key = map.key();
+            let set = changes.get(&format!("set_{key}")).and_then(Value::as_object).cloned();
+            let removed = changes.get(&format!("remove_{key}")).and_then(Value::as_array);
+            if set.is_some() || removed.is_some() {
+                let removed = removed.into_iter().flatten().map(forms::printed).collect();
+                self.set_map(z, map, set.unwrap_or_default(), removed).await?;
             }
         }
-        if fields.is_empty() {
-            return Ok(());
+        if let Some(quota) = changes.get("quota").and_then(Value::as_u64) {
+            self.set_quota(z, quota).await?;
         }
-        self.set_fields(z, &fields).await
+        for (flag, value) in protection::flags(&changes) {
+            let set = forms::is_true(value);
+            let shows = |vm: &Payload| vm.get(flag).is_some_and(forms::is_true) == set;
+            self.wait().until(z, flag, |vm| vm.is_some_and(shows)).await?;
+        }
+        let is_shown = |key: &str| {
+            config::changes::is_stored(key) && !(payload::is_hvm(&zone.brand) && key == "tmpfs")
+        };
+        self.seen(z, changes.iter().filter(|(key, _)| is_shown(key))).await?;
+        self.seen_nics(z, &changes).await
+    }
+
+    /// Waits until vminfod shows the NICs as they were changed.
+    async fn seen_nics(&self, zonename: &str, changes: &Payload) -> Result<(), NodeError> {
+        let macs = |list: &str| -> Vec<MacAddr> {
+            let nics = forms::objects(changes, list).into_iter();
+            nics.filter_map(|nic| payload::text(nic, "mac")?.parse().ok()).collect()
+        };
+        for mac in macs("nics").into_iter().chain(macs("update_nics")) {
+            self.wait().until(zonename, "the NIC", |vm| nic_of(vm, mac).is_some()).await?;
+        }
+        let removed = changes.get("remove_nics").and_then(Value::as_array);
+        for mac in removed.into_iter().flatten().filter_map(|mac| mac.as_str()?.parse().ok()) {
+            let gone = |vm: Option<&Payload>| vm.is_some() && nic_of(vm, mac).is_none();
+            self.wait().until(zonename, "the removed NIC", gone).await?;
+        }
+        Ok(())
     }
 
     /// vmadm update with one NIC to add. Returns its MAC, which is generated if absent.
@@ -180,76 +180,32 @@ impl Verbs {
             );
         }
         let mac = parse_mac(payload::text(&nic, "mac").unwrap_or_default())?;
-        let z = zone.zonename.clone();
-        self.on_node(move |node| {
-            node.zone_reconfigure(&z, |xml| {
-                if xml.children.iter().any(|c| same_mac(c, mac)) {
-                    return Err(NodeError::refused(format!("VM {z} has a NIC {mac} already")));
-                }
-                let taken: Vec<&str> =
-                    xml.all("network").filter_map(|c| c.get("physical")).collect();
-                let stem = if zone.brand == "lx" { "eth" } else { "net" };
-                let free = (0..)
-                    .find(|n| !taken.contains(&format!("{stem}{n}").as_str()))
-                    .unwrap_or_default();
-                let network = payload::network(&nic, free, &zone.brand)?;
-                xml.children.push(network);
-                Ok(())
-            })
-        })
-        .await?;
-        self.wait().until(&zone.zonename, "the new NIC", |vm| nic_of(vm, mac).is_some()).await?;
+        let changes = Payload::from_iter([("add_nics".to_string(), json!([nic]))]);
+        self.update(&zone.zonename, &changes).await?;
         Ok(mac.to_string())
     }
 
     /// vmadm update with properties of one NIC, found by its `mac`.
     pub async fn update_nic(&self, name: &str, nic: &Payload) -> Result<(), NodeError> {
+        let changes = Payload::from_iter([("update_nics".to_string(), json!([nic]))]);
+        self.update(name, &changes).await?;
         let zone = self.resolve(name)?;
-        let mac = parse_mac(
-            payload::text(nic, "mac").ok_or_else(|| NodeError::invalid("mac", "is required"))?,
-        )?;
-        let (z, changes) = (zone.zonename.clone(), nic.clone());
-        self.on_node(move |node| {
-            node.zone_reconfigure(&z, |xml| {
-                match xml.children.iter_mut().find(|c| same_mac(c, mac)) {
-                    Some(network) => payload::update_network(network, &changes),
-                    None => Err(NodeError::refused(format!("VM {z} has no NIC {mac}"))),
-                }
-            })
-        })
-        .await?;
-        let wanted: Vec<(String, Value)> = nic
-            .iter()
-            .filter(|(k, v)| *k != "mac" && !v.is_null() && payload::is_nic_attr(k))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
+        let mac = parse_mac(payload::text(nic, "mac").unwrap_or_default())?;
+        let is_same = |now: Option<&Value>, wanted: &Value| now == Some(wanted);
+        let fields = ["ip", "ips", "network_uuid", "nic_tag", "vlan_id"];
+        let wanted: Vec<_> = nic.iter().filter(|(key, _)| fields.contains(&key.as_str())).collect();
         let seen = |vm: Option<&Payload>| {
-            nic_of(vm, mac).is_some_and(|nic| wanted.iter().all(|(k, v)| nic.get(k) == Some(v)))
+            nic_of(vm, mac).is_some_and(|now| {
+                wanted.iter().all(|(key, value)| is_same(now.get(key.as_str()), value))
+            })
         };
         self.wait().until(&zone.zonename, "the changed NIC", seen).await
     }
 
     /// vmadm update with one NIC to remove.
     pub async fn remove_nic(&self, name: &str, mac: &str) -> Result<(), NodeError> {
-        let zone = self.resolve(name)?;
-        let mac = parse_mac(mac)?;
-        let z = zone.zonename.clone();
-        self.on_node(move |node| {
-            node.zone_reconfigure(&z, |xml| {
-                let before = xml.children.len();
-                xml.children.retain(|c| !same_mac(c, mac));
-                match xml.children.len() < before {
-                    true => Ok(()),
-                    false => Err(NodeError::refused(format!("VM {z} has no NIC {mac}"))),
-                }
-            })
-        })
-        .await?;
-        self.wait()
-            .until(&zone.zonename, "the removed NIC", |vm| {
-                vm.is_some() && nic_of(vm, mac).is_none()
-            })
-            .await
+        let changes = Payload::from_iter([("remove_nics".to_string(), json!([mac]))]);
+        self.update(name, &changes).await
     }
 
     /// Sets or removes `do_not_inventory`.
@@ -322,6 +278,65 @@ impl Verbs {
             false => Err(NodeError::invalid("snapshot name", format!("{snapshot:?}"))),
         }
     }
+}
+
+/// What vmadm makes of an update's payload for this VM.
+fn changes(node: &Node, zone: &Zone, given: &Payload) -> Result<Payload, NodeError> {
+    let read = |file: &str| -> Payload {
+        let path = node.path(&zone.zonepath).join("config").join(file);
+        std::fs::read(path)
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default()
+    };
+    let metadata = read("metadata.json");
+    let internal = metadata.get("internal_metadata").and_then(Value::as_object);
+    let rests = !zone.state.is_active();
+    let state = if rests { "stopped" } else { zone.state.as_str() };
+    let subject = Subject {
+        rests,
+        state: format!("{state} ({})", zone.state.as_str()),
+        routes: read("routes.json"),
+        has_docker_id: internal.is_some_and(|internal| internal.contains_key("docker:id")),
+        ..config::read::subject(&node.zone_config(&zone.zonename)?)
+    };
+    Ok(vmadm::update::update(&subject, given, &mut node.around(given)?)?)
+}
+
+/// What an update changes of the datasets, once the configuration has it.
+fn datasets(node: &Node, top: &str, changes: &Payload) -> Result<(), NodeError> {
+    let dataset = |path: &str| path.strip_prefix("/dev/zvol/rdsk/").map(str::to_string);
+    let removed = changes.get("remove_disks").and_then(Value::as_array);
+    let mut steps: Vec<Step> = removed
+        .into_iter()
+        .flatten()
+        .filter_map(|path| dataset(path.as_str()?))
+        .map(Step::Destroy)
+        .collect();
+    for disk in forms::objects(changes, "update_disks") {
+        let Some(name) = payload::text(disk, "path").and_then(dataset) else { continue };
+        let given = |key: &str| disk.get(key).map(forms::printed);
+        let mut pairs: Vec<(&'static str, String)> = Vec::new();
+        pairs.extend(given("size").map(|mib| ("volsize", format!("{mib}M"))));
+        pairs.extend(given("refreservation").map(|mib| ("refreservation", format!("{mib}M"))));
+        pairs.extend(given("compression").map(|value| ("compression", value)));
+        steps.push(Step::Set(name, pairs));
+    }
+    let (of_root, of_data) = volumes::properties(changes);
+    steps.push(Step::Set(top.to_string(), of_root));
+    if changes.contains_key("zfs_data_compression") || changes.contains_key("zfs_data_recsize") {
+        steps.push(Step::Set(format!("{top}/data"), of_data));
+    }
+    for step in steps {
+        let is_there = match &step {
+            Step::Set(name, _) | Step::Destroy(name) => node.datasets()?.get(name).is_some(),
+            _ => true,
+        };
+        if is_there {
+            node.zfs(|all| step.make(all))?;
+        }
+    }
+    node.zfs(|all| protection::apply(all, top, changes))
 }
 
 fn has_snapshot(vm: Option<&Payload>, snapshot: &str) -> bool {

@@ -50,6 +50,9 @@ pub enum NodeError {
     /// The node's rules forbid it.
     #[error("{0}")]
     Refused(String),
+    /// vmadm refuses the payload.
+    #[error(transparent)]
+    Payload(#[from] crate::vmadm::Refusal),
     /// An invalid argument or payload value.
     #[error("invalid {field}: {reason}")]
     Invalid {

@@ -2,24 +2,24 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's executables `zoneadm`, `sysevent`, `kstat` and `fswatcher` (`zfs` is in
-//! `exec_zfs.rs`). Arguments, output and errors are those of the real ones.
+//! The node's executables `zoneadm`, `sysevent` and `fswatcher` (`zfs`, `zonecfg`, `kstat`, `svcs` and `svcadm` have
+//! files of their own). Arguments, output and errors are those of the real ones.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
-use vminfod::node::commands::Output;
+use daemon::command::Output;
 
-use crate::getopt::{Ended, Failed, Parsed};
-use crate::node::{Node, TOOLS};
+use crate::getopt::{Ended, Failed, Parsed, Said};
+use crate::node::{Node, PLATFORM, TOOLS};
 use crate::state::Zone;
 use crate::streams::receive::{Flow, receive};
 use crate::streams::send::{Then, send};
 use crate::tap::Stream;
-use crate::{exec_zfs, fswatcher, sysevent, zones};
+use crate::zonecfg::zonecfg;
+use crate::{exec_kstat, exec_zfs, fswatcher, smf, sysevent, zones};
 
 /// The line of the global zone in a list of zones.
 pub(crate) const GLOBAL: &str = "0:global:running:/::liveimg:shared:0\n";
@@ -30,11 +30,11 @@ pub(crate) const PIECE: usize = 64 * 1024;
 /// A zone's line in the zone index: name, state, zonepath, uuid, brand, IP type, debug id.
 const INDEX_COLUMNS: usize = 7;
 
-/// Returns the tool and the node's directory if the program was started as `NODE/bin/TOOL`, by its
-/// path or by `PATH`.
+/// Returns the tool and the node's directory if the program was started as `NODE/bin/TOOL` or
+/// `NODE/platform/TOOL`, by its path or by `PATH`.
 pub fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
     let name = invoked.file_name()?.to_str()?;
-    let tool = TOOLS.into_iter().find(|tool| *tool == name)?;
+    let tool = TOOLS.into_iter().chain(PLATFORM).find(|tool| *tool == name)?;
     let bin = match invoked.parent() {
         Some(bin) if bin != Path::new("") => bin.to_owned(),
         // A shell that found it by PATH passes the bare name.
@@ -48,18 +48,15 @@ pub fn as_tool(invoked: &Path) -> Option<(&'static str, PathBuf)> {
 
 /// Runs one of the node's executables.
 pub fn run(tool: &str, node: &Path, args: Vec<OsString>) -> ExitCode {
-    match command(tool, node, args) {
-        Ok(text) => {
-            let mut out = std::io::stdout().lock();
-            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::FAILURE,
-            }
-        }
-        Err(Failed(status, message)) => {
-            let _ = writeln!(std::io::stderr(), "{message}");
-            ExitCode::from(status)
-        }
+    let said = command(tool, node, args).unwrap_or_else(|failed| Err(failed).into());
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(said.stdout.as_bytes()).and_then(|()| out.flush());
+    if !said.stderr.is_empty() {
+        let _ = writeln!(std::io::stderr(), "{}", said.stderr);
+    }
+    match written {
+        Ok(()) => ExitCode::from(said.status),
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -107,34 +104,39 @@ fn hang() -> ! {
 
 /// Runs a command in this process.
 pub(crate) fn answer(node: &Node, tool: &str, args: &[String]) -> Output {
-    let (status, stdout, stderr) = match on_node(tool, node, args) {
-        Ok(text) => (0, text, String::new()),
-        Err(Failed(status, message)) => (status.into(), String::new(), message + "\n"),
-    };
-    Output { status, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() }
+    let Said { stdout, status, mut stderr } = on_node(tool, node, args);
+    if status != 0 {
+        stderr.push('\n');
+    }
+    Output { status: status.into(), stdout: stdout.into_bytes(), stderr: stderr.into_bytes() }
 }
 
-fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Ended {
+fn command(tool: &str, dir: &Path, args: Vec<OsString>) -> Result<Said, Failed> {
     let bad = |arg: OsString| {
         Failed(2, format!("{tool}: argument is not UTF-8: {}", arg.to_string_lossy()))
     };
     let args: Vec<String> =
         args.into_iter().map(|arg| arg.into_string().map_err(bad)).collect::<Result<_, _>>()?;
     let node = Node::open(dir).map_err(|error| Failed(1, format!("{tool}: {error}")))?;
-    match tool {
-        "zfs" if args.first().is_some_and(|verb| is_stream(verb)) => stream(&node, &args),
-        "sysevent" => sysevent(&node, &args),
-        "fswatcher" => fswatcher(&args),
+    Ok(match tool {
+        "zfs" if args.first().is_some_and(|verb| is_stream(verb)) => stream(&node, &args).into(),
+        "sysevent" => sysevent(&node, &args).into(),
+        "fswatcher" => fswatcher(&args).into(),
+        "kstat" => kstat(&node, &args).into(),
+        "svcs" => smf::svcs(&node, &args).into(),
+        "svcadm" => smf::svcadm(&node, &args).into(),
         _ => on_node(tool, &node, &args),
-    }
+    })
 }
 
-fn on_node(tool: &str, node: &Node, args: &[String]) -> Ended {
+fn on_node(tool: &str, node: &Node, args: &[String]) -> Said {
     match tool {
-        "zoneadm" => zoneadm(node, args),
+        "zoneadm" => zoneadm(node, args).into(),
+        "zonecfg" => zonecfg(node, args).into(),
         "zfs" => exec_zfs::zfs(node, args),
-        "kstat" => kstat(node, args),
-        _ => Err(Failed(2, format!("{tool}: no such command on this node"))),
+        // In process there are no scripts: this is what vminfod's command of this name prints.
+        "kstat" => exec_kstat::of_script(node, args).into(),
+        _ => Err(Failed(2, format!("{tool}: no such command on this node"))).into(),
     }
 }
 
@@ -261,36 +263,12 @@ fn fswatcher(_args: &[String]) -> Ended {
     Err(Failed(1, "fswatcher: this one needs inotify".to_string()))
 }
 
-/// The kstats of all zones, or of the zone with the given id.
+/// The platform's `kstat`, which prints its empty list before it fails.
 fn kstat(node: &Node, args: &[String]) -> Ended {
-    let id = match args {
-        [] => None,
-        [id] => {
-            Some(id.parse::<i64>().map_err(|_| Failed(2, "usage: kstat [ZONEID]".to_string()))?)
-        }
-        _ => return Err(Failed(2, "usage: kstat [ZONEID]".to_string())),
-    };
-    let zones = node.zones()?;
-    let one = |zonename: &str, instance: i64, pid: i64, restarts: u32, boot: i64| {
-        let name: String = zonename.chars().take(30).collect();
-        let busy = pid.saturating_mul(1_000_000);
-        json!({
-            "class": "zone_misc", "module": "zones", "name": name, "instance": instance,
-            "data": {
-                "zonename": zonename, "nsec_user": busy, "nsec_sys": busy / 2, "nsec_waitrq": pid,
-                "avenrun_1min": 1, "avenrun_5min": 1, "avenrun_15min": 1, "forkfail_cap": 0,
-                "forkfail_noproc": 0, "forkfail_nomem": 0, "forkfail_misc": 0,
-                "init_pid": pid, "init_restarts": restarts, "boot_time": boot,
-            },
-        })
-    };
-    let mut all: Vec<Value> = vec![one("global", 0, 1, 0, 1_700_000_000)];
-    for zone in zones.listed(false) {
-        if let Some(k) = &zone.kstat {
-            all.push(one(&zone.zonename, k.instance, k.init_pid, k.init_restarts, k.boot_time));
-        }
+    let (status, text) = exec_kstat::kstat(node, args)?;
+    if status == 0 {
+        return Ok(text);
     }
-    let wanted = all.iter().filter(|one| id.is_none_or(|id| one["instance"] == id));
-    let lines: Vec<String> = wanted.map(Value::to_string).collect();
-    Ok(format!("[\n{}\n]\n", lines.join(",\n")))
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Err(Failed(status, String::new()))
 }

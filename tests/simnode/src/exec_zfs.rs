@@ -5,13 +5,17 @@
 //! The node's `zfs`: arguments and output of the subcommands that vmadm, imgadm and vminfod use.
 //! Their effects are in `dataset_ops.rs`.
 
-use crate::datasets::{Dataset, Datasets, History, is_below};
+use crate::datasets::{Datasets, History};
 use crate::error::NodeError;
-use crate::getopt::{Ended, Failed, Parsed};
+use crate::getopt::{Failed, Parsed, Said};
 use crate::node::{Node, Zfs};
 use crate::payload;
 
 mod get;
+
+mod list;
+
+mod rows;
 
 const USAGE: &str = "usage: zfs list|get|create|clone|snapshot|bookmark|destroy|rename|set|inherit|rollback|mount|unmount|\
                      send|receive ...";
@@ -24,13 +28,14 @@ fn parsed(args: &[String], plain: &str, with: &str) -> Result<Parsed, Failed> {
     Parsed::read(args, plain, with).map_err(|what| Failed(2, format!("{what}\n{USAGE}")))
 }
 
-pub(crate) fn zfs(node: &Node, args: &[String]) -> Ended {
-    let (verb, args) = args.split_first().ok_or_else(usage)?;
-    match verb.as_str() {
-        "list" => list(node, args),
+pub(crate) fn zfs(node: &Node, args: &[String]) -> Said {
+    let Some((verb, args)) = args.split_first() else { return Err(usage()).into() };
+    let said = match verb.as_str() {
+        "list" => list::list(node, args),
         "get" => get::get(node, args),
-        _ => change(node, verb, args).map(|()| String::new()),
-    }
+        _ => change(node, verb, args).map(|()| Said::default()),
+    };
+    said.unwrap_or_else(|failed| Err(failed).into())
 }
 
 type Change<'a> = &'a dyn Fn(&mut Datasets, &str) -> Result<Vec<History>, NodeError>;
@@ -90,6 +95,17 @@ fn change(node: &Node, verb: &str, args: &[String]) -> Result<(), Failed> {
             let [snapshot, bookmark] = args else { return Err(usage()) };
             Ok(node.zfs_bookmark(snapshot, bookmark)?)
         }
+        "hold" | "release" => {
+            let p = parsed(args, "r", "")?;
+            let [tag, names @ ..] = p.operands.as_slice() else { return Err(usage()) };
+            each(names, &|all, name| match verb {
+                "hold" => all.hold(tag, name, p.has('r')),
+                _ => all.release(tag, name, p.has('r')),
+            })
+        }
+        "load-key" | "unload-key" if node.info().zfs == Zfs::Illumos => {
+            each(args, &|all, name| all.load_key(name, verb == "load-key"))
+        }
         "mount" | "unmount" | "umount" => {
             let p = parsed(args, "f", "")?;
             let [name] = p.operands.as_slice() else { return Err(usage()) };
@@ -119,45 +135,4 @@ fn set(node: &Node, args: &[String]) -> Result<(), Failed> {
         }
     }
     Ok(())
-}
-
-fn list(node: &Node, args: &[String]) -> Ended {
-    let p = parsed(args, if node.info().zfs == Zfs::Fuse { "Hr" } else { "Hpr" }, "dtosS")?;
-    let columns: Vec<&str> =
-        p.value('o').unwrap_or("name,used,available,refer,mountpoint").split(',').collect();
-    let kinds: Vec<&str> = p.value('t').unwrap_or("filesystem,volume").split(',').collect();
-    let depth = match p.value('d') {
-        Some(text) => Some(
-            text.parse::<usize>().map_err(|_| Failed(2, format!("({text}) is not a number")))?,
-        ),
-        None if p.has('r') || p.operands.is_empty() => None,
-        None => Some(0),
-    };
-    let all = node.datasets()?;
-    let mut text = String::new();
-    if !p.has('H') {
-        text.push_str(&columns.join("\t").to_uppercase());
-        text.push('\n');
-    }
-    let mut print = |row: &Dataset| {
-        let wanted = kinds
-            .iter()
-            .any(|k| *k == "all" || *k == row.kind() || (*k == "snap" && row.kind() == "snapshot"));
-        if wanted {
-            let fields: Vec<&str> = columns.iter().map(|c| row.get(c)).collect();
-            text.push_str(&fields.join("\t"));
-            text.push('\n');
-        }
-    };
-    let rows = all.sorted();
-    if p.operands.is_empty() {
-        rows.iter().filter(|r| depth.is_none_or(|d| r.depth() <= d)).for_each(|r| print(r));
-    }
-    for name in &p.operands {
-        let top = all.get(name).ok_or_else(|| NodeError::NoSuchDataset(name.clone()))?;
-        let below = |r: &&&Dataset| r.name == *name || is_below(&r.name, name);
-        let near = |r: &&&Dataset| depth.is_none_or(|d| r.depth() - top.depth() <= d);
-        rows.iter().filter(below).filter(near).for_each(|r| print(r));
-    }
-    Ok(text)
 }

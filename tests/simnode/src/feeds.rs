@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use daemon::command::Running;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use vminfod::node::commands::Follow;
 
 use crate::tap::Stream;
 
@@ -21,13 +21,13 @@ pub struct Feeds(Arc<Mutex<HashMap<Stream, DuplexStream>>>);
 
 impl Feeds {
     /// Starts a `sysevent` with these arguments. It is ready at once.
-    pub fn follow(&self, args: &[String]) -> Follow {
+    pub fn follow(&self, args: &[String]) -> Running {
         let (near, far) = duplex(UNREAD);
         let (errors, _) = duplex(1);
         let stream = if args.iter().any(|arg| arg == "-c") { Stream::Zones } else { Stream::Zfs };
         self.pipes().insert(stream, far);
         let ready = AsyncReadExt::chain(&b"{\"date\":\"d\",\"type\":\"ready\"}\n"[..], near);
-        Follow::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending()))
+        Running::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending()))
     }
 
     /// Prints lines to the follower of a stream in one piece; returns false if there is none. Waits

@@ -32,8 +32,9 @@ pub use told::Told;
 /// # Errors
 /// There is no socket pair.
 #[cfg(target_os = "linux")]
-pub fn in_thread()
--> std::io::Result<(vminfod::node::commands::Follow, vminfod::node::commands::Input)> {
+pub fn in_thread() -> std::io::Result<daemon::command::Running> {
+    use daemon::command::Running;
+
     let (near, far) = std::os::unix::net::UnixStream::pair()?;
     near.set_nonblocking(true)?;
     let mut output = far.try_clone()?;
@@ -46,8 +47,7 @@ pub fn in_thread()
     let (stdout, stdin) = tokio::net::UnixStream::from_std(near)?.into_split();
     let (errors, _) = tokio::io::duplex(1);
     let end = Box::pin(async { 0 });
-    let follow = vminfod::node::commands::Follow::new(Box::new(stdout), Box::new(errors), end);
-    Ok((follow, Box::new(stdin)))
+    Ok(Running::new(Box::new(stdout), Box::new(errors), end).with_stdin(Box::new(stdin)))
 }
 
 #[cfg(test)]

@@ -13,6 +13,32 @@ pub struct Failed(pub u8, pub String);
 /// What a command prints, or how it failed.
 pub(crate) type Ended = Result<String, Failed>;
 
+/// What a command wrote, and how it ended: some go on after an operand that failed.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) stdout: String,
+    pub(crate) status: u8,
+    /// Without its last newline.
+    pub(crate) stderr: String,
+}
+
+impl From<Ended> for Said {
+    fn from(ended: Ended) -> Said {
+        match ended {
+            Ok(stdout) => Said { stdout, ..Said::default() },
+            Err(Failed(status, stderr)) => Said { status, stderr, ..Said::default() },
+        }
+    }
+}
+
+impl Said {
+    /// An operand failed: the others are printed all the same.
+    pub(crate) fn complain(&mut self, what: &str) {
+        let line = if self.stderr.is_empty() { "" } else { "\n" };
+        (self.status, self.stderr) = (1, format!("{}{line}{what}", self.stderr));
+    }
+}
+
 impl From<NodeError> for Failed {
     fn from(error: NodeError) -> Failed {
         Failed(1, error.to_string())

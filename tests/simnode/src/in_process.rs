@@ -2,12 +2,13 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The node's commands without processes: the rules of the executables behind vminfod's
+//! The node's commands without processes: the rules of the executables behind the
 //! [`Commands`] trait. They do not fail by themselves; see [`crate::decorators`].
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
+use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
+use tokio::io::AsyncReadExt as _;
 
 use crate::exec;
 use crate::feeds::Feeds;
@@ -56,26 +57,40 @@ impl InProcess {
     }
 
     /// Runs a command and returns its output.
-    pub fn answer(&self, tool: Tool, args: &[String]) -> Output {
-        exec::answer(&self.node, tool.name(), args)
+    pub fn answer(&self, program: Program, args: &[String]) -> Output {
+        exec::answer(&self.node, program.name(), args)
     }
 }
 
 impl Commands for InProcess {
-    fn run(&self, tool: Tool, args: Vec<String>, _deadline: Duration) -> Run<'_> {
-        Box::pin(async move { Ok(self.answer(tool, &args)) })
+    fn run(&self, call: Call) -> Run<'_> {
+        Box::pin(async move {
+            let Call { program, args, .. } = call;
+            // A dry run, and what drops a partial stream, are streams without bytes.
+            let mut running = match args.first().map(String::as_str) {
+                Some("send") if program == Program::Zfs => pipes::send(&self.node, args),
+                Some("receive") if program == Program::Zfs => pipes::receive(&self.node, args),
+                _ => return Ok(self.answer(program, &args)),
+            };
+            running.stdin = Box::new(tokio::io::sink());
+            let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+            let failed = |error| CommandError::Io { program, error: Arc::new(error) };
+            running.stdout.read_to_end(&mut stdout).await.map_err(failed)?;
+            running.stderr.read_to_end(&mut stderr).await.map_err(failed)?;
+            Ok(Output { status: running.wait().await, stdout, stderr })
+        })
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        match tool {
-            Tool::Zfs => Ok(pipes::send(&self.node, args)),
-            _ => Ok(self.feeds.follow(&args)),
-        }
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        match tool {
-            Tool::Zfs => Ok(pipes::receive(&self.node, args)),
+    fn start(
+        &self,
+        program: Program,
+        args: Vec<String>,
+        pipes: Pipes,
+    ) -> Result<Running, CommandError> {
+        match (program, pipes) {
+            (Program::Zfs, Pipes::Out) => Ok(pipes::send(&self.node, args)),
+            (Program::Zfs, _) => Ok(pipes::receive(&self.node, args)),
+            (_, Pipes::Out) => Ok(self.feeds.follow(&args)),
             _ => Ok(self.files.converse()),
         }
     }

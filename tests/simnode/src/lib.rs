@@ -32,6 +32,10 @@ pub mod sample; // generated VMs
 
 mod new_vm; // the zone, the datasets and the files of a new VM
 
+mod around; // what the node says to vmadm
+
+mod protection; // VMs that are not to be deleted
+
 pub mod decorators; // the commands with failures
 
 pub mod in_process; // the commands without processes
@@ -42,11 +46,17 @@ pub mod exec; // the executables of the node
 
 pub mod exec_zfs; // `zfs`
 
+mod exec_kstat; // `kstat`
+
+pub mod smf; // `svcs` and `svcadm`
+
 pub mod streams; // `zfs send` and `zfs receive`
 
 pub mod recorded; // commands that print what was recorded
 
 pub mod feeds; // followed sysevent streams without processes
+
+mod zonecfg; // the executable `zonecfg`
 
 mod getopt; // the arguments of a command, and its end
 
@@ -66,9 +76,15 @@ pub mod send_plan; // what `zfs send` sends
 
 pub mod dataset_ops; // the rules of `zfs`, on a table
 
+mod holds; // holds of snapshots
+
+mod encryption; // encrypted datasets
+
 pub mod properties; // the rules of properties
 
-mod memory; // the memory limits of a VM, which follow one another
+pub mod config; // the place of properties in a zone's configuration
+
+pub mod vmadm; // what vmadm makes of a payload
 
 pub mod payload; // VM payloads
 
@@ -81,6 +97,8 @@ pub mod stream; // the format of `zfs send`
 pub mod trees; // the contents of datasets
 
 mod checksum; // a checksum
+
+mod names; // the names that zfs takes
 
 pub mod datasets; // the table of datasets
 
@@ -96,6 +114,6 @@ pub mod error; // errors
 
 pub use create::CreateOptions;
 pub use error::NodeError;
-pub use node::{Node, NodeInfo, TOOLS};
+pub use node::{Node, NodeInfo, PLATFORM, TOOLS};
 pub use verbs::Verbs;
 pub use wait::Wait;

@@ -6,10 +6,13 @@
 
 use serde_json::{Value, json};
 
+use crate::dataset_ops::reserved;
 use crate::datasets::{Datasets, History};
 use crate::error::NodeError;
 use crate::payload::{self, Payload};
 use crate::state::{Zone, ZoneState};
+use crate::vmadm::Surroundings;
+use crate::vmadm::volumes::{self, Step};
 
 /// The zone of a payload, installed and not running.
 pub(crate) fn zone(vm: &Payload, zonedid: i64) -> Result<Zone, NodeError> {
@@ -38,67 +41,53 @@ pub(crate) fn config_files(vm: &Payload) -> [(&'static str, Value); 3] {
     [("metadata.json", metadata), ("tags.json", part("tags")), ("routes.json", part("routes"))]
 }
 
-/// One dataset of a new VM.
-#[derive(Clone, Debug)]
-pub(crate) enum DatasetStep {
-    Create(String),
-    Clone(String, String),
-    Volume(String, u64),
-    Set(String, &'static str, String),
-}
-
-impl DatasetStep {
+impl Step {
+    /// Runs the command on the table of datasets.
     pub(crate) fn make(&self, all: &mut Datasets) -> Result<Vec<History>, NodeError> {
-        match self {
-            DatasetStep::Create(name) => all.create(name),
-            DatasetStep::Clone(origin, name) => all.clone_from(origin, name),
-            DatasetStep::Volume(name, size) => all.create_volume(name, *size),
-            DatasetStep::Set(name, key, value) => all.set(name, key, value),
+        let (name, with, mut history) = match self {
+            Step::Create(name) => return all.create(name),
+            Step::Destroy(name) => return all.destroy(name, true),
+            Step::Set(name, pairs) => (name, pairs, Vec::new()),
+            Step::Volume { name, size, with } => (name, with, all.create_volume(name, size << 20)?),
+            Step::Clone { origin, name, with } => (name, with, all.clone_from(origin, name)?),
+        };
+        for (key, value) in with {
+            let auto = *key == "refreservation" && value == "auto";
+            history.extend(match *key {
+                // It is fixed when the volume is made.
+                "volblocksize" => {
+                    all.need(name)?.put(key, value.as_str());
+                    Vec::new()
+                }
+                _ if auto => {
+                    let size = all.need(name)?.get("volsize").parse().unwrap_or(0);
+                    all.set(name, key, &reserved(size).to_string())?
+                }
+                _ => all.set(name, key, value)?,
+            });
         }
+        Ok(history)
     }
-}
-
-/// The datasets of a new VM in the order in which vmadm makes them.
-pub(crate) fn dataset_steps(all: &Datasets, vm: &Payload) -> Result<Vec<DatasetStep>, NodeError> {
-    let need =
-        |key: &str| payload::text(vm, key).ok_or_else(|| NodeError::invalid(key, "is required"));
-    let (uuid, brand) = (need("uuid")?, need("brand")?);
-    let root = format!("zones/{uuid}");
-    let image = |id: &str| Some(format!("zones/{id}@final")).filter(|i| all.get(i).is_some());
-    let mut steps = vec![match payload::text(vm, "image_uuid").and_then(image) {
-        Some(origin) => DatasetStep::Clone(origin, root.clone()),
-        None => DatasetStep::Create(root.clone()),
-    }];
-    if let Some(quota) = vm.get("quota") {
-        let quota = quota.as_u64().and_then(|q| q.checked_mul(1 << 30));
-        let quota = quota.ok_or_else(|| NodeError::invalid("quota", "expected whole GiB"))?;
-        let key = if brand == "bhyve" { "refquota" } else { "quota" };
-        steps.push(DatasetStep::Set(root.clone(), key, quota.to_string()));
-    }
-    for (n, disk) in payload::list(vm, "disks")?.into_iter().enumerate() {
-        let name = payload::disk_dataset(brand, uuid, n);
-        let size = disk.get("size").and_then(Value::as_u64).unwrap_or(10240) << 20;
-        match payload::text(disk, "image_uuid").and_then(image) {
-            Some(origin) => {
-                steps.push(DatasetStep::Clone(origin, name.clone()));
-                steps.push(DatasetStep::Set(name, "volsize", size.to_string()));
-            }
-            None => steps.push(DatasetStep::Volume(name, size)),
-        }
-    }
-    if vm.get("delegate_dataset").and_then(Value::as_bool) == Some(true) {
-        let data = format!("{root}/data");
-        steps.push(DatasetStep::Create(data.clone()));
-        steps.push(DatasetStep::Set(data, "zoned", "on".to_string()));
-    }
-    steps.push(DatasetStep::Create(format!("zones/cores/{uuid}")));
-    Ok(steps)
 }
 
 /// Makes the datasets of a VM: its root, cores, disks and delegated dataset.
-pub(crate) fn make_datasets(all: &mut Datasets, vm: &Payload) -> Result<(), NodeError> {
-    for change in dataset_steps(all, vm)? {
-        change.make(all)?;
+pub(crate) fn make_datasets(
+    all: &mut Datasets,
+    vm: &Payload,
+    around: &Surroundings,
+) -> Result<(), NodeError> {
+    let has_image = has_image(all, vm);
+    for step in
+        volumes::before_zone(vm, around).into_iter().chain(volumes::at_install(vm, has_image))
+    {
+        step.make(all)?;
     }
     Ok(())
+}
+
+/// Returns true if the image of the VM itself is in the pool.
+pub(crate) fn has_image(all: &Datasets, vm: &Payload) -> bool {
+    let pool = payload::text(vm, "zpool").unwrap_or("zones");
+    payload::text(vm, "image_uuid")
+        .is_some_and(|image| all.get(&format!("{pool}/{image}@final")).is_some())
 }

@@ -14,8 +14,19 @@ use crate::error::NodeError;
 use crate::files;
 use crate::tap::Tap;
 
-/// The commands in the `bin` directory of every node.
-pub const TOOLS: [&str; 5] = ["zoneadm", "zfs", "sysevent", "kstat", "fswatcher"];
+/// The commands in the `bin` directory of every node; `kstat` beside them is the script that is shipped for it.
+pub const TOOLS: [&str; 5] = ["zoneadm", "zonecfg", "zfs", "sysevent", "fswatcher"];
+
+/// Commands of the platform that only scripts of `deploy/` and command lines run: in the directory `platform`.
+pub const PLATFORM: [&str; 3] = ["kstat", "svcs", "svcadm"];
+
+/// The script that vminfod runs as its `kstat` command, as it is shipped.
+const ZONE_KSTATS: &str = include_str!("../../../deploy/bin/zone-kstats");
+
+/// Returns the shipped script of vminfod's `kstat` command; it runs this program in place of the platform's.
+pub fn zone_kstats(kstat: &Path) -> String {
+    ZONE_KSTATS.replace("/usr/bin/kstat", &format!("'{}'", kstat.display()))
+}
 
 /// What the node's `zfs` can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +145,11 @@ impl Node {
     /// One of the node's executables.
     pub fn tool(&self, name: &str) -> PathBuf {
         self.dir.join("bin").join(name)
+    }
+
+    /// One of the platform's commands that scripts run.
+    pub fn platform(&self, name: &str) -> PathBuf {
+        self.dir.join("platform").join(name)
     }
 
     /// The directory with one socket per running `sysevent`.

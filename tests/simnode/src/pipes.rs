@@ -3,11 +3,11 @@
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
 //! `zfs send` and `zfs receive` without processes: the commands of `streams` between pipes, one task
-//! each, which ends with its [`Follow`].
+//! each, which ends with its [`Running`].
 
+use daemon::command::Running;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
-use vminfod::node::commands::{Follow, Input};
 
 use crate::exec::PIECE;
 use crate::getopt::Failed;
@@ -28,10 +28,10 @@ impl Drop for Task {
     }
 }
 
-fn followed(stdout: DuplexStream, stderr: DuplexStream, task: JoinHandle<i32>) -> Follow {
+fn followed(stdout: DuplexStream, stderr: DuplexStream, task: JoinHandle<i32>) -> Running {
     let mut task = Task(task);
     let end = async move { (&mut task.0).await.unwrap_or(KILLED) };
-    Follow::new(Box::new(stdout), Box::new(stderr), Box::pin(end))
+    Running::new(Box::new(stdout), Box::new(stderr), Box::pin(end))
 }
 
 /// Prints how a command ended; returns its status.
@@ -43,7 +43,7 @@ async fn ended(result: Result<(), Failed>, stderr: &mut DuplexStream) -> i32 {
 }
 
 /// Starts `zfs` with these arguments, which are a `send`.
-pub fn send(node: &Node, args: Vec<String>) -> Follow {
+pub fn send(node: &Node, args: Vec<String>) -> Running {
     let (near, mut out) = duplex(PIECE);
     let (errors, mut stderr) = duplex(PIECE);
     let node = node.clone();
@@ -71,9 +71,8 @@ async fn sent(node: &Node, args: &[String], out: &mut DuplexStream) -> Result<()
     }
 }
 
-/// Starts `zfs` with these arguments, which are a `receive`, and returns the end to write the stream
-/// to.
-pub fn receive(node: &Node, args: Vec<String>) -> (Follow, Input) {
+/// Starts `zfs` with these arguments, which are a `receive`.
+pub fn receive(node: &Node, args: Vec<String>) -> Running {
     let (input, mut stdin) = duplex(PIECE);
     let (near, out) = duplex(1);
     let (errors, mut stderr) = duplex(PIECE);
@@ -84,7 +83,7 @@ pub fn receive(node: &Node, args: Vec<String>) -> (Follow, Input) {
         drop(stdin);
         ended(result, &mut stderr).await
     });
-    (followed(near, errors, task), Box::new(input))
+    followed(near, errors, task).with_stdin(Box::new(input))
 }
 
 async fn received(node: &Node, args: &[String], stdin: &mut DuplexStream) -> Result<(), Failed> {

@@ -5,12 +5,15 @@
 //! The rules of properties: which there are, which values they take, what a dataset has of its
 //! parent, and what a stream brings. Pure.
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 
 use vm_model::parse::zfs_list::COLUMNS;
 
 use crate::datasets::{Dataset, Datasets, NO_LIMIT, is_below};
 use crate::error::NodeError;
+use crate::names::LONGEST;
 use crate::payload;
 
 /// Those that can be set, besides an operator's own, with what they are where nobody set them.
@@ -32,13 +35,17 @@ const SETTABLE: [(&str, &str); 15] = [
     ("zoned", "off"),
 ];
 /// Those that children have of their parents, besides an operator's own.
-const INHERITED: [&str; 6] = ["atime", "compression", "readonly", "recsize", "sync", "zoned"];
+const INHERITED: [&str; 7] =
+    ["atime", "compression", "mountpoint", "readonly", "recsize", "sync", "zoned"];
 /// Those that only zfs sets.
-pub(crate) const READ_ONLY: [&str; 17] = [
+pub(crate) const READ_ONLY: [&str; 20] = [
     "available",
     "createtxg",
     "creation",
+    "encryption",
+    "encryptionroot",
     "guid",
+    "keystatus",
     "mounted",
     "name",
     "origin",
@@ -53,6 +60,11 @@ pub(crate) const READ_ONLY: [&str; 17] = [
     "volblocksize",
     "written",
 ];
+
+/// A mountpoint is shorter.
+const LONGEST_PATH: usize = 4096;
+/// The text of a user property is shorter.
+const LONGEST_VALUE: usize = 8192;
 
 /// The name under which the table has a property.
 pub(crate) fn stored(key: &str) -> &str {
@@ -88,9 +100,10 @@ pub(crate) fn checked(name: &str, key: &str, value: &str) -> Result<String, Node
         };
         parsed.map(|number| number.to_string()).ok_or_else(wrong)
     };
-    if value.contains(['\t', '\n']) {
-        return Err(refused("must be one line"));
-    }
+    let invalid = || {
+        let what = format!("cannot set property for '{name}': invalid property '{key}'");
+        NodeError::refused(what)
+    };
     match key {
         "quota" | "refquota" | "reservation" | "refreservation" | "volsize" | "recsize" => {
             match value {
@@ -108,13 +121,35 @@ pub(crate) fn checked(name: &str, key: &str, value: &str) -> Result<String, Node
         "canmount" if !matches!(value, "on" | "off" | "noauto") => {
             Err(refused("must be one of 'on | off | noauto'"))
         }
-        key if key.contains(':') || default_of(key).is_some() => Ok(value.to_string()),
-        key if is_known(key) => Err(refused("is readonly")),
-        _ => {
-            let what = format!("cannot set property for '{name}': invalid property '{key}'");
+        // Any bytes but 0, tabs and line ends among them: who may set it owns all of the text.
+        "mountpoint" if !value.starts_with('/') && !matches!(value, "none" | "legacy") => {
+            Err(refused("must be an absolute path, 'none', or 'legacy'"))
+        }
+        "mountpoint" if value.split('/').any(|part| part.len() >= LONGEST) => {
+            let what =
+                format!("cannot set property for '{name}': component of '{key}' is too long");
             Err(NodeError::refused(what))
         }
+        "mountpoint" if value.len() >= LONGEST_PATH => Err(refused("is too long")),
+        key if key.contains(':') && !is_user_name(key) => Err(invalid()),
+        key if key.contains(':') && value.len() >= LONGEST_VALUE => Err(refused("is too long")),
+        key if key.contains(':') || default_of(key).is_some() => Ok(value.to_string()),
+        key if is_known(key) => Err(refused("is readonly")),
+        _ => Err(invalid()),
     }
+}
+
+/// Returns true if an operator or a tenant may give a property this name.
+fn is_user_name(key: &str) -> bool {
+    let fine = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.:".contains(&b);
+    key.len() < LONGEST && key.bytes().all(fine)
+}
+
+/// Where a dataset is mounted that has this of another one above.
+fn mountpoint_below(from: &Dataset, name: &str) -> String {
+    let at = from.get("mountpoint");
+    let rest = name.get(from.name.len()..).unwrap_or_default();
+    if at.starts_with('/') { format!("{}{rest}", at.trim_end_matches('/')) } else { at.to_string() }
 }
 
 /// A value, and where it is from in the words of `zfs get`.
@@ -147,13 +182,26 @@ impl Datasets {
         if is_inherited(key)
             && let Some(from) = self.giver(&row.name, key)
         {
-            return shown(from.get(key), &format!("inherited from {}", from.name));
+            let value = match key {
+                "mountpoint" if row.kind() != "filesystem" => return shown("-", "-"),
+                _ => row.get(key),
+            };
+            let value = if value == "-" { from.get(key) } else { value };
+            return shown(value, &format!("inherited from {}", from.name));
         }
         match (row.props.get(key), default_of(key)) {
             (Some(value), _) => shown(value, "default"),
             (None, Some(value)) if row.kind() == "filesystem" => shown(value, "default"),
             _ => shown("-", "-"),
         }
+    }
+
+    /// The names of the user properties that a row has, its own and those of datasets above.
+    pub(crate) fn user_properties(&self, row: &Dataset) -> Vec<String> {
+        let above = self.rows.values().filter(|other| is_below(&row.name, &other.name));
+        let keys = above.chain([row]).flat_map(|row| row.props.keys());
+        let own: BTreeSet<&String> = keys.filter(|key| key.contains(':')).collect();
+        own.into_iter().cloned().collect()
     }
 
     /// The nearest dataset above that owns a property.
@@ -180,7 +228,10 @@ impl Datasets {
         }
         for name in concerned {
             let given = is_inherited(key).then(|| self.giver(&name, key)).flatten();
-            let given = given.map(|row| row.get(key).to_string());
+            let given = given.map(|row| match key {
+                "mountpoint" => mountpoint_below(row, &name),
+                _ => row.get(key).to_string(),
+            });
             let Some(row) = self.rows.get_mut(&name) else { continue };
             if row.local.contains(key) {
                 continue;

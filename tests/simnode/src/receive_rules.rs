@@ -104,6 +104,9 @@ impl Arrival<'_> {
             );
             return Err(refused(begin, why));
         }
+        if existing.is_some_and(|row| !begin.raw && self.all.is_locked(&row.name)) {
+            return Err(refused(begin, "inherited key must be loaded"));
+        }
         match (begin.from, existing) {
             (Some(base), _) if !begin.clone => self.increment(name, base, begin),
             (_, Some(row)) => self.overwrite(row, begin),
@@ -111,6 +114,9 @@ impl Arrival<'_> {
                 let parent = name.rsplit_once('/').map_or("", |(parent, _)| parent);
                 if self.all.get(parent).is_none() {
                     return Err(refused(begin, "dataset does not exist"));
+                }
+                if !begin.raw && self.all.is_locked(parent) {
+                    return Err(refused(begin, "inherited key must be loaded"));
                 }
                 let origin = from.map(|guid| {
                     let found = self.all.by_guid(guid, parent).map(|row| row.name.clone());

@@ -4,45 +4,57 @@
 
 //! Commands that print what was recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
+use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
 
 use crate::feeds::Feeds;
 use crate::fswatcher::Told;
+
+/// The columns of a listing that was recorded, in the order in which the deployed daemon asks for them.
+pub const COLUMNS: &str = "compression,creation,filesystem_limit,mountpoint,name,quota,recsize,refquota,refreservation,\
+                           snapshot_limit,type,usedbysnapshots,userrefs,volblocksize,volsize,written,zoned";
 
 /// The commands of a node of which the whole listings are known: what `zoneadm list`, `zfs list`
 /// with all columns, and `kstat` print. Its sysevents are fed; its file watcher tells nothing.
 #[derive(Clone, Default)]
 pub struct Listings {
-    outputs: Arc<Mutex<HashMap<Tool, Output>>>,
+    outputs: Arc<Mutex<HashMap<Program, Output>>>,
     /// The followers of sysevents.
     pub feeds: Feeds,
 }
 
 impl Listings {
     /// From now on the tool prints this, or the part of it that is asked for.
-    pub fn put(&self, tool: Tool, output: Output) {
+    pub fn put(&self, tool: Program, output: Output) {
         self.outputs.lock().unwrap_or_else(PoisonError::into_inner).insert(tool, output);
     }
 
     /// Runs a command and returns its output.
-    pub fn answer(&self, tool: Tool, args: &[String]) -> Output {
+    pub fn answer(&self, tool: Program, args: &[String]) -> Output {
         let known = self.outputs.lock().unwrap_or_else(PoisonError::into_inner).get(&tool).cloned();
-        let lists = tool == Tool::Kstat || args.iter().any(|arg| arg == "list");
+        let lists = tool == Program::Kstat || args.iter().any(|arg| arg == "list");
         let Some(output) = known.filter(|_| lists) else {
             let what = format!("no answer was recorded for {} {}", tool.name(), args.join(" "));
             return Output { status: 2, stdout: Vec::new(), stderr: what.into_bytes() };
         };
         let (stdout, missing) = match (tool, args) {
-            (Tool::Zfs, _) => {
-                let top = args.iter().skip_while(|arg| *arg != "-d").nth(2);
-                let missing = top.map(|top| format!("cannot open '{top}': dataset does not exist"));
-                (zfs_list(&output.stdout, args), missing)
+            (Program::Zfs, _) => {
+                let listed = zfs_list(&output.stdout, args);
+                let missing: Vec<String> = operands(args)
+                    .filter_map(|name| {
+                        let why = why_not(&output.stdout, name, args)?;
+                        Some(format!("cannot open '{name}': {why}"))
+                    })
+                    .collect();
+                if !missing.is_empty() && output.status == 0 {
+                    let stderr = (missing.join("\n") + "\n").into_bytes();
+                    return Output { status: 1, stdout: listed, stderr };
+                }
+                (listed, None)
             }
-            (Tool::Zoneadm, [flag, name, ..]) if flag == "-z" => {
+            (Program::Zoneadm, [flag, name, ..]) if flag == "-z" => {
                 let is_it =
                     |line: &&[u8]| line.split(|b| *b == b':').nth(1) == Some(name.as_bytes());
                 let line = output.stdout.split_inclusive(|b| *b == b'\n').find(is_it);
@@ -59,25 +71,60 @@ impl Listings {
 }
 
 impl Commands for Listings {
-    fn run(&self, tool: Tool, args: Vec<String>, _deadline: Duration) -> Run<'_> {
-        Box::pin(async move { Ok(self.answer(tool, &args)) })
+    fn run(&self, call: Call) -> Run<'_> {
+        Box::pin(async move { Ok(self.answer(call.program, &call.args)) })
     }
 
-    fn follow(&self, _tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        Ok(self.feeds.follow(&args))
-    }
-
-    fn converse(&self, _tool: Tool, _args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        Ok(Told::default().converse())
+    fn start(
+        &self,
+        _program: Program,
+        args: Vec<String>,
+        pipes: Pipes,
+    ) -> Result<Running, CommandError> {
+        Ok(match pipes {
+            Pipes::Out => self.feeds.follow(&args),
+            Pipes::In | Pipes::Both => Told::default().converse(),
+        })
     }
 }
 
-/// What `zfs` prints for these arguments, from a recorded listing of all datasets with all columns
-/// (`vm_model::parse::zfs_list::COLUMNS`). Lines that are no rows are printed as they were.
+/// The datasets that are named after the depth.
+fn operands(args: &[String]) -> impl Iterator<Item = &String> {
+    args.iter().skip_while(|arg| *arg != "-d").skip(2)
+}
+
+fn place(column: &str) -> Option<usize> {
+    COLUMNS.split(',').position(|one| one == column)
+}
+
+/// Returns why zfs does not list what is named, if it does not.
+fn why_not(recorded: &[u8], name: &str, args: &[String]) -> Option<&'static str> {
+    let cell = |line: &[u8], column| {
+        let cells = line.split(|byte| *byte == b'\t').nth(place(column)?);
+        cells.map(<[u8]>::to_vec)
+    };
+    let mut lines = recorded.split(|byte| *byte == b'\n');
+    let line = lines.find(|line| cell(line, "name").as_deref() == Some(name.as_bytes()));
+    let kind = line.and_then(|line| cell(line, "type"));
+    let types = args.iter().skip_while(|arg| *arg != "-t").nth(1);
+    let is_wanted = |kind: &[u8]| {
+        let mut types = types.into_iter().flat_map(|types| types.split(','));
+        kind == b"filesystem" || types.any(|one| one.as_bytes() == kind)
+    };
+    match kind {
+        None => Some("dataset does not exist"),
+        Some(kind) if !is_wanted(&kind) => {
+            Some("operation not applicable to datasets of this type")
+        }
+        Some(_) => None,
+    }
+}
+
+/// What `zfs` prints for these arguments, from a recorded listing of all datasets with all [`COLUMNS`].
+/// Lines that are no rows are printed as they were.
 pub fn zfs_list(recorded: &[u8], args: &[String]) -> Vec<u8> {
     let after = |flag: &str, nth| args.iter().skip_while(|arg| *arg != flag).nth(nth);
-    let all: Vec<&str> = vm_model::parse::zfs_list::COLUMNS.split(',').collect();
-    let place = |column: &str| all.iter().position(|one| *one == column);
+    let all: Vec<&str> = COLUMNS.split(',').collect();
     let wanted: Vec<usize> = match after("-o", 1) {
         Some(columns) => columns.split(',').filter_map(place).collect(),
         None => (0..all.len()).collect(),
@@ -86,12 +133,20 @@ pub fn zfs_list(recorded: &[u8], args: &[String]) -> Vec<u8> {
         Some(types) => types.split(',').map(str::as_bytes).collect(),
         None => vec![b"filesystem"],
     };
-    let top = after("-d", 2).map(|top| top.as_bytes());
-    let depth = |name: &[u8]| name.iter().filter(|b| matches!(b, b'/' | b'@')).count();
+    let tops: HashSet<&[u8]> = operands(args).map(|top| top.as_bytes()).collect();
+    let levels = after("-d", 1).and_then(|text| text.parse::<usize>().ok());
+    let above = |name: &[u8]| {
+        let at = name.iter().rposition(|b| matches!(b, b'/' | b'@'));
+        name.get(..at?).map(<[u8]>::to_vec)
+    };
     let is_below = |name: &[u8]| {
-        let Some(top) = top else { return true };
-        matches!(name.strip_prefix(top), Some([] | [b'/' | b'@', ..]))
-            && depth(name) <= depth(top) + 1
+        let mut name = Some(name.to_vec());
+        // A listing of the node is as deep as it was recorded.
+        (0..=levels.unwrap_or_default()).any(|_| {
+            let is_top = name.as_ref().is_some_and(|name| tops.contains(&**name));
+            name = name.as_deref().and_then(above);
+            is_top
+        }) || tops.is_empty()
     };
     let (name, kind) = (place("name").unwrap_or_default(), place("type").unwrap_or_default());
     let mut printed = Vec::new();
@@ -113,22 +168,31 @@ pub fn zfs_list(recorded: &[u8], args: &[String]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn args(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
     #[test]
-    fn types_and_columns_are_chosen() {
+    fn types_columns_and_datasets_are_chosen() {
         let row = |name: &str, kind: &str| {
-            let columns =
-                vm_model::parse::zfs_list::COLUMNS.split(',').map(|column| match column {
-                    "name" => name,
-                    "type" => kind,
-                    _ => "-",
-                });
+            let columns = COLUMNS.split(',').map(|column| match column {
+                "name" => name,
+                "type" => kind,
+                _ => "-",
+            });
             columns.collect::<Vec<_>>().join("\t") + "\n"
         };
         let all = row("z", "filesystem") + "odd\n" + &row("z@a", "snapshot");
-        let args = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let listed = zfs_list(all.as_bytes(), &args("list -t snapshot -o type,name"));
         assert_eq!(String::from_utf8_lossy(&listed), "odd\nsnapshot\tz@a\n");
         let listed = zfs_list(all.as_bytes(), &args("list -o name -d 1 zone"));
         assert_eq!(String::from_utf8_lossy(&listed), "odd\n");
+        let all = row("z", "filesystem") + &row("z/a", "filesystem") + &row("z/b", "filesystem");
+        for (of, found) in
+            [("-d 0 z", "z\n"), ("-d 0 z/b z/a", "z/a\nz/b\n"), ("-d 1 z", "z\nz/a\nz/b\n")]
+        {
+            let listed = zfs_list(all.as_bytes(), &args(&format!("list -o name {of}")));
+            assert_eq!(String::from_utf8_lossy(&listed), found, "{of}");
+        }
     }
 }

@@ -5,6 +5,8 @@
 //! Sample VMs: payloads of every brand, as a provisioner sends them. The same seed gives the same
 //! payload. No I/O.
 
+use std::collections::BTreeMap;
+
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -12,6 +14,7 @@ use serde_json::{Value, json};
 use crate::error::NodeError;
 use crate::files;
 use crate::payload::{self, Payload};
+use crate::vmadm::Image;
 
 /// Creation time of generated VMs, in seconds since 1970.
 pub(crate) const BORN: i64 = 1_750_000_000;
@@ -60,6 +63,27 @@ impl Site {
         let mut some = |n: usize| (0..n).map(|_| uuid(&mut rng)).collect::<Vec<_>>();
         Site { owners: some(4), images: some(3), disk_images: some(2), networks: some(3) }
     }
+
+    /// The images of a brand's VMs: the last one is of Linux.
+    fn images_of(&self, brand: &str) -> &[String] {
+        let linux = self.images.len().saturating_sub(1);
+        self.images.get(if brand == "lx" { linux..linux + 1 } else { 0..linux }).unwrap_or_default()
+    }
+
+    /// The images with what their manifests say.
+    pub(crate) fn manifests(&self) -> BTreeMap<String, Image> {
+        let of = |kind: &str, size: Option<u64>| Image {
+            kind: kind.to_string(),
+            size,
+            ..Image::default()
+        };
+        let zones =
+            self.images_of("joyent").iter().map(|image| (image.clone(), of("zone-dataset", None)));
+        let linux =
+            self.images_of("lx").iter().map(|image| (image.clone(), of("lx-dataset", None)));
+        let disks = self.disk_images.iter().map(|image| (image.clone(), of("zvol", Some(10_240))));
+        zones.chain(linux).chain(disks).collect()
+    }
 }
 
 fn pick<'a>(rng: &mut impl Rng, from: &'a [String]) -> &'a str {
@@ -79,12 +103,13 @@ pub fn payload(rng: &mut impl Rng, kind: usize, n: usize) -> Payload {
         jiff::Timestamp::from_second(BORN + 977 * n as i64).map(files::iso).unwrap_or_default();
     let mut nics = Vec::new();
     for i in 0..rng.random_range(1..=2_u8) {
-        let ip = format!("10.{}.{}.{}", 20 + i, n / 250 % 250, 2 + n % 250);
+        let net = 20 + usize::from(i) + 2 * (n / 62_500 % 100);
+        let ip = format!("10.{net}.{}.{}", n / 250 % 250, 2 + n % 250);
         let mut nic = json!({
             "interface": format!("{}{i}", if brand == "lx" { "eth" } else { "net" }),
             "mac": mac(rng), "nic_tag": if i == 0 { "admin" } else { "external" },
             "ip": ip, "ips": [format!("{ip}/16")], "netmask": "255.255.0.0",
-            "gateway": format!("10.{}.0.1", 20 + i), "gateways": [format!("10.{}.0.1", 20 + i)],
+            "gateway": format!("10.{net}.0.1"), "gateways": [format!("10.{net}.0.1")],
             "network_uuid": site.networks.get(usize::from(i)),
         });
         if i == 0 {
@@ -98,7 +123,7 @@ pub fn payload(rng: &mut impl Rng, kind: usize, n: usize) -> Payload {
         nics.push(nic);
     }
     let mut vm = json!({
-        "uuid": uuid(rng), "brand": brand, "v": 1, "create_timestamp": born,
+        "uuid": uuid(rng), "brand": brand, "create_timestamp": born,
         "alias": format!("{role}-{n}"), "hostname": format!("{role}-{n}"),
         "owner_uuid": pick(rng, &site.owners), "billing_id": uuid(rng),
         "package_name": format!("sample-{ram}M"), "package_version": "1.0.0",
@@ -116,7 +141,7 @@ pub fn payload(rng: &mut impl Rng, kind: usize, n: usize) -> Payload {
         vm["ram"] = json!(ram);
         vm["vcpus"] = json!(1 + n % 4);
         vm["disks"] = json!([
-            {"image_uuid": image, "image_size": 10240, "size": 10240, "boot": true, "model": "virtio", "uuid": uuid(rng)},
+            {"image_uuid": image, "image_size": 10240, "boot": true, "model": "virtio", "uuid": uuid(rng)},
             {"size": 20480, "boot": false, "model": "virtio", "uuid": uuid(rng)},
         ]);
         if brand == "bhyve" {
@@ -129,7 +154,9 @@ pub fn payload(rng: &mut impl Rng, kind: usize, n: usize) -> Payload {
             vm["vnc_port"] = json!(0);
         }
     } else {
-        vm["image_uuid"] = json!(pick(rng, &site.images));
+        let (any, own) = (pick(rng, &site.images), site.images_of(brand));
+        let image = own.iter().find(|image| *image == any).or(own.first());
+        vm["image_uuid"] = json!(image);
         vm["tmpfs"] = json!(ram);
         vm["maintain_resolvers"] = json!(true);
     }
@@ -152,6 +179,11 @@ pub fn payload(rng: &mut impl Rng, kind: usize, n: usize) -> Payload {
     }
 }
 
+/// An image of which VMs of the brand are made on every node.
+pub fn image(brand: &str) -> Option<String> {
+    Site::new().images_of(brand).first().cloned()
+}
+
 /// A sample VM of a brand (`docker` is an lx one), to be created now.
 pub fn fresh(brand: &str, seed: Option<u64>) -> Result<Payload, NodeError> {
     let kind = match brand {
@@ -167,7 +199,7 @@ pub fn fresh(brand: &str, seed: Option<u64>) -> Result<Payload, NodeError> {
     let seed = seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
     let mut rng = StdRng::seed_from_u64(seed);
     // Beyond the slots of generated nodes, so that names and addresses do not meet.
-    let slot = rng.random_range(25_000..62_000);
+    let slot = rng.random_range(62_500..6_000_000);
     let mut vm = payload(&mut rng, kind, slot);
     vm.insert("autoboot".to_string(), json!(true));
     vm.shift_remove("create_timestamp");

@@ -21,6 +21,8 @@ pub struct Wanted {
     pub replicate: bool,
     /// The properties (`-p`).
     pub props: bool,
+    /// As it is encrypted (`-w`).
+    pub raw: bool,
 }
 
 /// One snapshot of a stream.
@@ -87,6 +89,7 @@ impl Datasets {
         }
         let mut plan = Plan::default();
         let datasets = if wanted.replicate { self.tree(&top.name) } else { vec![top] };
+        self.may_be_read(&datasets, wanted)?;
         let mut packed = Vec::new();
         for dataset in datasets {
             let to = format!("{}@{snap}", dataset.name);
@@ -112,6 +115,21 @@ impl Datasets {
             plan.package = Some(Package::new(&top.name, wanted.replicate, incremental, packed));
         }
         Ok(plan)
+    }
+
+    /// libzfs makes no package of an encrypted dataset that is not raw: `-I` needs one as `-p` and `-R` do.
+    fn may_be_read(&self, datasets: &[&Dataset], wanted: &Wanted) -> Result<(), NodeError> {
+        let is_package = wanted.replicate || wanted.props || wanted.all && wanted.from.is_some();
+        let mut encrypted = datasets.iter().filter(|of| self.key_of(&of.name).is_some());
+        if let Some(first) = encrypted.clone().next().filter(|_| is_package && !wanted.raw) {
+            let why = "may not be sent with properties without the raw flag";
+            let what = format!("cannot send {}: encrypted dataset {} {why}", wanted.to, first.name);
+            return Err(NodeError::refused(what));
+        }
+        match encrypted.find(|of| !wanted.raw && self.is_locked(&of.name)) {
+            Some(_) => Err(refused(&wanted.to, "dataset key must be loaded")),
+            None => Ok(()),
+        }
     }
 
     fn packed(&self, dataset: &Dataset, top: &str, to: &str, wanted: &Wanted) -> Packed {
@@ -163,6 +181,7 @@ impl Datasets {
         begin.clone = base.is_some_and(|base| owner(&base.name) != dataset.name);
         begin.volume = dataset.props.get("volsize").and_then(|size| size.parse().ok());
         begin.creation = to.get("creation").to_string();
+        begin.raw = wanted.raw && self.key_of(&dataset.name).is_some();
         if wanted.replicate || wanted.props {
             begin.props = self.own_properties(&to.name);
         }
@@ -173,12 +192,13 @@ impl Datasets {
     pub fn resumed(&self, at: &Begin) -> Result<Plan, NodeError> {
         let to = format!("{}@{}", at.dataset, at.snapshot);
         let cannot = |why: String| NodeError::refused(format!("cannot resume send: {why}"));
-        let dataset = self.get(&at.dataset);
-        let row = self.get(&to).filter(|row| row.guid() == Some(at.guid));
-        let (Some(dataset), Some(row)) = (dataset, row) else {
+        let (Some(dataset), Some(row)) = (self.get(&at.dataset), self.get(&to)) else {
+            return Err(cannot(format!("'{to}' used in the initial send no longer exists")));
+        };
+        if row.guid() != Some(at.guid) {
             let why = format!("'{to}' is no longer the same snapshot used in the initial send");
             return Err(cannot(why));
-        };
+        }
         let base = match at.from {
             Some(guid) => {
                 let mut own = self.rows.values().filter(|row| owner(&row.name) == dataset.name);
@@ -189,7 +209,9 @@ impl Datasets {
             }
             None => None,
         };
-        let mut part = self.part(dataset, row, base, &Wanted::default());
+        let wanted = Wanted { to, raw: at.raw, ..Wanted::default() };
+        self.may_be_read(&[dataset], &wanted)?;
+        let mut part = self.part(dataset, row, base, &wanted);
         part.begin.props.clone_from(&at.props);
         part.begin.resume = at.resume;
         Ok(Plan { parts: vec![part], ..Plan::default() })

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use crate::edits::ConfigMap;
 use crate::error::NodeError;
 use crate::node::Node;
-use crate::payload::{self, Payload};
+use crate::payload::Payload;
 use crate::state::Zone;
 use crate::verbs::Verbs;
 use crate::xml::Element;
-use crate::{sample, sysevent, zones};
+use crate::{config, sample, sysevent, zones};
 
 /// `testbed vm VERB`.
 #[derive(Subcommand)]
@@ -60,7 +60,7 @@ pub(crate) enum VmVerb {
         /// Payload in JSON; `-` is stdin
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Fields to set; an empty value removes the field
+        /// Fields to set, each a text; an empty one removes the field
         #[arg(value_name = "KEY=VALUE")]
         fields: Vec<String>,
     },
@@ -153,10 +153,7 @@ impl VmVerb {
                     let (key, value) = field
                         .split_once('=')
                         .ok_or_else(|| NodeError::invalid(field.as_str(), "expected KEY=VALUE"))?;
-                    changes.insert(
-                        key.to_string(),
-                        if value.is_empty() { Value::Null } else { value_of(value) },
-                    );
+                    changes.insert(key.to_string(), json!(value));
                 }
                 if changes.is_empty() {
                     return Err(NodeError::invalid(
@@ -264,7 +261,7 @@ fn summary(node: &Node, zone: &Zone) -> Value {
     json!({
         "uuid": zone.uuid, "zonename": zone.zonename, "brand": zone.brand,
         "zone_state": zone.state.as_str(), "zoneid": zone.zoneid, "zonepath": zone.zonepath,
-        "alias": payload::alias(&config), "owner_uuid": value("owner-uuid"), "image_uuid": value("dataset-uuid"),
+        "alias": config::alias(&config), "owner_uuid": value("owner-uuid"), "image_uuid": value("dataset-uuid"),
         "do_not_inventory": value("do-not-inventory") == Some("true"),
         "nics": config.all("network").map(nic).collect::<Vec<_>>(),
     })
@@ -281,7 +278,7 @@ fn list(node: &Node, as_json: bool) -> Result<String, NodeError> {
         let alias = node
             .zone_config(&zone.zonename)
             .ok()
-            .and_then(|x| payload::alias(&x))
+            .and_then(|x| config::alias(&x))
             .unwrap_or_default();
         text.push_str(&format!(
             "{}  {:<14}  {:<13}  {alias}\n",

@@ -64,6 +64,9 @@ pub struct Begin {
     pub props: IndexMap<String, String>,
     /// The receiver has so many records of it.
     pub resume: Option<u64>,
+    /// Sent as it is encrypted, with its key (`-w`).
+    #[serde(default)]
+    pub raw: bool,
 }
 
 impl Package {
@@ -87,6 +90,7 @@ impl Begin {
             creation: String::new(),
             props: IndexMap::new(),
             resume: None,
+            raw: false,
         }
     }
 }

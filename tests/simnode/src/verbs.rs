@@ -8,12 +8,17 @@
 use serde_json::{Value, json};
 
 use crate::error::NodeError;
-use crate::new_vm::{self, DatasetStep};
+use crate::new_vm;
 use crate::node::Node;
 use crate::payload::{self, Payload};
 use crate::state::{Zone, ZoneState};
+use crate::vmadm::volumes::{self, Step};
+use crate::vmadm::{self, forms};
 use crate::wait::Wait;
-use crate::{files, memory, zones};
+use crate::{config, files, protection, zones};
+
+/// A VM is provisioned within so many seconds.
+const PROVISIONED: i64 = 300;
 
 /// vmadm's verbs on one node.
 #[derive(Clone)]
@@ -83,15 +88,25 @@ impl Verbs {
 
     /// vmadm create: returns the new VM's UUID.
     pub async fn create(&self, given: &Payload) -> Result<String, NodeError> {
-        let vm = complete(given)?;
+        let payload = given.clone();
+        let (vm, before) = self
+            .on_node(move |node| {
+                let mut around = node.around(&payload)?;
+                let mut vm = vmadm::create::create(&payload, &mut around)?;
+                let before = volumes::before_zone(&vm, &around);
+                vm.extend(own_attributes(&vm));
+                Ok((vm, before))
+            })
+            .await?;
         let uuid = payload::text(&vm, "uuid").unwrap_or_default().to_string();
         let u = uuid.as_str();
-        let brand = payload::text(&vm, "brand").unwrap_or_default().to_string();
-        let boots = vm.get("autoboot").and_then(Value::as_bool).unwrap_or(true);
-        let steps = new_vm::dataset_steps(&self.node.datasets()?, &vm)?;
+        let boots = vm.get("autoboot").is_some_and(forms::is_true);
         // A payload without a valid configuration leaves no datasets behind.
-        payload::zone_xml(&vm, "/zones/checked", 0)?;
-        let make = |steps: Vec<DatasetStep>| {
+        config::zone_xml(&vm, "/zones/checked", 0)?;
+        if self.node.zones()?.find(u).is_some() {
+            return Err(NodeError::refused(format!("VM {u} exists already")));
+        }
+        let make = |steps: Vec<Step>| {
             move |node: &Node| {
                 for step in &steps {
                     node.zfs(|all| step.make(all))?;
@@ -99,34 +114,36 @@ impl Verbs {
                 Ok(())
             }
         };
-        if self.node.zones()?.find(u).is_some() {
-            return Err(NodeError::refused(format!("VM {u} exists already")));
-        }
-        // A bhyve or kvm VM has its datasets before it has a zone.
-        let hvm = payload::is_hvm(&brand);
-        if hvm {
-            self.on_node(make(steps.clone())).await?;
-        }
+        self.on_node(make(before)).await?;
         let configured = vm.clone();
         self.on_node(move |node| configure(node, &configured)).await?;
         self.wait.until(u, "the new VM", |v| v.is_some()).await?;
-        let (name, rest) = (uuid.clone(), if hvm { Vec::new() } else { steps });
+        let rest = volumes::at_install(&vm, new_vm::has_image(&self.node.datasets()?, &vm));
+        let name = uuid.clone();
         self.on_node(move |node| node.zone_install(&name, |_| make(rest)(node))).await?;
         self.wait.key(u, "zone_state", &json!("installed")).await?;
         self.wait.key(u, "zfs_filesystem", &json!(format!("zones/{uuid}"))).await?;
-        let (name, files) = (uuid.clone(), new_vm::config_files(&vm));
+        let (name, installed) = (uuid.clone(), vm.clone());
         self.on_node(move |node| {
+            node.zfs(|all| protection::apply(all, &format!("zones/{name}"), &installed))?;
+            node.zone_reconfigure(&name, |xml| {
+                config::installed(xml, &installed);
+                Ok(())
+            })?;
             let dir = node.path(&format!("/zones/{name}/config"));
             files::make_dir(&dir)?;
+            let files = new_vm::config_files(&installed);
             files.iter().try_for_each(|(file, value)| files::write_json(&dir.join(file), value))
         })
         .await?;
-        let tags = vm.get("tags").cloned().unwrap_or_else(|| json!({}));
+        let tags = vm.get("tags").filter(|tags| tags.is_object());
+        let tags = tags.cloned().unwrap_or_else(|| json!({}));
         self.wait.key(u, "tags", &tags).await?;
         if boots {
             self.start(u).await?;
         }
-        self.set_field(u, "provisioning", Value::Null).await?;
+        let none = |key: &str| (key.to_string(), Value::Null);
+        self.set_fields(u, &Payload::from_iter([none("provisioning"), none("transition")])).await?;
         Ok(uuid)
     }
 
@@ -146,19 +163,32 @@ impl Verbs {
         let (name, wanted) = (uuid.to_string(), fields.clone());
         self.on_node(move |node| {
             node.zone_reconfigure(&name, |xml| {
-                wanted.iter().try_for_each(|(key, value)| match payload::apply(xml, key, value)? {
+                wanted.iter().try_for_each(|(key, value)| match config::apply(xml, key, value)? {
                     true => Ok(()),
                     false => Err(NodeError::invalid(key.as_str(), "is no field that can be set")),
                 })
             })
         })
         .await?;
+        self.seen(uuid, fields.iter()).await
+    }
+
+    /// Waits until vminfod shows these properties.
+    pub(crate) async fn seen(
+        &self,
+        uuid: &str,
+        fields: impl Iterator<Item = (&String, &Value)>,
+    ) -> Result<(), NodeError> {
         for (key, value) in fields {
-            // A number may be given as text, and false may be stored as absence.
+            if key == "transition" {
+                continue; // the object shows what it means
+            }
+            let blank =
+                value.is_null() || *value == json!(false) || forms::printed(value).is_empty();
+            // A number may be given as text, a list is a text in places, and a blank may be stored as absence.
             let shows = |now: Option<&Value>| match now {
-                None => value.is_null() || *value == json!(false),
-                Some(now @ Value::Number(_)) => now == value || *value == json!(now.to_string()),
-                Some(now) => now == value,
+                None => blank || key == "restart_init" && *value == json!(true),
+                Some(now) => now == value || forms::printed(now) == forms::printed(value),
             };
             self.wait.until(uuid, key, |vm| vm.is_some_and(|v| shows(v.get(key)))).await?;
         }
@@ -216,6 +246,8 @@ impl Verbs {
     pub async fn delete(&self, name: &str) -> Result<(), NodeError> {
         let zone = self.resolve(name)?;
         let z = zone.zonename.as_str();
+        let top = zone.zonepath.trim_start_matches('/');
+        protection::check(&self.node.datasets()?, z, top)?;
         if zone.state.is_active() {
             self.stop(z, zones::CLEAN_EXIT).await?;
         }
@@ -248,43 +280,26 @@ impl Verbs {
         let dataset = zone.zonepath.trim_start_matches('/').to_string();
         self.on_node(move |node| node.zfs(|all| all.set(&dataset, key, &bytes.to_string())))
             .await?;
-        self.wait.key(&zone.zonename, "quota", &json!(gib)).await
+        let shown = json!(gib);
+        let seen = |vm: Option<&Payload>| {
+            vm.is_some_and(|vm| vm.get("quota").map_or(gib == 0, |now| *now == shown))
+        };
+        self.wait.until(&zone.zonename, "quota", seen).await
     }
 }
 
-/// Checks a payload and fills in what vmadm would.
-fn complete(given: &Payload) -> Result<Payload, NodeError> {
-    let mut vm = given.clone();
-    let brand = payload::text(&vm, "brand")
-        .ok_or_else(|| NodeError::invalid("brand", "is required"))?
-        .to_string();
-    if !payload::BRANDS.contains(&brand.as_str()) {
-        return Err(NodeError::invalid(
-            "brand",
-            format!("'{brand}' is none of {}", payload::BRANDS.join(", ")),
-        ));
+/// What vmadm keeps of its own work in the configuration of a new VM.
+fn own_attributes(vm: &Payload) -> Payload {
+    let mut own = Payload::from_iter([
+        ("provisioning".to_string(), json!(true)),
+        ("v".to_string(), json!(1)),
+        ("create_timestamp".to_string(), json!(files::now_iso())),
+    ]);
+    if vm.get("autoboot").is_some_and(forms::is_true) {
+        let until = (files::now_seconds() + PROVISIONED).saturating_mul(1000);
+        own.insert("transition".to_string(), json!(format!("provisioning:running:{until}")));
     }
-    match vm.get("uuid") {
-        None => drop(vm.insert("uuid".to_string(), json!(uuid::Uuid::new_v4().to_string()))),
-        Some(Value::String(u)) if uuid::Uuid::try_parse(u).is_ok_and(|p| p.to_string() == *u) => {}
-        Some(other) => {
-            return Err(NodeError::invalid("uuid", format!("{other} is no lower-case UUID")));
-        }
-    }
-    memory::complete(&mut vm, &brand);
-    for (key, value) in [
-        ("v", json!(1)),
-        ("create_timestamp", json!(files::now_iso())),
-        ("quota", json!(10)),
-        ("owner_uuid", json!("00000000-0000-0000-0000-000000000000")),
-        ("max_lwps", json!(2000)),
-        ("cpu_shares", json!(100)),
-        ("zfs_io_priority", json!(100)),
-        ("provisioning", json!(true)),
-    ] {
-        vm.entry(key).or_insert(value);
-    }
-    Ok(vm)
+    own
 }
 
 fn configure(node: &Node, vm: &Payload) -> Result<(), NodeError> {
@@ -296,6 +311,6 @@ fn configure(node: &Node, vm: &Payload) -> Result<(), NodeError> {
     })?;
     let mut zone = new_vm::zone(vm, zonedid)?;
     zone.state = ZoneState::Configured;
-    let xml = payload::zone_xml(vm, &zone.zonepath, zonedid)?;
+    let xml = config::zone_xml(vm, &zone.zonepath, zonedid)?;
     node.zone_configure(&zone, &xml)
 }

@@ -11,12 +11,12 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use daemon::command::{Call, Commands, Pipes, Program};
 use simnode::in_process::InProcess;
 use simnode::streams::fault::{Effect, End};
 use simnode::{CreateOptions, Node};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use vminfod::node::commands::{Commands, Tool};
 
 /// How a command ended: status, stdout and stderr.
 type Ended = (i32, Vec<u8>, String);
@@ -35,7 +35,8 @@ fn node(dir: &TempDir, name: &str) -> Node {
     })
     .unwrap();
     let commands = InProcess::new(&node);
-    let zfs = |line: &str| assert_eq!(commands.answer(Tool::Zfs, &words(line)).status, 0, "{line}");
+    let zfs =
+        |line: &str| assert_eq!(commands.answer(Program::Zfs, &words(line)).status, 0, "{line}");
     for line in ["create zones/vm", "create zones/vm/data", "set a:b=c zones/vm"] {
         zfs(line);
     }
@@ -72,20 +73,18 @@ fn process(node: &Node, line: &str, stdin: &[u8]) -> Ended {
 async fn in_process(node: &Node, line: &str, stdin: &[u8]) -> Ended {
     let commands = InProcess::new(node);
     let args = words(line);
-    let (mut running, input) = match args[0].as_str() {
-        "send" => (commands.follow(Tool::Zfs, args).unwrap(), None),
-        "receive" => {
-            let (running, input) = commands.converse(Tool::Zfs, args).unwrap();
-            (running, Some(input))
-        }
+    let pipes = match args[0].as_str() {
+        "send" => Pipes::Out,
+        "receive" => Pipes::In,
         _ => {
-            let output = commands.run(Tool::Zfs, args, Duration::from_secs(60)).await.unwrap();
+            let call = Call::new(Program::Zfs, args, Duration::from_secs(60));
+            let output = commands.run(call).await.unwrap();
             return (output.status, output.stdout, String::from_utf8(output.stderr).unwrap());
         }
     };
-    if let Some(mut input) = input {
-        let _ = input.write_all(stdin).await;
-    }
+    let mut running = commands.start(Program::Zfs, args, pipes).unwrap();
+    let _ = running.stdin.write_all(stdin).await;
+    running.stdin = Box::new(tokio::io::sink());
     let (mut stdout, mut stderr) = (Vec::new(), String::new());
     running.stdout.read_to_end(&mut stdout).await.unwrap();
     running.stderr.read_to_string(&mut stderr).await.unwrap();

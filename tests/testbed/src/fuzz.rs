@@ -58,8 +58,8 @@ const XML: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
  <device match="/dev/zvol/rdsk/zones/z/disk0"><net-attr name="boot" value="true"/></device>
  <filesystem special="/a" directory="/b" type="lofs"><fsoption name="ro"/></filesystem><dataset name="zones/z/data"/>
 </zone>"#;
-const ZFS: &str = "lz4\t1500000000\t100\t/zones/z\tzones/z\t1073741824\t131072\t0\t0\t18446744073709551615\tfilesystem\t0\t-\t-\t-\t65536\toff\n\
--\t1500000001\t-\t-\tzones/z@vmsnap-a\t-\t-\t-\t-\t-\tsnapshot\t-\t1\t-\t-\t4096\t-\n";
+const ZFS: &str = "lz4\t1500000000\t100\tzones/z\t1073741824\t131072\t0\t0\t18446744073709551615\tfilesystem\t0\t-\t-\t-\t65536\toff\n\
+-\t1500000001\t-\tzones/z@vmsnap-a\t-\t-\t-\t-\t-\tsnapshot\t-\t1\t-\t-\t4096\t-\n";
 const ZONE_EVENT: &str = r#"{"date":"2026-01-05T10:00:01.190Z","type":"event","vendor":"sun.com","publisher":"kernel","class":"status","subclass":"change","pid":0,"data":{"zonename":"z","newstate":"running","oldstate":"ready","zoneid":31,"when":1767607201188431227},"channel":"com.sun:zones:status"}"#;
 const ZFS_EVENT: &str = r#"{"date":"2026-01-05T10:00:01.190Z","type":"event","vendor":"SUNW","publisher":"zfs","class":"EC_zfs","subclass":"ESC_ZFS_history_event","pid":0,"data":{"pool_name":"zones","history_dsname":"zones/z@a","history_internal_name":"rename","history_internal_str":"-> zones/y","history_txg":12}}"#;
 const READY: &str = r#"{"type":"ready","date":"2026-01-05T10:00:00.123Z","uuid":"u","vms":"[{\"zonename\":\"z\",\"nics\":[]}]","seq":3,"epoch":"0011223344556677"}"#;
@@ -83,6 +83,10 @@ const TARGETS: &[Target] = &[
     target("zoneadm", &[ZONEADM], |b| ended((parse::zoneadm::parse(b), parse::zoneadm::names(b)))),
     target("zone_index", &["z\nz:installed:/zones/z:u\nglobal:installed:/\n"], zone_index),
     target("zfs_list", &[ZFS], |b| ended(parse::zfs_list::parse(b))),
+    target("mountpoints", &["zones/z\t/zones/z\nzones/y\t/a\nb\n"], |b| {
+        ended(parse::mountpoints::parse(&["zones/z", "zones/y"], 0, b));
+        ended(parse::mountpoints::parse(&["zones/z"], 0, b));
+    }),
     target("kstat", &[KSTAT], |b| ended(parse::kstat::parse(b))),
     target("lastexited", &["1449000000.123456789 256\n", "1 -1"], |b| {
         ended(parse::lastexited::parse(b));

@@ -21,7 +21,7 @@ use crate::parse::config_json::{self, ConfigJson};
 use crate::parse::kstat::ZoneKstat;
 use crate::parse::receiving::Receiving;
 use crate::parse::zfs_list::Row;
-use crate::parse::zfs_list::tests::line;
+use crate::parse::zfs_list::tests::row as listed;
 use crate::parse::zoneadm::ZoneRow;
 use crate::parse::{lastexited, sysinfo, zone_xml, zoneadm};
 use crate::parts::{Parts, Stamps};
@@ -124,9 +124,8 @@ fn lists_are_sorted_by_number_and_else_keep_the_order_of_the_file() {
 }
 
 fn listing(names: &[(&str, &str)]) -> Vec<Row> {
-    let row =
-        |(kind, name): &(&str, &str)| Row::parse(&line(kind, name, &format!("/{name}"), "off"));
-    names.iter().map(|one| row(one).unwrap()).collect()
+    let row = |(kind, name): &(&str, &str)| listed(kind, name, &format!("/{name}"), "off");
+    names.iter().map(row).collect()
 }
 
 #[test]
@@ -280,10 +279,10 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
         };
         let [a, b, c, d, e, f, g, h, i, j, k, l] = n[..] else { panic!("{n:?}") };
         let line = format!(
-            "{compression}\t{a}\t{b}\t{mountpoint}\t{name}\t{c}\t{d}\t{e}\t{f}\t{g}\t{kind}\t\
+            "{compression}\t{a}\t{b}\t{name}\t{c}\t{d}\t{e}\t{f}\t{g}\t{kind}\t\
              {h}\t{i}\t{j}\t{k}\t{l}\t{zoned}"
         );
-        Row::parse(&line).unwrap()
+        Row::parse(&line).unwrap().mounted_at(mountpoint)
     });
     proptest::collection::vec(row, 0..14)
 }

@@ -8,10 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::parse::zfs_list::SnapshotListing;
-use crate::parse::zfs_list::tests::line;
+use crate::parse::zfs_list::tests::{self, line};
 
 fn row(kind: &str, name: &str, mountpoint: &str) -> Row {
-    Row::parse(&line(kind, name, mountpoint, "off")).unwrap()
+    tests::row(kind, name, mountpoint, "off")
 }
 
 fn name_at(datasets: &Datasets, mountpoint: &str) -> Option<String> {
@@ -45,8 +45,12 @@ fn mountpoints() {
         ("filesystem", "zones/data", "/mnt", "off", Some("/mnt")),
     ];
     for (kind, name, mountpoint, zoned, found) in table {
-        let row = Row::parse(&line(kind, name, mountpoint, zoned)).unwrap();
+        let row = tests::row(kind, name, mountpoint, zoned);
         assert_eq!(row.mountpoint().as_deref(), found, "{kind} {name} {mountpoint} {zoned}");
+        let unknown = Row::parse(&line(kind, name, zoned)).unwrap();
+        assert!(unknown.mountpoint().is_none() || kind == "volume");
+        let is_asked = kind == "filesystem" && zoned == "off" && name.split('/').nth(2).is_none();
+        assert_eq!(unknown.is_mounted_outside(), is_asked, "{kind} {name} {zoned}");
     }
 }
 

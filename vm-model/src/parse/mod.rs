@@ -17,6 +17,8 @@ mod xml_tag;
 
 pub mod zfs_list;
 
+pub mod mountpoints;
+
 pub mod config_json;
 
 pub mod lastexited;

@@ -61,7 +61,8 @@ pub fn events(data: &Map<String, Value>) -> Vec<DatasetEvent> {
         "rename" => {
             // The event names the old name; the text has the new one.
             let new = text("history_internal_str").and_then(|text| text.split_once("-> "));
-            let new = new.map(|(_, new)| new.trim());
+            // A name may end with a blank.
+            let new = new.map(|(_, new)| new);
             let new = new.filter(|new| is_listable(new) && !below_delegated(new));
             let mut both = vec![signal(name, Action::Fetch, true)];
             both.extend(new.map(|new| signal(new, Action::Fetch, true)));
@@ -157,6 +158,7 @@ mod tests {
     fn a_rename_has_two_names() {
         assert_eq!(of("zones/a", "rename", "-> zones/b"), "zones/a zones/b");
         assert_eq!(of("zones/a", "rename", ""), "zones/a");
+        assert_eq!(of("zones/a b", "rename", "-> zones/A:. "), "zones/a b zones/A:. ");
     }
 
     #[test]

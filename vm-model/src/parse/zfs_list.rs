@@ -2,7 +2,11 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `zfs list -Hp`: filesystems and volumes with all columns, snapshots with four.
+//! `zfs list -Hp`: filesystems and volumes with all columns but one, snapshots with four.
+//!
+//! zfs prints each text as it is, with the tabs and line ends in it. So these listings have no column
+//! that a tenant writes: names have no such characters, the others are numbers or words of zfs. Where a
+//! dataset is mounted is such a text, and is looked up apart ([`super::mountpoints`]).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +15,7 @@ use crate::js::{lossy, to_number};
 use crate::origin::{Origin, ParseError};
 
 /// The columns of a listing of datasets, for `-o`.
-pub const COLUMNS: &str = "compression,creation,filesystem_limit,mountpoint,name,quota,recsize,refquota,refreservation,\
+pub const COLUMNS: &str = "compression,creation,filesystem_limit,name,quota,recsize,refquota,refreservation,\
                            snapshot_limit,type,usedbysnapshots,userrefs,volblocksize,volsize,written,zoned";
 
 /// The columns of a listing of snapshots, for `-o`.
@@ -24,7 +28,6 @@ pub enum Column {
     Compression,
     Creation,
     FilesystemLimit,
-    Mountpoint,
     Name,
     Quota,
     Recsize,
@@ -47,15 +50,28 @@ pub fn number(text: &str) -> Option<f64> {
     (text != "-").then(|| to_number(text))
 }
 
-/// One line of a listing of datasets.
+/// One line of a listing of datasets; after one more tab where the dataset is mounted, if that was
+/// looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row(Arc<str>);
 
 impl Row {
-    /// Returns the row of a line with exactly 17 columns.
+    /// Returns the row of a line with exactly 16 columns.
     pub fn parse(line: &str) -> Option<Row> {
         let line = line.trim();
         (line.split('\t').count() == COUNT).then(|| Row(line.into()))
+    }
+
+    /// Returns the same row with where it is mounted, which may be any text.
+    #[must_use]
+    pub fn mounted_at(&self, mountpoint: &str) -> Row {
+        let columns = self.0.splitn(COUNT + 1, '\t').take(COUNT);
+        Row(columns.chain([mountpoint]).collect::<Vec<_>>().join("\t").into())
+    }
+
+    /// Returns where it is mounted as zfs says it; `None` if that was not looked up.
+    pub fn mounted(&self) -> Option<&str> {
+        self.0.splitn(COUNT + 1, '\t').nth(COUNT)
     }
 
     /// Returns a column as printed.
@@ -73,12 +89,12 @@ impl Row {
         self.text(Column::Name)
     }
 
-    /// Returns all columns as printed, with zfs's names.
+    /// Returns all columns as printed, with zfs's names; that of the mountpoint last, if it is known.
     pub fn columns(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        COLUMNS.split(',').zip(self.0.split('\t'))
+        COLUMNS.split(',').chain(["mountpoint"]).zip(self.0.splitn(COUNT + 1, '\t'))
     }
 
-    /// Returns the line as printed.
+    /// Returns its text.
     pub fn line(&self) -> &str {
         &self.0
     }
@@ -172,17 +188,12 @@ impl Listing {
     }
 }
 
-/// Returns what is wrong with a row that zfs cannot have printed. A mountpoint may have bytes that are
-/// not UTF-8: zfs allows them, and one odd directory must not make the listing fail.
+/// Returns what is wrong with a row that zfs cannot have printed.
 fn row_fault(row: &Row, is_replaced: bool) -> Option<String> {
     if row.as_snapshot().is_some() && row.name().matches('@').count() != 1 {
         return Some(format!("expected DATASET@SNAPSHOT, found {:?}", row.name()));
     }
-    let is_damaged = |(at, (_, text)): (usize, (&str, &str))| {
-        at != Column::Mountpoint as usize && text.contains(char::REPLACEMENT_CHARACTER)
-    };
-    (is_replaced && row.columns().enumerate().any(is_damaged))
-        .then(|| format!("expected UTF-8, found {:?}", row.line()))
+    is_replaced.then(|| format!("expected UTF-8, found {:?}", row.line()))
 }
 
 /// The reader of a listing of snapshots.

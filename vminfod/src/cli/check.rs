@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use daemon::cli::{Cell, Progress, Screen, Table, Tone};
+use daemon::command::{Call, Program};
 use daemon::log::chain;
 use tokio::time::{Instant, timeout_at};
 use vm_model::parse::zone_index::lines;
@@ -15,7 +16,6 @@ use vm_model::parse::zone_index::lines;
 use super::args::{CheckArgs, ReachArgs};
 use super::settings::Settings;
 use crate::node::Ctx;
-use crate::node::commands::Tool;
 use crate::node::read::{datasets, kstat, sysinfo, zone_index, zoneadm};
 use crate::sources::sysevent::{Channel, Helper, signals};
 
@@ -148,7 +148,7 @@ async fn pool(ctx: &Ctx) -> Outcome {
 
 async fn zfs(ctx: &Ctx, args: &[&str]) -> Outcome {
     let owned = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let output = ctx.commands.run(Tool::Zfs, owned, SET_LIMIT).await?;
+    let output = ctx.commands.run(Call::new(Program::Zfs, owned, SET_LIMIT)).await?;
     if output.status == 0 {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

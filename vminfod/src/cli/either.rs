@@ -102,8 +102,8 @@ impl Supplier for Either {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::commands::{CommandPaths, RealCommands};
     use crate::node::root::Root;
+    use daemon::command::{Paths, Program, Spawned};
     use std::sync::Arc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -115,11 +115,10 @@ mod tests {
 
     /// A supplier with the daemon at this address, where the node cannot be read.
     fn either(address: &str, svcs: &'static str, wait: Option<Duration>) -> Either {
-        let commands =
-            CommandPaths { zoneadm: "/nowhere/zoneadm".into(), ..CommandPaths::default() };
+        let commands = Paths::default().with(Program::Zoneadm, "/nowhere/zoneadm");
         Either {
             daemon: FromDaemon::new(&format!("http://{address}"), "test").unwrap(),
-            ctx: Ctx::new(Root::new("/nowhere"), Arc::new(RealCommands::new(commands))),
+            ctx: Ctx::new(Root::new("/nowhere"), Arc::new(Spawned::new(commands))),
             svcs,
             direct: false,
             wait,

@@ -15,7 +15,7 @@ use super::args::{EventsArgs, NAME};
 use super::show::{daemon, name_of};
 use super::stream::{self, StreamEnd};
 use super::supply::SupplyError;
-use super::vmadm::events::{EventFault, Printer, Tool};
+use super::vmadm::events::{EventFault, Printer, Program};
 
 /// Pause before reconnecting.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub async fn run(args: &EventsArgs, screen: Screen) -> anyhow::Result<()> {
         None => None,
     };
     let mut printer = Printer {
-        tool: Tool::Vminfod,
+        tool: Program::Vminfod,
         full: !args.short,
         json: args.json,
         ready: args.ready,

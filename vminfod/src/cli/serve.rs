@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use daemon::cli::{Usage, begin, valid_config};
+use daemon::command::{Paths, Program, Spawned};
 use daemon::{Shutdown, Tasks};
 use futures_util::future::BoxFuture;
 use sdc_clients::vminfod::Vminfod;
@@ -20,7 +21,6 @@ use sdc_clients::vminfod::Vminfod;
 use super::args::{NAME, ServeArgs};
 use super::settings;
 use crate::config::Config;
-use crate::node::commands::{CommandPaths, RealCommands};
 use crate::service::{ServeError, check_root, serve};
 use crate::shadow;
 
@@ -55,7 +55,7 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
     }
     let shutdown = begin(NAME, &config.log_level, &unknown).context("signal handlers")?;
     daemon::descriptors::raise(config.http.connections);
-    let commands = Arc::new(RealCommands::new(config.commands.clone()));
+    let commands = Arc::new(Spawned::new(config.commands.clone()));
     tracing::info!(root = %config.root.display(), "starting");
     let (stop, every) = (shutdown.clone(), config.sweep);
     let running = match serve(config, commands, shutdown).await {
@@ -85,20 +85,15 @@ pub async fn run(args: ServeArgs, page: Option<Companion>) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-fn check_commands(paths: &CommandPaths) -> anyhow::Result<()> {
-    let all = [
-        ("zoneadm", &paths.zoneadm),
-        ("zfs", &paths.zfs),
-        ("kstat", &paths.kstat),
-        ("sysevent", &paths.sysevent),
-    ];
-    for (name, path) in all {
+fn check_commands(paths: &Paths) -> anyhow::Result<()> {
+    for program in [Program::Zoneadm, Program::Zfs, Program::Kstat, Program::Sysevent] {
+        let path = paths.of(program);
         let reason = match std::fs::metadata(path) {
             Ok(stat) if stat.is_file() && stat.permissions().mode() & 0o111 != 0 => continue,
             Ok(_) => "is not an executable file".to_owned(),
             Err(error) => error.to_string(),
         };
-        bail!("command {name} {}: {reason}", path.display());
+        bail!("command {program} {}: {reason}", path.display());
     }
     Ok(())
 }

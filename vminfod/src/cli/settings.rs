@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use daemon::command::Spawned;
 use daemon::config::environment;
 use daemon::http::url_of;
 use daemon::{ConfigError, Fields};
@@ -15,7 +16,6 @@ use daemon::{ConfigError, Fields};
 use super::args::ReachArgs;
 use crate::config::Config;
 use crate::node::Ctx;
-use crate::node::commands::RealCommands;
 
 /// The configuration that the platform image installs.
 const INSTALLED: &str = "/etc/vminfod.json";
@@ -54,7 +54,7 @@ impl Settings {
 
     /// A context that reads the node without the daemon.
     pub fn ctx(&self) -> Ctx {
-        self.config.ctx(Arc::new(RealCommands::new(self.config.commands.clone())))
+        self.config.ctx(Arc::new(Spawned::new(self.config.commands.clone())))
     }
 }
 

@@ -5,8 +5,9 @@
 //! The daemon's state in the service manager: disabled, or starting.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
+
+use daemon::command::{Call, CommandError, Commands as _, Paths, Program, Spawned};
 
 /// The service.
 const FMRI: &str = "svc:/system/smartdc/vminfod:default";
@@ -26,13 +27,11 @@ pub enum Service {
 
 /// Asks `svcs(1)` at this path for the state of the daemon's service.
 pub async fn service(svcs: &Path) -> Service {
-    #[allow(clippy::disallowed_methods)] // in the command line, not in the daemon
-    let mut command = tokio::process::Command::new(svcs);
-    command.args(["-H", "-o", "state", FMRI]).env_clear().env("LC_ALL", "C");
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    match tokio::time::timeout(LIMIT, command.output()).await {
-        Ok(Ok(output)) => judge(output.status.success(), &output.stdout),
-        Ok(Err(_)) => Service::Unmanaged,
+    let commands = Spawned::new(Paths::default().with(Program::Svcs, svcs));
+    let args = ["-H", "-o", "state", FMRI].map(str::to_owned).to_vec();
+    match commands.run(Call::new(Program::Svcs, args, LIMIT)).await {
+        Ok(output) => judge(output.status == 0, &output.stdout),
+        Err(CommandError::Spawn { .. }) => Service::Unmanaged,
         // No answer does not mean disabled.
         Err(_) => Service::Starting,
     }

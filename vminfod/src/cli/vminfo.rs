@@ -11,7 +11,7 @@ use sdc_clients::http::Call;
 
 use super::supply::{FromDaemon, SupplyError};
 use super::vmadm::Printed;
-use super::vmadm::events::{Printer, Tool};
+use super::vmadm::events::{Printer, Program};
 use super::vmadm::lookup::json_text;
 use super::vmadm::usage::VMINFO as USAGE;
 use super::vmadm::value::text_form;
@@ -80,7 +80,7 @@ pub fn plan(args: &[String]) -> Result<Plan, Printed> {
             let (asked, _) = options(rest, &[('f', "full"), ('j', "json"), ('r', "ready")])?;
             let has = |letter| asked.contains(&letter);
             Ok(Plan::Events(Printer {
-                tool: Tool::Vminfo,
+                tool: Program::Vminfo,
                 full: has('f'),
                 json: has('j'),
                 ready: has('r'),
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let (tool, full, json, ready) = (Tool::Vminfo, false, false, false);
+        let (tool, full, json, ready) = (Program::Vminfo, false, false, false);
         let plain = Plan::Events(Printer { tool, full, json, ready, only: None });
         for (line, meaning) in [
             ("ping -x", Ok(Plan::Ping)),

@@ -16,6 +16,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::BytesMut;
+use daemon::http::first_line::{escape, line};
 use daemon::http::reply;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue};
 use http::uri::PathAndQuery;
@@ -101,27 +102,11 @@ async fn send_continue(mut body: Body) {
 /// parsed. Characters that the shipped service escapes itself are escaped, and a line without a
 /// version (HTTP/0.9) waits for the end of the head, which never gets an answer.
 pub fn first_line(held: &mut BytesMut) -> bool {
-    let start = held.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    let Some(end) = held[start..].iter().position(|byte| *byte == b'\n') else { return false };
-    let line = &held[start..start + end];
-    if held.len() == start + end + 1 && is_versionless(line) {
+    let Some(line) = line(held) else { return false };
+    if held.len() == line.end + 1 && is_versionless(&held[line]) {
         return false;
     }
-    if line.iter().any(|byte| matches!(byte, b'<' | b'>' | b'`')) {
-        let rest = held.split_off(start + end);
-        let mut line = BytesMut::with_capacity(held.len() + 32);
-        for byte in &held[start..] {
-            match byte {
-                b'<' => line.extend_from_slice(b"%3C"),
-                b'>' => line.extend_from_slice(b"%3E"),
-                b'`' => line.extend_from_slice(b"%60"),
-                other => line.extend_from_slice(&[*other]),
-            }
-        }
-        line.extend_from_slice(&rest);
-        *held = line;
-    }
-    true
+    escape(held, b"<>`")
 }
 
 fn is_versionless(line: &[u8]) -> bool {

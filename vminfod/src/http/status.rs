@@ -52,7 +52,7 @@ pub(super) fn body(
     let rss = daemon::process::usage().resident;
     let uptime = clock.now - clock.started;
     let mut out = json!({
-        "pid": status.watching.pid(),
+        "pid": std::process::id(),
         "uptime": pretty(uptime),
         "memory": {"rss": rss, "heapTotal": rss, "heapUsed": rss},
         "state": state(&view),

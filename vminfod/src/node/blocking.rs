@@ -17,8 +17,11 @@ use tokio::time::timeout;
 
 use super::root::{ReadError, Root};
 
-/// Places that one thread works on, one after another: a thread per place costs more than the work.
+/// The fewest places that one thread works on, one after another: a thread per place costs more than the work.
 const CHUNK: usize = 32;
+/// The pieces of work for each thread of many: enough that none is idle while another has much left, few enough
+/// that waking threads costs little beside the work.
+const SHARES: usize = 4;
 
 /// A place, and its number.
 type Place = (usize, Arc<str>);
@@ -47,9 +50,11 @@ impl Root {
     ) -> Vec<Result<T, ReadError>> {
         let work = Arc::new(work);
         let places: Vec<Place> = places.into_iter().enumerate().collect();
-        let chunks: Vec<Vec<Place>> = places.chunks(CHUNK).map(<[_]>::to_vec).collect();
+        let at_once = at_once.max(1);
+        let chunk = places.len().div_ceil(at_once.saturating_mul(SHARES)).max(CHUNK);
+        let chunks: Vec<Vec<Place>> = places.chunks(chunk).map(<[_]>::to_vec).collect();
         let chunks = chunks.into_iter().map(|chunk| self.chunk(chunk, Arc::clone(&work)));
-        let done: Vec<_> = stream::iter(chunks).buffer_unordered(at_once.max(1)).collect().await;
+        let done: Vec<_> = stream::iter(chunks).buffer_unordered(at_once).collect().await;
         let mut all: Results<T> = done.into_iter().flatten().collect();
         all.sort_by_key(|(nth, _)| *nth);
         all.into_iter().map(|(_, result)| result).collect()
@@ -174,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn results_keep_the_order_of_the_places() {
-        for count in [0, 1, CHUNK, 3 * CHUNK + 1] {
+        for count in [0, 1, CHUNK, 3 * CHUNK + 1, 5 * 4 * SHARES * CHUNK] {
             let done = root(10_000).on_each(places(count), 4, |_, nth| nth).await;
             assert_eq!(
                 done.into_iter().map(Result::unwrap).collect::<Vec<_>>(),

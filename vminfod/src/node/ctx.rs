@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Call, Commands, Output};
 use vm_model::origin::Origin;
 
-use super::commands::{Commands, Output, Tool};
 use super::error::{Fault, LoadError};
 use super::root::Root;
 
@@ -58,14 +58,8 @@ impl Ctx {
     }
 
     /// Runs a command; the caller judges its exit status.
-    pub(super) async fn run(
-        &self,
-        origin: Origin,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> Result<Output, LoadError> {
-        let ran = self.commands.run(tool, args, deadline).await;
+    pub(super) async fn run(&self, origin: Origin, call: Call) -> Result<Output, LoadError> {
+        let ran = self.commands.run(call).await;
         ran.map_err(|error| LoadError::new(origin, Fault::Command(error)))
     }
 }

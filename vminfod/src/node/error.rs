@@ -6,9 +6,9 @@
 
 use std::path::PathBuf;
 
+use daemon::command::{CommandError, Output};
 use vm_model::origin::{Origin, ParseError};
 
-use super::commands::{CommandError, Output};
 use super::root::ReadError;
 
 /// A reading that failed.

@@ -19,8 +19,6 @@ pub mod root;
 
 mod hung;
 
-pub mod commands;
-
 #[cfg(test)]
 pub(crate) mod scripted;
 

@@ -8,26 +8,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use daemon::command::{Paths, Program, Spawned};
 use tempfile::TempDir;
 
 use super::Ctx;
-use super::commands::{CommandPaths, RealCommands, Tool};
 use super::root::Root;
 
 /// A node with nothing but this program.
-pub(super) fn node(tool: Tool, script: &str) -> (TempDir, Ctx) {
+pub(super) fn node(tool: Program, script: &str) -> (TempDir, Ctx) {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join(tool.name());
     executable(&program, &format!("#!/bin/sh\n{script}\n"));
-    let mut paths = CommandPaths::default();
-    *match tool {
-        Tool::Zoneadm => &mut paths.zoneadm,
-        Tool::Zfs => &mut paths.zfs,
-        Tool::Kstat => &mut paths.kstat,
-        Tool::Sysevent => &mut paths.sysevent,
-        Tool::Fswatcher => &mut paths.fswatcher,
-    } = program;
-    let ctx = Ctx::new(Root::new(dir.path()), Arc::new(RealCommands::new(paths)));
+    let commands = Spawned::new(Paths::default().with(tool, program));
+    let ctx = Ctx::new(Root::new(dir.path()), Arc::new(commands));
     (dir, ctx)
 }
 

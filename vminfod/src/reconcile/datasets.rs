@@ -310,7 +310,7 @@ mod tests {
     }
 
     fn snapshot(name: &str) -> Row {
-        let line = format!("-\t1\t-\t-\t{name}\t-\t-\t-\t-\t-\tsnapshot\t-\t0\t-\t-\t5\t-");
+        let line = format!("-\t1\t-\t{name}\t-\t-\t-\t-\t-\tsnapshot\t-\t0\t-\t-\t5\t-");
         Row::parse(&line).unwrap()
     }
 

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::node::commands::{CommandError, Commands, Tool};
+use daemon::command::{Call, CommandError, Commands, Program};
 
 /// How long zoneadm may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub async fn check_on(
     }
     // In a zone, zoneadm lists that zone alone.
     let args = ["list", "-p"].map(str::to_owned).to_vec();
-    let listed = commands.run(Tool::Zoneadm, args, LIMIT).await?;
+    let listed = commands.run(Call::new(Program::Zoneadm, args, LIMIT)).await?;
     let text = String::from_utf8_lossy(&listed.stdout);
     let global = text.lines().any(|line| line.split(':').nth(1) == Some("global"));
     if global { Ok(()) } else { Err(Misplaced::Zone) }

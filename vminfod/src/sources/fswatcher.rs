@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::Shutdown;
+use daemon::command::{Commands, Pipes, Program};
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::Lines;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,7 +22,6 @@ use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 use super::helper::{End, Health, READY_LIMIT, supervise};
 use super::inbox::Inbox;
 use super::watched::{WatchList, Zones};
-use crate::node::commands::{Commands, Tool};
 use crate::node::root::Root;
 
 /// The name in logs and `/status`.
@@ -82,7 +82,7 @@ impl Watcher {
     async fn follow(&self, mut zones: watch::Receiver<Zones>) -> Result<Infallible, End> {
         *self.watching.lock() = WatchList::new(self.root.clone());
         let args = ["-r", "-j"].map(String::from).to_vec();
-        let (mut child, mut input) = self.commands.converse(Tool::Fswatcher, args)?;
+        let mut child = self.commands.start(Program::Fswatcher, args, Pipes::Both)?;
         let (mut lines, mut chunk) = (Lines::new(LINE_CAP), vec![0; 64 << 10]);
         let mut requests = std::io::Cursor::new(Vec::new());
         let ready_by = Instant::now() + READY_LIMIT;
@@ -94,12 +94,14 @@ impl Watcher {
                 requests = std::io::Cursor::new(self.watching.lock().take_requests());
             }
             let is_writing = !requests.get_ref().is_empty();
+            // A node at rest is not woken every second.
+            let asks_orphans = is_ready && self.watching.lock().may_have_orphans();
             // All arms are cancel-safe: what is not written stays in the buffer, what is not read
             // stays in the pipe, a changed list stays changed. One order, so that a simulated run can be
             // repeated: what comes most often stands last.
             tokio::select! {
                 biased;
-                written = input.write_buf(&mut requests), if is_writing => {
+                written = child.stdin.write_buf(&mut requests), if is_writing => {
                     let _count = written?;
                 }
                 changed = zones.changed(), if is_ready => {
@@ -110,7 +112,7 @@ impl Watcher {
                     let zones = zones.borrow_and_update().clone();
                     self.watching.lock().want(&zones);
                 }
-                _ = orphans.tick(), if is_ready => self.watching.lock().ask_orphans(),
+                _ = orphans.tick(), if asks_orphans => self.watching.lock().ask_orphans(),
                 () = self.restart.notified() => return Err(End::Missed),
                 () = sleep_until(ready_by), if !is_ready => return Err(End::NotReady),
                 read = child.stdout.read(&mut chunk) => {

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use daemon::Shutdown;
+use daemon::command::{CommandError, Running};
 use sdc_clients::Jitter;
 use sdc_clients::retry::{Backoff, Policy};
 use sdc_clients::vminfod::LineTooLong;
@@ -15,7 +16,6 @@ use tokio::time::{Instant, timeout};
 use vm_model::parse::sysevent::Garbage;
 
 use super::watched::Complaint;
-use crate::node::commands::{CommandError, Follow};
 
 /// A helper that is not ready within this time is started again.
 pub const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -61,7 +61,7 @@ pub enum End {
 
 impl End {
     /// The end of a helper that closed its output.
-    pub async fn of(child: &mut Follow) -> End {
+    pub async fn of(child: &mut Running) -> End {
         End::Exit(timeout(EXIT_LIMIT, child.wait()).await.unwrap_or(-1))
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_helper_that_closed_its_output_is_not_waited_for_long() {
         let pipe = || Box::new(tokio::io::empty());
-        let mut endless = Follow::new(pipe(), pipe(), Box::pin(std::future::pending()));
+        let mut endless = Running::new(pipe(), pipe(), Box::pin(std::future::pending()));
         let end = timeout(2 * EXIT_LIMIT, End::of(&mut endless)).await.unwrap();
         assert_eq!(end.to_string(), "exited with status -1");
     }

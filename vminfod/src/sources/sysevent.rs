@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use daemon::Shutdown;
+use daemon::command::{CommandError, Commands, Pipes, Program, Running};
 use sdc_clients::Jitter;
 use sdc_clients::vminfod::Lines;
 use tokio::io::AsyncReadExt;
@@ -28,7 +29,6 @@ use vm_model::parse::sysevent::{Garbage, Line, parse};
 use super::helper::{EXIT_LIMIT, End, Health, READY_LIMIT, supervise};
 use super::inbox::Inbox;
 use super::signal::Signal;
-use crate::node::commands::{CommandError, Commands, Follow, Tool};
 
 /// Longest line; real ones have some hundred bytes.
 const LINE_CAP: usize = 1 << 20;
@@ -74,7 +74,7 @@ pub fn signals(line: &[u8]) -> Result<Option<Vec<Signal>>, Garbage> {
 
 /// A running `sysevent`.
 pub struct Helper {
-    child: Follow,
+    child: Running,
     lines: Lines,
     out: Vec<u8>,
     complaint: Vec<u8>,
@@ -84,7 +84,7 @@ pub struct Helper {
 impl Helper {
     /// Starts one that follows this channel.
     pub fn start(commands: &dyn Commands, channel: Channel) -> Result<Self, CommandError> {
-        let child = commands.follow(Tool::Sysevent, channel.args())?;
+        let child = commands.start(Program::Sysevent, channel.args(), Pipes::Out)?;
         let (lines, out, complaint) = (Lines::new(LINE_CAP), vec![0; 64 << 10], vec![0; 1024]);
         Ok(Self { child, lines, out, complaint, is_quiet: true })
     }

@@ -146,6 +146,8 @@ pub struct WatchList {
     out: Vec<u8>,
     is_ready: bool,
     pid: Option<u32>,
+    /// A path whose directory is not watched may be missing.
+    may_have_orphans: bool,
 }
 
 impl WatchList {
@@ -186,15 +188,24 @@ impl WatchList {
         std::mem::take(&mut self.out)
     }
 
+    /// Returns true unless the last look at the paths whose directory is not watched found none missing, and
+    /// nothing has happened since.
+    pub fn may_have_orphans(&self) -> bool {
+        self.may_have_orphans
+    }
+
     /// Asks for the missing paths whose directory is not watched.
     pub fn ask_orphans(&mut self) {
         let all = self.watched.iter().take_while(|(target, _)| target.is_orphan());
         let idle = all.filter(|(_, watched)| watched.is_idle()).map(|(target, _)| target.clone());
-        self.ask_missing(idle.collect());
+        let idle: Vec<Target> = idle.collect();
+        self.may_have_orphans = !idle.is_empty();
+        self.ask_missing(idle);
     }
 
     /// Sets the list of zones: watches new ones, stops watching those that are not in it.
     pub fn want(&mut self, zones: &Zones) {
+        self.may_have_orphans = true;
         self.homes.clear();
         let mut wanted = BTreeSet::from([Target::Sysinfo, Target::Zones, Target::Index]);
         for (zone, place) in zones.iter() {
@@ -234,6 +245,7 @@ impl WatchList {
     /// Reads a line of the helper and returns its signals.
     /// Errors: the helper has to be started again.
     pub fn line(&mut self, line: &[u8]) -> Result<Vec<Signal>, Complaint> {
+        self.may_have_orphans = true;
         let line: HelperLine =
             serde_json::from_slice(line).map_err(|error| Complaint::Garbage(error.to_string()))?;
         match line.r#type.as_str() {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::common::scene::{eventually, one_vm};
 use crate::common::{A, B, FakeNode};
+use daemon::command::Program;
 use serde_json::{Value, json};
 use vminfod::config::Config;
-use vminfod::node::commands::Tool;
 
 #[tokio::test(flavor = "multi_thread")] // F67
 async fn port_opens_when_each_zone_of_the_index_has_a_row() {
@@ -22,8 +22,9 @@ async fn port_opens_when_each_zone_of_the_index_has_a_row() {
         async move { node.serve().await }
     });
     // Two listings without them; then one of the two; then both, with a column that nobody knows.
-    let listings =
-        || node.with(|state| state.log.iter().filter(|(tool, _)| *tool == Tool::Zoneadm).count());
+    let listings = || {
+        node.with(|state| state.log.iter().filter(|(tool, _)| *tool == Program::Zoneadm).count())
+    };
     eventually("two listings", || listings() >= 2).await;
     assert!(!serving.is_finished());
     node.add_zone(A, "running", Some(5), "one");

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{A, B, FakeNode, Served, xml};
+use daemon::command::{Call, Commands, Output, Program, Run};
 use serde_json::{Value, json};
-use vminfod::node::commands::{Commands, Output, Run, Tool};
 
 /// One GiB that takes no disk.
 fn sparse(path: &std::path::Path) {
@@ -199,14 +199,14 @@ async fn refuses_json_of_the_wrong_shape_alone() {
 /// A node whose commands print what the test sets.
 struct Lying {
     node: FakeNode,
-    lies: Mutex<HashMap<Tool, Vec<u8>>>,
+    lies: Mutex<HashMap<Program, Vec<u8>>>,
 }
 
 impl Commands for Lying {
-    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
+    fn run(&self, call: Call) -> Run<'_> {
         Box::pin(async move {
-            let truth = self.node.run(tool, args, deadline).await?;
-            let lie = self.lies.lock().unwrap().get(&tool).cloned();
+            let lie = self.lies.lock().unwrap().get(&call.program).cloned();
+            let truth = self.node.run(call).await?;
             Ok(Output { stdout: lie.unwrap_or(truth.stdout), status: 0, stderr: Vec::new() })
         })
     }
@@ -224,12 +224,12 @@ async fn truncated_empty_or_binary_output_changes_no_object() {
     let commands = Arc::new(Lying { node: node.clone(), lies: Mutex::default() });
     let served = node.serve_through(node.quiet(), commands.clone()).await;
     let (_, before) = served.get("/vms").await;
-    let truth = async |tool: Tool, args: &[&str]| {
+    let truth = async |tool: Program, args: &[&str]| {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        node.run(tool, args, Duration::from_secs(1)).await.unwrap().stdout
+        node.run(Call::new(tool, args, Duration::from_secs(1))).await.unwrap().stdout
     };
-    let list = truth(Tool::Zoneadm, &["list", "-p", "-c"]).await;
-    let zfs = truth(Tool::Zfs, &["list", "-d", "2"]).await;
+    let list = truth(Program::Zoneadm, &["list", "-p", "-c"]).await;
+    let zfs = truth(Program::Zfs, &["list", "-d", "2"]).await;
     let non_utf8 = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
         let at = bytes.len() / 2;
@@ -238,18 +238,18 @@ async fn truncated_empty_or_binary_output_changes_no_object() {
     };
     let cut = |bytes: &[u8]| bytes[..bytes.len() - 20].to_vec();
     let lies = [
-        (Tool::Zoneadm, "zoneadm", cut(&list)),
-        (Tool::Zoneadm, "zoneadm", list[..list.len() - 1].to_vec()),
-        (Tool::Zoneadm, "zoneadm", non_utf8(&list)),
-        (Tool::Zoneadm, "zoneadm", Vec::new()),
-        (Tool::Zfs, "zfs", cut(&zfs)),
-        (Tool::Zfs, "zfs", zfs[..zfs.len() - 1].to_vec()),
-        (Tool::Zfs, "zfs", Vec::new()),
-        (Tool::Zfs, "zfs", format!("{}\n", line_with_two_ats()).into_bytes()),
-        (Tool::Kstat, "kstat", b"[{\"data\":{\"zonena".to_vec()),
-        (Tool::Kstat, "kstat", b"[{\"data\":{\"zonename\":\"\xff\"}}]".to_vec()),
-        (Tool::Kstat, "kstat", Vec::new()),
-        (Tool::Kstat, "kstat", b"{}".to_vec()),
+        (Program::Zoneadm, "zoneadm", cut(&list)),
+        (Program::Zoneadm, "zoneadm", list[..list.len() - 1].to_vec()),
+        (Program::Zoneadm, "zoneadm", non_utf8(&list)),
+        (Program::Zoneadm, "zoneadm", Vec::new()),
+        (Program::Zfs, "zfs", cut(&zfs)),
+        (Program::Zfs, "zfs", zfs[..zfs.len() - 1].to_vec()),
+        (Program::Zfs, "zfs", Vec::new()),
+        (Program::Zfs, "zfs", format!("{}\n", line_with_two_ats()).into_bytes()),
+        (Program::Kstat, "kstat", b"[{\"data\":{\"zonena".to_vec()),
+        (Program::Kstat, "kstat", b"[{\"data\":{\"zonename\":\"\xff\"}}]".to_vec()),
+        (Program::Kstat, "kstat", Vec::new()),
+        (Program::Kstat, "kstat", b"{}".to_vec()),
     ];
     for (tool, source, bytes) in lies {
         let shown = String::from_utf8_lossy(&bytes).into_owned();
@@ -268,6 +268,6 @@ async fn truncated_empty_or_binary_output_changes_no_object() {
 
 fn line_with_two_ats() -> String {
     let name = format!("zones/{A}@a@b");
-    ["-", "1", "-", "-", &name, "-", "-", "-", "-", "-", "snapshot", "-", "0", "-", "-", "1", "-"]
+    ["-", "1", "-", &name, "-", "-", "-", "-", "-", "snapshot", "-", "0", "-", "-", "1", "-"]
         .join("\t")
 }

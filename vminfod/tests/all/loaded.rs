@@ -6,12 +6,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
+use daemon::command::{Call, Commands, Output, Program, Run};
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 use vm_model::VmObject;
-use vminfod::node::commands::{Commands, Output, Run, Tool};
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
@@ -19,12 +18,12 @@ use vminfod::node::{Ctx, load};
 struct Kept(PathBuf);
 
 impl Commands for Kept {
-    fn run(&self, tool: Tool, args: Vec<String>, _: Duration) -> Run<'_> {
+    fn run(&self, call: Call) -> Run<'_> {
         let read = |file: &str| std::fs::read(self.0.join(file)).unwrap();
-        let stdout = match tool {
-            Tool::Zoneadm => read("zoneadm-list.txt"),
-            Tool::Zfs => simnode::recorded::zfs_list(&read("zfs-list.txt"), &args),
-            Tool::Kstat | Tool::Sysevent | Tool::Fswatcher => read("zoneinfo.json"),
+        let stdout = match call.program {
+            Program::Zoneadm => read("zoneadm-list.txt"),
+            Program::Zfs => simnode::recorded::zfs_list(&read("zfs-list.txt"), &call.args),
+            _ => read("zoneinfo.json"),
         };
         Box::pin(async move { Ok(Output { status: 0, stdout, stderr: Vec::new() }) })
     }

@@ -20,3 +20,4 @@ mod openapi;
 mod rfd39;
 mod serving;
 mod stamps;
+mod tenants;

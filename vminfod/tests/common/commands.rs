@@ -4,26 +4,23 @@
 
 //! What the fake node's commands answer, from its memory.
 
-use std::time::Duration;
-
+use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
 use serde_json::{Map, Value};
-use simnode::recorded::Listings;
+use simnode::recorded::{COLUMNS, Listings};
 use tokio::io::duplex;
-use vm_model::parse::zfs_list::COLUMNS;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
 
 use super::FakeNode;
 
 impl FakeNode {
     /// What the tool prints of the whole listing for these arguments.
-    fn listing(&self, tool: Tool, args: &[String]) -> Output {
+    fn listing(&self, tool: Program, args: &[String]) -> Output {
         // A listing of the whole node is two deep.
         let is_of_one = args.iter().skip_while(|arg| *arg != "-d").nth(2).is_some();
         let depth =
             |row: &Map<String, Value>| row["name"].as_str().unwrap().matches(['/', '@']).count();
         let listing = self.with(|state| match tool {
-            Tool::Zoneadm => state.zoneadm.join("\n") + "\n",
-            Tool::Zfs => {
+            Program::Zoneadm => state.zoneadm.join("\n") + "\n",
+            Program::Zfs => {
                 state.zfs.iter().filter(|row| is_of_one || depth(row) <= 2).map(row_line).collect()
             }
             _ => Value::Array(state.zoneinfo.clone()).to_string(),
@@ -35,7 +32,8 @@ impl FakeNode {
 }
 
 impl Commands for FakeNode {
-    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
+    fn run(&self, call: Call) -> Run<'_> {
+        let Call { program: tool, args, deadline, .. } = call;
         let name = tool.name();
         let hangs = self.with(|state| {
             state.log.push((tool, args.clone()));
@@ -47,7 +45,7 @@ impl Commands for FakeNode {
         Box::pin(async move {
             if hangs {
                 tokio::time::sleep(deadline).await;
-                return Err(CommandError::Deadline { tool, after: deadline });
+                return Err(CommandError::Deadline { program: tool, after: deadline });
             }
             loop {
                 let released = self.released.notified();
@@ -63,26 +61,30 @@ impl Commands for FakeNode {
         })
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
+    fn start(
+        &self,
+        program: Program,
+        args: Vec<String>,
+        pipes: Pipes,
+    ) -> Result<Running, CommandError> {
+        if pipes == Pipes::Both {
+            self.with(|state| state.log.push((program, args)));
+            if self.with(|state| state.is_deaf) {
+                return Ok(simnode::fswatcher::Told::default().converse());
+            }
+            return simnode::fswatcher::in_thread()
+                .map_err(|error| CommandError::Io { program, error: error.into() });
+        }
         let (near, far) = duplex(1 << 20);
         let (errors, _) = duplex(1);
         let stream = if args.iter().any(|arg| arg == "-c") { "zones" } else { "zfs" };
         self.with(|state| {
-            state.log.push((tool, args));
+            state.log.push((program, args));
             state.streams.insert(stream, far);
         });
         let ready =
             tokio::io::AsyncReadExt::chain(&b"{\"date\":\"d\",\"type\":\"ready\"}\n"[..], near);
-        Ok(Follow::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending())))
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.with(|state| state.log.push((tool, args)));
-        if self.with(|state| state.is_deaf) {
-            return Ok(simnode::fswatcher::Told::default().converse());
-        }
-        simnode::fswatcher::in_thread()
-            .map_err(|error| CommandError::Io { tool, error: error.into() })
+        Ok(Running::new(Box::new(ready), Box::new(errors), Box::pin(std::future::pending())))
     }
 }
 

@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use daemon::Shutdown;
+use daemon::command::{Commands, Program};
 use sdc_clients::Jitter;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
 use vminfod::config::Config;
-use vminfod::node::commands::{Commands, Tool};
 
 use scene::{attr, config_of};
 
@@ -52,7 +52,7 @@ pub struct State {
     /// The file watcher reports nothing.
     pub is_deaf: bool,
     /// Every command run.
-    pub log: Vec<(Tool, Vec<String>)>,
+    pub log: Vec<(Program, Vec<String>)>,
 }
 
 /// The node.

@@ -149,7 +149,7 @@ async fn datasets_are_listed_each_minute_while_nothing_announces_them() {
     let config = Config { sweep: Config::default().sweep, ..node.quiet() };
     let world = World::start(&node, config).await;
     world.later(Duration::from_secs(200)).await;
-    assert_eq!(node.listings(), 2, "snapshots, and the rest");
+    assert_eq!(node.listings(), 3, "snapshots, datasets, where these are mounted");
     world.status.edit(|view| view.sources.insert("zfs events", false));
     node.set_quota(A, 7);
     world.until(A, Duration::from_secs(90), |vm| vm["quota"] == 7).await;

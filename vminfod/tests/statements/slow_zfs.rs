@@ -8,16 +8,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Paths, Program, Spawned};
 use sdc_clients::vminfod::Vminfod;
 use tokio::time::Instant;
 use vminfod::config::{Config, Watch};
-use vminfod::node::commands::{CommandPaths, RealCommands};
 
 use crate::common::FakeNode;
 use crate::common::scene::A;
 
 /// Lists one dataset; the snapshots of the node take as long as the file `slow` says.
-const ZFS: &str = r#"case "$*" in *name,creation,userrefs,written*) exec sleep "$(cat "${0%/*}/slow")";; esac
+const ZFS: &str = r#"case "$*" in
+*name,creation,userrefs,written*) exec sleep "$(cat "${0%/*}/slow")";;
+*name,mountpoint*) exec printf '%s\t/%s\n' "${10}" "${10}";;
+esac
 cat "${0%/*}/zfs.list""#;
 
 fn script(node: &FakeNode, name: &str, text: &str) -> std::path::PathBuf {
@@ -32,26 +35,28 @@ async fn listing_of_snapshots_that_never_ends_delays_no_view_of_the_zones() {
     let node = FakeNode::one();
     node.index(&[A]);
     let rows = node.with(|state| state.zoneadm.join("\n"));
-    let dataset = format!(
-        "lz4\t1500000000\t0\t/zones/{A}\tzones/{A}\t1\t2\t3\t4\t5\tfilesystem\t-\t7\t8\t9\t10\toff\n"
-    );
+    let dataset =
+        format!("lz4\t1500000000\t0\tzones/{A}\t1\t2\t3\t4\t5\tfilesystem\t-\t7\t8\t9\t10\toff\n");
     node.write("/bin/zfs.list", &dataset);
     node.write("/bin/slow", "0");
     let events = r#"echo '{"date":"d","type":"ready"}'; exec sleep 1000"#;
-    let commands = CommandPaths {
-        zoneadm: script(&node, "zoneadm", &format!("cat <<END\n{rows}\nEND")),
-        zfs: script(&node, "zfs", ZFS),
-        kstat: script(&node, "kstat", "echo '[]'"),
-        sysevent: script(&node, "sysevent", events),
-        fswatcher: script(&node, "fswatcher", events),
-    };
+    let commands = [
+        (Program::Zoneadm, &*format!("cat <<END\n{rows}\nEND")),
+        (Program::Zfs, ZFS),
+        (Program::Kstat, "echo '[]'"),
+        (Program::Sysevent, events),
+        (Program::Fswatcher, events),
+    ];
+    let commands = commands.into_iter().fold(Paths::default(), |paths, (program, text)| {
+        paths.with(program, script(&node, program.name(), text))
+    });
     for (slow, deadline) in [("40", Duration::from_millis(300)), ("1", Duration::from_secs(60))] {
         node.write("/bin/slow", slow);
         let mut config = Config { watch: Watch::Sweep, ..node.quiet() };
         // The first one is killed as 15 minutes would kill one of 20; the second one is waited for.
         config.deadlines.zfs_snapshots = deadline;
         let began = Instant::now();
-        let commands = Arc::new(RealCommands::new(commands.clone()));
+        let commands = Arc::new(Spawned::new(commands.clone()));
         let served = node.serve_through(config, commands).await;
         assert!(began.elapsed() < Duration::from_secs(30), "{slow}: {:?}", began.elapsed());
         let client = Vminfod::new(&served.url, "test/1").unwrap();

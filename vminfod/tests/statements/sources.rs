@@ -4,8 +4,8 @@
 
 //! Statements 62–65, 81: the zone channel and the children that report events.
 
+use daemon::command::Program;
 use serde_json::{Value, json};
-use vminfod::node::commands::Tool;
 
 use crate::common::FakeNode;
 use crate::common::scene::{A, B, C, attr, marked, told};
@@ -39,7 +39,7 @@ async fn ignores_zone_events_without_data() {
     }
     assert!(events.settled(&node, &served).await.is_empty());
     // The VM of the marks is read again, and nothing else is.
-    let asked = |(_, args): &(Tool, Vec<String>)| args.iter().any(|arg| arg == A);
+    let asked = |(_, args): &(Program, Vec<String>)| args.iter().any(|arg| arg == A);
     assert!(!node.with(|state| state.log.iter().any(asked)));
 
     node.set_zone(A, "installed", None);

@@ -59,6 +59,7 @@ async fn take<T: Serialize + DeserializeOwned>(
         let record = Value::Object(record);
         let uuid = record["uuid"].as_str().context("a record without uuid")?.to_owned();
         let wanted: T = serde_json::from_value(record.clone()).with_context(|| uuid.clone())?;
+        dropped(out, what, &uuid, &record, &serde_json::to_value(&wanted)?, "not taken over")?;
         let expect = match bucket.get(&uuid).await {
             Err(store::Error::NotFound { .. }) => {
                 new += 1;
@@ -66,7 +67,9 @@ async fn take<T: Serialize + DeserializeOwned>(
                 Expect::Absent
             }
             Ok(found) => {
-                let fields = differing(&serde_json::to_value(&found.value)?, &record);
+                let ours = serde_json::to_value(&found.value)?;
+                dropped(out, what, &uuid, &ours, &record, "only known here, dropped")?;
+                let fields = differing(&ours, &record);
                 if fields.is_empty() {
                     same += 1;
                     seen.insert(uuid);
@@ -94,6 +97,24 @@ async fn take<T: Serialize + DeserializeOwned>(
     }
     writeln!(out, "{what}s: {new} new, {changed} differed, {same} alike")?;
     Ok(())
+}
+
+/// Names the fields of `from` that `to` does not have.
+fn dropped(
+    out: &mut String,
+    what: &str,
+    uuid: &str,
+    from: &Value,
+    to: &Value,
+    why: &str,
+) -> std::fmt::Result {
+    let fields =
+        from.as_object().into_iter().flatten().filter(|(name, _)| to.get(name.as_str()).is_none());
+    let fields: Vec<&str> = fields.map(|(name, _)| name.as_str()).collect();
+    match fields.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "{what} {uuid}: {} {why}", fields.join(", ")),
+    }
 }
 
 /// Returns the names of the fields that differ.

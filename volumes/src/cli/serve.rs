@@ -27,7 +27,7 @@ use crate::peers::Peers;
 use crate::probes::{self, Prober};
 use crate::records::Records;
 use crate::service::Service;
-use crate::updater::{State, Updater, holder};
+use crate::updater::{State, Updater};
 
 /// Between tries to reach the storage at the start.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -77,7 +77,6 @@ pub(super) async fn serve(config: Config, shutdown: Shutdown) -> Result<(), Serv
         service,
         state: updater,
         listen: Box::new(move || Box::new(asked.feed(random.fork()))),
-        holder: holder(),
     };
     // A write that is cut off happens whole or not at all, and work that is cut off is written down.
     tasks.spawn_dropped("updater", runs.run());

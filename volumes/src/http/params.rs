@@ -27,6 +27,8 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 pub(super) enum BadBody {
     /// It is not JSON: why.
     Syntax(String),
+    /// It is not the form that its type promises: why.
+    Form(String),
     /// Its digest is not the one in the header: both.
     Digest(String, String),
     /// It is too long, or did not come.
@@ -72,11 +74,12 @@ pub(super) async fn body(headers: &HeaderMap, body: Body) -> Result<Content, Bad
             return Err(BadBody::Digest(sent.to_owned(), found));
         }
     }
-    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let whole = text(header::CONTENT_TYPE).unwrap_or_default();
+    let kind = whole.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let encoded = headers.contains_key(header::CONTENT_ENCODING);
-    match kind {
+    match kind.as_str() {
         "application/json" => content(&bytes, encoded),
+        "multipart/form-data" => multipart(whole, bytes).await,
         "application/x-www-form-urlencoded" => {
             Ok(Content::Fields(decoded(&String::from_utf8_lossy(&bytes), false)))
         }
@@ -93,8 +96,24 @@ pub(super) enum Content {
     List(Params),
 }
 
+/// Returns the parts of a form that are no files; of parts of one name the last one.
+async fn multipart(kind: &str, bytes: Bytes) -> Result<Content, BadBody> {
+    let bad = |error: multer::Error| BadBody::Form(error.to_string());
+    let boundary = multer::parse_boundary(kind).map_err(bad)?;
+    let whole = futures_util::stream::once(async { Ok::<_, std::convert::Infallible>(bytes) });
+    let mut form = multer::Multipart::new(whole, boundary);
+    let mut params = Params::new();
+    while let Some(part) = form.next_field().await.map_err(bad)? {
+        let Some(name) = part.name().map(str::to_owned) else { continue };
+        if part.file_name().is_none() {
+            params.insert(name, part.text().await.map_err(bad)?.into());
+        }
+    }
+    Ok(Content::Fields(params))
+}
+
 fn content(bytes: &Bytes, encoded: bool) -> Result<Content, BadBody> {
-    if bytes.iter().all(u8::is_ascii_whitespace) {
+    if bytes.is_empty() {
         return Ok(Content::Fields(Params::new()));
     }
     if encoded {
@@ -131,10 +150,45 @@ mod tests {
     #[test] // V4
     fn a_body_that_is_no_object_has_no_parameters() {
         let fields = |text: &str| content(&Bytes::copy_from_slice(text.as_bytes()), false).unwrap();
-        for text in ["", " \n", "null", "\"x\"", "7", "true", "{}"] {
+        for text in ["", "null", "\"x\"", "7", "true", "{}"] {
             assert_eq!(fields(text), Content::Fields(Params::new()), "{text}");
         }
         assert!(matches!(fields("[]"), Content::List(items) if items.is_empty()));
         assert!(matches!(fields("[1]"), Content::List(items) if items.contains_key("0")));
+        let blank = content(&Bytes::from_static(b" \n"), false).unwrap_err();
+        assert_eq!(blank, BadBody::Syntax("Unexpected end of JSON input".to_owned()));
+    }
+
+    async fn typed(kind: &str, text: &str) -> Result<Content, BadBody> {
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]);
+        body(&headers, Body::from(text.to_owned())).await
+    }
+
+    #[tokio::test] // V4
+    async fn the_type_of_a_body_has_no_case_and_may_be_a_form() {
+        let owner = json!({"owner_uuid": "o", "name": "two"});
+        let fields = Content::Fields(owner.as_object().cloned().unwrap());
+        for (kind, text) in [
+            ("Application/JSON; charset=utf-8", r#"{"owner_uuid": "o", "name": "two"}"#),
+            ("application/X-WWW-form-urlencoded", "owner_uuid=o&name=two"),
+            (
+                "Multipart/Form-Data; boundary=xX",
+                "--xX\r\nContent-Disposition: form-data; name=\"owner_uuid\"\r\n\r\no\r\n\
+                 --xX\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\none\r\n\
+                 --xX\r\nContent-Disposition: form-data; name=\"f\"; filename=\"x\"\r\n\r\nbytes\r\n\
+                 --xX\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\ntwo\r\n--xX--\r\n",
+            ),
+        ] {
+            assert_eq!(typed(kind, text).await.unwrap(), fields, "{kind}");
+        }
+        for (kind, text) in [
+            ("multipart/form-data", "--xX--"),
+            (
+                "multipart/form-data; boundary=xX",
+                "--xX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb",
+            ),
+        ] {
+            assert!(matches!(typed(kind, text).await, Err(BadBody::Form(_))), "{kind}");
+        }
     }
 }

@@ -121,11 +121,11 @@ pub(super) fn kind(value: Option<&Value>) -> Result<(), String> {
     }
 }
 
-/// The state of a volume: one that the deployed service has.
-pub(super) fn state(value: Option<&Value>) -> Result<(), String> {
+/// The state of a volume: one that the deployed service has, or also RFD 26's.
+pub(super) fn state(value: Option<&Value>, rfd26: bool) -> Result<(), String> {
     let state = value.and_then(Value::as_str).and_then(|text| text.parse::<State>().ok());
     match value {
-        Some(_) if state.is_some_and(|state| state != State::RollingBack) => Ok(()),
+        Some(_) if state.is_some_and(|state| rfd26 || state != State::RollingBack) => Ok(()),
         value => Err(format!("Volume state: {} is invalid", string(value))),
     }
 }

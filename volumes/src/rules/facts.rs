@@ -87,11 +87,22 @@ pub fn read(record: &Map<String, Value>) -> Known {
         owner_uuid: owner.to_owned(),
         server_uuid: text("server_uuid").map(str::to_owned),
         state,
-        tags: record.get("tags").and_then(Value::as_object).cloned().unwrap_or_default(),
+        tags: tags(record.get("tags")),
         nics: nics(record),
         exported: exported(record, metadata),
         needs: metadata.and_then(needs),
     }))
+}
+
+/// Returns the tags; a list, such as that of a volume whose labels were one, has its positions as names.
+fn tags(value: Option<&Value>) -> Map<String, Value> {
+    match value {
+        Some(Value::Object(tags)) => tags.clone(),
+        Some(Value::Array(tags)) => {
+            tags.iter().enumerate().map(|(at, tag)| (at.to_string(), tag.clone())).collect()
+        }
+        _ => Map::new(),
+    }
 }
 
 fn exported(record: &Map<String, Value>, metadata: Option<&Map<String, Value>>) -> Option<String> {
@@ -130,6 +141,18 @@ mod tests {
         assert_eq!(known(json!({"state": "destroyed", "brand": "lx"})), Known::Nothing);
         let hidden = json!({"brand": "lx", "owner_uuid": "o", "do_not_inventory": true});
         assert_eq!(known(hidden), Known::Nothing);
+    }
+
+    #[test] // V28
+    fn tags_that_are_a_list_become_an_object() {
+        let of = |value: Value| {
+            let vm = json!({"brand": "joyent", "owner_uuid": "o", "tags": value});
+            let Known::Vm(vm) = known(vm) else { panic!() };
+            Value::Object(vm.tags)
+        };
+        assert_eq!(of(json!(["a", "b"])), json!({"0": "a", "1": "b"}));
+        assert_eq!(of(json!({"a": "b"})), json!({"a": "b"}));
+        assert_eq!(of(json!(null)), json!({}));
     }
 
     #[test] // V28

@@ -71,15 +71,14 @@ pub fn read(params: &Params, rfd26: bool) -> Result<Filter, Refused> {
             Err(cause) => causes.0.push(cause),
         }
     }
-    uuids(&mut causes, params, &[("owner_uuid", "owner_uuid")]);
     if let Some(name) = params.get("name") {
         causes.check(checks::name_pattern(name));
     }
     if let Some(size) = params.get("size") {
         causes.check(checks::size_text(size));
     }
-    optional(&mut causes, params, "state", checks::state);
-    uuids(&mut causes, params, &[("refs", "refs")]);
+    optional(&mut causes, params, "state", |value| checks::state(value, rfd26));
+    uuids(&mut causes, params, &[("owner_uuid", "owner_uuid"), ("refs", "refs")]);
     if params.get("type").is_some_and(Value::is_array) {
         causes.check(checks::kind(params.get("type")));
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::checks;
 use super::refused::Cause;
-use super::script::{inspect, parse_json, string, type_of};
+use super::script::{inspect, is_falsy, parse_json, string, type_of};
 use super::volume::Volume;
 
 /// Nested deeper than this a predicate is refused.
@@ -98,6 +98,25 @@ impl Fields {
     }
 }
 
+impl Field {
+    /// Checks a value that it is compared with.
+    fn check(self, value: &Value, fields: Fields) -> Result<(), String> {
+        let value = Some(value);
+        match self {
+            Field::Name => checks::name(value),
+            Field::State => checks::state(value, fields == Fields::All),
+            Field::Type => checks::kind(value),
+            Field::Uuid => checks::uuid(value, "uuid"),
+            Field::Network => checks::uuid(value, "volume network"),
+            Field::Size => checks::size(value),
+            Field::Dangling => Ok(()),
+            Field::OwnerUuid => checks::uuid(value, "owner_uuid"),
+            Field::BillingId => checks::uuid(value, "billing_id"),
+            Field::Tags => tag_of(value).map(drop),
+        }
+    }
+}
+
 impl Predicate {
     /// Reads the value of the parameter; none where it says nothing.
     ///
@@ -119,14 +138,14 @@ impl Predicate {
         if is_empty {
             return Ok(None);
         }
-        let predicate = form(&parsed, fields, 0).map_err(Cause::Predicate)?;
-        let mut bad = Vec::new();
-        predicate.check_values(&mut bad);
-        if bad.is_empty() {
-            return Ok(Some(predicate));
-        }
-        let bad: Vec<String> = bad.into_iter().map(|text| format!("Error: {text}")).collect();
-        Err(Cause::Parameter(format!("Invalid values in predicate: {}", bad.join(", "))))
+        form(&parsed, 0).and_then(|()| typed(&parsed, fields)).map_err(Cause::Predicate).and_then(
+            |predicate| match predicate.bad_values(fields) {
+                bad if bad.is_empty() => Ok(Some(predicate)),
+                bad => {
+                    Err(Cause::Parameter(format!("Invalid values in predicate: {}", bad.join(","))))
+                }
+            },
+        )
     }
 
     /// Returns the names of the fields that it compares, each once.
@@ -148,29 +167,30 @@ impl Predicate {
         }
     }
 
-    fn check_values(&self, bad: &mut Vec<String>) {
+    /// Returns what is wrong with the values, those of a field together: the fields in the order in which they
+    /// first stand.
+    fn bad_values(&self, fields: Fields) -> Vec<String> {
+        let mut compared = Vec::new();
+        self.collect_values(&mut compared);
+        let mut order: Vec<Field> = Vec::new();
+        for (field, _) in &compared {
+            if !order.contains(field) {
+                order.push(*field);
+            }
+        }
+        let bad = |field: Field| {
+            let of_field = compared.iter().filter(move |(it, _)| *it == field);
+            of_field.filter_map(move |(_, value)| field.check(value, fields).err())
+        };
+        order.into_iter().flat_map(bad).map(|text| format!("Error: {text}")).collect()
+    }
+
+    fn collect_values<'a>(&'a self, found: &mut Vec<(Field, &'a Value)>) {
         match self {
             Predicate::And(parts) | Predicate::Or(parts) => {
-                parts.iter().for_each(|part| part.check_values(bad));
+                parts.iter().for_each(|part| part.collect_values(found));
             }
-            Predicate::Compare(_, field, value) => {
-                let value = Some(value);
-                bad.extend(
-                    match field {
-                        Field::Name => checks::name(value),
-                        Field::State => checks::state(value),
-                        Field::Type => checks::kind(value),
-                        Field::Uuid => checks::uuid(value, "uuid"),
-                        Field::Network => checks::uuid(value, "volume network"),
-                        Field::Size => checks::size(value),
-                        Field::Dangling => Ok(()),
-                        Field::OwnerUuid => checks::uuid(value, "owner_uuid"),
-                        Field::BillingId => checks::uuid(value, "billing_id"),
-                        Field::Tags => tag_of(value).map(drop),
-                    }
-                    .err(),
-                );
-            }
+            Predicate::Compare(_, field, value) => found.push((*field, value)),
         }
     }
 
@@ -215,61 +235,89 @@ fn tag_of(value: Option<&Value>) -> Result<(&str, &str), String> {
     parts.filter(|(key, _)| !key.is_empty()).ok_or_else(bad)
 }
 
-/// Reads the form of a predicate; the values are checked later.
-fn form(value: &Value, fields: Fields, level: usize) -> Result<Predicate, String> {
+/// Checks the form of a whole predicate, before any field or type is looked at. `{}` is always true.
+fn form(value: &Value, level: usize) -> Result<(), String> {
     let shown = inspect(value);
     let wrong = |what: String| format!("predicate {shown}: {what}");
     if level > DEPTH {
         return Err(wrong(format!("is nested deeper than {DEPTH}")));
     }
-    let (operator, operands) = match value {
-        Value::Object(fields) => match (fields.len(), fields.iter().next()) {
-            (1, Some(entry)) => (entry.0.clone(), entry.1),
-            (count, _) => {
-                return Err(format!("predicate \"{shown}\": expected one key, but found {count}"));
-            }
+    let (count, operator, operands) = match value {
+        Value::Object(fields) => match fields.iter().next() {
+            None => return Ok(()),
+            Some((operator, operands)) => (fields.len(), operator.as_str(), operands),
         },
-        Value::Array(items) if items.len() == 1 => ("0".to_owned(), value),
-        Value::Array(items) => {
-            let count = items.len();
-            return Err(format!("predicate \"{shown}\": expected one key, but found {count}"));
-        }
+        Value::Array(items) => match items.first() {
+            None => return Ok(()),
+            Some(operands) => (items.len(), "0", operands),
+        },
         _ => return Err(wrong("must be an object".to_owned())),
     };
-    let compared = OPERATORS.iter().find(|(name, _)| *name == operator).map(|(_, it)| *it);
-    if compared.is_none() && operator != "and" && operator != "or" {
+    if count > 1 {
+        return Err(format!("predicate \"{shown}\": expected one key, but found {count}"));
+    }
+    let is_logical = operator == "and" || operator == "or";
+    if !is_logical && operator_of(operator).is_none() {
         return Err(wrong(format!("unknown operator \"{operator}\"")));
     }
     let Value::Array(operands) = operands else {
-        return Err(wrong(format!("operator \"{operator}\": expected array")));
+        return Err(wrong(match (is_falsy(Some(operands)), is_logical) {
+            (true, true) => format!("expected \"{operator}\" in logical expression"),
+            (true, false) => format!("missing key \"{operator}\""),
+            (false, _) => format!("operator \"{operator}\": expected array"),
+        }));
     };
-    let Some(compared) = compared else {
+    if is_logical {
         if operands.len() < 2 {
             let what = "expected at least 2 elements in array";
             return Err(wrong(format!("operator \"{operator}\": {what}")));
         }
-        let parts = operands.iter().map(|part| form(part, fields, level + 1));
-        let parts = parts.collect::<Result<_, _>>()?;
-        return Ok(if operator == "and" { Predicate::And(parts) } else { Predicate::Or(parts) });
+        return operands.iter().try_for_each(|part| form(part, level + 1));
+    }
+    match &operands[..] {
+        [Value::String(_), Value::String(_) | Value::Number(_) | Value::Bool(_)] => Ok(()),
+        [Value::String(_), _] => {
+            Err(wrong(format!("field \"{operator}\" is not a string, number, or boolean")))
+        }
+        [_, _] => Err(wrong(format!("field \"{operator}\" is not a string"))),
+        _ => Err(wrong(format!("\"{operator}\" array must have 2 elements"))),
+    }
+}
+
+/// Reads a predicate of a good form: the first field that there is not, or that is compared with a value of
+/// another type, is an error. The values are checked later.
+fn typed(value: &Value, fields: Fields) -> Result<Predicate, String> {
+    let wrong = |what: String| format!("predicate {}: {what}", inspect(value));
+    let entry = value.as_object().and_then(|fields| fields.iter().next());
+    let Some((operator, Value::Array(operands))) = entry else {
+        return Ok(Predicate::And(Vec::new()));
     };
-    let [field, operand] = &operands[..] else {
-        return Err(wrong(format!("\"{operator}\" array must have 2 elements")));
+    let parts = || operands.iter().map(|part| typed(part, fields)).collect::<Result<_, _>>();
+    let (name, operand) = match (operator.as_str(), &operands[..]) {
+        ("and", _) => return Ok(Predicate::And(parts()?)),
+        ("or", _) => return Ok(Predicate::Or(parts()?)),
+        (_, [name, operand]) => (name, operand),
+        _ => return Ok(Predicate::And(Vec::new())),
     };
-    let named = fields.known().iter().find(|(name, ..)| field == name);
-    let Some((name, field, kind)) = named else {
-        return Err(wrong(format!("field \"{}\" is not defined", string(Some(field)))));
-    };
-    if !matches!(compared, Operator::Eq | Operator::Ne) && *kind != "number" {
-        let what = format!("cannot be applied to fields of type \"{kind}\"");
+    let compared = operator_of(operator).unwrap_or(Operator::Eq);
+    let got = type_of(Some(operand));
+    if !matches!(compared, Operator::Eq | Operator::Ne) && got != "number" {
+        let what = format!("cannot be applied to fields of type \"{got}\"");
         return Err(wrong(format!("operator \"{operator}\" {what}")));
     }
-    let got = type_of(Some(operand));
+    let known = fields.known().iter().find(|(known, ..)| name == known);
+    let Some((name, field, kind)) = known else {
+        return Err(wrong(format!("field \"{}\" is not defined", string(Some(name)))));
+    };
     if got != *kind {
-        let shown = inspect(operand);
         let what = format!("expected \"{kind}\", but got \"{got}\"");
-        return Err(wrong(format!("field \"{name}\" value (\"{shown}\") {what}")));
+        return Err(wrong(format!("field \"{name}\" value (\"{}\") {what}", inspect(operand))));
     }
     Ok(Predicate::Compare(compared, *field, operand.clone()))
+}
+
+fn operator_of(name: &str) -> Option<Operator> {
+    OPERATORS.iter().find(|(known, _)| *known == name).map(|(_, operator)| *operator)
 }
 
 #[cfg(test)]
@@ -339,6 +387,58 @@ mod tests {
             let text = json!(json!({"eq": [field, value]}).to_string());
             assert!(Predicate::read(&text, Fields::All).is_err(), "{field} {value}");
         }
+    }
+
+    fn refusal(predicate: Value) -> String {
+        let refused = Predicate::read(&json!(predicate.to_string()), Fields::Deployed).unwrap_err();
+        match refused {
+            Cause::Predicate(text) | Cause::Parameter(text) => text,
+        }
+    }
+
+    #[test] // V8
+    fn the_form_is_checked_before_the_fields_and_the_fields_before_the_values() {
+        for (predicate, said) in [
+            (json!({"eq": null}), r#"predicate { eq: null }: missing key "eq""#),
+            (json!({"or": null}), r#"predicate { or: null }: expected "or" in logical expression"#),
+            (
+                json!({"eq": ["name", null]}),
+                r#"predicate { eq: [ 'name', null ] }: field "eq" is not a string, number, or boolean"#,
+            ),
+            (
+                json!({"ne": [7, "x"]}),
+                r#"predicate { ne: [ 7, 'x' ] }: field "ne" is not a string"#,
+            ),
+            (
+                json!({"and": [{"eq": ["nope", "x"]}, {"eq": ["name", {}]}]}),
+                r#"predicate { eq: [ 'name', {} ] }: field "eq" is not a string, number, or boolean"#,
+            ),
+            (
+                json!({"lt": ["name", 5]}),
+                r#"predicate { lt: [ 'name', 5 ] }: field "name" value ("5") expected "string", but got "number""#,
+            ),
+            (
+                json!({"le": ["size", "5"]}),
+                r#"predicate { le: [ 'size', '5' ] }: operator "le" cannot be applied to fields of type "string""#,
+            ),
+            (
+                json!({"or": [{"eq": ["size", -1]}, {"eq": ["state", "a"]}, {"eq": ["size", -2]}]}),
+                "Invalid values in predicate: \
+                 Error: Volume size: \"-1\" is not a valid volume size. Size must be a number > 0,\
+                 Error: Volume size: \"-2\" is not a valid volume size. Size must be a number > 0,\
+                 Error: Volume state: a is invalid",
+            ),
+        ] {
+            assert_eq!(refusal(predicate), said);
+        }
+        assert!(holds(json!({"and": [{}, {"eq": ["name", "alpha"]}]}), &volume()));
+    }
+
+    #[test] // V115
+    fn a_volume_that_rolls_back_is_found_by_its_state() {
+        let text = json!(json!({"eq": ["state", "rolling_back"]}).to_string());
+        assert!(Predicate::read(&text, Fields::All).is_ok());
+        assert!(Predicate::read(&text, Fields::Deployed).is_err());
     }
 
     #[test]

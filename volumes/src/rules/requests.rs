@@ -150,10 +150,16 @@ pub fn create(params: &Params) -> Result<Create, Refused> {
 pub fn update(params: &Params) -> Result<Update, Refused> {
     let mut causes = Causes::default();
     causes.names(params, &["uuid"], &["owner_uuid", "name"]);
-    uuids(&mut causes, params, &[("uuid", "uuid"), ("owner_uuid", "owner_uuid")]);
+    uuids(&mut causes, params, &[("uuid", "uuid")]);
+    // A null is an owner that no volume has.
+    let is_nobody = params.get("owner_uuid").is_some_and(Value::is_null);
+    if !is_nobody {
+        uuids(&mut causes, params, &[("owner_uuid", "owner_uuid")]);
+    }
     optional(&mut causes, params, "name", checks::name);
     causes.done()?;
-    let (owner_uuid, name) = (text(params, "owner_uuid"), text(params, "name"));
+    let owner_uuid = text(params, "owner_uuid").or(is_nobody.then(String::new));
+    let name = text(params, "name");
     Ok(Update { uuid: given(params, "uuid"), owner_uuid, name, tags: None })
 }
 
@@ -306,6 +312,12 @@ mod tests {
             }
         }
         assert!(none(&params(json!({"a": "b"}))).is_err() && none(&Params::new()).is_ok());
+    }
+
+    #[test] // V1
+    fn a_null_owner_of_an_update_is_another_owner() {
+        let update = update(&params(json!({"uuid": U, "owner_uuid": null}))).unwrap();
+        assert_eq!(update.owner_uuid.as_deref(), Some(""), "no volume is of this one");
     }
 
     #[test] // V2

@@ -111,7 +111,7 @@ impl Service {
         Ok(found.iter().map(|it| it.value.shown()).collect())
     }
 
-    /// Removes a reservation.
+    /// Removes a reservation. Its VM uses the volume no more, unless VMAPI knows it.
     ///
     /// # Errors
     /// If there is no such reservation of this owner, and those of the storage.
@@ -125,7 +125,13 @@ impl Service {
             return Err(absent());
         }
         let gone = self.records.reservations.delete(uuid, Expect::Anything).await;
-        written(gone, ())?.ok_or_else(absent)
+        written(gone, ())?.ok_or_else(absent)?;
+        let vm = &found.value.vm_uuid;
+        if let Err(error) = self.look(vm, None).await {
+            // It is gone all the same; the next listing of VMAPI looks at the VM again.
+            tracing::warn!(%error, vm, "cannot tell whether the VM of a released reservation uses its volume");
+        }
+        Ok(())
     }
 
     async fn reserved(

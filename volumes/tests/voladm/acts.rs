@@ -110,27 +110,32 @@ async fn an_update_takes_the_newest_image_of_the_same_name_and_owner() {
         world.imgapi.store().put(object(json!({"uuid": uuid, "name": name, "version": "1.0",
             "state": state, "owner": owner, "published_at": format!("{at}T00:00:00Z")})));
     };
+    let [older, broken, foreign, other, new, none] =
+        [1, 2, 3, 4, 5, 6].map(|n| format!("1a9e000{n}-0000-4000-8000-000000000000"));
     image(IMAGE, "nfsserver", OTHER, "2026-01-02", "active");
-    image("i-older", "nfsserver", OTHER, "2026-01-01", "active");
-    image("i-broken", "nfsserver", OTHER, "2026-01-09", "disabled");
-    image("i-foreign", "nfsserver", OWNER, "2026-01-09", "active");
-    image("i-other", "base", OTHER, "2026-01-09", "active");
+    image(&older, "nfsserver", OTHER, "2026-01-01", "active");
+    image(&broken, "nfsserver", OTHER, "2026-01-09", "disabled");
+    image(&foreign, "nfsserver", OWNER, "2026-01-09", "active");
+    image(&other, "base", OTHER, "2026-01-09", "active");
     let done = world.voladm(&["update-volume-zone", "logs", "-y"]).await;
     let has = format!("logs ({LOGS}): it has nfsserver 1.0 ({IMAGE}) already\nNothing to do.\n");
     assert_eq!((done.code, done.stdout, world.orders()), (Some(0), has, vec![]), "{}", done.stderr);
-    image("i-new", "nfsserver", OTHER, "2026-01-03", "active");
-    for (args, image) in [(&[][..], "i-new"), (&["--image", "i-other"], "i-other")] {
+    image(&new, "nfsserver", OTHER, "2026-01-03", "active");
+    // IMGAPI remembers what it answered.
+    world.imgapi.store().advance(std::time::Duration::from_secs(301));
+    for (args, image) in [(&[][..], &new), (&["--image", &other], &other)] {
         let done = world.voladm(&[&["update-volume-zone", "logs", "-y"], args].concat()).await;
         assert_eq!(done.code, Some(0), "{}", done.stderr);
         let want =
             (format!("/vms/{}?action=reprovision", zone(LOGS)), json!({"image_uuid": image}));
         assert_eq!(world.orders().pop().unwrap(), want);
     }
-    for (image, said) in
-        [("i-broken", "the image i-broken is disabled"), ("i-none", "image not found")]
-    {
+    for (image, said) in [
+        (&broken, format!("the image {broken} is disabled")),
+        (&none, format!("image {none} not found")),
+    ] {
         let done = world.voladm(&["update-volume-zone", "logs", "-y", "--image", image]).await;
-        assert!(done.code == Some(1) && done.stderr.contains(said), "{}", done.stderr);
+        assert!(done.code == Some(1) && done.stderr.contains(&said), "{}", done.stderr);
     }
     assert_eq!(world.orders().len(), 2);
 }

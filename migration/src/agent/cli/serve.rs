@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::agent::{FileArgs, ServeError};
+use daemon::command::Spawned;
 use daemon::http::{Limits, Server, listen};
 use daemon::timing::Retry;
 use daemon::{Lock, Shutdown, Tasks, Window, disk};
@@ -26,7 +27,6 @@ use super::args::NAME;
 use crate::agent::config::Config;
 use crate::agent::pages;
 use crate::agent::run::{self, Agent, Setup};
-use crate::agent::spawn::Spawned;
 use crate::agent::wire::Tcp;
 
 /// The waits while vminfod does not say what the admin address is.
@@ -71,7 +71,7 @@ async fn serve_with(config: Config, shutdown: Shutdown) -> Result<(), ServeError
         secret: secret(&config).await?,
         seed,
         mbps: config.mbps,
-        commands: Arc::new(Spawned(config.commands.clone())),
+        commands: Arc::new(Spawned::new(config.commands.clone())),
         vminfod,
         wire: Arc::new(wire),
         transport,
@@ -137,7 +137,7 @@ pub(super) async fn boot(config: &Config) -> anyhow::Result<String> {
     let dir = config.basics.places.state_dir.clone();
     std::fs::create_dir_all(&dir)?;
     let _only_one = Lock::take(&dir.join("lock"))?;
-    let commands = Spawned(config.commands.clone());
+    let commands = Spawned::new(config.commands.clone());
     let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new()?);
     let about = (config.service.as_str(), config.cn);
     run::boot(&dir, &commands, (transport, secret(config).await?), about).await

@@ -7,10 +7,13 @@
 
 mod side;
 
+mod set;
+
 mod run;
 
 mod said;
 
 pub use run::{Property, Zfs, ZfsError, args, is_of};
 pub use said::{Said, said};
+pub use set::Set;
 pub use side::Listed;

@@ -5,16 +5,15 @@
 //! Runs `zfs` and `zpool`.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Call, CommandError, Commands, Output, Program};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::said::{Said, said};
-use crate::agent::commands::{Commands, Output, Program};
-use crate::protocol::Properties;
+use crate::properties;
 
 /// How long a listing and a change may take (the deployed agent's limit).
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
@@ -31,19 +30,16 @@ pub struct Can {
     pub bookmarks: bool,
     /// Encrypted datasets.
     pub encryption: bool,
+    /// Limits of filesystems and of snapshots.
+    pub limits: bool,
 }
 
 /// `zfs` did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum ZfsError {
     /// It could not be run to its end.
-    #[error("{program}: {source}")]
-    Run {
-        /// The program.
-        program: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Run(#[from] CommandError),
     /// It said no.
     #[error("zfs {verb}: {message}")]
     Said {
@@ -67,7 +63,7 @@ impl ZfsError {
     pub fn said(&self) -> Said {
         match self {
             ZfsError::Said { message, .. } => said(message),
-            ZfsError::Run { .. } | ZfsError::Odd { .. } => Said::Other,
+            ZfsError::Run(_) | ZfsError::Odd { .. } => Said::Other,
         }
     }
 }
@@ -97,9 +93,10 @@ pub fn args(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Returns true if the dataset is one of this VM's: its root, what is below, or a disk beside it.
+/// Returns true if the dataset is one of this VM's: its root, what is below, or a disk beside it. Every name that
+/// zfs(8) allows is one; `@`, `#`, `%` and `,` make something else of it in a command.
 pub fn is_of(dataset: &str, vm: Uuid) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.: /".contains(c);
     let own = dataset.split('/').nth(1).and_then(|part| part.strip_prefix(&vm.to_string()));
     own.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) && dataset.chars().all(plain)
 }
@@ -131,6 +128,7 @@ impl Zfs {
             Ok(Can {
                 resume: knows_tokens && self.has_feature("extensible_dataset").await?,
                 bookmarks: self.has_feature("bookmarks").await?,
+                limits: self.has_feature("filesystem_limits").await?,
                 encryption: self.has_feature("encryption").await?,
             })
         };
@@ -146,7 +144,8 @@ impl Zfs {
         Ok(output.status == 0 && text.split_whitespace().any(is_on))
     }
 
-    /// Returns properties of these, with `below` also of everything below them, snapshots included.
+    /// Returns properties of these, with `below` also of everything below them, snapshots included. Only of those whose
+    /// values no people write: a text is read with [`Zfs::text`].
     ///
     /// # Errors
     /// [`Said::Absent`] if one of the names is not there.
@@ -156,6 +155,9 @@ impl Zfs {
         of: &[String],
         below: bool,
     ) -> Result<Vec<Property>, ZfsError> {
+        if let Some(text) = properties.iter().find(|name| !properties::is_word(name)) {
+            return Err(ZfsError::Odd { verb: "get", line: (*text).to_owned() });
+        }
         let mut words = args(&["get", "-Hp"]);
         if below {
             words.push("-r".to_owned());
@@ -173,21 +175,16 @@ impl Zfs {
         text.lines().map(|line| row(line).ok_or_else(|| odd(line))).collect()
     }
 
-    /// Returns what people have set on a dataset and those below it, as far as it can be set again. Received
-    /// values count: they were set on the other node.
+    /// Returns a property whose value people may have written, byte for byte; none if the dataset is gone.
     ///
     /// # Errors
-    /// As [`Zfs::get`].
-    pub async fn set_by_people(&self, dataset: &str) -> Result<Properties, ZfsError> {
-        let rows = self.get(&["all"], &[dataset.to_owned()], true).await?;
-        let mut found = Properties::new();
-        for row in rows {
-            let is_set = row.source == "local" || row.source == "received";
-            if is_set && !row.of.contains(['@', '#']) && !FIXED.contains(&row.name.as_str()) {
-                found.entry(row.of).or_default().insert(row.name, row.value);
-            }
+    /// If `zfs` fails otherwise.
+    pub async fn text(&self, property: &str, of: &str) -> Result<Option<Vec<u8>>, ZfsError> {
+        match self.bytes(args(&["get", "-Hp", "-o", "value", property, of])).await {
+            Ok(printed) => Ok(printed.strip_suffix(b"\n").map(<[u8]>::to_vec)),
+            Err(error) if error.said() == Said::Absent => Ok(None),
+            Err(error) => Err(error),
         }
-        Ok(found)
     }
 
     /// Returns one property of each of these that is there.
@@ -242,6 +239,17 @@ impl Zfs {
         }
     }
 
+    /// Runs it once: what holds it does not go by itself.
+    ///
+    /// # Errors
+    /// What it said, unless it is gone already.
+    pub async fn remove_once(&self, words: Vec<String>) -> Result<(), ZfsError> {
+        match self.read(words).await {
+            Err(error) if error.said() != Said::Absent => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// The same for something that may be gone already.
     ///
     /// # Errors
@@ -254,32 +262,22 @@ impl Zfs {
     }
 
     async fn read(&self, words: Vec<String>) -> Result<String, ZfsError> {
+        Ok(String::from_utf8_lossy(&self.bytes(words).await?).into_owned())
+    }
+
+    pub(super) async fn bytes(&self, words: Vec<String>) -> Result<Vec<u8>, ZfsError> {
         let verb = words.first().cloned().unwrap_or_default();
         let output = self.raw(Program::Zfs, words).await?;
         if output.status != 0 {
-            let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-            return Err(ZfsError::Said { verb, message });
+            return Err(ZfsError::Said { verb, message: output.complaint() });
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(output.stdout)
     }
 
     async fn raw(&self, program: Program, words: Vec<String>) -> Result<Output, ZfsError> {
-        let ran = self.commands.run(program, words, Vec::new(), DEADLINE).await;
-        ran.map_err(|source| ZfsError::Run { program: program.name(), source })
+        Ok(self.commands.run(Call::new(program, words, DEADLINE)).await?)
     }
 }
-
-/// What is shown as set and cannot be set again.
-const FIXED: [&str; 8] = [
-    "casesensitivity",
-    "normalization",
-    "utf8only",
-    "version",
-    "volblocksize",
-    "volsize",
-    "receive_resume_token",
-    "encryption",
-];
 
 #[cfg(test)]
 mod tests {
@@ -298,6 +296,11 @@ mod tests {
             ("zones/other", false),
             ("zones/ID@snapshot", false),
             ("zones/ID other", false),
+            ("zones/ID-disk0/a b", true),
+            ("zones/ID/data/a b/-x:y.z_", true),
+            ("zones/ID/a,b", false),
+            ("zones/ID/a%b", false),
+            ("zones/ID/a\nb", false),
             ("", false),
         ] {
             assert_eq!(is_of(&name.replace("ID", &vm.to_string()), vm), want, "{name}");

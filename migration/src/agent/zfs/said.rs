@@ -15,11 +15,14 @@ pub enum Said {
     Absent,
     /// This `zfs` or this pool does not know an option or a property.
     Unknown,
+    /// The dataset is encrypted: it is sent alone and without properties.
+    Encrypted,
     /// Something else.
     Other,
 }
 
-const TABLE: [(&str, Said); 10] = [
+const TABLE: [(&str, Said); 11] = [
+    ("without the raw flag", Said::Encrypted),
     ("is busy", Said::Busy),
     // What was mounted there is unmounted a moment later than its command ends (zfs-fuse).
     ("directory is not empty", Said::Busy),
@@ -56,6 +59,10 @@ mod tests {
             ),
             ("cannot open 'zones/a': dataset does not exist", Said::Absent),
             ("could not find any snapshots to destroy; check snapshot names.", Said::Absent),
+            (
+                "cannot send a/b@1: encrypted dataset a/b may not be sent with properties without the raw flag",
+                Said::Encrypted,
+            ),
             ("invalid option 'n'", Said::Unknown),
             ("bad property list: invalid property 'receive_resume_token'", Said::Unknown),
             ("internal error: Function not implemented", Said::Other),

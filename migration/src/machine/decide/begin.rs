@@ -24,6 +24,7 @@ pub fn next(record: &Record, facts: &Facts) -> Stage<Ending> {
     if !copy.hidden {
         return Err(Next::GiveUp(Reason::Shown(End::Target))); // not ours
     }
+    unless(facts.dated, Step::Date)?;
     unless(!copy.autoboot, Step::NoAutoboot(End::Target))?;
     Ok(Ending::Begun)
 }

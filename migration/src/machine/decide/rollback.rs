@@ -5,8 +5,8 @@
 //! Rollback: the VM goes on on the source, with what the target wrote.
 
 use super::stage::{
-    Stage, copy, failed, fenced, forgotten, hidden, is_dead, moved, node, powered, quota, released,
-    shown, stopped, unless,
+    Stage, copy, failed, fenced, forgotten, hidden, is_dead, moved, node, powered, protected,
+    quota, released, shown, stopped, unless,
 };
 use super::sync;
 use crate::journal::{End, Power};
@@ -80,6 +80,8 @@ fn source_on(record: &Record, facts: &Facts) -> Stage<()> {
     if let Some(power) = journal.power {
         powered(journal, facts, End::Source, power)?;
     }
+    let target = facts.copy(End::Target).map(|copy| copy.protection);
+    protected(facts, End::Source, target.unwrap_or_default())?;
     quota(facts, End::Source)?;
     unless(!facts.reserved, Step::Unreserve)?;
     if !is_dead(journal, facts, End::Target) {

@@ -6,7 +6,7 @@
 //! otherwise it returns what has to follow.
 
 use crate::journal::{End, Journal, Power};
-use crate::machine::facts::{Copy, Facts, Node, Seen, Settings};
+use crate::machine::facts::{Copy, Facts, Node, Protection, Seen, Settings};
 use crate::machine::fence::{MayBoot, MayMove, MayShow, Unsafe};
 use crate::machine::next::{Ending, Next, Reason, Step, Wait};
 use crate::record::Record;
@@ -109,6 +109,14 @@ pub fn moved(journal: &Journal, facts: &Facts, end: End) -> Stage<()> {
 pub fn quota(facts: &Facts, end: End) -> Stage<()> {
     let is_lifted = facts.copy(end).is_some_and(|copy| copy.quota_lifted);
     unless(!is_lifted, Step::RestoreQuota(end))
+}
+
+/// The copy, if its node shows one, is protected against deletion as this says, or more. Nothing here lifts a
+/// protection: only the deletion of a copy does.
+pub fn protected(facts: &Facts, end: End, want: Protection) -> Stage<()> {
+    let Some(copy) = facts.copy(end) else { return Ok(()) };
+    let lacks = want.without(copy.protection);
+    unless(lacks == Protection::default(), Step::Protect(end, lacks))
 }
 
 /// The copy, if its node shows one, has no sync snapshot but this one.

@@ -6,8 +6,8 @@
 
 use super::restore;
 use super::stage::{
-    Stage, alike, copy, failed, forgotten, hidden, is_dead, moved, powered, quota, released, shown,
-    stopped, unless,
+    Stage, alike, copy, failed, forgotten, hidden, is_dead, moved, powered, protected, quota,
+    released, shown, stopped, unless,
 };
 use super::sync;
 use crate::journal::{End, Power};
@@ -56,6 +56,7 @@ fn source_off(record: &Record, facts: &Facts) -> Stage<()> {
     if journal.power.is_none() && !is_dead {
         // An update that fails costs nothing as long as the VM is on. What changes later is brought over below.
         unless(facts.settings == Settings::Same, Step::BringOver)?;
+        unless(facts.dated, Step::Date)?; // the target of an older service
     }
     if journal.power.is_none() {
         let power = |it: &Copy| Power { running: it.running, autoboot: it.autoboot };
@@ -95,6 +96,10 @@ fn target_on(record: &Record, facts: &Facts) -> Stage<()> {
         return Err(Next::Note(Note::TargetBooted));
     }
     powered(journal, facts, End::Target, power)?;
+    let source = facts.copy(End::Source).map(|copy| copy.protection);
+    let marked = facts.copy(End::Target).map(|copy| copy.marked);
+    // Of a source that is dead the stream has brought the mark.
+    protected(facts, End::Target, source.or(marked).unwrap_or_default())?;
     quota(facts, End::Target)?;
     quota(facts, End::Source)?;
     unless(!facts.reserved, Step::Unreserve)?;

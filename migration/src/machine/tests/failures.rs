@@ -185,6 +185,7 @@ fn a_record_of_the_deployed_service_counts_as_one_whose_target_has_run() {
         vmapi: Some(End::Target),
         reserved: false,
         settings: Settings::Same,
+        dated: true,
     };
     note(&mut record, Note::Power(crate::journal::Power { running: true, autoboot: true }));
     assert_eq!(next(&record, &facts), Next::GiveUp(Reason::NoCommonSnapshot));

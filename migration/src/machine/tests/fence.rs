@@ -26,7 +26,14 @@ fn facts(end: End, own: &Seen, other: &Seen, vmapi: End) -> Facts {
         End::Target => (other, own),
     };
     let (source, target) = (source.clone(), target.clone());
-    Facts { source, target, vmapi: Some(vmapi), reserved: false, settings: Settings::Same }
+    Facts {
+        source,
+        target,
+        vmapi: Some(vmapi),
+        reserved: false,
+        settings: Settings::Same,
+        dated: true,
+    }
 }
 
 /// The journals that differ in what the fence looks at.

@@ -66,6 +66,8 @@ pub struct World {
     pub vmapi: End,
     pub reserved: bool,
     pub settings: Settings,
+    /// The target was created when the source was.
+    pub dated: bool,
     pub record: Option<Record>,
     /// A record that is over and stays.
     pub past: Option<Record>,
@@ -93,6 +95,7 @@ impl World {
             vmapi: End::Source,
             reserved: false,
             settings: Settings::Same,
+            dated: true,
             record: None,
             past: None,
             finalizing: false,
@@ -211,6 +214,8 @@ impl World {
             Step::Delete(may) => may.end(),
             Step::Create => End::Target,
             Step::BringOver => return self.settings = Settings::Same,
+            Step::Date => return self.dated = true,
+            Step::Protect(end, _) => end,
             Step::Place => return,
             Step::Reserve => return self.reserved = true,
             Step::Unreserve => return self.reserved = false,
@@ -243,6 +248,11 @@ impl World {
                     Step::Show(_) => disk.seen.hidden = false,
                     Step::RestoreQuota(_) => disk.seen.quota_lifted = false,
                     Step::Settle(_) => disk.settles(),
+                    Step::Protect(_, of) => {
+                        disk.seen.protection.zoneroot |= of.zoneroot;
+                        disk.seen.protection.delegated |= of.delegated;
+                        disk.seen.marked = disk.seen.protection;
+                    }
                     Step::Forget { keep, .. } => {
                         disk.seen.partial &= keep.is_some();
                         disk.seen.snapshots.retain(|it| Some(it.number) == keep)
@@ -257,6 +267,7 @@ impl World {
         if self.target.copy.is_none() {
             let seen = Copy { hidden: true, ..Copy::default() };
             self.target.copy = Some(Disk { seen, data: 0, kept: Vec::new() });
+            self.dated = false;
         }
     }
 
@@ -291,11 +302,13 @@ impl World {
         }
         if !has_base {
             receiver.seen.snapshots.clear(); // a full stream replaces all
+            receiver.seen.protection = Protection::default();
         }
         receiver.seen.snapshots.retain(|it| sent.seen.snapshots.contains(it));
         if !receiver.seen.snapshots.contains(&last) {
             receiver.seen.snapshots.push(last);
         }
+        receiver.seen.marked = sent.seen.marked; // the snapshot, without its hold
         receiver.kept = sent.kept.clone();
         receiver.seen.partial = false;
         receiver.seen.started_since_snapshot = false;

@@ -26,7 +26,7 @@ fn orders(world: &mut World, action: Action) -> Vec<String> {
 #[test] // M17, R3, R6
 fn the_order_of_each_operation() {
     let mut world = World::new(true, None);
-    assert_eq!(orders(&mut world, Action::Begin), ["place", "hold target", "create"]);
+    assert_eq!(orders(&mut world, Action::Begin), ["place", "hold target", "create", "date"]);
     let sync = ["send 1 from source", "quota source", "quota target"];
     assert_eq!(orders(&mut world, Action::Sync), sync);
     world.writes(End::Source);
@@ -88,6 +88,40 @@ fn the_order_of_each_operation() {
     assert_eq!(orders(&mut back, Action::Rollback), rollback);
     let finalize = ["delete source", "release source", "forget target but 0"];
     assert_eq!(orders(&mut world, Action::Finalize), finalize);
+}
+
+#[test] // M78
+fn a_protection_against_deletion_goes_with_the_vm_and_back() {
+    let both = Protection { zoneroot: true, delegated: true };
+    let protect = |copy: &mut Copy, of| (copy.protection, copy.marked) = (of, of);
+    let mut world = World::new(true, None);
+    protect(&mut world.source.copy.as_mut().unwrap().seen, both);
+    orders(&mut world, Action::Begin);
+    orders(&mut world, Action::Sync);
+    let mut dead = world.clone();
+    let switch = orders(&mut world, Action::Switch);
+    let at = |name: &str| switch.iter().position(|it| it == name);
+    assert!(at("boot target") < at("protect target root data"), "{switch:?}");
+    assert_eq!(world.target.copy.as_ref().unwrap().seen.protection, both);
+    let mut back = world.clone();
+    orders(&mut world, Action::Finalize);
+    assert!(world.source.copy.is_none());
+    // What was protected after the switch is so on the source too; nothing that was is not.
+    protect(&mut back.source.copy.as_mut().unwrap().seen, Protection { delegated: false, ..both });
+    let rollback = orders(&mut back, Action::Rollback);
+    assert!(rollback.contains(&"protect source data".to_owned()), "{rollback:?}");
+    assert_eq!(back.source.copy.as_ref().unwrap().seen.protection, both);
+    assert!(back.target.copy.is_none());
+    // Of a source that is dead the last stream has brought the snapshots.
+    dead.goes_down(End::Source);
+    let word =
+        crate::journal::Word { by: uuid::Uuid::nil(), at: crate::time::Time::from_millis(0) };
+    assert!(dead.command(Action::Switch));
+    dead.record.as_mut().unwrap().journal.source_dead = Some(word);
+    while dead.is_busy() {
+        dead.round(Fault::None);
+    }
+    assert_eq!(dead.target.copy.as_ref().unwrap().seen.protection, both);
 }
 
 #[test] // M17

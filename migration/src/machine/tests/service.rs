@@ -115,6 +115,7 @@ impl World {
             vmapi: Some(believes),
             reserved: self.reserved,
             settings: self.settings,
+            dated: self.dated,
         };
         let next = next(&record, &facts);
         if !matches!(next, Next::Wait(_)) {
@@ -183,9 +184,17 @@ fn spelled(step: &Step) -> String {
         Step::Show(may) => format!("show {}", may.end()),
         Step::MoveRecord(may) => format!("move record to {}", may.end()),
         Step::Delete(may) => format!("delete {}", may.end()),
-        Step::Place | Step::Create | Step::BringOver | Step::Reserve | Step::Unreserve => {
-            format!("{step:?}").to_lowercase()
+        Step::Protect(end, of) => {
+            let which = [(of.zoneroot, " root"), (of.delegated, " data")];
+            let which = which.into_iter().filter(|(is_one, _)| *is_one).map(|(_, name)| name);
+            format!("protect {end}{}", which.collect::<String>())
         }
+        Step::Place
+        | Step::Create
+        | Step::Date
+        | Step::BringOver
+        | Step::Reserve
+        | Step::Unreserve => format!("{step:?}").to_lowercase(),
     }
 }
 

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::answer::{Answer, done, ok, respond, uuid, whole};
 use super::shared::Front;
-use crate::checks::Obstacle;
+use crate::checks::{Obstacle, Warning};
 use crate::estimate;
 use crate::machine::{Action, Refusal};
 use crate::permit;
@@ -125,7 +125,9 @@ impl Front {
             self.verified(vm_uuid).await?;
         }
         match self.service.command(&vm, action, &asked, target).await? {
-            Done::Started { job, record } => self.accepted(job, &record, action).await,
+            Done::Started { job, record, warnings } => {
+                self.accepted(job, &record, action, &warnings).await
+            }
             Done::Changed(record) => {
                 ok(&json!({"migration": record.raw_entries(self.service.clock.now())}))
             }
@@ -149,7 +151,13 @@ impl Front {
     }
 
     /// 202: the phase that is shown is the action that was asked for, as the deployed service has it.
-    async fn accepted(&self, job: Uuid, record: &Record, action: Action) -> Answer {
+    async fn accepted(
+        &self,
+        job: Uuid,
+        record: &Record,
+        action: Action,
+        warnings: &[Warning],
+    ) -> Answer {
         let waits = self.waits(std::iter::once(record)).await?;
         let mut shown = record.public(self.service.clock.now());
         shown["phase"] = json!(action.name());
@@ -158,7 +166,12 @@ impl Front {
             shown["state"] = json!(RecordState::Queued);
             shown["waits_for"] = json!(reason);
         }
-        let body = json!({"job_uuid": job, "migration": shown});
+        let mut body = json!({"job_uuid": job, "migration": shown});
+        if !warnings.is_empty() {
+            let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+            tracing::warn!(vm = %record.vm_uuid, reasons = warnings.join("; "), "begun in spite of these");
+            body["warnings"] = json!(warnings);
+        }
         let mut response = reply_json(StatusCode::ACCEPTED, &body);
         if let Ok(url) = HeaderValue::from_str(&self.service.url) {
             response.headers_mut().insert("workflow-api", url);

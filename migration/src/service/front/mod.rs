@@ -35,7 +35,9 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::routing::{any, get, post};
+use bytes::BytesMut;
 use daemon::http::Body;
+use daemon::http::first_line::escape;
 use http::{HeaderName, HeaderValue, Response};
 use tokio::time::Instant;
 
@@ -63,6 +65,12 @@ pub fn router(service: Service, upstream: Upstream) -> Router {
         .route("/settings/{cn}", get(settings::of_cn).put(settings::change_of_cn))
         .fallback(pass::on);
     own.layer(from_fn(dressed)).with_state(Front { service, upstream })
+}
+
+/// Edits the first line of a connection: VMAPI takes quotes and angle brackets in a query, such as those of a
+/// predicate, as they are.
+pub fn first_line(held: &mut BytesMut) -> bool {
+    escape(held, b"\"<>`")
 }
 
 /// Adds the headers that VMAPI's own answers have, unless VMAPI has added them.

@@ -24,8 +24,10 @@ use sdc_clients::http::{Http, HttpTransport, Transport};
 use sdc_clients::signed::Secret;
 use sdc_clients::vmapi::{FeedEvent, Subscription, Vmapi};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use super::{Upstream, router};
+use super::{Upstream, first_line, router};
 use crate::record::Record;
 use crate::samples::record;
 use crate::service::clock::Clock;
@@ -140,6 +142,29 @@ async fn vmapis_changefeed_passes_as_a_connection() {
     assert!(matches!(feed.next().await, FeedEvent::Lost(_)));
     served.await.unwrap();
     vmapi.stop().await;
+}
+
+#[tokio::test] // M30
+async fn a_raw_query_under_a_dns_name_reaches_vmapi() {
+    let world = world(Steps::Own).await;
+    let (listener, address) = daemon::http::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let shutdown = Shutdown::new();
+    let server = Server::new(Limits::default(), shutdown.clone()).with_first_line(first_line);
+    let served = tokio::spawn(server.under_any_name().serve(listener, world.routes.clone()));
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let target = r#"/vms?predicate={"eq":["alias","<a>"]}"#;
+    let head =
+        format!("GET {target} HTTP/1.1\r\nHost: vmapi.dc.example\r\nConnection: close\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let sent = world.vmapi.requests().pop().unwrap().target();
+    let query = url::form_urlencoded::parse(sent.split_once('?').unwrap().1.as_bytes());
+    let predicate = query.into_owned().next().unwrap().1;
+    assert_eq!(format!("/vms?predicate={predicate}"), target);
+    shutdown.trigger();
+    served.await.unwrap();
 }
 
 #[tokio::test] // M31 R7

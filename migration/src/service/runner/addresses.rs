@@ -12,7 +12,7 @@ use sdc_clients::napi::IpUpdate;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::order::{Failed, require_lease};
+use super::order::Failed;
 use crate::record::ReservedNic;
 use crate::service::records::Kept;
 use crate::service::state::Service;
@@ -106,8 +106,6 @@ async fn set(
     reserved: bool,
     etag: Option<String>,
 ) -> Result<(), Failed> {
-    // A reservation that comes late is one that nobody removes.
-    require_lease(service)?;
     let condition = etag.map_or(Precondition::None, Precondition::IfMatch);
     let update = IpUpdate { reserved: Some(reserved) };
     service.peers.napi.update_ip(network, ip, &update, condition).await?;

@@ -6,14 +6,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use store::Fence;
 use tokio::time::Instant;
 
-use super::bring_over::bring_over;
 use super::observe::{Round, node_of};
-use super::order::{Carried, Failed, order, require_lease};
+use super::order::{Carried, Failed, order, order_and_tell};
 use super::{addresses, create};
+use crate::bring_over::bring_over;
 use crate::journal::End;
 use crate::machine::Step;
 use crate::protocol::What;
@@ -35,7 +35,6 @@ pub async fn carry(
     round: &Round,
     fence: &Fence,
 ) -> Result<Carried, Failed> {
-    require_lease(service)?;
     let record = &kept.record;
     let (end, what) = match step {
         Step::Place => return create::place(service, kept, round, fence).await,
@@ -54,13 +53,21 @@ pub async fn carry(
             move_record(service, record, permission.end(), round).await?;
             return Ok(Carried::Done);
         }
-        Step::Send { from, number } => return send(service, record, *from, *number).await,
+        Step::Send { from, number } => return send(service, kept, *from, *number, fence).await,
         Step::BringOver => {
             let objects = round.object(End::Source).zip(round.object(End::Target));
             let (source, target) = objects.ok_or_else(create::unread)?;
-            let Some(update) = bring_over(source, target) else { return Ok(Carried::Done) };
-            (End::Target, What::BringOver { update })
+            let mut updates = bring_over(source, target).into_iter();
+            let Some(update) = updates.next() else { return Ok(Carried::Done) };
+            (End::Target, What::BringOver { update, then: updates.collect() })
         }
+        Step::Date => {
+            let source = round.object(End::Source).ok_or_else(create::unread)?;
+            let created = source.get("create_timestamp").and_then(Value::as_str);
+            let Some(created) = created else { return Ok(Carried::Done) };
+            (End::Target, What::Date { created: created.to_owned() })
+        }
+        Step::Protect(end, of) => (*end, What::Protect { of: *of }),
         Step::Hold(end) => (*end, What::Hold),
         Step::Release(end) => (*end, What::Release),
         Step::NoAutoboot(end) => (*end, What::Autoboot { on: false }),
@@ -74,20 +81,21 @@ pub async fn carry(
         Step::Show(permission) => (permission.end(), What::Show),
         Step::Delete(permission) => (permission.end(), What::Delete),
     };
-    order(service, record, end, what).await
+    order_and_tell(service, kept, end, what, fence).await
 }
 
 /// The receiver is told first: what is offered without that is refused.
 async fn send(
     service: &Service,
-    record: &Record,
+    kept: &mut Kept,
     from: End,
     number: u32,
+    fence: &Fence,
 ) -> Result<Carried, Failed> {
-    let cn = node_of(record, from.other()).ok_or_else(create::unread)?;
+    let cn = node_of(&kept.record, from.other()).ok_or_else(create::unread)?;
     let to = service.agents.peer(cn).await?;
-    order(service, record, from.other(), What::Receive).await?;
-    order(service, record, from, What::Send { number, to }).await
+    order(service, &kept.record, from.other(), What::Receive).await?;
+    order_and_tell(service, kept, from, What::Send { number, to }, fence).await
 }
 
 /// Puts the object that the node's agent has just read into VMAPI, whole, and reads it back.
@@ -104,7 +112,6 @@ async fn move_record(
     let server = json!(node_of(record, end));
     let mut object = round.object(end).ok_or_else(create::unread)?.clone();
     object.insert("server_uuid".into(), server.clone());
-    require_lease(service)?;
     let until = Instant::now() + PUT;
     if let Err(error) = service.peers.vmapi.put_vm(&vm, &object).await {
         if error.may_have_applied() {

@@ -80,7 +80,10 @@ pub async fn create(
     if let Some(creation) = kept.record.journal.creation.clone() {
         return look(service, kept, fence, target, creation).await;
     }
-    let mut payload = target_payload(source).map_err(|why| Failed::Fatal(why.to_string()))?;
+    let mut payload = target_payload(source).map_err(|unfit| {
+        let unfit: Vec<String> = unfit.iter().map(ToString::to_string).collect();
+        Failed::Fatal(unfit.join("; "))
+    })?;
     if service.peers.image(source).await?.is_none()
         && let Some(image) = image_of(source)
     {
@@ -91,9 +94,6 @@ pub async fn create(
             return Ok(sent);
         }
     }
-    // NAPI's records of the NICs stay as they are: the node gets the NICs, not the order to provision some.
-    payload.shift_remove("networks");
-    payload.insert("nics".into(), source.get("nics").cloned().unwrap_or_else(|| json!([])));
     payload.insert("image".into(), json!(service.manifest(source).await?));
     if kept.record.journal.reservation.is_none() {
         let object = source.clone();

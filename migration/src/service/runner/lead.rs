@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use store::{Fence, Store};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
 use super::drive::drive;
@@ -24,69 +24,35 @@ const NAME: &str = "migration-service";
 /// Between two looks at the records.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a lease runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// How long it runs after it was renewed.
-    pub duration: Duration,
-}
-
-impl Default for Lease {
-    fn default() -> Lease {
-        Lease { duration: Duration::from_secs(15) }
-    }
-}
-
-impl Lease {
-    fn renewal(self) -> Duration {
-        self.duration / 3
-    }
-}
+/// How long a lease runs after it was renewed, unless another time is set.
+pub const TERM: Duration = Duration::from_secs(15);
 
 /// Does the rounds whenever this service holds the lease. Never returns; dropping it stops the service where it
 /// is, and another one, or the next start, goes on from the records.
-pub async fn lead(service: Service, store: Store, lease: Lease) {
-    let holder = format!("{}", Uuid::new_v4());
-    loop {
-        match store.claim(NAME, &holder, lease.duration).await {
-            Ok(Some(fence)) => {
-                tracing::info!(number = fence.number(), "this service does the rounds");
-                held(&service, &store, lease, &holder, fence).await;
-                tracing::warn!("the lease is lost");
+///
+/// Each write of a round is fenced by the lease's number, so that what is still under way when the lease is
+/// lost changes no record.
+pub async fn lead(service: Service, store: Store, term: Duration) {
+    let work = |fence| {
+        let service = &service;
+        async move {
+            // Both arms hold nothing that the other needs: the one that is dropped stops where it is.
+            tokio::select! {
+                () = seen(service, term / 3) => {}
+                () = worked(service, &fence) => {}
             }
-            Ok(None) => {}
-            Err(error) => tracing::warn!(reason = %error, "the lease cannot be claimed"),
         }
-        sleep(lease.renewal()).await;
-    }
+    };
+    store.lead(NAME, term, work).await;
 }
 
-/// Runs until the lease is lost. Each write of a round is fenced by the lease's number, so that what is still
-/// under way after that changes no record.
-async fn held(service: &Service, store: &Store, lease: Lease, holder: &str, fence: Fence) {
-    // Both arms hold nothing that the other needs: the one that is dropped stops where it is.
-    tokio::select! {
-        () = renewed(service, store, lease, holder, &fence) => {}
-        () = worked(service, &fence) => {}
-    }
-}
-
-/// Renews the lease until it is lost.
-async fn renewed(service: &Service, store: &Store, lease: Lease, holder: &str, fence: &Fence) {
-    let mut until = Instant::now() + lease.duration;
+/// Writes down again and again that a service runs the timers.
+async fn seen(service: &Service, pause: Duration) {
     loop {
-        service.held.set(until);
         if let Err(error) = service.records.put_seen(service.clock.now()).await {
             tracing::warn!(reason = %error, "nobody hears that this service runs the timers");
         }
-        sleep(lease.renewal()).await;
-        let began = Instant::now();
-        match timeout(lease.renewal(), store.claim(NAME, holder, lease.duration)).await {
-            Ok(Ok(Some(now))) if now == *fence => until = began + lease.duration,
-            Ok(Ok(_)) => return,
-            Ok(Err(_)) | Err(_) if Instant::now() >= until => return,
-            Ok(Err(_)) | Err(_) => tracing::warn!("the lease was not renewed"),
-        }
+        sleep(pause).await;
     }
 }
 

@@ -32,7 +32,5 @@ mod tickets;
 
 mod observe;
 
-mod bring_over;
-
 pub use ending::is_busy;
-pub use lead::{Lease, lead};
+pub use lead::{TERM, lead};

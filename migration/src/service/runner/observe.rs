@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio::join;
 use uuid::Uuid;
 
-use super::bring_over::settings;
+use crate::bring_over::settings;
 use crate::journal::End;
 use crate::machine::{Facts, Node, Seen, Settings};
 use crate::protocol::{About, Observe, Observed};
@@ -86,8 +86,16 @@ pub async fn observe(service: &Service, record: &Record) -> Round {
         .and_then(|it| it.object.as_ref())
         .zip(objects.1.and_then(|it| it.object.as_ref()));
     let settings = objects.map_or(Settings::Differ, |(source, target)| settings(source, target));
-    let facts = Facts { source, target, vmapi, reserved: is_reserved(record), settings };
+    let dated = objects.is_none_or(|(source, target)| is_dated(source, target));
+    let reserved = is_reserved(record);
+    let facts = Facts { source, target, vmapi, reserved, settings, dated };
     Round { facts, source: source_said, target: target_said, is_old: is_older }
+}
+
+/// Returns true if the target was created when the source was, or nobody knows when that was.
+fn is_dated(source: &Map<String, Value>, target: &Map<String, Value>) -> bool {
+    let [from, to] = [source, target].map(|vm| vm.get("create_timestamp"));
+    from.is_none() || to.is_none() || from == to
 }
 
 /// Asks the agent of a copy; none before the target is chosen.

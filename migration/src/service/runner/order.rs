@@ -7,17 +7,21 @@
 use std::time::Duration;
 
 use sdc_clients::Error;
+use store::Fence;
 
 use super::observe::{about, is_old, node_of};
 use crate::journal::End;
-use crate::protocol::{Order, Progress, State, What};
+use crate::protocol::{Doing, Order, Progress, State, What};
 use crate::record::Record;
+use crate::service::records::Kept;
 use crate::service::refused::Refused;
 use crate::service::state::Service;
 
 /// How long an order is waited for. A stream is looked at once a second, for those who watch it.
 const WAIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(1);
+/// So much of what was done without something is kept for people.
+const MOST_TOLD: usize = 4000;
 /// How a step went.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Carried {
@@ -71,14 +75,6 @@ impl From<store::Error> for Failed {
     }
 }
 
-/// Refuses what would be done after the lease may have gone to another service.
-///
-/// # Errors
-/// [`Failed::Fenced`].
-pub fn require_lease(service: &Service) -> Result<(), Failed> {
-    if service.held.is_over() { Err(Failed::Fenced) } else { Ok(()) }
-}
-
 /// Gives an order to the agent of a copy.
 ///
 /// # Errors
@@ -89,15 +85,60 @@ pub async fn order(
     end: End,
     what: What,
 ) -> Result<Carried, Failed> {
+    carried(ordered(service, record, end, what).await?)
+}
+
+/// Gives an order to the agent of a copy, and keeps in the record what it is done without.
+///
+/// # Errors
+/// If it was not done, or nobody knows.
+pub async fn order_and_tell(
+    service: &Service,
+    kept: &mut Kept,
+    end: End,
+    what: What,
+    fence: &Fence,
+) -> Result<Carried, Failed> {
+    let doing = ordered(service, &kept.record, end, what).await?;
+    let vm = kept.record.vm_uuid;
+    if let Some(entry) = kept.record.progress_history.last_mut() {
+        let mut told = entry.error_detail.clone().unwrap_or_default();
+        for text in &doing.warnings {
+            if told.len() < MOST_TOLD && !told.split("; ").any(|it| it == text) {
+                told += if told.is_empty() { "" } else { "; " };
+                told += text;
+                tracing::warn!(%vm, %end, text, "an order is done without something");
+            }
+        }
+        if !told.is_empty() && entry.error_detail.as_ref() != Some(&told) {
+            entry.error_detail = Some(told);
+            service.records.write(kept, Some(fence)).await?;
+        }
+    }
+    carried(doing)
+}
+
+async fn ordered(
+    service: &Service,
+    record: &Record,
+    end: End,
+    what: What,
+) -> Result<Doing, Failed> {
     let cn = node_of(record, end);
     let cn = cn.ok_or_else(|| Failed::Fatal(format!("the {end}'s node is not chosen")))?;
-    let is_stream = matches!(what, What::Send { .. } | What::SendImage { .. });
-    let wait = if is_stream { LOOK } else { WAIT };
+    let wait = if is_stream(&what) { LOOK } else { WAIT };
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let order = Order { about: about(record, end), wait_ms, order: what };
-    let doing = service.agents.order(cn, &order).await?;
+    Ok(service.agents.order(cn, &order).await?)
+}
+
+fn is_stream(what: &What) -> bool {
+    matches!(what, What::Send { .. } | What::SendImage { .. })
+}
+
+fn carried(doing: Doing) -> Result<Carried, Failed> {
     match (doing.state, doing.progress) {
-        (State::Done, progress) if is_stream => {
+        (State::Done, progress) if is_stream(&doing.order) => {
             Ok(Carried::Sent(progress.unwrap_or_default().current))
         }
         (State::Done, _) => Ok(Carried::Done),

@@ -101,6 +101,14 @@ pub(super) fn with_invalid(field: &str, message: &str, invalid: &[String]) -> Va
     error
 }
 
+/// A request names another tag or VLAN than that of its network.
+pub(super) fn differing(what: &str, asked: &str, own: &str) -> ApiError {
+    let message = format!(
+        "The {what} of all specified IPv4 and IPv6 networks must match (have \"{asked}\" and \"{own}\")"
+    );
+    ApiError::invalid("network_uuid", &message)
+}
+
 /// The element for parameters nobody knows.
 pub(super) fn unknown(names: &[String]) -> Value {
     json!({

@@ -4,6 +4,7 @@
 
 //! Networks, pools, NIC tags and fabrics, as far as NICs need them.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use rand::RngExt;
@@ -244,10 +245,11 @@ impl World {
 
     pub(super) fn get_pool(&self, uuid: &str) -> Result<Value, ApiError> {
         let (name, networks) = self.pools.get(uuid).ok_or(ApiError::NotFound("network pool"))?;
-        let tag = networks.first().and_then(|n| self.networks.get(n)).map(|n| n.nic_tag.clone());
-        Ok(
-            json!({ "family": "ipv4", "uuid": uuid, "name": name, "networks": networks, "nic_tag": tag }),
-        )
+        let members = networks.iter().filter_map(|uuid| self.networks.get(uuid));
+        let tags: BTreeSet<&str> = members.map(|network| network.nic_tag.as_str()).collect();
+        let first = tags.first().copied();
+        Ok(json!({ "family": "ipv4", "uuid": uuid, "name": name, "networks": networks,
+            "nic_tags_present": tags, "nic_tag": first }))
     }
 
     pub(super) fn list_pools(&self, given: &Params) -> Result<Value, ApiError> {
@@ -335,14 +337,17 @@ fn network_matches(network: &NetworkRow, given: &Params) -> bool {
             .and_then(params::elements)
             .is_none_or(|wanted| wanted.iter().any(|w| w == has))
     };
-    let is_uuid = |wanted: &String| glob(wanted, &network.uuid);
-    let uuids = given.get("uuid").and_then(params::elements);
-    any("name", &network.name)
+    // The storage takes a `*` in a text for any text.
+    let like = |name: &str, has: &str| {
+        let wanted = given.get(name).and_then(params::elements);
+        wanted.is_none_or(|wanted| wanted.iter().any(|wanted| glob(wanted, has)))
+    };
+    like("name", &network.name)
         && any("nic_tag", &network.nic_tag)
-        && uuids.is_none_or(|wanted| wanted.iter().any(is_uuid))
+        && like("uuid", &network.uuid)
         && any("vlan_id", &network.vlan_id.to_string())
         && any("fabric", if network.vnet.is_some() { "true" } else { "false" })
         && any("family", if network.subnet.is_v6() { "ipv6" } else { "ipv4" })
         && text(given, "provisionable_by").is_none_or(|owner| usable_by(network, &owner))
-        && text(given, "owner_uuid").is_none_or(|owner| usable_by(network, &owner))
+        && text(given, "owner_uuid").is_none_or(|owner| network.owner_uuids.contains(&owner))
 }

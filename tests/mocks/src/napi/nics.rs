@@ -10,7 +10,7 @@ use rand::RngExt;
 use serde_json::Value;
 
 use super::eras::Era;
-use super::errors::{ApiError, element, missing, with_invalid};
+use super::errors::{ApiError, differing, element, missing, with_invalid};
 use super::ips::Holder;
 use super::mac;
 use super::params;
@@ -310,10 +310,11 @@ impl World {
         let Some(network) = self.networks.get(uuid) else { return Ok(()) };
         let tag = input.nic_tag.as_deref().and_then(|tag| tag.split('/').next());
         if tag.is_some_and(|tag| tag != network.nic_tag) {
-            return Err(ApiError::invalid("network_uuid", "nic_tag is not that of the network"));
+            let tag = tag.unwrap_or_default();
+            return Err(differing("nic_tag", tag, &network.nic_tag));
         }
-        if input.vlan.is_some_and(|vlan| vlan != network.vlan_id) {
-            return Err(ApiError::invalid("network_uuid", "vlan_id is not that of the network"));
+        if let Some(vlan) = input.vlan.filter(|vlan| *vlan != network.vlan_id) {
+            return Err(differing("vlan_id", &vlan.to_string(), &network.vlan_id.to_string()));
         }
         Ok(())
     }

@@ -57,8 +57,8 @@ pub(super) fn find(path: &str, era: Era) -> Option<Route> {
         // The old router takes a colon for the start of a variable.
         return None;
     }
-    let blank = parts.len() == 1 && path.ends_with('/');
-    if blank {
+    // What comes after the last slash is a part, too: an empty name.
+    if path.ends_with('/') && !parts.is_empty() {
         parts.push("");
     }
     match *parts.as_slice() {

@@ -5,7 +5,7 @@
 //! Changing a NIC.
 
 use super::eras::Era;
-use super::errors::ApiError;
+use super::errors::{ApiError, differing};
 use super::ips::Holder;
 use super::rows::NicRow;
 use super::store::World;
@@ -95,12 +95,7 @@ impl World {
         if new == old {
             return Ok(());
         }
-        Err(ApiError::invalid(
-            "network_uuid",
-            &format!(
-                "The nic_tag of all specified IPv4 and IPv6 networks must match (have \"{new}\" and \"{old}\")"
-            ),
-        ))
+        Err(differing("nic_tag", &new, &old))
     }
 
     /// The address record follows its NIC.

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::errors::{ApiError, missing};
 use super::list;
-use super::record::with_fields;
+use super::record::{Record, text, with_fields};
 use super::store::{Peers, Store, find};
 use super::vm::check_uuids;
 use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, Takeover, bad};
@@ -39,8 +39,8 @@ enum Route<'a> {
     FeedStats,
     Vms,
     Vm(&'a str),
-    /// Something of a VM that this mock does not have.
-    OfVm,
+    /// One of a VM's maps, or its roles; and a name in it.
+    OfVm(&'a str, &'a str, Option<&'a str>),
     Migrations,
     Migration(&'a str),
     MigrationStep(&'a str, &'a str),
@@ -58,7 +58,9 @@ impl<'a> Route<'a> {
             ["vms"] if open => Route::Vm(""),
             ["vms"] => Route::Vms,
             ["vms", uuid] if !open => Route::Vm(uuid),
-            ["vms", ..] => Route::OfVm,
+            ["vms", uuid] => Route::OfVm(uuid, "", None),
+            ["vms", uuid, what] if !open => Route::OfVm(uuid, what, None),
+            ["vms", uuid, what, name] if !open => Route::OfVm(uuid, what, Some(name)),
             ["migrations"] if open => Route::Migration(""),
             ["migrations"] => Route::Migrations,
             ["migrations", uuid] => Route::Migration(uuid),
@@ -71,9 +73,11 @@ impl<'a> Route<'a> {
 
     fn methods(&self) -> &'static [&'static str] {
         match self {
-            Route::Ping | Route::Statuses | Route::Changefeeds | Route::FeedStats | Route::OfVm => {
+            Route::Ping | Route::Statuses | Route::Changefeeds | Route::FeedStats => {
                 &["GET", "HEAD"]
             }
+            Route::OfVm(_, _, None) => &["GET", "POST", "PUT", "DELETE"],
+            Route::OfVm(_, _, Some(_)) => &["GET", "DELETE"],
             Route::Vms => &["GET", "HEAD", "POST", "PUT"],
             Route::Vm(_) => &["GET", "HEAD", "POST", "PUT", "DELETE"],
             Route::Migrations | Route::Migration(_) => &["GET"],
@@ -83,7 +87,7 @@ impl<'a> Route<'a> {
 }
 
 /// A success.
-enum Done {
+pub(super) enum Done {
     Json(Value),
     /// A page, and how many records match.
     Page(usize, Value),
@@ -227,8 +231,10 @@ impl Store {
         actions: &[Action],
     ) -> Result<Done, ApiError> {
         let query = restify::from_query(request.uri().query().unwrap_or_default());
-        let mut given = query.clone();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        // In the object that replaces a record the body goes before the query.
+        let replaces = matches!((route, request.method()), (Route::Vm(_), &Method::PUT));
+        let mut given = if replaces { Params::new() } else { query.clone() };
         if !reads {
             match restify::merge_body(&mut given, request, false) {
                 Ok(()) => {}
@@ -239,7 +245,13 @@ impl Store {
                 Err(BadBody::NotAnObject) => return Err(ApiError::uuid("uuid")),
             }
         }
-        if !reads && matches!(route, Route::Vms | Route::Vm(_)) && !self.peers().workflow {
+        if replaces {
+            query.iter().for_each(|(name, value)| {
+                given.entry(name.clone()).or_insert_with(|| value.clone());
+            });
+        }
+        let needs_jobs = matches!(route, Route::Vms | Route::Vm(_) | Route::OfVm(..));
+        if !reads && needs_jobs && !self.peers().workflow {
             let message = "Workflow API is unavailable".to_owned();
             return Err(ApiError::Plain(503, "ServiceUnavailableError", message));
         }
@@ -258,7 +270,9 @@ impl Store {
                 let wanted = list::wanted(&given)?;
                 let vms = self.records()?;
                 let (count, page) = wanted.page(vms.values());
-                let shown = page.iter().map(|vm| with_fields(vm, wanted.fields.as_deref()));
+                let roles = |vm: &Record| self.role_tags(text(vm, "uuid"));
+                let fields = wanted.fields.as_deref();
+                let shown = page.iter().map(|vm| with_fields(vm, fields, &roles(vm)));
                 Ok(Done::Page(count, shown.collect()))
             }
             (Route::Vm(""), _) => Ok(Done::Empty),
@@ -273,8 +287,8 @@ impl Store {
                 let action = check_action(&given)?;
                 self.act(uuid, action, vm, given)
             }
-            (Route::OfVm, _) => {
-                Err(ApiError::Plain(404, "ResourceNotFound", "Route does not exist".to_owned()))
+            (Route::OfVm(uuid, what, name), method) => {
+                self.of_vm(method, (uuid, what, *name), &query, given)
             }
             (Route::Migrations, _) => self.records().map(|_| Done::Json(json!([]))),
             (Route::Migration(uuid), _) => self.migration(uuid),

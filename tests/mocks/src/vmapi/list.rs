@@ -34,7 +34,7 @@ pub(super) struct Wanted {
 /// Checks the parameters, in the order of their names.
 pub(super) fn wanted(given: &Params) -> Result<Wanted, ApiError> {
     let given: BTreeMap<&str, String> =
-        given.iter().map(|(name, value)| (name.as_str(), text(value))).collect();
+        given.iter().map(|(name, value)| (name.as_str(), joined(value))).collect();
     if given.contains_key("offset") && given.contains_key("marker") {
         let message = "offset and marker cannot be used at the same time";
         let fields = ["offset", "marker"];
@@ -70,6 +70,14 @@ pub(super) fn wanted(given: &Params) -> Result<Wanted, ApiError> {
     }
 }
 
+/// The text of a parameter; of one that is given twice, as the service's language joins them.
+fn joined(value: &Value) -> String {
+    match value {
+        Value::Array(all) => all.iter().map(joined).collect::<Vec<_>>().join(","),
+        value => text(value),
+    }
+}
+
 enum Refused {
     Parameter(Vec<Value>),
     Answer(ApiError),
@@ -85,7 +93,7 @@ impl Wanted {
     ) -> Result<Option<Filter>, Refused> {
         let wrong = |message: &str| Err(Refused::Parameter(vec![element(name, message)]));
         let is = || Ok(Some(Filter::is(name, value)));
-        let number = value.parse::<usize>().ok();
+        let number = leading_number(value);
         match name {
             "uuid" | "owner_uuid" | "server_uuid" | "image_uuid" | "billing_id" => {
                 if is_uuid(value) { is() } else { wrong("Invalid UUID") }
@@ -109,7 +117,9 @@ impl Wanted {
             },
             "brand" if !BRANDS.contains(&value) => wrong(&one_of(&BRANDS)),
             "docker" if !matches!(value, "true" | "false") => wrong("Invalid parameter"),
-            "ram" if number.is_none() || (value.starts_with('0') && value != "0") => {
+            "ram"
+                if value.parse::<usize>().is_err() || (value.starts_with('0') && value != "0") =>
+            {
                 wrong("String does not match regexp: /^0$|^([1-9][0-9]*$)/")
             }
             "alias" | "brand" | "docker" | "ram" | "create_timestamp" | "package_name"
@@ -189,6 +199,13 @@ impl Wanted {
         let order = key(a).cmp(&key(b));
         if self.descending { order.reverse() } else { order }
     }
+}
+
+/// The number that a text begins with, which is all that the service reads of it: of `1e3` the 1.
+fn leading_number(text: &str) -> Option<usize> {
+    let text = text.trim_start().trim_start_matches('+');
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
 }
 
 /// The message for a value that is none of these.

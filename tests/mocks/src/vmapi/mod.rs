@@ -6,6 +6,8 @@
 //! (`docs/contract/vmapi.md` §4). Unless [`Store::run_jobs`] says who does, nobody runs its jobs: a VM that is
 //! created stays provisioning, one that is deleted stays as it is, until an agent reports it.
 
+mod metadata; // the maps of a VM, and its roles
+
 mod handler; // the way of a request: the routes and their checks
 
 mod create; // POST /vms

@@ -36,7 +36,7 @@ impl Store {
         };
         let params =
             json!({ "task": task, "target": format!("/{task}-{vm_uuid}"), "vm_uuid": vm_uuid });
-        let job = jobs.add(params.as_object().unwrap_or(&Map::new()));
+        let job = jobs.add(&task, params.as_object().unwrap_or(&Map::new()));
         let job = job.get("uuid").and_then(Value::as_str).unwrap_or_default().to_owned();
         let Some(hands) = hands else { return job };
         let stored = self.get(vm_uuid).unwrap_or_default();

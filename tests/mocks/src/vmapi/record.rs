@@ -157,10 +157,10 @@ pub(super) fn is_field(name: &str) -> bool {
 }
 
 /// Returns the record as a GET with `fields=` answers it; names that it does not have are left out.
-pub(super) fn with_fields(record: &Record, fields: Option<&str>) -> Value {
+pub(super) fn with_fields(record: &Record, fields: Option<&str>, role_tags: &[String]) -> Value {
     let mut all = as_get(record);
     let Some(fields) = fields else { return Value::Object(all) };
-    all.insert("role_tags".to_owned(), json!([]));
+    all.insert("role_tags".to_owned(), json!(role_tags));
     if fields.split(',').any(|name| name == "*") {
         all.retain(|name, _| !NOT_IN_ALL.contains(&name.as_str()));
         return Value::Object(all);

@@ -64,6 +64,8 @@ impl Default for Peers {
 #[derive(Debug, Default)]
 struct Inner {
     vms: Mutex<Vms>,
+    /// By VM.
+    role_tags: Mutex<BTreeMap<String, Vec<String>>>,
     peers: Mutex<Peers>,
     feed: Feed,
     work: Mutex<Work>,
@@ -94,6 +96,17 @@ impl Store {
 
     fn vms(&self) -> MutexGuard<'_, Vms> {
         self.0.vms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The roles that may act on a VM.
+    pub(super) fn role_tags(&self, uuid: &str) -> Vec<String> {
+        let all = self.0.role_tags.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(uuid).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn set_role_tags(&self, uuid: &str, roles: Vec<String>) {
+        let mut all = self.0.role_tags.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(uuid.to_owned(), roles);
     }
 
     /// The records, if the storage can be reached.

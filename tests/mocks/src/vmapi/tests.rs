@@ -147,3 +147,80 @@ async fn active_vms_are_those_that_are_neither_destroyed_nor_failed() {
     let (status, _) = ask(&store, Method::GET, "/vms?state=provisioning", None).await;
     assert_eq!(status, 409);
 }
+
+#[tokio::test] // A20
+async fn the_maps_of_a_vm_are_changed_by_jobs() {
+    let (store, jobs) = (store(), crate::workflow::Store::default());
+    store.keep_jobs(jobs.clone());
+    let tags = format!("/vms/{KEPT}/tags");
+    assert_eq!(ask(&store, Method::GET, &tags, None).await, (200, json!({})));
+    let (status, started) = ask(&store, Method::POST, &tags, Some(&json!({"role": "web"}))).await;
+    assert_eq!((status, &started["vm_uuid"]), (202, &json!(KEPT)));
+    assert_eq!(jobs.newest().unwrap()["name"], "update");
+    assert_eq!(ask(&store, Method::GET, &tags, None).await, (200, json!({})), "not yet");
+    let told = json!({"uuid": KEPT, "tags": {"role": "web"}});
+    assert_eq!(put(&store, &format!("/vms/{KEPT}"), &told).await.0, 200);
+    assert_eq!(ask(&store, Method::GET, &format!("{tags}/role"), None).await, (200, json!("web")));
+    let wrong = json!({"root_pw": "x", "list": []});
+    let (status, said) =
+        ask(&store, Method::PUT, &format!("/vms/{KEPT}/customer_metadata"), Some(&wrong)).await;
+    assert_eq!((status, &said["errors"][0]["message"]), (409, &json!("Forbidden Metadata Key")));
+    for (method, at, status) in [
+        (Method::GET, format!("{tags}/nope"), 404),
+        (Method::DELETE, format!("{tags}/nope"), 404),
+        (Method::DELETE, format!("{tags}/role"), 202),
+        (Method::DELETE, tags.clone(), 202),
+        (Method::GET, format!("/vms/{KEPT}/nope"), 404),
+        (Method::GET, format!("/vms/{NEW}/tags"), 404),
+    ] {
+        assert_eq!(ask(&store, method, &at, None).await.0, status, "{at}");
+    }
+}
+
+#[tokio::test] // A20
+async fn the_roles_of_a_vm_are_kept_at_once() {
+    let store = store();
+    let at = format!("/vms/{KEPT}/role_tags");
+    let roles = |all: &[&str]| json!({ "role_tags": all });
+    let (a, b) = (CN, OTHER_CN);
+    assert_eq!(ask(&store, Method::POST, &at, Some(&roles(&[a]))).await, (200, json!([a])));
+    assert_eq!(ask(&store, Method::POST, &at, Some(&roles(&[b, a]))).await, (200, json!([a, b])));
+    let shown = format!("/vms/{KEPT}?fields=uuid,role_tags");
+    assert_eq!(ask(&store, Method::GET, &shown, None).await.1["role_tags"], json!([a, b]));
+    assert_eq!(ask(&store, Method::DELETE, &format!("{at}/{a}"), None).await, (200, json!([b])));
+    assert_eq!(ask(&store, Method::PUT, &at, Some(&roles(&[a]))).await, (200, json!([a])));
+    assert_eq!(ask(&store, Method::PUT, &at, Some(&roles(&["x"]))).await.0, 409);
+    assert_eq!(ask(&store, Method::DELETE, &at, None).await.0, 200);
+    assert_eq!(ask(&store, Method::GET, &at, None).await.0, 404, "there is no such route");
+}
+
+#[tokio::test] // A21
+async fn parameters_are_read_as_loosely_as_the_service_reads_them() {
+    let store = store();
+    for (query, want) in [
+        ("limit=1e3", Some(1)),
+        ("limit=2.9", Some(2)),
+        ("limit=2&limit=1", Some(2)),
+        ("limit=x2", None),
+        ("state=running&state=stopped", None),
+        ("fields=uuid&fields=alias", Some(3)),
+    ] {
+        let (status, vms) = ask(&store, Method::GET, &format!("/vms?{query}"), None).await;
+        let count = vms.as_array().map(Vec::len);
+        assert_eq!((status == 200, count), (want.is_some(), want), "{query}");
+    }
+}
+
+#[tokio::test] // A22
+async fn what_a_put_takes_from_where() {
+    let store = store();
+    let target = format!("/vms/{KEPT}?alias=query&state=stopped");
+    let (_, vm) = put(&store, &target, &json!({"alias": "body"})).await;
+    assert_eq!((&vm["alias"], &vm["state"]), (&json!("body"), &json!("stopped")));
+    let node = all_of_node();
+    for (vms, status) in
+        [(json!(7), 200), (json!(true), 200), (json!([]), 200), (json!([1]), 0), (json!("x"), 0)]
+    {
+        assert_eq!(put(&store, &node, &json!({ "vms": vms })).await.0, status, "{vms}");
+    }
+}

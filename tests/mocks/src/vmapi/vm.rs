@@ -44,7 +44,8 @@ impl Store {
                 }
             }
         }
-        Ok(with_fields(&vm, given.get("fields").and_then(Value::as_str)))
+        let roles = self.role_tags(uuid);
+        Ok(with_fields(&vm, given.get("fields").and_then(Value::as_str), &roles))
     }
 
     pub(super) fn end(&self, vm: &mut Record, state: &str) {
@@ -101,7 +102,14 @@ impl Store {
         let Some(vms) = given.get("vms").filter(|vms| !falsy(vms)) else {
             return Err(ApiError::parameters(vec![missing("vms")]));
         };
-        let vms = vms.as_object().ok_or(ApiError::Died)?;
+        let empty = Record::new();
+        let vms = match vms {
+            Value::Object(vms) => vms,
+            // Neither has keys, so that there is nothing to write.
+            Value::Number(_) | Value::Bool(_) => &empty,
+            Value::Array(none) if none.is_empty() => &empty,
+            _ => return Err(ApiError::Died),
+        };
         let most = actions.iter().find_map(|action| match action {
             Action::FailWrite { after } => Some(*after),
             _ => None,

@@ -2,12 +2,14 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! `zfs get`. Sizes are those of this moment. Numbers are always exact, as with `-p`.
+//! `zfs get`. Sizes are those of this moment. Numbers are always exact, as with `-p`. A text with tabs or
+//! line ends is printed with them.
 
+use super::rows::{Chosen, chosen};
 use crate::dataset_ops::is_mounted;
-use crate::datasets::{Dataset, Datasets, is_below};
+use crate::datasets::{Dataset, Datasets};
 use crate::error::NodeError;
-use crate::getopt::{Ended, Failed, Parsed};
+use crate::getopt::{Failed, Parsed, Said};
 use crate::node::{Node, Zfs};
 use crate::properties::{Sourced, is_known};
 use crate::sizes::Measured;
@@ -15,8 +17,11 @@ use crate::sizes::Measured;
 const USAGE: &str = "usage: get [-rHp] [-d max] [-o field[,...]] [-s source[,...]] [-t type[,...]] \
                      property[,...] [filesystem|volume|snapshot] ...";
 /// What zfs-fuse does not know.
-const NEWER: [&str; 6] = [
+const NEWER: [&str; 9] = [
+    "encryption",
+    "encryptionroot",
     "filesystem_limit",
+    "keystatus",
     "logicalused",
     "receive_resume_token",
     "snapshot_limit",
@@ -28,18 +33,18 @@ const ALL: &str = "type,creation,used,available,referenced,origin,mounted,quota,
                    mountpoint,compression,readonly,zoned,canmount,refquota,refreservation,guid,\
                    usedbysnapshots,volsize,userrefs,written";
 
-pub(super) fn get(node: &Node, args: &[String]) -> Ended {
+pub(super) fn get(node: &Node, args: &[String]) -> Result<Said, Failed> {
     let usage = |what: String| Failed(2, format!("{what}\n{USAGE}"));
     let p = Parsed::read(args, "rHp", "dost").map_err(usage)?;
     let [keys, names @ ..] = p.operands.as_slice() else {
         return Err(usage("missing property argument".to_string()));
     };
     let fuse = node.info().zfs == Zfs::Fuse;
+    let is_all = keys == "all";
     let all_keys = ALL.replace(' ', "");
-    let keys: Vec<&str> =
-        if keys == "all" { &all_keys } else { keys.as_str() }.split(',').collect();
+    let keys: Vec<&str> = if is_all { &all_keys } else { keys.as_str() }.split(',').collect();
     for key in &keys {
-        if !is_known(key) || fuse && NEWER.contains(key) && p.operands[0] != "all" {
+        if !is_known(key) || fuse && NEWER.contains(key) && !is_all {
             return Err(usage(format!("bad property list: invalid property '{key}'")));
         }
     }
@@ -48,13 +53,18 @@ pub(super) fn get(node: &Node, args: &[String]) -> Ended {
     let sources: Option<Vec<&str>> = p.value('s').map(|sources| sources.split(',').collect());
     let all = node.datasets()?;
     let measured = node.measured(&all);
-    let mut text = String::new();
+    let Chosen { rows, mut said } = chosen(&all, names, &p, p.value('t'))?;
     if !p.has('H') {
-        text = fields.join("\t").to_uppercase() + "\n";
+        said.stdout = fields.join("\t").to_uppercase() + "\n";
     }
-    for row in rows(&all, names, &p)? {
-        for key in &keys {
+    for row in rows {
+        let own = if is_all { all.user_properties(row) } else { Vec::new() };
+        for key in keys.iter().copied().chain(own.iter().map(String::as_str)) {
             let Sourced { value, source } = value(node, &all, &measured, row, key)?;
+            // Of all properties, those that it has.
+            if is_all && value == "-" && source == "-" {
+                continue;
+            }
             let word = source.split(' ').next().unwrap_or_default();
             let word = if word == "-" { "none" } else { word };
             if sources.as_ref().is_some_and(|wanted| !wanted.contains(&word)) {
@@ -67,39 +77,10 @@ pub(super) fn get(node: &Node, args: &[String]) -> Ended {
                 "source" => &source,
                 _ => "-",
             });
-            text += &(shown.collect::<Vec<_>>().join("\t") + "\n");
+            said.stdout += &(shown.collect::<Vec<_>>().join("\t") + "\n");
         }
     }
-    Ok(text)
-}
-
-/// The rows that are asked for: those named, and with `-r` or `-d` those below.
-fn rows<'a>(all: &'a Datasets, names: &[String], p: &Parsed) -> Result<Vec<&'a Dataset>, Failed> {
-    let depth = match p.value('d') {
-        Some(text) => {
-            let bad = |_| Failed(2, format!("({text}) is not a number"));
-            text.parse::<usize>().map_err(bad)?
-        }
-        None if p.has('r') || names.is_empty() => usize::MAX,
-        None => 0,
-    };
-    let kinds: Option<Vec<&str>> = p.value('t').map(|kinds| kinds.split(',').collect());
-    let sorted = all.sorted();
-    let wanted = |row: &&&Dataset| {
-        kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|k| *k == "all" || *k == row.kind()))
-    };
-    let mut rows = Vec::new();
-    for name in names {
-        let top = all.get(name).ok_or_else(|| NodeError::NoSuchDataset(name.clone()))?;
-        let inside = |row: &&&Dataset| {
-            row.name == *name || is_below(&row.name, name) && row.depth() - top.depth() <= depth
-        };
-        rows.extend(sorted.iter().filter(inside).filter(wanted).copied());
-    }
-    if names.is_empty() {
-        rows.extend(sorted.iter().filter(wanted).copied());
-    }
-    Ok(rows)
+    Ok(said)
 }
 
 fn value(
@@ -123,6 +104,7 @@ fn value(
             now(if is_mounted(row) { "yes" } else { "no" }.to_string())
         }
         "createtxg" => now(row.txg.to_string()),
+        "encryption" | "encryptionroot" | "keystatus" => now(all.encryption(&row.name, key)),
         "receive_resume_token" => {
             now(node.resume_token(all, &row.name).unwrap_or_else(|| "-".to_string()))
         }

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use daemon::command::Running;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use vminfod::node::commands::{Follow, Input};
 
 use super::lines::{
     Command, FILE_DELETE, FILE_MODIFIED, event, parse, ready, refused, response, status,
@@ -38,7 +38,7 @@ struct State {
 
 impl Told {
     /// Starts the helper anew; the one before it ends.
-    pub fn converse(&self) -> (Follow, Input) {
+    pub fn converse(&self) -> Running {
         let (near, far) = duplex(UNREAD);
         let (errors, _) = duplex(1);
         let (input, requests) = duplex(UNREAD);
@@ -48,8 +48,8 @@ impl Told {
         tasks.spawn(write(waiting, far));
         tasks.spawn(self.clone().answer(requests));
         *self.state() = State { watched: BTreeSet::new(), lines: Some(lines), _tasks: tasks };
-        let follow = Follow::new(Box::new(near), Box::new(errors), Box::pin(async { 0 }));
-        (follow, Box::new(input))
+        let end = Box::pin(async { 0 });
+        Running::new(Box::new(near), Box::new(errors), end).with_stdin(Box::new(input))
     }
 
     /// Ends the helper, as if its process had died.
@@ -95,7 +95,8 @@ impl Told {
                 }
                 Ok(Command::Status(key)) => {
                     let files: Vec<&str> = state.watched.iter().map(String::as_str).collect();
-                    status([0, 0], key, &files, std::process::id())
+                    // It stands for a process of its own.
+                    status([0, 0], key, &files, std::process::id().wrapping_add(1))
                 }
                 Err(refusal) => refused([0, 0], &refusal),
             };

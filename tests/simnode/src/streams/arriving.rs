@@ -205,9 +205,12 @@ impl Destination<'_> {
 fn create_row(all: &mut Datasets, name: &str, begin: &Begin) -> Result<(), NodeError> {
     if all.get(name).is_none() {
         match begin.volume {
-            Some(size) => all.create_volume(name, size)?,
-            None => all.create(name)?,
+            Some(size) => all.new_volume(name, size)?,
+            None => all.new_filesystem(name)?,
         };
+        if begin.raw {
+            all.keep_foreign_key(name);
+        }
     }
     Ok(())
 }

@@ -46,6 +46,7 @@ fn short(args: &[String], zfs: Zfs) -> Vec<String> {
         "--dryrun" => "-n".to_string(),
         "--parsable" => "-P".to_string(),
         "--verbose" => "-v".to_string(),
+        "--raw" => "-w".to_string(),
         _ => arg.clone(),
     };
     if zfs == Zfs::Fuse { args.to_vec() } else { args.iter().map(letter).collect() }
@@ -56,7 +57,7 @@ pub fn send(node: &Node, args: &[String]) -> Result<Outgoing, Failed> {
     let zfs = node.info().zfs;
     let args = short(args, zfs);
     let p = match zfs {
-        Zfs::Illumos => Parsed::read(&args, "DnPpRvLec", "iIt"),
+        Zfs::Illumos => Parsed::read(&args, "DnPpRvLecw", "iIt"),
         Zfs::Fuse => Parsed::read(&args, "DpRv", "iI"),
     };
     let p = p.map_err(|what| usage(&what))?;
@@ -76,7 +77,8 @@ pub fn send(node: &Node, args: &[String]) -> Result<Outgoing, Failed> {
         };
         let from = p.value('I').or(p.value('i')).map(str::to_string);
         let (every, replicate) = (p.value('I').is_some(), p.has('R'));
-        let wanted = Wanted { to, from, all: every, replicate, props: p.has('p') };
+        let (props, raw) = (p.has('p'), p.has('w'));
+        let wanted = Wanted { to, from, all: every, replicate, props, raw };
         all.plan(&wanted).map_err(|error| match error {
             NodeError::OtherFilesystem => usage(&error.to_string()),
             error => error.into(),

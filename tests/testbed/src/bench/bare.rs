@@ -8,10 +8,10 @@
 use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
+use daemon::command::{Commands, Pipes, Program, Running, Spawned};
 use sdc_clients::vminfod::Lines;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
-use vminfod::node::commands::{Commands, Follow, RealCommands, Tool};
 use vminfod::node::root::Root;
 use vminfod::sources::signal::Signal;
 use vminfod::sources::watched::WatchList;
@@ -20,7 +20,7 @@ use super::cn::Cn;
 
 /// The reader and its helper.
 pub(super) struct BareReader {
-    helper: Follow,
+    helper: Running,
     /// To the task that writes to the helper: it answers while it is written to.
     requests: mpsc::Sender<Vec<u8>>,
     lines: Lines,
@@ -30,9 +30,10 @@ pub(super) struct BareReader {
 impl BareReader {
     /// Starts a helper and waits until it watches what vminfod watches.
     pub(super) async fn start(cn: &Cn) -> anyhow::Result<BareReader> {
-        let commands = RealCommands::new(cn.commands());
-        let (helper, mut input) =
-            commands.converse(Tool::Fswatcher, ["-r", "-j"].map(str::to_owned).to_vec())?;
+        let commands = Spawned::new(cn.commands());
+        let args = ["-r", "-j"].map(str::to_owned).to_vec();
+        let mut helper = commands.start(Program::Fswatcher, args, Pipes::Both)?;
+        let mut input = std::mem::replace(&mut helper.stdin, Box::new(tokio::io::sink()));
         let (requests, mut written) = mpsc::channel::<Vec<u8>>(1024);
         tokio::spawn(async move {
             while let Some(request) = written.recv().await {

@@ -17,14 +17,16 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use daemon::command::{Paths, Program};
 use serde_json::{Value, json};
 use simnode::datasets::History;
+use simnode::node::zone_kstats;
 use simnode::sysevent::Sysevent;
 use simnode::{CreateOptions, Node, recorded};
 use tempfile::TempDir;
 use vm_model::parse::zfs_list::{COLUMNS, SNAPSHOT_COLUMNS};
 use vm_model::parse::zoneadm::{self, ZoneRow};
-use vminfod::node::commands::CommandPaths;
+use vminfod::config::PROGRAMS;
 use vminfod::node::root::Root;
 use vminfod::sources::watched::{ZonePlace, Zones};
 
@@ -99,12 +101,21 @@ impl Cn {
         let options = CreateOptions { vms, ..CreateOptions::new(dir.path().join("cn")) };
         let node = Node::create(&options)?;
         let canned = dir.path().join("canned");
-        for sub in ["zone", "one", "kstats"] {
+        for sub in ["zone", "one", "kstats", "platform"] {
             std::fs::create_dir_all(canned.join(sub))?;
         }
         let list = printed(&node, "zoneadm", &["list", "-p", "-c"]).await?;
-        let every =
-            ["list", "-H", "-p", "-t", "filesystem,snapshot,volume", "-o", COLUMNS, "-d", "2"];
+        let every = [
+            "list",
+            "-H",
+            "-p",
+            "-t",
+            "filesystem,snapshot,volume",
+            "-o",
+            recorded::COLUMNS,
+            "-d",
+            "2",
+        ];
         let zfs = printed(&node, "zfs", &every).await?;
         let kstat = printed(&node, "kstat", &[]).await?;
         let chosen = |args: [&str; 9]| recorded::zfs_list(zfs.as_bytes(), &args.map(str::to_owned));
@@ -151,10 +162,9 @@ impl Cn {
     }
 
     /// The paths of its commands.
-    pub(super) fn commands(&self) -> CommandPaths {
-        let [zoneadm, zfs, kstat, sysevent, fswatcher] =
-            ["zoneadm", "zfs", "kstat", "sysevent", "fswatcher"].map(|name| self.tool(name));
-        CommandPaths { zoneadm, zfs, kstat, sysevent, fswatcher }
+    pub(super) fn commands(&self) -> Paths {
+        let with = |paths: Paths, program: Program| paths.with(program, self.tool(program.name()));
+        PROGRAMS.into_iter().fold(Paths::default(), with)
     }
 
     /// Writes a configuration with which vminfod serves the node, with `more` settings.
@@ -235,7 +245,10 @@ impl Cn {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        replace(&path, rows)?;
+        // Where it is mounted is looked up apart.
+        let listed = ["list", "-t", "filesystem,snapshot,volume", "-o", COLUMNS];
+        let rows = recorded::zfs_list(rows.as_bytes(), &listed.map(str::to_owned));
+        replace(&path, &String::from_utf8(rows)?)?;
         Ok(())
     }
 
@@ -351,11 +364,18 @@ fn write_scripts(canned: &Path, fswatcher: &Path) -> anyhow::Result<()> {
             "zfs",
             format!(
                 "case $5 in\nsnapshot) exec cat {at}/snapshots.txt ;;\n\
-                 filesystem,volume) exec cat {at}/datasets.txt ;;\nesac\n\
-                 for last; do :; done\nexec cat {at}/one/$last.rows"
+                 filesystem,volume) exec cat {at}/datasets.txt ;;\n\
+                 filesystem) shift 9\nfor name; do printf '%s\\t/%s\\n' \"$name\" \"$name\"; done\nexit ;;\n\
+                 esac\nfor last; do :; done\nexec cat {at}/one/$last.rows"
             ),
         ),
-        ("kstat", format!("exec cat {at}/kstats/${{1:-all}}")),
+        // Of the options of the shipped script, which runs it: -j -m zones -c zone_misc [-i ID].
+        (
+            "platform/kstat",
+            format!(
+                "[ -f {at}/kstats/${{7:-all}} ] || {{ echo '[]'; exit 1; }}\nexec cat {at}/kstats/${{7:-all}}"
+            ),
+        ),
         (
             "sysevent",
             format!(
@@ -370,6 +390,9 @@ fn write_scripts(canned: &Path, fswatcher: &Path) -> anyhow::Result<()> {
         std::fs::write(&path, format!("#!/bin/sh\n{log}\n{script}\n"))?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o755))?;
     }
+    let shipped = canned.join("kstat");
+    std::fs::write(&shipped, zone_kstats(&canned.join("platform/kstat")))?;
+    std::fs::set_permissions(&shipped, Permissions::from_mode(0o755))?;
     Ok(())
 }
 

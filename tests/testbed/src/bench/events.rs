@@ -224,7 +224,7 @@ async fn storm(cn: &mut Cn, rounds: usize) -> anyhow::Result<[Row; 2]> {
         cn.post(Stream::Datasets, lines.as_bytes()).await?;
         listener.lines(zones.len()).await?;
         served.quiet().await?;
-        let listed = cn.ran()?.iter().filter(|line| line.starts_with("zfs ")).count();
+        let listed = cn.ran()?.iter().filter(|line| line.contains(" -d 1 ")).count();
         lists.push_value(listed as f64 / STORM_VMS as f64);
         cpu.push(served.cpu()? - before);
     }

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use anyhow::bail;
+use daemon::command::Spawned;
 use simnode::decorators::Recorded;
 use tokio::time::Instant;
 use vm_model::parse::zoneadm::ZoneRow;
-use vminfod::node::commands::RealCommands;
 use vminfod::node::read::zoneadm;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
@@ -33,7 +33,7 @@ pub(super) async fn run(bench: &mut Bench) -> anyhow::Result<Vec<Row>> {
     }
     let vms = bench.vms;
     let cn = bench.node(vms).await?;
-    let real = RealCommands::new(cn.commands());
+    let real = Spawned::new(cn.commands());
     let commands = Arc::new(Recorded::new(Arc::new(real)));
     Ok(vec![measure(Ctx::new(Root::new(cn.root()), commands), rounds).await?])
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 use daemon::Shutdown;
+use daemon::command::Spawned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use vm_model::js::serialisations as written;
 use vminfod::Running;
 use vminfod::config::Config;
-use vminfod::node::commands::RealCommands;
 
 use super::client::Client;
 use super::cn::{Change, Cn, Stream};
@@ -100,8 +100,8 @@ async fn start_and_sweeps(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     let loads = daemon.counter("loads").await? - again;
     daemon.stop().await;
     Ok(vec![
-        // Three helpers, zoneadm, zone-kstats, datasets, snapshots.
-        Count::new("start: child processes", children, 7),
+        // Three helpers, zoneadm, zone-kstats, datasets, where they are mounted, snapshots.
+        Count::new("start: child processes", children, 8),
         Count::new("start: serialisations", serialised, VMS as usize + 5),
         Count::new("after a start: VMs read again", again, 0),
         Count::new("sweeps: child processes beyond one each", swept.saturating_sub(more + 1), 0),
@@ -142,7 +142,7 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
         (Change::Tags, ["a config edit: VMs read", "a config edit: child processes"], [1, 0]),
         (Change::Xml, ["an XML edit: VMs read", "an XML edit: child processes"], [1, 0]),
         (Change::Zone, ["a zone event: VMs read", "a zone event: child processes"], [1, 2]),
-        (Change::Dataset, ["a zfs event: VMs read", "a zfs event: child processes"], [1, 1]),
+        (Change::Dataset, ["a zfs event: VMs read", "a zfs event: child processes"], [1, 2]),
     ] {
         tokio::time::sleep(SETTLED).await;
         let loads = daemon.counter("loads").await?;
@@ -161,7 +161,7 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     cn.post(Stream::Datasets, storm.as_bytes()).await?;
     listener.lines(zones.len()).await?;
     tokio::time::sleep(SETTLED).await;
-    count("1,000 zfs events on 10 VMs: zfs processes", zfs_of(&cn.ran()?), 2 * zones.len());
+    count("1,000 zfs events on 10 VMs: zfs processes", zfs_of(&cn.ran()?), 4 * zones.len());
 
     // The first refresh reads what was too young to be known by its stamp.
     daemon.json("/vms?sync=true").await?;
@@ -169,8 +169,8 @@ async fn requests_and_events(cn: &mut Cn) -> anyhow::Result<Vec<Count>> {
     let before = written();
     daemon.json("/vms?sync=true").await?;
     tokio::time::sleep(SETTLED).await;
-    // Datasets and snapshots.
-    count("a refresh, nothing changed: zfs processes", zfs_of(&cn.ran()?), 2);
+    // Datasets, where they are mounted, snapshots.
+    count("a refresh, nothing changed: zfs processes", zfs_of(&cn.ran()?), 3);
     count("a refresh, nothing changed: serialisations", written() - before, 10);
     daemon.stop().await;
     Ok(counts)
@@ -245,7 +245,7 @@ impl Daemon {
         cn.ran()?;
         let listen = "127.0.0.1:0".parse()?;
         let config = Config { root: cn.root(), listen, sweep, ..Config::default() };
-        let (shutdown, commands) = (Shutdown::new(), Arc::new(RealCommands::new(cn.commands())));
+        let (shutdown, commands) = (Shutdown::new(), Arc::new(Spawned::new(cn.commands())));
         let running = vminfod::serve(config, commands, shutdown.clone()).await?;
         Ok(Daemon { running, shutdown })
     }

@@ -19,6 +19,8 @@ mod asked; // a request to vminfod and what came for it
 
 mod vmadm_cli; // what vmadm and vminfo print
 
+mod vmadm_validate; // payloads that vmadm judged, by the simulated one
+
 pub(crate) mod vmload; // VM objects of recorded nodes
 
 pub mod napi; // NAPI exchanges against the mock
@@ -27,15 +29,15 @@ mod vmapi; // VMAPI exchanges against the mock
 
 mod volapi; // volapi exchanges against ours
 
-mod services; // exchanges of other services against their mocks
-
 mod cnapi; // the nodes of a recording of CNAPI
 
 mod peers; // what VMAPI and volapi asked of others, against the mocks
 
+mod services; // PAPI, IMGAPI and workflow API exchanges against the mocks
+
 mod wire; // one recorded request over a socket
 
-mod transcript; // the lines of the recordings of NAPI and VMAPI
+mod transcript; // the lines of the recordings of services
 
 mod reply; // the responses in the bytes of a reply
 
@@ -61,10 +63,13 @@ usage: testbed conform KIND [PATH] [FLAGS]
   vmapi FILE           VMAPI exchanges (--only GROUP: one group)
   volapi FILE          volapi exchanges against ours (--only GROUP: one group)
   cnapi FILE           CNAPI exchanges against the mock (--only GROUP: one group)
+  papi, imgapi, workflow FILE
+                       exchanges of these against the mocks (--only GROUP: one group)
   peers FILE           what VMAPI and volapi asked of other services, against the mocks
   vminfod-events PATH  what vminfod tells its listeners, scenario by scenario
   vminfod-http PATH    what vminfod answers to bytes on its socket
   vmadm-cli FILE       what vmadm and vminfo print, with a daemon and without
+  vmadm-validate FILE  payloads that vmadm judged, by the simulated vmadm
   qmp FILE             what QEMU says when a VM ends
 
 Without PATH it reads the recordings of tests/recordings, which are built in
@@ -117,7 +122,7 @@ struct Kind {
     check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 14] = [
     Kind {
         name: "vmload",
         doing: "composing what was recorded",
@@ -138,6 +143,24 @@ const KINDS: [Kind; 10] = [
         check: volapi::check,
     },
     Kind { name: "cnapi", doing: "replaying CNAPI", files: &[cnapi::FILE], check: cnapi::check },
+    Kind {
+        name: "papi",
+        doing: "replaying PAPI",
+        files: &[services::PAPI],
+        check: services::check_papi,
+    },
+    Kind {
+        name: "imgapi",
+        doing: "replaying IMGAPI",
+        files: &[services::IMGAPI],
+        check: services::check_imgapi,
+    },
+    Kind {
+        name: "workflow",
+        doing: "replaying the workflow API",
+        files: &[services::WORKFLOW],
+        check: services::check_workflow,
+    },
     Kind { name: "peers", doing: "replaying calls", files: &peers::FILES, check: peers::check },
     Kind {
         name: "vminfod-events",
@@ -156,6 +179,12 @@ const KINDS: [Kind; 10] = [
         doing: "replaying vmadm",
         files: &[vmadm_cli::FILE],
         check: vmadm_cli::check,
+    },
+    Kind {
+        name: "vmadm-validate",
+        doing: "judging payloads",
+        files: &[vmadm_validate::FILE],
+        check: vmadm_validate::check,
     },
     Kind {
         name: "qmp",

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use daemon::Shutdown;
+use daemon::command::{Call, Commands, Run};
 use migration::agent::wire::Wire;
 use migration::agent::{Agent, Setup, before_zones};
 use migration::journal::End;
@@ -24,7 +25,6 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 use vminfod::config::Config;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Run, Tool};
 
 use super::bugs::Bug;
 use super::data::{Cable, Port};
@@ -75,21 +75,17 @@ struct Gated {
 }
 
 impl Commands for Gated {
-    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
+    fn run(&self, call: Call) -> Run<'_> {
         Box::pin(async move {
             self.seat.pass().await;
-            let done = self.inner.run(tool, args, deadline).await;
+            let done = self.inner.run(call).await;
             self.seat.pass().await;
             done
         })
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.inner.follow(tool, args)
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.inner.converse(tool, args)
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&self.inner)
     }
 }
 

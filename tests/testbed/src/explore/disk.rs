@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use migration::agent::spawn::{Paths, Spawned};
+use daemon::command::{Paths, Program, Spawned};
 use rig::Cn;
 use serde_json::{Map, Value};
 
@@ -58,14 +58,8 @@ impl Disk {
     /// # Errors
     /// Those of its files.
     pub fn new(cn: Cn) -> std::io::Result<Disk> {
-        let none = PathBuf::from("/bin/false");
-        let commands = Spawned(Paths {
-            zfs: cn.tool("zfs")?,
-            zpool: cn.tool("zpool")?,
-            vmadm: none.clone(),
-            net_agent: none.clone(),
-            zonecfg: none,
-        });
+        let paths = Paths::default().with(Program::Zfs, cn.tool("zfs")?);
+        let commands = Spawned::new(paths.with(Program::Zpool, cn.tool("zpool")?));
         Ok(Disk { cn, commands, network: Mutex::default(), guest: Mutex::default() })
     }
 

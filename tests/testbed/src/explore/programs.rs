@@ -8,18 +8,14 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
+use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use migration::agent::commands::{Commands, Ending, Output, Program, Receiving, Sending};
 use net_agent::holds::HoldsFile;
 use serde_json::{Value, json};
 use simnode::in_process::InProcess;
 use simnode::{Node, Verbs, Wait};
-use tokio::io::AsyncReadExt as _;
-use vminfod::node::commands::{Commands as _, Follow, Tool};
 
 use super::bugs::Bug;
 use super::disk::Disk;
@@ -57,48 +53,24 @@ fn is_reading(program: Program, args: &[String]) -> bool {
 }
 
 impl Programs {
-    async fn answer(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        input: Vec<u8>,
-        deadline: Duration,
-    ) -> io::Result<Output> {
+    async fn answer(&self, call: Call) -> Result<Output, CommandError> {
+        let program = call.program;
         if let (Program::Zfs | Program::Zpool, Some(disk)) = (program, &self.disk) {
-            return disk.commands.run(program, args, input, deadline).await;
+            return disk.commands.run(call).await;
         }
-        match program {
-            Program::Zfs => self.zfs(args).await,
+        let Call { args, input, .. } = &call;
+        let done = match program {
             Program::Zpool => {
                 let property = args.get(1).cloned().unwrap_or_default();
                 let on = if property.contains("encryption") { "disabled" } else { "active" };
                 let text = format!("NAME PROPERTY VALUE SOURCE\nzones {property} {on} local\n");
                 Ok(output(0, text, String::new()))
             }
-            Program::Vmadm => self.vmadm(&args, &input).await,
-            Program::NetAgent => self.net_agent(&args),
-            Program::Zonecfg => self.zonecfg(&args),
-        }
-    }
-
-    async fn zfs(&self, args: Vec<String>) -> io::Result<Output> {
-        let commands = InProcess::new(&self.node);
-        // A dry run, and what drops a partial stream, are streams without bytes.
-        let follow = match args.first().map_or("", String::as_str) {
-            "send" => Some(commands.follow(Tool::Zfs, args.clone())),
-            "receive" => Some(commands.converse(Tool::Zfs, args.clone()).map(|it| it.0)),
-            _ => None,
+            Program::Vmadm => self.vmadm(args, input).await,
+            Program::NetAgent => self.net_agent(args),
+            _ => return InProcess::new(&self.node).run(call).await,
         };
-        if let Some(follow) = follow {
-            let mut follow = follow.map_err(io::Error::other)?;
-            let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-            follow.stdout.read_to_end(&mut stdout).await?;
-            follow.stderr.read_to_end(&mut stderr).await?;
-            return Ok(Output { status: follow.wait().await, stdout, stderr });
-        }
-        let ran = commands.run(Tool::Zfs, args, Duration::from_secs(60)).await;
-        let ran = ran.map_err(io::Error::other)?;
-        Ok(Output { status: ran.status, stdout: ran.stdout, stderr: ran.stderr })
+        done.map_err(|error| CommandError::Io { program, error: Arc::new(error) })
     }
 
     async fn vmadm(&self, args: &[String], input: &[u8]) -> io::Result<Output> {
@@ -107,10 +79,7 @@ impl Programs {
             (args.first().map_or("", String::as_str), args.get(1).map_or("", String::as_str));
         let done = match verb {
             "update" => {
-                let mut changes: serde_json::Map<String, Value> = serde_json::from_slice(input)?;
-                if changes.get("do_not_inventory") == Some(&json!(false)) {
-                    changes.insert("do_not_inventory".to_owned(), Value::Null);
-                }
+                let changes: serde_json::Map<String, Value> = serde_json::from_slice(input)?;
                 verbs.update(vm, &changes).await
             }
             "start" => verbs.boot(vm).await,
@@ -125,41 +94,6 @@ impl Programs {
             other => return Err(io::Error::other(format!("vmadm {other}"))),
         };
         Ok(match done {
-            Ok(()) => output(0, String::new(), String::new()),
-            Err(error) => output(1, String::new(), error.to_string()),
-        })
-    }
-
-    /// zonecfg, as far as a node that boots uses it.
-    fn zonecfg(&self, args: &[String]) -> io::Result<Output> {
-        let (zone, line) =
-            (args.get(1).map_or("", String::as_str), args.get(2).map_or("", String::as_str));
-        let Ok(xml) = self.node.zone_config(zone) else {
-            return Ok(output(1, String::new(), "No such zone configured".to_owned()));
-        };
-        if line == "info autoboot" {
-            let on = xml.get("autoboot").unwrap_or("false");
-            return Ok(output(0, format!("autoboot: {on}\n"), String::new()));
-        }
-        if let Some(name) = line.strip_prefix("info attr name=") {
-            return Ok(match xml.value("attr", name) {
-                Some(value) => {
-                    output(0, format!("attr:\n\tname: {name}\n\tvalue: {value}\n"), String::new())
-                }
-                None => output(0, String::new(), "No such attr resource.".to_owned()),
-            });
-        }
-        let changed = self.node.zone_reconfigure(zone, |xml| {
-            match line.strip_prefix("set autoboot=") {
-                Some(on) => xml.put("autoboot", on),
-                None if line.contains("name=do-not-inventory") => {
-                    xml.set_value("attr", "do-not-inventory", Some("true"));
-                }
-                None => return Err(simnode::NodeError::refused(format!("zonecfg {line}"))),
-            }
-            Ok(())
-        });
-        Ok(match changed {
             Ok(()) => output(0, String::new(), String::new()),
             Err(error) => output(1, String::new(), error.to_string()),
         })
@@ -203,7 +137,7 @@ impl Programs {
         };
         let zfs = |line: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            drop(InProcess::new(&self.node).answer(Tool::Zfs, &words));
+            drop(InProcess::new(&self.node).answer(Program::Zfs, &words));
         };
         match self.bug {
             Some(Bug::QuotaNotRestored) if !dataset.contains("/data") => {
@@ -220,24 +154,18 @@ impl Programs {
 }
 
 impl Commands for Programs {
-    fn run(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        input: Vec<u8>,
-        deadline: Duration,
-    ) -> BoxFuture<'_, io::Result<Output>> {
+    fn run(&self, call: Call) -> Run<'_> {
         async move {
-            if is_reading(program, &args) {
+            if is_reading(call.program, &call.args) {
                 self.seat.pass().await;
-                let answer = self.answer(program, args, input, deadline).await;
+                let answer = self.answer(call).await;
                 self.seat.pass().await;
                 return answer;
             }
-            let line = format!("{} {}", program.name(), args.join(" "));
+            let line = format!("{} {}", call.program, call.args.join(" "));
             let (at, _) = self.seat.begin(|| line.clone()).await;
             self.judge.look(&line);
-            let answer = self.answer(program, args, input, deadline).await;
+            let answer = self.answer(call).await;
             self.misbehave(&line);
             self.judge.look(&line);
             self.seat.end(at).await;
@@ -246,29 +174,15 @@ impl Commands for Programs {
         .boxed()
     }
 
-    fn send(&self, args: Vec<String>) -> io::Result<Sending> {
-        if let Some(disk) = &self.disk {
-            return disk.commands.send(args);
+    fn start(
+        &self,
+        program: Program,
+        args: Vec<String>,
+        pipes: Pipes,
+    ) -> Result<Running, CommandError> {
+        match &self.disk {
+            Some(disk) => disk.commands.start(program, args, pipes),
+            None => InProcess::new(&self.node).start(program, args, pipes),
         }
-        let follow =
-            InProcess::new(&self.node).follow(Tool::Zfs, args).map_err(io::Error::other)?;
-        let (stdout, ending) = ended(follow);
-        Ok(Sending { stdout, ending })
     }
-
-    fn receive(&self, args: Vec<String>) -> io::Result<Receiving> {
-        if let Some(disk) = &self.disk {
-            return disk.commands.receive(args);
-        }
-        let started = InProcess::new(&self.node).converse(Tool::Zfs, args);
-        let (follow, stdin) = started.map_err(io::Error::other)?;
-        Ok(Receiving { stdin, ending: ended(follow).1 })
-    }
-}
-
-fn ended(mut follow: Follow) -> (migration::agent::commands::Reader, Ending) {
-    let none = || Box::new(tokio::io::empty());
-    let stdout = std::mem::replace(&mut follow.stdout, none());
-    let stderr = std::mem::replace(&mut follow.stderr, none());
-    (stdout, Ending::new(stderr, async move { follow.wait().await }.boxed()))
 }

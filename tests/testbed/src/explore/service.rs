@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use migration::service::clock::Clock;
 use migration::service::front::{AUDIENCE, Upstream, router, signed_routes};
-use migration::service::runner::{Lease, lead};
+use migration::service::runner::{TERM, lead};
 use migration::service::{Addresses, Agents, Known, Peers, Service, Steps};
 use sdc_clients::http::Transport;
 use sdc_clients::signed::Verifier;
@@ -71,7 +71,7 @@ impl Instance {
         let routes = router(service.clone(), upstream);
         let routes = signed_routes(service.clone(), verifier).merge(routes);
         net.serve(&self.host(), routes, &seat);
-        let rounds = tokio::spawn(lead(service, leases, Lease::default()));
+        let rounds = tokio::spawn(lead(service, leases, TERM));
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(rounds);
         Ok(())
     }

@@ -131,8 +131,9 @@ impl Centre {
         let object = |value: Value| value.as_object().cloned().unwrap_or_default();
         for vm in vms {
             if let Some(uuid) = text(vm, "billing_id") {
-                let package =
-                    json!({ "uuid": uuid, "name": text(vm, "package_name"), "active": true });
+                // A bhyve VM has no name of its package.
+                let name = text(vm, "package_name").unwrap_or_else(|| format!("sample-{uuid}"));
+                let package = json!({ "uuid": uuid, "name": name, "active": true });
                 self.papi.store().put(object(package));
             }
             let disks = vm.get("disks").and_then(Value::as_array).into_iter().flatten();

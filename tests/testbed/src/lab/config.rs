@@ -159,7 +159,7 @@ impl Configs<'_> {
         config
     }
 
-    /// The commands are those in the node's `bin`; zonecfg is for a node that boots, which none of the lab does.
+    /// The commands are those in the node's `bin`.
     pub(super) fn migration_agent(&self) -> Value {
         let bin = |name: &str| self.node.tool(name);
         let [port, data_port, status] = self.ports.migration_agent;
@@ -172,7 +172,7 @@ impl Configs<'_> {
             "listen": { "address": "127.0.0.1", "port": port, "data_port": data_port },
             "commands": {
                 "zfs": bin("zfs"), "zpool": bin("zpool"), "vmadm": bin("vmadm"),
-                "net_agent": bin("net-agent"), "zonecfg": "/bin/false",
+                "net_agent": bin("net-agent"), "zonecfg": bin("zonecfg"),
             },
             "status": { "listen": local(status).to_string() },
             "metrics": metrics(status),

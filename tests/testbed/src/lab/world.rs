@@ -181,6 +181,11 @@ impl World {
         ports::url(self.ports.migration_agent[0])
     }
 
+    /// Where migration-agent prints its status and metrics.
+    pub fn migration_agent_status_url(&self) -> String {
+        ports::url(self.ports.migration_agent[2])
+    }
+
     /// migration-service and this node's migration-agent run.
     pub fn has_migrations(&self) -> bool {
         ["migration-service", "migration-agent"].iter().all(|name| self.daemons.pid(name).is_some())
@@ -270,8 +275,6 @@ impl World {
     /// Starts migration-service, which knows the agents of all nodes that there are.
     pub async fn start_migration_service(&mut self) -> Result<(), LabError> {
         self.centre.put_secret(&self.options.dir)?;
-        std::fs::create_dir_all(self.options.dir.join("migration-service"))
-            .map_err(LabError::io("making migration-service's directory"))?;
         let config = self.configs().migration_service();
         let url = self.centre.migrations.status_url();
         self.daemons.start("migration-service", "serve", &config, &url).await

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use daemon::command::Program;
 use migration::journal::End;
 use mocks::faults::Seen;
 use mocks::{cnapi, napi, vmapi};
@@ -14,7 +15,6 @@ use sdc_clients::napi::Napi;
 use serde_json::{Value, json};
 use simnode::Node;
 use simnode::in_process::InProcess;
-use vminfod::node::commands::Tool;
 
 use super::judge::Judge;
 use super::subject::{self, QUOTA, VM};
@@ -118,7 +118,7 @@ impl Ending<'_> {
         let commands = InProcess::new(&side.node);
         let zfs = |line: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let output = commands.answer(Tool::Zfs, &words);
+            let output = commands.answer(Program::Zfs, &words);
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         let rows = zfs("list -H -o name -t all -r zones");

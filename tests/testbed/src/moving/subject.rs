@@ -5,10 +5,10 @@
 //! The VM: two NICs, three datasets with contents, one of them its own and delegated.
 
 use anyhow::ensure;
+use daemon::command::Program;
 use serde_json::{Map, Value, json};
 use simnode::in_process::InProcess;
 use simnode::{Node, Verbs, Wait, payload, sample};
-use vminfod::node::commands::Tool;
 
 /// Its UUID.
 pub const VM: &str = "0b4a4a3e-8b7c-4a09-9c3e-2a5d8f5e0c11";
@@ -79,7 +79,7 @@ fn blobs() -> impl Iterator<Item = (String, &'static str, Vec<u8>)> {
 pub async fn create(node: &Node, vm: &Map<String, Value>) -> anyhow::Result<()> {
     Verbs::new(node, Wait::none()).create(vm).await?;
     let child = format!("zones/{VM}/data/more");
-    let made = InProcess::new(node).answer(Tool::Zfs, &["create".to_owned(), child]);
+    let made = InProcess::new(node).answer(Program::Zfs, &["create".to_owned(), child]);
     ensure!(made.status == 0, "{}", String::from_utf8_lossy(&made.stderr));
     for (dataset, path, bytes) in blobs() {
         node.write_file(&dataset, path, &bytes)?;

@@ -7,11 +7,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use daemon::command::{Call, CommandError, Commands, Program, Run};
 use rand::RngExt;
 use simnode::decorators::{Failing, Trouble};
 use simnode::in_process::InProcess;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Tool};
 
 use super::bugs::Bug;
 use super::dice::Dice;
@@ -35,7 +34,7 @@ impl SimCommands {
     }
 
     /// Makes the next `times` runs of the tool fail.
-    pub fn trouble(&self, tool: Tool, trouble: Trouble, times: u32) {
+    pub fn trouble(&self, tool: Program, trouble: Trouble, times: u32) {
         let trouble = match (trouble, self.bug) {
             (Trouble::FailsHalfway, Some(Bug::TrustHalfAListing)) => Trouble::EndsHalfway,
             _ => trouble,
@@ -55,21 +54,12 @@ impl SimCommands {
 }
 
 impl Commands for SimCommands {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
-        self.failing.run(tool, args, deadline)
+    fn run(&self, call: Call) -> Run<'_> {
+        self.failing.run(call)
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.failing.follow(tool, args)
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.failing.converse(tool, args)
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&*self.failing)
     }
 }
 
@@ -80,34 +70,26 @@ struct Slow {
 }
 
 impl Commands for Slow {
-    fn run<'a>(
-        &'a self,
-        tool: Tool,
-        args: Vec<String>,
-        deadline: Duration,
-    ) -> BoxFuture<'a, Result<Output, CommandError>> {
+    fn run(&self, call: Call) -> Run<'_> {
         Box::pin(async move {
-            let question = format!("{} {}", tool.name(), args.join(" "));
+            let Call { program, args, deadline, .. } = call;
+            let question = format!("{program} {}", args.join(" "));
             let (takes, early) = {
                 let mut rng = self.dice.lock().unwrap_or_else(PoisonError::into_inner).of(question);
                 (Duration::from_millis(rng.random_range(1..40)), rng.random::<bool>())
             };
             let work = async {
                 // What a command prints was true at some moment of its run, not at its end.
-                let first = early.then(|| self.inner.answer(tool, &args));
+                let first = early.then(|| self.inner.answer(program, &args));
                 tokio::time::sleep(takes).await;
-                first.unwrap_or_else(|| self.inner.answer(tool, &args))
+                first.unwrap_or_else(|| self.inner.answer(program, &args))
             };
             let whole = tokio::time::timeout(deadline, work).await;
-            whole.map_err(|_| CommandError::Deadline { tool, after: deadline })
+            whole.map_err(|_| CommandError::Deadline { program, after: deadline })
         })
     }
 
-    fn follow(&self, tool: Tool, args: Vec<String>) -> Result<Follow, CommandError> {
-        self.inner.follow(tool, args)
-    }
-
-    fn converse(&self, tool: Tool, args: Vec<String>) -> Result<(Follow, Input), CommandError> {
-        self.inner.converse(tool, args)
+    fn inner(&self) -> Option<&dyn Commands> {
+        Some(&self.inner)
     }
 }

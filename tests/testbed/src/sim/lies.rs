@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use anyhow::Context;
+use daemon::command::Program;
 use mocks::napi::NewNic;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -17,7 +18,6 @@ use sdc_clients::vminfod::{VmFields as _, VmObject};
 use serde_json::{Value, json};
 use simnode::decorators::Trouble;
 use simnode::files;
-use vminfod::node::commands::Tool;
 
 use super::bugs::Bug;
 use super::centre::Centre;
@@ -64,7 +64,7 @@ pub(super) async fn restart(centre: &Centre, cn: &mut Cn, rng: &mut StdRng) -> a
         // A list that nothing contradicts is one that nobody compares with the index.
         show_only(cn, &[])?;
     } else {
-        cn.trouble(Tool::Zoneadm, trouble, ALWAYS);
+        cn.trouble(Program::Zoneadm, trouble, ALWAYS);
     }
     let (commands, lasts) = (cn.commands.clone(), some_time(rng));
     let over = async {

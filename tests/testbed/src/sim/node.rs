@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use daemon::Shutdown;
+use daemon::command::{Commands, Program};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use sdc_clients::Jitter;
@@ -19,7 +20,6 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
 use vminfod::http::Api;
-use vminfod::node::commands::{Commands, Tool};
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, Deadlines, LoadError, load};
 
@@ -312,7 +312,7 @@ impl Cn {
     }
 
     /// A dataset command that hangs, and the like, for the next few runs.
-    pub fn trouble(&self, tool: Tool, trouble: simnode::decorators::Trouble, times: u32) {
+    pub fn trouble(&self, tool: Program, trouble: simnode::decorators::Trouble, times: u32) {
         self.commands.trouble(tool, trouble, times);
     }
 

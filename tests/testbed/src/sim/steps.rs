@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use daemon::command::Program;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use vminfod::node::commands::Tool;
 
 use super::centre::Centre;
 use super::commands::TROUBLES;
@@ -242,7 +242,7 @@ fn weather(cn: &Cn, rng: &mut StdRng) {
 
 /// The next few runs of a command fail. Returns which, and how.
 pub(crate) fn command_trouble(cn: &Cn, rng: &mut StdRng) -> String {
-    let tool = [Tool::Zoneadm, Tool::Zfs, Tool::Kstat][rng.random_range(0..3)];
+    let tool = [Program::Zoneadm, Program::Zfs, Program::Kstat][rng.random_range(0..3)];
     let trouble = TROUBLES[rng.random_range(0..TROUBLES.len())];
     cn.trouble(tool, trouble, rng.random_range(1..5));
     format!("{} {trouble:?}", tool.name())

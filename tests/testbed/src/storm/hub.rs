@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use daemon::Shutdown;
+use daemon::command::Commands;
 use sdc_clients::vminfod::Vminfod;
 use sdc_clients::{Http, Jitter};
 use tokio::task::JoinHandle;
 use vminfod::config::Config;
-use vminfod::node::commands::Commands;
 
 use simnode::in_process::InProcess;
 use simnode::tap::Tap;

@@ -96,8 +96,9 @@ impl Mutation {
             Self::AddNic(end) => {
                 let [a, b, c, d] = end.to_be_bytes();
                 let mac = format!("92:b8:{a:02x}:{b:02x}:{c:02x}:{d:02x}");
-                let nic = json!({"mac": mac, "ip": "10.9.8.7", "netmask": "255.255.255.0", "nic_tag": "external",
-                    "vlan_id": 3, "primary": false});
+                let ip = format!("10.{}.{c}.{d}", 100 + b % 100);
+                let nic = json!({"mac": mac, "ip": ip, "netmask": "255.255.255.0", "nic_tag": "external",
+                    "vlan_id": 3, "primary": false, "model": "virtio"});
                 let nic = nic.as_object().cloned().unwrap_or_default();
                 verbs.add_nic(vm, &nic).await.map(drop)
             }

@@ -6,15 +6,14 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::body::Body;
 use daemon::Shutdown;
+use daemon::command::Program;
 use daemon::http::Router;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
-use migration::agent::commands::{Commands, Output, Program, Receiving, Sending};
 use migration::agent::wire::{Connection, Wire};
 use migration::agent::{Agent, Setup};
 use sdc_clients::http::{Request, Response, Transport};
@@ -26,7 +25,6 @@ use simnode::in_process::InProcess;
 use simnode::{CreateOptions, Node, Verbs, Wait};
 use tempfile::TempDir;
 use uuid::Uuid;
-use vminfod::node::commands::Tool;
 use vminfod::node::root::Root;
 use vminfod::node::{Ctx, load};
 
@@ -98,9 +96,7 @@ impl Cn {
     /// # Errors
     /// Those of vmadm.
     pub async fn make(&self, vm: &str) -> anyhow::Result<()> {
-        let images = self.zfs("list -H -o name -t snapshot -r zones")?;
-        let image = images.lines().find(|name| name.ends_with("@final")).context("an image")?;
-        let image = image.trim_start_matches("zones/").trim_end_matches("@final");
+        let image = simnode::sample::image("joyent").context("an image")?;
         let payload = json!({"uuid": vm, "brand": "joyent", "quota": 1000, "ram": 256,
             "image_uuid": image, "delegate_dataset": true, "autoboot": true});
         let payload: Map<String, Value> = payload.as_object().cloned().unwrap_or_default();
@@ -170,7 +166,7 @@ impl Cn {
     /// What it said.
     pub fn zfs(&self, line: &str) -> anyhow::Result<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let output = InProcess::new(&self.node).answer(Tool::Zfs, &words);
+        let output = InProcess::new(&self.node).answer(Program::Zfs, &words);
         anyhow::ensure!(output.status == 0, "{line}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8(output.stdout)?)
     }
@@ -186,41 +182,13 @@ async fn agent(node: &Node, cn: Uuid, dir: &Path) -> anyhow::Result<Agent> {
         secret: secret()?,
         seed: [7; 32],
         mbps: None,
-        commands: Arc::new(OnlyZfs(node.clone())),
+        // Snapshots need no other program than `zfs`.
+        commands: Arc::new(InProcess::new(node)),
         vminfod: Vminfod::with_http(http.without_retries()),
         wire: Arc::new(NoWire),
         transport: vminfod,
     };
     Ok(Agent::new(setup, &Shutdown::new()).await?)
-}
-
-/// The node's `zfs`: snapshots need no other program.
-struct OnlyZfs(Node);
-
-impl Commands for OnlyZfs {
-    fn run(
-        &self,
-        program: Program,
-        args: Vec<String>,
-        _input: Vec<u8>,
-        _deadline: Duration,
-    ) -> BoxFuture<'_, io::Result<Output>> {
-        Box::pin(async move {
-            if program != Program::Zfs {
-                return Err(io::Error::other(format!("{} {args:?}", program.name())));
-            }
-            let ran = InProcess::new(&self.0).answer(Tool::Zfs, &args);
-            Ok(Output { status: ran.status, stdout: ran.stdout, stderr: ran.stderr })
-        })
-    }
-
-    fn send(&self, _args: Vec<String>) -> io::Result<Sending> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn receive(&self, _args: Vec<String>) -> io::Result<Receiving> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 }
 
 /// Nothing is sent between nodes here.

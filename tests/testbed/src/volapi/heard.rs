@@ -69,7 +69,6 @@ impl World {
             service: Arc::clone(&service),
             state: Arc::clone(&state),
             listen: Box::new(move || Box::new(Told(Arc::clone(&told)))),
-            holder: updater::holder(),
         };
         let running = tokio::spawn(updater.run());
         World { service, data_centre, fuse, say, state, running }
@@ -129,6 +128,30 @@ async fn a_full_listing_makes_up_for_every_event_that_was_not_heard() {
     world.tell(Heard::Listed(world.all())).await;
     assert_eq!(world.service.references(&volume).await.unwrap(), json!([]));
     assert_eq!(world.state(&volume).await, State::Failed);
+}
+
+#[tokio::test(start_paused = true)] // V31
+async fn a_released_reservation_leaves_no_reference_of_a_vm_that_never_came() {
+    let world = World::start().await;
+    let (volume, storage) = world.volume("name").await;
+    world.vm(&storage, json!({"state": "running"})).await;
+    world.tell(Heard::Listed(world.all())).await;
+    let (coming, there) =
+        ("99999999-9999-4999-8999-999999999999", "88888888-8888-4888-8888-888888888888");
+    world.vm(there, json!({"state": "running", "brand": "lx", "owner_uuid": OWNER})).await;
+    let mut reserved = Vec::new();
+    for vm in [coming, there] {
+        let asked =
+            json!({"owner_uuid": OWNER, "vm_uuid": vm, "job_uuid": vm, "volume_name": "name"});
+        let asked = requests::reserve(asked.as_object().unwrap()).unwrap();
+        let made = world.service.reserve(&asked).await.unwrap();
+        reserved.push(made["uuid"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(world.service.references(&volume).await.unwrap(), json!([coming, there]));
+    for reservation in reserved {
+        world.service.release(&reservation, OWNER).await.unwrap();
+    }
+    assert_eq!(world.service.references(&volume).await.unwrap(), json!([there]));
 }
 
 /// Three volumes, four VMs that may use them, one of which has reserved one, and VMAPI's records of all, as the

@@ -20,6 +20,9 @@ mod many; // many clients at once
 mod heard; // what follows from what is heard of VMs
 
 #[cfg(test)]
+mod led; // the lease, and a database that is held up
+
+#[cfg(test)]
 mod silent; // storage VMs that run and do not serve
 
 #[cfg(test)]

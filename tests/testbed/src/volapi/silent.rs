@@ -27,7 +27,7 @@ const OWNER: &str = "644810da-6ce1-40a9-93db-c23dfb772fd2";
 const NETWORK: &str = "8036d58d-7821-4ae3-a752-15be1d92344c";
 
 /// A feed that says nothing.
-struct Mute;
+pub(super) struct Mute;
 
 impl Feed for Mute {
     fn next(&mut self) -> BoxFuture<'_, Heard> {
@@ -71,7 +71,6 @@ fn instance(
         service: Arc::clone(service),
         state: Arc::clone(&state),
         listen: Box::new(|| Box::new(Mute)),
-        holder: updater::holder(),
     };
     let prober = Prober {
         service: Arc::clone(service),

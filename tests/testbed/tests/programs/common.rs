@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::{Paths, Program, Spawned};
 use rustix::process::{Pid, Signal, kill_process};
 use sdc_clients::Jitter;
 use sdc_clients::http::{Call, Http};
@@ -20,8 +21,8 @@ use testbed::lab::asking::OWN_AGENT;
 use testbed::lab::seed::{self, Wrongs};
 use testbed::lab::{World, WorldOptions};
 use testbed::process::{self, Child, Finished};
+use vminfod::config::PROGRAMS;
 use vminfod::node::Ctx;
-use vminfod::node::commands::{CommandPaths, RealCommands};
 use vminfod::node::root::Root;
 
 /// Longer than anything takes that goes well on a busy machine.
@@ -146,14 +147,9 @@ pub fn node(dir: &Path, vms: u32) -> Node {
 
 /// The node as one reads it without a daemon.
 pub fn ctx(node: &Node) -> Ctx {
-    let paths = CommandPaths {
-        zoneadm: node.tool("zoneadm"),
-        zfs: node.tool("zfs"),
-        kstat: node.tool("kstat"),
-        sysevent: node.tool("sysevent"),
-        fswatcher: node.tool("fswatcher"),
-    };
-    Ctx::new(Root::new(node.root()), Arc::new(RealCommands::new(paths)))
+    let with = |paths: Paths, program: Program| paths.with(program, node.tool(program.name()));
+    let paths = PROGRAMS.into_iter().fold(Paths::default(), with);
+    Ctx::new(Root::new(node.root()), Arc::new(Spawned::new(paths)))
 }
 
 /// A text of a VM, empty where there is none.

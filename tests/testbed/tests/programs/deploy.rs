@@ -6,6 +6,10 @@
 //! contains, the image installs into an empty root, and a configuration change never enables an
 //! agent that an operator disabled.
 
+#[cfg(target_os = "linux")] // namespaces
+mod jail;
+mod paths;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +17,8 @@ use std::time::Duration;
 
 use roxmltree::{Document, Node, ParsingOptions};
 use testbed::process::{self, Finished};
+
+use super::common::node;
 
 /// Longer than packing the image takes on a busy machine.
 const LATE: Duration = Duration::from_secs(300);
@@ -23,23 +29,6 @@ fn deploy(name: &str) -> PathBuf {
 
 fn text(name: &str) -> String {
     std::fs::read_to_string(deploy(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// The programs that vminfod runs unless its file names others are the platform's, or the image has them.
-#[test]
-fn the_commands_that_vminfod_runs_by_default_are_installed() {
-    let paths = vminfod::node::commands::CommandPaths::default();
-    let platform =
-        ["/usr/sbin/zoneadm", "/usr/sbin/zfs", "/usr/vm/sbin/sysevent", "/usr/vm/sbin/fswatcher"];
-    let image = layout();
-    for path in [paths.zoneadm, paths.zfs, paths.kstat, paths.sysevent, paths.fswatcher] {
-        let path = path.to_str().unwrap();
-        assert!(platform.contains(&path) || image.contains_key(&path[1..]), "{path}");
-    }
-    // The shipped file repeats the default of what is ours.
-    let file: serde_json::Value = serde_json::from_str(&text("config/vminfod.json")).unwrap();
-    let kstat = file["commands"]["kstat"].as_str().unwrap();
-    assert!(image.contains_key(&kstat[1..]), "{kstat}");
 }
 
 fn manifests() -> Vec<String> {
@@ -61,9 +50,14 @@ fn layout() -> BTreeMap<String, String> {
 /// An image: its name, its layout, and its own list of what is in it.
 type Image = (&'static str, &'static str, &'static str);
 
-const IMAGES: [Image; 2] = [
+const IMAGES: [Image; 3] = [
     ("hub", "layout", "usr/vm/share/hub.manifest"),
     ("volapi", "layout.volapi", "opt/smartdc/volapi/share/volapi.manifest"),
+    (
+        "migration-service",
+        "layout.migration-service",
+        "opt/smartdc/migration-service/share/migration-service.manifest",
+    ),
 ];
 
 fn layout_of((_, file, _): &Image) -> BTreeMap<String, String> {
@@ -213,6 +207,10 @@ fn services_have_the_names_and_limits_of_the_platform() {
     );
     assert_eq!(service("smf/kvmd.xml"), ["system/smartdc/kvmd", "30", "false"]);
     assert_eq!(service("smf/console.xml"), ["system/smartdc/console", "30", "false"]);
+    assert_eq!(
+        service("smf/migration-service.xml"),
+        ["smartdc/site/migration-service", "30", "false"]
+    );
     assert_eq!(service("smf/volapi.xml"), ["smartdc/site/volapi", "30", "false"]);
 }
 
@@ -223,6 +221,7 @@ fn paths(text: &str) -> Vec<String> {
         "/usr/vm/",
         "/opt/smartdc/agents/",
         "/opt/smartdc/volapi/",
+        "/opt/smartdc/migration-service/",
         "/etc/vminfod",
         "/etc/console",
     ];
@@ -266,8 +265,14 @@ fn manifests_and_methods_name_only_what_the_image_has() {
 #[test]
 fn the_templates_make_files_that_the_programs_accept() {
     ["net-agent", "vm-agent", "volapi"].into_iter().for_each(accepts_its_template);
-    let example = deploy("config/volapi.json").to_string_lossy().into_owned();
-    accepts(&["@volapi", "--check-config", "--config", &example]);
+    for (program, example) in [
+        (&["@volapi"][..], "volapi"),
+        (&["@migration-service", "serve"], "migration-service"),
+        (&["@migration-agent"], "migration-agent"),
+    ] {
+        let example = deploy(&format!("config/{example}.json")).to_string_lossy().into_owned();
+        accepts(&[program, &["--check-config", "--config", &example]].concat());
+    }
 }
 
 fn accepts(args: &[&str]) {
@@ -277,8 +282,8 @@ fn accepts(args: &[&str]) {
     assert!(!done.stderr.contains("unknown key"), "{}", done.stderr);
 }
 
-fn accepts_its_template(agent: &str) {
-    let template = text(&format!("sapi/{agent}/template"));
+/// A template as config-agent fills it in.
+fn filled(template: &str) -> String {
     let filled = template
         .replace("{{{vmapi_domain}}}", "vmapi.dc.example.com")
         .replace("{{{napi_domain}}}", "napi.dc.example.com")
@@ -291,6 +296,11 @@ fn accepts_its_template(agent: &str) {
         .replace("{{{ufds_admin_uuid}}}", "930896af-bf8c-48d4-885c-6573a94b1853")
         .replace("{{{auto.INSTANCE_UUID}}}", "564d0b8e-6099-4c50-a1b1-0f0b30000002");
     assert!(!filled.contains("{{"), "{filled}");
+    filled
+}
+
+fn accepts_its_template(agent: &str) {
+    let filled = filled(&text(&format!("sapi/{agent}/template")));
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("agent.config.json");
     std::fs::write(&file, filled).unwrap();
@@ -302,40 +312,32 @@ fn accepts_its_template(agent: &str) {
     accepts(&args.collect::<Vec<_>>());
 }
 
-/// A stand-in for a command of SMF: writes down how it was called, and says `says`.
-fn command(bin: &Path, name: &str, says: &str, code: i32) {
-    let calls = bin.join("calls");
-    let script =
-        format!("#!/bin/sh\necho \"{name} $*\" >>{}\n{says}\nexit {code}\n", calls.display());
-    std::fs::write(bin.join(name), script).unwrap();
-    std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 #[test]
 fn a_configuration_change_restarts_an_online_agent_and_enables_none() {
-    for (state, code, restarted) in [
-        ("echo online", 0, true),
-        ("echo disabled", 0, false),
-        ("echo offline", 0, false),
-        ("echo maintenance", 0, false),
-        ("", 1, false),
+    let dir = tempfile::tempdir().unwrap();
+    let node = node(dir.path(), 0);
+    for (program, service) in [
+        ("net-agent", "agent/net-agent"),
+        ("vm-agent", "agent/vm-agent"),
+        ("volapi", "site/volapi"),
     ] {
-        let dir = tempfile::tempdir().unwrap();
-        command(dir.path(), "svcs", state, code);
-        command(dir.path(), "svcadm", "", 0);
-        for (program, service) in [
-            ("net-agent", "agent/net-agent"),
-            ("vm-agent", "agent/vm-agent"),
-            ("volapi", "site/volapi"),
-        ] {
+        let fmri = format!("svc:/smartdc/{service}:default");
+        let configured = || {
             let method = deploy(&format!("smf/method/{program}-configured"));
-            let path = format!("PATH={}:/usr/bin:/bin", dir.path().display());
+            let path = format!("PATH={}:/usr/bin:/bin", node.dir().join("platform").display());
             let done = run("/usr/bin/env", &[&path, "sh", &method.to_string_lossy()]);
-            assert_eq!(done.code, Some(0), "{state}: {}{}", done.stdout, done.stderr);
-            let calls = std::fs::read_to_string(dir.path().join("calls")).unwrap();
-            let restart = format!("svcadm restart svc:/smartdc/{service}:default");
-            assert_eq!(calls.contains(&restart), restarted, "{state}: {calls}");
-            assert!(!calls.contains("enable"), "{state}: {calls}");
+            assert_eq!(done.code, Some(0), "{fmri}: {}{}", done.stdout, done.stderr);
+            node.instances().unwrap().get(&fmri).cloned()
+        };
+        assert_eq!(configured(), None, "it is not installed");
+        for state in ["disabled", "offline", "maintenance", "online"] {
+            node.set_instance(&fmri, state).unwrap();
+            let now = configured().unwrap();
+            assert_eq!(
+                (&*now.state, now.restarts),
+                (state, u32::from(state == "online")),
+                "{fmri}"
+            );
         }
     }
 }

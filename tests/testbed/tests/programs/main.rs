@@ -44,6 +44,7 @@ mod sim;
 mod soak;
 mod statements;
 mod storm;
+mod tenants;
 mod vm_agent;
 mod volapi;
 mod waits;

@@ -44,6 +44,8 @@ fn text(name: &str) -> String {
 /// The services of the data centre whose metrics are collected, too.
 const VOLAPI: &str = "volapi";
 const MIGRATIONS: &str = "migration-service";
+/// A program of a node whose metrics have a page of their own.
+const MIGRATION_AGENT: &str = "migration-agent";
 
 /// A lab with every program running; what each of them and the services tell.
 async fn lab() -> (Lab, BTreeMap<&'static str, String>) {
@@ -77,6 +79,10 @@ async fn lab() -> (Lab, BTreeMap<&'static str, String>) {
         }
         pages.insert(name, page);
     }
+    lab.start_migration_agent().await.unwrap();
+    let (status, page) = get(&format!("{}/metrics", lab.migration_agent_status_url())).await;
+    assert_eq!(status, 200, "{page}");
+    pages.insert(MIGRATION_AGENT, page);
     pages.insert(VOLAPI, volapi().await);
     pages.insert(MIGRATIONS, migrations().await);
     (lab, pages)
@@ -104,7 +110,6 @@ async fn volapi() -> String {
         service: Arc::clone(&service),
         state: Arc::clone(&state),
         listen: Box::new(|| Box::new(Listed(false))),
-        holder: updater::holder(),
     };
     tokio::spawn(updater.run());
     until("volapi follows VMs", async || state.follows()).await;
@@ -198,7 +203,7 @@ async fn programs_tell_what_is_documented_and_rules_ask_for_that() {
         assert_eq!(names(&pages[name]), wanted, "{name}");
         known.extend(wanted);
     }
-    known.extend(names(&pages[VOLAPI]));
+    known.extend([MIGRATION_AGENT, VOLAPI].iter().flat_map(|name| names(&pages[name])));
     known.extend(names(&pages[MIGRATIONS]));
 
     // What a rule is tested with is what a program prints, up to the values that differ from node to node.
@@ -228,7 +233,8 @@ async fn programs_tell_what_is_documented_and_rules_ask_for_that() {
         let words = asked.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let ours = |word: &&str| {
             let of_programs = PROGRAMS.iter().map(|(_, prefix)| *prefix);
-            let mut prefixes = of_programs.chain(["process", VOLAPI, "migration_service"]);
+            let mut prefixes =
+                of_programs.chain(["process", VOLAPI, "migration_agent", "migration_service"]);
             prefixes.any(|prefix| word.starts_with(&format!("{prefix}_")))
         };
         let asked: BTreeSet<&str> =

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use sdc_clients::Http;
 use sdc_clients::http::Call;
 use serde_json::{Map, Value, json};
-use simnode::{Node, Verbs, Wait};
+use simnode::{Node, Verbs, Wait, sample};
 use testbed::client::{EventStream, Options, tools::fetch};
 use testbed::lines::LineStream;
 use testbed::process::Child;
@@ -134,14 +134,10 @@ impl Session {
 
     async fn create(&mut self) {
         let vm = json!({"uuid": VM, "brand": "joyent-minimal", "alias": "foo", "tmpfs": 256,
-            "max_physical_memory": 256, "provisioning": false,
-            "transition": "provisioning:running:1464712449309"});
+            "max_physical_memory": 256, "image_uuid": sample::image("joyent-minimal")});
         let Value::Object(vm) = vm else { panic!() };
         let verbs = self.verbs.clone();
-        let creating = tokio::spawn(async move {
-            verbs.create(&vm).await?;
-            verbs.set_field(VM, "transition", Value::Null).await
-        });
+        let creating = tokio::spawn(async move { verbs.create(&vm).await });
         let zfs = format!("zfs_filesystem added :: null -> \"zones/{VM}\"");
         self.prints(&[
             "create",

@@ -6,6 +6,7 @@
 //! simulated node, and a client that is as strict as the deployed ones.
 
 mod smf;
+mod status;
 
 use std::time::Duration;
 
@@ -76,6 +77,7 @@ async fn a_create_meets_every_wait_of_vmadm() {
     let lab = lab().await;
     let uuid = "9a3c1c5e-57a5-4b1c-8f0e-2b6c5d4e3f21";
     let payload = map(json!({"uuid": uuid, "brand": "joyent-minimal", "alias": "new", "quota": 5,
+        "image_uuid": simnode::sample::image("joyent-minimal"),
         "tags": {"a": 1}, "customer_metadata": {"k": "v"}}));
     assert!(matches!(vmadm_get(&lab.vminfod_url(), uuid).await, Err(Thrown::Message(_))));
     let mut stream = follow(&lab).await;
@@ -129,7 +131,8 @@ async fn an_edited_nic_is_found_by_its_mac() {
     stream.watch_for_changes(&json!({"uuid": uuid_of(&vm)}), &wanted, MINUTE).await.unwrap();
     // A whole-array record would leave vmadm waiting for ever: the client knows the difference.
     let mut stream = follow(&lab).await;
-    let added = lab.verbs().add_nic(uuid_of(&vm), &map(json!({"ip": "192.0.2.78"}))).await.unwrap();
+    let nic = json!({"ip": "192.0.2.78", "netmask": "255.255.255.0", "nic_tag": "admin"});
+    let added = lab.verbs().add_nic(uuid_of(&vm), &map(nic)).await.unwrap();
     let wanted = json!([{"path": ["nics", null], "action": "added", "newValue": {"mac": added}}]);
     stream.watch_for_changes(&json!({"uuid": uuid_of(&vm)}), &wanted, MINUTE).await.unwrap();
     lab.stop().await;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::command::Program;
 use sdc_clients::Jitter;
 use sdc_clients::http::Call;
 use sdc_clients::vminfod::{VmObject, WatchEvent, Watcher, key_of, watch};
@@ -19,7 +20,6 @@ use testbed::storm::hub::{Hub, HubOptions};
 use testbed::storm::{pairs::pairs, same_vms};
 use tokio::time::Instant;
 use vminfod::config::{Config, Watch};
-use vminfod::node::commands::Tool;
 
 use super::common::{LATE, Lab, see, synced};
 
@@ -98,7 +98,7 @@ async fn a_zfs_that_hangs_on_one_vm_slows_no_other() {
     let hanging = Arc::clone(&vm);
     let hub = Hub::start_with(HubOptions::new(200, 14), |inner| {
         Arc::new(Hanging::new(Arc::new(inner), move |tool, args| {
-            let stuck = hanging.get().filter(|_| tool == Tool::Zfs);
+            let stuck = hanging.get().filter(|_| tool == Program::Zfs);
             stuck.is_some_and(|vm: &String| args.iter().any(|arg| arg.contains(vm)))
         }))
     })

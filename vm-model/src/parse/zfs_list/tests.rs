@@ -9,21 +9,32 @@ use proptest::prelude::*;
 use super::*;
 
 /// Returns a line with these columns and plausible others.
-pub(crate) fn line(kind: &str, name: &str, mountpoint: &str, zoned: &str) -> String {
+pub(crate) fn line(kind: &str, name: &str, zoned: &str) -> String {
     format!(
-        "lz4\t1500000000\t0\t{mountpoint}\t{name}\t1\t2\t3\t4\t18446744073709551615\t{kind}\t-\t7\t8\t9\t10\t{zoned}"
+        "lz4\t1500000000\t0\t{name}\t1\t2\t3\t4\t18446744073709551615\t{kind}\t-\t7\t8\t9\t10\t{zoned}"
     )
 }
 
+/// Returns a row with these columns and plausible others.
+pub(crate) fn row(kind: &str, name: &str, mountpoint: &str, zoned: &str) -> Row {
+    Row::parse(&line(kind, name, zoned)).unwrap().mounted_at(mountpoint)
+}
+
 #[test]
-fn a_row_has_seventeen_columns() {
-    let row = Row::parse(&line("filesystem", "zones/a", "/zones/a", "off")).unwrap();
+fn a_row_has_sixteen_columns_and_a_mountpoint_apart() {
+    let row = Row::parse(&line("filesystem", "zones/a", "off")).unwrap();
     assert_eq!(row.text(Column::Compression), "lz4");
     assert_eq!(row.number(Column::Creation), Some(1_500_000_000.0));
     assert_eq!(row.number(Column::SnapshotLimit), Some(18_446_744_073_709_551_615.0));
     assert_eq!(row.number(Column::Usedbysnapshots), None, "a dash is no number");
-    assert_eq!(row.text(Column::Zoned), "off");
-    let good = line("volume", "a", "-", "off");
+    assert_eq!((row.text(Column::Zoned), row.mounted()), ("off", None));
+    for text in ["/mnt", "", "/a\tb\n\tc"] {
+        let known = row.mounted_at("/other").mounted_at(text);
+        assert_eq!((known.mounted(), known.text(Column::Zoned)), (Some(text), "off"));
+        assert_eq!(known.columns().last(), Some(("mountpoint", text)));
+        assert_eq!(known.columns().count(), COUNT + 1);
+    }
+    let good = line("volume", "a", "off");
     assert!(Row::parse(&format!("  {good} \r")).is_some());
     for bad in ["", "a\tb", &format!("{good}\tx"), good.rsplit_once('\t').unwrap().0] {
         assert!(Row::parse(bad).is_none(), "{bad:?}");
@@ -41,7 +52,7 @@ fn snapshots(lines: &[&[u8]]) -> Result<Vec<String>, ParseError> {
 
 #[test]
 fn a_bad_snapshot_name_fails_the_listing() {
-    let text = [line("snapshot", "a@b", "-", "-"), line("snapshot", "a@b@c", "-", "-")].join("\n");
+    let text = [line("snapshot", "a@b", "-"), line("snapshot", "a@b@c", "-")].join("\n");
     let error = parse(text.as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "zfs: line 2: expected DATASET@SNAPSHOT, found \"a@b@c\"");
     assert_eq!(parse(b"no rows\nhere").unwrap(), []);
@@ -59,14 +70,11 @@ fn a_listing_of_snapshots_has_four_columns() {
 }
 
 #[test]
-fn only_a_mountpoint_may_have_other_bytes_than_utf8() {
-    let with = |from: &str, to: &[u8]| {
-        let text = line("filesystem", "zones/a", "/mnt/here", "off");
-        let at = text.find(from).unwrap();
-        [&text.as_bytes()[..at], to, &text.as_bytes()[at + from.len()..]].concat()
-    };
-    assert_eq!(parse(&with("here", b"caf\xe9")).unwrap().len(), 1);
-    let error = parse(&with("zones/a", b"zones/\xe9")).unwrap_err().to_string();
+fn bytes_that_are_no_utf8_are_of_no_listing() {
+    let text = line("filesystem", "zones/a", "off");
+    let at = text.find("zones/a").unwrap();
+    let damaged = [&text.as_bytes()[..at], b"zones/\xe9", &text.as_bytes()[at + 7..]].concat();
+    let error = parse(&damaged).unwrap_err().to_string();
     assert!(error.starts_with("zfs: line 1: expected UTF-8"), "{error}");
 }
 

@@ -15,7 +15,7 @@ const ALIAS: usize = 30;
 
 /// The program whose output it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tool {
+pub enum Program {
     /// `vminfo events`; its JSON has `ready.vms` as received: JSON in a string.
     Vminfo,
     /// `vmadm events`; its JSON has `ready.vms` as an object by zone name.
@@ -39,7 +39,7 @@ pub enum EventFault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printer {
     /// Whose output it is.
-    pub tool: Tool,
+    pub tool: Program,
     /// Whole dates and zone names; else times, and the first part of UUIDs.
     pub full: bool,
     /// Print JSON.
@@ -88,19 +88,19 @@ impl Printer {
             return Ok(format!("[{}] ready{uuid}\n", self.when(date)));
         }
         let list = match self.tool {
-            Tool::Vminfo => return Ok(self.json_line(&event.into())),
-            Tool::Vmadm => {
+            Program::Vminfo => return Ok(self.json_line(&event.into())),
+            Program::Vmadm => {
                 let named = |vm: Map<String, Value>| (text(&vm, "zonename").to_owned(), vm.into());
                 Value::Object(vms(&event)?.into_iter().map(named).collect())
             }
-            Tool::Vminfod => vms(&event)?.into_iter().collect(),
+            Program::Vminfod => vms(&event)?.into_iter().collect(),
         };
         event.insert("vms".to_owned(), list);
         Ok(self.json_line(&event.into()))
     }
 
     fn is_shipped(&self) -> bool {
-        self.tool != Tool::Vminfod
+        self.tool != Program::Vminfod
     }
 
     /// The date, or the time alone.
@@ -178,7 +178,7 @@ mod tests {
 
     const MODIFY: &str = r#"{"type":"modify","date":"2026-01-05T10:00:02Z","zonename":"0a-b","uuid":"0a-b","vm":{"alias":"web"},"changes":[{"prettyPath":"quota","path":["quota"],"action":"added","newValue":10},{"prettyPath":"tags[a.b]","path":["tags","a.b"],"action":"removed","oldValue":"\u001b\u009b"}]}"#;
 
-    fn printer(tool: Tool, full: bool) -> Printer {
+    fn printer(tool: Program, full: bool) -> Printer {
         Printer { tool, full, json: false, ready: true, only: None }
     }
 
@@ -186,17 +186,17 @@ mod tests {
     fn styles() {
         for (printer, lines) in [
             (
-                printer(Tool::Vminfod, true),
+                printer(Program::Vminfod, true),
                 "[2026-01-05T10:00:02.000Z] 0a-b modify: quota added :: null -> 10\n\
                  [2026-01-05T10:00:02.000Z] 0a-b modify: tags[a.b] removed :: \"\\u001b\\u009b\" -> null\n",
             ),
             (
-                printer(Tool::Vminfod, false),
+                printer(Program::Vminfod, false),
                 "[10:00:02.000Z] 0a modify: quota added :: null -> 10\n\
                  [10:00:02.000Z] 0a modify: tags[a.b] removed :: \"\\u001b\\u009b\" -> null\n",
             ),
             (
-                printer(Tool::Vmadm, false),
+                printer(Program::Vmadm, false),
                 "[10:00:02.000Z] 0a web modify: quota added :: undefined -> 10\n\
                  [10:00:02.000Z] 0a web modify: tags[a.b] removed :: \"\\u001b\u{9b}\" -> undefined\n",
             ),
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_key_or_an_alias_forges_no_line() {
         let line = MODIFY.replace("\"web\"", r#""web\n[x""#).replace("tags[a.b]", r"tags.a\nb");
-        let text = printer(Tool::Vminfo, true).line(line.as_bytes()).unwrap();
+        let text = printer(Program::Vminfo, true).line(line.as_bytes()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains(r"web\u000a[x") && text.contains(r"tags.a\u000ab"), "{text}");
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn one_vm_only() {
         let ready = r#"{"type":"ready","date":"2026-01-05T10:00:00.000Z","uuid":"l","vms":"[{\"zonename\":\"0a-b\",\"uuid\":\"0a-b\"}]"}"#;
-        let mut printer = printer(Tool::Vminfod, true);
+        let mut printer = printer(Program::Vminfod, true);
         printer.only = Some("0a-b".to_owned());
         assert_eq!(printer.line(ready.as_bytes()).unwrap(), "[2026-01-05T10:00:00.000Z] ready\n");
         assert!(!printer.line(MODIFY.as_bytes()).unwrap().is_empty());

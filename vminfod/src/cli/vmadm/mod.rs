@@ -28,7 +28,7 @@ pub mod vm;
 use std::time::Duration;
 
 use super::supply::Supplier;
-use events::{Printer, Tool};
+use events::{Printer, Program};
 use list::Listing;
 use lookup::Lookup;
 pub use outcome::{Failure, Printed};
@@ -64,7 +64,7 @@ pub fn plan(args: &[String]) -> Result<Plan, Failure> {
         "events" => {
             let parsed = nopt::parse(args, options::EVENTS);
             Ok(Plan::Events(Printer {
-                tool: Tool::Vmadm,
+                tool: Program::Vmadm,
                 full: parsed.has("full"),
                 json: parsed.has("json"),
                 ready: parsed.has("ready"),

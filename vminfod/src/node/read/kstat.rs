@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
+use daemon::command::{Call, Program};
 use vm_model::origin::Origin;
 use vm_model::parse::kstat::{ZoneKstat, find, parse};
 use vm_model::parse::zoneadm::ZoneRow;
 
-use crate::node::commands::Tool;
 use crate::node::ctx::Ctx;
 use crate::node::error::LoadError;
 
@@ -29,7 +29,8 @@ pub async fn one(ctx: &Ctx, row: &ZoneRow) -> Result<Option<ZoneKstat>, LoadErro
 }
 
 async fn printed(ctx: &Ctx, args: Vec<String>) -> Result<Vec<u8>, LoadError> {
-    let output = ctx.run(Origin::Kstat, Tool::Kstat, args, ctx.deadlines.kstat).await?;
+    let call = Call::new(Program::Kstat, args, ctx.deadlines.kstat);
+    let output = ctx.run(Origin::Kstat, call).await?;
     if output.status == 0 {
         Ok(output.stdout)
     } else {

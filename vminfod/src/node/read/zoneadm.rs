@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use daemon::command::{Call, Program};
 use vm_model::origin::Origin;
 use vm_model::parse::zoneadm::{ZoneRow, check_whole, names, parse};
 
-use crate::node::commands::Tool;
 use crate::node::ctx::Ctx;
 use crate::node::error::LoadError;
 
@@ -27,7 +27,8 @@ pub struct Listing {
 /// Errors: zoneadm fails, or prints what cannot be a whole listing.
 pub async fn list(ctx: &Ctx) -> Result<Listing, LoadError> {
     let args = ["list", "-p", "-c"].map(String::from).to_vec();
-    let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
+    let call = Call::new(Program::Zoneadm, args, ctx.deadlines.zoneadm);
+    let output = ctx.run(Origin::Zoneadm, call).await?;
     if output.status != 0 {
         return Err(LoadError::exit(Origin::Zoneadm, &output));
     }
@@ -48,7 +49,8 @@ pub async fn one(
         args.extend(["-u".to_owned(), uuid.to_owned()]);
     }
     args.extend(["list", "-p"].map(String::from));
-    let output = ctx.run(Origin::Zoneadm, Tool::Zoneadm, args, ctx.deadlines.zoneadm).await?;
+    let call = Call::new(Program::Zoneadm, args, ctx.deadlines.zoneadm);
+    let output = ctx.run(Origin::Zoneadm, call).await?;
     if output.status == 0 {
         check_whole(&output.stdout)?;
         return Ok(parse(&output.stdout).into_iter().find(|row| *row.zonename == *zonename));
@@ -69,8 +71,10 @@ mod tests {
 
     #[tokio::test]
     async fn partial_listing_is_an_error() {
-        let (dir, ctx) =
-            scripted::node(Tool::Zoneadm, "cat \"${0%/*}/list\"; exit $(cat \"${0%/*}/status\")");
+        let (dir, ctx) = scripted::node(
+            Program::Zoneadm,
+            "cat \"${0%/*}/list\"; exit $(cat \"${0%/*}/status\")",
+        );
         let says = |text: &str, status: u8| {
             std::fs::write(dir.path().join("list"), text).unwrap();
             std::fs::write(dir.path().join("status"), status.to_string()).unwrap();

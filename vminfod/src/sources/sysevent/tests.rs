@@ -6,23 +6,28 @@
 
 use std::time::Duration;
 
+use daemon::command::{Call, Run};
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::node::commands::Run;
 
 /// Hands out prepared children.
 struct Children(std::sync::Mutex<Vec<(DuplexStream, DuplexStream)>>);
 
 impl Commands for Children {
-    fn run(&self, _: Tool, _: Vec<String>, _: Duration) -> Run<'_> {
+    fn run(&self, _: Call) -> Run<'_> {
         Box::pin(std::future::pending())
     }
 
-    fn follow(&self, tool: Tool, _: Vec<String>) -> Result<Follow, CommandError> {
-        assert_eq!(tool, Tool::Sysevent);
+    fn start(
+        &self,
+        program: Program,
+        _: Vec<String>,
+        pipes: Pipes,
+    ) -> Result<Running, CommandError> {
+        assert_eq!((program, pipes), (Program::Sysevent, Pipes::Out));
         let (out, err) = self.0.lock().unwrap().pop().expect("no more children prepared");
-        Ok(Follow::new(Box::new(out), Box::new(err), Box::pin(async { 0 })))
+        Ok(Running::new(Box::new(out), Box::new(err), Box::pin(async { 0 })))
     }
 }
 

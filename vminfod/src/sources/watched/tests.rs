@@ -153,3 +153,25 @@ fn repeated_ready_lines_ask_once() {
     }
     assert_eq!((talk.list.unanswered(), talk.list.take_requests().len()), (0, 0));
 }
+
+#[test]
+fn looks_for_orphans_only_while_one_may_be_missing() {
+    let mut talk = Talk::new(&FILES);
+    talk.want(&[("z", 0)]);
+    talk.list.ask_orphans();
+    assert!(!talk.list.may_have_orphans(), "all are there");
+    let home = "/node/zones/z";
+    talk.exists.remove(home);
+    talk.event("/zones/z", true);
+    for _ in 0..3 {
+        assert!(talk.list.may_have_orphans());
+        talk.list.ask_orphans();
+        talk.answer();
+    }
+    talk.exists.insert(home.to_owned());
+    talk.list.ask_orphans();
+    talk.answer();
+    assert!(talk.list.may_have_orphans(), "it was asked for");
+    talk.list.ask_orphans();
+    assert!(!talk.list.may_have_orphans(), "it is back");
+}

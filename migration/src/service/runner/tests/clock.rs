@@ -25,8 +25,8 @@ use super::world::World;
 use crate::record::{Record, State};
 use crate::samples::record;
 use crate::service::front::{Upstream, router};
-use crate::service::import::{Taken, import};
-use crate::service::runner::{Lease, lead};
+use crate::service::import::{Mode, Taken, import};
+use crate::service::runner::{TERM, lead};
 use crate::service::state::{Service, Steps};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -166,7 +166,7 @@ async fn who_waits_for_a_node_knows_which_and_the_place_and_the_oldest_is_next()
         assert_eq!(done, [vm(1), vm(2), vm(3)]);
     };
     tokio::select! {
-        () = lead(service.clone(), store.clone(), Lease::default()) => unreachable!(),
+        () = lead(service.clone(), store.clone(), TERM) => unreachable!(),
         () = story => {}
     }
 }
@@ -183,7 +183,10 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     let empty = World::new(true);
     let service = empty.plain().await;
     let operators = Uuid::from_u128(9);
-    let take = async |is_dry| import(&service.records, &from, operators, is_dry).await.unwrap();
+    let take = async |is_dry| {
+        let mode = Mode { is_dry, with_running: false };
+        import(&service.records, &from, operators, mode).await.unwrap()
+    };
     assert_eq!(take(true).await, [(VM.to_string(), Taken::New)]);
     assert!(service.records.all().await.unwrap().is_empty(), "a dry run changes nothing");
     assert_eq!(take(false).await, [(VM.to_string(), Taken::New)]);
@@ -199,6 +202,21 @@ async fn the_records_of_a_running_vmapi_are_taken_over_once_and_differences_are_
     assert_eq!(take(false).await, [(VM.to_string(), differs)]);
     let unchanged = service.records.of_vm(VM).await.unwrap().unwrap().record;
     assert_eq!(unchanged.to_json(), kept.to_json(), "what is here stays");
+    // A running migration is another service's, unless the operator says that nobody works on it.
+    let running = record(
+        json!({"id": Uuid::from_u128(4), "vm_uuid": Uuid::from_u128(5), "state": "running"}),
+    );
+    old.records.overwrite(&running).await.unwrap();
+    let of_running = |taken: Vec<(String, Taken)>| {
+        taken.into_iter().find(|(vm, _)| *vm == running.vm_uuid.to_string()).unwrap().1
+    };
+    assert_eq!(of_running(take(false).await), Taken::Runs);
+    assert!(service.records.of_vm(running.vm_uuid).await.unwrap().is_none());
+    let forced = Mode { is_dry: false, with_running: true };
+    let taken = import(&service.records, &from, operators, forced).await.unwrap();
+    assert_eq!(of_running(taken), Taken::New);
+    let kept = old.records.get(running.id).await.unwrap().unwrap();
+    old.records.remove(&kept, None).await.unwrap();
     // One that nobody can read stops no other.
     let stranger = Uuid::from_u128(77);
     world.centre().unknown = Some(stranger);

@@ -49,7 +49,7 @@ async fn cnapi_refuses_no_request_of_any_story() {
     for story in stories {
         let world = told(story).await;
         let failed = world.record().await.filter(|record| record.state == State::Failed);
-        assert_eq!(failed.and_then(|record| record.error), None, "{story:?}");
+        assert_eq!(failed.and_then(|record| record.error.clone()), None, "{story:?}");
         assert_eq!((world.cnapi.deaths(), creations(&world)), (0, 1), "{story:?}");
         assert_eq!(world.tickets(), Vec::<serde_json::Value>::new(), "{story:?}");
         for seen in world.cnapi.log().all() {

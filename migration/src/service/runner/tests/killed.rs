@@ -8,14 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use tokio::time::Instant;
 
 use super::node::{ONE, TWO};
 use super::story::{AUTOMATIC, beside};
 use super::world::{Kill, World};
 use crate::record::State;
-use crate::service::runner::order::{Failed, require_lease};
-use crate::service::runner::{Lease, lead};
+use crate::service::runner::{TERM, lead};
 
 /// One of so many events is tried: all of them take minutes.
 const EVERY: usize = 41;
@@ -96,9 +94,8 @@ async fn a_holder_that_is_stopped_for_three_lease_times_changes_nothing_when_it_
     for ms in [1_005, 1_020, 1_040, 1_060, 1_080, 1_100] {
         let world = World::new(true);
         let (one, two) = (world.service(&world.store).await, world.service(&world.store).await);
-        let lease = Lease::default();
-        let mut stopped = Box::pin(lead(one, world.store.clone(), lease));
-        let mut other = Box::pin(lead(two, world.store.clone(), lease));
+        let mut stopped = Box::pin(lead(one, world.store.clone(), TERM));
+        let mut other = Box::pin(lead(two, world.store.clone(), TERM));
         world.command(AUTOMATIC).await.unwrap();
         tokio::select! {
             () = &mut stopped => unreachable!(),
@@ -108,7 +105,7 @@ async fn a_holder_that_is_stopped_for_three_lease_times_changes_nothing_when_it_
         let record = tokio::select! {
             () = &mut other => unreachable!(),
             record = async {
-                tokio::time::sleep(3 * lease.duration).await;
+                tokio::time::sleep(3 * TERM).await;
                 world.settled().await.unwrap()
             } => record,
         };
@@ -119,7 +116,7 @@ async fn a_holder_that_is_stopped_for_three_lease_times_changes_nothing_when_it_
         let before = orders(&world);
         tokio::select! {
             () = &mut stopped => unreachable!(),
-            () = tokio::time::sleep(2 * lease.duration) => {}
+            () = tokio::time::sleep(2 * TERM) => {}
         }
         assert_eq!(
             (world.record().await.unwrap().to_json(), orders(&world)),
@@ -127,21 +124,6 @@ async fn a_holder_that_is_stopped_for_three_lease_times_changes_nothing_when_it_
         );
         assert_eq!(world.centre().broken, None);
     }
-}
-
-#[tokio::test(start_paused = true)] // M33
-async fn nothing_is_asked_of_those_who_know_no_lease_once_it_may_be_elsewhere() {
-    let world = World::new(true);
-    let service = world.service(&world.store).await;
-    let lease = Lease::default();
-    service.held.set(Instant::now() + lease.duration);
-    tokio::time::advance(lease.duration - Duration::from_millis(1)).await;
-    assert_eq!(require_lease(&service), Ok(()));
-    // It is stopped, and woken.
-    tokio::time::advance(Duration::from_millis(1)).await;
-    assert_eq!(require_lease(&service), Err(Failed::Fenced));
-    service.held.set(Instant::now() + lease.duration);
-    assert_eq!(require_lease(&service), Ok(()));
 }
 
 #[tokio::test(start_paused = true)] // R13

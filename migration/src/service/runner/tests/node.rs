@@ -18,6 +18,9 @@ pub const OWNER: Uuid = Uuid::from_u128(0x8000_0000_0000_4000_8000_0000_0000_000
 pub const ONE: Uuid = Uuid::from_u128(0xaaaa_0000_0000_4000_8000_0000_0000_0001);
 pub const TWO: Uuid = Uuid::from_u128(0xbbbb_0000_0000_4000_8000_0000_0000_0002);
 
+/// When the VM was created.
+pub const BORN: &str = "2015-02-03T04:05:06.789Z";
+
 /// The address of a VM: its last byte tells whose it is.
 pub fn ip(vm: Uuid) -> String {
     format!("10.0.0.{}", vm.as_bytes()[15])
@@ -34,6 +37,8 @@ pub struct Host {
     pub held: bool,
     pub copy: Option<Copy>,
     pub alias: String,
+    /// When its copy was created.
+    pub created: String,
     /// What each snapshot holds, and what the datasets hold now.
     pub kept: BTreeMap<u64, u64>,
     pub data: u64,
@@ -62,7 +67,14 @@ pub struct Fails {
 impl Host {
     pub fn with_vm(vm: Uuid, is_running: bool) -> Host {
         let copy = Copy { running: is_running, autoboot: is_running, ..Copy::default() };
-        Host { vm, copy: Some(copy), alias: "a".into(), data: 1, ..Host::default() }
+        Host {
+            vm,
+            copy: Some(copy),
+            alias: "a".into(),
+            created: BORN.into(),
+            data: 1,
+            ..Host::default()
+        }
     }
 
     /// Returns false for a revision before the highest.
@@ -78,11 +90,13 @@ impl Host {
         let state = if copy.running { "running" } else { "stopped" };
         let object = json!({
             "uuid": self.vm, "owner_uuid": OWNER, "brand": "joyent", "alias": self.alias, "state": state,
+            "create_timestamp": self.created,
+            "indestructible_zoneroot": copy.protection.zoneroot,
             "autoboot": copy.autoboot, "do_not_inventory": copy.hidden, "server_uuid": cn,
             "image_uuid": Uuid::from_u128(5), "ram": 1024, "tags": {},
             "nics": [{
                 "mac": "90:b8:d0:00:00:29", "network_uuid": Uuid::from_u128(7), "ip": ip(self.vm),
-                "nic_tag": "external",
+                "netmask": "255.255.255.0", "nic_tag": "external",
             }],
         });
         object.as_object().cloned()
@@ -98,7 +112,12 @@ impl Host {
     pub fn order(&mut self, order: &Order) -> Doing {
         let name = serde_json::to_value(&order.order).unwrap()["name"].as_str().unwrap().to_owned();
         self.orders.push(name.clone());
-        let done = |state| Doing { order: order.order.clone(), state, progress: None };
+        let done = |state| Doing {
+            order: order.order.clone(),
+            state,
+            progress: None,
+            warnings: Vec::new(),
+        };
         if let Some(fails) = self.fails.as_mut().filter(|fails| fails.name == name) {
             fails.times -= 1;
             let (current, total) = (fails.moved)(fails.times);
@@ -112,7 +131,8 @@ impl Host {
             What::Release => self.held = false,
             What::Over => self.over.push(order.about.migration),
             What::Delete => self.copy = None,
-            What::BringOver { update } => {
+            What::Date { created } => self.created.clone_from(created),
+            What::BringOver { update, .. } => {
                 let alias = update["alias"].as_str().unwrap_or_default();
                 alias.clone_into(&mut self.alias);
             }
@@ -136,6 +156,7 @@ impl Host {
                         copy.snapshots.retain(|it| Some(it.number) == *keep);
                     }
                     What::Settle => copy.partial = false,
+                    What::Protect { of } => copy.protection = *of,
                     What::Send { number, .. }
                         if !copy.snapshots.iter().any(|it| it.number == *number) =>
                     {

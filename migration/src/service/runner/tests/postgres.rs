@@ -19,13 +19,13 @@ use super::fleet::{Fleet, command, vm};
 use super::node::{ONE, TWO};
 use super::story::AUTOMATIC;
 use crate::record::{Phase, State};
-use crate::service::runner::{Lease, lead};
+use crate::service::runner::lead;
 use crate::service::state::Service;
 
 /// So many migrations.
 const MOVES: u8 = 50;
 /// Another service takes over after this.
-const LEASE: Lease = Lease { duration: Duration::from_secs(6) };
+const LEASE: Duration = Duration::from_secs(6);
 /// All of it takes less, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(600);
 

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use pretty_assertions::assert_eq;
 
-use super::node::{Fails, ONE, TWO};
+use super::node::{BORN, Fails, ONE, TWO};
 use super::world::{World, owner};
 use crate::protocol;
 use crate::record::{Phase, State};
-use crate::service::runner::{Lease, lead};
+use crate::service::runner::{TERM, lead};
 
 /// Runs a service beside a story.
 pub async fn beside<T>(world: &Arc<World>, story: impl Future<Output = T>) -> T {
     let service = world.service(&world.store).await;
     tokio::select! {
-        () = lead(service, world.store.clone(), Lease::default()) => unreachable!("it never returns"),
+        () = lead(service, world.store.clone(), TERM) => unreachable!("it never returns"),
         told = story => told,
     }
 }
@@ -49,6 +49,7 @@ async fn an_automatic_migration_goes_from_begin_to_finalize() {
             assert!(old.is_off() && !old.quota_lifted && source.held);
             assert_eq!((new.running, new.autoboot, new.hidden), (is_running, is_running, false));
             assert!(!target.held && !new.quota_lifted);
+            assert_eq!(target.created, BORN);
             assert_eq!(centre.vmapi["server_uuid"], serde_json::json!(TWO));
             assert_eq!((centre.reserved, world.tickets().len()), (false, 0));
             assert_eq!(centre.broken, None);

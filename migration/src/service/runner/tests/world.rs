@@ -30,7 +30,7 @@ use crate::service::asked::Asked;
 use crate::service::clock::Clock;
 use crate::service::front::{Upstream, router};
 use crate::service::params::Params;
-use crate::service::runner::{Lease, lead};
+use crate::service::runner::{TERM, lead};
 use crate::service::state::{Service, Steps};
 use crate::service::{Addresses, Agents, Known, Peers, Refused};
 use crate::time::Time;
@@ -162,7 +162,7 @@ impl World {
         let store = self.store.with_faults(faults);
         let running = self.service(&store).await;
         tokio::select! {
-            () = lead(running, store, Lease::default()) => {}
+            () = lead(running, store, TERM) => {}
             () = self.killed.notified() => {}
         }
     }
@@ -351,6 +351,10 @@ impl Centre {
                     "vms": if self.hosts[&cn].copy.is_some() { vec![VM] } else { vec![] },
                 }),
             ),
+            ["vms", _] => match self.hosts[&cn].object(cn) {
+                Some(object) => (200, Value::Object(object)),
+                None => (404, json!({"code": "ResourceNotFound", "message": "no such VM"})),
+            },
             ["vms", _, "size"] => (200, json!({"bytes": 1000})),
             _ => (404, json!({"code": "ResourceNotFound", "message": "no such route"})),
         }
@@ -446,6 +450,7 @@ pub fn cnapi(find: Find) -> cnapi::Store {
                     let copy = crate::machine::Copy { hidden: true, ..Default::default() };
                     host.copy.get_or_insert(copy);
                     body["alias"].as_str().unwrap().clone_into(&mut host.alias);
+                    host.created = "2026-03-01T00:00:00.000Z".into();
                     done = Ok(json!({}));
                 }
                 "load" if host.copy.is_some() => done = Ok(json!({"uuid": order.vm_uuid})),

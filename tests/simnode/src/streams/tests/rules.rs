@@ -299,3 +299,59 @@ fn zfs_fuse_knows_less() {
     assert!(zfs(&pair.source, "set a:b=1 c:d=2 zones/vm").is_err());
     assert_eq!(zfs(&pair.source, "create -V 1g zones/v").unwrap_err().0, 134);
 }
+
+#[test]
+fn an_encrypted_dataset_is_sent_alone_without_properties_or_raw() {
+    let pair = with_vm();
+    pair.source
+        .zfs(|all| {
+            all.encrypt("zones");
+            Ok(Vec::new())
+        })
+        .unwrap();
+    let why = "encrypted dataset zones/vm may not be sent with properties without the raw flag";
+    zfs(&pair.source, "snapshot -r zones/vm@2").unwrap();
+    for what in ["-R zones/vm@1", "-p zones/vm@1", "-I @1 zones/vm@2", "-nPv -R zones/vm@1"] {
+        fails(sent(&pair.source, what).1, 1, why);
+    }
+    pair.copy("zones/vm@1", "-u zones/vm").unwrap();
+    pair.copy("-i @1 zones/vm@2", "-u zones/vm").unwrap();
+    assert_eq!(get(&pair.target, "encryption", "zones/vm"), "off");
+    // Raw, it keeps its key, which is not here.
+    pair.copy("-R -w zones/vm@2", "-u zones/raw").unwrap();
+    assert_eq!(get(&pair.target, "encryptionroot", "zones/raw"), "zones/raw");
+    fails(zfs(&pair.target, "mount zones/raw"), 1, "encryption key not loaded");
+    fails(zfs(&pair.target, "create zones/raw/x"), 1, "key is not loaded");
+}
+
+#[test]
+fn what_is_received_below_an_encrypted_dataset_has_its_key() {
+    let pair = with_vm();
+    pair.target
+        .zfs(|all| {
+            all.encrypt("zones");
+            Ok(Vec::new())
+        })
+        .unwrap();
+    pair.copy("-R zones/vm@1", "-u -x encryption zones/vm").unwrap();
+    assert_eq!(get(&pair.target, "encryptionroot", "zones/vm/data"), "zones");
+    zfs(&pair.target, "unload-key zones").unwrap();
+    fails(pair.copy("zones/vm@1", "-u zones/new"), 1, "inherited key must be loaded");
+    fails(sent(&pair.target, "zones/vm@1").1, 1, "dataset key must be loaded");
+    zfs(&pair.target, "load-key zones").unwrap();
+    pair.copy("zones/vm@1", "-u zones/new").unwrap();
+}
+
+#[test]
+fn a_token_is_of_no_use_without_its_snapshot() {
+    let pair = with_vm();
+    pair.target.fail_stream(crate::streams::fault::End::Receive, 60_000, Effect::Ends).unwrap();
+    pair.copy("zones/vm/data@1", "-u -s zones/data").unwrap_err();
+    let token = get(&pair.target, "receive_resume_token", "zones/data");
+    zfs(&pair.source, "destroy zones/vm/data@1").unwrap();
+    let why = "used in the initial send no longer exists";
+    fails(sent(&pair.source, &format!("-nPv -t {token}")).1, 1, why);
+    zfs(&pair.source, "snapshot zones/vm/data@1").unwrap();
+    let why = "is no longer the same snapshot used in the initial send";
+    fails(sent(&pair.source, &format!("-t {token}")).1, 1, why);
+}

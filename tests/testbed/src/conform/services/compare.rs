@@ -105,7 +105,10 @@ impl Memory {
                     None => Ok(()),
                 }
             }
-            (Value::String(text), Value::String(ours)) if self.same(name, text, ours) => Ok(()),
+            (Value::String(text), Value::String(ours)) => match self.same(name, text, ours) {
+                true => Ok(()),
+                false => Err(format!("{place}: expected {want}, got {got}")),
+            },
             (Value::Number(_), Value::Number(_)) if MEASURED.contains(&name) => Ok(()),
             _ if want == got => Ok(()),
             _ => Err(format!("{place}: expected {want}, got {got}")),

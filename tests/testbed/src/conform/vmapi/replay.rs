@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::Context;
 use mocks::vmapi::Server;
 
 use super::compare::{self, Memory};
@@ -15,6 +14,7 @@ use super::deviations::Row;
 use super::front::{self, Front, Jobs};
 use super::peers::Calls;
 use super::{stream, world};
+use crate::conform::services::replay::leave_out;
 use crate::conform::tally::Tally;
 use crate::conform::transcript::{Asked, Exchange, Group, Step, Transcript};
 use crate::conform::wire::exchange;
@@ -39,12 +39,14 @@ pub(super) async fn replay(recorded: &Recorded, only: Option<&str>) -> anyhow::R
     for group in recorded.transcript.groups.iter().filter(wanted) {
         if !LEFT_OUT.contains(&group.name.as_str()) {
             let played = Played { group, recorded, front: None };
-            played.play(&mut direct).await.with_context(|| group.name.clone())?;
+            let done = played.play(&mut direct).await;
+            leave_out(&group.name, done, &mut direct)?;
         }
         let server = Server::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
         let front = Front::start(server.addr(), &recorded.calls).await?;
         let played = Played { group, recorded, front: Some((front, server)) };
-        played.play(&mut fronted).await.with_context(|| group.name.clone())?;
+        let done = played.play(&mut fronted).await;
+        leave_out(&group.name, done, &mut fronted)?;
     }
     let rows = recorded.rows.len();
     direct

@@ -6,11 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::bail;
 use mocks::vmapi::Store;
 use serde_json::{Map, Value, json};
 
-use crate::conform::transcript::{Asked, Exchange, Group};
+use crate::conform::transcript::{Asked, Exchange, Group, UnknownStep};
 
 /// The VMs of group list-big.
 const CROWD: usize = 1007;
@@ -46,7 +45,7 @@ pub(super) fn change(store: &Store, change: &Value, group: &Group) -> anyhow::Re
                     // The recorded calls have these answers.
                     "img_status" | "images" | "papi_status" | "napi_status" | "cn_migrate"
                     | "cn_delete" => {}
-                    _ => bail!("the mock has no peer {name}"),
+                    _ => return Err(UnknownStep(change.clone()).into()),
                 }
             }
         }
@@ -55,7 +54,7 @@ pub(super) fn change(store: &Store, change: &Value, group: &Group) -> anyhow::Re
             drop(peers);
             crowd(group).into_iter().for_each(|vm| store.put(vm));
         }
-        _ => bail!("nobody knows how to do {word:?}"),
+        _ => return Err(UnknownStep(change.clone()).into()),
     }
     Ok(Vec::new())
 }

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
+use daemon::command::{Input, Program, Running};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, duplex};
 use tokio::sync::{mpsc, watch};
-use vminfod::node::commands::{Follow, Input, Tool};
 
 /// The keys of the gate's own requests to the file watcher; the daemon's count from 1.
 const FIRST_KEY: u64 = 1 << 40;
@@ -62,12 +62,12 @@ impl Gate {
     }
 
     /// Passes when it is open. The kernel's numbers come last in a reading, so they always pass.
-    pub(crate) async fn pass(&self, tool: Tool, args: &[String]) {
-        if matches!(tool, Tool::Kstat | Tool::Sysevent | Tool::Fswatcher) {
+    pub(crate) async fn pass(&self, tool: Program, args: &[String]) {
+        if matches!(tool, Program::Kstat | Program::Sysevent | Program::Fswatcher) {
             return;
         }
         let zone = match (tool, args) {
-            (Tool::Zoneadm, [flag, zone, ..]) if flag == "-z" => Some(zone.clone()),
+            (Program::Zoneadm, [flag, zone, ..]) if flag == "-z" => Some(zone.clone()),
             _ => None,
         };
         let mut opened = self.open.subscribe();
@@ -98,20 +98,20 @@ impl Gate {
     }
 
     /// A file watcher behind the gate: its lines are held while the gate is closed.
-    pub(crate) fn guard(&self, (helper, input): (Follow, Input)) -> (Follow, Input) {
+    pub(crate) fn guard(&self, helper: Running) -> Running {
         let (near, far) = duplex(UNREAD);
         let (errors, _) = duplex(1);
         let (daemon, requests) = duplex(UNREAD);
         let (barrier, barriers) = mpsc::channel(1);
         *lock(&self.requests) = Some(barrier);
         let gate = self.clone();
-        let Follow { stdout, .. } = helper;
+        let Running { stdin, stdout, .. } = helper;
         tokio::spawn(async move {
             // Each ends with the pipes of the other side.
-            let _ended = tokio::join!(gate.hand_on(stdout, far), ask(requests, barriers, input));
+            let _ended = tokio::join!(gate.hand_on(stdout, far), ask(requests, barriers, stdin));
         });
-        let follow = Follow::new(Box::new(near), Box::new(errors), Box::pin(async { 0 }));
-        (follow, Box::new(daemon))
+        let end = Box::pin(async { 0 });
+        Running::new(Box::new(near), Box::new(errors), end).with_stdin(Box::new(daemon))
     }
 
     async fn hand_on(

@@ -12,14 +12,12 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
 use daemon::Shutdown;
-use sdc_clients::http::Call;
+use daemon::command::{Call, CommandError, Commands, Output, Pipes, Program, Run, Running};
 use sdc_clients::{Http, Jitter};
 use serde_json::{Map, Value, json};
-use simnode::recorded::Listings;
+use simnode::recorded::{COLUMNS, Listings};
 use simnode::tap::Stream;
-use vm_model::parse::zfs_list::COLUMNS;
 use vminfod::config::Config;
-use vminfod::node::commands::{CommandError, Commands, Follow, Input, Output, Run, Tool};
 
 use super::gate::Gate;
 
@@ -107,7 +105,8 @@ impl RecordedNode {
     async fn hold(&self, client: &Http) -> anyhow::Result<()> {
         loop {
             self.gate.close();
-            let status: Value = client.execute(Call::get(&["status"])).await?.json("status")?;
+            let status: Value =
+                client.execute(sdc_clients::http::Call::get(&["status"])).await?.json("status")?;
             let queue = &status["queue"]["vasync_queue"];
             let pending = queue["pending"].as_object().context("status has no queue")?;
             let waiting = self.gate.waiting();
@@ -180,9 +179,9 @@ impl RecordedNode {
     /// Prints the rows from now on.
     fn show(&self, rows: &Rows) {
         for (tool, stdout) in [
-            (Tool::Zoneadm, rows.zoneadm.join("\n") + "\n"),
-            (Tool::Zfs, rows.zfs.iter().map(row_line).collect()),
-            (Tool::Kstat, Value::Array(rows.zoneinfo.clone()).to_string()),
+            (Program::Zoneadm, rows.zoneadm.join("\n") + "\n"),
+            (Program::Zfs, rows.zfs.iter().map(row_line).collect()),
+            (Program::Kstat, Value::Array(rows.zoneinfo.clone()).to_string()),
         ] {
             let stdout = stdout.into_bytes();
             self.commands.put(tool, Output { status: 0, stdout, stderr: Vec::new() });
@@ -237,16 +236,24 @@ fn set<T>(rows: &mut Vec<T>, row: T, name: impl Fn(&T) -> String) {
 }
 
 impl Commands for RecordedNode {
-    fn run(&self, tool: Tool, args: Vec<String>, deadline: Duration) -> Run<'_> {
+    fn run(&self, call: Call) -> Run<'_> {
         Box::pin(async move {
-            self.gate.pass(tool, &args).await;
-            self.commands.run(tool, args, deadline).await
+            self.gate.pass(call.program, &call.args).await;
+            self.commands.run(call).await
         })
     }
 
-    fn converse(&self, tool: Tool, _args: Vec<String>) -> Result<(Follow, Input), CommandError> {
+    fn start(
+        &self,
+        program: Program,
+        args: Vec<String>,
+        pipes: Pipes,
+    ) -> Result<Running, CommandError> {
+        if pipes == Pipes::Out {
+            return self.commands.start(program, args, pipes);
+        }
         let helper = simnode::fswatcher::in_thread();
-        let helper = helper.map_err(|error| CommandError::Io { tool, error: error.into() })?;
+        let helper = helper.map_err(|error| CommandError::Io { program, error: error.into() })?;
         Ok(self.gate.guard(helper))
     }
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
+use daemon::command::{Output, Program};
 use serde_json::Value;
 use simnode::recorded::Listings;
 use vminfod::node::Ctx;
-use vminfod::node::commands::{Output, Tool};
 use vminfod::node::root::Root;
 
 /// Reads a JSON file.
@@ -46,9 +46,9 @@ impl Recorded {
         }
         let commands = Listings::default();
         for (tool, name, extension) in [
-            (Tool::Zoneadm, "zoneadm-list", "txt"),
-            (Tool::Zfs, "zfs-list", "txt"),
-            (Tool::Kstat, "zoneinfo", "json"),
+            (Program::Zoneadm, "zoneadm-list", "txt"),
+            (Program::Zfs, "zfs-list", "txt"),
+            (Program::Kstat, "zoneinfo", "json"),
         ] {
             commands.put(tool, recorded(&node.join("cmd"), name, extension));
         }
@@ -57,14 +57,14 @@ impl Recorded {
 
     /// The same, whose zoneadm lists the zones of `order` in that order.
     pub fn in_order(self, order: &[String]) -> Recorded {
-        let mut listed = self.commands.answer(Tool::Zoneadm, &["list".to_owned()]);
+        let mut listed = self.commands.answer(Program::Zoneadm, &["list".to_owned()]);
         let mut lines: Vec<&[u8]> = listed.stdout.split_inclusive(|b| *b == b'\n').collect();
         lines.sort_by_key(|line| {
             let name = line.split(|b| *b == b':').nth(1).unwrap_or_default();
             order.iter().position(|known| known.as_bytes() == name)
         });
         listed.stdout = lines.concat();
-        self.commands.put(Tool::Zoneadm, listed);
+        self.commands.put(Program::Zoneadm, listed);
         self
     }
 

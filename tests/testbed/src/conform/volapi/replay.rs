@@ -21,6 +21,7 @@ use super::compare::Memory;
 use super::rows::{self, Row};
 use super::world;
 use crate::conform::reply::Response;
+use crate::conform::services::replay::leave_out;
 use crate::conform::tally::Tally;
 use crate::conform::transcript::{Asked, Exchange, Group, Step, Transcript};
 use crate::conform::wire::exchange;
@@ -38,7 +39,8 @@ pub(super) async fn replay(
     let wanted = |group: &&Group| only.is_none_or(|only| only == group.name);
     let mut on_purpose = 0;
     for group in transcript.groups.iter().filter(wanted) {
-        on_purpose += replay.group(group).await.with_context(|| group.name.clone())?;
+        let played = replay.group(group, &mut on_purpose).await;
+        leave_out(&group.name, played, &mut replay.tally)?;
     }
     let compared = replay.compared;
     replay.tally.notes.push(format!(
@@ -91,13 +93,13 @@ impl Running {
 }
 
 impl Replay {
-    /// Returns how many of its exchanges have a row.
-    async fn group(&mut self, group: &Group) -> anyhow::Result<usize> {
+    /// Counts those of its exchanges that have a row.
+    async fn group(&mut self, group: &Group, on_purpose: &mut usize) -> anyhow::Result<()> {
         let data_centre = DataCentre::new(&group.world);
         let (store, fuse) = (Store::in_memory()?, Fuse::none());
         let mut running = Running::start(&store, &data_centre, &fuse).await?;
         let mut memory = Memory::default();
-        let (mut unread, mut on_purpose, mut raced) = (Vec::new(), 0, None);
+        let (mut unread, mut raced) = (Vec::new(), None);
         let mut steps = group.steps.as_slice();
         while let Some((first, rest)) = steps.split_first() {
             steps = rest;
@@ -150,7 +152,7 @@ impl Replay {
             let free = raced.take().is_some() && first.request.method == "GET";
             let mut faults = Vec::new();
             let row = self.rows.remove(&first.id);
-            on_purpose += usize::from(row.is_some());
+            *on_purpose += usize::from(row.is_some());
             faults.extend(one(
                 first,
                 &sent[0],
@@ -178,7 +180,7 @@ impl Replay {
                 .push(format!("FAIL {}: {left} tickets were not given back", group.name));
         }
         running.stop().await;
-        Ok(on_purpose)
+        Ok(())
     }
 
     /// Requests sent at the same moment: who wins is open, but as many win as did, and the losers are told

@@ -4,11 +4,12 @@
 
 //! What was done to the surroundings of the recorded volapi.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 use volumes::service::Service;
 
 use super::compare::Memory;
+use crate::conform::transcript::UnknownStep;
 use crate::volapi::peers::DataCentre;
 
 /// What a change asks of the replay itself.
@@ -77,7 +78,7 @@ pub(super) async fn change(
                 storage: Some(!state.ends_with("stopped") && !state.ends_with("stopped again")),
             });
         }
-        other => bail!("nobody knows how to do {other:?}"),
+        _ => return Err(UnknownStep(world.clone()).into()),
     }
     Ok(Then::default())
 }

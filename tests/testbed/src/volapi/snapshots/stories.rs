@@ -358,7 +358,6 @@ async fn a_roll_back_is_over_seconds_after_the_storage_vm_runs_again() {
         service: Arc::clone(&world.service),
         state: Arc::new(updater::State::default()),
         listen: Box::new(move || Box::new(Silent(told.lock().unwrap().take().unwrap()))),
-        holder: updater::holder(),
     };
     let running = tokio::spawn(updater.run());
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use super::source::{self, Kind};
 
 /// Says in which pages a number is looked up, in this order, by words of the file's path.
-const SCOPES: [(&[&str], &[&str]); 8] = [
+const SCOPES: [(&[&str], &[&str]); 9] = [
+    (&["src/papi", "src/imgapi", "src/workflow", "conform/services"], &["peers"]),
     (&["volumes/src", "volumes/tests", "volapi"], &["volapi"]),
     (
         &[

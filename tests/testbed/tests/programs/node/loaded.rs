@@ -88,11 +88,16 @@ async fn what_the_verbs_do_is_what_the_loader_finds() {
         }
         verbs.halt(&uuid, 256).await.unwrap();
         let mac = verbs
-            .add_nic(&uuid, json!({"ip": "10.1.1.9", "nic_tag": "admin"}).as_object().unwrap())
+            .add_nic(
+                &uuid,
+                json!({"ip": "10.1.1.9", "netmask": "255.255.255.0", "nic_tag": "admin"})
+                    .as_object()
+                    .unwrap(),
+            )
             .await
             .unwrap();
         verbs.snapshot(&uuid, "before").await.unwrap();
-        let changes = json!({"alias": "ünder \"<&>\"", "quota": 3, "set_tags": {"k": [1]}, "remove_tags": ["role"], "cpu_cap": 50, "resolvers": []});
+        let changes = json!({"alias": "ünder \"<&>\"", "quota": 3, "set_tags": {"k": 1}, "remove_tags": ["role"], "cpu_cap": 50, "resolvers": []});
         verbs.update(&uuid, changes.as_object().unwrap()).await.unwrap();
         verbs.hide(&uuid, true).await.unwrap();
         let vm = load(&node).await.remove(&uuid).unwrap();
@@ -104,7 +109,7 @@ async fn what_the_verbs_do_is_what_the_loader_finds() {
             (&vm["alias"], &vm["quota"], &vm["cpu_cap"]),
             (&json!("ünder \"<&>\""), &json!(3), &json!(50))
         );
-        assert_eq!((&vm["tags"]["k"], vm["tags"].get("role")), (&json!([1]), None));
+        assert_eq!((&vm["tags"]["k"], vm["tags"].get("role")), (&json!(1), None));
         assert_eq!(vm["resolvers"], json!([]));
         assert_eq!(
             (&vm["do_not_inventory"], &vm["snapshots"][0]["name"]),

@@ -8,6 +8,7 @@
 
 mod events;
 mod loaded;
+mod platform;
 mod tools;
 
 use std::path::Path;
