@@ -366,3 +366,32 @@ pub fn named(error: &Error) -> String {
 pub fn status_of(error: &Error) -> u16 {
     error.status().unwrap_or(StatusCode::SERVICE_UNAVAILABLE.as_u16())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mocks::cnapi::Store;
+    use mocks::transport::InProcess;
+
+    use super::*;
+
+    #[tokio::test] // CN6
+    async fn a_ticket_that_nobody_gives_back_ends_at_its_time() {
+        let now: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
+        let store = Store::at(now.as_millisecond());
+        let transport = Arc::new(InProcess::new(store.clone()));
+        let http = Http::with_transport("http://cnapi.sim", "volapi", transport).unwrap();
+        let [vmapi, cnapi, papi, napi, imgapi, workflow] = [(); 6].map(|()| http.clone());
+        let peers = Peers { vmapi, cnapi, papi, napi, imgapi, workflow, snapshots: None };
+        let ends = now.as_second() + 60;
+        let ticket = peers.ticket("owner-data", ends).await.unwrap();
+        assert_eq!(store.all_tickets()[0]["expires_at"], "2026-03-01T00:01:00.000Z");
+        assert_eq!(peers.tickets_of("owner-data", ends).await.unwrap(), [ticket.clone()]);
+        assert!(peers.get_ticket(&ticket).await.unwrap().is_active());
+        store.advance(Duration::from_secs(62));
+        assert_eq!(peers.get_ticket(&ticket).await.unwrap().status, "expired");
+        assert!(peers.tickets_of("owner-data", ends).await.unwrap().is_empty());
+    }
+}

@@ -12,7 +12,8 @@ use std::time::Duration;
 use mocks::cnapi::{Order, Store};
 use mocks::faults::{Action, Rule};
 use mocks::transport::InProcess;
-use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, Placement, TicketOrder};
+use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, Placement, Ticket, TicketOrder};
+use sdc_clients::http::Call;
 use sdc_clients::{Class, Http};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -197,4 +198,24 @@ async fn an_update_that_another_write_came_before_is_tried_again() {
     let change = object(&json!({ "reserved": true }));
     client(&store).update_server(CN, &change).await.unwrap();
     assert_eq!(client(&store).get_server(CN).await.unwrap().reserved, Some(true));
+}
+
+#[tokio::test] // CN6
+async fn the_newest_of_more_than_a_thousand_tickets_is_listed() {
+    let store = Store::at(NOW);
+    let cnapi = client(&store);
+    let mut made = Vec::new();
+    for n in 0..1005 {
+        let order = TicketOrder { id: n.to_string(), ..order(600) };
+        made.push(cnapi.create_ticket(DEFAULT_SERVER, &order).await.unwrap());
+    }
+    cnapi.release_ticket(&made[0]).await.unwrap();
+    let http = Http::with_transport("http://cnapi", "test/1", Arc::new(InProcess::new(store)));
+    let page = http.unwrap().execute(Call::get(&["servers", DEFAULT_SERVER, "tickets"])).await;
+    let page: Vec<Ticket> = page.unwrap().json("tickets").unwrap();
+    assert_eq!(page.len(), 1000, "one page has the oldest only");
+    let all = cnapi.list_tickets(DEFAULT_SERVER).await.unwrap();
+    let found: Vec<&String> = all.iter().map(|ticket| &ticket.uuid).collect();
+    assert_eq!(found, made.iter().collect::<Vec<_>>());
+    assert_eq!(all[0].status, "finished");
 }

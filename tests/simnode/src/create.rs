@@ -6,6 +6,7 @@
 //! seed gives the same node. No sysevent is posted.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -39,6 +40,8 @@ pub struct CreateOptions {
     pub seed: u64,
     /// The node's UUID; from the seed if absent.
     pub cn_uuid: Option<String>,
+    /// Its admin address; from the seed if absent.
+    pub admin_ip: Option<Ipv4Addr>,
     /// The base URL of its future vminfod.
     pub vminfod_url: Option<String>,
     /// The program that the commands link to (`testbed` or `simnode`); this program if absent.
@@ -55,6 +58,7 @@ impl CreateOptions {
             vms: 12,
             seed: 1,
             cn_uuid: None,
+            admin_ip: None,
             vminfod_url: None,
             program: None,
             pace_ms: 0,
@@ -92,10 +96,11 @@ fn pool(images: &Site) -> Result<Datasets, NodeError> {
     Ok(all)
 }
 
-fn sysinfo(cn_uuid: &str, hostname: &str, rng: &mut impl Rng) -> Value {
+fn sysinfo(cn_uuid: &str, hostname: &str, given: Option<Ipv4Addr>, rng: &mut impl Rng) -> Value {
     let admin: [u8; 3] = rng.random();
     let mac = format!("0c:c4:7a:{:02x}:{:02x}:{:02x}", admin[0], admin[1], admin[2]);
-    let ip = format!("10.20.251.{}", rng.random_range(2..250_u8));
+    let ip = Ipv4Addr::new(10, 20, 251, rng.random_range(2..250_u8));
+    let ip = given.unwrap_or(ip).to_string();
     json!({
         "Live Image": "20260601T000000Z", "System Type": "SunOS", "Boot Time": BORN.to_string(),
         "Datacenter Name": "sim-1", "SDC Version": "7.0", "Manufacturer": "Simulated", "Product": "Testbed",
@@ -157,7 +162,7 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     }
     link_tools(&dir, options.program.clone())?;
     let mut node = Node::new(dir, info);
-    let facts = sysinfo(node.cn_uuid(), &node.info().hostname, &mut rng);
+    let facts = sysinfo(node.cn_uuid(), &node.info().hostname, options.admin_ip, &mut rng);
     files::write_json(&node.path("/tmp/.sysinfo.json"), &facts)?;
 
     for (image, manifest) in Site::new().manifests() {

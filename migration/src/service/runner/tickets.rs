@@ -13,6 +13,7 @@ use store::Fence;
 use uuid::Uuid;
 
 use super::order::Failed;
+use crate::record::Record;
 use crate::service::records::Kept;
 use crate::service::state::Service;
 
@@ -153,6 +154,13 @@ pub async fn give_back(service: &Service, kept: &mut Kept) {
 pub async fn free(service: &Service, kept: &mut Kept) {
     if let Some(ticket) = kept.record.journal.reservation.take() {
         release(service, &ticket).await;
+    }
+}
+
+/// Gives back what a record holds that goes without an end of its operation.
+pub async fn let_go(service: &Service, record: &Record) {
+    for ticket in [&record.journal.ticket, &record.journal.reservation].into_iter().flatten() {
+        release(service, ticket).await;
     }
 }
 

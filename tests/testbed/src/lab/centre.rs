@@ -4,7 +4,7 @@
 
 //! The services of the data centre, which all its nodes share. CNAPI's tasks act on the simulated nodes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::Permissions;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -63,24 +63,19 @@ pub struct Centre {
     pub imgapi: Arc<imgapi::Server>,
     /// migration-service, which is a program.
     pub migrations: Migrations,
+    /// The ports of each node's migration-agent at its admin address, for orders and for data.
+    pub(super) agents: [u16; 2],
     /// What it shares with the agents.
     secret: Arc<str>,
     nodes: Arc<Nodes>,
 }
 
-/// A node: its directory, and where its migration-agent takes orders.
-#[derive(Clone, Debug)]
-struct Known {
-    dir: PathBuf,
-    agent: String,
-}
-
-/// The nodes, by uuid.
+/// The directories of the nodes, by uuid.
 #[derive(Debug, Default)]
-struct Nodes(Mutex<HashMap<String, Known>>);
+struct Nodes(Mutex<HashMap<String, PathBuf>>);
 
 impl Nodes {
-    fn held(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn held(&self) -> MutexGuard<'_, HashMap<String, PathBuf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,10 +101,9 @@ impl Centre {
         let known = Arc::clone(&nodes);
         cnapi.store().set_hands(Arc::new(move |order: Order| {
             let node = known.held().get(&order.server_uuid).cloned();
-            Box::pin(async move {
-                let node = node.ok_or("this node is not in the lab")?;
-                carry_out(node.dir, order).await
-            })
+            Box::pin(
+                async move { carry_out(node.ok_or("this node is not in the lab")?, order).await },
+            )
         }));
         let vms = vmapi.store().clone();
         cnapi.store().set_vms(Arc::new(move || Some(vms.all())));
@@ -121,8 +115,9 @@ impl Centre {
         let free =
             async || ports::or_free(0).await.map_err(LabError::io("looking for a free port"));
         let migrations = Migrations { listen: local(free().await?), status: local(free().await?) };
+        let agents = [free().await?, free().await?];
         let secret = format!("the secret of the lab's data centre, seed {}", options.seed).into();
-        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, secret, nodes })
+        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, agents, secret, nodes })
     }
 
     /// Makes PAPI and IMGAPI know what these VMs were made of.
@@ -155,19 +150,13 @@ impl Centre {
         kept.map_err(LabError::io(format!("writing {}", file.display())))
     }
 
-    /// Where the migration-agent of each node takes orders.
-    pub(super) fn agents(&self) -> BTreeMap<String, String> {
-        self.nodes.held().iter().map(|(cn, node)| (cn.clone(), node.agent.clone())).collect()
-    }
-
-    /// Makes a node known to CNAPI, and to migration-service where its agent is.
-    pub(super) fn add(&self, node: &Node, agent: &str) {
+    /// Makes a node known to CNAPI, with its admin address.
+    pub(super) fn add(&self, node: &Node) {
         let sysinfo = std::fs::read_to_string(node.path("/tmp/.sysinfo.json")).ok();
         let sysinfo: Option<Map<String, Value>> =
             sysinfo.and_then(|text| serde_json::from_str(&text).ok());
         self.cnapi.store().put_sysinfo(&sysinfo.unwrap_or_default());
-        let known = Known { dir: node.dir().to_owned(), agent: agent.to_owned() };
-        self.nodes.held().insert(node.cn_uuid().to_owned(), known);
+        self.nodes.held().insert(node.cn_uuid().to_owned(), node.dir().to_owned());
     }
 
     /// Stops the services, if no other node needs them.
