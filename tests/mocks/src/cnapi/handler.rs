@@ -21,9 +21,9 @@ use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
 use crate::restify::{self, BadBody};
 
 /// Between the read and the write of an update.
-const UPDATE: Duration = Duration::from_millis(5);
+const UPDATE: Duration = Duration::from_millis(30);
 /// A status is written so long after its answer.
-const WRITTEN: Duration = Duration::from_millis(50);
+const WRITTEN_MS: i64 = 150;
 
 impl Service for Store {
     fn parts(&self) -> (&Faults, &Recorder) {
@@ -291,8 +291,10 @@ impl Store {
         }
         let retries = changes.get("etag_retries").and_then(Value::as_u64).unwrap_or(0);
         let read = || -> Result<(u64, bool), Refusal> {
-            let nodes = self.nodes();
-            let node = nodes.get(server).ok_or_else(|| Refusal::no_server(server))?;
+            let now = self.now_ms();
+            let mut nodes = self.nodes();
+            let node = nodes.get_mut(server).ok_or_else(|| Refusal::no_server(server))?;
+            node.settle(now);
             Ok((node.etag, node.is_set_up()))
         };
         let (mut etag, is_set_up) = read()?;
@@ -310,8 +312,10 @@ impl Store {
         let mut is_changed = actions.iter().any(|action| matches!(action, Action::ChangeRow));
         for attempt in 0..=retries {
             tokio::time::sleep(UPDATE).await;
+            let now = self.now_ms();
             let mut nodes = self.nodes();
             let node = nodes.get_mut(server).ok_or_else(|| Refusal::no_server(server))?;
+            node.settle(now);
             if std::mem::take(&mut is_changed) {
                 node.etag += 1;
             }
@@ -348,18 +352,15 @@ impl Store {
         let now = self.now_ms();
         match self.nodes().get_mut(server) {
             Some(node) if event == "heartbeat" => node.heartbeat = Some(now),
-            Some(node) => node.report(told),
+            Some(node) => {
+                node.report(told);
+                if event == "status" {
+                    node.settle(now);
+                    node.unwritten.push(now + WRITTEN_MS);
+                }
+            }
             None if event == "heartbeat" => return Ok((204, None)),
             None => return Err(Refusal::no_server(server)),
-        }
-        if event == "status" {
-            let (store, server) = (self.clone(), server.to_owned());
-            tokio::spawn(async move {
-                tokio::time::sleep(WRITTEN).await;
-                if let Some(node) = store.nodes().get_mut(&server) {
-                    node.etag += 1;
-                }
-            });
         }
         Ok((204, None))
     }

@@ -29,6 +29,8 @@ pub(super) struct Node {
     pub(super) disk: Params,
     /// Grows with each write.
     pub(super) etag: u64,
+    /// When what it reported will be written, in milliseconds since 1970.
+    pub(super) unwritten: Vec<i64>,
     /// The last heartbeat, in milliseconds since 1970.
     pub(super) heartbeat: Option<i64>,
 }
@@ -148,6 +150,13 @@ impl Node {
             self.disk =
                 disk.iter().map(|(name, value)| (format!("disk_{name}"), value.clone())).collect();
         }
+    }
+
+    /// Writes what has been due since.
+    pub(super) fn settle(&mut self, now_ms: i64) {
+        let before = self.unwritten.len();
+        self.unwritten.retain(|due| now_ms < *due);
+        self.etag += before.saturating_sub(self.unwritten.len()) as u64;
     }
 
     /// Returns true for a node that was set up.

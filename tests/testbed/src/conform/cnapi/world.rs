@@ -26,6 +26,9 @@ const TAKES: Duration = Duration::from_millis(1200);
 /// After this a node without heartbeats is not running.
 const SILENT: Duration = Duration::from_secs(16);
 
+/// By then what the nodes told at first is written.
+const WRITTEN: Duration = Duration::from_secs(1);
+
 /// What the agents will answer, in the order of the orders.
 type Answers = Arc<Mutex<VecDeque<Result<Value, TaskError>>>>;
 
@@ -99,6 +102,7 @@ impl World for Nodes {
             }
             nodes.server.store().advance(SILENT);
         }
+        nodes.server.store().advance(WRITTEN);
         Ok(nodes)
     }
 
