@@ -128,12 +128,8 @@ impl Programs {
         let vm = &args[1];
         let done = match args[0].as_str() {
             "update" => {
-                let mut changes: Value = serde_json::from_slice(input).unwrap();
-                let changes = changes.as_object_mut().unwrap();
-                if changes.get("do_not_inventory") == Some(&json!(false)) {
-                    changes.insert("do_not_inventory".to_owned(), Value::Null);
-                }
-                verbs.update(vm, changes).await
+                let changes: Value = serde_json::from_slice(input).unwrap();
+                verbs.update(vm, changes.as_object().unwrap()).await
             }
             "start" => verbs.boot(vm).await,
             "stop" => verbs.halt(vm, 0).await,

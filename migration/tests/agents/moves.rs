@@ -337,17 +337,17 @@ async fn orders_for_the_vm_are_done_once_and_seen() {
 #[tokio::test(start_paused = true)] // M78
 async fn a_protection_against_deletion_is_set_where_the_streams_brought_its_snapshot() {
     let world = World::new(Zfs::Illumos).await;
-    let both = Protection { zoneroot: true, delegated: true };
-    world.done(End::Source, What::Protect { of: both }).await;
+    let root = Protection { zoneroot: true, delegated: false };
+    world.done(End::Source, What::Protect { of: root }).await;
     let source = world.observe(End::Source).await.unwrap().node.copy.unwrap();
-    assert_eq!((source.protection, source.marked), (both, both));
+    assert_eq!((source.protection, source.marked), (root, root));
     world.send(End::Source, 1).await.unwrap();
     let target = world.observe(End::Target).await.unwrap().node.copy.unwrap();
-    assert_eq!((target.protection, target.marked), (Protection::default(), both));
+    assert_eq!((target.protection, target.marked), (Protection::default(), root));
     for _ in 0..2 {
-        world.done(End::Target, What::Protect { of: both }).await;
+        world.done(End::Target, What::Protect { of: root }).await;
         let target = world.observe(End::Target).await.unwrap().node.copy.unwrap();
-        assert_eq!(target.protection, both);
+        assert_eq!(target.protection, root);
     }
     // The holds are not in the way of what follows: increments, and the end of a copy.
     world.write("motd", 2, 1000);

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::choice::Left;
+use super::left::Left;
 use super::refusal::{Params, Refusal, word};
 use crate::faults::glob;
 

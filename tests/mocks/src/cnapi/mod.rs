@@ -52,6 +52,8 @@ mod scores; // the scores of the nodes that are left
 
 mod affinity; // beside which VMs, and away from which
 
+mod left; // the nodes that are left, and the steps so far
+
 mod body; // the body of an allocation, checked
 
 mod servers; // the list of nodes, and the updates of one

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::choice::{Choice, Left};
+use super::left::{Choice, Left};
 use super::node::object;
 use super::refusal::{Params, Refusal, word};
 

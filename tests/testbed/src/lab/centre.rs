@@ -201,7 +201,7 @@ async fn carry_out(dir: PathBuf, mut order: Order) -> Result<Value, TaskError> {
     match order.verb.as_str() {
         "load" => load().await.map(|vm| json!(vm)),
         "create" => {
-            // The agent installs the image itself.
+            import_image(&node, &order.body).map_err(said)?;
             order.body.shift_remove("image");
             let uuid = verbs.create(&order.body).await.map_err(said)?;
             Ok(json!({ "vm": { "uuid": uuid } }))
@@ -217,4 +217,21 @@ async fn carry_out(dir: PathBuf, mut order: Order) -> Result<Value, TaskError> {
         "update" => done(verbs.update(&order.vm_uuid, &order.body).await),
         verb => Err(format!("a node of the lab cannot {verb}").into()),
     }
+}
+
+/// cn-agent imports the image of a VM, or of its first disk, where the pool lacks it.
+fn import_image(node: &Node, vm: &Map<String, Value>) -> Result<(), NodeError> {
+    const DISK: u64 = 10 << 30;
+    let of_vm = vm.get("image_uuid").and_then(Value::as_str);
+    let of_disk = vm.get("disks").and_then(|disks| disks[0]["image_uuid"].as_str());
+    let Some(image) = of_vm.or(of_disk) else { return Ok(()) };
+    let dataset = format!("zones/{image}");
+    if node.datasets()?.get(&dataset).is_some() {
+        return Ok(());
+    }
+    node.zfs(|all| match of_vm {
+        Some(_) => all.create(&dataset),
+        None => all.create_volume(&dataset, DISK),
+    })?;
+    node.zfs(|all| all.snapshot(&format!("{dataset}@final"), false))
 }

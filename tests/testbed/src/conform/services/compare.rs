@@ -21,16 +21,16 @@ const MEASURED: [&str; 3] = ["pid", "started", "elapsed"];
 
 /// What a replay has learned about the values that differ from run to run: recorded to ours.
 #[derive(Debug, Default)]
-pub(in crate::conform) struct Memory(BTreeMap<String, String>);
+pub(crate) struct Memory(BTreeMap<String, String>);
 
 impl Memory {
     /// The text with our values in place of those that the recorded server had made.
-    pub(in crate::conform) fn ours(&self, text: &str) -> String {
+    pub(crate) fn ours(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (recorded, ours)| text.replace(recorded, ours))
     }
 
     /// The request with our values.
-    pub(in crate::conform) fn translated(&self, asked: &Asked) -> Asked {
+    pub(crate) fn translated(&self, asked: &Asked) -> Asked {
         let mut asked = asked.clone();
         asked.path = self.ours(&asked.path);
         asked.query = self.ours(&asked.query);
@@ -55,11 +55,7 @@ impl Memory {
     }
 
     /// Compares a whole answer; the error says where, what was expected and what came.
-    pub(in crate::conform) fn answer(
-        &mut self,
-        want: &Answered,
-        got: Option<&Response>,
-    ) -> Result<(), String> {
+    pub(crate) fn answer(&mut self, want: &Answered, got: Option<&Response>) -> Result<(), String> {
         want.same_head(got, &HEADERS)?;
         let Some(got) = got else { return Ok(()) };
         let body = want.body.as_ref().filter(|body| !body.is_null());

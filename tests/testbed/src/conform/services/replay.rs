@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
-pub(in crate::conform) use super::compare::Memory;
+pub(crate) use super::compare::Memory;
 use super::rules::Rules;
 use crate::conform::reply::Response;
 use crate::conform::tally::Tally;
@@ -22,7 +22,7 @@ use crate::conform::wire::exchange;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A mock with its surroundings.
-pub(in crate::conform) trait World: Sized {
+pub(crate) trait World: Sized {
     /// The kind, as the file of deviations names it.
     const KIND: &'static str;
 
@@ -71,7 +71,7 @@ pub(super) async fn replay<W: World>(
 }
 
 /// Says that a group was left out because of a step that nobody knows; other errors end the replay.
-pub(in crate::conform) fn leave_out(
+pub(crate) fn leave_out(
     group: &str,
     played: anyhow::Result<()>,
     tally: &mut Tally,

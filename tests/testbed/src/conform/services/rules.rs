@@ -29,7 +29,7 @@ struct Row {
 
 /// The rows of one kind.
 #[derive(Debug)]
-pub(in crate::conform) struct Rules(Vec<Row>);
+pub(crate) struct Rules(Vec<Row>);
 
 impl Rules {
     pub(super) fn read(text: &str, kind: &str) -> anyhow::Result<Rules> {
