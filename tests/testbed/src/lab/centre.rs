@@ -128,8 +128,10 @@ impl Centre {
             if let Some(uuid) = text(vm, "billing_id") {
                 // A bhyve VM has no name of its package.
                 let name = text(vm, "package_name").unwrap_or_else(|| format!("sample-{uuid}"));
-                let package = json!({ "uuid": uuid, "name": name, "active": true });
-                self.papi.store().put(object(package));
+                let mut package = object(json!({ "uuid": uuid, "name": name, "active": true }));
+                // A node takes either VMs with a cap or VMs without one, and CNAPI reads it here.
+                package.extend(vm.get("cpu_cap").map(|cap| ("cpu_cap".to_owned(), cap.clone())));
+                self.papi.store().put(package);
             }
             let disks = vm.get("disks").and_then(Value::as_array).into_iter().flatten();
             let of_disks = disks.filter_map(|disk| disk["image_uuid"].as_str().map(str::to_owned));

@@ -135,7 +135,7 @@ async fn cnapis_tasks_make_and_delete_vms_on_the_node_that_is_named() {
     assert!(cnapi.get_vm(&cn, uuid, false).await.unwrap_err().is_not_found_resource());
     assert_eq!(cnapi.get_vm(&cn, uuid, true).await.unwrap()["alias"], "new");
     let again = wait(cnapi.create_vm(&cn, vm.as_object().unwrap()).await.unwrap()).await;
-    assert!(again.error().is_some_and(|why| why.contains("exists already")), "{again:?}");
+    assert!(again.error().is_some_and(|why| why.contains("already exists")), "{again:?}");
     let hidden = wait(cnapi.delete_vm(&cn, uuid, false).await.unwrap()).await;
     assert!(hidden.is_failed(), "a hidden VM is deleted only with include_dni: {hidden:?}");
     let task = wait(cnapi.delete_vm(&cn, uuid, true).await.unwrap()).await;
@@ -212,7 +212,7 @@ async fn a_node_is_evacuated_and_its_vms_are_as_they_were() {
          {place}2/bin/vmadm list -H -o uuid,brand,state,alias | grep -F -f {place}/before | sort > {place}/after\n\
          diff {place}/before {place}/after && wc -l < {place}/after\n\
          ! sdc-migrate list -H | grep .",
-        cnapi = told.split_whitespace().nth(1).unwrap(),
+        cnapi = told.split_whitespace().find(|word| word.starts_with("http")).unwrap(),
         cn = info["cn_uuid"].as_str().unwrap(),
     );
     let bash = Path::new("/bin/bash");
