@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::around;
 use crate::checksum::Checksum;
 use crate::config;
-use crate::datasets::Datasets;
+use crate::datasets::{Datasets, History};
 use crate::error::NodeError;
 use crate::files;
 use crate::new_vm;
@@ -86,14 +86,32 @@ fn pool(images: &Site) -> Result<Datasets, NodeError> {
     all.create_volume("zones/swap", 16 * GIB)?;
     all.create_volume("zones/dump", 4 * GIB)?;
     for image in &images.images {
-        all.create(&format!("zones/{image}"))?;
-        all.snapshot(&format!("zones/{image}@final"), false)?;
+        all.import_image(image, None)?;
     }
     for image in &images.disk_images {
-        all.create_volume(&format!("zones/{image}"), 10 * GIB)?;
-        all.snapshot(&format!("zones/{image}@final"), false)?;
+        all.import_image(image, Some(10 * GIB))?;
     }
     Ok(all)
+}
+
+impl Datasets {
+    /// `imgadm import`: the image, a volume of so many bytes or a file system. Its snapshot has the same GUID on each
+    /// node.
+    pub fn import_image(
+        &mut self,
+        image: &str,
+        volume: Option<u64>,
+    ) -> Result<Vec<History>, NodeError> {
+        let name = format!("zones/{image}");
+        let mut history = match volume {
+            Some(size) => self.create_volume(&name, size)?,
+            None => self.create(&name)?,
+        };
+        let snapshot = format!("{name}@final");
+        history.extend(self.snapshot(&snapshot, false)?);
+        self.need(&snapshot)?.put("guid", Checksum::of(image.as_bytes()).to_string());
+        Ok(history)
+    }
 }
 
 fn sysinfo(cn_uuid: &str, hostname: &str, given: Option<Ipv4Addr>, rng: &mut impl Rng) -> Value {

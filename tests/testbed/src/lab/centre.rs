@@ -227,13 +227,9 @@ fn import_image(node: &Node, vm: &Map<String, Value>) -> Result<(), NodeError> {
     let of_vm = vm.get("image_uuid").and_then(Value::as_str);
     let of_disk = vm.get("disks").and_then(|disks| disks[0]["image_uuid"].as_str());
     let Some(image) = of_vm.or(of_disk) else { return Ok(()) };
-    let dataset = format!("zones/{image}");
-    if node.datasets()?.get(&dataset).is_some() {
+    if node.datasets()?.get(&format!("zones/{image}")).is_some() {
         return Ok(());
     }
-    node.zfs(|all| match of_vm {
-        Some(_) => all.create(&dataset),
-        None => all.create_volume(&dataset, DISK),
-    })?;
-    node.zfs(|all| all.snapshot(&format!("{dataset}@final"), false))
+    let volume = of_vm.is_none().then_some(DISK);
+    node.zfs(|all| all.import_image(image, volume))
 }
