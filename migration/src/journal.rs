@@ -124,12 +124,28 @@ pub struct Journal {
     /// Until this time an address may still be reserved by a request of which nobody heard the outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserves_until: Option<Time>,
-    /// CNAPI's ticket, while a placement, a creation, a switch or a rollback runs.
+    /// CNAPI's ticket for the target's sizes on its node, until VMAPI has the VM there or the target goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
+    /// The order that creates the target, from before it is sent until it is known how it ended: one order is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation: Option<Creation>,
+    /// CNAPI's ticket, while a placement, a switch or a rollback runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,
     /// Where to place the VM relative to others, as the caller asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub affinity: Vec<String>,
+}
+
+/// An order to create the target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Creation {
+    /// Since when it may have been sent.
+    pub since: Time,
+    /// CNAPI's task; none where the answer did not come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
 }
 
 impl Journal {

@@ -20,6 +20,8 @@ use class::{classify, is_read};
 
 /// How many bytes of a peer's text an error keeps.
 const BODY_PREFIX: usize = 512;
+/// How many wrong fields are told.
+const MOST_FIELDS: usize = 8;
 /// A longer body is no service's answer: only its beginning is kept.
 const LONGEST_ANSWER: usize = 64 << 10;
 
@@ -226,6 +228,20 @@ impl Error {
         &self.0.message
     }
 
+    /// The message, and of each of the first fields that the server names what it says of it.
+    pub fn said(&self) -> String {
+        let field = |error: &Value| {
+            let (field, message) = (error["field"].as_str()?, error["message"].as_str()?);
+            Some(clipped(format!("{field}: {message}")))
+        };
+        let fields: Vec<String> =
+            self.0.errors.iter().filter_map(field).take(MOST_FIELDS).collect();
+        match fields.is_empty() {
+            true => self.0.message.clone(),
+            false => format!("{} ({})", self.0.message, fields.join("; ")),
+        }
+    }
+
     /// The server's `errors[]`, as sent.
     pub fn errors(&self) -> &[Value] {
         &self.0.errors
@@ -313,7 +329,7 @@ impl fmt::Display for Error {
             write!(f, " {code}")?;
         }
         if !d.message.is_empty() {
-            write!(f, ": {}", d.message)?;
+            write!(f, ": {}", self.said())?;
         }
         if d.attempts > 1 {
             write!(f, " (tried {} times)", d.attempts)?;

@@ -8,7 +8,7 @@
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, ExpiresAt, Ticket, TicketOrder};
+use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, Ticket, TicketOrder};
 use sdc_clients::http::{Call, Http};
 use sdc_clients::imgapi::Imgapi;
 use sdc_clients::napi::Napi;
@@ -97,11 +97,8 @@ impl Peers {
     /// Returns the open tickets for this id that end in this second.
     pub async fn tickets_of(&self, id: &str, expires_at: i64) -> Result<Vec<String>, Error> {
         let all = self.cnapi().list_tickets(DEFAULT_SERVER).await?;
-        let at = Timestamp::from_second(expires_at).unwrap_or_default();
-        let ends_then = |text: &str| {
-            text == ends(expires_at).to_string()
-                || text.parse().is_ok_and(|it: Timestamp| it.as_second() == at.as_second())
-        };
+        let ends_then =
+            |text: &str| text.parse().is_ok_and(|it: Timestamp| it.as_second() == expires_at);
         let is_it = |ticket: &&Ticket| {
             !matches!(&*ticket.status, "finished" | "expired")
                 && ticket.scope == SCOPE
@@ -351,9 +348,9 @@ pub fn is_refusal(error: &Error) -> bool {
     matches!(error.status(), Some(409 | 412 | 422 | 507))
 }
 
-/// The form in which deployed clients say when a ticket ends.
-fn ends(second: i64) -> ExpiresAt {
-    ExpiresAt::JavaScript(Timestamp::from_second(second).unwrap_or_default())
+/// When a ticket ends.
+fn ends(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap_or_default()
 }
 
 /// Returns what a service said, with the name of its error as the deployed clients print it.
@@ -368,4 +365,33 @@ pub fn named(error: &Error) -> String {
 /// Returns the status that a service answered, 503 where it did not.
 pub fn status_of(error: &Error) -> u16 {
     error.status().unwrap_or(StatusCode::SERVICE_UNAVAILABLE.as_u16())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mocks::cnapi::Store;
+    use mocks::transport::InProcess;
+
+    use super::*;
+
+    #[tokio::test] // CN6
+    async fn a_ticket_that_nobody_gives_back_ends_at_its_time() {
+        let now: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
+        let store = Store::at(now.as_millisecond());
+        let transport = Arc::new(InProcess::new(store.clone()));
+        let http = Http::with_transport("http://cnapi.sim", "volapi", transport).unwrap();
+        let [vmapi, cnapi, papi, napi, imgapi, workflow] = [(); 6].map(|()| http.clone());
+        let peers = Peers { vmapi, cnapi, papi, napi, imgapi, workflow, snapshots: None };
+        let ends = now.as_second() + 60;
+        let ticket = peers.ticket("owner-data", ends).await.unwrap();
+        assert_eq!(store.all_tickets()[0]["expires_at"], "2026-03-01T00:01:00.000Z");
+        assert_eq!(peers.tickets_of("owner-data", ends).await.unwrap(), [ticket.clone()]);
+        assert!(peers.get_ticket(&ticket).await.unwrap().is_active());
+        store.advance(Duration::from_secs(62));
+        assert_eq!(peers.get_ticket(&ticket).await.unwrap().status, "expired");
+        assert!(peers.tickets_of("owner-data", ends).await.unwrap().is_empty());
+    }
 }

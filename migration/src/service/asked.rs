@@ -4,6 +4,7 @@
 
 //! The parameters of an action, read and checked.
 
+use sdc_clients::cnapi::Affinity;
 use uuid::Uuid;
 
 use super::params::Params;
@@ -62,6 +63,10 @@ impl Asked {
         let action = params.text("migration_action").and_then(Action::parse);
         let is_rfd34 = action == Some(Action::Estimate) && params.text("format") == Some("rfd34");
         let affinity = params.text("affinity").map(|text| text.split(';').map(str::to_owned));
+        let affinity: Vec<String> = affinity.into_iter().flatten().collect();
+        for rule in &affinity {
+            rule.parse::<Affinity>().map_err(|why| Refused::argument(&why.to_string()))?;
+        }
         let words = Words {
             source_dead: uuid_of(params, "source_dead")?,
             target_dead: uuid_of(params, "target_dead")?,
@@ -75,7 +80,7 @@ impl Asked {
             is_forced: params.is_true("force") || is_rfd34,
             with_target: is_rfd34 && params.is_true("with_target"),
             at: params.text("scheduled_timestamp").map(str::to_owned),
-            affinity: affinity.into_iter().flatten().collect(),
+            affinity,
             words,
         })
     }

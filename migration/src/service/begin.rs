@@ -87,6 +87,9 @@ impl Service {
         }
         if is_begin {
             known.has_image = self.peers.image(&vm.object).await?.is_some();
+            if self.steps == Steps::Own {
+                self.manifest(&vm.object).await.map_err(Refused::from)?;
+            }
             self.peers.package(&vm.object).await?;
         }
         if is_begin && self.steps == Steps::Own {

@@ -196,7 +196,12 @@ impl Peers {
         let call = Call::new(Method::DELETE, &["servers", &server, "vms", &vm]);
         match self.task("Migration finalize failed", call.query("include_dni", true)).await {
             Err(refused) if refused.status() == 404 => Ok(()),
-            done => done.map(drop),
+            // That it is not there fails the task, not the order.
+            Err(refused) => match self.cnapi.get_vm(&server, &vm, true).await {
+                Err(error) if error.is_not_found_resource() => Ok(()),
+                _ => Err(refused),
+            },
+            Ok(_) => Ok(()),
         }
     }
 
@@ -205,12 +210,17 @@ impl Peers {
         let invalid = || Refused::internal(&format!("{failed}: invalid cnapi response"));
         let started: Value = self.raw.0.execute(call).await?.json("a task")?;
         let id = started["id"].as_str().ok_or_else(invalid)?;
-        let wait = Call::get(&["tasks", id, "wait"]).query("timeout", WAIT.as_millis());
-        let task: Value = self.raw.0.execute(wait.timeout(WAIT)).await?.json("a task")?;
-        if task["status"] == "complete" {
-            return Ok(task);
+        let task = self.cnapi.wait_task(id, WAIT).await?;
+        if task.is_complete() {
+            return Ok(json!(task));
         }
-        let events = task["history"].as_array().into_iter().flatten();
+        if task.is_active() {
+            let minutes = WAIT.as_secs() / 60;
+            return Err(Refused::internal(&format!(
+                "{failed}: the task {id} is not over after {minutes} minutes"
+            )));
+        }
+        let events = task.history.iter();
         let errors = events.filter(|it| it["name"] == "error").filter_map(|it| {
             let error = &it["event"]["error"];
             error["message"].as_str().or(error.as_str()).map(str::to_owned)

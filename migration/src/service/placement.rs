@@ -6,7 +6,7 @@
 //! clocks and pools. So its choice is looked at as a node that an operator names is, and where something stands
 //! against it CNAPI chooses among the others.
 
-use sdc_clients::cnapi::{Placement, ServerQuery};
+use sdc_clients::cnapi::{Affinity, BadAffinity, Placement, ServerQuery};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -31,6 +31,15 @@ pub enum Unplaced {
     /// CNAPI's answer names none.
     #[error("CNAPI chose the node {0:?}")]
     Odd(String),
+    /// CNAPI would end on it.
+    #[error("the image {0} has no file in IMGAPI: no node can install it")]
+    NoFiles(String),
+    /// CNAPI would refuse it.
+    #[error("the VM's object has no {0} that CNAPI takes")]
+    Lacks(&'static str),
+    /// It was taken when the migration began.
+    #[error(transparent)]
+    Affinity(#[from] BadAffinity),
     /// With which node the others have to be compared is not known.
     #[error("migration-agent does not answer on the source's node")]
     NoSource,
@@ -112,6 +121,16 @@ impl Service {
         Err(Unplaced::NoneFits(against.join("; ")))
     }
 
+    /// Returns the manifest of the VM's image as CNAPI needs it: with the files that a node would fetch. Of an image that
+    /// IMGAPI lacks, which the source's node sends, it has no more than the node knows.
+    ///
+    /// # Errors
+    /// If IMGAPI does not say, or has an image without files: CNAPI ends its process on one.
+    pub async fn manifest(&self, vm: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
+        let found = self.peers.image(vm).await?;
+        manifest(found, vm)
+    }
+
     /// What CNAPI chooses by: the VM as it is now, which may have been resized since its package was made.
     async fn placement(&self, vm: &Vm, affinity: &[String]) -> Result<Placement, Unplaced> {
         let query = ServerQuery { setup: Some(true), ..ServerQuery::default() };
@@ -122,17 +141,73 @@ impl Service {
         if servers.is_empty() {
             return Err(Unplaced::NoNode);
         }
-        let mut vm: Map<String, Value> = vm.object.clone();
-        let image = self.peers.image(&vm).await?;
-        let package = self.peers.package(&vm).await.map_err(Unplaced::Package)?;
-        let nics = vm.get("nics").and_then(Value::as_array).into_iter().flatten();
+        let object = &vm.object;
+        let image = self.manifest(object).await?;
+        let package = self.peers.package(object).await.map_err(Unplaced::Package)?;
+        let nics = object.get("nics").and_then(Value::as_array).into_iter().flatten();
         // `sdc_overlay/11` is a fabric of the tag `sdc_overlay`.
         let tags = nics.filter_map(|nic| nic["nic_tag"].as_str()?.split('/').next());
         let nic_tags: Vec<String> = tags.map(str::to_owned).collect();
+        let mut vm = sizes(object)?;
+        let affinity: Vec<Affinity> =
+            affinity.iter().map(|rule| rule.parse()).collect::<Result<_, _>>()?;
         if !affinity.is_empty() {
             vm.insert("affinity".into(), json!(affinity));
         }
         let nic_tag_requirements = nic_tags.iter().map(|tag| vec![tag.clone()]).collect();
-        Ok(Placement { vm, image, package, nic_tags, nic_tag_requirements, servers })
+        Ok(Placement { vm, image: Some(image), package, nic_tags, nic_tag_requirements, servers })
     }
+}
+
+/// Returns what CNAPI wants to know of a VM, in the types on which it insists: it ends its process on others.
+///
+/// # Errors
+/// If the object lacks what a choice depends on.
+pub fn sizes(object: &Map<String, Value>) -> Result<Map<String, Value>, Unplaced> {
+    let mut vm = Map::new();
+    let number = |name: &str| object.get(name).filter(|it| it.is_number()).cloned();
+    let text = |name: &str| object.get(name).filter(|it| it.is_string()).cloned();
+    let ram = number("ram").or_else(|| number("max_physical_memory"));
+    let musts = [
+        ("vm_uuid", "uuid", text("uuid")),
+        ("owner_uuid", "owner_uuid", text("owner_uuid")),
+        ("brand", "brand", text("brand")),
+        ("ram", "ram", ram),
+    ];
+    for (name, named, value) in musts {
+        vm.insert(name.to_owned(), value.ok_or(Unplaced::Lacks(named))?);
+    }
+    for name in ["max_physical_memory", "quota", "cpu_cap", "vcpus"] {
+        vm.extend(number(name).map(|value| (name.to_owned(), value)));
+    }
+    let disks = object.get("disks").filter(|it| it.is_array());
+    vm.extend(disks.map(|disks| ("disks".to_owned(), disks.clone())));
+    Ok(vm)
+}
+
+/// The manifest of the image that IMGAPI has, or of the one that the source's node has.
+fn manifest(
+    found: Option<Map<String, Value>>,
+    vm: &Map<String, Value>,
+) -> Result<Map<String, Value>, Unplaced> {
+    let disk = vm.get("disks").map(|disks| &disks[0]).filter(|disk| disk.is_object());
+    let of_disk = |name: &str| disk.map(|disk| disk[name].clone()).filter(|it| !it.is_null());
+    let uuid = vm.get("image_uuid").cloned().or_else(|| of_disk("image_uuid"));
+    let is_there = found.is_some();
+    let mut image = found.unwrap_or_default();
+    if is_there && image.get("files").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        let uuid = uuid.as_ref().and_then(Value::as_str).unwrap_or("?");
+        return Err(Unplaced::NoFiles(uuid.to_owned()));
+    }
+    if !is_there {
+        image.insert("uuid".into(), uuid.unwrap_or_default());
+        image.insert("v".into(), json!(2));
+        image.insert("files".into(), json!([{ "compression": "none", "size": 0 }]));
+    }
+    let size = of_disk("image_size").or_else(|| of_disk("size"));
+    if let Some(size) = size.filter(|_| !image.contains_key("image_size")) {
+        // No node has enough room for a disk whose image has no size.
+        image.insert("image_size".into(), size);
+    }
+    Ok(image)
 }

@@ -134,7 +134,7 @@ impl From<sdc_clients::Error> for Refused {
         if let Some(code) = error.code() {
             body["code"] = json!(code);
         }
-        body["message"] = json!(error.message());
+        body["message"] = json!(error.said());
         if !error.errors().is_empty() {
             body["errors"] = json!(error.errors());
         }

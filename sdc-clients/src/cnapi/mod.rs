@@ -22,13 +22,13 @@
 //! # tokio::spawn(async move { axum::serve(listener, app).await });
 //! # let in_ten_minutes = jiff::Timestamp::UNIX_EPOCH;
 //! use std::time::Duration;
-//! use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, ExpiresAt, TicketOrder};
+//! use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, TicketOrder};
 //!
 //! let cnapi = Cnapi::new(sdc_clients::Http::new(&url, "my-service/1.0")?);
 //! let order = TicketOrder {
 //!     scope: "vm".into(),
 //!     id: "v".into(),
-//!     expires_at: ExpiresAt::Iso(in_ten_minutes),
+//!     expires_at: in_ten_minutes,
 //!     action: None,
 //!     extra: None,
 //! };
@@ -47,6 +47,8 @@ mod tickets; // locks
 
 mod servers; // nodes, and the choice of one
 
+mod affinity; // beside which VMs one is placed
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -56,15 +58,25 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::http::{Call, Http, LIST_TIMEOUT, Reply};
 
+pub use affinity::{Affinity, BadAffinity};
 pub use servers::{Allocation, Placement, Server, ServerQuery};
 pub use tasks::Task;
-pub use tickets::{DEFAULT_SERVER, ExpiresAt, Queued, Ticket, TicketOrder};
+pub use tickets::{DEFAULT_SERVER, Queued, Ticket, TicketOrder};
 
 use tasks::Started;
 
 /// The server's own maximum.
 const PAGE: usize = 1000;
 const MOST_SERVERS: usize = 100_000;
+const MOST_TICKETS: usize = 1_000_000;
+/// Pages of tickets overlap by so many.
+const OVERLAP: usize = 10;
+/// How often an update is tried again that another write came before.
+const ETAG_RETRIES: u32 = 5;
+/// One wait for a task: far below what the server's timer holds.
+const ONE_WAIT: Duration = Duration::from_secs(600);
+/// The answer may be so much later than the wait.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// A client of CNAPI.
 #[derive(Debug, Clone)]
@@ -118,8 +130,9 @@ impl Cnapi {
         }
     }
 
-    /// Chooses a node for a VM. Where none fits CNAPI answers 409 with its reason in the error's message, as
-    /// `No compute resources available`.
+    /// Chooses a node for a VM. Where none fits CNAPI answers 409 `NoAllocatableServersError` with the reason in the
+    /// error's message, as `No compute resources available: no servers with enough unreserved RAM`. Nothing is
+    /// reserved: only tickets of scope `vm` with the action `provision` count besides the VMs that there are.
     pub async fn allocate(&self, placement: &Placement) -> Result<Allocation, Error> {
         let call = Call::new(Method::POST, &["allocate"]).json(placement).timeout(LIST_TIMEOUT);
         self.http.execute(call).await?.json("an allocation")
@@ -163,10 +176,28 @@ impl Cnapi {
         self.http.execute(Call::get(&["tickets", ticket])).await?.json("a ticket")
     }
 
-    /// The tickets of a node, or of [`DEFAULT_SERVER`].
+    /// All tickets of a node, or of [`DEFAULT_SERVER`], oldest first: those that have ended stay among them for
+    /// thirty days, and the newest are on the last page.
     pub async fn list_tickets(&self, server_uuid: &str) -> Result<Vec<Ticket>, Error> {
-        let call = Call::get(&["servers", server_uuid, "tickets"]).timeout(LIST_TIMEOUT);
-        self.http.execute(call).await?.json("an array of tickets")
+        let mut found: Vec<Ticket> = Vec::new();
+        let mut seen = HashSet::new();
+        let mut offset = 0;
+        loop {
+            let call = Call::get(&["servers", server_uuid, "tickets"]).timeout(LIST_TIMEOUT);
+            let reply =
+                self.http.execute(call.query("limit", PAGE).query("offset", offset)).await?;
+            let page: Vec<Ticket> = reply.json("an array of tickets")?;
+            let (count, before) = (page.len(), found.len());
+            found.extend(page.into_iter().filter(|ticket| seen.insert(ticket.uuid.clone())));
+            if count < PAGE {
+                return Ok(found);
+            }
+            if found.len() == before || found.len() > MOST_TICKETS {
+                return Err(reply.unexpected("another page than the ones before"));
+            }
+            // A ticket that goes meanwhile moves those after it to the front.
+            offset += PAGE - OVERLAP;
+        }
     }
 
     /// Gives a ticket back; the next one becomes active.
@@ -207,13 +238,16 @@ impl Cnapi {
         started(&self.http.execute(with_dni(call, include_dni)).await?)
     }
 
-    /// Changes fields of a node's record, such as `reserved`.
+    /// Changes fields of a node's record, such as `reserved`. The node writes it, too, every few seconds: CNAPI is
+    /// asked to try again where that came in between.
     pub async fn update_server(
         &self,
         uuid: &str,
         changes: &Map<String, Value>,
     ) -> Result<(), Error> {
-        self.http.execute(Call::new(Method::POST, &["servers", uuid]).json(changes)).await?;
+        let mut changes = changes.clone();
+        changes.entry("etag_retries").or_insert_with(|| ETAG_RETRIES.into());
+        self.http.execute(Call::new(Method::POST, &["servers", uuid]).json(&changes)).await?;
         Ok(())
     }
 
@@ -222,12 +256,21 @@ impl Cnapi {
         self.http.execute(Call::get(&["tasks", id])).await?.json("a task")
     }
 
-    /// Waits until a task has ended, well or not, and returns it; `within` at most: then the error's class
-    /// is a timeout, and the task goes on.
+    /// Waits until a task has ended, well or not, and returns it; `within` at most, in whole seconds: then it is
+    /// active, and goes on.
     pub async fn wait_task(&self, id: &str, within: Duration) -> Result<Task, Error> {
-        let call = Call::get(&["tasks", id, "wait"]).query("timeout", within.as_millis());
-        let call = call.timeout(within).final_if(Error::is_timeout);
-        self.http.execute(call).await?.json("a task")
+        let mut left = within.as_secs().max(1);
+        loop {
+            let wait = left.min(ONE_WAIT.as_secs());
+            let call = Call::get(&["tasks", id, "wait"]).query("timeout", wait);
+            let call = call.timeout(Duration::from_secs(wait) + GRACE);
+            let reply = self.http.execute(call.final_if(Error::is_timeout)).await?;
+            let task: Task = reply.json("a task")?;
+            left -= wait;
+            if !task.is_active() || left == 0 {
+                return Ok(task);
+            }
+        }
     }
 }
 
@@ -235,8 +278,7 @@ fn with_dni(call: Call, include_dni: bool) -> Call {
     call.query_opt("include_dni", include_dni.then_some(true))
 }
 
-/// Returns the task that an order started.
+/// Returns the task that an order started: whatever the success is, it did if it names one.
 fn started(reply: &Reply) -> Result<String, Error> {
-    reply.require(StatusCode::ACCEPTED)?;
     Ok(reply.json::<Started>("a task")?.id)
 }

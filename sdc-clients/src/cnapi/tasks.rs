@@ -28,6 +28,11 @@ impl Task {
         self.status == "complete"
     }
 
+    /// Returns true while it goes on.
+    pub fn is_active(&self) -> bool {
+        self.status == "active"
+    }
+
     /// Returns true once it ended without having done it.
     pub fn is_failed(&self) -> bool {
         self.status == "failure"

@@ -12,30 +12,10 @@ use serde_json::{Map, Value};
 /// The server of tickets that belong to no node.
 pub const DEFAULT_SERVER: &str = "default";
 
-/// When a ticket loses its place. CNAPI shows the text as it was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExpiresAt {
-    /// Sent as `2026-11-22T16:31:58.094Z`, as VMAPI does.
-    Iso(Timestamp),
-    /// Sent as `Sun Nov 22 2026 16:24:45 GMT+0000 (UTC)`, as volapi does.
-    JavaScript(Timestamp),
-}
-
-impl std::fmt::Display for ExpiresAt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ExpiresAt::Iso(at) => write!(f, "{at:.3}"),
-            ExpiresAt::JavaScript(at) => {
-                write!(f, "{}", at.strftime("%a %b %d %Y %H:%M:%S GMT+0000 (UTC)"))
-            }
-        }
-    }
-}
-
-impl Serialize for ExpiresAt {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+/// CNAPI compares the end of a ticket as a text, with its own time in this form: a ticket that ends in another one may
+/// never end.
+fn iso<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{at:.3}"))
 }
 
 /// What a ticket is wanted for. Unset fields are not sent.
@@ -46,7 +26,8 @@ pub struct TicketOrder {
     /// The thing.
     pub id: String,
     /// When the ticket loses its place, whoever holds it.
-    pub expires_at: ExpiresAt,
+    #[serde(serialize_with = "iso")]
+    pub expires_at: Timestamp,
     /// What is to be done, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,

@@ -57,7 +57,7 @@ pub enum Class {
     Precondition,
     /// 304: the cached copy is current.
     NotModified,
-    /// The server refused what was sent (422, 409 `ValidationFailed`, other 4xx).
+    /// The server refused what was sent (422, 409 `ValidationFailed`, 500 `InvalidParameters`, other 4xx).
     Invalid,
     /// In use, duplicate, or full (422 `InUse`, 409, 507).
     Conflict,
@@ -112,6 +112,8 @@ pub(super) fn classify(status: StatusCode, code: Option<&str>, message: &str) ->
         409 if code == Some("ValidationFailed") => Class::Invalid,
         422 if code == Some("InUse") => Class::Conflict,
         409 | 507 => Class::Conflict,
+        // CNAPI's way to refuse parameters: the same again is refused again.
+        500 if code == Some("InvalidParameters") => Class::Invalid,
         429 | 502..=504 => Class::Unavailable,
         400..=499 => Class::Invalid,
         500..=599 => Class::Server,

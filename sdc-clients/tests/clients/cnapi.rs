@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use sdc_clients::cnapi::{
-    Allocation, Cnapi, DEFAULT_SERVER, ExpiresAt, Placement, Server, ServerQuery, Task, Ticket,
-    TicketOrder,
+    Allocation, Cnapi, DEFAULT_SERVER, Placement, Server, ServerQuery, Task, Ticket, TicketOrder,
 };
 use sdc_clients::napi::{IpUpdate, Napi};
 use sdc_clients::{Class, Precondition};
@@ -17,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::script::{Script, answer, query};
 
-fn order(expires_at: ExpiresAt) -> TicketOrder {
+fn order(expires_at: jiff::Timestamp) -> TicketOrder {
     let (scope, id) = ("nfs_volume".to_owned(), "o-n".to_owned());
     TicketOrder { scope, id, expires_at, action: None, extra: None }
 }
@@ -36,15 +35,13 @@ async fn tickets_and_tasks_have_the_recorded_form() {
             ("GET", "/tickets/t") => {
                 answer(404, &json!({ "code": "ResourceNotFound", "message": "ticket not found" }))
             }
-            ("POST" | "DELETE", _) => answer(202, &json!({ "id": "task" })),
+            ("POST" | "DELETE", _) => answer(200, &json!({ "id": "task" })),
             (_, "/servers/s/vms/v") => answer(200, &json!({ "uuid": "v" })),
             _ => answer(200, &json!({ "id": "task", "status": "complete" })),
         })
     });
     let cnapi = Cnapi::new(script.http());
-    for form in [ExpiresAt::Iso(at), ExpiresAt::JavaScript(at)] {
-        assert_eq!(cnapi.create_ticket(DEFAULT_SERVER, &order(form)).await.unwrap(), "t");
-    }
+    assert_eq!(cnapi.create_ticket(DEFAULT_SERVER, &order(at)).await.unwrap(), "t");
     cnapi.wait_ticket("t", Duration::from_secs(1)).await.unwrap();
     assert!(cnapi.get_ticket("t").await.unwrap_err().is_not_found_resource());
     cnapi.release_ticket("t").await.unwrap();
@@ -58,7 +55,6 @@ async fn tickets_and_tasks_have_the_recorded_form() {
         script.targets(),
         [
             "/servers/default/tickets",
-            "/servers/default/tickets",
             "/tickets/t/wait",
             "/tickets/t",
             "/tickets/t/release",
@@ -66,18 +62,16 @@ async fn tickets_and_tasks_have_the_recorded_form() {
             "/servers/s/vms/v?include_dni=true",
             "/servers/s/vms/v",
             "/servers/s/vms/v?include_dni=true",
-            "/tasks/task/wait?timeout=900000",
+            "/tasks/task/wait?timeout=600",
             "/tasks/task",
         ]
     );
     let log = script.log.lock().unwrap();
     let bodies: Vec<&[u8]> =
-        log.iter().filter_map(|(_, request)| request.body.as_deref()).take(3).collect();
+        log.iter().filter_map(|(_, request)| request.body.as_deref()).take(2).collect();
     let iso: &[u8] =
         br#"{"scope":"nfs_volume","id":"o-n","expires_at":"2026-11-22T16:24:45.094Z"}"#;
-    let js: &[u8] =
-        br#"{"scope":"nfs_volume","id":"o-n","expires_at":"Sun Nov 22 2026 16:24:45 GMT+0000 (UTC)"}"#;
-    assert_eq!(bodies, [iso, js, b"{}"]);
+    assert_eq!(bodies, [iso, b"{}"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +91,8 @@ async fn a_wait_is_one_request_however_long_it_takes() {
     let within = Duration::from_secs(600);
     assert!(cnapi.wait_ticket("t", within).await.unwrap_err().is_timeout());
     assert!(cnapi.wait_task("t", within).await.unwrap_err().is_timeout());
-    assert_eq!((script.count(), began.elapsed()), (2, within * 2));
+    // The client waits a little longer than the server does.
+    assert_eq!((script.count(), began.elapsed()), (2, within * 2 + Duration::from_secs(30)));
 }
 
 #[tokio::test]
@@ -106,7 +101,7 @@ async fn an_order_whose_answer_is_lost_is_not_repeated() {
         Err(sdc_clients::Error::broken(&request.method, request.target(), "cut"))
     });
     let cnapi = Cnapi::new(script.http());
-    let order = order(ExpiresAt::Iso(jiff::Timestamp::UNIX_EPOCH));
+    let order = order(jiff::Timestamp::UNIX_EPOCH);
     let lost = cnapi.create_ticket(DEFAULT_SERVER, &order).await.unwrap_err();
     assert_eq!((lost.class(), script.count()), (Class::UnknownOutcome, 1));
     let lost = cnapi.create_vm("s", &Map::new()).await.unwrap_err();

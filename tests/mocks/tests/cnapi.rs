@@ -12,7 +12,8 @@ use std::time::Duration;
 use mocks::cnapi::{Order, Store};
 use mocks::faults::{Action, Rule};
 use mocks::transport::InProcess;
-use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, ExpiresAt, Placement, TicketOrder};
+use sdc_clients::cnapi::{Cnapi, DEFAULT_SERVER, Placement, Ticket, TicketOrder};
+use sdc_clients::http::Call;
 use sdc_clients::{Class, Http};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -30,12 +31,20 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap()
 }
 
+/// What creates a VM.
+fn created(brand: &str) -> Map<String, Value> {
+    let files = json!([{ "compression": "gzip", "size": 1, "sha1": "" }]);
+    object(
+        &json!({ "uuid": VM, "brand": brand, "image_uuid": CN, "image": { "uuid": CN, "files": files } }),
+    )
+}
+
 fn order(seconds: i64) -> TicketOrder {
     let at = jiff::Timestamp::from_millisecond(NOW + seconds * 1000).unwrap();
     TicketOrder {
         scope: "vm".into(),
         id: VM.into(),
-        expires_at: ExpiresAt::Iso(at),
+        expires_at: at,
         action: Some("migrate".into()),
         extra: None,
     }
@@ -60,19 +69,14 @@ async fn a_second_ticket_waits_for_the_release_or_the_expiry_of_the_first() {
     assert!(cnapi.get_ticket(&second).await.unwrap().is_active());
     // Nobody releases the second one: it expires 900 s after the start.
     cnapi.wait_ticket(&third, Duration::from_secs(1200)).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(900), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(901), "{:?}", began.elapsed());
     assert_eq!(cnapi.get_ticket(&second).await.unwrap().status, "expired");
     let status: Vec<String> =
         cnapi.list_tickets(DEFAULT_SERVER).await.unwrap().into_iter().map(|it| it.status).collect();
     assert_eq!(status, ["finished", "expired", "active"]);
-    assert!(cnapi.release_ticket("nope").await.unwrap_err().is_not_found_resource());
-    assert!(
-        cnapi
-            .wait_ticket("nope", Duration::from_secs(1))
-            .await
-            .unwrap_err()
-            .is_not_found_resource()
-    );
+    assert!(cnapi.release_ticket(VM).await.unwrap_err().is_not_found_resource());
+    let unknown = cnapi.wait_ticket(VM, Duration::from_secs(1)).await.unwrap_err();
+    assert!(unknown.is_not_found_resource());
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,16 +92,16 @@ async fn tasks_are_carried_out_by_the_callers_function() {
             match order.verb.as_str() {
                 "load" => Ok(json!({ "uuid": order.vm_uuid, "state": "running" })),
                 "create" => Ok(json!({ "vm": order.body })),
-                _ => Err("VM is busy".to_owned()),
+                _ => Err("VM is busy".into()),
             }
         })
     }));
     let cnapi = client(&store);
     let wait = Duration::from_secs(600);
-    let task = cnapi.create_vm(CN, &object(&json!({ "uuid": VM, "brand": "lx" }))).await.unwrap();
+    let task = cnapi.create_vm(CN, &created("lx")).await.unwrap();
     assert_eq!(cnapi.get_task(&task).await.unwrap().status, "active");
-    let late = cnapi.wait_task(&task, Duration::from_secs(10)).await.unwrap_err();
-    assert!(late.is_timeout());
+    let late = cnapi.wait_task(&task, Duration::from_secs(10)).await.unwrap();
+    assert!(late.is_active(), "that it goes on is no failure");
     let done = cnapi.wait_task(&task, wait).await.unwrap();
     assert_eq!(done.event("finish").unwrap()["vm"]["brand"], "lx");
     let task = cnapi.delete_vm(CN, VM, true).await.unwrap();
@@ -123,10 +127,10 @@ async fn tasks_fail_and_hang_by_rule() {
     let (failed, hung, fine) = (delete().await, delete().await, delete().await);
     let wait = Duration::from_secs(900);
     assert_eq!(cnapi.wait_task(&failed, wait).await.unwrap().error(), Some("no room"));
-    assert!(cnapi.wait_task(&hung, wait).await.unwrap_err().is_timeout());
+    assert!(cnapi.wait_task(&hung, wait).await.unwrap().is_active());
     assert!(cnapi.wait_task(&fine, wait).await.unwrap().is_complete());
     assert!(cnapi.wait_task("nope", wait).await.unwrap_err().is_not_found_resource());
-    assert!(cnapi.delete_vm("nope", VM, true).await.unwrap_err().is_not_found_resource());
+    assert!(cnapi.delete_vm(VM, VM, true).await.unwrap_err().is_not_found_resource());
 }
 
 #[tokio::test]
@@ -140,8 +144,13 @@ async fn a_node_is_found_by_its_sysinfo_and_chosen_where_the_vm_fits() {
     assert_eq!((server.admin_ip(), server.hostname.as_deref()), (Some("10.99.99.7"), Some("cn7")));
     assert_eq!(server.current_platform.as_deref(), Some("20260101T000000Z"));
     assert_eq!(server.sysinfo_text("CPU Type"), Some("X"));
-    let mut wanted =
-        Placement { nic_tag_requirements: vec![vec!["admin".into()]], ..Placement::default() };
+    let vm = json!({ "vm_uuid": VM, "owner_uuid": CN, "ram": 1024, "brand": "joyent" });
+    let mut wanted = Placement {
+        vm: object(&vm),
+        image: Some(created("joyent").remove("image").map(|it| object(&it)).unwrap_or_default()),
+        nic_tag_requirements: vec![vec!["admin".into()]],
+        ..Placement::default()
+    };
     assert_eq!(cnapi.allocate(&wanted).await.unwrap().server.uuid, CN);
     for reserved in [true, false] {
         cnapi.update_server(CN, &object(&json!({ "reserved": reserved }))).await.unwrap();
@@ -155,6 +164,58 @@ async fn a_node_is_found_by_its_sysinfo_and_chosen_where_the_vm_fits() {
     let refused = cnapi.allocate(&wanted).await.unwrap_err();
     assert_eq!(
         (refused.class(), refused.message()),
-        (Class::Conflict, "No compute resources available")
+        (
+            Class::Conflict,
+            "No compute resources available: no servers supporting required NIC Tags"
+        )
     );
+}
+
+#[tokio::test(start_paused = true)] // CN2
+async fn a_request_that_ends_the_process_ends_all_and_it_is_down_until_it_is_started_again() {
+    let store = Store::at(NOW);
+    store.put_server(object(&json!({ "uuid": CN })));
+    let cnapi = client(&store);
+    let held = cnapi.create_ticket(DEFAULT_SERVER, &order(600)).await.unwrap();
+    let queued = cnapi.create_ticket(DEFAULT_SERVER, &order(600)).await.unwrap();
+    let waits = cnapi.wait_ticket(&queued, Duration::from_secs(60));
+    let without_image = object(&json!({ "uuid": VM, "brand": "lx" }));
+    let dies = cnapi.create_vm(CN, &without_image);
+    let (waited, died) = tokio::join!(waits, dies);
+    assert!(died.unwrap_err().may_have_applied());
+    assert!(waited.is_err(), "the wait is lost");
+    assert!(cnapi.ping().await.is_err(), "it is down");
+    store.restart();
+    assert_eq!((cnapi.ping().await.is_ok(), store.deaths()), (true, 1));
+    assert!(cnapi.get_ticket(&held).await.unwrap().is_active(), "the queue is intact");
+}
+
+#[tokio::test(start_paused = true)] // CN3
+async fn an_update_that_another_write_came_before_is_tried_again() {
+    let store = Store::at(NOW);
+    store.put_server(object(&json!({ "uuid": CN })));
+    store.faults().add(Rule::new("POST", "/servers/*", Action::ChangeRow).times(1));
+    let change = object(&json!({ "reserved": true }));
+    client(&store).update_server(CN, &change).await.unwrap();
+    assert_eq!(client(&store).get_server(CN).await.unwrap().reserved, Some(true));
+}
+
+#[tokio::test] // CN6
+async fn the_newest_of_more_than_a_thousand_tickets_is_listed() {
+    let store = Store::at(NOW);
+    let cnapi = client(&store);
+    let mut made = Vec::new();
+    for n in 0..1005 {
+        let order = TicketOrder { id: n.to_string(), ..order(600) };
+        made.push(cnapi.create_ticket(DEFAULT_SERVER, &order).await.unwrap());
+    }
+    cnapi.release_ticket(&made[0]).await.unwrap();
+    let http = Http::with_transport("http://cnapi", "test/1", Arc::new(InProcess::new(store)));
+    let page = http.unwrap().execute(Call::get(&["servers", DEFAULT_SERVER, "tickets"])).await;
+    let page: Vec<Ticket> = page.unwrap().json("tickets").unwrap();
+    assert_eq!(page.len(), 1000, "one page has the oldest only");
+    let all = cnapi.list_tickets(DEFAULT_SERVER).await.unwrap();
+    let found: Vec<&String> = all.iter().map(|ticket| &ticket.uuid).collect();
+    assert_eq!(found, made.iter().collect::<Vec<_>>());
+    assert_eq!(all[0].status, "finished");
 }

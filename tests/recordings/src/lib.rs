@@ -25,9 +25,11 @@ macro_rules! packed {
 }
 
 /// Each packed file by the name that it has when it is unpacked.
-const FILES: [(&str, &[u8]); 19] = packed![
+const FILES: [(&str, &[u8]); 21] = packed![
     "nodes.tar",
     "nodes-optional.tar",
+    "cnapi-peer-calls.jsonl",
+    "cnapi-transcripts.jsonl",
     "imgapi-transcripts.jsonl",
     "migrate-jobs.jsonl",
     "napi-transcripts-eras.jsonl",

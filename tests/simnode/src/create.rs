@@ -6,6 +6,7 @@
 //! seed gives the same node. No sysevent is posted.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::around;
 use crate::checksum::Checksum;
 use crate::config;
-use crate::datasets::Datasets;
+use crate::datasets::{Datasets, History};
 use crate::error::NodeError;
 use crate::files;
 use crate::new_vm;
@@ -39,6 +40,8 @@ pub struct CreateOptions {
     pub seed: u64,
     /// The node's UUID; from the seed if absent.
     pub cn_uuid: Option<String>,
+    /// Its admin address; from the seed if absent.
+    pub admin_ip: Option<Ipv4Addr>,
     /// The base URL of its future vminfod.
     pub vminfod_url: Option<String>,
     /// The program that the commands link to (`testbed` or `simnode`); this program if absent.
@@ -55,6 +58,7 @@ impl CreateOptions {
             vms: 12,
             seed: 1,
             cn_uuid: None,
+            admin_ip: None,
             vminfod_url: None,
             program: None,
             pace_ms: 0,
@@ -82,20 +86,39 @@ fn pool(images: &Site) -> Result<Datasets, NodeError> {
     all.create_volume("zones/swap", 16 * GIB)?;
     all.create_volume("zones/dump", 4 * GIB)?;
     for image in &images.images {
-        all.create(&format!("zones/{image}"))?;
-        all.snapshot(&format!("zones/{image}@final"), false)?;
+        all.import_image(image, None)?;
     }
     for image in &images.disk_images {
-        all.create_volume(&format!("zones/{image}"), 10 * GIB)?;
-        all.snapshot(&format!("zones/{image}@final"), false)?;
+        all.import_image(image, Some(10 * GIB))?;
     }
     Ok(all)
 }
 
-fn sysinfo(cn_uuid: &str, hostname: &str, rng: &mut impl Rng) -> Value {
+impl Datasets {
+    /// `imgadm import`: the image, a volume of so many bytes or a file system. Its snapshot has the same GUID on each
+    /// node.
+    pub fn import_image(
+        &mut self,
+        image: &str,
+        volume: Option<u64>,
+    ) -> Result<Vec<History>, NodeError> {
+        let name = format!("zones/{image}");
+        let mut history = match volume {
+            Some(size) => self.create_volume(&name, size)?,
+            None => self.create(&name)?,
+        };
+        let snapshot = format!("{name}@final");
+        history.extend(self.snapshot(&snapshot, false)?);
+        self.need(&snapshot)?.put("guid", Checksum::of(image.as_bytes()).to_string());
+        Ok(history)
+    }
+}
+
+fn sysinfo(cn_uuid: &str, hostname: &str, given: Option<Ipv4Addr>, rng: &mut impl Rng) -> Value {
     let admin: [u8; 3] = rng.random();
     let mac = format!("0c:c4:7a:{:02x}:{:02x}:{:02x}", admin[0], admin[1], admin[2]);
-    let ip = format!("10.20.251.{}", rng.random_range(2..250_u8));
+    let ip = Ipv4Addr::new(10, 20, 251, rng.random_range(2..250_u8));
+    let ip = given.unwrap_or(ip).to_string();
     json!({
         "Live Image": "20260601T000000Z", "System Type": "SunOS", "Boot Time": BORN.to_string(),
         "Datacenter Name": "sim-1", "SDC Version": "7.0", "Manufacturer": "Simulated", "Product": "Testbed",
@@ -157,7 +180,7 @@ fn create(options: &CreateOptions) -> Result<Node, NodeError> {
     }
     link_tools(&dir, options.program.clone())?;
     let mut node = Node::new(dir, info);
-    let facts = sysinfo(node.cn_uuid(), &node.info().hostname, &mut rng);
+    let facts = sysinfo(node.cn_uuid(), &node.info().hostname, options.admin_ip, &mut rng);
     files::write_json(&node.path("/tmp/.sysinfo.json"), &facts)?;
 
     for (image, manifest) in Site::new().manifests() {

@@ -27,6 +27,7 @@ use crate::service::begin::Vm;
 use crate::service::command::Done;
 use crate::service::params::Params;
 use crate::service::refused::Refused;
+use crate::service::runner::let_go;
 use crate::service::state::Steps;
 use crate::service::verify::verify;
 
@@ -186,6 +187,7 @@ impl Front {
             service.peers.delete_task(record.source_server_uuid, vm).await?;
             if let Some(kept) = service.records.get(id).await? {
                 service.records.remove(&kept, None).await?;
+                let_go(service, &kept.record).await;
             }
             return done();
         }

@@ -22,6 +22,7 @@ use crate::service::asked::Asked;
 use crate::service::params::Params;
 use crate::service::records::Kept;
 use crate::service::refused::Refused;
+use crate::service::runner::let_go;
 use crate::service::verify::verify as compare;
 
 /// Answers `GET /migrations`.
@@ -117,6 +118,7 @@ impl Front {
         let kept = self.service.records.of_vm(uuid(vm)?).await?;
         let kept = kept.ok_or_else(|| Refused::not_found("migration not found"))?;
         self.service.records.remove(&kept, None).await?;
+        let_go(&self.service, &kept.record).await;
         let (vm, id) = (kept.record.vm_uuid, kept.record.id);
         tracing::warn!(%vm, %id, "a migration's record was removed by hand");
         done()

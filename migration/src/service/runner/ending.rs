@@ -12,7 +12,7 @@ use super::tickets;
 use crate::journal::End;
 use crate::machine::{After, Ending, Reason, follow, settle, stall, start};
 use crate::protocol::What;
-use crate::record::{Record, State};
+use crate::record::{Phase, Record, State};
 use crate::resync::{Rule, Verdict};
 use crate::service::command::message;
 use crate::service::records::Kept;
@@ -47,6 +47,11 @@ pub async fn end(
     tracing::info!(vm = %kept.record.vm_uuid, id = %kept.record.id, ?ending, "an operation has ended");
     // Before the record is written: who dies between the two does it again.
     tickets::give_back(service, kept).await;
+    kept.record.journal.creation = None;
+    // VMAPI has the VM on the target, or there is no target.
+    if !matches!(ending, Ending::Begun | Ending::Synced | Ending::Paused | Ending::Failed(_)) {
+        tickets::free(service, kept).await;
+    }
     if is_last(&ending) {
         over(service, &kept.record).await;
     }
@@ -80,6 +85,10 @@ pub async fn give_up(
 ) -> Result<(), Failed> {
     let record = &mut kept.record;
     tracing::warn!(vm = %record.vm_uuid, id = %record.id, reason = why, "an operation is given up");
+    if record.phase == Phase::Begin {
+        tickets::free(service, kept).await;
+    }
+    let record = &mut kept.record;
     if record.state == State::Successful {
         // A finalize that failed can be repeated.
         (record.journal.finalize, record.journal.undo) = (false, None);

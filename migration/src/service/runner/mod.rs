@@ -34,3 +34,4 @@ mod observe;
 
 pub use ending::is_busy;
 pub use lead::{TERM, lead};
+pub use tickets::let_go;

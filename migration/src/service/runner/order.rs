@@ -50,7 +50,12 @@ pub enum Failed {
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
-        if is_old(&error) { Failed::Lost } else { Failed::Again(error.to_string()) }
+        match error.code() {
+            _ if is_old(&error) => Failed::Lost,
+            // The same again is refused again.
+            Some("InvalidParameters") => Failed::Fatal(error.to_string()),
+            _ => Failed::Again(error.to_string()),
+        }
     }
 }
 

@@ -2,22 +2,28 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The way of a request: the routes and their checks.
+//! The way of a request: side doors, what comes before the routes, and the routes.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, header};
 use serde_json::{Map, Value, json};
 
-use super::servers;
-use super::store::{Order, Store};
+use super::choice::{World, allocate};
+use super::node::{Node, Parts, default_record, object};
+use super::orders::{Done, methods, posting};
+use super::refusal::{Kind, Params, Refusal, closed, is_uuid, require, word};
+use super::store::{DEFAULT, Order, Store};
+use super::{body, servers, tickets};
 use crate::faults::{Action, Door, Faults, Listed, Recorder, Service, bad};
-use crate::restify::{self, Params};
+use crate::restify::{self, BadBody};
 
-/// A refusal: status, code, message.
-type Refusal = (u16, &'static str, String);
-/// Status and body.
-type Done = Result<(u16, Option<Value>), Refusal>;
+/// Between the read and the write of an update.
+const UPDATE: Duration = Duration::from_millis(30);
+/// A status is written so long after its answer.
+const WRITTEN_MS: i64 = 150;
 
 impl Service for Store {
     fn parts(&self) -> (&Faults, &Recorder) {
@@ -26,8 +32,9 @@ impl Service for Store {
 
     const DOORS: &'static [Listed] = &[
         ("POST", "seed", "adds nodes: an array of servers, each with its sysinfo"),
-        ("GET", "dump", "the nodes and the tickets"),
+        ("GET", "dump", "the nodes, the tickets, and how often its process has ended on a request"),
         ("POST", "reset", "drops nodes, tickets and tasks; fault rules and requests stay"),
+        ("POST", "restart", "starts it again after its process has ended on a request"),
         ("DELETE", "tickets", "drops the tickets"),
         ("POST", "tickets", "sets the status of a ticket: {uuid, status}"),
         ("POST", "tasks", "sets the status and the history of a task: {id, status, history}"),
@@ -47,11 +54,18 @@ impl Service for Store {
                 json!({})
             }
             (&Method::GET, "dump") => {
-                let servers: Vec<Value> = self.servers().values().map(|it| json!(it)).collect();
-                json!({ "servers": servers, "tickets": self.all_tickets() })
+                let now = self.now_ms();
+                let servers: Vec<Params> =
+                    self.nodes().values().map(|node| node.shown(Parts::ALL, now)).collect();
+                let (tickets, deaths) = (self.all_tickets(), self.deaths());
+                json!({ "servers": servers, "tickets": tickets, "deaths": deaths })
             }
             (&Method::POST, "reset") => {
                 self.reset();
+                json!({})
+            }
+            (&Method::POST, "restart") => {
+                self.restart();
                 json!({})
             }
             (&Method::DELETE, "tickets") => {
@@ -90,10 +104,25 @@ impl Service for Store {
         actions: &'a [Action],
     ) -> BoxFuture<'a, Option<Response<Bytes>>> {
         Box::pin(async move {
-            let (status, body) = match self.operate(request, actions).await {
+            if self.is_down() {
+                return None;
+            }
+            if let Some(refused) = refused_by_the_router(request) {
+                return Some(refused);
+            }
+            let done = tokio::select! {
+                biased;
+                done = self.operate(request, actions) => done,
+                () = self.end() => return None,
+            };
+            let (status, body) = match done {
                 Ok(done) => done,
-                Err((status, code, message)) => {
-                    (status, Some(json!({ "code": code, "message": message })))
+                Err(refusal) => {
+                    if matches!(refusal, Refusal::Dies | Refusal::DiesAfter(_)) {
+                        self.die();
+                    }
+                    let (status, body) = refusal.answer()?;
+                    (status, Some(body))
                 }
             };
             Some(self.canned(request, status, body.as_ref()))
@@ -101,160 +130,257 @@ impl Service for Store {
     }
 }
 
+/// The parts of a path; a slash at its end leaves an empty one.
+fn parts(request: &Request<Bytes>) -> Vec<&str> {
+    request.uri().path().trim_start_matches('/').split('/').collect()
+}
+
+/// The methods of a path; none if there is no such path.
+fn allowed(parts: &[&str]) -> &'static [&'static str] {
+    match parts {
+        ["ping"] | ["servers"] | ["tasks", _] | ["tasks", _, "wait"] => &["GET"],
+        ["servers", ""] => &["GET", "POST", "DELETE"],
+        ["tickets", _, "wait"] => &["GET"],
+        [.., ""] => &[],
+        ["servers", _] => &["GET", "POST", "DELETE"],
+        ["servers", _, "sysinfo"] | ["servers", _, "events", "status" | "heartbeat"] => &["POST"],
+        ["servers", _, "tickets"] => &["GET", "POST", "DELETE"],
+        ["allocate"] => &["POST"],
+        ["tickets", _] => &["GET", "DELETE"],
+        ["tickets", _, "release"] => &["PUT"],
+        ["servers", _, rest @ ..] => methods(rest),
+        _ => &[],
+    }
+}
+
+/// What is refused before a route is looked at.
+fn refused_by_the_router(request: &Request<Bytes>) -> Option<Response<Bytes>> {
+    let method = request.method();
+    let allowed = allowed(&parts(request));
+    let header = |name: header::HeaderName| {
+        request.headers().get(name).and_then(|value| value.to_str().ok())
+    };
+    if allowed.is_empty() {
+        let message = format!("{} does not exist", request.uri().path());
+        return Some(restify::plain(method, 404, "ResourceNotFound", &message));
+    }
+    let version = restify::asked_version(request);
+    if !allowed.contains(&method.as_str()) || version.is_some_and(|it| it != "*") {
+        return Some(restify::not_allowed(method, allowed));
+    }
+    let knows = |kind: &str| {
+        let kinds = ["*/*", "application/", "text/plain"];
+        kinds.iter().any(|known| kind.trim().starts_with(known))
+    };
+    match header(header::ACCEPT).filter(|accept| !accept.split(',').any(knows)) {
+        Some(_) => {
+            let kinds =
+                "application/json,text/plain,application/octet-stream,application/javascript";
+            let message = format!("Server accepts: {kinds}");
+            Some(restify::plain(method, 406, "NotAcceptableError", &message))
+        }
+        None => None,
+    }
+}
+
 impl Store {
     async fn operate(&self, request: &Request<Bytes>, actions: &[Action]) -> Done {
-        let path = request.uri().path();
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let params = restify::from_query(request.uri().query().unwrap_or_default());
-        let body = body(request)?;
-        match (request.method().as_str(), parts.as_slice()) {
+        let parts = parts(request);
+        let method = request.method().as_str();
+        let query = restify::from_query(request.uri().query().unwrap_or_default());
+        let body = match read(request) {
+            Ok(body) => body,
+            Err(BadBody::Syntax(why)) => {
+                return Err(Refusal::Coded(400, "InvalidContent", format!("Invalid JSON: {why}")));
+            }
+            Err(BadBody::NotAnObject) if parts[0] == "servers" => {
+                return Err(Refusal::argument("Invalid server_uuid"));
+            }
+            Err(BadBody::NotAnObject) => Params::new(),
+        };
+        let all = || -> Params { query.clone().into_iter().chain(body.clone()).collect() };
+        if let ["servers", server, ..] = parts.as_slice()
+            && *server != DEFAULT
+            && !is_uuid(server)
+        {
+            // A node that does not know itself ends the process.
+            let is_sysinfo = parts.ends_with(&["sysinfo"]);
+            let refusal = Refusal::argument("Invalid server_uuid");
+            return Err(if is_sysinfo { Refusal::Dies } else { refusal });
+        }
+        match (method, parts.as_slice()) {
             ("GET", ["ping"]) => {
-                let services = json!({ "workflow": "online", "moray": "online" });
-                Ok((200, Some(json!({ "ready": true, "services": services }))))
+                let services =
+                    json!({ "workflow": "online", "moray": "online", "amqp": "offline" });
+                Ok((200, Some(json!({ "ready": false, "services": services }))))
             }
             ("GET", ["servers"]) => {
-                let listed = servers::listed(self.servers().values(), &params);
-                Ok((200, Some(json!(listed.map_err(invalid)?))))
+                let listed = servers::listed(self.nodes().values(), &query, self.now_ms())?;
+                Ok((200, Some(json!(listed))))
             }
-            ("GET", ["servers", server]) => match self.servers().get(*server) {
-                Some(server) => Ok((200, Some(json!(server)))),
-                None => Err(no_server(server)),
-            },
-            ("POST", ["servers", server]) => match self.servers().get_mut(*server) {
-                Some(server) => {
-                    server.extend(body);
-                    Ok((204, None))
+            ("GET", ["servers", server]) => {
+                closed(&query, &[])?;
+                if *server == DEFAULT {
+                    return Ok((200, Some(default_record())));
                 }
-                None => Err(no_server(server)),
+                let (nodes, now) = (self.nodes(), self.now_ms());
+                let node = nodes.get(*server).ok_or_else(|| Refusal::no_server(server))?;
+                Ok((200, Some(json!(node.shown(Parts::ALL, now)))))
+            }
+            ("POST", ["servers", server]) => self.update(server, &all(), actions).await,
+            ("DELETE", ["servers", server]) => match self.nodes().remove(*server) {
+                Some(_) => Ok((200, None)),
+                None => Err(Refusal::no_server(server)),
             },
-            ("POST", ["allocate"]) => match servers::allocate(self.servers().values(), &body) {
-                Some(server) => {
-                    let steps = json!([]);
-                    Ok((200, Some(json!({ "server": server, "imgapiPeers": [], "steps": steps }))))
-                }
-                None => Err((409, "InvalidArgument", "No compute resources available".to_owned())),
-            },
+            ("POST", ["servers", server, "sysinfo"]) => self.sysinfo(server, &all()),
+            ("POST", ["servers", server, "events", event]) => self.event(server, event, &all()),
+            ("POST", ["allocate"]) => self.allocate(&all()),
             ("POST", ["servers", server, "tickets"]) => {
-                let added = self.tickets(|tickets, now| tickets.add(server, &body, now));
-                Ok((202, Some(added.map_err(invalid)?)))
+                self.require(server)?;
+                let added = self.tickets(|tickets, now| tickets.add(server, &all(), now))?;
+                Ok((202, Some(added)))
             }
             ("GET", ["servers", server, "tickets"]) => {
-                Ok((200, Some(json!(self.tickets(|tickets, now| tickets.list(Some(server), now))))))
+                self.require(server)?;
+                let page = self.tickets(|tickets, now| tickets.list(server, &query, now))?;
+                Ok((200, Some(json!(page))))
+            }
+            ("DELETE", ["servers", server, "tickets"]) => {
+                self.require(server)?;
+                self.tickets(|tickets, _| tickets.delete_all(server, &query))?;
+                Ok((204, None))
             }
             ("GET", ["tickets", ticket]) => {
-                let found = self.tickets(|tickets, now| tickets.get(ticket, now));
-                Ok((200, Some(found.ok_or_else(no_ticket)?)))
+                let found = self.tickets(|tickets, now| tickets.get(ticket, now))?;
+                Ok((200, Some(found)))
             }
-            ("GET", ["tickets", ticket, "wait"]) => match self.turn(ticket).await {
-                true => Ok((204, None)),
-                false => Err(no_ticket()),
-            },
-            ("PUT", ["tickets", ticket, "release"]) => match self.set_ticket(ticket, "finished") {
-                true => Ok((204, None)),
-                false => Err(no_ticket()),
-            },
-            ("GET", ["tasks", id]) => told(self.task(id)),
-            ("GET", ["tasks", id, "wait"]) => told(self.ended(id).await),
-            (method, ["servers", server, "vms", rest @ ..]) => {
-                self.of_vm(method, server, rest, body, params, actions).await
+            ("GET", ["tickets", ticket, "wait"]) => {
+                tickets::known(ticket)?;
+                self.turn(ticket).await?;
+                Ok((204, None))
             }
-            _ => Err((404, "ResourceNotFound", format!("{path} does not exist"))),
+            ("PUT", ["tickets", ticket, "release"]) => {
+                self.tickets(|tickets, now| tickets.release(ticket, now))?;
+                Ok((204, None))
+            }
+            ("DELETE", ["tickets", ticket]) => {
+                self.tickets(|tickets, now| tickets.delete(ticket, now))?;
+                Ok((204, None))
+            }
+            ("GET", ["tasks", id]) => self.told(id),
+            ("GET", ["tasks", id, "wait"]) => self.told_once_ended(id, &query).await,
+            ("GET", ["servers", server, "vms"]) => {
+                self.require(server)?;
+                let mut vms = self.vms().unwrap_or_default();
+                vms.retain(|vm| word(vm, "server_uuid") == *server);
+                vms.iter_mut().for_each(|vm| drop(vm.shift_remove("server_uuid")));
+                Ok((200, Some(json!(vms))))
+            }
+            (method, ["servers", server, rest @ ..]) => {
+                self.order(method, server, rest, (body, query), actions).await
+            }
+            (_, _) => Err(Refusal::not_found(format!("/{} does not exist", parts.join("/")))),
         }
     }
 
-    /// A VM of a node: read at once, or the work of a task.
-    async fn of_vm(
-        &self,
-        method: &str,
-        server: &str,
-        rest: &[&str],
-        body: Params,
-        params: Params,
-        actions: &[Action],
-    ) -> Done {
-        if !self.servers().contains_key(server) {
-            return Err(no_server(server));
+    /// A read and a conditional write, which another write in between makes fail; so often it is tried again.
+    async fn update(&self, server: &str, changes: &Params, actions: &[Action]) -> Done {
+        servers::check_update(changes)?;
+        if server == DEFAULT {
+            return Err(Refusal::Dies);
         }
-        let (verb, vm) = match (method, rest) {
-            ("POST", []) => {
-                ("create", body.get("uuid").and_then(Value::as_str).unwrap_or_default())
-            }
-            ("DELETE", [vm]) => ("delete", *vm),
-            ("GET", [vm]) => ("load", *vm),
-            ("POST", [vm, verb]) => (*verb, *vm),
-            _ => return Err((405, "MethodNotAllowedError", format!("{method} is not allowed"))),
+        let retries = changes.get("etag_retries").and_then(Value::as_u64).unwrap_or(0);
+        let read = || -> Result<(u64, bool), Refusal> {
+            let now = self.now_ms();
+            let mut nodes = self.nodes();
+            let node = nodes.get_mut(server).ok_or_else(|| Refusal::no_server(server))?;
+            node.settle(now);
+            Ok((node.etag, node.is_set_up()))
         };
-        let (vm_uuid, verb, server_uuid) = (vm.to_owned(), verb.to_owned(), server.to_owned());
-        let order = Order { server_uuid, verb, vm_uuid, body, params };
-        if order.verb == "load" {
-            let missing = format!("VM {} not found", order.vm_uuid);
-            let loaded = match self.hands() {
-                Some(hands) => hands(order).await.ok(),
-                None => None,
+        let (mut etag, is_set_up) = read()?;
+        if is_set_up && changes.contains_key("overprovision_ratios") {
+            let verb = "overprovision".to_owned();
+            let order = Order {
+                server_uuid: server.to_owned(),
+                verb,
+                vm_uuid: String::new(),
+                body: changes.clone(),
+                params: Params::new(),
             };
-            let vm = loaded.ok_or((404, "ResourceNotFound", missing))?;
-            return Ok((200, Some(vm)));
+            self.ask(order).await.map_err(|error| Refusal::internal(posting(&error)))?;
         }
-        let id = uuid::Uuid::new_v4().to_string();
-        self.set_task(&id, fields(&json!({ "status": "active", "history": [] })));
-        let failure = actions.iter().find_map(|action| match action {
-            Action::FailTask { message } => Some(message.clone()),
-            _ => None,
-        });
-        if !actions.iter().any(|action| matches!(action, Action::HangTask)) {
-            let (store, task) = (self.clone(), id.clone());
-            tokio::spawn(async move { store.carry_out(&task, order, failure).await });
+        let mut is_changed = actions.iter().any(|action| matches!(action, Action::ChangeRow));
+        for attempt in 0..=retries {
+            tokio::time::sleep(UPDATE).await;
+            let now = self.now_ms();
+            let mut nodes = self.nodes();
+            let node = nodes.get_mut(server).ok_or_else(|| Refusal::no_server(server))?;
+            node.settle(now);
+            if std::mem::take(&mut is_changed) {
+                node.etag += 1;
+            }
+            if node.etag == etag {
+                servers::update(node, changes);
+                return Ok((204, None));
+            }
+            if attempt == retries {
+                let (wanted, is) = (format!("{etag:X}"), format!("{:X}", node.etag));
+                return Err(Refusal::storage(&format!(
+                    "cnapi_servers::{server} was expected to have etag \"{wanted}\" but had etag \"{is}\""
+                )));
+            }
+            etag = node.etag;
         }
-        Ok((202, Some(json!({ "id": id }))))
+        Ok((204, None))
     }
 
-    async fn carry_out(&self, task: &str, order: Order, failure: Option<String>) {
-        let done = match (failure, self.hands()) {
-            (Some(message), _) => Err(message),
-            (None, Some(hands)) => hands(order).await,
-            (None, None) => Ok(json!({ "log": [] })),
-        };
-        let end = match done {
-            Ok(event) => {
-                json!({ "status": "complete", "history": [{ "name": "finish", "event": event }] })
+    fn sysinfo(&self, server: &str, told: &Params) -> Done {
+        require(told, &[("sysinfo", Kind::Object, true)])?;
+        closed(told, &["sysinfo"])?;
+        let sysinfo = told.get("sysinfo").map(object).unwrap_or_default();
+        if word(&sysinfo, "UUID") != server {
+            return Err(Refusal::Dies);
+        }
+        let now = self.now_ms();
+        let mut nodes = self.nodes();
+        let node = nodes.entry(server.to_owned()).or_insert_with(|| Node::new(server));
+        node.tell(&sysinfo, now);
+        Ok((200, None))
+    }
+
+    fn event(&self, server: &str, event: &str, told: &Params) -> Done {
+        let now = self.now_ms();
+        match self.nodes().get_mut(server) {
+            Some(node) if event == "heartbeat" => node.heartbeat = Some(now),
+            Some(node) => {
+                node.report(told);
+                if event == "status" {
+                    node.settle(now);
+                    node.unwritten.push(now + WRITTEN_MS);
+                }
             }
-            Err(message) => {
-                let event = json!({ "error": { "message": message } });
-                json!({ "status": "failure", "history": [{ "name": "error", "event": event }] })
-            }
-        };
-        self.set_task(task, fields(&end));
+            None if event == "heartbeat" => return Ok((204, None)),
+            None => return Err(Refusal::no_server(server)),
+        }
+        Ok((204, None))
+    }
+
+    fn allocate(&self, order: &Params) -> Done {
+        body::check(order)?;
+        let (vms, now_ms) = (self.vms(), self.now_ms());
+        let nodes = self.nodes();
+        let tickets = nodes
+            .keys()
+            .map(|uuid| (uuid.clone(), self.tickets(|tickets, now| tickets.provisions(uuid, now))));
+        let tickets = tickets.collect();
+        let world = World { nodes: nodes.values().collect(), vms, tickets, now_ms };
+        Ok((200, Some(allocate(order, &world)?)))
     }
 }
 
-/// The body as an object; nothing sent is an empty one.
-fn body(request: &Request<Bytes>) -> Result<Params, Refusal> {
-    if request.body().is_empty() {
-        return Ok(Params::new());
-    }
-    serde_json::from_slice(request.body())
-        .map_err(|why| (400, "InvalidContent", format!("Invalid JSON: {why}")))
-}
-
-fn fields(value: &Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap_or_default()
-}
-
-fn told(task: Option<Map<String, Value>>) -> Done {
-    let task = task.ok_or((404, "ResourceNotFound", "task not found".to_owned()))?;
-    let status = task.get("http").and_then(Value::as_u64);
-    let status = status.and_then(|status| u16::try_from(status).ok()).unwrap_or(200);
-    Ok((status, Some(Value::Object(task))))
-}
-
-fn invalid(field: &'static str) -> Refusal {
-    (409, "ValidationFailed", format!("Validation failed: {field}"))
-}
-
-fn no_server(uuid: &str) -> Refusal {
-    (404, "ResourceNotFound", format!("Server {uuid} not found"))
-}
-
-fn no_ticket() -> Refusal {
-    (404, "ResourceNotFound", "ticket not found".to_owned())
+/// The parameters of the body; one of an unknown kind has none.
+fn read(request: &Request<Bytes>) -> Result<Params, BadBody> {
+    let mut body = Params::new();
+    restify::merge_body(&mut body, request, false)?;
+    Ok(body)
 }

@@ -2,152 +2,170 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The table of nodes, and the choice of one for a VM. Pure.
+//! The list of nodes and the updates of one: which parameters they take. Pure.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-use crate::restify::Params;
+use super::node::{Node, Parts, number, object};
+use super::refusal::{Kind, Params, Refusal, closed, require, word};
 
-/// A record of a node: `uuid`, `sysinfo`, and what else a test wants to be told. What is absent does not
-/// limit: `setup` (true), `reserved` (false), `status` (`running`), `unreserved_ram` and `unreserved_disk` (MiB).
-pub(super) type Server = Map<String, Value>;
+/// What a list takes.
+const LISTED: [&str; 10] = [
+    "setup",
+    "reserved",
+    "reservoir",
+    "headnode",
+    "hostname",
+    "uuids",
+    "extras",
+    "fields",
+    "limit",
+    "offset",
+];
+/// What an update takes, and what each has to be.
+const UPDATED: [(&str, Kind, bool); 19] = [
+    ("agents", Kind::Array, false),
+    ("boot_params", Kind::Object, false),
+    ("boot_platform", Kind::Trimmed, false),
+    ("comments", Kind::Trimmed, false),
+    ("datacenter", Kind::Trimmed, false),
+    ("default_console", Kind::Trimmed, false),
+    ("etag_retries", Kind::Number, false),
+    ("next_reboot", Kind::Trimmed, false),
+    ("nics", Kind::Array, false),
+    ("overprovision_ratios", Kind::Object, false),
+    ("rack_identifier", Kind::Trimmed, false),
+    ("reservation_ratio", Kind::Number, false),
+    ("reserved", Kind::Flag, false),
+    ("reservoir", Kind::Flag, false),
+    ("serial", Kind::Trimmed, false),
+    ("setting_up", Kind::Flag, false),
+    ("setup", Kind::Flag, false),
+    ("traits", Kind::Object, false),
+    ("transitional_status", Kind::Trimmed, false),
+];
 
-/// Returns the records that a list asks for, without their sysinfo unless that is wanted.
+/// Returns the records that a list asks for; `nodes` come in the order of their uuids.
 pub(super) fn listed<'a>(
-    servers: impl Iterator<Item = &'a Server>,
+    nodes: impl Iterator<Item = &'a Node>,
     query: &Params,
-) -> Result<Vec<Server>, &'static str> {
-    let text = |name: &str| query.get(name).and_then(Value::as_str);
-    let number = |name: &'static str, usual: usize| match text(name) {
-        None => Ok(usual),
-        Some(text) => text.parse().map_err(|_| name),
-    };
-    let (offset, limit) = (number("offset", 0)?, number("limit", 1000)?);
-    let uuids: Option<Vec<&str>> = text("uuids").map(|uuids| uuids.split(',').collect());
-    let extras = text("extras").unwrap_or_default();
-    let is_asked_for = |server: &&Server| {
-        uuids.as_ref().is_none_or(|uuids| uuids.contains(&word(server, "uuid")))
-            && text("setup").is_none_or(|setup| (setup == "true") == flag(server, "setup", true))
-    };
-    let shown = servers.filter(is_asked_for).skip(offset).take(limit.min(1000));
-    let mut shown: Vec<Server> = shown.cloned().collect();
-    if !extras.split(',').any(|extra| matches!(extra, "sysinfo" | "all")) {
-        shown.iter_mut().for_each(|server| drop(server.remove("sysinfo")));
+    now_ms: i64,
+) -> Result<Vec<Params>, Refusal> {
+    closed(query, &LISTED)?;
+    let flags = flags(query)?;
+    if let Some(fault) = query.get("hostname").and_then(|it| Kind::Trimmed.fault(Some(it))) {
+        return Err(Refusal::field("hostname", fault));
     }
-    Ok(shown)
+    let (uuids, extras) = (words(query, "uuids")?, words(query, "extras")?);
+    let fields = words(query, "fields")?;
+    let (limit, offset) = (limit(query)?, offset(query)?);
+    let parts = extras.map_or_else(Parts::default, |extras| Parts::named(&extras.join(",")));
+    let is_asked_for = |node: &&Node| {
+        let uuid = word(&node.fields, "uuid");
+        flags.iter().all(|(name, wanted)| node.is(name) == *wanted)
+            && uuids.as_ref().is_none_or(|uuids| uuids.contains(&uuid))
+            && query.get("hostname").is_none_or(|it| node.fields.get("hostname") == Some(it))
+    };
+    let shown = nodes.filter(is_asked_for).skip(offset).take(limit).map(|node| {
+        let mut shown = node.shown(parts, now_ms);
+        if let Some(fields) = &fields {
+            shown.retain(|name, _| fields.contains(&name.as_str()));
+        }
+        shown
+    });
+    Ok(shown.collect())
 }
 
-/// Returns the node for a VM: of those that are up, fit and have its NIC tags the one with the most memory
-/// left.
-pub(super) fn allocate<'a>(
-    servers: impl Iterator<Item = &'a Server>,
-    order: &Params,
-) -> Option<&'a Server> {
-    let vm = order.get("vm").and_then(Value::as_object);
-    let size = |names: &[&str]| {
-        let values = names.iter().find_map(|name| vm?.get(*name)?.as_f64());
-        values.unwrap_or(0.0)
-    };
-    let ram = size(&["max_physical_memory", "ram"]);
-    // GiB in a payload, MiB in a record.
-    let disk = size(&["quota"]) * 1024.0;
-    let among = order.get("servers").and_then(Value::as_array);
-    let room = |server: &Server, name: &str| {
-        server.get(name).and_then(Value::as_f64).unwrap_or(f64::INFINITY)
-    };
-    let fits = |server: &&Server| {
-        let uuid = server.get("uuid");
-        among.is_none_or(|among| among.iter().any(|it| Some(it) == uuid))
-            && flag(server, "setup", true)
-            && !flag(server, "reserved", false)
-            && matches!(word(server, "status"), "" | "running")
-            && room(server, "unreserved_ram") >= ram
-            && room(server, "unreserved_disk") >= disk
-            && has_tags(server, order)
-    };
-    let by_room = |a: &&Server, b: &&Server| {
-        room(a, "unreserved_ram")
-            .total_cmp(&room(b, "unreserved_ram"))
-            .then_with(|| word(b, "uuid").cmp(word(a, "uuid")))
-    };
-    servers.filter(fits).max_by(by_room)
+fn invalid(name: &str) -> Refusal {
+    Refusal::field(name, format!("Invalid value for param '{name}'"))
 }
 
-/// Each NIC's list of tags needs one that the node has.
-fn has_tags(server: &Server, order: &Params) -> bool {
-    let tags = nic_tags(server);
-    let lists = order.get("nic_tag_requirements").and_then(Value::as_array).into_iter().flatten();
-    lists.filter_map(Value::as_array).all(|list| {
-        list.is_empty() || list.iter().filter_map(Value::as_str).any(|tag| tags.contains(&tag))
+fn flags(query: &Params) -> Result<Vec<(&'static str, bool)>, Refusal> {
+    let mut flags = Vec::new();
+    for name in ["setup", "reserved", "reservoir", "headnode"] {
+        let Some(value) = query.get(name) else { continue };
+        match value.as_str().map(str::to_lowercase).as_deref() {
+            Some("true") => flags.push((name, true)),
+            Some("false") => flags.push((name, false)),
+            _ => return Err(invalid(name)),
+        }
+    }
+    Ok(flags)
+}
+
+/// Words between commas.
+fn words<'a>(query: &'a Params, name: &str) -> Result<Option<Vec<&'a str>>, Refusal> {
+    let Some(value) = query.get(name) else { return Ok(None) };
+    let words: Vec<&str> = value.as_str().unwrap_or_default().split(',').collect();
+    let is_bad = |word: &&str| word.is_empty() || word.contains(char::is_whitespace);
+    if words.iter().any(is_bad) { Err(invalid(name)) } else { Ok(Some(words)) }
+}
+
+/// A list has so many records at most; two limits are one too many.
+fn limit(query: &Params) -> Result<usize, Refusal> {
+    let Some(value) = query.get("limit") else { return Ok(1000) };
+    let Some(text) = value.as_str() else { return Err(Refusal::Dies) };
+    let limit: i64 = text.parse().map_err(|_| invalid("limit"))?;
+    match usize::try_from(limit) {
+        Ok(limit @ 1..=1000) => Ok(limit),
+        _ => {
+            let why = "limit must be in the range 1-1000 (inclusive)".to_owned();
+            Err(Refusal::Parameters(400, vec![("limit".to_owned(), why)]))
+        }
+    }
+}
+
+fn offset(query: &Params) -> Result<usize, Refusal> {
+    let Some(value) = query.get("offset") else { return Ok(0) };
+    let offset: i64 =
+        value.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| invalid("offset"))?;
+    usize::try_from(offset).map_err(|_| {
+        Refusal::storage(
+            "findObjects expects \"options\" (args[2]) to be a valid options object: \
+             options.offset should be >= 0",
+        )
     })
 }
 
-fn nic_tags(server: &Server) -> Vec<&str> {
-    let kinds = ["Network Interfaces", "Virtual Network Interfaces"];
-    let nics = kinds.into_iter().filter_map(|kind| server.get("sysinfo")?[kind].as_object());
-    let lists = nics.flat_map(|nics| nics.values()).flat_map(|nic| {
-        ["NIC Names", "Overlay Nic Tags"].into_iter().filter_map(|list| nic[list].as_array())
-    });
-    lists.flatten().filter_map(Value::as_str).collect()
-}
-
-fn word<'a>(server: &'a Server, name: &str) -> &'a str {
-    server.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn flag(server: &Server, name: &str, usual: bool) -> bool {
-    server.get(name).and_then(Value::as_bool).unwrap_or(usual)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn server(uuid: &str, more: &Value) -> Server {
-        let mut server = Server::from_iter([("uuid".to_owned(), json!(uuid))]);
-        server.extend(more.as_object().unwrap().clone());
-        server
+/// Checks an update before anything is looked at.
+pub(super) fn check_update(changes: &Params) -> Result<(), Refusal> {
+    closed(changes, &UPDATED.map(|(name, ..)| name))?;
+    require(changes, &UPDATED)?;
+    if changes.contains_key("boot_params") || changes.contains_key("boot_platform") {
+        return Err(Refusal::Dies);
     }
-
-    #[test]
-    fn the_node_with_the_most_memory_left_of_those_that_fit() {
-        let nic = |tags: Value| json!({ "Network Interfaces": { "n": { "NIC Names": tags } } });
-        let servers = [
-            server(
-                "a",
-                &json!({ "unreserved_ram": 2048, "unreserved_disk": 51200, "sysinfo": nic(json!(["admin"])) }),
-            ),
-            server(
-                "b",
-                &json!({ "unreserved_ram": 4096, "unreserved_disk": 1024, "sysinfo": nic(json!(["admin", "ext"])) }),
-            ),
-            server("c", &json!({ "unreserved_ram": 9999, "reserved": true })),
-            server("d", &json!({ "unreserved_ram": 9999, "setup": false })),
-            server("e", &json!({ "unreserved_ram": 9999, "status": "unknown" })),
-        ];
-        let choose = |order: Value| {
-            let chosen = allocate(servers.iter(), order.as_object().unwrap());
-            chosen.map(|it| it["uuid"].as_str().unwrap())
-        };
-        assert_eq!(choose(json!({ "vm": { "ram": 1024 } })), Some("b"));
-        assert_eq!(choose(json!({ "vm": { "ram": 1024, "quota": 25 } })), Some("a"));
-        assert_eq!(choose(json!({ "vm": {}, "servers": ["a"] })), Some("a"));
-        assert_eq!(choose(json!({ "vm": {}, "nic_tag_requirements": [["x", "ext"]] })), Some("b"));
-        assert_eq!(choose(json!({ "vm": {}, "nic_tag_requirements": [["admin"], ["x"]] })), None);
-        assert_eq!(choose(json!({ "vm": { "ram": 8192 } })), None);
-        let query = |text| crate::restify::from_query(text);
-        let uuids = |text| -> Vec<Value> {
-            let listed = listed(servers.iter(), &query(text)).unwrap();
-            listed.into_iter().map(|it| it["uuid"].clone()).collect()
-        };
-        assert_eq!(uuids("setup=false"), ["d"]);
-        assert_eq!(uuids("limit=2&offset=1"), ["b", "c"]);
-        assert_eq!(uuids("uuids=e,a"), ["a", "e"]);
-        let with = listed(servers.iter(), &query("extras=sysinfo")).unwrap();
-        let without = listed(servers.iter(), &query("")).unwrap();
-        assert!(with[0].contains_key("sysinfo") && !without[0].contains_key("sysinfo"));
-        assert_eq!(listed(servers.iter(), &query("limit=x")), Err("limit"));
+    if let Some(at) = changes.get("next_reboot").and_then(Value::as_str)
+        && !at.is_empty()
+        && !(at.len() == 24 && at.parse::<jiff::Timestamp>().is_ok())
+    {
+        let why = "Invalid date for next_reboot; not an ISO date format";
+        return Err(Refusal::argument(why));
     }
+    for (key, value) in object(changes.get("overprovision_ratios").unwrap_or(&Value::Null)) {
+        let fault = match (key.as_str(), value.as_f64()) {
+            ("cpu" | "ram" | "disk" | "net" | "io", Some(ratio)) if ratio >= 0.0 => continue,
+            ("cpu" | "ram" | "disk" | "net" | "io", Some(_)) => format!("Invalid value for {key}"),
+            ("cpu" | "ram" | "disk" | "net" | "io", None) => format!("Invalid type for {key}"),
+            _ => format!("Invalid key {key}"),
+        };
+        return Err(Refusal::DiesAfter(Box::new(Refusal::argument(fault))));
+    }
+    Ok(())
+}
+
+/// Writes an update.
+pub(super) fn update(node: &mut Node, changes: &Params) {
+    for (name, value) in changes {
+        match name.as_str() {
+            "etag_retries" | "nics" | "overprovision_ratios" => {}
+            "agents" => node.agents = value.clone(),
+            "reservation_ratio" => {
+                node.fields.insert(name.clone(), json!(number(Some(value))));
+            }
+            _ => {
+                node.fields.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    node.etag += 1;
 }

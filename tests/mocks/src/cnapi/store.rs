@@ -2,9 +2,10 @@
 // License, v. 2.0. If a copy of the MPL was not distributed with this
 // file, You can obtain one at https://mozilla.org/MPL/2.0/.
 
-//! The data of the mock CNAPI, and the function that carries out its tasks.
+//! The data of the mock CNAPI, the functions that stand for its peers, and its deaths.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,15 +13,20 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
-use super::servers::Server;
-use super::tickets::Tickets;
+use super::node::{Node, empty_status, object};
+use super::refusal::{Params, Refusal, word};
+use super::tickets::{Seen, Tickets};
 use crate::clock::Clock;
 use crate::faults::{Faults, Recorder};
 
 /// Tasks that are kept.
 const MOST_TASKS: usize = 10_000;
-/// Where nothing is known to happen, a wait looks again after this time.
-const LOOK: Duration = Duration::from_secs(60);
+/// Tickets are looked at so often.
+const LOOK: Duration = Duration::from_millis(500);
+/// A wait for a ticket of which nobody is told any more.
+const NEVER: Duration = Duration::from_secs(3600);
+/// The default server, which has tickets and nothing else.
+pub(super) const DEFAULT: &str = "default";
 
 /// Work for a node.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,16 +43,57 @@ pub struct Order {
     pub params: Map<String, Value>,
 }
 
+/// Why a node's agent did not do what it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskError {
+    /// What it says.
+    pub text: String,
+    /// `VmNotFound` for a VM that is not there.
+    pub rest_code: Option<String>,
+}
+
+impl TaskError {
+    /// The VM is not there.
+    pub fn no_vm(text: impl Into<String>) -> TaskError {
+        TaskError { text: text.into(), rest_code: Some("VmNotFound".to_owned()) }
+    }
+}
+
+impl From<String> for TaskError {
+    fn from(text: String) -> TaskError {
+        TaskError { text, rest_code: None }
+    }
+}
+
+impl From<&str> for TaskError {
+    fn from(text: &str) -> TaskError {
+        text.to_owned().into()
+    }
+}
+
 /// Carries out an order: the event of its `finish`, or why it failed.
-pub type Hands = Arc<dyn Fn(Order) -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
+pub type Hands = Arc<dyn Fn(Order) -> BoxFuture<'static, Result<Value, TaskError>> + Send + Sync>;
+/// All VMs that VMAPI has; nothing while it does not answer.
+pub type Vms = Arc<dyn Fn() -> Option<Vec<Map<String, Value>>> + Send + Sync>;
+/// Whether IMGAPI has an image.
+pub type HasImage = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+#[derive(Default)]
+struct Peers {
+    hands: Option<Hands>,
+    vms: Option<Vms>,
+    has_image: Option<HasImage>,
+}
 
 struct Inner {
-    servers: Mutex<BTreeMap<String, Server>>,
+    nodes: Mutex<BTreeMap<String, Node>>,
     tickets: Mutex<Tickets>,
-    /// By id, in no order; the oldest ids are in `order`.
+    /// By id, the oldest first.
     tasks: Mutex<Vec<(String, Map<String, Value>)>>,
-    hands: Mutex<Option<Hands>>,
+    peers: Mutex<Peers>,
     changed: Notify,
+    is_down: AtomicBool,
+    deaths: AtomicUsize,
     clock: Clock,
     faults: Faults,
     log: Recorder,
@@ -69,11 +116,13 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Store {
     fn with_clock(clock: Clock) -> Self {
         Self(Arc::new(Inner {
-            servers: Mutex::default(),
+            nodes: Mutex::default(),
             tickets: Mutex::default(),
             tasks: Mutex::default(),
-            hands: Mutex::default(),
+            peers: Mutex::default(),
             changed: Notify::new(),
+            is_down: AtomicBool::new(false),
+            deaths: AtomicUsize::new(0),
             clock,
             faults: Faults::default(),
             log: Recorder::default(),
@@ -95,42 +144,135 @@ impl Store {
         &self.0.log
     }
 
+    /// Moves its clock.
+    pub fn advance(&self, by: Duration) {
+        self.0.clock.advance(by);
+        self.0.changed.notify_waiters();
+    }
+
+    /// What its clock shows: milliseconds since 1970.
+    pub fn shown_ms(&self) -> i64 {
+        self.now_ms()
+    }
+
     pub(super) fn now_ms(&self) -> i64 {
         self.0.clock.now_ms()
     }
 
-    pub(super) fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Server>> {
-        held(&self.0.servers)
+    pub(super) fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, Node>> {
+        held(&self.0.nodes)
     }
 
-    /// Adds or replaces a node. One without a uuid is ignored.
-    pub fn put_server(&self, server: Map<String, Value>) {
-        if let Some(uuid) = server.get("uuid").and_then(Value::as_str) {
-            self.servers().insert(uuid.to_owned(), server);
+    /// Returns whether a server is known.
+    pub(super) fn require(&self, uuid: &str) -> Result<(), Refusal> {
+        if uuid == DEFAULT || self.nodes().contains_key(uuid) {
+            Ok(())
+        } else {
+            Err(Refusal::no_server(uuid))
         }
+    }
+
+    /// Adds or replaces a node: it tells the sysinfo of this record, reports that it has no VMs, and has the record's
+    /// other fields set. One without a uuid is ignored. It runs without heartbeats.
+    pub fn put_server(&self, server: Map<String, Value>) {
+        let uuid = word(&server, "uuid").to_owned();
+        if uuid.is_empty() {
+            return;
+        }
+        let mut sysinfo = server.get("sysinfo").map(object).unwrap_or_default();
+        let usual = json!({
+            "UUID": uuid, "Setup": "true", "MiB of Memory": "65536", "CPU Total Cores": 16, "CPU Count": 16,
+            "Zpool Size in GiB": 1776, "VM Capable": true, "Bhyve Capable": true, "Bhyve Max Vcpus": 32,
+            "SDC Version": "7.0",
+        });
+        for (name, value) in object(&usual) {
+            sysinfo.entry(name).or_insert(value);
+        }
+        let mut node = Node::new(&uuid);
+        node.tell(&sysinfo, self.now_ms());
+        node.report(&empty_status(&sysinfo));
+        for (name, value) in server {
+            if !matches!(name.as_str(), "sysinfo" | "status") {
+                node.fields.insert(name, value);
+            }
+        }
+        self.nodes().insert(uuid, node);
     }
 
     /// Adds or replaces the node that this sysinfo is of.
     pub fn put_sysinfo(&self, sysinfo: &Map<String, Value>) {
-        let server = json!({
-            "uuid": sysinfo.get("UUID"),
-            "hostname": sysinfo.get("Hostname"),
-            "status": "running",
-            "setup": true,
-            "reserved": false,
-            "current_platform": sysinfo.get("Live Image"),
-            "sysinfo": sysinfo,
-        });
-        self.put_server(server.as_object().cloned().unwrap_or_default());
+        self.put_server(object(&json!({ "uuid": sysinfo.get("UUID"), "sysinfo": sysinfo })));
     }
 
     /// Carries out tasks with this function; without one they end well at once and do nothing.
     pub fn set_hands(&self, hands: Hands) {
-        *held(&self.0.hands) = Some(hands);
+        held(&self.0.peers).hands = Some(hands);
+    }
+
+    /// Asks this function for VMAPI's VMs; without one they are those that the nodes have reported.
+    pub fn set_vms(&self, vms: Vms) {
+        held(&self.0.peers).vms = Some(vms);
+    }
+
+    /// Asks this function for the origins of images; without one IMGAPI has them all.
+    pub fn set_images(&self, has_image: HasImage) {
+        held(&self.0.peers).has_image = Some(has_image);
     }
 
     pub(super) fn hands(&self) -> Option<Hands> {
-        held(&self.0.hands).clone()
+        held(&self.0.peers).hands.clone()
+    }
+
+    pub(super) fn has_image(&self, uuid: &str) -> bool {
+        let asked = held(&self.0.peers).has_image.clone();
+        asked.is_none_or(|has| has(uuid))
+    }
+
+    /// The VMs that count: neither gone nor still on their way.
+    pub(super) fn vms(&self) -> Option<Vec<Params>> {
+        let asked = held(&self.0.peers).vms.clone();
+        let all = match asked {
+            Some(vms) => vms()?,
+            None => {
+                let nodes = self.nodes();
+                let of = |(uuid, node): (&String, &Node)| {
+                    let mut vms = node.own_vms();
+                    for vm in &mut vms {
+                        vm.insert("server_uuid".to_owned(), json!(uuid));
+                    }
+                    vms
+                };
+                nodes.iter().flat_map(of).collect()
+            }
+        };
+        let counts =
+            |vm: &Params| !matches!(word(vm, "state"), "destroyed" | "failed" | "provisioning");
+        Some(all.into_iter().filter(counts).collect())
+    }
+
+    /// How often the process has ended on a request.
+    pub fn deaths(&self) -> usize {
+        self.0.deaths.load(Ordering::SeqCst)
+    }
+
+    /// The process ends: all connections close, and it is down until it is started again.
+    pub(super) fn die(&self) {
+        self.0.deaths.fetch_add(1, Ordering::SeqCst);
+        self.0.is_down.store(true, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.0.is_down.load(Ordering::SeqCst)
+    }
+
+    /// Starts it again after its process has ended, as SMF does: the waits are lost, and the heartbeats start anew.
+    pub fn restart(&self) {
+        for node in self.nodes().values_mut().filter(|node| node.status(self.now_ms()) == "running")
+        {
+            node.heartbeat = None;
+        }
+        self.0.is_down.store(false, Ordering::SeqCst);
     }
 
     /// Looks at or changes the tickets, and wakes who waits for one.
@@ -142,7 +284,7 @@ impl Store {
 
     /// The tickets, oldest first.
     pub fn all_tickets(&self) -> Vec<Value> {
-        self.tickets(|tickets, now| tickets.list(None, now))
+        self.tickets(Tickets::all)
     }
 
     /// Sets the status of a ticket: `queued`, `active`, `expired` or `finished`. Returns false if there is none.
@@ -155,25 +297,30 @@ impl Store {
         self.tickets(|tickets, _| tickets.clear());
     }
 
-    /// Waits until a ticket no longer waits for its turn; returns false if there is none.
-    pub(super) async fn turn(&self, uuid: &str) -> bool {
+    /// Waits until it is a ticket's turn.
+    pub(super) async fn turn(&self, uuid: &str) -> Result<(), Refusal> {
+        let mut is_first = true;
         loop {
             let changed = self.0.changed.notified();
-            let (queued, next) = {
-                let now = self.now_ms();
-                let mut tickets = held(&self.0.tickets);
-                let queued = tickets.is_queued(uuid, now);
-                (queued, tickets.next_expiry().map(|at| at.saturating_sub(now)))
-            };
-            match queued {
-                None => return false,
-                Some(false) => return true,
-                Some(true) => {}
+            let seen = held(&self.0.tickets).seen(uuid, self.now_ms());
+            match seen {
+                Seen::Active => return Ok(()),
+                Seen::Missing if is_first => {
+                    return Err(Refusal::not_found(format!("no such ticket {uuid}")));
+                }
+                Seen::Expired if is_first => {
+                    return Err(Refusal::internal(format!("ticket {uuid} is expired")));
+                }
+                Seen::Expired => return Err(Refusal::internal("ticket has expired")),
+                Seen::Finished | Seen::Missing => {
+                    tokio::time::sleep(NEVER).await;
+                    return Err(Refusal::Dies);
+                }
+                Seen::Queued => {}
             }
-            let wait =
-                next.and_then(|ms| u64::try_from(ms).ok()).map_or(LOOK, Duration::from_millis);
+            is_first = false;
             // Either is a reason to look again.
-            drop(tokio::time::timeout(wait, changed).await);
+            drop(tokio::time::timeout(LOOK, changed).await);
         }
     }
 
@@ -219,11 +366,24 @@ impl Store {
         }
     }
 
-    /// Drops nodes, tickets and tasks.
+    /// Waits until the process ends.
+    pub(super) async fn end(&self) {
+        let before = self.deaths();
+        loop {
+            let changed = self.0.changed.notified();
+            if self.deaths() > before {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Drops nodes, tickets and tasks, and starts it again.
     pub fn reset(&self) {
-        self.servers().clear();
+        self.nodes().clear();
         self.drop_tickets();
         held(&self.0.tasks).clear();
+        self.restart();
     }
 }
 

@@ -29,6 +29,8 @@ mod vmapi; // VMAPI exchanges against the mock
 
 mod volapi; // volapi exchanges against ours
 
+mod cnapi; // the nodes of a recording of CNAPI
+
 mod peers; // what VMAPI and volapi asked of others, against the mocks
 
 mod services; // PAPI, IMGAPI and workflow API exchanges against the mocks
@@ -60,6 +62,7 @@ usage: testbed conform KIND [PATH] [FLAGS]
   napi FILE            NAPI exchanges (--only GROUP: one group)
   vmapi FILE           VMAPI exchanges (--only GROUP: one group)
   volapi FILE          volapi exchanges against ours (--only GROUP: one group)
+  cnapi FILE           CNAPI exchanges against the mock (--only GROUP: one group)
   papi, imgapi, workflow FILE
                        exchanges of these against the mocks (--only GROUP: one group)
   peers FILE           what VMAPI and volapi asked of other services, against the mocks
@@ -119,7 +122,7 @@ struct Kind {
     check: fn(&Path, &[String]) -> anyhow::Result<Tally>,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind {
         name: "vmload",
         doing: "composing what was recorded",
@@ -139,6 +142,7 @@ const KINDS: [Kind; 13] = [
         files: &[volapi::FILE],
         check: volapi::check,
     },
+    Kind { name: "cnapi", doing: "replaying CNAPI", files: &[cnapi::FILE], check: cnapi::check },
     Kind {
         name: "papi",
         doing: "replaying PAPI",

@@ -45,6 +45,6 @@ mod tests {
             assert_eq!(tally.failures, Vec::<String>::new(), "{file}");
             tally.passed
         });
-        assert_eq!(counts, [286, 1060]);
+        assert_eq!(counts, [223, 583]);
     }
 }

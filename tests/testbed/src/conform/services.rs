@@ -30,28 +30,27 @@ pub(super) const WORKFLOW: &str = "workflow-transcripts.jsonl";
 const DEVIATIONS: &str = include_str!("../../fixtures/services-deviations.jsonl");
 
 pub(super) fn check_papi(path: &Path, flags: &[String]) -> anyhow::Result<Tally> {
-    check::<papi::Packages>(path, flags, DEVIATIONS)
+    check::<papi::Packages>(&Transcript::read(path)?, flags, DEVIATIONS)
 }
 
 pub(super) fn check_imgapi(path: &Path, flags: &[String]) -> anyhow::Result<Tally> {
-    check::<imgapi::Images>(path, flags, DEVIATIONS)
+    check::<imgapi::Images>(&Transcript::read(path)?, flags, DEVIATIONS)
 }
 
 pub(super) fn check_workflow(path: &Path, flags: &[String]) -> anyhow::Result<Tally> {
-    check::<workflow::Jobs>(path, flags, DEVIATIONS)
+    check::<workflow::Jobs>(&Transcript::read(path)?, flags, DEVIATIONS)
 }
 
-/// Compares with the recording at the path; `--only GROUP` replays one group.
+/// Compares with a recording; `--only GROUP` replays one group.
 pub(super) fn check<W: replay::World>(
-    path: &Path,
+    transcript: &Transcript,
     flags: &[String],
     deviations: &str,
 ) -> anyhow::Result<Tally> {
     let only = only(flags)?;
-    let transcript = Transcript::read(path)?;
     let rules = rules::Rules::read(deviations, W::KIND)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(replay::replay::<W>(&transcript, rules, only))
+    runtime.block_on(replay::replay::<W>(transcript, rules, only))
 }
 
 #[cfg(test)]

@@ -123,6 +123,9 @@ pub(super) struct Answered {
     pub(super) body: Option<Value>,
     #[serde(default)]
     pub(super) body_text: Option<String>,
+    /// Nothing came as long as the recorder waited; the connection was open.
+    #[serde(default)]
+    pub(super) timeout: bool,
     /// The lines of a streamed answer.
     #[serde(default)]
     pub(super) stream: Option<Vec<Timed<Streamed>>>,

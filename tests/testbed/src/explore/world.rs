@@ -128,9 +128,9 @@ impl World {
                             disk.make(&order.body).map_err(|error| error.to_string())?;
                         }
                         let made = verbs.create(&order.body).await;
-                        made.map(|_| json!({})).map_err(|error| error.to_string())
+                        made.map(|_| json!({})).map_err(|error| error.to_string().into())
                     }
-                    verb => Err(format!("this node cannot {verb}")),
+                    verb => Err(format!("this node cannot {verb}").into()),
                 }
             })
         }));
@@ -169,7 +169,10 @@ impl World {
         let vm = subject::payload()?;
         let text = |name: &str| vm.get(name).cloned().unwrap_or_default();
         match &source.disk {
-            None => imgapi.put(object(&json!({"uuid": text("image_uuid"), "state": "active"}))),
+            None => imgapi.put(object(&json!({
+                "uuid": text("image_uuid"), "state": "active",
+                "files": [{"compression": "gzip", "size": 1000, "sha1": ""}],
+            }))),
             // IMGAPI does not have its image, which has to come from the source.
             Some(disk) => {
                 self.judge.rest();

@@ -4,14 +4,14 @@
 
 //! The services of the data centre, which all its nodes share. CNAPI's tasks act on the simulated nodes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::Permissions;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mocks::cnapi::Order;
+use mocks::cnapi::{Order, TaskError};
 use mocks::{cnapi, imgapi, napi, papi, vmapi};
 use sdc_clients::vminfod::{VmFields as _, VmObject, Vminfod};
 use serde_json::{Map, Value, json};
@@ -63,24 +63,19 @@ pub struct Centre {
     pub imgapi: Arc<imgapi::Server>,
     /// migration-service, which is a program.
     pub migrations: Migrations,
+    /// The ports of each node's migration-agent at its admin address, for orders and for data.
+    pub(super) agents: [u16; 2],
     /// What it shares with the agents.
     secret: Arc<str>,
     nodes: Arc<Nodes>,
 }
 
-/// A node: its directory, and where its migration-agent takes orders.
-#[derive(Clone, Debug)]
-struct Known {
-    dir: PathBuf,
-    agent: String,
-}
-
-/// The nodes, by uuid.
+/// The directories of the nodes, by uuid.
 #[derive(Debug, Default)]
-struct Nodes(Mutex<HashMap<String, Known>>);
+struct Nodes(Mutex<HashMap<String, PathBuf>>);
 
 impl Nodes {
-    fn held(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn held(&self) -> MutexGuard<'_, HashMap<String, PathBuf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,11 +101,12 @@ impl Centre {
         let known = Arc::clone(&nodes);
         cnapi.store().set_hands(Arc::new(move |order: Order| {
             let node = known.held().get(&order.server_uuid).cloned();
-            Box::pin(async move {
-                let node = node.ok_or("this node is not in the lab")?;
-                carry_out(node.dir, order).await
-            })
+            Box::pin(
+                async move { carry_out(node.ok_or("this node is not in the lab")?, order).await },
+            )
         }));
+        let vms = vmapi.store().clone();
+        cnapi.store().set_vms(Arc::new(move || Some(vms.all())));
         let papi = papi::Server::start(local(0)).await;
         let papi = Arc::new(papi.map_err(LabError::io("listening on a free port as PAPI"))?);
         let imgapi = imgapi::Server::start(local(0)).await;
@@ -119,8 +115,9 @@ impl Centre {
         let free =
             async || ports::or_free(0).await.map_err(LabError::io("looking for a free port"));
         let migrations = Migrations { listen: local(free().await?), status: local(free().await?) };
+        let agents = [free().await?, free().await?];
         let secret = format!("the secret of the lab's data centre, seed {}", options.seed).into();
-        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, secret, nodes })
+        Ok(Centre { napi, vmapi, cnapi, papi, imgapi, migrations, agents, secret, nodes })
     }
 
     /// Makes PAPI and IMGAPI know what these VMs were made of.
@@ -131,13 +128,17 @@ impl Centre {
             if let Some(uuid) = text(vm, "billing_id") {
                 // A bhyve VM has no name of its package.
                 let name = text(vm, "package_name").unwrap_or_else(|| format!("sample-{uuid}"));
-                let package = json!({ "uuid": uuid, "name": name, "active": true });
-                self.papi.store().put(object(package));
+                let mut package = object(json!({ "uuid": uuid, "name": name, "active": true }));
+                // A node takes either VMs with a cap or VMs without one, and CNAPI reads it here.
+                package.extend(vm.get("cpu_cap").map(|cap| ("cpu_cap".to_owned(), cap.clone())));
+                self.papi.store().put(package);
             }
             let disks = vm.get("disks").and_then(Value::as_array).into_iter().flatten();
             let of_disks = disks.filter_map(|disk| disk["image_uuid"].as_str().map(str::to_owned));
             for uuid in text(vm, "image_uuid").into_iter().chain(of_disks) {
-                self.imgapi.store().put(object(json!({ "uuid": uuid, "state": "active" })));
+                let files = json!([{ "compression": "gzip", "size": 1000, "sha1": "" }]);
+                let image = json!({ "uuid": uuid, "state": "active", "files": files });
+                self.imgapi.store().put(object(image));
             }
         }
     }
@@ -151,19 +152,13 @@ impl Centre {
         kept.map_err(LabError::io(format!("writing {}", file.display())))
     }
 
-    /// Where the migration-agent of each node takes orders.
-    pub(super) fn agents(&self) -> BTreeMap<String, String> {
-        self.nodes.held().iter().map(|(cn, node)| (cn.clone(), node.agent.clone())).collect()
-    }
-
-    /// Makes a node known to CNAPI, and to migration-service where its agent is.
-    pub(super) fn add(&self, node: &Node, agent: &str) {
+    /// Makes a node known to CNAPI, with its admin address.
+    pub(super) fn add(&self, node: &Node) {
         let sysinfo = std::fs::read_to_string(node.path("/tmp/.sysinfo.json")).ok();
         let sysinfo: Option<Map<String, Value>> =
             sysinfo.and_then(|text| serde_json::from_str(&text).ok());
         self.cnapi.store().put_sysinfo(&sysinfo.unwrap_or_default());
-        let known = Known { dir: node.dir().to_owned(), agent: agent.to_owned() };
-        self.nodes.held().insert(node.cn_uuid().to_owned(), known);
+        self.nodes.held().insert(node.cn_uuid().to_owned(), node.dir().to_owned());
     }
 
     /// Stops the services, if no other node needs them.
@@ -187,16 +182,21 @@ impl Centre {
 }
 
 /// What a node's own agent would do.
-async fn carry_out(dir: PathBuf, order: Order) -> Result<Value, String> {
-    let said = |error: NodeError| error.to_string();
+async fn carry_out(dir: PathBuf, mut order: Order) -> Result<Value, TaskError> {
+    let said = |error: NodeError| TaskError::from(error.to_string());
     let node = Node::open(dir).map_err(said)?;
     let with_hidden = order.params.get("include_dni").is_some_and(|it| it == "true");
     let load = async || {
         let url = node.vminfod_url().ok_or("its vminfod is not up")?;
         let hub = Vminfod::new(url, "testbed").map_err(|error| error.to_string())?;
-        let vm = hub.vm(&order.vm_uuid, true).await.map_err(|error| error.to_string())?;
+        let vm = hub.vm(&order.vm_uuid, true).await;
+        let no_vm = || TaskError::no_vm("VM.load error: no such zone configured");
+        let vm = vm.map_err(|error| match error.is_not_found_resource() {
+            true => no_vm(),
+            false => error.to_string().into(),
+        })?;
         let is_shown = with_hidden || !vm.is_hidden();
-        is_shown.then_some(vm).ok_or_else(|| "VM not found".to_owned())
+        is_shown.then_some(vm).ok_or_else(no_vm)
     };
     let verbs = Verbs::new(&node, Wait::none());
     let done = |result: Result<(), NodeError>| result.map(|()| json!({})).map_err(said);
@@ -204,6 +204,7 @@ async fn carry_out(dir: PathBuf, order: Order) -> Result<Value, String> {
         "load" => load().await.map(|vm| json!(vm)),
         "create" => {
             import_image(&node, &order.body).map_err(said)?;
+            order.body.shift_remove("image");
             let uuid = verbs.create(&order.body).await.map_err(said)?;
             Ok(json!({ "vm": { "uuid": uuid } }))
         }
@@ -216,7 +217,7 @@ async fn carry_out(dir: PathBuf, order: Order) -> Result<Value, String> {
         "stop" => done(verbs.halt(&order.vm_uuid, 0).await),
         "reboot" => done(verbs.reboot(&order.vm_uuid).await),
         "update" => done(verbs.update(&order.vm_uuid, &order.body).await),
-        verb => Err(format!("a node of the lab cannot {verb}")),
+        verb => Err(format!("a node of the lab cannot {verb}").into()),
     }
 }
 
@@ -226,13 +227,9 @@ fn import_image(node: &Node, vm: &Map<String, Value>) -> Result<(), NodeError> {
     let of_vm = vm.get("image_uuid").and_then(Value::as_str);
     let of_disk = vm.get("disks").and_then(|disks| disks[0]["image_uuid"].as_str());
     let Some(image) = of_vm.or(of_disk) else { return Ok(()) };
-    let dataset = format!("zones/{image}");
-    if node.datasets()?.get(&dataset).is_some() {
+    if node.datasets()?.get(&format!("zones/{image}")).is_some() {
         return Ok(());
     }
-    node.zfs(|all| match of_vm {
-        Some(_) => all.create(&dataset),
-        None => all.create_volume(&dataset, DISK),
-    })?;
-    node.zfs(|all| all.snapshot(&format!("{dataset}@final"), false))
+    let volume = of_vm.is_none().then_some(DISK);
+    node.zfs(|all| all.import_image(image, volume))
 }

@@ -5,6 +5,7 @@
 //! The configurations of the daemons in the lab: those of production, with every wait divided by
 //! the speed.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use daemon::agent::hub::SOCKET;
@@ -18,16 +19,13 @@ use super::options::WorldOptions;
 use super::ports::{Ports, local, url};
 use simnode::Node;
 
-/// Returns `metrics`: the same port at another address, as a node has its admin address.
-fn metrics(port: u16) -> Value {
-    json!({ "listen": format!("127.0.0.2:{port}") })
-}
-
 /// What the configurations name.
 pub(super) struct Configs<'a> {
     pub(super) options: &'a WorldOptions,
     pub(super) ports: &'a Ports,
     pub(super) node: &'a Node,
+    /// The node's admin address.
+    pub(super) admin: Ipv4Addr,
     pub(super) centre: &'a Centre,
     /// What runs on the node.
     pub(super) daemons: &'a Daemons,
@@ -47,7 +45,7 @@ impl Configs<'_> {
         if let Some(map) = config.as_object_mut() {
             map.insert("sweep".into(), json!(self.span(10_000, 1_000)));
             map.insert("log_level".into(), json!("debug"));
-            map.insert("metrics".into(), metrics(self.ports.vminfod));
+            map.insert("metrics".into(), self.metrics(self.ports.vminfod));
             map.extend(self.options.vminfod.clone());
         }
         config
@@ -67,7 +65,7 @@ impl Configs<'_> {
             "admin_uuid": ADMIN,
             "no_rabbit": true,
             "status": { "listen": local(self.ports.agent).to_string() },
-            "metrics": metrics(self.ports.agent),
+            "metrics": self.metrics(self.ports.agent),
             "state_dir": self.state_dir,
             "seed": self.options.seed,
             "startup_delay": window(120_000, 600_000),
@@ -97,7 +95,7 @@ impl Configs<'_> {
             "server_uuid": self.node.cn_uuid(),
             "no_rabbit": true,
             "status": { "listen": local(self.ports.vm_agent).to_string() },
-            "metrics": metrics(self.ports.vm_agent),
+            "metrics": self.metrics(self.ports.vm_agent),
             "state_dir": self.options.dir.join("vm-agent"),
             "seed": self.options.seed,
             "startup_delay": most(300_000),
@@ -110,13 +108,18 @@ impl Configs<'_> {
         })
     }
 
+    /// Returns `metrics`: the same port at the admin address.
+    fn metrics(&self, port: u16) -> Value {
+        json!({ "listen": format!("{}:{port}", self.admin) })
+    }
+
     fn span(&self, millis: u64, floor: u64) -> String {
         format!("{}ms", (millis / u64::from(self.options.speed.max(1))).max(floor))
     }
 
     /// The page shows the agents that run.
     pub(super) fn console(&self) -> Value {
-        let [.., migration_status] = self.ports.migration_agent;
+        let migration_status = self.ports.migration_agent;
         let agents = [
             ("net-agent", self.ports.agent),
             ("vm-agent", self.ports.vm_agent),
@@ -128,7 +131,7 @@ impl Configs<'_> {
         let mut config = json!({
             "listen": local(self.ports.console).to_string(),
             "vminfod": local(self.ports.vminfod).to_string(),
-            "metrics": metrics(self.ports.console),
+            "metrics": self.metrics(self.ports.console),
             "agents": agents.collect::<IndexMap<_, _>>(),
         });
         if self.daemons.pid("migration-service").is_some() {
@@ -160,28 +163,28 @@ impl Configs<'_> {
         if self.daemons.pid("migration-agent").is_some() {
             config["rfd26"] = json!(true); // the agents make its snapshots
             config["secret_file"] = json!(self.options.dir.join(SECRET));
-            config["agents"] = json!({ "urls": centre.agents() });
+            config["agents"] = json!({ "port": centre.agents[0] });
         }
         config
     }
 
-    /// The commands are those in the node's `bin`.
+    /// The commands are those in the node's `bin`. It listens at the admin address, of which vminfod tells it.
     pub(super) fn migration_agent(&self) -> Value {
         let bin = |name: &str| self.node.tool(name);
-        let [port, data_port, status] = self.ports.migration_agent;
+        let ([port, data_port], status) = (self.centre.agents, self.ports.migration_agent);
         let mut config = json!({
             "service_url": self.centre.migrations.url(),
             "server_uuid": self.node.cn_uuid(),
             "no_rabbit": true,
             "secret_file": self.options.dir.join(SECRET),
             "vminfod": { "url": self.hub() },
-            "listen": { "address": "127.0.0.1", "port": port, "data_port": data_port },
+            "listen": { "port": port, "data_port": data_port },
             "commands": {
                 "zfs": bin("zfs"), "zpool": bin("zpool"), "vmadm": bin("vmadm"),
                 "net_agent": bin("net-agent"), "zonecfg": bin("zonecfg"),
             },
             "status": { "listen": local(status).to_string() },
-            "metrics": metrics(status),
+            "metrics": self.metrics(status),
             "state_dir": self.options.dir.join("migration-agent"),
             "log_level": "info",
         });
@@ -202,7 +205,7 @@ impl Configs<'_> {
             "imgapi_url": self.centre.imgapi.url(),
             "papi_url": self.centre.papi.url(),
             "secret_file": self.options.dir.join(SECRET),
-            "agents": { "urls": self.centre.agents() },
+            "agents": { "port": self.centre.agents[0] },
             "store": { "file": self.options.dir.join("migration-service/store.redb") },
             "lease": "3s",
             "log_level": "info",
@@ -218,7 +221,7 @@ impl Configs<'_> {
         json!({
             "enabled": true,
             "listen": local(self.ports.kvmd).to_string(),
-            "metrics": metrics(self.ports.kvmd),
+            "metrics": self.metrics(self.ports.kvmd),
             "run_dir": self.options.dir.join("kvmd"),
             "control": { "enabled": false },
             "vminfod": { "enabled": true, "url": self.hub(), "settle": self.span(2_000, 100) },

@@ -42,6 +42,10 @@ impl Jobs {
                 let mut payload = order.vm.clone();
                 payload.insert("uuid".to_owned(), json!(vm));
                 payload.shift_remove("networks");
+                let disk = order.vm.get("disks").map(|disks| &disks[0]["image_uuid"]);
+                let image = json!({ "uuid": order.vm.get("image_uuid").or(disk),
+                    "files": [{ "compression": "gzip", "size": 1000, "sha1": "" }] });
+                payload.insert("image".to_owned(), image);
                 payload.insert("nics".to_owned(), self.nics(&order).await?.into());
                 self.cnapi.create_vm(server, &payload).await.map_err(said)?
             }

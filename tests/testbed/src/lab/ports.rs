@@ -18,8 +18,8 @@ pub(super) struct Ports {
     pub(super) vm_agent: u16,
     pub(super) kvmd: u16,
     pub(super) console: u16,
-    /// For orders, data, and status.
-    pub(super) migration_agent: [u16; 3],
+    /// For its status.
+    pub(super) migration_agent: u16,
     /// For clients, and status.
     pub(super) volapi: [u16; 2],
 }
@@ -29,7 +29,12 @@ pub(super) fn url(port: u16) -> String {
     format!("http://{}", local(port))
 }
 
-/// The address that a daemon listens on.
+/// The admin address of a node.
+pub(super) fn admin(nth: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + 1 + nth)
+}
+
+/// The address that a daemon listens on for its own node.
 pub(super) fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
@@ -41,7 +46,7 @@ const OURS: std::ops::Range<u32> = 10_240..32_768;
 /// How many ports this process has tried.
 static TRIED: AtomicU32 = AtomicU32::new(0);
 
-/// The given port, or a free one for 0: each call tries others, and each process begins elsewhere.
+/// The given port, or one that is free at all addresses for 0: each call tries others, and each process begins elsewhere.
 pub(super) async fn or_free(given: u16) -> io::Result<u16> {
     if given != 0 {
         return Ok(given);
@@ -52,7 +57,7 @@ pub(super) async fn or_free(given: u16) -> io::Result<u16> {
         let nth = TRIED.fetch_add(1, Ordering::Relaxed);
         let port = OURS.start + (first + nth) % count;
         let port = u16::try_from(port).map_err(io::Error::other)?;
-        if TcpListener::bind(local(port)).await.is_ok() {
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.is_ok() {
             return Ok(port);
         }
     }

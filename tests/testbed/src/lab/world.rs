@@ -5,7 +5,7 @@
 //! The world of the lab: a node, the mocks, and the daemons as processes that can be started,
 //! killed and started again.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ use simnode::{CreateOptions, Node};
 pub struct World {
     options: WorldOptions,
     node: Node,
+    /// The node's admin address.
+    admin: Ipv4Addr,
     /// The mock NAPI.
     pub napi: Arc<napi::Server>,
     /// The mock VMAPI.
@@ -46,11 +48,11 @@ impl World {
     /// Creates the node and starts the mocks; no daemon runs yet.
     pub async fn create(options: WorldOptions) -> Result<Self, LabError> {
         let centre = Centre::start(&options).await?;
-        Self::join(options, centre).await
+        Self::join(options, centre, 0).await
     }
 
-    /// Creates another node of the same data centre, in a directory and with a seed of its own; no daemon
-    /// runs there yet. Each is stopped by itself, and the last one stops the services.
+    /// Creates another node of the same data centre, in a directory, at an address and with a seed of its own; no
+    /// daemon runs there yet. Each is stopped by itself, and the last one stops the services.
     pub async fn beside(&self, nth: u32) -> Result<Self, LabError> {
         let mut dir = self.options.dir.clone().into_os_string();
         dir.push(format!("{}", nth + 1));
@@ -62,13 +64,15 @@ impl World {
             console_port: 0,
             ..self.options.clone()
         };
-        Self::join(options, self.centre.clone()).await
+        Self::join(options, self.centre.clone(), nth).await
     }
 
-    async fn join(options: WorldOptions, centre: Centre) -> Result<Self, LabError> {
+    async fn join(options: WorldOptions, centre: Centre, nth: u32) -> Result<Self, LabError> {
+        let admin = ports::admin(nth);
         let node = Node::create(&CreateOptions {
             vms: options.vms,
             seed: options.seed,
+            admin_ip: Some(admin),
             program: Some(options.program.clone()),
             ..CreateOptions::new(&options.dir)
         })?;
@@ -80,10 +84,10 @@ impl World {
             vm_agent: free(0).await?,
             kvmd: free(0).await?,
             console: free(options.console_port).await?,
-            migration_agent: [free(0).await?, free(0).await?, free(0).await?],
+            migration_agent: free(0).await?,
             volapi: [free(0).await?, free(0).await?],
         };
-        centre.add(&node, &ports::url(ports.migration_agent[0]));
+        centre.add(&node);
         // Where holds are kept, also while net-agent is left out.
         std::fs::create_dir_all(options.dir.join("net-agent"))
             .map_err(LabError::io("making net-agent's directory"))?;
@@ -91,6 +95,7 @@ impl World {
         let mut world = Self {
             options,
             node,
+            admin,
             napi: Arc::clone(&centre.napi),
             vmapi: Arc::clone(&centre.vmapi),
             centre,
@@ -178,12 +183,12 @@ impl World {
 
     /// Where this node's migration-agent takes orders.
     pub fn migration_agent_url(&self) -> String {
-        ports::url(self.ports.migration_agent[0])
+        format!("http://{}:{}", self.admin, self.centre.agents[0])
     }
 
     /// Where migration-agent prints its status and metrics.
     pub fn migration_agent_status_url(&self) -> String {
-        ports::url(self.ports.migration_agent[2])
+        ports::url(self.ports.migration_agent)
     }
 
     /// migration-service and this node's migration-agent run.
@@ -268,7 +273,7 @@ impl World {
         tools::write_migration(&self.places())
             .map_err(LabError::io("writing the commands of migrations"))?;
         let config = self.configs().migration_agent();
-        let url = ports::url(self.ports.migration_agent[2]);
+        let url = ports::url(self.ports.migration_agent);
         self.daemons.start("migration-agent", "serve", &config, &url).await
     }
 
@@ -369,6 +374,7 @@ impl World {
             options: &self.options,
             ports: &self.ports,
             node: &self.node,
+            admin: self.admin,
             centre: &self.centre,
             daemons: &self.daemons,
             state_dir: self.agent_state_dir(),

@@ -4,6 +4,7 @@
 
 //! The whole hub end to end: real programs, files, signals and sockets on a simulated node.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -117,10 +118,14 @@ async fn cnapis_tasks_make_and_delete_vms_on_the_node_that_is_named() {
     let cnapi = Cnapi::new(Http::new(&lab.cnapi_url(), "test/1").unwrap());
     assert_eq!(cnapi.list_servers(&ServerQuery::default()).await.unwrap().len(), 2);
     let cn = second.node().cn_uuid().to_owned();
-    assert!(cnapi.get_server(&cn).await.unwrap().admin_ip().is_some());
+    let servers =
+        cnapi.list_servers(&ServerQuery { sysinfo: true, ..ServerQuery::default() }).await.unwrap();
+    let addresses: BTreeSet<_> = servers.iter().filter_map(|server| server.admin_ip()).collect();
+    assert_eq!(addresses.into_iter().collect::<Vec<_>>(), ["127.0.0.2", "127.0.0.3"]);
     let uuid = "40000000-0000-4000-8000-00000000cafe";
     let vm = serde_json::json!({ "uuid": uuid, "brand": "joyent-minimal", "alias": "new", "autoboot": false,
-        "do_not_inventory": true });
+        "do_not_inventory": true, "image_uuid": "50000000-0000-4000-8000-00000000cafe",
+        "image": { "files": [{ "compression": "gzip", "size": 1, "sha1": "" }] } });
     let wait = async |task: String| cnapi.wait_task(&task, LATE).await.unwrap();
     let task = wait(cnapi.create_vm(&cn, vm.as_object().unwrap()).await.unwrap()).await;
     assert!(task.is_complete(), "{task:?}");
@@ -130,7 +135,7 @@ async fn cnapis_tasks_make_and_delete_vms_on_the_node_that_is_named() {
     assert!(cnapi.get_vm(&cn, uuid, false).await.unwrap_err().is_not_found_resource());
     assert_eq!(cnapi.get_vm(&cn, uuid, true).await.unwrap()["alias"], "new");
     let again = wait(cnapi.create_vm(&cn, vm.as_object().unwrap()).await.unwrap()).await;
-    assert!(again.error().is_some_and(|why| why.contains("exists already")), "{again:?}");
+    assert!(again.error().is_some_and(|why| why.contains("already exists")), "{again:?}");
     let hidden = wait(cnapi.delete_vm(&cn, uuid, false).await.unwrap()).await;
     assert!(hidden.is_failed(), "a hidden VM is deleted only with include_dni: {hidden:?}");
     let task = wait(cnapi.delete_vm(&cn, uuid, true).await.unwrap()).await;
@@ -191,11 +196,15 @@ async fn a_node_is_evacuated_and_its_vms_are_as_they_were() {
     let place = node.to_string_lossy();
     let args = ["lab", "--script", "none", "--nodes", "2", "--vms", "6", "--dir", &place];
     let mut lab = Child::spawn("lab", &program(), &args).unwrap();
+    let told = line_with(&mut lab, "(mock, 2 nodes)").await;
     line_with(&mut lab, "sdc-migrate migrate ").await;
     let info = std::fs::read_to_string(node.join("node.json")).unwrap();
     let info: Value = serde_json::from_str(&info).unwrap();
+    // The node reports to CNAPI while the evacuation reserves it (CN3).
     let script = format!(
         "export PATH={place}/bin:$PATH\nset -euo pipefail\n\
+         curl -s -X POST {cnapi}/_mock/faults \
+           -d '{{\"method\": \"POST\", \"path\": \"/servers/{cn}\", \"times\": 1, \"action\": {{\"do\": \"change_row\"}}}}'\n\
          vmadm list -H -o uuid,brand,state,alias | sort > {place}/before\n\
          sdc-migrate evacuate {cn} --dry-run\nsdc-migrate evacuate {cn} -y\n\
          for vm in $(cut -d ' ' -f 1 {place}/before); do sdc-migrate finalize $vm -y; done\n\
@@ -203,6 +212,7 @@ async fn a_node_is_evacuated_and_its_vms_are_as_they_were() {
          {place}2/bin/vmadm list -H -o uuid,brand,state,alias | grep -F -f {place}/before | sort > {place}/after\n\
          diff {place}/before {place}/after && wc -l < {place}/after\n\
          ! sdc-migrate list -H | grep .",
+        cnapi = told.split_whitespace().find(|word| word.starts_with("http")).unwrap(),
         cn = info["cn_uuid"].as_str().unwrap(),
     );
     let bash = Path::new("/bin/bash");

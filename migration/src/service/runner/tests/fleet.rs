@@ -16,7 +16,7 @@ use store::Store;
 use uuid::Uuid;
 
 use super::node::VM;
-use super::world::{Centre, service, verifiers};
+use super::world::{Centre, ask, cnapi, service, verifiers};
 use crate::service::asked::Asked;
 use crate::service::params::Params;
 use crate::service::state::Service;
@@ -28,18 +28,25 @@ pub fn vm(n: u8) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// The VMs. What is of no VM, such as tickets and nodes, is answered by the one of number 0.
+/// The VMs. What is of no VM is answered by the one of number 0.
 #[derive(Debug)]
 pub struct Fleet {
-    centres: Mutex<BTreeMap<Uuid, Centre>>,
+    centres: Arc<Mutex<BTreeMap<Uuid, Centre>>>,
+    cnapi: mocks::cnapi::Store,
     verifiers: BTreeMap<Uuid, Arc<Verifier>>,
 }
 
 impl Fleet {
     /// VMs with the numbers from 1 on, all running.
     pub fn new(count: u8) -> Arc<Fleet> {
-        let centres = (0..=count).map(|n| (vm(n), Centre::new(vm(n), true))).collect();
-        Arc::new(Fleet { centres: Mutex::new(centres), verifiers: verifiers() })
+        let centres: BTreeMap<Uuid, Centre> =
+            (0..=count).map(|n| (vm(n), Centre::new(vm(n), true))).collect();
+        let centres = Arc::new(Mutex::new(centres));
+        let known = Arc::clone(&centres);
+        let cnapi = cnapi(Arc::new(move |vm, work| {
+            work(known.lock().unwrap().get_mut(&vm).unwrap());
+        }));
+        Arc::new(Fleet { centres, cnapi, verifiers: verifiers() })
     }
 
     pub fn centres(&self) -> MutexGuard<'_, BTreeMap<Uuid, Centre>> {
@@ -81,9 +88,6 @@ fn about(request: &Request) -> Uuid {
     if path.contains("/ips/") {
         return vm(path.rsplit('.').next().and_then(|n| n.parse().ok()).unwrap());
     }
-    if path.contains("tickets") {
-        return vm(0);
-    }
     let known = &vm(0).to_string()[..34];
     let find = |text: &str| text.get(text.find(known)?..)?.get(..36)?.parse().ok();
     find(path).or_else(|| find(&body)).unwrap_or(vm(0))
@@ -101,6 +105,7 @@ impl Transport for Fleet {
             });
             let (status, body) = match &taken {
                 Some(Err(_)) => (401, serde_json::json!({"code": "InvalidSignature"})),
+                _ if host == Some("cnapi") => ask(&self.cnapi, &request).await?,
                 _ => self.answer(&request),
             };
             let status = StatusCode::from_u16(status).unwrap();

@@ -61,7 +61,8 @@ fn check(world: &World, kill: Kill, is_rolled_back: bool) {
     assert!(!centre.reserved, "{kill:?}: an address stays reserved");
     let held = centre.hosts.values().any(|host| host.held);
     assert!(!held, "{kill:?}: net-agent stays held");
-    assert!(centre.tickets.is_empty(), "{kill:?}: {:?}", centre.tickets);
+    let tickets = world.tickets();
+    assert!(tickets.is_empty(), "{kill:?}: {tickets:?}");
 }
 
 #[tokio::test(start_paused = true)] // M10 M11

@@ -8,6 +8,8 @@
 
 mod words;
 
+mod cnapi; // what a migration asks of CNAPI
+
 mod placed;
 
 mod clock;

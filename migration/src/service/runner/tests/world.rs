@@ -12,6 +12,8 @@ use axum::body::Body;
 use daemon::http::{call, collect};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
+use mocks::cnapi::{self, TaskError};
+use mocks::transport::InProcess;
 use sdc_clients::Error;
 use sdc_clients::cnapi::Cnapi;
 use sdc_clients::http::{Http, Request, Response, Transport};
@@ -46,8 +48,6 @@ pub struct Centre {
     /// VMAPI's record of the VM.
     pub vmapi: Map<String, Value>,
     pub reserved: bool,
-    /// The tickets that are queued or active.
-    pub tickets: Vec<Value>,
     /// The events that were about tickets.
     pub of_tickets: Vec<usize>,
     pub events: usize,
@@ -66,7 +66,9 @@ pub struct Centre {
 
 /// The data centre, which carries the service's requests.
 pub struct World {
-    centre: Mutex<Centre>,
+    centre: Arc<Mutex<Centre>>,
+    /// The mock that is held to recordings of the real one.
+    pub cnapi: cnapi::Store,
     pub killed: Notify,
     pub store: Store,
     /// A service for commands and for looking at the record.
@@ -104,8 +106,11 @@ pub async fn service(transport: Arc<dyn Transport>, store: &Store, clock: Clock)
 impl World {
     pub fn new(is_running: bool) -> Arc<World> {
         let store = Store::in_memory().unwrap();
+        let centre = Arc::new(Mutex::new(Centre::new(VM, is_running)));
+        let known = Arc::clone(&centre);
         Arc::new(World {
-            centre: Mutex::new(Centre::new(VM, is_running)),
+            centre,
+            cnapi: cnapi(Arc::new(move |_, work| work(&mut known.lock().unwrap()))),
             killed: Notify::new(),
             store,
             plain: OnceCell::new(),
@@ -114,6 +119,23 @@ impl World {
 
     pub fn centre(&self) -> MutexGuard<'_, Centre> {
         self.centre.lock().unwrap()
+    }
+
+    /// CNAPI is about to be asked.
+    fn prepare(&self, request: &Request) {
+        let mut centre = self.centre();
+        if request.url.path().contains("tickets") {
+            let event = centre.events;
+            centre.of_tickets.push(event);
+        } else if let Some(preferred) = centre.preferred {
+            self.cnapi.put_server(server(preferred, 32768));
+        }
+    }
+
+    /// CNAPI's tickets that somebody holds or waits for.
+    pub fn tickets(&self) -> Vec<Value> {
+        let is_open = |it: &Value| it["status"] == "queued" || it["status"] == "active";
+        self.cnapi.all_tickets().into_iter().filter(is_open).collect()
     }
 
     /// Counts an event; returns true if the service is killed at it.
@@ -235,7 +257,6 @@ impl Centre {
             hosts: BTreeMap::from([(ONE, source), (TWO, target)]),
             vmapi,
             reserved: false,
-            tickets: Vec::new(),
             of_tickets: Vec::new(),
             events: 0,
             kill: None,
@@ -278,71 +299,6 @@ impl Centre {
                 self.vmapi = body.as_object().cloned().unwrap();
                 (200, body)
             }
-            ("cnapi", &Method::POST, ["servers", server, "tickets"]) => {
-                self.of_tickets.push(self.events);
-                let uuid = Uuid::new_v4();
-                self.tickets.push(json!({
-                    "uuid": uuid, "server_uuid": server, "scope": body["scope"], "id": body["id"],
-                    "status": "active", "extra": body["extra"],
-                }));
-                let is_beside = |it: &&Value| {
-                    it["server_uuid"] == *server
-                        && it["scope"] == body["scope"]
-                        && it["id"] == body["id"]
-                };
-                let queue: Vec<&Value> = self.tickets.iter().filter(is_beside).collect();
-                (202, json!({"uuid": uuid, "queue": queue}))
-            }
-            ("cnapi", &Method::GET, ["tickets", uuid, "wait"]) => {
-                self.of_tickets.push(self.events);
-                let of =
-                    |it: &Value| (it["server_uuid"].clone(), it["scope"].clone(), it["id"].clone());
-                let own = self.tickets.iter().position(|it| it["uuid"] == *uuid);
-                let first = own.and_then(|own| {
-                    self.tickets.iter().position(|it| of(it) == of(&self.tickets[own]))
-                });
-                if own != first {
-                    self.broken
-                        .get_or_insert("a ticket waits behind one that nobody holds".to_owned());
-                }
-                (204, Value::Null)
-            }
-            ("cnapi", &Method::PUT, ["tickets", uuid, "release"]) => {
-                self.of_tickets.push(self.events);
-                self.tickets.retain(|it| it["uuid"] != *uuid);
-                (204, Value::Null)
-            }
-            ("cnapi", &Method::POST, ["allocate"]) => {
-                let among: Vec<Uuid> = serde_json::from_value(body["servers"].clone()).unwrap();
-                let mut by_liking = self.preferred.into_iter().chain([TWO]);
-                match by_liking.find(|server| among.contains(server)) {
-                    Some(server) => (200, json!({"server": {"uuid": server}})),
-                    None => (409, json!({"message": "No compute resources available"})),
-                }
-            }
-            ("cnapi", &Method::GET, ["servers"]) => {
-                // The last one is full: it is never chosen.
-                let all = [ONE, TWO].into_iter().chain(self.preferred).chain([Uuid::nil()]);
-                (200, all.map(|server| json!({"uuid": server})).collect())
-            }
-            ("cnapi", &Method::GET, ["servers", uuid]) => {
-                let names =
-                    json!({"Network Interfaces": {"net0": {"NIC Names": ["admin", "external"]}}});
-                (200, json!({"uuid": uuid, "sysinfo": names}))
-            }
-            ("cnapi", &Method::POST, ["servers", cn, "vms"]) => {
-                assert_eq!(body["do_not_inventory"], json!(true));
-                assert!(body["nics"].is_array() && body.get("networks").is_none());
-                let host = self.hosts.get_mut(&cn.parse().unwrap()).unwrap();
-                let copy = crate::machine::Copy { hidden: true, ..Default::default() };
-                host.copy.get_or_insert(copy);
-                body["alias"].as_str().unwrap().clone_into(&mut host.alias);
-                host.created = "2026-03-01T00:00:00.000Z".into();
-                (202, json!({"id": "task"}))
-            }
-            ("cnapi", &Method::GET, ["tasks", _, "wait"]) => {
-                (200, json!({"id": "task", "status": "complete", "history": []}))
-            }
             ("napi", &Method::GET, ["networks", _, "ips", ip]) => {
                 (200, json!({"ip": ip, "reserved": self.reserved, "free": false}))
             }
@@ -352,7 +308,8 @@ impl Centre {
             }
             ("napi", &Method::GET, ["network_pools", uuid]) => (200, json!({"uuid": uuid})),
             ("imgapi", _, ["images", uuid]) => {
-                (200, json!({"uuid": uuid, "name": "i", "state": "active"}))
+                let files = json!([{"compression": "gzip", "size": 1000, "sha1": ""}]);
+                (200, json!({"uuid": uuid, "name": "i", "state": "active", "files": files}))
             }
             (cn, _, route) => self.agent(cn.parse().unwrap(), route, &body),
         }
@@ -438,6 +395,10 @@ impl Transport for World {
             }
             let (status, body) = match is_asking {
                 true => (401, json!({"code": "InvalidSignature"})),
+                false if request.url.host_str() == Some("cnapi.sim") => {
+                    self.prepare(&request);
+                    ask(&self.cnapi, &request).await?
+                }
                 false => self.centre().answer(&request),
             };
             self.centre().check();
@@ -457,6 +418,56 @@ impl Transport for World {
             Ok(Response { status, headers, body: body.into() })
         })
     }
+}
+
+/// Works on the data centre of a VM.
+pub type Find = Arc<dyn Fn(Uuid, &mut dyn FnMut(&mut Centre)) + Send + Sync>;
+
+/// A node with this much memory in MiB.
+fn server(cn: Uuid, ram: u32) -> Map<String, Value> {
+    let nics = json!({"net0": {"NIC Names": ["admin", "external"]}});
+    let sysinfo = json!({"MiB of Memory": ram.to_string(), "Network Interfaces": nics});
+    json!({"uuid": cn, "sysinfo": sysinfo}).as_object().cloned().unwrap()
+}
+
+/// CNAPI with the two nodes, and one on which nothing has room.
+pub fn cnapi(find: Find) -> cnapi::Store {
+    let now = Time::parse("2026-03-01T00:00:00Z").unwrap().millis();
+    let store = cnapi::Store::at(now);
+    for (cn, ram) in [(ONE, 65536), (TWO, 65536), (Uuid::nil(), 10)] {
+        store.put_server(server(cn, ram));
+    }
+    store.set_hands(Arc::new(move |order: cnapi::Order| {
+        let mut done: Result<Value, TaskError> = Err(TaskError::no_vm("no such zone configured"));
+        let body = &order.body;
+        find(order.vm_uuid.parse().unwrap(), &mut |centre| {
+            let host = centre.hosts.get_mut(&order.server_uuid.parse().unwrap()).unwrap();
+            match order.verb.as_str() {
+                "create" if host.is_dead => done = Err("connect ECONNREFUSED".into()),
+                "create" => {
+                    assert_eq!(body["do_not_inventory"], json!(true));
+                    assert!(body["nics"].is_array() && body.get("networks").is_none());
+                    let copy = crate::machine::Copy { hidden: true, ..Default::default() };
+                    host.copy.get_or_insert(copy);
+                    body["alias"].as_str().unwrap().clone_into(&mut host.alias);
+                    host.created = "2026-03-01T00:00:00.000Z".into();
+                    done = Ok(json!({}));
+                }
+                "delete" if host.copy.take().is_some() => done = Ok(json!({})),
+                "load" if host.copy.is_some() => done = Ok(json!({"uuid": order.vm_uuid})),
+                _ => {}
+            }
+            centre.check();
+        });
+        Box::pin(std::future::ready(done))
+    }));
+    store
+}
+
+/// Asks the mock; returns status and body.
+pub async fn ask(store: &cnapi::Store, request: &Request) -> Result<(u16, Value), Error> {
+    let answer = InProcess::new(store.clone()).send(request.clone()).await?;
+    Ok((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or_default()))
 }
 
 /// Kills the service at a write of the store.

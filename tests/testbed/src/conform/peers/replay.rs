@@ -61,7 +61,7 @@ impl Row {
 pub(super) async fn replay(transcript: &Transcript, calls: &Calls) -> anyhow::Result<Tally> {
     let rows = ROWS.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
     let rows = rows.collect::<anyhow::Result<Vec<Row>>>()?;
-    let mut ledger = Ledger { rows, tally: Tally::default() };
+    let mut ledger = Ledger { rows, tally: Tally::default(), of_cnapi: 0 };
     for group in &transcript.groups {
         let played = play(group, calls, &mut ledger).await;
         leave_out(&group.name, played, &mut ledger.tally)?;
@@ -73,10 +73,16 @@ pub(super) async fn replay(transcript: &Transcript, calls: &Calls) -> anyhow::Re
 struct Ledger {
     rows: Vec<Row>,
     tally: Tally,
+    of_cnapi: usize,
 }
 
 impl Ledger {
     fn enter(&mut self, id: &str, call: &Call, result: Result<(), String>) {
+        if call.peer == "cnapi" {
+            // The services' stand-in was kinder than CNAPI, whose own recording is the judge.
+            self.of_cnapi += 1;
+            return;
+        }
         let place = format!("{id} {} {} {}", call.peer, call.method, call.url);
         let error = result.err();
         let covering =
@@ -96,6 +102,8 @@ impl Ledger {
                 format!("{} calls are answered otherwise on purpose: {}", row.used, row.reason);
             self.tally.notes.push(said);
         }
+        let of_cnapi = self.of_cnapi;
+        self.tally.notes.push(format!("{of_cnapi} calls of CNAPI are judged by conform cnapi"));
         self.tally
     }
 }

@@ -72,7 +72,7 @@ impl World {
             Box::pin(async move {
                 match order.verb.as_str() {
                     "load" => match copies.unwrap_or_default()[&order.vm_uuid]["body"].take() {
-                        Value::Null => Err("there is none".to_owned()),
+                        Value::Null => Err(cnapi::TaskError::no_vm("there is none")),
                         copy => Ok(copy),
                     },
                     "migrate" => Ok(json!({ "size": 1_234_567_890 })),

@@ -15,7 +15,7 @@ use crate::conform::transcript::{Answered, Asked};
 const RECORDED_ON: &str = "2026-11-25T";
 const HEADERS: [&str; 4] = ["content-type", "allow", "x-resource-count", "api-version"];
 /// The members whose uuid the server made.
-const MADE: [&str; 5] = ["uuid", "job_uuid", "runner_id", "workflow", "workflow_uuid"];
+const MADE: [&str; 6] = ["uuid", "id", "job_uuid", "runner_id", "workflow", "workflow_uuid"];
 /// The members whose number depends on the run.
 const MEASURED: [&str; 3] = ["pid", "started", "elapsed"];
 
@@ -30,7 +30,7 @@ impl Memory {
     }
 
     /// The request with our values.
-    pub(super) fn translated(&self, asked: &Asked) -> Asked {
+    pub(crate) fn translated(&self, asked: &Asked) -> Asked {
         let mut asked = asked.clone();
         asked.path = self.ours(&asked.path);
         asked.query = self.ours(&asked.query);
@@ -38,11 +38,24 @@ impl Memory {
             *body = serde_json::from_str(&self.ours(&body.to_string())).unwrap_or_default();
         }
         asked.body_raw = asked.body_raw.map(|raw| self.ours(&raw));
+        asked.meanwhile.iter_mut().for_each(|other| other.what = self.translated(&other.what));
         asked
     }
 
+    /// Takes over what the server named in an answer that is not compared.
+    pub(super) fn learn(&mut self, want: &Answered, got: Option<&Response>) {
+        let ours = got.and_then(Response::json).unwrap_or_default();
+        for (name, recorded) in want.body.iter().filter_map(Value::as_object).flatten() {
+            if let (Some(recorded), Some(ours)) = (recorded.as_str(), ours[name].as_str())
+                && MADE.contains(&name.as_str())
+            {
+                self.0.entry(recorded.to_owned()).or_insert_with(|| ours.to_owned());
+            }
+        }
+    }
+
     /// Compares a whole answer; the error says where, what was expected and what came.
-    pub(super) fn answer(&mut self, want: &Answered, got: Option<&Response>) -> Result<(), String> {
+    pub(crate) fn answer(&mut self, want: &Answered, got: Option<&Response>) -> Result<(), String> {
         want.same_head(got, &HEADERS)?;
         let Some(got) = got else { return Ok(()) };
         let body = want.body.as_ref().filter(|body| !body.is_null());

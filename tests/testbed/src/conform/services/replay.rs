@@ -6,6 +6,7 @@
 //! is left out from there on, and that is said.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -16,6 +17,9 @@ use crate::conform::reply::Response;
 use crate::conform::tally::Tally;
 use crate::conform::transcript::{Asked, Exchange, Group, Step, Transcript, UnknownStep};
 use crate::conform::wire::exchange;
+
+/// Where nothing came, so long is waited for nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A mock with its surroundings.
 pub(crate) trait World: Sized {
@@ -33,6 +37,19 @@ pub(crate) trait World: Sized {
 
     /// Does what went on beside the service before this exchange.
     fn before(&mut self, _one: &Exchange, _memory: &Memory) {}
+
+    /// Requests were sent at the same moment: who won is open.
+    fn raced(&mut self) {}
+
+    /// Compares an answer with the recorded one.
+    fn compare(
+        &mut self,
+        one: &Exchange,
+        got: Option<&Response>,
+        memory: &mut Memory,
+    ) -> Result<(), String> {
+        memory.answer(&one.response, got)
+    }
 }
 
 /// Replays the recording, or one group of it.
@@ -95,21 +112,45 @@ async fn play<W: World>(group: &Group, rules: &mut Rules, tally: &mut Tally) -> 
         }
         world.before(first, &memory);
         let sent: Vec<Asked> = batch.iter().map(|one| memory.translated(&one.request)).collect();
-        let answers = sent.iter().map(|asked| exchange(world.addr(), asked));
+        let answers = batch.iter().zip(&sent).map(|(one, asked)| ask(world.addr(), one, asked));
         let answers = futures_util::future::join_all(answers).await;
         let answers = answers.into_iter().collect::<std::io::Result<Vec<_>>>()?;
         let raced = (batch.len() > 1).then(|| race(&batch, &answers));
         for (one, got) in batch.iter().zip(&answers) {
             let difference = match &raced {
-                Some(raced) => raced.clone(),
-                None => memory.answer(&one.response, got.as_ref()).err(),
+                Some(raced) => {
+                    memory.learn(&one.response, got.as_ref());
+                    raced.clone()
+                }
+                None => world.compare(one, got.as_ref(), &mut memory).err(),
             };
             let status = got.as_ref().map(|got| got.status);
             let faults = rules.judge(one, status, difference);
             tally.case(&one.place(&group.name), faults.as_slice());
         }
+        if raced.is_some() {
+            world.raced();
+        }
     }
     Ok(())
+}
+
+/// Sends a request, and others while it waits. Where no answer was recorded within the recorder's patience none may
+/// come within ours.
+async fn ask(addr: SocketAddr, one: &Exchange, asked: &Asked) -> std::io::Result<Option<Response>> {
+    let meanwhile = asked.meanwhile.iter().map(async |other| {
+        tokio::time::sleep(Duration::from_millis(other.ms)).await;
+        exchange(addr, &other.what).await
+    });
+    let answer = async {
+        match one.response.timeout {
+            false => exchange(addr, asked).await,
+            true => tokio::time::timeout(PATIENCE, exchange(addr, asked)).await.unwrap_or(Ok(None)),
+        }
+    };
+    let (answer, others) = tokio::join!(answer, futures_util::future::join_all(meanwhile));
+    others.into_iter().collect::<std::io::Result<Vec<_>>>()?;
+    answer
 }
 
 /// Requests sent at the same moment: who wins is open; the answers are compared as a set.
