@@ -4,7 +4,6 @@
 
 //! Helpers that fail in every way.
 
-
 use daemon::command::{Call, Run};
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
