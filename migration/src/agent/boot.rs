@@ -58,7 +58,7 @@ async fn replaced(
 ) -> Result<Replaced, sdc_clients::Error> {
     let ids: Vec<String> = open.keys().map(Uuid::to_string).collect();
     let call = sdc_clients::http::Call::get(&["agents", &cn.to_string(), "replaced"])
-        .query("open", &ids.join(","))
+        .query("open", ids.join(","))
         .timeout(ANSWERS);
     peers.signed(service, SERVICE)?.execute(call).await?.json("the copies that were replaced")
 }

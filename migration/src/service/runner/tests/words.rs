@@ -101,6 +101,42 @@ async fn a_source_that_is_declared_dead_is_recorded_kept_down_and_an_alert_when_
     assert_eq!(replaced(&world, ONE).await, json!({"replaced": []}));
 }
 
+#[tokio::test(start_paused = true)] // M102
+async fn an_agent_that_answers_with_an_error_is_not_dead_whatever_an_operator_says() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.centre().hosts.get_mut(&ONE).unwrap().is_unwell = true;
+        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!((record.phase, record.state), (Phase::Switch, State::Failed));
+        assert_eq!(record.error.as_deref(), Some("the source's node answers: it is not dead"));
+    })
+    .await;
+    let centre = world.centre();
+    assert_eq!((&centre.broken, &centre.vmapi["server_uuid"]), (&None, &json!(ONE)));
+    assert!(centre.hosts[&ONE].copy.as_ref().unwrap().running);
+    assert!(!centre.hosts[&TWO].copy.as_ref().unwrap().running);
+}
+
+#[tokio::test(start_paused = true)] // M103
+async fn a_node_that_is_declared_dead_is_waited_for_seconds() {
+    let world = World::new(true);
+    beside(&world, async {
+        world.synced().await;
+        world.power(ONE, false);
+        world.centre().hosts.get_mut(&ONE).unwrap().is_stuck = true;
+        let began = Instant::now();
+        assert_eq!(world.act(&format!("switch&source_dead={ONE}")).await.0, 202);
+        let record = world.settled().await.unwrap();
+        assert_eq!(record.state, State::Successful, "{:?}", record.error);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(60), "{took:?}");
+    })
+    .await;
+    assert!(world.centre().hosts[&TWO].copy.as_ref().unwrap().running);
+}
+
 #[tokio::test(start_paused = true)] // M101
 async fn an_agent_is_told_which_of_its_open_migrations_the_store_never_knew() {
     let world = World::new(true);
@@ -128,7 +164,7 @@ async fn a_vm_that_is_shown_nowhere_is_told_for_as_long_as_that_lasts() {
     beside(&world, async {
         world.synced().await;
         let state = protocol::State::Failed { error: "vmadm is busy".into(), fatal: false };
-        let fails = Fails { name: "show", state, times: 9, moved: |_| (0, 0) };
+        let fails = Fails { name: "show", state, times: 30, moved: |_| (0, 0) };
         world.centre().hosts.get_mut(&TWO).unwrap().fails = Some(fails);
         assert_eq!(world.act("switch").await.0, 202);
         let within = Instant::now() + Duration::from_secs(300);
